@@ -1,0 +1,36 @@
+# Each target sets up .venv by itself; it is made anew only when what it is made from has changed.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test test-slow lint format bench clean
+
+demo: .venv/.ready
+	$(BIN)/pyrite curves ce mae "gce(q=0.7)" "unit(imae(T=8))" "scale(mae, tau=2.6, classes=100)" --classes 100 --out demo/curves.png
+	$(BIN)/pyrite check mae --classes 100
+	@echo "The picture of the weighting curves is demo/curves.png"
+
+test: .venv/.ready
+	$(BIN)/python -m pytest
+
+test-slow: .venv/.ready
+	$(BIN)/python -m pytest -m slow
+
+lint: .venv/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: .venv/.ready
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: .venv/.ready
+	$(BIN)/python -m benchmarks.losses
+
+.venv/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	@touch $@
+
+clean:
+	rm -rf .venv demo

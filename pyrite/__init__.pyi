@@ -1,0 +1,44 @@
+from .criterion import Loss as Loss
+from .curves import (
+    AEL as AEL,
+    AGCE as AGCE,
+    AUL as AUL,
+    CE as CE,
+    GCE as GCE,
+    IMAE as IMAE,
+    MAE as MAE,
+    RCE as RCE,
+    SCE as SCE,
+    TCE as TCE,
+    Curve as Curve,
+    Focal as Focal,
+    Peak as Peak,
+    Scale as Scale,
+    Shift as Shift,
+    TruncatedGCE as TruncatedGCE,
+    Unit as Unit,
+    expected_margin as expected_margin,
+    initial_margins as initial_margins,
+    scale as scale,
+    shift as shift,
+    unit as unit,
+)
+from .losses import (
+    LOSSES as LOSSES,
+    MSE as MSE,
+    NCE as NCE,
+    Backward as Backward,
+    BootHard as BootHard,
+    BootSoft as BootSoft,
+    Confidence as Confidence,
+    Forward as Forward,
+    Normalised as Normalised,
+    Peer as Peer,
+    Smooth as Smooth,
+    loss as loss,
+    normalised as normalised,
+    underfitting as underfitting,
+)
+from .soft_margin import margin as margin, margins as margins
+
+__version__: str

@@ -1,0 +1,45 @@
+"""The ``pyrite`` command. Nothing heavy is imported before a command runs."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+import pyrite
+from pyrite.cli.check import check
+from pyrite.cli.curves import curves
+from pyrite.cli.list import list_names
+
+app = typer.Typer(
+    help="Learn from labels that are partly wrong, and say which.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+app.command()(curves)
+app.command()(check)
+app.command("list")(list_names)
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"pyrite {pyrite.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run; bad input is one sentence and exit code 2."""
+    try:
+        app()
+    except ValueError as error:
+        typer.echo(f"pyrite: {error}", err=True)
+        sys.exit(2)

@@ -1,0 +1,54 @@
+"""``pyrite list``: what there is."""
+
+import inspect
+import json
+from enum import StrEnum
+from importlib import import_module
+from typing import Annotated
+
+import typer
+
+
+class Kind(StrEnum):
+    """What can be listed."""
+
+    losses = "losses"
+
+
+_REGISTRY = {Kind.losses: ("pyrite.losses", "LOSSES")}
+
+
+def list_names(
+    kind: Annotated[Kind, typer.Argument(help="What to list.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print it for a program to read.")] = False,
+) -> None:
+    """List what can be named: with its arguments, and a line about it."""
+    room, name = _REGISTRY[kind]
+    rows = [
+        {"name": key, "call": key + _arguments(thing), "about": (inspect.getdoc(thing) or "").splitlines()[0]}
+        for key, thing in getattr(import_module(room), name).items()
+    ]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    table.add_column(kind.value, overflow="fold")
+    table.add_column("")
+    for row in rows:
+        table.add_row(row["call"], row["about"])
+    # Off a terminal nothing is known of a width, so no line is broken.
+    console = Console()
+    console.print(table) if console.is_terminal else Console(width=200).print(table)
+
+
+def _arguments(thing: object) -> str:
+    assert callable(thing)
+    shown = [
+        p.replace(annotation=p.empty)
+        for p in inspect.signature(thing).parameters.values()
+        if p.kind is not p.VAR_KEYWORD
+    ]
+    return str(inspect.Signature(shown)) if shown else ""

@@ -1,0 +1,191 @@
+"""A curve: a loss that is a function of the soft margin alone, and the sample weighting it stands for."""
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+
+from pyrite.criterion import Loss, add_up, common_options, spell_terms
+from pyrite.soft_margin import row_margin, row_margins
+
+__all__ = ["Curve", "CurveSum", "Peak"]
+
+# Where the numbers a curve is asked for are looked up: w is constant to rounding beyond either end.
+GRID_END = 60.0
+
+
+class Peak(NamedTuple):
+    """Where a curve weights a sample most, and how much. The margin is -inf where the weight only tends to it."""
+
+    margin: float
+    weight: float
+
+
+class Curve(Loss):
+    """A loss phi(margin), with the sample weight w = -phi'.
+
+    The gradient of such a loss by the scores is -w times that of the margin, whose L1 norm is always 2: phi
+    fixes only how much each sample counts. A subclass says ``phi`` and ``w``; ``w`` in log space, because
+    the backward pass uses it and not the derivative that autograd would find for ``phi``.
+    """
+
+    @abstractmethod
+    def phi(self, margin: Tensor) -> Tensor:
+        """The loss of a margin."""
+
+    @abstractmethod
+    def w(self, margin: Tensor) -> Tensor:
+        """The weight of a margin, exactly -phi'."""
+
+    def value_at(self, margin: Tensor | float) -> Tensor:
+        """phi of a margin; its derivative is -``weight_at``, to rounding, at any order."""
+        x = _as_margin(margin)
+        function = _CompiledPotential if torch.compiler.is_compiling() else _Potential
+        value: Tensor = function.apply(x.float() if x.itemsize < 4 else x, self)
+        return value.to(x.dtype)
+
+    def weight_at(self, margin: Tensor | float) -> Tensor:
+        """The weight of a sample with this margin: half the L1 norm of the loss's gradient by the scores."""
+        x = _as_margin(margin)
+        return self.w(x.float() if x.itemsize < 4 else x).to(x.dtype)
+
+    def peak(self) -> Peak:
+        """The largest weight, found on a grid of margins and refined between its neighbours."""
+        grid = torch.linspace(-GRID_END, GRID_END, 4801, dtype=torch.float64)
+        low, high = grid[0], grid[-1]
+        best = int(self._w(grid).argmax())
+        if best == 0 and self._w(low) >= self._w(low + 1) * (1 - 1e-12):
+            return Peak(float("-inf"), float(self._w(low)))
+        if best == len(grid) - 1:
+            return Peak(float("inf"), float(self._w(high)))
+        low, high = grid[max(best - 1, 0)], grid[best + 1]
+        for _ in range(6):  # each pass narrows 33 points' span to 2 of its 32 steps
+            fine = low + (high - low) * torch.linspace(0, 1, 33, dtype=torch.float64)
+            at = int(self._w(fine).argmax())
+            low, high = fine[max(at - 1, 0)], fine[min(at + 1, 32)]
+        centre = (low + high) / 2
+        return Peak(float(centre), float(self._w(centre)))
+
+    def weight_variance(self) -> float:
+        """Variance of the gradient's L1 norm, 2w, over probabilities spread evenly from 0 to 1.
+
+        Wang et al., "IMAE for noise-robust learning", Eq. 12-15. Integrated over the margin, where the
+        integrand is smooth and dies off at both ends, so that equal steps are exact to rounding.
+        """
+        step = 0.02
+        grid = torch.arange(-GRID_END, GRID_END + step, step, dtype=torch.float64)
+        density = step * torch.sigmoid(grid) * torch.sigmoid(-grid)
+        norm = 2 * self._w(grid)
+        mean = (density * norm).sum()
+        return float((density * (norm - mean) ** 2).sum())
+
+    def asymmetry_bound(self) -> float:
+        """The largest noise ratio r up to which the loss is asymmetric: 1 is best, 0 means for no noise.
+
+        r is the largest ratio of a wrong label's to the right label's rate. The bound is the infimum of
+        [l(u) - l(u + v)] / [l(0) - l(v)] over probabilities u + v <= 1 (Zhou et al., 2021, Theorem 4), taken
+        on a grid that is dense near 0 and 1, with its limit v -> 0.
+        """
+        ends = torch.logspace(-12, -1, 45, dtype=torch.float64)
+        p = torch.cat([ends, torch.linspace(0.1, 0.9, 81, dtype=torch.float64)[1:-1], 1 - ends.flip(0)])
+        slope = self._w(torch.logit(p)) / (p * (1 - p))
+        limit = slope.min() / slope[0] if slope[0] > 0 else torch.ones_like(slope[0])
+        start, step = torch.meshgrid(p, p, indexing="ij")
+        inside = start + step < 1
+        with torch.no_grad():
+            gained = self.phi(torch.logit(start[inside])) - self.phi(torch.logit((start + step)[inside]))
+            lost = self.phi(torch.tensor(-700.0, dtype=torch.float64)) - self.phi(torch.logit(step[inside]))
+        # Differences of nearly equal values are rounding; only where they hold digits do they say something.
+        solid = gained.abs() > 1e-5 * self.phi(torch.logit(start[inside])).abs()
+        ratio = float(torch.minimum((gained / lost)[solid].min(), limit))
+        return 0.0 if ratio < 1e-6 else 1.0 if ratio > 1 - 1e-6 else ratio
+
+    def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
+        return self.value_at(row_margin(scores, labels))
+
+    def per_label(self, scores: Tensor) -> Tensor:
+        return self.value_at(row_margins(scores))
+
+    def __add__(self, other: Loss) -> Loss:
+        if isinstance(other, Curve):
+            return CurveSum(self.terms() + other.terms())
+        return super().__add__(other)
+
+    def __mul__(self, factor: float) -> "Curve":
+        return CurveSum(self.times(factor)) if isinstance(factor, int | float) else NotImplemented
+
+    def __rmul__(self, factor: float) -> "Curve":
+        return self * factor
+
+    @torch.no_grad()
+    def _w(self, margin: Tensor) -> Tensor:
+        return self.w(margin)
+
+
+@final
+class CurveSum(Curve):
+    """A weighted sum of curves is a curve."""
+
+    def __init__(self, terms: Sequence[tuple[float, Loss]]) -> None:
+        super().__init__(**common_options(loss for _, loss in terms))
+        self.factors = [factor for factor, _ in terms]
+        self.curves = nn.ModuleList(loss for _, loss in terms)
+
+    def terms(self) -> list[tuple[float, Loss]]:
+        return list(self._curves())
+
+    def phi(self, margin: Tensor) -> Tensor:
+        return add_up(factor * curve.phi(margin) for factor, curve in self._curves())
+
+    def w(self, margin: Tensor) -> Tensor:
+        return add_up(factor * curve.w(margin) for factor, curve in self._curves())
+
+    def __str__(self) -> str:
+        return spell_terms(self, str)
+
+    def __repr__(self) -> str:
+        return spell_terms(self, repr)
+
+    def _curves(self) -> list[tuple[float, Curve]]:
+        return [(f, curve) for f, curve in zip(self.factors, self.curves, strict=True) if isinstance(curve, Curve)]
+
+
+class _CompiledPotential(torch.autograd.Function):
+    """phi with the derivative -w, where w is differentiated in turn if that is asked for."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(margin: Tensor, curve: Curve) -> Tensor:
+        return curve.phi(margin)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Curve], output: Tensor) -> None:
+        margin, ctx.curve = inputs
+        ctx.save_for_backward(margin)
+        ctx.save_for_forward(margin)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        (margin,) = ctx.saved_tensors
+        return -grads[0] * ctx.curve.w(margin), None
+
+
+class _Potential(_CompiledPotential):
+    """The same for eager mode, with the forward-mode rule that torch.compile does not take."""
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Tensor:
+        (margin,) = ctx.saved_tensors
+        tangent: Tensor = -tangents[0] * ctx.curve.w(margin)
+        return tangent
+
+
+def _as_margin(margin: Tensor | float) -> Tensor:
+    if not isinstance(margin, Tensor):
+        return torch.tensor(margin, dtype=torch.get_default_dtype())
+    if not margin.is_floating_point():
+        raise ValueError(f"margin has dtype {margin.dtype}, but must be floating point")
+    return margin

@@ -1,0 +1,343 @@
+"""The curves of the literature. Each says phi and w of one margin; p = sigmoid(margin) is never clamped.
+
+``exp(logsigmoid(x))`` stands where one might write ``sigmoid(x)``: its derivative keeps its digits on both
+sides, that of ``sigmoid`` underflows to 0 once the sigmoid rounds to 1.
+"""
+
+import math
+from typing import Unpack, final
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from pyrite.criterion import Options, require
+from pyrite.curves.curve import Curve
+from pyrite.soft_margin import row_margin_and_total
+
+__all__ = ["AEL", "AGCE", "AUL", "CE", "GCE", "IMAE", "MAE", "RCE", "SCE", "TCE", "Focal", "TruncatedGCE"]
+
+
+def _log_p(margin: Tensor) -> Tensor:
+    return logsigmoid(margin)
+
+
+def _log_rest(margin: Tensor) -> Tensor:
+    """log(1 - p)"""
+    return logsigmoid(-margin)
+
+
+def _positive(name: str, value: float) -> float:
+    require(_is_number(value) and 0 < value < math.inf, name, value, "a positive number")
+    return value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+@final
+class CE(Curve):
+    """Cross entropy: phi = -log p, w = 1 - p. The hardest samples count most, wrong labels among them.
+
+    >>> CE()(torch.tensor([[2.0, 0.0]]), torch.tensor([1]))
+    tensor(2.1269)
+    """
+
+    def phi(self, margin: Tensor) -> Tensor:
+        return -_log_p(margin)
+
+    def w(self, margin: Tensor) -> Tensor:
+        return _log_rest(margin).exp()
+
+    def at_label_and_total(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        margin, total = row_margin_and_total(scores, labels)
+        return self.value_at(margin), total
+
+
+@final
+class Focal(Curve):
+    """Focal loss: phi = -(1 - p)^q log p, w = (1 - p)^q (1 - p - q p log p).
+
+    Runs from cross entropy (q -> 0) to ever less weight on samples that are learned. Here p is
+    differentiated too, as the printed loss says; code that detaches it minimises something else.
+
+    >>> Focal(q=2).value_at(0.0)
+    tensor(0.1733)
+
+    Lin et al., 2017.
+    """
+
+    def __init__(self, q: float = 2, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        self.q = _positive("q", q)
+
+    def phi(self, margin: Tensor) -> Tensor:
+        return -(self.q * _log_rest(margin)).exp() * _log_p(margin)
+
+    def w(self, margin: Tensor) -> Tensor:
+        log_p, log_rest = _log_p(margin), _log_rest(margin)
+        return (self.q * log_rest).exp() * (log_rest.exp() - self.q * log_p.exp() * log_p)
+
+
+@final
+class MAE(Curve):
+    """Mean absolute error: phi = 2 (1 - p), w = 2 p (1 - p). Symmetric, and slow with many classes.
+
+    >>> MAE().weight_at(torch.tensor([0.0, -30.0]))
+    tensor([5.0000e-01, 1.8715e-13])
+
+    Ghosh et al., 2017.
+    """
+
+    def phi(self, margin: Tensor) -> Tensor:
+        return 2 * _log_rest(margin).exp()
+
+    def w(self, margin: Tensor) -> Tensor:
+        return 2 * (_log_p(margin) + _log_rest(margin)).exp()
+
+
+@final
+class RCE(Curve):
+    """Reverse cross entropy: phi = -A (1 - p), w = -A p (1 - p), with A in place of log 0.
+
+    >>> RCE(A=-4).value_at(0.0)
+    tensor(2.)
+
+    Wang et al., 2019.
+    """
+
+    def __init__(self, A: float = -4, **options: Unpack[Options]) -> None:  # noqa: N803 the literature's letter
+        super().__init__(**options)
+        require(_is_number(A) and -math.inf < A < 0, "A", A, "a negative number")
+        self.A = A
+
+    def phi(self, margin: Tensor) -> Tensor:
+        return -self.A * _log_rest(margin).exp()
+
+    def w(self, margin: Tensor) -> Tensor:
+        return -self.A * (_log_p(margin) + _log_rest(margin)).exp()
+
+
+@final
+class GCE(Curve):
+    """Generalised cross entropy: phi = (1 - p^q)/q, w = p^q (1 - p).
+
+    Runs from cross entropy (q -> 0) to absolute error (q = 1).
+
+    >>> GCE(q=0.7).weight_at(torch.tensor(0.0))
+    tensor(0.3078)
+
+    Zhang & Sabuncu, 2018.
+    """
+
+    def __init__(self, q: float = 0.7, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        require(_is_number(q) and 0 < q <= 1, "q", q, "a number in (0, 1]")
+        self.q = q
+
+    def phi(self, margin: Tensor) -> Tensor:
+        return -torch.expm1(self.q * _log_p(margin)) / self.q
+
+    def w(self, margin: Tensor) -> Tensor:
+        return (self.q * _log_p(margin) + _log_rest(margin)).exp()
+
+
+@final
+class TruncatedGCE(Curve):
+    """Truncated generalised cross entropy: that of ``GCE(q)`` where p > k, constant where p <= k.
+
+    Samples below the threshold have no weight at all, so it is for a model that has already learned
+    something: with many classes every sample starts below k.
+
+    >>> TruncatedGCE(q=0.7, k=0.5).weight_at(torch.tensor([-0.1, 0.1]))
+    tensor([0.0000, 0.3050])
+
+    Zhang & Sabuncu, 2018, section 3.3.
+    """
+
+    def __init__(self, q: float = 0.7, k: float = 0.5, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        require(_is_number(q) and 0 < q <= 1, "q", q, "a number in (0, 1]")
+        require(_is_number(k) and 0 < k < 1, "k", k, "a number in (0, 1)")
+        self.q, self.k = q, k
+        self._threshold = math.log(k) - math.log1p(-k)
+
+    def phi(self, margin: Tensor) -> Tensor:
+        return -torch.expm1(self.q * _log_p(margin.clamp(min=self._threshold))) / self.q
+
+    def w(self, margin: Tensor) -> Tensor:
+        weight = (self.q * _log_p(margin) + _log_rest(margin)).exp()
+        return torch.where(margin > self._threshold, weight, 0.0)
+
+
+@final
+class SCE(Curve):
+    """Symmetric cross entropy: phi = -(1 - q) log p + q (1 - p), w = (1 - q + q p)(1 - p).
+
+    >>> SCE(q=0.5).value_at(0.0)
+    tensor(0.5966)
+
+    Wang et al., 2019, as one parameter by Ou & Zhang.
+    """
+
+    def __init__(self, q: float = 0.7, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        require(_is_number(q) and 0 < q < 1, "q", q, "a number in (0, 1)")
+        self.q = q
+
+    def phi(self, margin: Tensor) -> Tensor:
+        return self.q * _log_rest(margin).exp() - (1 - self.q) * _log_p(margin)
+
+    def w(self, margin: Tensor) -> Tensor:
+        return (1 - self.q + self.q * _log_p(margin).exp()) * _log_rest(margin).exp()
+
+
+@final
+class TCE(Curve):
+    """Taylor cross entropy: phi = sum over i = 1..q of (1 - p)^i / i, w = (1 - p)(1 - (1 - p)^q).
+
+    Half of absolute error at q = 1, towards cross entropy as q grows.
+
+    >>> TCE(q=2).value_at(0.0)
+    tensor(0.6250)
+
+    Feng et al., 2020.
+    """
+
+    def __init__(self, q: int = 2, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        require(isinstance(q, int) and not isinstance(q, bool) and q >= 1, "q", q, "a whole number from 1")
+        self.q = q
+
+    def phi(self, margin: Tensor) -> Tensor:
+        rest = _log_rest(margin).exp()
+        total = rest / self.q
+        for i in range(self.q - 1, 0, -1):
+            total = rest * (1 / i + total)
+        return total
+
+    def w(self, margin: Tensor) -> Tensor:
+        log_rest = _log_rest(margin)
+        return -log_rest.exp() * torch.expm1(self.q * log_rest)
+
+
+@final
+class AUL(Curve):
+    """Asymmetric unhinged loss: phi = [(a - p)^q - (a - 1)^q]/q, w = p (1 - p) (a - p)^(q - 1).
+
+    >>> AUL(a=1.5, q=2).value_at(0.0)
+    tensor(0.3750)
+
+    Zhou et al., 2021.
+    """
+
+    def __init__(self, a: float = 1.1, q: float = 5, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        require(_is_number(a) and 1 < a < math.inf, "a", a, "a number above 1")
+        self.a, self.q = a, _positive("q", q)
+
+    def phi(self, margin: Tensor) -> Tensor:
+        rest, least = _log_rest(margin).exp(), self.a - 1
+        return -((least + rest) ** self.q) * torch.expm1(-self.q * torch.log1p(rest / least)) / self.q
+
+    def w(self, margin: Tensor) -> Tensor:
+        log_rest = _log_rest(margin)
+        return (_log_p(margin) + log_rest + (self.q - 1) * (self.a - 1 + log_rest.exp()).log()).exp()
+
+
+@final
+class AGCE(Curve):
+    """Asymmetric generalised cross entropy: phi = [(a + 1)^q - (a + p)^q]/q, w = p (1 - p) (a + p)^(q - 1).
+
+    >>> AGCE(a=1, q=2).value_at(0.0)
+    tensor(0.8750)
+
+    Zhou et al., 2021. The curriculum paper's Table 1 prints (a + 1) without its power.
+    """
+
+    def __init__(self, a: float = 0.1, q: float = 0.1, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        self.a, self.q = _positive("a", a), _positive("q", q)
+
+    def phi(self, margin: Tensor) -> Tensor:
+        most = self.a + 1
+        return -math.pow(most, self.q) * torch.expm1(self.q * torch.log1p(-_log_rest(margin).exp() / most)) / self.q
+
+    def w(self, margin: Tensor) -> Tensor:
+        log_p = _log_p(margin)
+        return (log_p + _log_rest(margin) + (self.q - 1) * (self.a + log_p.exp()).log()).exp()
+
+
+@final
+class AEL(Curve):
+    """Asymmetric exponential loss: phi = exp(-p/q) - exp(-1/q), w = p (1 - p) exp(-p/q)/q.
+
+    The constant makes the loss of a certain, right prediction 0.
+
+    >>> AEL(q=2.5).value_at(0.0)
+    tensor(0.1484)
+
+    Zhou et al., 2021.
+    """
+
+    def __init__(self, q: float = 2.5, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        self.q = _positive("q", q)
+
+    def phi(self, margin: Tensor) -> Tensor:
+        return -(-_log_p(margin).exp() / self.q).exp() * torch.expm1(-_log_rest(margin).exp() / self.q)
+
+    def w(self, margin: Tensor) -> Tensor:
+        log_p = _log_p(margin)
+        return (log_p + _log_rest(margin) - log_p.exp() / self.q).exp() / self.q
+
+
+@final
+class IMAE(Curve):
+    """Improved mean absolute error: w = exp(T p (1 - p))/2, the weighting of absolute error with more contrast.
+
+    w tends to 1/2 and not to 0 as the margin grows, so the paper's integral for the value diverges. The value
+    here is the potential of the same gradient: phi = -margin/2 + (1/2) integral over t > margin of
+    exp(T sigmoid(t) sigmoid(-t)) - 1, a linear loss plus a bounded bump. T = 8 with noise, 0.5 without.
+
+    >>> IMAE(T=8).weight_at(torch.tensor([-40.0, 0.0, 40.0]))
+    tensor([0.5000, 3.6945, 0.5000])
+
+    Wang et al., "IMAE for noise-robust learning", Eq. 10.
+    """
+
+    def __init__(self, T: float = 8, **options: Unpack[Options]) -> None:  # noqa: N803 the paper's letter
+        super().__init__(**options)
+        # The weight is exp(T/4)/2 at its peak, and must stay a float32.
+        require(_is_number(T) and 0 <= T <= 300, "T", T, "a number from 0 to 300")
+        self.T = T
+
+    def phi(self, margin: Tensor) -> Tensor:
+        """With u for the smaller of p and 1 - p the bump is F(u) or 2 F(1/2) - F(u), where F(u) is the integral
+        from 0 to u of (exp(T v (1 - v)) - 1)/(v (1 - v)) dv: entire in v, so a few Gauss points are exact."""
+        bump = self._integral((-margin.abs()).sigmoid())
+        whole = 2 * self._integral(margin.new_full((), 0.5))
+        return 0.5 * (torch.where(margin < 0, whole - bump, bump) - margin)
+
+    def w(self, margin: Tensor) -> Tensor:
+        return 0.5 * (self.T * (_log_p(margin) + _log_rest(margin)).exp()).exp()
+
+    def _integral(self, u: Tensor) -> Tensor:
+        if self.T == 0:
+            return torch.zeros_like(u)
+        u = u.clamp(min=1e-30)  # so that the quotient below is never 0/0
+        points, shares = (u.new_tensor(part) for part in GAUSS)
+        total = torch.zeros_like(u)
+        together = len(points) if u.numel() <= 1 << 16 else 1  # few samples: all at once; many: without the memory
+        for i in range(0, len(points), together):
+            v = u.unsqueeze(-1) * points[i : i + together]
+            z = self.T * v * (1 - v)
+            total = total + (shares[i : i + together] * torch.expm1(z) / z).sum(-1)
+        return self.T * u * total
+
+
+# Points and weights on [0, 1]: to rounding for T <= 40, 2e-8 of the value for T = 300 (against mpmath).
+_points, _shares = np.polynomial.legendre.leggauss(16)
+GAUSS = (((1 + _points) / 2).tolist(), (_shares / 2).tolist())

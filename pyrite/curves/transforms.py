@@ -1,0 +1,136 @@
+"""Curves made from curves: unit maximum, and the two cures for underfitting with many classes."""
+
+from typing import Unpack, final
+
+from torch import Tensor
+
+from pyrite.criterion import Options, bare, require
+from pyrite.curves.curve import Curve, Peak
+from pyrite.curves.initial import expected_margin as eq4
+
+__all__ = ["Scale", "Shift", "Unit", "scale", "shift", "unit"]
+
+
+@final
+class Unit(Curve):
+    """A curve divided by its largest weight, as the curriculum paper does throughout.
+
+    The learning rate then means the same for every loss.
+
+    >>> from pyrite.curves import MAE
+    >>> Unit(MAE()).weight_at(0.0)
+    tensor(1.)
+    """
+
+    def __init__(self, curve: Curve, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        self.curve = _curve(curve)
+        weight = curve.peak().weight
+        require(weight > 0, "curve", str(curve), "one with a positive weight")
+        self._factor = 1 / weight
+
+    def phi(self, margin: Tensor) -> Tensor:
+        return self._factor * self.curve.phi(margin)
+
+    def w(self, margin: Tensor) -> Tensor:
+        return self._factor * self.curve.w(margin)
+
+    def peak(self) -> Peak:
+        return Peak(self.curve.peak().margin, 1.0)
+
+
+@final
+class Shift(Curve):
+    """A curve moved so that a sample at the expected initial margin E gets the weight at -tau.
+
+    w(margin + |E| - tau): with a small tau the initial weight is high whatever the number of classes. E is
+    that of Eq. 4 for ``classes``, or what you measured, as ``expected_margin``.
+
+    >>> from pyrite.curves import MAE
+    >>> Shift(MAE(), tau=2.6, classes=100).weight_at(-5.0863) / MAE().weight_at(-2.6)
+    tensor(1.0000)
+
+    Ou & Zhang, section 5.1.1.
+    """
+
+    def __init__(
+        self,
+        curve: Curve,
+        tau: float,
+        classes: int | None = None,
+        expected_margin: float | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(**options)
+        self.curve = _curve(curve)
+        self.tau, self.classes, self.expected_margin = tau, classes, expected_margin
+        self._by = _start(tau, classes, expected_margin) - tau
+
+    def phi(self, margin: Tensor) -> Tensor:
+        return self.curve.phi(margin + self._by)
+
+    def w(self, margin: Tensor) -> Tensor:
+        return self.curve.w(margin + self._by)
+
+    def peak(self) -> Peak:
+        at, weight = self.curve.peak()
+        return Peak(at - self._by, weight)
+
+
+@final
+class Scale(Curve):
+    """A curve stretched so that a sample at the expected initial margin E gets the weight at -tau.
+
+    w(a margin) with a = tau/|E|, and the value phi(a margin)/a. Where ``Shift`` lets the weight die off early in
+    training, this spreads it over all margins between the start and success; it is the better cure.
+
+    >>> from pyrite.curves import MAE
+    >>> Scale(MAE(), tau=2.6, classes=100).weight_at(-5.0863) / MAE().weight_at(-2.6)
+    tensor(1.0000)
+
+    Ou & Zhang, section 5.1.1.
+    """
+
+    def __init__(
+        self,
+        curve: Curve,
+        tau: float,
+        classes: int | None = None,
+        expected_margin: float | None = None,
+        **options: Unpack[Options],
+    ) -> None:
+        super().__init__(**options)
+        self.curve = _curve(curve)
+        self.tau, self.classes, self.expected_margin = tau, classes, expected_margin
+        self._by = tau / _start(tau, classes, expected_margin)
+
+    def phi(self, margin: Tensor) -> Tensor:
+        return self.curve.phi(self._by * margin) / self._by
+
+    def w(self, margin: Tensor) -> Tensor:
+        return self.curve.w(self._by * margin)
+
+    def peak(self) -> Peak:
+        at, weight = self.curve.peak()
+        return Peak(at / self._by, weight)
+
+
+unit, shift, scale = Unit, Shift, Scale
+
+
+def _curve(curve: Curve) -> Curve:
+    bare(curve, "curve")
+    require(isinstance(curve, Curve), "curve", str(curve), "a function of the margin alone")
+    return curve
+
+
+def _start(tau: float, classes: int | None, expected: float | None) -> float:
+    """How far below 0 the margins start: |E|."""
+    require(isinstance(tau, int | float) and 0 < tau < float("inf"), "tau", tau, "a positive number")
+    if (classes is None) == (expected is None):
+        raise ValueError("give either classes or expected_margin, the mean margin before training")
+    if expected is None:
+        expected = eq4(classes) if classes is not None else 0.0
+        require(expected < 0, "classes", classes, "at least 3: with 2 the margins do not start below 0")
+    require(expected < 0, "expected_margin", expected, "negative; otherwise there is no underfitting to cure")
+    return -expected

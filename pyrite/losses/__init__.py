@@ -1,0 +1,27 @@
+"""Losses that must see more than the margin of the label, and the registry of all."""
+
+from pyrite.losses.bootstrapped import BootHard, BootSoft
+from pyrite.losses.corrected import Backward, Forward
+from pyrite.losses.normalised import NCE, Decomposition, Normalised, normalised
+from pyrite.losses.registry import LOSSES, loss
+from pyrite.losses.regularised import MSE, Confidence, Peer, Smooth
+from pyrite.losses.underfitting import Underfitting, underfitting
+
+__all__ = [
+    "LOSSES",
+    "MSE",
+    "NCE",
+    "Backward",
+    "BootHard",
+    "BootSoft",
+    "Confidence",
+    "Decomposition",
+    "Forward",
+    "Normalised",
+    "Peer",
+    "Smooth",
+    "Underfitting",
+    "loss",
+    "normalised",
+    "underfitting",
+]

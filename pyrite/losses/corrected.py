@@ -1,0 +1,102 @@
+"""Loss correction with a known or estimated noise matrix, T[i, j] = P(given j | true i)."""
+
+from collections.abc import Sequence
+from typing import Unpack, final
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from pyrite.criterion import Loss, Options, bare, require
+from pyrite.curves import CE, Curve
+from pyrite.soft_margin import row_margins
+
+__all__ = ["Backward", "Forward"]
+
+Matrix = Tensor | Sequence[Sequence[float]]
+
+
+@final
+class Forward(Loss):
+    """Forward correction: the loss of the *given* label's probability, the sum over i of T[i, y] p_i.
+
+    Its margin is log sum T[i, y] p_i - log sum (1 - T[i, y]) p_i, so any curve can stand for ``curve``.
+
+    >>> Forward([[0.9, 0.1], [0.2, 0.8]])(torch.tensor([0.0, 0.0]), torch.tensor(0))
+    tensor(0.5978)
+
+    Patrini et al., 2017.
+    """
+
+    matrix: Tensor
+
+    def __init__(self, matrix: Matrix, curve: Curve | None = None, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        self.register_buffer("matrix", _transition(matrix))
+        self.curve = CE() if curve is None else curve
+        bare(self.curve, "curve")
+        require(isinstance(self.curve, Curve), "curve", str(self.curve), "a function of the margin alone")
+
+    def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
+        _fits(self.matrix, scores)
+        log_p = logsigmoid(row_margins(scores))
+        matrix = self.matrix.to(log_p.device)
+        given, other = (part.log().to(log_p.dtype).mT[labels] for part in (matrix, 1 - matrix))
+        return self.curve.value_at(torch.logsumexp(given + log_p, 1) - torch.logsumexp(other + log_p, 1))
+
+
+@final
+class Backward(Loss):
+    """Backward correction: the sum over j of (T^-1)[y, j] l(s, j), whose mean over the noise is the clean loss.
+
+    >>> Backward([[0.9, 0.1], [0.2, 0.8]])(torch.tensor([0.0, 0.0]), torch.tensor(0))
+    tensor(0.6931)
+
+    Patrini et al., 2017.
+    """
+
+    matrix: Tensor
+    inverse: Tensor
+
+    def __init__(self, matrix: Matrix, loss: Loss | None = None, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        self.register_buffer("matrix", _transition(matrix))
+        self.loss = bare(CE() if loss is None else loss)
+        condition = float(torch.linalg.cond(self.matrix))
+        require(
+            condition < 1e8,
+            "matrix",
+            f"of condition {condition:.3g}",
+            "invertible: two classes are mixed beyond telling",
+        )
+        self.register_buffer("inverse", torch.linalg.inv(self.matrix), persistent=False)
+
+    def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
+        _fits(self.matrix, scores)
+        every = self.loss.per_label(scores)
+        return (every * self.inverse.to(every)[labels]).sum(1)
+
+    def per_label(self, scores: Tensor) -> Tensor:
+        _fits(self.matrix, scores)
+        every = self.loss.per_label(scores)
+        return every @ self.inverse.to(every).mT
+
+
+def _transition(matrix: Matrix) -> Tensor:
+    values = torch.as_tensor(matrix, dtype=torch.float64)
+    square = values.dim() == 2 and values.shape[0] == values.shape[1] and len(values) > 1
+    require(square, "matrix", tuple(values.shape), "square, with a row and a column a class")
+    for row in torch.nonzero((values < 0).any(1) | ((values.sum(1) - 1).abs() > 1e-6)).flatten().tolist():
+        raise ValueError(
+            f"matrix has row {row} = {values[row].tolist()}, but a row is a distribution over given labels"
+        )
+    return values
+
+
+def _fits(matrix: Tensor, scores: Tensor) -> None:
+    require(
+        len(matrix) == scores.shape[1],
+        "matrix",
+        tuple(matrix.shape),
+        f"for the {scores.shape[1]} classes of the scores",
+    )

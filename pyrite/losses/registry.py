@@ -1,0 +1,78 @@
+"""Every loss by its name, and the reader of their one spelling."""
+
+from collections.abc import Callable
+from typing import Unpack
+
+from pyrite.criterion import Loss, Options
+from pyrite.curves import (
+    AEL,
+    AGCE,
+    AUL,
+    CE,
+    GCE,
+    IMAE,
+    MAE,
+    RCE,
+    SCE,
+    TCE,
+    Focal,
+    Scale,
+    Shift,
+    TruncatedGCE,
+    Unit,
+)
+from pyrite.losses.bootstrapped import BootHard, BootSoft
+from pyrite.losses.corrected import Backward, Forward
+from pyrite.losses.normalised import NCE, Normalised
+from pyrite.losses.regularised import MSE, Confidence, Peer, Smooth
+from pyrite.spec import build
+
+__all__ = ["LOSSES", "loss"]
+
+LOSSES: dict[str, Callable[..., Loss]] = {
+    "ce": CE,
+    "focal": Focal,
+    "mae": MAE,
+    "rce": RCE,
+    "gce": GCE,
+    "truncated_gce": TruncatedGCE,
+    "sce": SCE,
+    "tce": TCE,
+    "aul": AUL,
+    "agce": AGCE,
+    "ael": AEL,
+    "imae": IMAE,
+    "unit": Unit,
+    "shift": Shift,
+    "scale": Scale,
+    "nce": NCE,
+    "normalised": Normalised,
+    "mse": MSE,
+    "smooth": Smooth,
+    "confidence": Confidence,
+    "peer": Peer,
+    "boot_soft": BootSoft,
+    "boot_hard": BootHard,
+    "forward": Forward,
+    "backward": Backward,
+}
+
+
+def loss(spec: str | Loss, **options: Unpack[Options]) -> Loss:
+    """The loss that ``spec`` spells; a loss comes back as it is.
+
+    ``options`` are those of every loss: ``reduction``, ``ignore_index``, ``weight``, ``check``.
+
+    >>> loss("0.7*nce + 0.3*scale(mae, tau=2.6, classes=100)")
+    0.7*NCE() + 0.3*Scale(MAE(), tau=2.6, classes=100)
+    """
+    if isinstance(spec, Loss):
+        if options:
+            raise ValueError(f"{spec!r} is a loss already: give {', '.join(options)} when it is made")
+        return spec
+    if not isinstance(spec, str):
+        raise ValueError(f"a loss is spelled as text, not as {type(spec).__name__}")
+    built: Loss = build(spec, LOSSES, "loss")
+    for _, term in built.terms():
+        term.configure(**options)
+    return built.configure(**options)

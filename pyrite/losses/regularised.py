@@ -1,0 +1,178 @@
+"""A loss and a regulariser made of the same loss under other labels, or of the probabilities."""
+
+from collections.abc import Sequence
+from typing import Unpack, final
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from pyrite.criterion import Batch, Loss, Options, bare, require
+from pyrite.soft_margin import row_margins
+
+__all__ = ["MSE", "Confidence", "Peer", "Smooth"]
+
+
+@final
+class MSE(Loss):
+    """Squared error with a free regulariser: 2 (1 - p_y) - 2 alpha (1 - sum over i of p_i^2).
+
+    alpha = 0.5 is the squared error, the sum over i of (e_y - p)_i^2; alpha = 0 is absolute error. The loss of a
+    certain, right prediction is 0 for every alpha.
+
+    >>> MSE()(torch.tensor([0.0, 0.0]), torch.tensor(0))
+    tensor(0.5000)
+
+    Ghosh et al., 2017.
+    """
+
+    def __init__(self, alpha: float = 0.5, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        require(isinstance(alpha, int | float) and abs(alpha) < float("inf"), "alpha", alpha, "a number")
+        self.alpha = alpha
+
+    def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
+        return self.per_label(scores).gather(1, labels.unsqueeze(1)).squeeze(1)
+
+    def per_label(self, scores: Tensor) -> Tensor:
+        """With e = 1 - p_y it is 2 e (1 - 2 alpha) + 2 alpha (e^2 + sum over j != y of p_j^2), where nothing cancels.
+
+        The sum over the others is taken without the leading class, whose square would swallow the rest."""
+        margin = row_margins(scores)
+        rest = logsigmoid(-margin)
+        square = (2 * logsigmoid(margin)).exp()
+        leader = margin.detach().argmax(1, keepdim=True)
+        followers = square.scatter(1, leader, 0.0)
+        among = followers.sum(1, keepdim=True)
+        others = (square.gather(1, leader) + (among - followers)).scatter(1, leader, among)
+        return 2 * (1 - 2 * self.alpha) * rest.exp() + 2 * self.alpha * ((2 * rest).exp() + others)
+
+
+@final
+class Smooth(Loss):
+    """Label smoothing of any loss: (1 - rate) l(s, y) + rate * mean over i of l(s, i).
+
+    A negative rate is negative label smoothing, which makes predictions sharper instead of softer.
+
+    >>> torch.nn.functional.cross_entropy(torch.tensor([1.0, 0.0]), torch.tensor(0), label_smoothing=0.1)
+    tensor(0.3633)
+    >>> Smooth(CE(), rate=0.1)(torch.tensor([1.0, 0.0]), torch.tensor(0))
+    tensor(0.3633)
+
+    Szegedy et al., 2016; Wei et al., 2021.
+    """
+
+    def __init__(self, loss: Loss, rate: float = 0.1, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        self.loss = bare(loss)
+        require(isinstance(rate, int | float) and float("-inf") < rate < 1, "rate", rate, "a number below 1")
+        self.rate = rate
+
+    def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
+        own, total = self.loss.at_label_and_total(scores, labels)
+        return (1 - self.rate) * own + self.rate / scores.shape[1] * total
+
+    def per_label(self, scores: Tensor) -> Tensor:
+        every = self.loss.per_label(scores)
+        return (1 - self.rate) * every + self.rate * every.mean(1, keepdim=True)
+
+    def per_sample(self, batch: Batch) -> Tensor:
+        """Class weights belong to the labels that are mixed in as well, as in torch."""
+        if batch.soft or batch.weight is None:
+            return super().per_sample(batch)
+        weighted = self.loss.per_label(batch.scores) * batch.weight
+        own = weighted.gather(1, batch.labels.unsqueeze(1)).squeeze(1)
+        return (1 - self.rate) * own + self.rate * weighted.mean(1)
+
+
+@final
+class Confidence(Loss):
+    """A loss less beta times its mean over labels drawn from the prior: confident predictions are rewarded.
+
+    ``prior`` is the distribution of the given labels; None is the uniform one.
+
+    >>> Confidence(CE(), beta=0.5)(torch.tensor([1.0, 0.0]), torch.tensor(0))
+    tensor(-0.0934)
+
+    Cheng et al., 2021 (the regulariser that peer loss has in expectation).
+    """
+
+    prior: Tensor | None
+
+    def __init__(
+        self, loss: Loss, beta: float = 0.5, prior: Sequence[float] | Tensor | None = None, **options: Unpack[Options]
+    ) -> None:
+        super().__init__(**options)
+        self.loss = bare(loss)
+        require(isinstance(beta, int | float) and abs(beta) < float("inf"), "beta", beta, "a number")
+        self.beta = beta
+        self.register_buffer("prior", None if prior is None else _distribution(prior))
+
+    def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
+        if self.prior is None:
+            own, total = self.loss.at_label_and_total(scores, labels)
+            return own - self.beta / scores.shape[1] * total
+        return self.per_label(scores).gather(1, labels.unsqueeze(1)).squeeze(1)
+
+    def per_label(self, scores: Tensor) -> Tensor:
+        every = self.loss.per_label(scores)
+        if self.prior is None:
+            return every - self.beta * every.mean(1, keepdim=True)
+        classes = scores.shape[1]
+        require(len(self.prior) == classes, "prior", len(self.prior), f"one number for each of {classes} classes")
+        return every - self.beta * (every * self.prior.to(every)).sum(1, keepdim=True)
+
+
+@final
+class Peer(Loss):
+    """A loss less alpha times that of a random input under a random label: agreeing by chance does not pay.
+
+    The peers come from the batch: the next sample's scores with the label of the one after it. In a shuffled
+    batch these are independent draws, so nothing random is drawn here and the loss stays a function. Samples
+    that are ignored are nobody's peers.
+
+    >>> Peer(CE(), alpha=1)(torch.tensor([[3.0, 0.0], [0.0, 3.0]]), torch.tensor([0, 1]))
+    tensor(-3.)
+
+    Liu & Guo, 2020.
+    """
+
+    def __init__(self, loss: Loss, alpha: float = 1, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        self.loss = bare(loss)
+        require(isinstance(alpha, int | float) and abs(alpha) < float("inf"), "alpha", alpha, "a number")
+        self.alpha = alpha
+
+    def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
+        return self.per_sample(Batch(scores, labels, None, None))
+
+    def per_label(self, scores: Tensor) -> Tensor:
+        raise ValueError(f"{self} has no loss for every label: it depends on the labels of the whole batch")
+
+    def is_symmetric(self, classes: int) -> bool:
+        """In expectation over peers it is symmetric exactly where its loss is."""
+        return self.loss.is_symmetric(classes)
+
+    def per_sample(self, batch: Batch) -> Tensor:
+        scores, labels = (part[_after(batch, steps)] for steps, part in ((1, batch.scores), (2, batch.labels)))
+        peers = Batch(scores, labels, batch.valid, batch.weight)
+        return self.loss.per_sample(batch) - self.alpha * self.loss.per_sample(peers)
+
+
+def _after(batch: Batch, steps: int) -> Tensor:
+    """For each sample the one that comes ``steps`` later, in a circle, among those that count."""
+    count = len(batch.scores)
+    here = torch.arange(count, device=batch.scores.device)
+    if batch.valid is None:
+        return (here + steps) % max(count, 1)
+    order = torch.argsort(~batch.valid, stable=True)  # those that count, in their order, then the others
+    rank = batch.valid.long().cumsum(0) - 1
+    return order[(rank + steps) % batch.valid.sum().clamp(min=1)]
+
+
+def _distribution(prior: Sequence[float] | Tensor) -> Tensor:
+    values = torch.as_tensor(prior, dtype=torch.float64)
+    require(values.dim() == 1 and len(values) > 1, "prior", tuple(values.shape), "one number a class")
+    require(bool((values >= 0).all()), "prior", values.tolist(), "without negative numbers")
+    require(abs(float(values.sum()) - 1) < 1e-6, "prior", values.tolist(), f"summing to 1, not {float(values.sum()):g}")
+    return values

@@ -1,0 +1,49 @@
+"""The picture of weighting curves: against the margin, and against the probability of the label."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pyrite.criterion import Loss
+from pyrite.curves import Curve, initial_margins
+from pyrite.report.style import COLOURS, save
+
+__all__ = ["draw_curves"]
+
+
+def draw_curves(losses: Sequence[Loss], path: str | Path, classes: int = 10) -> Path:
+    """Draw how much each loss weights a sample, with the margins an untrained model starts from behind it."""
+    if not losses:
+        raise ValueError("losses is empty: name at least one, such as 'ce'")
+    curves = []
+    for loss in losses:
+        if not isinstance(loss, Curve):
+            raise ValueError(f"{str(loss)!r} has no weighting curve: it depends on more than the margin of the label")
+        curves.append(loss)
+    figure = Figure(figsize=(11, 4.4), layout="constrained")
+    by_margin, by_probability = figure.subplots(1, 2, width_ratios=(3, 2))
+    drawn = initial_margins(classes)
+    low, high = min(-8.0, float(drawn[0])), 8.0
+    margin = torch.linspace(low, high, 801, dtype=torch.float64)
+    probability = torch.linspace(0.0005, 0.9995, 801, dtype=torch.float64)
+    for number, curve in enumerate(curves):
+        style = {"color": COLOURS[number % len(COLOURS)], "linestyle": ("-", "--", ":")[number // len(COLOURS) % 3]}
+        by_margin.plot(margin, curve.weight_at(margin), label=str(curve), **style)
+        by_probability.plot(probability, curve.weight_at(torch.logit(probability)), **style)
+    _start(by_margin, drawn, classes)
+    by_margin.set(xlabel="soft margin of the label", ylabel="weight of the sample", xlim=(low, high), ylim=(0, None))
+    by_probability.set(xlabel="probability of the label", xlim=(0, 1), ylim=by_margin.get_ylim())
+    by_margin.legend(loc="upper right", frameon=False)
+    return save(figure, path)
+
+
+def _start(axes: Axes, drawn: np.ndarray, classes: int) -> None:
+    """The initial margins as a shape without a scale: its height is a third of the picture."""
+    counts, edges = np.histogram(drawn, bins=60)
+    height = counts / counts.max() * axes.get_ylim()[1] / 3
+    label = f"margins of an untrained model, {classes} classes"
+    axes.fill_between((edges[:-1] + edges[1:]) / 2, height, color="0.85", zorder=0, label=label)

@@ -1,0 +1,156 @@
+"""One spelling for everything that has a name and arguments: ``"gce(q=0.7)"`` <-> ``GCE(q=0.7)``.
+
+The text is read as Python's syntax tree and walked: calls of registered names, literals, ``+`` and ``*``.
+Nothing is evaluated, so a recipe found in a file can do nothing but name what a registry holds.
+"""
+
+import ast
+import difflib
+import inspect
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["build", "nearest", "registered_name", "spell"]
+
+
+def build(text: str, registry: Mapping[str, Callable[..., Any]], kind: str) -> Any:
+    """The object that ``text`` spells, made from the names in ``registry``.
+
+    ``kind`` is the word for what the registry holds; it is used in error messages.
+
+    >>> build("dict(a=1, b=[2, 3])", {"dict": dict}, "thing")
+    {'a': 1, 'b': [2, 3]}
+    """
+    try:
+        tree = ast.parse(text.strip(), mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else str(error) or type(error).__name__
+        raise ValueError(f"cannot read the {kind} {_short(text)!r}: {reason}") from None
+    try:
+        built = _Reader(text, registry, kind).read(tree.body)
+    except RecursionError:
+        raise ValueError(f"cannot read the {kind} {_short(text)!r}: nested too deeply") from None
+    if _is_literal(built):
+        raise ValueError(f"{_short(text)!r} is a plain value, not a {kind}")
+    return built
+
+
+def spell(thing: object, **options: object) -> str:
+    """The text from which ``build`` makes ``thing`` again.
+
+    The arguments are those of the constructor, read from the attributes of the same names; an argument
+    that is None is left out. ``options`` are written after them.
+    """
+    return registered_name(type(thing)) + _bracketed(thing, str, options)
+
+
+def construct(thing: object, **options: object) -> str:
+    """The Python call that makes ``thing`` again: ``GCE(q=0.7)``."""
+    return type(thing).__name__ + (_bracketed(thing, repr, options) or "()")
+
+
+def registered_name(cls: type) -> str:
+    """The name under which a registry holds a class.
+
+    >>> registered_name(type("TruncatedGCE", (), {})), registered_name(type("BootSoft", (), {}))
+    ('truncated_gce', 'boot_soft')
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+
+
+def nearest(name: str, known: Mapping[str, object]) -> str:
+    """What to say to somebody who typed a name that is not there."""
+    close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(known))}"
+
+
+class _Reader:
+    def __init__(self, text: str, registry: Mapping[str, Callable[..., Any]], kind: str) -> None:
+        self.text, self.registry, self.kind = text, registry, kind
+
+    def read(self, node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(value=bool() | int() | float() | str() | None):
+                return node.value
+            case ast.List() | ast.Tuple():
+                return [self.read(item) for item in node.elts]
+            case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
+                return -value
+            case ast.Name():
+                return self.call(node.id, [], [])
+            case ast.Call(func=ast.Name(id=name)):
+                return self.call(name, node.args, node.keywords)
+            case ast.BinOp(op=ast.Add() | ast.Mult()):
+                return self.combine(node)
+        raise self.refused(node)
+
+    def call(self, name: str, args: list[ast.expr], keywords: list[ast.keyword]) -> Any:
+        factory = self.registry.get(name)
+        if factory is None:
+            raise ValueError(f"unknown {self.kind} {name!r}: {nearest(name, self.registry)}")
+        positional = [self.read(arg) for arg in args]
+        named = {word.arg: self.read(word.value) for word in keywords if word.arg is not None}
+        if len(named) < len(keywords):
+            raise ValueError(f"cannot read the {self.kind} {_short(self.text)!r}: ** is not allowed")
+        signature = inspect.signature(factory)
+        try:
+            signature.bind(*positional, **named)
+        except TypeError as error:
+            raise ValueError(f"{name}: {error}; it is called as {name}{_readable(signature)}") from None
+        return factory(*positional, **named)
+
+    def combine(self, node: ast.BinOp) -> Any:
+        left, right = self.read(node.left), self.read(node.right)
+        factors = sum(_is_number(side) for side in (left, right))
+        literals = sum(_is_literal(side) for side in (left, right))
+        if isinstance(node.op, ast.Add) and literals == 0:
+            return left + right
+        if isinstance(node.op, ast.Mult) and literals == factors == 1:
+            return left * right
+        raise self.refused(node)
+
+    def refused(self, node: ast.expr) -> ValueError:
+        part = _short(ast.get_source_segment(self.text.strip(), node) or self.text)
+        return ValueError(
+            f"cannot read {part!r} in the {self.kind} {_short(self.text)!r}: only names, calls, numbers, "
+            "texts in quotes, lists, a sum of terms and a number times a term are allowed"
+        )
+
+
+def _bracketed(thing: object, write: Callable[[object], str], options: Mapping[str, object]) -> str:
+    parts = []
+    for parameter in inspect.signature(type(thing)).parameters.values():
+        if parameter.kind is parameter.VAR_KEYWORD or (value := getattr(thing, parameter.name)) is None:
+            continue
+        plain = _plain(value)
+        parts.append(f"{parameter.name}={plain!r}" if _is_literal(plain) else write(value))
+    parts += [f"{name}={_plain(value)!r}" for name, value in options.items()]
+    return f"({', '.join(parts)})" if parts else ""
+
+
+def _plain(value: object) -> object:
+    """Tensors and arrays are written as lists."""
+    tolist = getattr(value, "tolist", None)
+    return tolist() if tolist is not None else value
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_literal(value: object) -> bool:
+    return value is None or isinstance(value, bool | int | float | str | list | tuple)
+
+
+def _readable(signature: inspect.Signature) -> str:
+    shown = [
+        parameter.replace(annotation=parameter.empty)
+        for parameter in signature.parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    return str(inspect.Signature(shown))
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."
