@@ -19,8 +19,9 @@ def build(text: str, registry: Mapping[str, Callable[..., Any]], kind: str) -> A
 
     ``kind`` is the word for what the registry holds; it is used in error messages.
 
-    >>> build("dict(a=1, b=[2, 3])", {"dict": dict}, "thing")
-    {'a': 1, 'b': [2, 3]}
+    >>> from fractions import Fraction
+    >>> build("2*half(1, denominator=2)", {"half": Fraction}, "fraction")
+    Fraction(1, 1)
     """
     try:
         tree = ast.parse(text.strip(), mode="eval")

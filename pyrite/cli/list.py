@@ -33,12 +33,13 @@ def list_names(
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     table = Table(box=None, header_style="bold")
     table.add_column(kind.value, overflow="fold")
     table.add_column("")
     for row in rows:
-        table.add_row(row["call"], row["about"])
+        table.add_row(Text(row["call"]), Text(row["about"]))
     # Off a terminal nothing is known of a width, so no line is broken.
     console = Console()
     console.print(table) if console.is_terminal else Console(width=200).print(table)

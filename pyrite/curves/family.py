@@ -152,7 +152,7 @@ class TruncatedGCE(Curve):
     something: with many classes every sample starts below k.
 
     >>> TruncatedGCE(q=0.7, k=0.5).weight_at(torch.tensor([-0.1, 0.1]))
-    tensor([0.0000, 0.3050])
+    tensor([0.0000, 0.3026])
 
     Zhang & Sabuncu, 2018, section 3.3.
     """

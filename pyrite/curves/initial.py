@@ -15,7 +15,7 @@ def expected_margin(classes: int, sigma: float = 1.0, exact: bool = False) -> fl
     0.014 at 10, and the approximation is of no use below 3.
 
     >>> round(expected_margin(100), 4), round(expected_margin(100, exact=True), 4)
-    (-5.0863, -5.0867)
+    (-5.0864, -5.0867)
 
     Ou & Zhang, "A curriculum view of robust loss functions", section 5.1.
     """

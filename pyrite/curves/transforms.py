@@ -46,9 +46,9 @@ class Shift(Curve):
     w(margin + |E| - tau): with a small tau the initial weight is high whatever the number of classes. E is
     that of Eq. 4 for ``classes``, or what you measured, as ``expected_margin``.
 
-    >>> from pyrite.curves import MAE
-    >>> Shift(MAE(), tau=2.6, classes=100).weight_at(-5.0863) / MAE().weight_at(-2.6)
-    tensor(1.0000)
+    >>> from pyrite.curves import MAE, expected_margin
+    >>> Shift(MAE(), tau=2.6, classes=100).weight_at(expected_margin(100)) / MAE().weight_at(-2.6)
+    tensor(1.)
 
     Ou & Zhang, section 5.1.1.
     """
@@ -84,8 +84,8 @@ class Scale(Curve):
     w(a margin) with a = tau/|E|, and the value phi(a margin)/a. Where ``Shift`` lets the weight die off early in
     training, this spreads it over all margins between the start and success; it is the better cure.
 
-    >>> from pyrite.curves import MAE
-    >>> Scale(MAE(), tau=2.6, classes=100).weight_at(-5.0863) / MAE().weight_at(-2.6)
+    >>> from pyrite.curves import MAE, expected_margin
+    >>> Scale(MAE(), tau=2.6, classes=100).weight_at(expected_margin(100)) / MAE().weight_at(-2.6)
     tensor(1.0000)
 
     Ou & Zhang, section 5.1.1.

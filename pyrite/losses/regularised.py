@@ -54,6 +54,7 @@ class Smooth(Loss):
 
     A negative rate is negative label smoothing, which makes predictions sharper instead of softer.
 
+    >>> from pyrite.curves import CE
     >>> torch.nn.functional.cross_entropy(torch.tensor([1.0, 0.0]), torch.tensor(0), label_smoothing=0.1)
     tensor(0.3633)
     >>> Smooth(CE(), rate=0.1)(torch.tensor([1.0, 0.0]), torch.tensor(0))
@@ -91,6 +92,7 @@ class Confidence(Loss):
 
     ``prior`` is the distribution of the given labels; None is the uniform one.
 
+    >>> from pyrite.curves import CE
     >>> Confidence(CE(), beta=0.5)(torch.tensor([1.0, 0.0]), torch.tensor(0))
     tensor(-0.0934)
 
@@ -131,6 +133,7 @@ class Peer(Loss):
     batch these are independent draws, so nothing random is drawn here and the loss stays a function. Samples
     that are ignored are nobody's peers.
 
+    >>> from pyrite.curves import CE
     >>> Peer(CE(), alpha=1)(torch.tensor([[3.0, 0.0], [0.0, 3.0]]), torch.tensor([0, 1]))
     tensor(-3.)
 

@@ -125,7 +125,7 @@ def _cures(curve: Curve, classes: int, start: float) -> tuple[str, ...]:
 def _words(found: Underfitting) -> list[str]:
     lines = [
         f"{found.loss} with {found.classes} classes: an untrained model has a mean margin of "
-        f"{found.expected_margin:.2f}, where a sample gets {_percent(found.initial)} of the largest weight this loss gives "
+        f"{found.expected_margin:.2f}, where a sample gets {_percent(found.initial)} of the largest weight it gives "
         f"(cross entropy: {_percent(found.initial_ce)})."
     ]
     lines.append(
@@ -133,7 +133,8 @@ def _words(found: Underfitting) -> list[str]:
             "underfits": "It will underfit: hardly any sample moves the model before the learning rate is gone.",
             "slow": "It will learn slowly and may underfit: the first epochs pass with small weights.",
             "fades": "It starts well but may underfit all the same: at the same margin its weight falls to "
-            f"{_percent(found.kept)} once the scores have spread tenfold. Add a curve to it, as in nce + mae.",
+            f"{_percent(found.kept)} once the scores have spread tenfold. A curve that peaks later, added to it, "
+            "carries on where it fades: that is what nce with mae is for.",
             "trains": "It should not underfit: samples count from the first step.",
         }[found.verdict]
     )
