@@ -172,7 +172,8 @@ class _Rows(torch.autograd.Function):
     def forward(rows: Tensor, labels: Tensor, with_total: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         work, wide = _working(rows), wide_dtype(rows)
         top = rows.new_empty((len(rows), 1), dtype=work)
-        mass, drop = torch.empty_like(top), torch.empty_like(top)
+        mass = top.new_empty(top.shape, dtype=wide)  # summed in float64: focal loss triples the error of the margin
+        drop = torch.empty_like(top)
         index = labels.unsqueeze(1)
         for here, buffer in _blocks(rows, work):
             buffer.copy_(rows[here]).scatter_(1, index[here], -torch.inf)
@@ -181,9 +182,9 @@ class _Rows(torch.autograd.Function):
             if with_total:
                 torch.sum(buffer.scatter_(1, index[here], 0.0), 1, keepdim=True, out=drop[here])
                 buffer.scatter_(1, index[here], -torch.inf)
-            torch.sum(buffer.exp_(), 1, keepdim=True, out=mass[here])
+            torch.sum(buffer.exp_(), 1, keepdim=True, dtype=wide, out=mass[here])
         own = rows.gather(1, index)
-        delta = ((own.to(wide) - top.to(wide)) - mass.to(wide).log()).squeeze(1)
+        delta = ((own.to(wide) - top.to(wide)) - mass.log()).squeeze(1)
         total = delta.new_zeros(())
         if with_total:
             total = _total(delta, mass.squeeze(1), drop.squeeze(1), rows.shape[1])
@@ -193,9 +194,7 @@ class _Rows(torch.autograd.Function):
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
         rows, labels, ctx.with_total = inputs
         delta, total, top, mass = output
-        ctx.mark_non_differentiable(top, mass)
-        if not ctx.with_total:
-            ctx.mark_non_differentiable(total)
+        ctx.mark_non_differentiable(top, mass, *([] if ctx.with_total else [total]))  # once: a second call replaces
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(rows, labels, delta, top, mass)
         ctx.save_for_forward(rows, labels, delta, top, mass)
@@ -215,7 +214,7 @@ class _Rows(torch.autograd.Function):
             hot = _hot(rows, labels)
             return torch.where(hot, onto_label.unsqueeze(1).to(grad.dtype), grad).to(rows.dtype), None, None
         work = top.dtype
-        spread = (onto_others.unsqueeze(1) / _nonzero(mass).to(delta.dtype)).to(work)
+        spread = (onto_others.unsqueeze(1) / _nonzero(mass)).to(work)
         label, level, index = onto_label.unsqueeze(1).to(work), onto_all.unsqueeze(1).to(work), labels.unsqueeze(1)
         grad = torch.empty_like(rows, memory_format=torch.contiguous_format)
         for here, buffer in _blocks(rows, work, into=grad):
@@ -264,11 +263,11 @@ def _differentiable(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tenso
     others = torch.where(hot, -torch.inf, x)
     top = _finite(others.detach().amax(1, keepdim=True))
     spread = (others - top).exp()
-    mass = spread.sum(1, keepdim=True)
+    mass = spread.sum(1, keepdim=True, dtype=wide)
     own = x.gather(1, labels.unsqueeze(1))
-    delta = ((own.to(wide) - top.to(wide)) - mass.to(wide).log()).squeeze(1)
+    delta = ((own.to(wide) - top.to(wide)) - mass.log()).squeeze(1)
     drop = torch.where(hot, 0.0, x - top).sum(1)
-    return delta, spread / _nonzero(mass), _total(delta, mass.squeeze(1), drop, rows.shape[1])
+    return delta, spread / _nonzero(mass).to(work), _total(delta, mass.squeeze(1), drop, rows.shape[1])
 
 
 def _total(delta: Tensor, mass: Tensor, drop: Tensor, classes: int) -> Tensor:
@@ -276,7 +275,7 @@ def _total(delta: Tensor, mass: Tensor, drop: Tensor, classes: int) -> Tensor:
 
     -log p_y = -log sigmoid(delta); for the others -log p_i = -log(1 - p_y) + log(mass) - (s_i - top).
     """
-    each = mass.to(delta.dtype).log() - logsigmoid(-delta)
+    each = mass.log() - logsigmoid(-delta)
     return (classes - 1) * each - drop.to(delta.dtype) - logsigmoid(delta)
 
 

@@ -120,12 +120,15 @@ class _Reader:
 
 
 def _bracketed(thing: object, write: Callable[[object], str], options: Mapping[str, object]) -> str:
-    parts = []
+    parts: list[str] = []
+    named = False  # what is wrapped comes first and goes without its name
     for parameter in inspect.signature(type(thing)).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD or (value := getattr(thing, parameter.name)) is None:
             continue
         plain = _plain(value)
-        parts.append(f"{parameter.name}={plain!r}" if _is_literal(plain) else write(value))
+        written = repr(plain) if _is_literal(plain) else write(value)
+        named = named or _is_literal(plain)
+        parts.append(f"{parameter.name}={written}" if named else written)
     parts += [f"{name}={_plain(value)!r}" for name, value in options.items()]
     return f"({', '.join(parts)})" if parts else ""
 

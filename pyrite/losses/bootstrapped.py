@@ -26,12 +26,13 @@ class BootSoft(Loss):
     def __init__(self, beta: float = 0.95, **options: Unpack[Options]) -> None:
         super().__init__(**options)
         self.beta = _share(beta)
+        self.ce = CE()
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
-        return self.beta * CE().at_label(scores, labels) + (1 - self.beta) * _entropy(scores)
+        return self.beta * self.ce.at_label(scores, labels) + (1 - self.beta) * _entropy(scores)
 
     def per_label(self, scores: Tensor) -> Tensor:
-        return self.beta * CE().per_label(scores) + (1 - self.beta) * _entropy(scores).unsqueeze(1)
+        return self.beta * self.ce.per_label(scores) + (1 - self.beta) * _entropy(scores).unsqueeze(1)
 
 
 @final
@@ -48,14 +49,15 @@ class BootHard(Loss):
     def __init__(self, beta: float = 0.8, **options: Unpack[Options]) -> None:
         super().__init__(**options)
         self.beta = _share(beta)
+        self.ce = CE()
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
-        predicted = CE().at_label(scores, scores.detach().argmax(1))
-        return self.beta * CE().at_label(scores, labels) + (1 - self.beta) * predicted
+        predicted = self.ce.at_label(scores, scores.detach().argmax(1))
+        return self.beta * self.ce.at_label(scores, labels) + (1 - self.beta) * predicted
 
     def per_label(self, scores: Tensor) -> Tensor:
-        predicted = CE().at_label(scores, scores.detach().argmax(1)).unsqueeze(1)
-        return self.beta * CE().per_label(scores) + (1 - self.beta) * predicted
+        predicted = self.ce.at_label(scores, scores.detach().argmax(1)).unsqueeze(1)
+        return self.beta * self.ce.per_label(scores) + (1 - self.beta) * predicted
 
 
 def _share(beta: float) -> float:

@@ -24,7 +24,7 @@ def draw_curves(losses: Sequence[Loss], path: str | Path, classes: int = 10) -> 
         if not isinstance(loss, Curve):
             raise ValueError(f"{str(loss)!r} has no weighting curve: it depends on more than the margin of the label")
         curves.append(loss)
-    figure = Figure(figsize=(11, 4.4), layout="constrained")
+    figure = Figure(figsize=(11, 4.8), layout="constrained")
     by_margin, by_probability = figure.subplots(1, 2, width_ratios=(3, 2))
     drawn = initial_margins(classes)
     low, high = min(-8.0, float(drawn[0])), 8.0
@@ -37,7 +37,7 @@ def draw_curves(losses: Sequence[Loss], path: str | Path, classes: int = 10) -> 
     _start(by_margin, drawn, classes)
     by_margin.set(xlabel="soft margin of the label", ylabel="weight of the sample", xlim=(low, high), ylim=(0, None))
     by_probability.set(xlabel="probability of the label", xlim=(0, 1), ylim=by_margin.get_ylim())
-    by_margin.legend(loc="upper right", frameon=False)
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)
     return save(figure, path)
 
 
