@@ -33,7 +33,7 @@ class Batch(NamedTuple):
     """Scores as rows, with what belongs to them.
 
     ``labels`` are class numbers (M,) or distributions (M, C); ``valid`` is None where no label is ignored;
-    ``weight`` are the class weights, already multiplied into distributions.
+    ``weight`` are the class weights.
     """
 
     scores: Tensor
@@ -93,7 +93,8 @@ class Loss(nn.Module, ABC):
     def per_sample(self, batch: Batch) -> Tensor:
         """The loss of each row, in expectation where its label is a distribution."""
         if batch.soft:
-            return (batch.labels * self.per_label(batch.scores)).sum(1, dtype=wide_dtype(batch.scores))
+            share = batch.labels if batch.weight is None else batch.labels * batch.weight
+            return (share * self.per_label(batch.scores)).sum(1, dtype=wide_dtype(batch.scores))
         values = self.at_label(batch.scores, batch.labels)
         return values if batch.weight is None else values * batch.weight[batch.labels]
 
@@ -186,7 +187,7 @@ class Loss(nn.Module, ABC):
             weight = weight.to(rows.device)
         if soft:
             labels = to_rows(labels)[0]
-            return Batch(rows, labels if weight is None else labels * weight, None, None)
+            return Batch(rows, labels, None, weight)
         labels = labels.reshape(-1).long()
         if some_ignored:
             valid = labels != self.ignore_index
@@ -273,7 +274,7 @@ def add_up(parts: Iterable[Tensor]) -> Tensor:
 
 def _denominator(batch: Batch, weight: Tensor | None, values: Tensor) -> Tensor | int:
     parts = [part for part in (weight, batch.valid) if part is not None]
-    if batch.weight is not None:
+    if batch.weight is not None and not batch.soft:
         parts.append(batch.weight[batch.labels])
     if not parts:
         return len(values)

@@ -39,7 +39,7 @@ def test_equals_torch(
     weight = torch.rand(classes, generator=generator) + 0.1 if weighted else None
     if soft:
         ignore_index = -100
-        labels = torch.softmax(torch.randn(shape, generator=generator), 1 if dims else 0).to(dtype)
+        labels = torch.randn(shape, generator=generator, dtype=torch.float64).softmax(1 if dims else 0).to(dtype)
     else:
         labels = torch.randint(classes, tuple(dims), generator=generator)
         if dims and ignore_index < 0:

@@ -88,15 +88,16 @@ class Curve(Loss):
         [l(u) - l(u + v)] / [l(0) - l(v)] over probabilities u + v <= 1 (Zhou et al., 2021, Theorem 4), taken
         on a grid that is dense near 0 and 1, with its limit v -> 0.
         """
-        ends = torch.logspace(-12, -1, 45, dtype=torch.float64)
+        # 1 - p is known to 1e-10 of itself down to 1e-6; p itself without end, and far below is where phi(0) is read.
+        ends, zero = torch.logspace(-6, -1, 30, dtype=torch.float64), torch.tensor(-700.0, dtype=torch.float64)
         p = torch.cat([ends, torch.linspace(0.1, 0.9, 81, dtype=torch.float64)[1:-1], 1 - ends.flip(0)])
-        slope = self._w(torch.logit(p)) / (p * (1 - p))
-        limit = slope.min() / slope[0] if slope[0] > 0 else torch.ones_like(slope[0])
+        slope, steepest = self._w(torch.logit(p)) / (p * (1 - p)), self._w(zero) / zero.exp()
+        limit = slope.min() / steepest if steepest > 0 else torch.ones_like(steepest)
         start, step = torch.meshgrid(p, p, indexing="ij")
-        inside = start + step < 1
+        inside = start + step < 1 - 1e-7
         with torch.no_grad():
             gained = self.phi(torch.logit(start[inside])) - self.phi(torch.logit((start + step)[inside]))
-            lost = self.phi(torch.tensor(-700.0, dtype=torch.float64)) - self.phi(torch.logit(step[inside]))
+            lost = self.phi(zero) - self.phi(torch.logit(step[inside]))
         # Differences of nearly equal values are rounding; only where they hold digits do they say something.
         solid = gained.abs() > 1e-5 * self.phi(torch.logit(start[inside])).abs()
         ratio = float(torch.minimum((gained / lost)[solid].min(), limit))

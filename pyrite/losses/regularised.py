@@ -32,7 +32,7 @@ class MSE(Loss):
         self.alpha = alpha
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
-        return self.per_label(scores).gather(1, labels.unsqueeze(1)).squeeze(1)
+        return _pick(self.per_label(scores), labels)
 
     def per_label(self, scores: Tensor) -> Tensor:
         """With e = 1 - p_y it is 2 e (1 - 2 alpha) + 2 alpha (e^2 + sum over j != y of p_j^2), where nothing cancels.
@@ -79,10 +79,10 @@ class Smooth(Loss):
 
     def per_sample(self, batch: Batch) -> Tensor:
         """Class weights belong to the labels that are mixed in as well, as in torch."""
-        if batch.soft or batch.weight is None:
+        if batch.weight is None:
             return super().per_sample(batch)
         weighted = self.loss.per_label(batch.scores) * batch.weight
-        own = weighted.gather(1, batch.labels.unsqueeze(1)).squeeze(1)
+        own = (batch.labels * weighted).sum(1) if batch.soft else _pick(weighted, batch.labels)
         return (1 - self.rate) * own + self.rate * weighted.mean(1)
 
 
@@ -114,7 +114,7 @@ class Confidence(Loss):
         if self.prior is None:
             own, total = self.loss.at_label_and_total(scores, labels)
             return own - self.beta / scores.shape[1] * total
-        return self.per_label(scores).gather(1, labels.unsqueeze(1)).squeeze(1)
+        return _pick(self.per_label(scores), labels)
 
     def per_label(self, scores: Tensor) -> Tensor:
         every = self.loss.per_label(scores)
@@ -160,6 +160,10 @@ class Peer(Loss):
         scores, labels = (part[_after(batch, steps)] for steps, part in ((1, batch.scores), (2, batch.labels)))
         peers = Batch(scores, labels, batch.valid, batch.weight)
         return self.loss.per_sample(batch) - self.alpha * self.loss.per_sample(peers)
+
+
+def _pick(every: Tensor, labels: Tensor) -> Tensor:
+    return every.gather(1, labels.unsqueeze(1)).squeeze(1)
 
 
 def _after(batch: Batch, steps: int) -> Tensor:
