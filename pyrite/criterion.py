@@ -4,6 +4,7 @@ A loss says what one label costs (``at_label``) or what every label would cost (
 and soft, ignored ones, class and sample weights, shapes, dtypes and reductions are handled here, once.
 """
 
+import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
@@ -71,7 +72,9 @@ class Loss(nn.Module, ABC):
         """Set options anew."""
         unknown = set(options) - set(DEFAULTS)
         if unknown:
-            raise ValueError(f"{type(self).__name__} does not take {', '.join(sorted(unknown))}")
+            own = [name for name in inspect.signature(type(self)).parameters if name != "options"]
+            takes = ", ".join([*own, *DEFAULTS])
+            raise ValueError(f"{type(self).__name__} does not take {', '.join(sorted(unknown))}; it takes {takes}")
         for name, value in options.items():
             setattr(self, name, _option(name, value))
         return self
@@ -124,10 +127,10 @@ class Loss(nn.Module, ABC):
             values = torch.where(batch.valid, values, 0.0)
         if self.reduction == "none":
             return values.reshape(shape).to(scores.dtype)
-        total = values.sum()
-        if self.reduction == "mean":
-            total = total / _denominator(batch, weight, values)
-        return total.to(scores.dtype)
+        if self.reduction == "sum":
+            return values.sum().to(scores.dtype)
+        share = _share(batch, weight)
+        return (values.mean() if share is None else values.sum() / share.sum()).to(scores.dtype)
 
     def is_symmetric(self, classes: int) -> bool:
         """Whether the losses under all labels add up to the same number whatever the scores.
@@ -272,13 +275,9 @@ def add_up(parts: Iterable[Tensor]) -> Tensor:
     return first
 
 
-def _denominator(batch: Batch, weight: Tensor | None, values: Tensor) -> Tensor | int:
-    parts = [part for part in (weight, batch.valid) if part is not None]
+def _share(batch: Batch, sample_weight: Tensor | None) -> Tensor | None:
+    """What each sample counts in the mean; None where all count alike."""
+    parts = [part for part in (sample_weight, batch.valid) if part is not None]
     if batch.weight is not None and not batch.soft:
         parts.append(batch.weight[batch.labels])
-    if not parts:
-        return len(values)
-    product = torch.ones_like(values)
-    for part in parts:
-        product = product * part
-    return product.sum()
+    return math.prod(parts[1:], start=parts[0]) if parts else None

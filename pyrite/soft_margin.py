@@ -9,7 +9,7 @@ scores of 32 bits or less. A float32 margin of 30 would by its rounding alone pu
 """
 
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ __all__ = [
 # on other devices a block is large enough to fill them (measured: docs/performance.md).
 CPU_BLOCK = 1 << 19
 DEVICE_BLOCK = 1 << 25
+SMALL = 1 << 15
 
 
 def margin(scores: Tensor, labels: Tensor) -> Tensor:
@@ -62,21 +63,41 @@ def margins(scores: Tensor) -> Tensor:
     return back(row_margins(rows)).to(scores.dtype)
 
 
-def row_margin(rows: Tensor, labels: Tensor) -> Tensor:
-    """``margin`` of (M, C) scores and (M,) labels, in the wide dtype and without checks."""
-    if torch.compiler.is_compiling():
-        return _differentiable(rows, labels)[0]
-    result: Tensor = _Rows.apply(rows, labels, False)[0]
+class Potential(Protocol):
+    """A function phi of the margin, with w = -phi' to differentiate by, and both in one as ``value_at``."""
+
+    def phi(self, margin: Tensor) -> Tensor: ...
+
+    def w(self, margin: Tensor) -> Tensor: ...
+
+    def value_at(self, margin: Tensor) -> Tensor: ...
+
+
+def row_margin(rows: Tensor, labels: Tensor, of: Potential | None = None) -> Tensor:
+    """``margin`` of (M, C) scores and (M,) labels, or a function of it; in the wide dtype and without checks."""
+    if transformed(rows):
+        delta = _differentiable(rows, labels)[0]
+        return delta if of is None else of.value_at(delta)
+    result: Tensor = _Rows.apply(rows, labels, False, of)[0]
     return result
 
 
-def row_margin_and_total(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+def row_margin_and_total(rows: Tensor, labels: Tensor, of: Potential | None = None) -> tuple[Tensor, Tensor]:
     """``row_margin``, and the cross entropy summed over all labels: the sum of -log p_i over every i."""
-    if torch.compiler.is_compiling():
+    if transformed(rows):
         delta, _, total = _differentiable(rows, labels)
-        return delta, total
-    delta, total, _, _ = _Rows.apply(rows, labels, True)
-    return delta, total
+        return delta if of is None else of.value_at(delta), total
+    value, total = _Rows.apply(rows, labels, True, of)
+    return value, total
+
+
+def transformed(tensor: Tensor) -> bool:
+    """Whether torch.compile, torch.func or forward-mode differentiation looks on, for whom only plain operations do."""
+    return (
+        torch.compiler.is_compiling()
+        or torch._C._are_functorch_transforms_active()  # what autograd.Function.apply asks too
+        or forward_ad.unpack_dual(tensor).tangent is not None
+    )
 
 
 def row_margins(rows: Tensor) -> Tensor:
@@ -123,8 +144,8 @@ def check_scores(scores: Tensor, finite: bool = False) -> None:
             f"scores have shape {tuple(scores.shape)}, so {classes} class(es): a margin is the label's score "
             "against the other classes, and there are none. A binary problem needs two columns of scores"
         )
-    if finite and _holds(wrong := ~torch.isfinite(scores)):
-        first = tuple(torch.nonzero(wrong)[0].tolist())
+    if finite and not transformed(scores) and not torch.isfinite(scores).all():
+        first = tuple(torch.nonzero(~torch.isfinite(scores))[0].tolist())
         raise ValueError(f"scores hold {scores[first].item()} at index {first}")
 
 
@@ -149,16 +170,25 @@ def check_labels(scores: Tensor, labels: Tensor, ignore_index: int | None = None
         )
     if labels.device.type != "cpu" or labels.numel() == 0:
         return labels.numel() > 0
+    if torch.compiler.is_compiling():
+        return True
     classes = scores.shape[0 if scores.dim() == 1 else 1]
+    try:
+        low, high = (bound.item() for bound in labels.aminmax())
+    except RuntimeError:  # vmap's answer to a look at the values; torch has no public way to ask beforehand
+        return True
+    if low >= 0 and high < classes:
+        return ignore_index is not None and low <= ignore_index <= high
     wrong = (labels < 0) | (labels >= classes)
-    ignored = labels == ignore_index if ignore_index is not None else torch.zeros_like(wrong)
-    if _holds(wrong & ~ignored):
-        first = tuple(torch.nonzero(wrong & ~ignored)[0].tolist())
+    if ignore_index is not None:
+        wrong &= labels != ignore_index
+    if wrong.any():
+        first = tuple(torch.nonzero(wrong)[0].tolist())
         at = first[0] if len(first) == 1 else first
         raise ValueError(
             f"labels hold {labels[first].item()} at index {at}, outside the {classes} classes of the scores"
         )
-    return _holds(ignored, otherwise=True)
+    return True
 
 
 class _Rows(torch.autograd.Function):
@@ -169,148 +199,137 @@ class _Rows(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(rows: Tensor, labels: Tensor, with_total: bool) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        work, wide = _working(rows), wide_dtype(rows)
-        top = rows.new_empty((len(rows), 1), dtype=work)
-        mass = top.new_empty(top.shape, dtype=wide)  # summed in float64: focal loss triples the error of the margin
-        drop = torch.empty_like(top)
-        index = labels.unsqueeze(1)
-        for here, buffer in _blocks(rows, work):
-            buffer.copy_(rows[here]).scatter_(1, index[here], -torch.inf)
-            top[here] = _finite(buffer.amax(1, keepdim=True))
-            buffer.sub_(top[here])
-            if with_total:
-                torch.sum(buffer.scatter_(1, index[here], 0.0), 1, keepdim=True, out=drop[here])
-                buffer.scatter_(1, index[here], -torch.inf)
-            torch.sum(buffer.exp_(), 1, keepdim=True, dtype=wide, out=mass[here])
-        own = rows.gather(1, index)
-        delta = ((own.to(wide) - top.to(wide)) - mass.log()).squeeze(1)
-        total = delta.new_zeros(())
-        if with_total:
-            total = _total(delta, mass.squeeze(1), drop.squeeze(1), rows.shape[1])
-        return delta, total, top, mass
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        rows, labels, ctx.with_total = inputs
-        delta, total, top, mass = output
-        ctx.mark_non_differentiable(top, mass, *([] if ctx.with_total else [total]))  # once: a second call replaces
+    def forward(
+        ctx: Any, rows: Tensor, labels: Tensor, with_total: bool, of: Potential | None
+    ) -> tuple[Tensor, Tensor | None]:
+        index, wide = labels.unsqueeze(1), wide_dtype(rows)
+        if rows.numel() <= SMALL:
+            # Few scores: the time goes into calls, so fewer calls in float64, and the copy is kept.
+            others = rows.to(wide, copy=True)
+            own = others.gather(1, index)
+            top = _finite(torch.logsumexp(others.scatter_(1, index, -torch.inf), 1, keepdim=True))
+            log_mass = mass = None
+            drop = others.sub(top).scatter_(1, index, 0.0).sum(1) if with_total else None
+            delta = own.sub_(top).squeeze(1)
+        else:
+            others = None
+            blocks = [_statistics(rows[here], buffer, index[here], with_total) for here, buffer in _blocks(rows)]
+            tops, masses, drops = zip(*blocks, strict=True)
+            top, mass, drop = torch.cat(tops), torch.cat(masses), torch.cat(drops) if with_total else None
+            log_mass = mass.log()
+            delta = rows.gather(1, index).to(wide).sub_(top).squeeze(1).sub_(log_mass)
+        total = None if drop is None else _total(delta, log_mass, drop, rows.shape[1])
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(rows, labels, delta, top, mass)
-        ctx.save_for_forward(rows, labels, delta, top, mass)
+        ctx.save_for_backward(rows, labels, delta, top, mass, others)
+        ctx.of = of
+        return (delta if of is None else of.phi(delta)), total
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, None, None]:
-        rows, labels, delta, top, mass = ctx.saved_tensors
-        g_margin, g_total = grads[:2]
-        if g_margin is None and g_total is None:
-            return None, None, None
-        again = torch.is_grad_enabled() or forward_ad.unpack_dual(rows).tangent is not None
-        if again:
-            delta, shares, _ = _differentiable(rows, labels)
-        onto_label, onto_others, onto_all = _per_row(g_margin, g_total, delta, rows.shape[1])
-        if again:
-            grad = shares * onto_others.unsqueeze(1).to(shares.dtype) + onto_all.unsqueeze(1).to(shares.dtype)
-            hot = _hot(rows, labels)
-            return torch.where(hot, onto_label.unsqueeze(1).to(grad.dtype), grad).to(rows.dtype), None, None
-        work = top.dtype
-        spread = (onto_others.unsqueeze(1) / _nonzero(mass)).to(work)
-        label, level, index = onto_label.unsqueeze(1).to(work), onto_all.unsqueeze(1).to(work), labels.unsqueeze(1)
-        grad = torch.empty_like(rows, memory_format=torch.contiguous_format)
-        for here, buffer in _blocks(rows, work, into=grad):
-            torch.sub(rows[here], top[here], out=buffer)
-            buffer.exp_().mul_(spread[here])
-            if g_total is not None:
-                buffer.add_(level[here])
-            buffer.scatter_(1, index[here], label[here])
-            if buffer.dtype != grad.dtype:
-                grad[here] = buffer
-        return grad, None, None
-
-    @staticmethod
-    def jvp(ctx: Any, *tangents: Any) -> tuple[Tensor | None, ...]:
-        rows, labels = ctx.saved_tensors[:2]
-        move = tangents[0]
-        if move is None:
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, None, None, None]:
+        rows, labels, delta, top, mass, others = ctx.saved_tensors
+        g_value, g_total = grads
+        if g_value is None and g_total is None:
             return None, None, None, None
-        delta, shares, _ = _differentiable(rows, labels)
-        move = move.to(shares.dtype)
-        own = move.gather(1, labels.unsqueeze(1)).squeeze(1).to(delta.dtype)
-        others = (shares * move).sum(1, dtype=delta.dtype)
-        d_total = None
-        if ctx.with_total:
-            expected = logsigmoid(delta).exp() * own + logsigmoid(-delta).exp() * others
-            d_total = rows.shape[1] * expected - move.sum(1, dtype=delta.dtype)
-        return own - others, d_total, None, None
+        shares = None
+        if torch.is_grad_enabled():  # somebody wants to differentiate again
+            delta, shares, _ = _differentiable(rows, labels)
+        elif others is not None:
+            shares = others.sub(top).exp_()
+        onto_label, onto_others, onto_all = _per_row(g_value, g_total, delta, rows.shape[1], ctx.of)
+        if shares is None:
+            spread = onto_others / mass.clamp(min=0.5)  # the mass is at least 1, or 0 where all others are -inf
+            return _in_blocks(rows, labels, top, onto_label, spread, onto_all), None, None, None
+        grad = shares * onto_others.unsqueeze(1)
+        grad = grad if onto_all is None else grad + onto_all.unsqueeze(1)
+        return (
+            grad.scatter(1, labels.unsqueeze(1), onto_label.unsqueeze(1).to(grad.dtype)).to(rows.dtype),
+            None,
+            None,
+            None,
+        )
 
-    @staticmethod
-    def vmap(info: Any, in_dims: tuple[Any, ...], rows: Tensor, labels: Tensor, with_total: bool) -> Any:
-        """Rows are independent, so a batch of rows is just more rows."""
-        parts = [
-            part.unsqueeze(0).expand(info.batch_size, *part.shape) if dim is None else part.movedim(dim, 0)
-            for part, dim in zip((rows, labels), in_dims[:2], strict=True)
-        ]
-        outputs = _Rows.apply(*(part.flatten(0, 1) for part in parts), with_total)
-        split = [part.unflatten(0, parts[1].shape) if part.dim() else part for part in outputs]
-        return tuple(split), tuple(0 if part.dim() else None for part in outputs)
+
+def _statistics(rows: Tensor, buffer: Tensor, index: Tensor, with_total: bool) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Of each row without its label: the largest score, the mass relative to it, the sum of the distances to it.
+
+    The mass is summed in float64: focal loss triples the error of the margin, and higher powers do worse.
+    """
+    buffer.copy_(rows).scatter_(1, index, -torch.inf)
+    top = _finite(buffer.amax(1, keepdim=True))
+    buffer.sub_(top)
+    drop = None
+    if with_total:
+        drop = buffer.scatter_(1, index, 0.0).sum(1)
+        buffer.scatter_(1, index, -torch.inf)
+    return top, buffer.exp_().sum(1, dtype=wide_dtype(buffer)), drop
+
+
+def _in_blocks(
+    rows: Tensor, labels: Tensor, top: Tensor, onto_label: Tensor, spread: Tensor, onto_all: Tensor | None
+) -> Tensor:
+    """The gradient, a block at a time: the softmax over the others is computed in its place."""
+    index, label, spread = (part.unsqueeze(1) for part in (labels, onto_label.to(top.dtype), spread.to(top.dtype)))
+    level = None if onto_all is None else onto_all.unsqueeze(1).to(top.dtype)
+    grad = torch.empty_like(rows, memory_format=torch.contiguous_format)
+    for here, buffer in _blocks(rows, into=grad):
+        torch.sub(rows[here], top[here], out=buffer)
+        buffer.exp_().mul_(spread[here])
+        if level is not None:
+            buffer.add_(level[here])
+        buffer.scatter_(1, index[here], label[here])
+        if buffer.dtype != grad.dtype:
+            grad[here] = buffer
+    return grad
 
 
 def _differentiable(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Margin, softmax over the others and total, in operations torch can differentiate and compile."""
-    work, wide = _working(rows), wide_dtype(rows)
-    hot = _hot(rows, labels)
-    x = rows.to(work)
+    hot = torch.arange(rows.shape[1], device=rows.device) == labels.unsqueeze(1)
+    x = rows.to(_working(rows))
     others = torch.where(hot, -torch.inf, x)
     top = _finite(others.detach().amax(1, keepdim=True))
     spread = (others - top).exp()
-    mass = spread.sum(1, keepdim=True, dtype=wide)
-    own = x.gather(1, labels.unsqueeze(1))
-    delta = ((own.to(wide) - top.to(wide)) - mass.log()).squeeze(1)
+    mass = spread.sum(1, dtype=wide_dtype(rows))
+    own = x.gather(1, labels.unsqueeze(1)).squeeze(1)
+    delta = (own.to(mass.dtype) - top.squeeze(1)) - mass.log()
     drop = torch.where(hot, 0.0, x - top).sum(1)
-    return delta, spread / _nonzero(mass).to(work), _total(delta, mass.squeeze(1), drop, rows.shape[1])
+    shares = spread / mass.clamp(min=0.5).unsqueeze(1).to(x.dtype)
+    return delta, shares, _total(delta, mass.log(), drop, rows.shape[1])
 
 
-def _total(delta: Tensor, mass: Tensor, drop: Tensor, classes: int) -> Tensor:
+def _total(delta: Tensor, log_mass: Tensor | None, drop: Tensor, classes: int) -> Tensor:
     """The sum over i of -log p_i, from terms that are all positive, so that nothing cancels.
 
     -log p_y = -log sigmoid(delta); for the others -log p_i = -log(1 - p_y) + log(mass) - (s_i - top).
     """
-    each = mass.log() - logsigmoid(-delta)
+    each = -logsigmoid(-delta) if log_mass is None else log_mass - logsigmoid(-delta)
     return (classes - 1) * each - drop.to(delta.dtype) - logsigmoid(delta)
 
 
 def _per_row(
-    g_margin: Tensor | None, g_total: Tensor | None, delta: Tensor, classes: int
-) -> tuple[Tensor, Tensor, Tensor]:
+    g_value: Tensor | None, g_total: Tensor | None, delta: Tensor, classes: int, of: Potential | None
+) -> tuple[Tensor, Tensor, Tensor | None]:
     """What a row's gradient is made of: at the label, per share of the others, and added to all others.
 
     The margin's gradient is 1 at the label and minus the share q_j at the others; the total's is C p_j - 1,
     with p_j = sigmoid(-delta) q_j.
     """
-    zero = torch.zeros_like(delta)
-    label = others = zero if g_margin is None else g_margin
+    own = torch.zeros_like(delta) if g_value is None else g_value if of is None else -g_value * of.w(delta)
     if g_total is None:
-        return label, -others, zero
-    label = label + g_total * (classes * logsigmoid(delta).exp() - 1)
-    return label, g_total * (classes * logsigmoid(-delta).exp()) - others, -g_total
+        return own, -own, None
+    label = own + g_total * (classes * logsigmoid(delta).exp() - 1)
+    return label, g_total * (classes * logsigmoid(-delta).exp()) - own, -g_total
 
 
-def _blocks(rows: Tensor, work: torch.dtype, into: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
+def _blocks(rows: Tensor, into: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
     """Slices of the rows with room to work in: a buffer that is used again, or the result itself."""
-    count, classes = rows.shape
+    (count, classes), work = rows.shape, _working(rows)
     size = max(1, (CPU_BLOCK if rows.device.type == "cpu" else DEVICE_BLOCK) // classes)
-    own = into is None or into.dtype != work
-    buffer = rows.new_empty((min(size, count), classes), dtype=work) if own else None
+    if into is None or into.dtype != work:
+        buffer = rows.new_empty((min(size, count), classes), dtype=work)
     for start in range(0, count, size):
         here = slice(start, min(start + size, count))
-        if buffer is not None:
-            yield here, buffer[: here.stop - here.start]
-        elif into is not None:
-            yield here, into[here]
-
-
-def _hot(rows: Tensor, labels: Tensor) -> Tensor:
-    return torch.arange(rows.shape[1], device=rows.device) == labels.unsqueeze(1)
+        yield here, buffer[: here.stop - start] if into is None or into.dtype != work else into[here]
 
 
 def _working(scores: Tensor) -> torch.dtype:
@@ -323,19 +342,5 @@ def wide_dtype(scores: Tensor) -> torch.dtype:
 
 
 def _finite(top: Tensor) -> Tensor:
-    """Where all other scores are -inf the margin is +inf; 0 as their maximum gives that, -inf would give NaN."""
-    return top.masked_fill(top == -torch.inf, 0.0)
-
-
-def _nonzero(mass: Tensor) -> Tensor:
-    return mass.masked_fill(mass == 0, 1.0)
-
-
-def _holds(condition: Tensor, otherwise: bool = False) -> bool:
-    """Whether it holds anywhere; ``otherwise`` where values cannot be looked at: torch.compile and vmap."""
-    if torch.compiler.is_compiling():
-        return otherwise
-    try:
-        return bool(condition.any())
-    except RuntimeError:  # vmap's answer; torch has no public way to ask beforehand
-        return otherwise
+    """-inf, where all others have it, made finite: then their mass is 0 and the margin +inf, not NaN."""
+    return top.clamp(min=torch.finfo(top.dtype).min)

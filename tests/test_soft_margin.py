@@ -21,7 +21,9 @@ def ulp(value: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10, 1000, 128_256])
-def test_value_to_two_ulp_of_the_largest_score(classes: int) -> None:
+@pytest.mark.parametrize("small", [0, 1 << 15])
+def test_value_to_two_ulp_of_the_largest_score(classes: int, small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(soft_margin, "SMALL", small)
     generator = torch.Generator().manual_seed(classes)
     scores = 4 * torch.randn(16, classes, generator=generator)
     labels = torch.randint(classes, (16,), generator=generator)
@@ -99,8 +101,10 @@ def test_shapes(shape: tuple[int, ...]) -> None:
     assert torch.allclose(every.gather(axis, labels.unsqueeze(axis)).squeeze(axis), found, rtol=1e-12)
 
 
-def test_masked_classes_are_as_if_absent() -> None:
+@pytest.mark.parametrize("small", [0, 1 << 15])
+def test_masked_classes_are_as_if_absent(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores of -inf are how classes are masked out; torch's cross entropy takes them, and so do we."""
+    monkeypatch.setattr(soft_margin, "SMALL", small)
     scores = torch.tensor([[1.0, -torch.inf, 2.0], [3.0, -torch.inf, -torch.inf], [0.5, 0.25, -torch.inf]])
     labels = torch.tensor([0, 0, 1])
     for reduction in ("none", "mean"):
@@ -114,17 +118,22 @@ def test_masked_classes_are_as_if_absent() -> None:
     assert float(pyrite.margin(scores, labels)[1]) == float("inf")
 
 
-def test_blocks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    scores = torch.randn(37, 11, requires_grad=True)
-    labels = torch.randint(11, (37,))
-    results = []
-    for block in (1, 50, 1 << 19):
-        monkeypatch.setattr(soft_margin, "CPU_BLOCK", block)
-        for loss in (pyrite.CE(), pyrite.NCE()):
-            (grad,) = torch.autograd.grad(loss(scores, labels), scores)
-            results.append((loss(scores, labels).detach(), grad))
-    for value, grad in results[2:]:
-        assert any(torch.equal(value, v) and torch.equal(grad, g) for v, g in results[:2])
+def test_how_rows_are_worked_through_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row, five rows, all rows at a time are equal to the bit; the way of small batches to rounding."""
+    scores = (4 * torch.randn(37, 11, generator=torch.Generator().manual_seed(0))).requires_grad_()
+    labels = torch.randint(11, (37,), generator=torch.Generator().manual_seed(1))
+    for loss in (pyrite.CE(), pyrite.NCE(), pyrite.IMAE()):
+        results = []
+        for block, small in ((1, 0), (55, 0), (1 << 19, 0), (1 << 19, 1 << 15)):
+            monkeypatch.setattr(soft_margin, "CPU_BLOCK", block)
+            monkeypatch.setattr(soft_margin, "SMALL", small)
+            value = loss(scores, labels)
+            results.append((value.detach(), *torch.autograd.grad(value, scores)))
+        for value, grad in results[1:3]:
+            assert torch.equal(value, results[0][0])
+            assert torch.equal(grad, results[0][1])
+        assert torch.allclose(results[3][0], results[0][0], rtol=3e-7)
+        assert torch.allclose(results[3][1], results[0][1], rtol=1e-6, atol=1e-9)
 
 
 def test_the_graph_can_be_used_twice() -> None:

@@ -52,8 +52,7 @@ class CE(Curve):
         return _log_rest(margin).exp()
 
     def at_label_and_total(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        margin, total = row_margin_and_total(scores, labels)
-        return self.value_at(margin), total
+        return row_margin_and_total(scores, labels, of=self)
 
 
 @final

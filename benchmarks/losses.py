@@ -1,0 +1,131 @@
+"""Forward + backward of every loss, as a ratio to ``F.cross_entropy`` measured beside it, and the memory it takes.
+
+    python -m benchmarks.losses [--rounds 7] [--only 1024x1000] [--losses ce nce]
+
+Runs are interleaved: each round runs every form once, and a form's figure is the median over rounds of its time over
+that round's cross entropy. Memory is the peak of the process above what it held before, in units of the scores' size
+(Linux only). Results belong in docs/performance.md, with the machine they were measured on.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+import pyrite
+
+SHAPES = [
+    (128, 10, torch.float32),
+    (128, 100, torch.float32),
+    (1024, 1000, torch.float32),
+    (4096, 32768, torch.float32),
+    (512, 128256, torch.float32),
+    (512, 128256, torch.bfloat16),
+]
+LOSSES = [
+    "ce",
+    "focal",
+    "mae",
+    "rce",
+    "gce",
+    "sce",
+    "tce",
+    "aul",
+    "agce",
+    "ael",
+    "imae",
+    "truncated_gce",
+    "nce",
+    "smooth(ce)",
+]
+Form = Callable[[Tensor, Tensor], Tensor]
+
+
+def public_gce(scores: Tensor, labels: Tensor) -> Tensor:
+    """Generalised cross entropy in the form most research code has: softmax, clamp, one_hot."""
+    p = F.softmax(scores, dim=1).clamp(min=1e-7, max=1.0)
+    hot = F.one_hot(labels, scores.shape[1]).to(scores.dtype)
+    return ((1.0 - (hot * p).sum(1) ** 0.7) / 0.7).mean()
+
+
+def public_nce(scores: Tensor, labels: Tensor) -> Tensor:
+    log_p = F.log_softmax(scores, dim=1)
+    hot = F.one_hot(labels, scores.shape[1]).to(scores.dtype)
+    return ((hot * log_p).sum(1) / log_p.sum(1)).mean()
+
+
+def step(form: Form, scores: Tensor, labels: Tensor) -> None:
+    scores.grad = None
+    form(scores, labels).backward()
+
+
+def seconds(form: Form, scores: Tensor, labels: Tensor, times: int) -> float:
+    start = time.perf_counter()
+    for _ in range(times):
+        step(form, scores, labels)
+    return (time.perf_counter() - start) / times
+
+
+def resident(field: str) -> int:
+    status = Path("/proc/self/status").read_text()
+    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith(field)))
+
+
+def extra_memory(form: Form, scores: Tensor, labels: Tensor) -> float | None:
+    """Peak of the process during a step above what it held, in scores' sizes; None where that cannot be measured."""
+    scores.grad = None
+    try:
+        Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from what is resident now
+        before = resident("VmRSS")
+        step(form, scores, labels)
+        return (resident("VmHWM") - before) / (scores.numel() * scores.element_size())
+    except OSError:
+        return None
+
+
+def measure(rows: int, classes: int, dtype: torch.dtype, rounds: int, names: list[str]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    scores = torch.randn(rows, classes, generator=generator).to(dtype).requires_grad_()
+    labels = torch.randint(classes, (rows,), generator=generator)
+    forms: dict[str, Form] = {"F.cross_entropy": F.cross_entropy, "public gce": public_gce, "public nce": public_nce}
+    forms |= {name: pyrite.loss(name) for name in names}
+    times = max(1, min(200, 3_000_000 // (rows * classes)))
+    for form in forms.values():
+        step(form, scores, labels)
+    ratios: dict[str, list[float]] = {name: [] for name in forms}
+    base = []
+    for _ in range(rounds):
+        taken = {name: seconds(form, scores, labels, times) for name, form in forms.items()}
+        base.append(taken["F.cross_entropy"])
+        for name in forms:
+            ratios[name].append(taken[name] / taken["F.cross_entropy"])
+    large = rows * classes > 10_000_000
+    milliseconds = 1e3 * statistics.median(base)
+    print(f"\n({rows}, {classes}) {str(dtype).removeprefix('torch.')}: cross entropy {milliseconds:.2f} ms")
+    print(f"{'':18} {'time':>6} {'(range)':>13} {'memory':>7}")
+    for name, form in forms.items():
+        low, middle, high = min(ratios[name]), statistics.median(ratios[name]), max(ratios[name])
+        memory = extra_memory(form, scores, labels) if large else None
+        shown = f"{memory:7.2f}" if memory is not None else ""
+        print(f"{name:18} {middle:6.2f} {f'{low:.2f}-{high:.2f}':>13} {shown}", flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--only", nargs="*", help="shapes such as 1024x1000")
+    parser.add_argument("--losses", nargs="*", default=LOSSES)
+    arguments = parser.parse_args()
+    print(f"pyrite {pyrite.__version__}, torch {torch.__version__}, {torch.get_num_threads()} threads")
+    for rows, classes, dtype in SHAPES:
+        if not arguments.only or f"{rows}x{classes}" in arguments.only:
+            measure(rows, classes, dtype, arguments.rounds, arguments.losses)
+
+
+if __name__ == "__main__":
+    main()

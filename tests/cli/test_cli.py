@@ -1,0 +1,102 @@
+"""The command line as a user types it, in a real process where that matters."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+import pyrite
+from pyrite.cli.app import app
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "pyrite", *words], capture_output=True, text=True, timeout=120)
+
+
+def test_help_and_import_do_not_load_torch() -> None:
+    for command in (
+        "import pyrite",
+        "import sys; sys.argv = ['pyrite', '--help']; from pyrite.cli.app import main; main()",
+    ):
+        done = subprocess.run(
+            [sys.executable, "-X", "importtime", "-c", command], capture_output=True, text=True, timeout=60
+        )
+        assert done.returncode == 0
+        loaded = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
+        assert "pyrite" in loaded
+        assert not {"torch", "numpy", "matplotlib"} & loaded
+
+
+def test_every_public_name_is_there() -> None:
+    assert all(getattr(pyrite, name) is not None for name in dir(pyrite))
+    assert {"margin", "IMAE", "loss", "LOSSES", "expected_margin", "scale"} <= set(dir(pyrite))
+    with pytest.raises(AttributeError, match="attribute nothing"):
+        pyrite.nothing  # noqa: B018
+
+
+def test_check_in_words_and_as_json() -> None:
+    said = run("check", "mae", "--classes", "100")
+    assert said.returncode == 0
+    assert "It will underfit" in said.stdout
+    assert "scale(mae, tau=2.63, classes=100)" in said.stdout
+    numbers = json.loads(run("check", "mae", "--classes", "100", "--json").stdout)
+    assert numbers["verdict"] == "underfits"
+    assert numbers["initial"] == pytest.approx(0.0244, abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("check", "maee", "--classes", "10"), "unknown loss 'maee': did you mean 'mae'?"),
+        (("check", "mae", "--classes", "1"), "classes is 1"),
+        (("check", "gce(q=2)", "--classes", "10"), "q is 2"),
+        (("curves", "nce"), "'nce' has no weighting curve"),
+        (("curves", "ce", "--out", "picture.xyz"), "a picture's name ends in one of"),
+        (("curves", "ce", "--out", "/proc/nowhere/curves.png"), "cannot write"),
+        (("check", "mae"), "--classes"),
+        (("chek", "mae"), "check"),
+        (("list", "lossses"), "losses"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_exit_code_2(words: tuple[str, ...], said: str) -> None:
+    done = run(*words)
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_curves_draws_a_picture(tmp_path: Path) -> None:
+    from PIL import Image
+
+    out = tmp_path / "new" / "curves.png"
+    done = run("curves", "ce", "mae", "gce(q=0.7)", "imae(T=8)", "--classes", "100", "--out", str(out))
+    assert done.returncode == 0
+    assert done.stdout == f"wrote {out}\n"
+    with Image.open(out) as picture:
+        assert picture.width > 1000
+        colours = {colour for _, colour in picture.convert("RGB").getcolors(1 << 24)}
+    for curve in ("#0072B2", "#D55E00", "#009E73", "#CC79A7"):
+        assert tuple(int(curve[i : i + 2], 16) for i in (1, 3, 5)) in colours
+    assert [path.name for path in out.parent.iterdir()] == ["curves.png"]
+
+
+def test_list_names_every_loss() -> None:
+    rows = json.loads(run("list", "losses", "--json").stdout)
+    assert [row["name"] for row in rows] == list(pyrite.LOSSES)
+    text = run("list", "losses").stdout
+    assert "scale(curve, tau, classes=None, expected_margin=None)" in text
+    assert "T[i, y]" in text
+
+
+def test_version() -> None:
+    assert run("--version").stdout == f"pyrite {pyrite.__version__}\n"
+
+
+def test_every_command_is_in_the_readme() -> None:
+    readme = Path(__file__).parents[2].joinpath("README.md").read_text()
+    names = [command.name or command.callback.__name__ for command in app.registered_commands]
+    assert [name for name in names if f"pyrite {name}" not in readme] == []
+    assert CliRunner().invoke(app, ["--help"]).exit_code == 0
