@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack, final
 import torch
 from torch import Tensor, nn
 
-from pyrite.soft_margin import check_labels, check_scores, to_rows, wide_dtype
+from pyrite.soft_margin import check_labels, check_scores, label_shape, to_rows, wide_dtype
 from pyrite.spec import construct, spell
 
 __all__ = ["Batch", "Loss", "Options", "Sum", "require"]
@@ -105,28 +105,21 @@ class Loss(nn.Module, ABC):
         """The loss of ``scores`` under ``labels``; with ``sample_weight`` the mean is the weighted mean."""
         check_scores(scores, finite=self.check)
         soft = isinstance(labels, Tensor) and labels.is_floating_point() and labels.shape == scores.shape
-        some_ignored = not soft and check_labels(scores, labels, self.ignore_index)
         if soft and self.ignore_index >= 0:
             raise ValueError(
                 f"ignore_index is {self.ignore_index}, but labels that are distributions cannot be ignored"
             )
+        some_ignored = not soft and check_labels(scores, labels, self.ignore_index)
         batch = self._batch(scores, labels, soft, some_ignored)
         values = self.per_sample(batch)
-        shape = (scores.shape[:1] + scores.shape[2:]) if scores.dim() > 1 else scores.shape[:0]
         weight = None
         if sample_weight is not None:
-            require(
-                isinstance(sample_weight, Tensor) and sample_weight.shape == shape,
-                "sample_weight",
-                tuple(sample_weight.shape) if isinstance(sample_weight, Tensor) else sample_weight,
-                f"a tensor of shape {tuple(shape)}",
-            )
-            weight = sample_weight.reshape(-1).to(values.dtype)
+            weight = _sample_weight(sample_weight, label_shape(scores)).to(values.dtype)
             values = values * weight
         if batch.valid is not None:
             values = torch.where(batch.valid, values, 0.0)
         if self.reduction == "none":
-            return values.reshape(shape).to(scores.dtype)
+            return values.reshape(label_shape(scores)).to(scores.dtype)
         if self.reduction == "sum":
             return values.sum().to(scores.dtype)
         share = _share(batch, weight)
@@ -273,6 +266,13 @@ def add_up(parts: Iterable[Tensor]) -> Tensor:
     for part in rest:
         first = first + part
     return first
+
+
+def _sample_weight(weight: object, shape: torch.Size) -> Tensor:
+    if not isinstance(weight, Tensor) or weight.shape != shape:
+        given = tuple(weight.shape) if isinstance(weight, Tensor) else weight
+        raise ValueError(f"sample_weight is {given!r}, but must be a tensor of shape {tuple(shape)}")
+    return weight.reshape(-1)
 
 
 def _share(batch: Batch, sample_weight: Tensor | None) -> Tensor | None:

@@ -8,6 +8,7 @@ Per sample everything is float64 and costs nothing; what has the size of the sco
 scores of 32 bits or less. A float32 margin of 30 would by its rounding alone put 1e-6 on every weight.
 """
 
+import math
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -130,6 +131,13 @@ def to_rows(scores: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     return last.reshape(-1, scores.shape[1]), lambda rows: rows.reshape(last.shape).movedim(-1, 1)
 
 
+def label_shape(scores: Tensor) -> torch.Size:
+    """The shape of class numbers that belong to scores."""
+    if scores.dim() == 2:
+        return scores.shape[:1]
+    return scores.shape[:1] + scores.shape[2:] if scores.dim() > 1 else scores.shape[:0]
+
+
 def check_scores(scores: Tensor, finite: bool = False) -> None:
     """Refuse what cannot be scores; look at the values only when ``finite`` is asked for."""
     if not isinstance(scores, Tensor):
@@ -155,7 +163,7 @@ def check_labels(scores: Tensor, labels: Tensor, ignore_index: int | None = None
     The values are looked at where that costs no wait: on the CPU. Elsewhere torch's own assertion
     speaks up, and under vmap and torch.compile nothing can be looked at.
     """
-    shape = scores.shape[:1] + scores.shape[2:] if scores.dim() > 1 else scores.shape[:0]
+    shape = label_shape(scores)
     if not isinstance(labels, Tensor):
         raise ValueError(f"labels must be a tensor, not {type(labels).__name__}")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
@@ -202,51 +210,66 @@ class _Rows(torch.autograd.Function):
     def forward(
         ctx: Any, rows: Tensor, labels: Tensor, with_total: bool, of: Potential | None
     ) -> tuple[Tensor, Tensor | None]:
-        index, wide = labels.unsqueeze(1), wide_dtype(rows)
-        if rows.numel() <= SMALL:
-            # Few scores: the time goes into calls, so fewer calls in float64, and the copy is kept.
-            others = rows.to(wide, copy=True)
-            own = others.gather(1, index)
-            top = _finite(torch.logsumexp(others.scatter_(1, index, -torch.inf), 1, keepdim=True))
-            log_mass = mass = None
-            drop = others.sub(top).scatter_(1, index, 0.0).sum(1) if with_total else None
-            delta = own.sub_(top).squeeze(1)
-        else:
-            others = None
-            blocks = [_statistics(rows[here], buffer, index[here], with_total) for here, buffer in _blocks(rows)]
-            tops, masses, drops = zip(*blocks, strict=True)
-            top, mass, drop = torch.cat(tops), torch.cat(masses), torch.cat(drops) if with_total else None
-            log_mass = mass.log()
-            delta = rows.gather(1, index).to(wide).sub_(top).squeeze(1).sub_(log_mass)
-        total = None if drop is None else _total(delta, log_mass, drop, rows.shape[1])
         ctx.set_materialize_grads(False)
-        ctx.save_for_backward(rows, labels, delta, top, mass, others)
         ctx.of = of
+        delta, log_mass, drop, kept = _small(rows, labels, with_total) or _large(rows, labels, with_total)
+        ctx.save_for_backward(rows, labels, delta, *kept)
+        total = None if drop is None else _total(delta, log_mass, drop, rows.shape[1])
         return (delta if of is None else of.phi(delta)), total
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, None, None, None]:
-        rows, labels, delta, top, mass, others = ctx.saved_tensors
+        rows, labels, delta, mass, top, others = ctx.saved_tensors
         g_value, g_total = grads
         if g_value is None and g_total is None:
             return None, None, None, None
-        shares = None
-        if torch.is_grad_enabled():  # somebody wants to differentiate again
-            delta, shares, _ = _differentiable(rows, labels)
-        elif others is not None:
-            shares = others.sub(top).exp_()
+        again = torch.is_grad_enabled()  # somebody wants to differentiate once more
+        if again:
+            delta, others, _ = _differentiable(rows, labels)
         onto_label, onto_others, onto_all = _per_row(g_value, g_total, delta, rows.shape[1], ctx.of)
-        if shares is None:
-            spread = onto_others / mass.clamp(min=0.5)  # the mass is at least 1, or 0 where all others are -inf
+        spread = onto_others if again else onto_others / mass
+        if others is None:
             return _in_blocks(rows, labels, top, onto_label, spread, onto_all), None, None, None
-        grad = shares * onto_others.unsqueeze(1)
+        grad = others * spread.unsqueeze(1)
         grad = grad if onto_all is None else grad + onto_all.unsqueeze(1)
-        return (
-            grad.scatter(1, labels.unsqueeze(1), onto_label.unsqueeze(1).to(grad.dtype)).to(rows.dtype),
-            None,
-            None,
-            None,
-        )
+        grad = grad.scatter(1, labels.unsqueeze(1), onto_label.unsqueeze(1).to(grad.dtype))
+        return grad.to(rows.dtype), None, None, None
+
+
+# What the forward pass finds: the margin, log of the mass (None for 0) and sum of the distances that go into the
+# total, and what is kept: mass, largest score (None for the label's), exponentials (None where they are recomputed).
+Found = tuple[Tensor, Tensor | None, Tensor | None, tuple[Tensor, Tensor | None, Tensor | None]]
+
+
+def _small(rows: Tensor, labels: Tensor, with_total: bool) -> Found | None:
+    """With few scores the time goes into calls: as few as can be, in float64 and relative to the label's score.
+
+    None where there are many scores, or where they are too far apart for that.
+    """
+    if rows.numel() > SMALL:
+        return None
+    index = labels.unsqueeze(1)
+    others = rows.to(wide_dtype(rows), copy=True)
+    others.sub_(others.gather(1, index))
+    distance = others.sum(1) if with_total else None
+    mass = others.exp_().scatter_(1, index, 0.0).sum(1)
+    delta = mass.log().neg_()
+    if not math.isfinite(delta.sum().item()):
+        return None
+    # Relative to the label's score: s_i - top = (s_i - s_y) - log(mass), if top stands for log of the others' mass.
+    drop = None if distance is None else distance + (rows.shape[1] - 1) * delta
+    return delta, None, drop, (mass, None, others)
+
+
+def _large(rows: Tensor, labels: Tensor, with_total: bool) -> Found:
+    """In blocks, keeping two numbers a row."""
+    index = labels.unsqueeze(1)
+    blocks = [_statistics(rows[here], buffer, index[here], with_total) for here, buffer in _blocks(rows)]
+    tops, masses, drops = zip(*blocks, strict=True)
+    top, mass = torch.cat(tops), torch.cat(masses)
+    delta = rows.gather(1, index).to(mass.dtype).sub_(top).squeeze(1).sub_(mass.log())
+    kept = (mass.clamp(min=0.5), top, None)  # it is at least 1, or 0 where all others are -inf
+    return delta, mass.log(), torch.cat(drops) if with_total else None, kept
 
 
 def _statistics(rows: Tensor, buffer: Tensor, index: Tensor, with_total: bool) -> tuple[Tensor, Tensor, Tensor | None]:
