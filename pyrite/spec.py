@@ -40,7 +40,8 @@ def spell(thing: object, **options: object) -> str:
     """The text from which ``build`` makes ``thing`` again.
 
     The arguments are those of the constructor, read from the attributes of the same names; an argument
-    that is None is left out. ``options`` are written after them.
+    that is None is left out, and so is one that can only be given by name and is at its default. ``options`` are
+    written after them.
     """
     return registered_name(type(thing)) + _bracketed(thing, str, options)
 
@@ -123,6 +124,8 @@ def _bracketed(thing: object, write: Callable[[object], str], options: Mapping[s
     for parameter in inspect.signature(type(thing)).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD or (value := getattr(thing, parameter.name)) is None:
             continue
+        if parameter.kind is parameter.KEYWORD_ONLY and value == parameter.default:
+            continue  # an option that nobody set
         plain = _plain(value)
         parts.append(f"{parameter.name}={plain!r}" if _is_literal(plain) else write(value))
     parts += [f"{name}={_plain(value)!r}" for name, value in options.items()]
