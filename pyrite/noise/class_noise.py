@@ -6,7 +6,7 @@ from typing import final
 import numpy as np
 
 from pyrite.noise.maps import GROUPS, MAPS, ClassMap, Groups
-from pyrite.noise.model import ClassNoise, check_classes, check_rate
+from pyrite.noise.model import ClassNoise, Drawn, Noise, check_classes, check_rate
 from pyrite.noise.streams import Array, Stream, check_seed, is_whole, uniforms
 from pyrite.spec import nearest
 
@@ -15,7 +15,7 @@ __all__ = ["Asymmetric", "Clean", "Flip", "Flip2", "Pairs", "Symmetric", "Unifor
 
 @final
 @dataclass(frozen=True, repr=False)
-class Clean(ClassNoise):
+class Clean(Noise):
     """No noise: every label is the true one.
 
     >>> Clean().matrix(classes=2)
@@ -25,6 +25,9 @@ class Clean(ClassNoise):
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
         return np.eye(check_classes(classes))
+
+    def draw(self, true: Array, classes: int, seed: int, inputs: object = None) -> Drawn:
+        return Drawn(true, self.matrix(classes))
 
 
 @final
@@ -79,8 +82,8 @@ class Flip(ClassNoise):
     """With probability ``rate`` to one other class, which the seed chooses for each class.
 
     >>> Flip(0.4).matrix(classes=3, seed=0)
-    array([[0.6, 0. , 0.4],
-           [0.4, 0.6, 0. ],
+    array([[0.6, 0.4, 0. ],
+           [0. , 0.6, 0.4],
            [0.4, 0. , 0.6]])
 
     Hendrycks et al., 2018.
@@ -104,9 +107,9 @@ class Flip2(ClassNoise):
 
     >>> Flip2(0.4).matrix(classes=4, seed=0)
     array([[0.6, 0.2, 0. , 0.2],
-           [0.2, 0.6, 0.2, 0. ],
-           [0.2, 0.2, 0.6, 0. ],
-           [0.2, 0. , 0.2, 0.6]])
+           [0.2, 0.6, 0. , 0.2],
+           [0. , 0.2, 0.6, 0.2],
+           [0. , 0.2, 0.2, 0.6]])
 
     Shu et al., 2019.
     """

@@ -25,7 +25,7 @@ def corrupt(
 
     >>> noisy = corrupt([0, 1, 2] * 100, "symmetric(0.4, exact=True)", seed=7)
     >>> noisy.rate, noisy.given[:12].tolist()
-    (0.4, [0, 0, 1, 1, 0, 2, 0, 1, 2, 1, 0, 1])
+    (0.4, [0, 1, 2, 0, 2, 2, 0, 0, 2, 1, 0, 1])
     """
     model, seed, true = noise_model(noise), check_seed(seed), to_labels(labels)
     if classes is None:

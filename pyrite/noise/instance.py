@@ -64,7 +64,7 @@ class Instance(Noise):
                 looks, rate = _softmax(((rows[part] - mean) / scale) @ projection), rates[part]
                 wrong = chance[part] < rate
                 # Where a label is wrong, its chance divided by its rate is uniform once more.
-                given[part[wrong]] = others[_choose(looks[wrong], (chance[part[wrong]] / rate[wrong]))]
+                given[part[wrong]] = others[_choose(looks[wrong], chance[part[wrong]] / rate[wrong])]
                 total[own, others] += (looks * rate[:, None]).sum(0)
                 total[own, own] += (1 - rate).sum()
         return Drawn(given, measured(total))
@@ -116,7 +116,7 @@ def _mean_and_scale(rows: Array) -> tuple[Array, Array]:
 
 def _choose(shares: Array, chance: Array) -> Array:
     """For each row a column, by the distribution that the row is."""
-    return np.minimum((np.cumsum(shares, axis=1) <= chance[:, None]).sum(1), shares.shape[1] - 1)
+    return np.asarray(np.minimum((np.cumsum(shares, axis=1) <= chance[:, None]).sum(1), shares.shape[1] - 1))
 
 
 def _softmax(scores: Array) -> Array:
