@@ -4,11 +4,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
-from zipfile import BadZipFile
-from zlib import error as zlib_error
 
 import numpy as np
 
+from pyrite.noise.arrays import read_npz
 from pyrite.noise.model import Drawn, Noise, measured
 from pyrite.noise.streams import Array
 from pyrite.pickles import read_npy, read_torch
@@ -93,7 +92,7 @@ def _read(path: Path) -> Mapping[str, Any]:
         case ".npy":
             held = read_npy(path)
         case ".npz":
-            held = _from_npz(path)
+            held = read_npz(path)
         case _:
             raise ValueError(f"cannot read {path}: labels of people are a .pt, .npy or .npz file")
     if not isinstance(held, dict) or not all(isinstance(name, str) for name in held):
@@ -102,11 +101,3 @@ def _read(path: Path) -> Mapping[str, Any]:
             "ones, or nobody can tell whether they are about the same samples"
         )
     return held
-
-
-def _from_npz(path: Path) -> dict[str, Array]:
-    try:
-        with np.load(path, allow_pickle=False) as held:
-            return dict(held)
-    except (OSError, ValueError, TypeError, EOFError, MemoryError, BadZipFile, zlib_error) as error:
-        raise ValueError(f"cannot read {path}: {error}") from None

@@ -3,8 +3,7 @@
 import hashlib
 import json
 import os
-import zipfile
-import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
@@ -12,7 +11,7 @@ from typing import Any, Final, final
 import numpy as np
 
 import pyrite
-from pyrite.noise.arrays import to_labels
+from pyrite.noise.arrays import read_npz, to_labels
 from pyrite.noise.model import check_classes, measured
 from pyrite.noise.streams import Array, check_seed
 
@@ -107,22 +106,22 @@ class NoisyLabels:
                 os.fsync(file.fileno())
             os.replace(part, path)
         except OSError as error:
-            part.unlink(missing_ok=True)
+            with suppress(OSError):
+                part.unlink()
             raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
         return path
 
     @classmethod
     def load(cls, path: str | Path) -> "NoisyLabels":
         """Read what ``save`` wrote; a file that contradicts itself is refused."""
+        held = read_npz(path)
         try:
-            with np.load(path, allow_pickle=False) as held:
-                given, true, matrix = (held[name] for name in ("given", "true", "matrix"))
-                manifest = json.loads(held["manifest"].item())
-            return _checked(given, true, matrix, manifest)
-        except (OSError, ValueError, EOFError, RecursionError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-            raise ValueError(f"cannot read {path} as noisy labels: {error}") from None
-        except (KeyError, TypeError, AttributeError):
+            manifest = json.loads(held["manifest"].item())
+            return _checked(held["given"], held["true"], held["matrix"], manifest)
+        except (KeyError, TypeError, RecursionError):
             raise ValueError(f"cannot read {path} as noisy labels: it holds something else") from None
+        except ValueError as error:
+            raise ValueError(f"cannot read {path} as noisy labels: {error}") from None
 
     def __len__(self) -> int:
         return len(self.true)
