@@ -29,9 +29,9 @@ def corrupt(
     source = import_module("pyrite.data").load(data)
     inputs = source.inputs if model.needs_inputs else None
     noisy = corrupt_labels(source.labels, model, classes=len(source.classes), seed=seed, inputs=inputs)
-    written = [noisy.save(out)]
-    if picture is not None:
-        written.append(_draw(noisy, source.classes, picture))
+    # The picture first: if its name is no good, no labels are left behind.
+    drawn = [] if picture is None else [_draw(noisy, source.classes, picture)]
+    written = [noisy.save(out), *drawn]
     if as_json:
         typer.echo(json.dumps(_found(noisy, source.classes, written), indent=2))
         return
