@@ -303,4 +303,7 @@ def test_numbers_that_reach_the_last_bit_stay_inside() -> None:
     assert np.cumsum(row)[-1] <= 1 - 2.0**-53
     drawn = _invert(row, 3, np.array([0.0, 1 - 2.0**-53]))
     assert drawn.tolist() == [0, 10]
+    # Zero is a number that may be drawn, too, and must not hit a class that cannot be.
+    assert _invert(np.array([0.0, 0.5, 0.5]), 2, np.array([0.0])).tolist() == [1]
+    assert _invert(np.array([0.0, 0.0, 1.0]), 2, np.array([0.0])).tolist() == [2]
     assert uniforms(0, Stream.LABELS, 100_000).max() < 1
