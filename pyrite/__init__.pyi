@@ -1,3 +1,4 @@
+from . import noise as noise
 from .criterion import Loss as Loss
 from .curves import (
     AEL as AEL,
@@ -38,6 +39,13 @@ from .losses import (
     loss as loss,
     normalised as normalised,
     underfitting as underfitting,
+)
+from .noise import (
+    NOISES as NOISES,
+    Noise as Noise,
+    NoisyLabels as NoisyLabels,
+    corrupt as corrupt,
+    noise_model as noise_model,
 )
 from .soft_margin import margin as margin, margins as margins
 

@@ -41,7 +41,8 @@ def spell(thing: object, **options: object) -> str:
     """The text from which ``build`` makes ``thing`` again.
 
     The arguments are those of the constructor, read from the attributes of the same names; an argument
-    that is None is left out. ``options`` are written after them.
+    that is None is left out, and so is one that can only be given by name and is at its default. ``options`` are
+    written after them.
     """
     return registered_name(type(thing)) + _bracketed(thing, str, options)
 
@@ -125,6 +126,8 @@ def _bracketed(thing: object, write: Callable[[object], str], options: Mapping[s
     for parameter in inspect.signature(type(thing)).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD or (value := getattr(thing, parameter.name)) is None:
             continue
+        if parameter.kind is parameter.KEYWORD_ONLY and value == parameter.default:
+            continue  # an option that nobody set
         plain = _plain(value)
         written = repr(plain) if _is_literal(plain) else write(value)
         named = named or _is_literal(plain)

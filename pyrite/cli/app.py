@@ -7,6 +7,7 @@ import typer
 
 import pyrite
 from pyrite.cli.check import check
+from pyrite.cli.corrupt import corrupt
 from pyrite.cli.curves import curves
 from pyrite.cli.list import list_names
 
@@ -18,6 +19,7 @@ app = typer.Typer(
 )
 app.command()(curves)
 app.command()(check)
+app.command()(corrupt)
 app.command("list")(list_names)
 
 

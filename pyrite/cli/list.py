@@ -13,9 +13,10 @@ class Kind(StrEnum):
     """What can be listed."""
 
     losses = "losses"
+    noises = "noises"
 
 
-_REGISTRY = {Kind.losses: ("pyrite.losses", "LOSSES")}
+_REGISTRY = {Kind.losses: ("pyrite.losses", "LOSSES"), Kind.noises: ("pyrite.noise", "NOISES")}
 
 
 def list_names(

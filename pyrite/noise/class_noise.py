@@ -1,0 +1,256 @@
+"""The papers' noise models that depend on the class alone. They use one name for several; here each has its own."""
+
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+
+from pyrite.noise.maps import GROUPS, MAPS, ClassMap, Groups
+from pyrite.noise.model import ClassNoise, Drawn, Noise, check_classes, check_rate
+from pyrite.noise.streams import Array, Stream, check_seed, is_whole, uniforms
+from pyrite.spec import nearest
+
+__all__ = ["Asymmetric", "Clean", "Flip", "Flip2", "Pairs", "Symmetric", "Uniform"]
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Clean(Noise):
+    """No noise: every label is the true one.
+
+    >>> Clean().matrix(classes=2)
+    array([[1., 0.],
+           [0., 1.]])
+    """
+
+    def matrix(self, classes: int, seed: int = 0) -> Array:
+        return np.eye(check_classes(classes))
+
+    def draw(self, true: Array, classes: int, seed: int, inputs: object = None) -> Drawn:
+        return Drawn(true, self.matrix(classes))
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Symmetric(ClassNoise):
+    """With probability ``rate`` to one of the *other* classes.
+
+    >>> Symmetric(0.4).matrix(classes=3)
+    array([[0.6, 0.2, 0.2],
+           [0.2, 0.6, 0.2],
+           [0.2, 0.2, 0.6]])
+    """
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rate(self.rate)
+
+    def matrix(self, classes: int, seed: int = 0) -> Array:
+        made = np.full((check_classes(classes), classes), self.rate / (classes - 1))
+        np.fill_diagonal(made, 1 - self.rate)
+        return made
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Uniform(ClassNoise):
+    """With probability ``rate`` to any class, its own included: only rate * (K - 1) / K of the labels are wrong.
+
+    >>> Uniform(0.3).matrix(classes=3)
+    array([[0.8, 0.1, 0.1],
+           [0.1, 0.8, 0.1],
+           [0.1, 0.1, 0.8]])
+
+    Hendrycks et al., 2018.
+    """
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rate(self.rate)
+
+    def matrix(self, classes: int, seed: int = 0) -> Array:
+        return (1 - self.rate) * np.eye(check_classes(classes)) + self.rate / classes
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Flip(ClassNoise):
+    """With probability ``rate`` to one other class, which the seed chooses for each class.
+
+    >>> Flip(0.4).matrix(classes=3, seed=0)
+    array([[0.6, 0.4, 0. ],
+           [0. , 0.6, 0.4],
+           [0.4, 0. , 0.6]])
+
+    Hendrycks et al., 2018.
+    """
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rate(self.rate)
+
+    def matrix(self, classes: int, seed: int = 0) -> Array:
+        first, _ = _two_others(check_classes(classes), seed)
+        return _mixed({(own, int(first[own])): self.rate for own in range(classes)}, classes)
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Flip2(ClassNoise):
+    """With probability ``rate`` to one of two other classes, which the seed chooses for each class.
+
+    >>> Flip2(0.4).matrix(classes=4, seed=0)
+    array([[0.6, 0.2, 0. , 0.2],
+           [0.2, 0.6, 0. , 0.2],
+           [0. , 0.2, 0.6, 0.2],
+           [0. , 0.2, 0.2, 0.6]])
+
+    Shu et al., 2019.
+    """
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rate(self.rate)
+
+    def matrix(self, classes: int, seed: int = 0) -> Array:
+        if check_classes(classes) < 3:
+            raise ValueError("classes is 2, but flip2 mistakes a class for two others: it needs 3 or more")
+        both = _two_others(classes, seed)
+        return _mixed({(own, int(to[own])): self.rate / 2 for to in both for own in range(classes)}, classes)
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Asymmetric(ClassNoise):
+    """With probability ``rate`` to the class it is most easily mistaken for; classes outside the map stay clean.
+
+    Args:
+        map: ``"cifar10"``, ``"mnist"``, ``"cifar100"`` (the next class of the superclass), ``"cifar100-blocks"`` (the
+            next of five in a row), or pairs of a class and the one it is mistaken for: ``[[9, 1], [2, 0]]``.
+
+    >>> Asymmetric(0.4, map=[[0, 2]]).matrix(classes=3)
+    array([[0.6, 0. , 0.4],
+           [0. , 1. , 0. ],
+           [0. , 0. , 1. ]])
+
+    Patrini et al., 2017; Zhang & Sabuncu, 2018.
+    """
+
+    rate: float
+    map: str | tuple[tuple[int, ...], ...] = "cifar10"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rate(self.rate)
+        if isinstance(self.map, str):
+            if self.map not in MAPS:
+                raise ValueError(f"unknown map {self.map!r}: {nearest(self.map, MAPS)}")
+            return
+        pairs = _class_lists(self.map, "map")
+        if any(len(pair) != 2 or pair[0] == pair[1] for pair in pairs) or len({pair[0] for pair in pairs}) < len(pairs):
+            raise ValueError(f"map is {self.map!r}, but must pair each class it names first with one other class")
+        object.__setattr__(self, "map", pairs)
+
+    @property
+    def classes(self) -> int | None:
+        return MAPS[self.map].classes if isinstance(self.map, str) else None
+
+    def matrix(self, classes: int, seed: int = 0) -> Array:
+        classes = check_classes(classes, self.classes, f"the map {self.map!r}")
+        chosen = MAPS[self.map] if isinstance(self.map, str) else ClassMap(classes, {own: to for own, to in self.map})  # noqa: C416
+        _inside(max(max(pair) for pair in chosen.target.items()), classes, "map")
+        return _mixed(dict.fromkeys(chosen.target.items(), self.rate), classes)
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Pairs(ClassNoise):
+    """In every superclass two classes, which the seed chooses, are mistaken for each other with probability ``rate``.
+
+    Args:
+        groups: ``"cifar100"``, or lists of the classes that are alike: ``[[0, 1, 2], [3, 4]]``. Two classes in
+            five are touched on CIFAR-100, so 2/5 of ``rate`` is wrong there.
+
+    >>> Pairs(0.4, groups=[[0, 1], [2, 3]]).matrix(classes=5)
+    array([[0.6, 0.4, 0. , 0. , 0. ],
+           [0.4, 0.6, 0. , 0. , 0. ],
+           [0. , 0. , 0.6, 0.4, 0. ],
+           [0. , 0. , 0.4, 0.6, 0. ],
+           [0. , 0. , 0. , 0. , 1. ]])
+
+    Wang et al., 2019.
+    """
+
+    rate: float
+    groups: str | tuple[tuple[int, ...], ...] = "cifar100"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rate(self.rate)
+        if isinstance(self.groups, str):
+            if self.groups not in GROUPS:
+                raise ValueError(f"unknown groups {self.groups!r}: {nearest(self.groups, GROUPS)}")
+            return
+        groups = _class_lists(self.groups, "groups")
+        named = [own for group in groups for own in group]
+        if any(len(group) < 2 for group in groups) or len(set(named)) < len(named):
+            raise ValueError(f"groups is {self.groups!r}, but a group has two classes or more, and a class one group")
+        object.__setattr__(self, "groups", groups)
+
+    @property
+    def classes(self) -> int | None:
+        return GROUPS[self.groups].classes if isinstance(self.groups, str) else None
+
+    def matrix(self, classes: int, seed: int = 0) -> Array:
+        classes = check_classes(classes, self.classes, f"groups={self.groups!r}")
+        chosen = GROUPS[self.groups] if isinstance(self.groups, str) else Groups(classes, self.groups)
+        _inside(max(max(group) for group in chosen.members), classes, "groups")
+        chance, mixed = uniforms(check_seed(seed), Stream.MATRIX, classes), {}
+        for group in chosen.members:
+            one, other = sorted(group, key=lambda own: float(chance[own]))[:2]
+            mixed[one, other] = mixed[other, one] = self.rate
+        return _mixed(mixed, classes)
+
+
+def _two_others(classes: int, seed: int) -> tuple[Array, Array]:
+    """Two different other classes for every class; of two classes there is but one other, and it comes twice.
+
+    The first is among K - 1, counted from the class on; the second among the K - 2 that are left.
+    """
+    chance = uniforms(check_seed(seed), Stream.MATRIX, 2 * classes).reshape(classes, 2)
+    # A product with a number just below 1 may round up to the whole.
+    first = np.minimum(np.floor(chance[:, 0] * (classes - 1)), classes - 2).astype(np.int64)
+    second = np.clip(np.floor(chance[:, 1] * (classes - 2)), 0, max(classes - 3, 0)).astype(np.int64)
+    second += second >= first
+    own = np.arange(classes)
+    return (own + 1 + first) % classes, (own + 1 + second) % classes
+
+
+def _mixed(wrong: dict[tuple[int, int], float], classes: int) -> Array:
+    """The matrix in which some classes are mistaken for some others, and all else stays."""
+    made = np.eye(classes)
+    for (own, other), rate in wrong.items():
+        made[own, other] += rate
+        made[own, own] -= rate
+    return np.clip(made, 0, 1)
+
+
+def _class_lists(value: object, name: str) -> tuple[tuple[int, ...], ...]:
+    groups = value if isinstance(value, list | tuple) else ()
+    whole = all(isinstance(group, list | tuple) and group and all(map(is_whole, group)) for group in groups)
+    if not groups or not whole or min(min(group) for group in groups) < 0:
+        raise ValueError(f"{name} is {value!r}, but must be a name, or lists of class numbers")
+    return tuple(tuple(int(own) for own in group) for group in groups)
+
+
+def _inside(largest: int, classes: int, name: str) -> None:
+    if largest >= classes:
+        raise ValueError(f"{name} names class {largest}, but there are {classes} classes, 0 to {classes - 1}")

@@ -1,0 +1,41 @@
+"""The one function that makes labels wrong."""
+
+import numpy as np
+
+from pyrite.noise.arrays import to_labels
+from pyrite.noise.model import Noise, check_classes
+from pyrite.noise.noisy_labels import NoisyLabels
+from pyrite.noise.registry import noise_model
+from pyrite.noise.streams import check_seed
+
+__all__ = ["corrupt"]
+
+
+def corrupt(
+    labels: object, noise: str | Noise, classes: int | None = None, seed: int = 0, inputs: object = None
+) -> NoisyLabels:
+    """Labels of which some are wrong, as a value that also knows which.
+
+    Args:
+        labels: the true labels: a list, a numpy array or a torch tensor of whole numbers.
+        noise: a noise model or its text, such as ``"flip2(0.4)"``.
+        classes: how many there are; if None, what the model is made for, else one more than the largest label.
+        seed: everything random comes from it, and the same seed gives the same labels on any machine.
+        inputs: what the samples look like, a row a sample; only ``instance`` noise needs it.
+
+    >>> noisy = corrupt([0, 1, 2] * 100, "symmetric(0.4, exact=True)", seed=7)
+    >>> noisy.rate, noisy.given[:12].tolist()
+    (0.4, [0, 1, 2, 0, 2, 2, 0, 0, 2, 1, 0, 1])
+    """
+    model, seed, true = noise_model(noise), check_seed(seed), to_labels(labels)
+    if classes is None:
+        classes = model.classes or max(2, int(true.max()) + 1)
+    classes = check_classes(classes)
+    outside = np.flatnonzero(true >= classes)
+    if len(outside):
+        first = int(outside[0])
+        raise ValueError(
+            f"labels is {true[first]} at index {first}, but there are {classes} classes, 0 to {classes - 1}"
+        )
+    given, matrix = model.draw(true, classes, seed, inputs)
+    return NoisyLabels(given, true, matrix, str(model), seed)

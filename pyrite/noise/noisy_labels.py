@@ -1,0 +1,159 @@
+"""Labels that are partly wrong, and what is known of how they became so."""
+
+import hashlib
+import json
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+
+import pyrite
+from pyrite.noise.arrays import read_npz, to_labels
+from pyrite.noise.model import check_classes, measured
+from pyrite.noise.streams import Array, check_seed
+
+__all__ = ["NoisyLabels"]
+
+_FORMAT: Final = 1
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class NoisyLabels:
+    """Given labels beside the true ones. A value: its arrays cannot be written to.
+
+    Args:
+        given: the labels a method may see.
+        true: the labels it may not.
+        matrix: T[i, j] = P(given j | true i), of the model that made them. Where labels depend on more than the class
+            it is the mean over the samples of each class; where they were read, not drawn, it is ``realised``.
+        noise: the model, as text that makes it again.
+        seed: the seed it was drawn with.
+    """
+
+    given: Array
+    true: Array
+    matrix: Array
+    noise: str
+    seed: int
+
+    def __post_init__(self) -> None:
+        for name in ("given", "true", "matrix"):
+            array = np.array(getattr(self, name))
+            array.flags.writeable = False
+            object.__setattr__(self, name, array)
+
+    @property
+    def classes(self) -> int:
+        return len(self.matrix)
+
+    @property
+    def is_wrong(self) -> Array:
+        """Which labels are not the true ones."""
+        return np.asarray(self.given != self.true)
+
+    @property
+    def rate(self) -> float:
+        """The share of labels that are wrong."""
+        return float(np.mean(self.is_wrong))
+
+    @property
+    def counts(self) -> Array:
+        """How often each label was given (column) where each was true (row)."""
+        flat = np.bincount(self.true * self.classes + self.given, minlength=self.classes**2)
+        return flat.reshape(self.classes, self.classes)
+
+    @property
+    def realised(self) -> Array:
+        """The matrix as these labels have it: ``counts`` as shares of their row."""
+        return measured(self.counts)
+
+    @property
+    def class_rates(self) -> Array:
+        """The share of wrong labels of each class; NaN where there is no sample."""
+        counts = self.counts
+        total = counts.sum(1)
+        return np.where(total > 0, 1 - np.diag(counts) / np.maximum(total, 1), np.nan)
+
+    def manifest(self) -> dict[str, Any]:
+        """What a file says of itself."""
+        return {
+            "format": _FORMAT,
+            "pyrite": pyrite.__version__,
+            "noise": self.noise,
+            "seed": self.seed,
+            "classes": self.classes,
+            "samples": len(self),
+            "rate": self.rate,
+            "true_sha256": _fingerprint(self.true),
+        }
+
+    def save(self, path: str | Path) -> Path:
+        """Write one ``.npz``: given, true, matrix, and the manifest as JSON. It is whole or not there."""
+        path = Path(path)
+        if path.suffix.lower() != ".npz":
+            raise ValueError(f"out is {str(path)!r}: noisy labels are saved as .npz")
+        manifest = np.array(json.dumps(self.manifest()))
+        part = path.with_name(f".{path.stem}.{os.getpid()}.part.npz")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with open(part, "wb") as file:
+                np.savez_compressed(file, given=self.given, true=self.true, matrix=self.matrix, manifest=manifest)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        except OSError as error:
+            with suppress(OSError):
+                part.unlink()
+            raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> "NoisyLabels":
+        """Read what ``save`` wrote; a file that contradicts itself is refused."""
+        held = read_npz(path)
+        try:
+            manifest = json.loads(held["manifest"].item())
+            return _checked(held["given"], held["true"], held["matrix"], manifest)
+        except (KeyError, TypeError, RecursionError):
+            raise ValueError(f"cannot read {path} as noisy labels: it holds something else") from None
+        except ValueError as error:
+            raise ValueError(f"cannot read {path} as noisy labels: {error}") from None
+
+    def __len__(self) -> int:
+        return len(self.true)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, NoisyLabels):
+            return NotImplemented
+        mine, theirs = ((one.given, one.true, one.matrix) for one in (self, other))
+        return (self.noise, self.seed) == (other.noise, other.seed) and all(map(np.array_equal, mine, theirs))
+
+    def __repr__(self) -> str:
+        return (
+            f"NoisyLabels({self.noise}, seed {self.seed}: {int(self.is_wrong.sum())} of {len(self)} labels "
+            f"in {self.classes} classes are wrong, {100 * self.rate:.2f} %)"
+        )
+
+
+def _checked(given: Array, true: Array, matrix: Array, manifest: Any) -> NoisyLabels:
+    if manifest["format"] != _FORMAT:
+        raise ValueError(f"its format is {manifest['format']!r}, and this version reads {_FORMAT}")
+    classes, seed = check_classes(manifest["classes"]), check_seed(manifest["seed"])
+    given, true = to_labels(given, "given"), to_labels(true, "true")
+    if len(given) != len(true) or max(given.max(), true.max()) >= classes:
+        raise ValueError(f"its labels do not fit each other or its {classes} classes")
+    if matrix.shape != (classes, classes) or matrix.dtype.kind != "f" or not isinstance(manifest["noise"], str):
+        raise ValueError(f"its matrix has the shape {matrix.shape}, for {classes} classes")
+    if not (matrix >= 0).all() or not np.allclose(matrix.sum(1), 1):
+        raise ValueError("the rows of its matrix are not distributions")
+    if _fingerprint(true) != manifest["true_sha256"]:
+        raise ValueError("its true labels are not those its manifest was written for")
+    return NoisyLabels(given, true, matrix, manifest["noise"], seed)
+
+
+def _fingerprint(labels: Array) -> str:
+    return hashlib.sha256(labels.astype("<i8").tobytes()).hexdigest()

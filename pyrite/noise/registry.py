@@ -1,0 +1,39 @@
+"""Every noise model by its name, and the reader of their one spelling."""
+
+from collections.abc import Callable
+
+from pyrite.noise.class_noise import Asymmetric, Clean, Flip, Flip2, Pairs, Symmetric, Uniform
+from pyrite.noise.given_matrix import Matrix
+from pyrite.noise.human import Human
+from pyrite.noise.instance import Instance
+from pyrite.noise.model import Noise
+from pyrite.spec import build
+
+__all__ = ["NOISES", "noise_model"]
+
+NOISES: dict[str, Callable[..., Noise]] = {
+    "clean": Clean,
+    "symmetric": Symmetric,
+    "uniform": Uniform,
+    "flip": Flip,
+    "flip2": Flip2,
+    "asymmetric": Asymmetric,
+    "pairs": Pairs,
+    "matrix": Matrix,
+    "human": Human,
+    "instance": Instance,
+}
+
+
+def noise_model(spec: str | Noise) -> Noise:
+    """The noise model that ``spec`` spells; a model comes back as it is.
+
+    >>> noise_model("symmetric(0.4, exact=True)")
+    Symmetric(rate=0.4, exact=True)
+    """
+    if isinstance(spec, Noise):
+        return spec
+    if not isinstance(spec, str):
+        raise ValueError(f"noise is {spec!r}, but must be a text such as 'symmetric(0.4)', or a noise model")
+    built: Noise = build(spec, NOISES, "noise")
+    return built

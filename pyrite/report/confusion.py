@@ -1,0 +1,83 @@
+"""The picture of a noise matrix: which classes are given for which."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, PowerNorm
+from matplotlib.figure import Figure
+from matplotlib.ticker import PercentFormatter
+
+from pyrite.report.style import COLOURS, save
+
+__all__ = ["draw_matrix"]
+
+# From almost white to the first of our colours and on to its dark end, so that a small share is seen and a large one is
+# told from a larger.
+_SHADES = LinearSegmentedColormap.from_list("shares", ["#F7F8F9", "#CFE3F1", "#7FB4DA", COLOURS[0], "#00304F"])
+
+
+def draw_matrix(
+    matrix: np.ndarray[Any, Any], path: str | Path, names: Sequence[str] | None = None, title: str = ""
+) -> Path:
+    """Draw T[i, j] = P(given j | true i) as a heat map: with names up to 30 classes, with numbers up to 12."""
+    matrix = np.asarray(matrix, dtype=np.float64)
+    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
+        raise ValueError(f"matrix has the shape {matrix.shape}, but must be square, of finite numbers")
+    classes = len(matrix)
+    if names is not None and len(names) != classes:
+        raise ValueError(f"names has {len(names)} names, but there are {classes} classes")
+    side = float(np.clip(2.6 + 0.45 * classes, 4.5, 9.5))
+    figure = Figure(figsize=(side + 1.3, side), layout="constrained")
+    axes = figure.subplots()
+    # Square roots of shares: half a per cent among 100 classes is still a colour.
+    shades = axes.imshow(matrix, cmap=_SHADES, norm=PowerNorm(0.5, vmin=0, vmax=1), interpolation="nearest")
+    bar = figure.colorbar(shades, ax=axes, shrink=0.8, aspect=30, ticks=[0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1])
+    bar.ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    bar.outline.set_visible(False)
+    _name_classes(axes, classes, names)
+    if classes <= 12:
+        _write_shares(axes, matrix)
+    axes.set(xlabel="given label", ylabel="true class")
+    if title:
+        lines = [_shorten(line, int(12 * side)) for line in title.splitlines()]
+        axes.set_title("\n".join(lines), fontsize=10, parse_math=False)
+    return save(figure, path)
+
+
+def _name_classes(axes: Axes, classes: int, names: Sequence[str] | None) -> None:
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+    # Up to 30 classes white lines part the cells; with more, thin ones part tens (or hundreds), and those are numbered.
+    few = classes <= 30
+    step = 1 if few else 10 if classes <= 200 else 100
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_ticks(np.arange(0, classes + step, step) - 0.5, minor=True)
+        axis.set_ticks(range(0, classes, step))
+    axes.grid(which="minor", color="white" if few else "0.8", linewidth=1.5 if few else 0.5)
+    axes.set(xlim=(-0.5, classes - 0.5), ylim=(classes - 0.5, -0.5))
+    if few:
+        shown = [_shorten(str(name), 24) for name in names or range(classes)]
+        turned = max(map(len, shown)) > 3
+        angle, side = (45, "right") if turned else (0, "center")
+        # A dollar in a name is a dollar, not the start of a formula.
+        axes.set_xticks(range(classes), shown, rotation=angle, ha=side, parse_math=False)
+        axes.set_yticks(range(classes), shown, parse_math=False)
+
+
+def _shorten(text: str, length: int) -> str:
+    """A text without its middle where it is too long."""
+    half = (length - 1) // 2
+    return text if len(text) <= length else f"{text[:half]}…{text[-half:]}"
+
+
+def _write_shares(axes: Axes, matrix: np.ndarray[Any, Any]) -> None:
+    """Per cents in the cells; nothing where nothing is, and a point where it is less than half a per cent."""
+    for (row, column), share in np.ndenumerate(matrix):
+        if share > 0:
+            text = f"{100 * share:.0f}" if share >= 0.005 else "·"
+            axes.text(
+                column, row, text, ha="center", va="center", color="white" if share > 0.35 else "0.15", fontsize=9
+            )

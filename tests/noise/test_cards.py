@@ -1,0 +1,32 @@
+"""Every noise model has its card."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from pyrite.cli.list import _arguments
+from pyrite.noise import NOISES
+
+CARDS = Path(__file__).parents[2] / "docs" / "noise.md"
+
+
+def cards() -> dict[str, str]:
+    parts = re.split(r"^## `(\w+)`$", CARDS.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def test_a_card_for_every_model_and_none_for_others() -> None:
+    assert list(cards()) == list(NOISES)
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_a_card_says_rule_rate_paper_and_trap(name: str) -> None:
+    for word in ("Rule", "True flip rate", "Paper", "Trap"):
+        assert re.search(rf"^- \*\*{word}:\*\* \S", cards()[name], flags=re.MULTILINE), word
+
+
+@pytest.mark.parametrize("name", NOISES)
+def test_a_card_spells_the_call(name: str) -> None:
+    arguments = _arguments(NOISES[name]).replace("'", '"')
+    assert not arguments or f"`{name}{arguments}`" in cards()[name]
