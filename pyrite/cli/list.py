@@ -13,9 +13,10 @@ class Kind(StrEnum):
     """What can be listed."""
 
     losses = "losses"
+    data = "data"
 
 
-_REGISTRY = {Kind.losses: ("pyrite.losses", "LOSSES")}
+_REGISTRY = {Kind.losses: ("pyrite.losses", "LOSSES"), Kind.data: ("pyrite.data", "DATASETS")}
 
 
 def list_names(
