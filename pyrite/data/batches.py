@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from pyrite.data.augment import CropFlip, Draws, crop_and_flip
-from pyrite.data.dataset import Inputs, Labels
+from pyrite.data.dataset import Inputs, Labels, check_inputs
 from pyrite.data.draws import SHUFFLE, check_seed, order
 from pyrite.data.images import LazyImages, Unreadable
 
@@ -122,6 +122,8 @@ class Batches:
         _check_counts(batch_size=(batch_size, 1), world_size=(world_size, 1), rank=(rank, 0), workers=(workers, 0))
         if rank >= world_size:
             raise ValueError(f"rank is {rank}: it is from 0 to {world_size - 1}")
+        if not isinstance(inputs, LazyImages):
+            check_inputs(inputs, "inputs")
         self.inputs, self.labels = inputs, _as_labels(labels, len(inputs))
         self.index = _as_index(index, len(inputs))
         self.batch_size, self.seed, self.shuffle, self.drop_last = batch_size, check_seed(seed), shuffle, drop_last
@@ -135,7 +137,11 @@ class Batches:
             if inputs.ndim != 4:
                 raise ValueError("augment cuts images; these are features")
             self._cut = augment.size(inputs.shape[2], inputs.shape[3])
-        self._whole = None if isinstance(inputs, LazyImages) else self._kept(torch.from_numpy(_writable(inputs)))
+        self._whole = (
+            None
+            if isinstance(inputs, LazyImages)
+            else self._kept(torch.from_numpy(np.require(inputs, requirements=["C", "W"])))
+        )
 
     def __len__(self) -> int:
         """Batches an epoch."""
@@ -261,11 +267,6 @@ def _affine(inputs: Inputs, normalise: Statistics | None, device: torch.device) 
 
 def _moved(draws: Draws, device: torch.device) -> Draws:
     return Draws(*(None if drawn is None else drawn.to(device) for drawn in draws))  # type: ignore[arg-type]
-
-
-def _writable(inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Torch shares memory with arrays that may be written to; others are copied."""
-    return inputs if inputs.flags.writeable else inputs.copy()
 
 
 def _as_labels(labels: npt.ArrayLike, count: int) -> Tensor:

@@ -1,6 +1,7 @@
 """CIFAR-10 and CIFAR-100: the official Python archives, unpacked or as .tar.gz."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -82,13 +83,21 @@ def cifar100(labels: Literal["fine", "coarse"] = "fine", path: str | None = None
 
     def part(file: str, name: str, test: Dataset | None) -> Dataset:
         images, columns = _batch(held[file], ("fine_labels", "coarse_labels"), held.where(file))
-        check_range(columns["coarse_labels"], 20, f"{held.where(file)}: coarse labels")
-        chosen = columns[f"{labels}_labels"]
+        coarse = columns["coarse_labels"]
+        check_range(coarse, 20, f"{held.where(file)}: coarse labels")
         return Dataset(
-            name, images, chosen, names[labels], test, coarse=columns["coarse_labels"], coarse_classes=names["coarse"]
+            name, images, columns["fine_labels"], names["fine"], test, coarse=coarse, coarse_classes=names["coarse"]
         )
 
-    return part("train", "cifar100", part("test", "cifar100 test", None))
+    fine = part("train", "cifar100", part("test", "cifar100 test", None))
+    return fine if labels == "fine" else coarsened(fine)
+
+
+def coarsened(fine: Dataset) -> Dataset:
+    """The same images with the labels of their superclasses."""
+    assert fine.coarse is not None
+    test = None if fine.test is None else coarsened(fine.test)
+    return replace(fine, labels=fine.coarse, classes=fine.coarse_classes, test=test)
 
 
 class _Files(dict[str, Mapping[Any, Any]]):

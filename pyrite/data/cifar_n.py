@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyrite.data.cifar import CIFAR10, CIFAR100, cifar10, cifar100
+from pyrite.data.cifar import CIFAR10, CIFAR100, cifar10, cifar100, coarsened
 from pyrite.data.dataset import Dataset, Labels, check_range
 from pyrite.data.files import data_folder, find, missing
 from pyrite.pickles import read_npy, read_torch
@@ -47,16 +47,16 @@ def cifar100n(column: str = "noisy_label", path: str | None = None, labels: str 
         labels: the file of human labels, if it is not beside CIFAR-100.
     """
     coarse = column == "noisy_coarse_label"
-    images = cifar100("coarse" if coarse else "fine", path)
-    fine = images.labels if not coarse else cifar100("fine", path).labels
+    images = cifar100("fine", path)
     file = _locate("cifar100n", labels, path, CIFAR100.home, "CIFAR-100_human.pt", "CIFAR-100_human_ordered.npy")
     human = _read_columns(file, "image_order_c100.npy", len(images))
     assert images.coarse is not None
-    for clean, held in (("clean_label", fine), ("clean_coarse_label", images.coarse)):
+    for clean, held in (("clean_label", images.labels), ("clean_coarse_label", images.coarse)):
         if clean == "clean_label" or clean in human:
             _check_aligned(file, human, clean, held)
             del human[clean]
     chosen = _chosen(file, human, column, 20 if coarse else 100)
+    images = coarsened(images) if coarse else images
     return replace(images, name="cifar100n", labels=chosen, true=images.labels, human=human)
 
 

@@ -11,7 +11,6 @@ from pyrite.data.images import LazyImages, Unreadable
 
 __all__ = ["Dataset", "Inputs", "Labels", "Tracklets", "encode", "encode_like"]
 
-type_of_labels = np.int64
 Labels = npt.NDArray[np.int64]
 Inputs = npt.NDArray[Any] | LazyImages
 
@@ -70,21 +69,12 @@ class Dataset:
             raise ValueError(f"{self.name} has {len(self.inputs)} inputs but {len(self.labels)} labels")
         if not len(self.labels):
             raise ValueError(f"{self.name} holds no samples")
-        self._check_inputs()
+        if isinstance(self.inputs, np.ndarray):
+            check_inputs(self.inputs, f"the inputs of {self.name}")
         columns = {"labels": self.labels, "true": self.true}
         for column, values in columns.items():
             if values is not None:
                 check_range(values, len(self.classes), f"{column} of {self.name}")
-
-    def _check_inputs(self) -> None:
-        if not isinstance(self.inputs, np.ndarray):
-            return
-        known = (np.dtype(np.uint8), 4), (np.dtype(np.float32), 2)
-        if (self.inputs.dtype, self.inputs.ndim) not in known:
-            raise ValueError(
-                f"the inputs of {self.name} are {self.inputs.dtype} of shape {self.inputs.shape}: images are uint8 "
-                "(N, C, H, W), features are float32 (N, F)"
-            )
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -96,6 +86,16 @@ class Dataset:
         parts += [f"{len(self.test)} for testing"] if self.test is not None else []
         parts += [f"{len(self.unreadable)} unreadable"] if self.unreadable else []
         return f"<{self.name}: {', '.join(parts)}>"
+
+
+def check_inputs(inputs: npt.NDArray[Any], what: str) -> None:
+    """Refuse what is neither images nor features."""
+    known = (np.dtype(np.uint8), 4), (np.dtype(np.float32), 2)
+    if (inputs.dtype, inputs.ndim) not in known:
+        raise ValueError(
+            f"{what} are {inputs.dtype} of shape {inputs.shape}: images are uint8 (N, C, H, W), features are "
+            "float32 (N, F)"
+        )
 
 
 def check_range(labels: Labels, classes: int, what: str) -> None:
@@ -118,14 +118,14 @@ def encode(values: Sequence[Any], what: str) -> tuple[Labels, tuple[str, ...]]:
     """
     distinct = set(values)
     try:
-        ordered = sorted(distinct, key=int)
+        ordered = sorted(distinct, key=lambda value: (int(value), str(value)))
     except (ValueError, TypeError):
         ordered = sorted(distinct, key=str)
     if len(ordered) < 2:
         held = f"only the class {str(ordered[0])!r}" if ordered else "no class"
         raise ValueError(f"{what} hold {held}: there is nothing to tell apart")
     number = {value: index for index, value in enumerate(ordered)}
-    return np.array([number[value] for value in values], type_of_labels), tuple(str(value) for value in ordered)
+    return np.array([number[value] for value in values], np.int64), tuple(str(value) for value in ordered)
 
 
 def encode_like(values: Sequence[Any], classes: Sequence[str], what: str) -> Labels:
@@ -134,4 +134,4 @@ def encode_like(values: Sequence[Any], classes: Sequence[str], what: str) -> Lab
     for index, value in enumerate(values):
         if str(value) not in number:
             raise ValueError(f"{what}: {str(value)!r} at index {index} is not among the classes of the training part")
-    return np.array([number[str(value)] for value in values], type_of_labels)
+    return np.array([number[str(value)] for value in values], np.int64)

@@ -19,12 +19,13 @@ def check_seed(seed: object) -> int:
     return int(seed)
 
 
-def uniforms(count: int, *key: int) -> npt.NDArray[np.float64]:
-    """Numbers in [0, 1) that depend on the key only."""
-    raw = np.random.PCG64(np.random.SeedSequence(key)).random_raw(count)
+def uniforms(count: int, use: int, seed: int, *key: int) -> npt.NDArray[np.float64]:
+    """Numbers in [0, 1) that depend on what they are for, the seed and the key only."""
+    # As a spawn key, because (1, 2) and (1, 2, 0) are the same entropy to numpy.
+    raw = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(use, *key))).random_raw(count)
     return (raw >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
-def order(count: int, *key: int) -> npt.NDArray[np.int64]:
-    """A permutation of 0 .. count - 1 that depends on the key only."""
-    return uniforms(count, *key).argsort(kind="stable").astype(np.int64)
+def order(count: int, use: int, seed: int, *key: int) -> npt.NDArray[np.int64]:
+    """A permutation of 0 .. count - 1 that depends on the same."""
+    return uniforms(count, use, seed, *key).argsort(kind="stable").astype(np.int64)

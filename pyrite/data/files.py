@@ -99,6 +99,8 @@ def read_text(path: Path, dataset: str) -> list[str]:
 
 def open_plain_or_gz(path: Path) -> tuple[BufferedReader | gzip.GzipFile, int]:
     """A file, unpacked if it is gzip by its first bytes, and the most it can hold."""
+    if not is_regular(path):
+        raise ValueError(f"{path}: there is no such file")
     try:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
@@ -117,17 +119,21 @@ def read_members(path: Path, wanted: Sequence[str], most: int = 256 * 2**20) -> 
     hold none, so somebody has been at it.
     """
     stream, _ = open_plain_or_gz(path)
+    bounded = _Bounded(stream, 2 * most)
     found: dict[str, bytes] = {}
     try:
-        with stream, tarfile.open(fileobj=cast(BinaryIO, _Bounded(stream, 2 * most)), mode="r|") as archive:
+        with stream, tarfile.open(fileobj=cast(BinaryIO, bounded), mode="r|") as archive:
             for member in archive:
                 _check_member(path, member, most)
-                if member.name in wanted and member.isfile():
+                name = member.name.removeprefix("./")
+                if name in wanted and member.isfile():
                     file = archive.extractfile(member)
                     assert file is not None
-                    found[member.name] = file.read()
-                    if len(found[member.name]) != member.size:
+                    found[name] = file.read()
+                    if len(found[name]) != member.size:
                         raise tarfile.ReadError("it ends too early")
+            while bounded.read(2**16):  # gzip's checksum comes last
+                pass
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ValueError(f"{path}: not a whole tar archive ({error})") from None
     absent = [name for name in wanted if name not in found]

@@ -3,11 +3,13 @@
 import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 
-from pyrite.data.dataset import Dataset, Inputs
+from pyrite.data.dataset import Dataset, Labels
 from pyrite.data.images import SUFFIXES, Header, LazyImages, Pixels, Unreadable, as_size, look_at, read_image
 
 __all__ = ["folder"]
@@ -23,35 +25,43 @@ def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | No
     Args:
         path: the folder.
         size: height and width; other images are scaled to cover it and cut in the middle. By default the size that
-            all have in common, or else a square as wide as half of them are at least, at most 224.
+            all have in common if it is at most 224, or else a square with the median of their shorter sides, at most 224.
         lazy: read images only when they are asked for. By default when they take more than 2 GiB.
     """
     root = Path(path).expanduser()
     if not root.is_dir():
         raise ValueError(f"{root} is not a folder")
-    parted = (root / "train").is_dir() and any((root / name).is_dir() for name in ("test", "val"))
-    if not parted:
-        return _part(root.name, root, None, size, lazy, None)
-    test_root = root / "test" if (root / "test").is_dir() else root / "val"
-    classes = _classes(root / "train")
-    train = _part(root.name, root / "train", classes, size, lazy, None)
-    extra = sorted(set(_subfolders(test_root)) - set(classes))
-    if extra:
-        raise ValueError(f"{test_root}: the class {extra[0]!r} is not in {root / 'train'}")
-    shape = train.inputs.shape[1:]
-    test = _part(f"{root.name} test", test_root, classes, (shape[1], shape[2]), lazy, shape[0])
-    return Dataset(train.name, train.inputs, train.labels, classes, test, train.unreadable)
+    name, parts = root.resolve().name, set(_subfolders(root))
+    parted = "train" in parts and parts <= {"train", "test", "val"}  # otherwise "train" is a class, beside "bus"
+    home = root / "train" if parted else root
+    classes = _classes(home)
+    train = _part(name, home, classes, size, lazy, None)
+    if len(np.unique(train.labels)) < 2:
+        first = f"; the first that cannot: {train.unreadable[0].reason}" if train.unreadable else ""
+        raise ValueError(f"{home}: only one of {len(classes)} class folders holds images that can be read{first}")
+
+    def other(part: str) -> Dataset | None:
+        if not parted or part not in parts:
+            return None
+        extra = sorted(set(_subfolders(root / part)) - set(classes))
+        if extra:
+            raise ValueError(f"{root / part}: the class {extra[0]!r} is not in {home}")
+        channels, height, width = train.inputs.shape[1:]
+        return _part(f"{name} {part}", root / part, classes, (height, width), lazy, channels)
+
+    test, validation = other("test"), other("val")
+    # Many sets have no folder but "val" to test on.
+    return replace(train, test=test or validation, validation=validation if test is not None else None)
 
 
 def _part(
     name: str,
     root: Path,
-    classes: tuple[str, ...] | None,
+    classes: tuple[str, ...],
     size: int | tuple[int, int] | None,
     lazy: bool | None,
     channels: int | None,
 ) -> Dataset:
-    classes = classes or _classes(root)
     names, labels = [], []
     for number, label in enumerate(classes):
         found = _images(root, label)
@@ -68,29 +78,12 @@ def _part(
     images = LazyImages(root, [names[index] for index in good], chosen, channels)
     numbers = np.array(labels, np.int64)[good]
     if lazy or (lazy is None and images.nbytes > IN_MEMORY):
-        return _built(name, root, images, numbers, classes, bad)
+        return Dataset(name, images, numbers, classes, unreadable=tuple(bad))
     pixels, kept, undecodable = read_all(images)
-    return _built(name, root, pixels, numbers[kept], classes, bad + undecodable)
+    return Dataset(name, pixels, numbers[kept], classes, unreadable=(*bad, *undecodable))
 
 
-def _built(
-    name: str,
-    root: Path,
-    inputs: Inputs,
-    labels: np.ndarray[tuple[int], np.dtype[np.int64]],
-    classes: tuple[str, ...],
-    bad: Sequence[Unreadable],
-) -> Dataset:
-    present = np.unique(labels)
-    if len(present) < 2 and not name.endswith(" test"):
-        raise ValueError(
-            f"{root}: only {len(present)} of {len(classes)} class folders holds images that can be read"
-            + (f"; the first that cannot: {bad[0].reason}" if bad else "")
-        )
-    return Dataset(name, inputs, labels, classes, unreadable=tuple(bad))
-
-
-def read_all(images: LazyImages) -> tuple[Pixels, np.ndarray[tuple[int], np.dtype[np.int64]], list[Unreadable]]:
+def read_all(images: LazyImages) -> tuple[Pixels, Labels, list[Unreadable]]:
     """Every image that can be decoded, their positions, and those that cannot."""
     pixels = np.empty(images.shape, np.uint8)
     bad: dict[int, Unreadable] = {}
@@ -108,7 +101,14 @@ def read_all(images: LazyImages) -> tuple[Pixels, np.ndarray[tuple[int], np.dtyp
 
 
 def _subfolders(root: Path) -> list[str]:
-    return sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    try:
+        return sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    except OSError as error:
+        _refuse(error)
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise ValueError(f"{error.filename}: cannot be read ({error.strerror or error})") from None
 
 
 def _classes(root: Path) -> tuple[str, ...]:
@@ -123,8 +123,10 @@ def _classes(root: Path) -> tuple[str, ...]:
 
 def _images(root: Path, label: str) -> list[str]:
     """Image files below a class folder, by their endings. Links are followed for files, not for folders."""
-    found = []
-    for place, _, files in os.walk(root / label):
+    found: list[str] = []
+    if not (root / label).is_dir():
+        return found  # a test part need not hold every class
+    for place, _, files in os.walk(root / label, onerror=_refuse):
         found += [
             str((Path(place) / file).relative_to(root))
             for file in files

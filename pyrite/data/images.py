@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.data.files import is_regular
+
 if TYPE_CHECKING:
     from PIL.Image import Image
 
@@ -45,15 +47,12 @@ def read_image(path: Path, size: tuple[int, int], channels: int = 3) -> Pixels:
     """
     from PIL import ImageOps
 
-    def decode(image: "Image") -> Pixels:
-        image = _plain(image, "L" if channels == 1 else "RGB")
-        if image.size != (size[1], size[0]):
-            image = ImageOps.fit(image, (size[1], size[0]))
-        pixels = np.asarray(image, np.uint8)
-        return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
-
     with _Opened(path) as image:
-        return decode(image)
+        plain = _plain(image, "L" if channels == 1 else "RGB")
+        if plain.size != (size[1], size[0]):
+            plain = ImageOps.fit(plain, (size[1], size[0]))
+        pixels = np.asarray(plain, np.uint8)
+        return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
 def read_header(path: Path) -> Header:
@@ -72,7 +71,7 @@ def look_at(root: Path, names: Sequence[str]) -> tuple[list[int], list[Header], 
             return str(error)
 
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(look, names, chunksize=64))
+        found = list(pool.map(look, names))
     good = [index for index, header in enumerate(found) if isinstance(header, Header)]
     headers = [header for header in found if isinstance(header, Header)]
     bad = [Unreadable(str(root / names[i]), reason) for i, reason in enumerate(found) if isinstance(reason, str)]
@@ -149,7 +148,7 @@ class LazyImages:
 
 def as_size(size: int | tuple[int, int]) -> tuple[int, int]:
     """Height and width; one number stands for both."""
-    pair = (size, size) if isinstance(size, int) else tuple(size)
+    pair = tuple(size) if isinstance(size, list | tuple) else (size, size)
     if len(pair) != 2 or not all(isinstance(side, int) and not isinstance(side, bool) and side > 0 for side in pair):
         raise ValueError(f"size is {size!r}: it is a number of pixels, or a height and a width")
     return pair[0], pair[1]
@@ -164,6 +163,8 @@ class _Opened:
     def __enter__(self) -> "Image":
         from PIL import Image
 
+        if not is_regular(self.path):  # opening a pipe would wait for ever
+            raise ValueError(f"{self.path}: no such file")
         try:
             self.image = Image.open(self.path, formats=FORMATS)
             most = Image.MAX_IMAGE_PIXELS
@@ -182,8 +183,6 @@ class _Opened:
         # Decoders of damaged files raise whatever they like, SyntaxError and struct.error among them.
         from PIL import Image, UnidentifiedImageError
 
-        if isinstance(error, FileNotFoundError):
-            return ValueError(f"{self.path}: no such file")
         if isinstance(error, UnidentifiedImageError):
             return ValueError(f"{self.path}: not an image of a known format")
         if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):

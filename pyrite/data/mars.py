@@ -4,6 +4,7 @@ The authors publish two folders of frames and, in ``info``, their names in order
 one person in one camera. The tables are MATLAB files that count from 1; reading them runs nothing.
 """
 
+import math
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,9 @@ def mars(path: str | None = None, size: tuple[int, int] = (256, 128), check: boo
     that is no image is an error, because tracklets are runs of frames.
     """
     root = root_of("mars", path, ("mars", "MARS"), "info/tracks_train_info.mat", _SOURCE)
-    height_and_width = (size[0], size[1]) if not isinstance(size, int) else size
     query = _matrix(root / "info/query_IDX.mat", "query_IDX").ravel()
-    test = _part(root, "test", height_and_width, query, check, None)
-    return _part(root, "train", height_and_width, np.empty(0, np.int64), check, test)
+    test = _part(root, "test", size, query, check, None)
+    return _part(root, "train", size, np.empty(0, np.int64), check, test)
 
 
 def _part(
@@ -88,11 +88,15 @@ def _person(frame: str) -> int | None:
 
 def _matrix(path: Path, key: str) -> Labels:
     """A table of whole numbers out of a MATLAB file."""
-    from scipy.io import loadmat
+    from scipy.io import loadmat, whosmat
 
     if not is_regular(path):
         raise ValueError(f"mars: {path} is missing")
     try:
+        claimed = {name: math.prod(shape) for name, shape, _ in whosmat(path)}
+        # The official tables have some 50,000 numbers; a compressed one could claim any number.
+        if claimed.get(key, 0) > 10**8 or path.stat().st_size > 2**24:
+            raise ValueError("it claims to be far larger than the official one")
         content: dict[str, Any] = loadmat(path, variable_names=[key])
     except Exception as error:  # a damaged file raises whatever the reader stumbles over
         raise ValueError(f"{path}: not a MATLAB file of version 5 ({str(error) or type(error).__name__})") from None

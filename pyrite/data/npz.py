@@ -3,6 +3,7 @@
 import math
 import zipfile
 import zlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,9 @@ from pyrite.data.files import DEFLATE, LARGEST, is_regular
 
 __all__ = ["npz", "read_npz"]
 
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+NAMES = ("x", "y", "x_test", "y_test", "classes")
+
 
 def npz(path: str) -> Dataset:
     """An .npz with ``x`` (images or features) and ``y``; ``x_test``, ``y_test`` and ``classes`` may be there.
@@ -23,10 +27,10 @@ def npz(path: str) -> Dataset:
     names them, in which case labels are the numbers of these names.
     """
     place = Path(path).expanduser()
-    arrays = read_npz(place)
+    arrays = read_npz(place, NAMES)
     for name in ("x", "y"):
         if name not in arrays:
-            raise ValueError(f"{place}: there is no array {name!r}; it holds {', '.join(sorted(arrays)) or 'nothing'}")
+            raise ValueError(f"{place}: there is no array {name!r}")
     inputs = _inputs(arrays["x"], f"{place}: x")
     y = _column(arrays["y"], f"{place}: y")
     if "classes" in arrays:
@@ -57,13 +61,14 @@ def _test(
     return Dataset(f"{place.stem} test", inputs, labels, classes)
 
 
-def read_npz(path: Path) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of an .npz, none of them pickled, each no larger than its file can hold."""
+def read_npz(path: Path, wanted: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    """Arrays of an .npz by name, none of them pickled, each no larger than its file can hold."""
     if not is_regular(path):
         raise ValueError(f"{path}: no such file")
     try:
         with zipfile.ZipFile(path) as archive:
-            return {info.filename.removesuffix(".npy"): _member(path, archive, info) for info in archive.infolist()}
+            names = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            return {name: _member(path, archive, names[name]) for name in wanted if name in names}
     except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, zlib.error, RuntimeError) as error:
         raise ValueError(f"{path}: not a whole .npz file ({error})") from None
 
@@ -76,16 +81,22 @@ def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.
     with archive.open(info) as file:
         try:
             version = np.lib.format.read_magic(file)
-            read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-            shape, fortran, dtype = read(file)
+            if version not in HEADERS:
+                raise ValueError(f"its format has the version {version}")
+            shape, fortran, dtype = HEADERS[version](file)
         except ValueError as error:
             raise ValueError(f"{where}: not an array ({str(error).splitlines()[0]})") from None
+        if not all(0 <= side <= LARGEST for side in shape) or not dtype.itemsize:
+            raise ValueError(f"{where}: {dtype} of shape {shape} is no array")
         if dtype.hasobject:
             raise ValueError(f"{where}: holds Python objects, which are not read because loading them can run code")
         size = math.prod(shape) * dtype.itemsize
         if size > info.file_size:
             raise ValueError(f"{where}: cut off, it claims {size} bytes and holds {info.file_size}")
-        values = np.frombuffer(bytearray(file.read(size)), dtype)
+        content = bytearray(file.read(size))
+        values = np.frombuffer(content, dtype) if len(content) == size > 0 else np.empty(0, dtype)
+        if values.nbytes < size:
+            raise ValueError(f"{where}: cut off, it claims {size} bytes and holds {len(content)}")
         if file.read(1):
             raise ValueError(f"{where}: holds more than the array it claims")
     return values.reshape(shape, order="F" if fortran else "C")

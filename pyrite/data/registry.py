@@ -57,6 +57,8 @@ def load(data: str | Path | Dataset, **options: Any) -> Dataset:
     if not isinstance(data, str | Path):
         raise ValueError(f"data is a {type(data).__name__}: it is a name or a path")
     text = str(data).strip()
+    if not text:
+        raise ValueError("data is empty: it is a name or a path")
     name = re.match(r"[A-Za-z_]\w*", text) if isinstance(data, str) else None
     known = name is not None and name[0] in DATASETS
     if known and name is not None and text == name[0]:
@@ -70,6 +72,8 @@ def load(data: str | Path | Dataset, **options: Any) -> Dataset:
 
 
 def _looks_like_path(text: str) -> bool:
+    if re.match(r"\w+\s*\(", text) and not Path(text).expanduser().exists():
+        return False
     return "/" in text or "\\" in text or bool(_by_ending(Path(text))) or Path(text).expanduser().exists()
 
 

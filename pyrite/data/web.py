@@ -84,12 +84,12 @@ def webvision(
     def part(name: str, file: str, place: Callable[[str], str], test: Dataset | None) -> Dataset:
         files, labels = _file_list(root / "info" / file, len(words))
         kept = labels < classes
-        chosen = [place(name) for name, keep in zip(files, kept, strict=True) if keep]
+        chosen = [place(found) for found, keep in zip(files, kept, strict=True) if keep]
         found, numbers, bad = _checked(root, chosen, labels[kept], check)
         return Dataset(name, LazyImages(root, found, size), numbers, names, test, bad)
 
-    test = part("webvision test", "val_filelist.txt", lambda name: f"val_images_256/{name}", None)
-    return part("webvision", f"train_filelist_{source}.txt", lambda name: name, test)
+    test = part("webvision test", "val_filelist.txt", lambda file: f"val_images_256/{file}", None)
+    return part("webvision", f"train_filelist_{source}.txt", lambda file: file, test)
 
 
 def root_of(dataset: str, path: str | None, folders: tuple[str, ...], sign: str, source: str) -> Path:
