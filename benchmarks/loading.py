@@ -9,6 +9,7 @@ which no part of the loader can notice.
 import argparse
 import statistics
 import time
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -38,7 +39,7 @@ class Block(nn.Module):
 def resnet20() -> nn.Module:
     """He et al., 2016: 0.27 million weights."""
     widths = [16, 16, 16, 16, 32, 32, 32, 64, 64, 64]
-    blocks = [Block(before, channels) for before, channels in zip(widths, widths[1:], strict=False)]
+    blocks = [Block(before, channels) for before, channels in pairwise(widths)]
     head = [nn.Conv2d(3, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()]
     return nn.Sequential(*head, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 

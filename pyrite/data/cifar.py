@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from pyrite.data.dataset import Dataset, Labels, check_range
-from pyrite.data.files import Download, data_folder, find, obtain, read_members
+from pyrite.data.files import Download, as_path, data_folder, find, obtain, read_members
 from pyrite.data.images import Pixels
 from pyrite.pickles import read_pickle, unpickle
 
@@ -131,7 +131,7 @@ def locate(source: Source, path: str | None) -> Path:
     """The folder of an archive, or the archive: where the user says, in the data folder, or downloaded there."""
     names = (source.folder, source.archive.name)
     if path is not None:
-        given = Path(path).expanduser()
+        given = as_path(path)
         if given.is_file() or (given / source.meta).is_file():
             return given
         found = find(given, names)

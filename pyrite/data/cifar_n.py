@@ -1,8 +1,9 @@
 """CIFAR-10N and CIFAR-100N: what people on a crowd-working platform called the training images of CIFAR.
 
-The ``.pt`` files hold the columns in the order of the images. The ``..._ordered.npy`` files hold them in the order of
-another library's copy of CIFAR; ``image_order_....npy`` says where each belongs. Whichever is read, its column of clean
-labels is compared with the labels of the images one by one, because a file in another order has the same counts.
+The ``.pt`` and plain ``.npy`` files hold the columns in the order of the images. The ``..._ordered.npy`` files hold
+them in the order of another library's copy of CIFAR; ``image_order_....npy`` says where each belongs. Whichever is
+read, its column of clean labels is compared with the labels of the images one by one, because a file in another order
+has the same counts.
 """
 
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ import numpy as np
 
 from pyrite.data.cifar import CIFAR10, CIFAR100, cifar10, cifar100, coarsened
 from pyrite.data.dataset import Dataset, Labels, check_range
-from pyrite.data.files import data_folder, find, missing
+from pyrite.data.files import as_path, data_folder, find, missing
 from pyrite.pickles import read_npy, read_torch
 
 __all__ = ["cifar10n", "cifar100n"]
@@ -30,7 +31,7 @@ def cifar10n(column: str = "worse_label", path: str | None = None, labels: str |
         labels: the file of human labels, if it is not beside CIFAR-10.
     """
     images = cifar10(path)
-    file = _locate("cifar10n", labels, path, CIFAR10.home, "CIFAR-10_human.pt", "CIFAR-10_human_ordered.npy")
+    file = _locate("cifar10n", labels, path, CIFAR10.home, "CIFAR-10_human")
     human = _read_columns(file, "image_order_c10.npy", len(images))
     _check_aligned(file, human, "clean_label", images.labels)
     del human["clean_label"]
@@ -48,7 +49,7 @@ def cifar100n(column: str = "noisy_label", path: str | None = None, labels: str 
     """
     coarse = column == "noisy_coarse_label"
     images = cifar100("fine", path)
-    file = _locate("cifar100n", labels, path, CIFAR100.home, "CIFAR-100_human.pt", "CIFAR-100_human_ordered.npy")
+    file = _locate("cifar100n", labels, path, CIFAR100.home, "CIFAR-100_human")
     human = _read_columns(file, "image_order_c100.npy", len(images))
     assert images.coarse is not None
     for clean, held in (("clean_label", images.labels), ("clean_coarse_label", images.coarse)):
@@ -60,13 +61,14 @@ def cifar100n(column: str = "noisy_label", path: str | None = None, labels: str 
     return replace(images, name="cifar100n", labels=chosen, true=images.labels, human=human)
 
 
-def _locate(dataset: str, labels: str | None, path: str | None, home: str, *names: str) -> Path:
+def _locate(dataset: str, labels: str | None, path: str | None, home: str, stem: str) -> Path:
     if labels is not None:
-        return Path(labels).expanduser()
+        return as_path(labels)
+    names = [stem + ending for ending in (".pt", ".npy", "_ordered.npy")]
     root = data_folder()
     folders = [root / home, root]
     if path is not None:
-        given = Path(path).expanduser()
+        given = as_path(path)
         folders = [given, given.parent, *folders]
     for folder in folders:
         found = find(folder, names)
@@ -77,8 +79,7 @@ def _locate(dataset: str, labels: str | None, path: str | None, home: str, *name
 
 def _read_columns(file: Path, order_name: str, count: int) -> dict[str, Labels]:
     """The columns by name, in the order of the images."""
-    ordered = file.suffix == ".npy"
-    content = read_npy(file) if ordered else read_torch(file)
+    content = read_npy(file) if file.suffix == ".npy" else read_torch(file)
     if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
         raise ValueError(f"{file}: not a table of human labels by name")
     columns: dict[str, Labels] = {}
@@ -89,8 +90,9 @@ def _read_columns(file: Path, order_name: str, count: int) -> dict[str, Labels]:
             continue
         if len(column) != count:
             raise ValueError(f"{file}: the column {name!r} has {len(column)} labels, the set has {count} images")
-        columns[name] = column.astype(np.int64)
-    if ordered and (file.parent / order_name).exists():
+        # The .npy of CIFAR-100N spells its column in another way than the .pt.
+        columns["noisy_label" if name == "noise_label" else name] = column.astype(np.int64)
+    if file.stem.endswith("_ordered") and (file.parent / order_name).exists():
         place = _order(file.parent / order_name, count)
         columns = {name: _put(column, place) for name, column in columns.items()}
     return columns
@@ -125,7 +127,7 @@ def _check_aligned(file: Path, human: Mapping[str, Labels], clean: str, held: La
 
 
 def _chosen(file: Path, human: Mapping[str, Labels], column: str, classes: int) -> Labels:
-    if column not in human:
+    if not isinstance(column, str) or column not in human:
         raise ValueError(f"{file}: there is no column {column!r}; there are {', '.join(human)}")
     check_range(human[column], classes, f"{file}: {column}")
     return human[column]

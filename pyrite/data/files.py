@@ -11,7 +11,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-__all__ = ["LARGEST", "Download", "data_folder", "find", "obtain", "read_members", "read_text"]
+__all__ = ["LARGEST", "Download", "as_path", "data_folder", "find", "obtain", "read_members", "read_text"]
 
 # Compressed data may claim any size. DEFLATE packs at most 1,032 to 1, which bounds it by the size of the file; this
 # bounds it once more. Data stored plainly is bounded by its file.
@@ -27,11 +27,18 @@ class Download(NamedTuple):
     md5: str
 
 
+def as_path(path: object) -> Path:
+    """A path that somebody gave, with ``~`` for the home folder."""
+    if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
+        raise ValueError(f"{path!r} is not a path")
+    return Path(os.path.expanduser(path))
+
+
 def data_folder() -> Path:
     """Where data sets are kept: ``PYRITE_DATA``, or the user's cache folder."""
     set_by_user = os.environ.get("PYRITE_DATA")
     if set_by_user:
-        return Path(set_by_user).expanduser()
+        return as_path(set_by_user)
     import pooch
 
     return Path(pooch.os_cache("pyrite"))

@@ -10,6 +10,7 @@ from typing import NoReturn
 import numpy as np
 
 from pyrite.data.dataset import Dataset, Labels
+from pyrite.data.files import as_path
 from pyrite.data.images import SUFFIXES, Header, LazyImages, Pixels, Unreadable, as_size, look_at, read_image
 
 __all__ = ["folder"]
@@ -25,10 +26,11 @@ def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | No
     Args:
         path: the folder.
         size: height and width; other images are scaled to cover it and cut in the middle. By default the size that
-            all have in common if it is at most 224, or else a square with the median of their shorter sides, at most 224.
+            all have in common if it is at most 224, or else a square with the median of their shorter sides, again at
+            most 224.
         lazy: read images only when they are asked for. By default when they take more than 2 GiB.
     """
-    root = Path(path).expanduser()
+    root = as_path(path)
     if not root.is_dir():
         raise ValueError(f"{root} is not a folder")
     name, parts = root.resolve().name, set(_subfolders(root))

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, Labels
-from pyrite.data.files import Download, data_folder, find, obtain, open_plain_or_gz
+from pyrite.data.files import Download, as_path, data_folder, find, obtain, open_plain_or_gz
 
 __all__ = ["fashion_mnist", "mnist", "read_idx"]
 
@@ -63,7 +63,7 @@ def _read_set(
     checksums: dict[str, str],
 ) -> Dataset:
     root = data_folder()
-    folder = Path(path).expanduser() if path is not None else find(root, folders) or root / folders[0]
+    folder = as_path(path) if path is not None else find(root, folders) or root / folders[0]
     if path is not None and not folder.is_dir():
         raise ValueError(f"{name}: {folder} is not a folder")
 

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, Labels, check_range, encode, encode_like
-from pyrite.data.files import DEFLATE, LARGEST, is_regular
+from pyrite.data.files import DEFLATE, LARGEST, as_path, is_regular
 
 __all__ = ["npz", "read_npz"]
 
@@ -26,7 +26,7 @@ def npz(path: str) -> Dataset:
     (N, F). Labels are whole numbers or texts; the classes are their distinct values in order, unless ``classes``
     names them, in which case labels are the numbers of these names.
     """
-    place = Path(path).expanduser()
+    place = as_path(path)
     arrays = read_npz(place, NAMES)
     for name in ("x", "y"):
         if name not in arrays:

@@ -1,5 +1,6 @@
 """Every data set by its name, and the one door to them all."""
 
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 from pyrite.data.cifar import cifar10, cifar100
 from pyrite.data.cifar_n import cifar10n, cifar100n
 from pyrite.data.dataset import Dataset
+from pyrite.data.files import as_path
 from pyrite.data.folder import folder
 from pyrite.data.idx import fashion_mnist, mnist
 from pyrite.data.mars import mars
@@ -68,13 +70,14 @@ def load(data: str | Path | Dataset, **options: Any) -> Dataset:
             raise ValueError(f"write {', '.join(options)} into the brackets of {text!r}, or give the bare name")
         built: Dataset = build(text, DATASETS, "data set")
         return built
-    return _from_path(Path(text).expanduser(), options)
+    return _from_path(as_path(text), options)
 
 
 def _looks_like_path(text: str) -> bool:
-    if re.match(r"\w+\s*\(", text) and not Path(text).expanduser().exists():
+    there = os.path.exists(as_path(text))
+    if re.match(r"\w+\s*\(", text) and not there:
         return False
-    return "/" in text or "\\" in text or bool(_by_ending(Path(text))) or Path(text).expanduser().exists()
+    return "/" in text or "\\" in text or bool(_by_ending(Path(text))) or there
 
 
 def _by_ending(path: Path) -> Callable[..., Dataset] | None:
@@ -82,10 +85,10 @@ def _by_ending(path: Path) -> Callable[..., Dataset] | None:
 
 
 def _from_path(path: Path, options: dict[str, Any]) -> Dataset:
-    if path.is_dir():
+    if os.path.isdir(path):
         return _call(folder, "folder", {"path": str(path), **options})
     reader = _by_ending(path)
-    if not path.exists():
+    if not os.path.exists(path):  # unlike pathlib, this takes a name that is too long for one that is not there
         raise ValueError(f"there is no data set, file or folder {str(path)!r}")
     if reader is None:
         raise ValueError(f"{path}: data is a folder of images, or a file that ends in .csv, .parquet or .npz")

@@ -36,8 +36,7 @@ def blobs(classes: int = 3, features: int = 2, samples: int = 1000, spread: floa
     is a fifth as large as the training part.
     """
     _check(classes=classes, features=features, samples=samples)
-    if not (isinstance(spread, int | float) and 0 <= spread < math.inf):
-        raise ValueError(f"spread is {spread!r}: it is a number from 0")
+    _check_spread(spread)
     centres = _normals(classes * features, seed, 0).reshape(classes, features)
     if features == 2:
         angle = 2 * np.pi * np.arange(classes) / classes
@@ -55,6 +54,7 @@ def blobs(classes: int = 3, features: int = 2, samples: int = 1000, spread: floa
 def gratings(classes: int = 4, size: int = 16, samples: int = 512, spread: float = 0.2, seed: int = 0) -> Dataset:
     """Small colour images of stripes, whose direction is the class and whose place and noise are chance."""
     _check(classes=classes, size=size, samples=samples)
+    _check_spread(spread)
     row, column = np.mgrid[:size, :size] * (2 * np.pi * 2 / size)
 
     def part(name: str, count: int, number: int, test: Dataset | None) -> Dataset:
@@ -83,6 +83,11 @@ def _normals(count: int, seed: int, number: int) -> npt.NDArray[np.float64]:
 
 def _names(classes: int) -> tuple[str, ...]:
     return tuple(str(number) for number in range(classes))
+
+
+def _check_spread(spread: object) -> None:
+    if not (isinstance(spread, int | float) and 0 <= spread < math.inf):
+        raise ValueError(f"spread is {spread!r}: it is a number from 0")
 
 
 def _check(**sizes: int) -> None:

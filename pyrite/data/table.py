@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, encode, encode_like
+from pyrite.data.files import as_path
 
 __all__ = ["csv", "parquet"]
 
@@ -31,7 +32,7 @@ def csv(path: str, label: str = "label", test: str | None = None) -> Dataset:
         label: the name of the label column.
         test: another file with the same columns, the test part.
     """
-    return _dataset(Path(path).expanduser(), label, test, _read_csv)
+    return _dataset(as_path(path), label, test, _read_csv)
 
 
 def parquet(path: str, label: str = "label", test: str | None = None) -> Dataset:
@@ -39,7 +40,7 @@ def parquet(path: str, label: str = "label", test: str | None = None) -> Dataset
 
     The arguments are those of ``csv``.
     """
-    return _dataset(Path(path).expanduser(), label, test, _read_parquet)
+    return _dataset(as_path(path), label, test, _read_parquet)
 
 
 def _dataset(path: Path, label: str, test: str | None, read: Any) -> Dataset:
@@ -47,7 +48,7 @@ def _dataset(path: Path, label: str, test: str | None, read: Any) -> Dataset:
     labels, classes = encode(table.labels, f"{path}: the labels in the column {label!r}")
     part = None
     if test is not None:
-        other_path = Path(test).expanduser()
+        other_path = as_path(test)
         other: _Table = read(other_path, label)
         if other.columns != table.columns:
             raise ValueError(f"{other_path}: its columns are {other.columns}, those of {path} are {table.columns}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from pyrite.data.dataset import Dataset, Labels, check_range
-from pyrite.data.files import data_folder, find, missing, read_text
+from pyrite.data.files import as_path, data_folder, find, missing, read_text
 from pyrite.data.images import LazyImages, Unreadable, inside, look_at
 
 __all__ = ["clothing1m", "root_of", "webvision"]
@@ -95,7 +95,7 @@ def webvision(
 def root_of(dataset: str, path: str | None, folders: tuple[str, ...], sign: str, source: str) -> Path:
     """The folder of a data set, known by one of its files."""
     if path is not None:
-        root = Path(path).expanduser()
+        root = as_path(path)
     else:
         home = data_folder()
         root = find(home, folders) or home / folders[0]

@@ -84,7 +84,7 @@ def write_image(path, seed=0, size=(12, 10), mode="RGB"):
     """A picture of noise, ``size`` as width and height."""
     path.parent.mkdir(parents=True, exist_ok=True)
     shape = (size[1], size[0]) if mode == "L" else (size[1], size[0], len(mode))
-    Image.fromarray(np.random.default_rng(seed).integers(0, 256, shape).astype(np.uint8), mode=None).save(path)
+    Image.fromarray(np.random.default_rng(seed).integers(0, 256, shape).astype(np.uint8)).save(path)
     return path
 
 

@@ -103,7 +103,9 @@ def test_drop_last():
 def test_resuming_gives_the_very_same_batches(samples, batch_size, epoch, stop, flip, drop_last):
     def made():
         augment = CropFlip(pad=2, flip=flip)
-        return Batches(IMAGES[:samples], LABELS[:samples], batch_size=batch_size, seed=9, augment=augment, drop_last=drop_last)
+        return Batches(
+            IMAGES[:samples], LABELS[:samples], batch_size=batch_size, seed=9, augment=augment, drop_last=drop_last
+        )
 
     whole = made()
     whole.seek(epoch)
@@ -212,7 +214,9 @@ def test_random_flips_are_drawn_anew():
 
 
 def test_cutting_the_middle():
-    batches = Batches(IMAGES, LABELS, seed=0, shuffle=False, augment=CropFlip(pad=0, crop=4, flip="none", place="centre"))
+    batches = Batches(
+        IMAGES, LABELS, seed=0, shuffle=False, augment=CropFlip(pad=0, crop=4, flip="none", place="centre")
+    )
     inputs = next(iter(batches)).inputs
     torch.testing.assert_close(inputs, torch.from_numpy(IMAGES[:, :, 2:6, 1:5]) / 255, rtol=1e-6, atol=0)
 
@@ -272,7 +276,9 @@ def lazy(tmp_path, write):
 
 def test_lazy_batches_are_those_of_one_tensor_for_any_number_of_workers(lazy):
     def made(inputs, workers):
-        return Batches(inputs, LABELS[:23], batch_size=5, seed=6, augment=CropFlip(pad=2), normalise=statistics, workers=workers)
+        return Batches(
+            inputs, LABELS[:23], batch_size=5, seed=6, augment=CropFlip(pad=2), normalise=statistics, workers=workers
+        )
 
     statistics = Statistics.of(lazy)
     assert statistics == Statistics.of(lazy[:])
@@ -299,7 +305,11 @@ def test_lazy_batches_resume(lazy):
 
 @pytest.mark.parametrize("workers", [0, 2])
 def test_an_unreadable_image_is_set_aside_and_the_run_goes_on(lazy, workers):
-    whole = {int(i): image for image, _, index in Batches(lazy, LABELS[:23], seed=6) for i, image in zip(index, image, strict=True)}
+    whole = {
+        int(i): image
+        for image, _, index in Batches(lazy, LABELS[:23], seed=6)
+        for i, image in zip(index, image, strict=True)
+    }
     lazy.path(4).write_bytes(b"")
     lazy.path(11).unlink()
     for augment in (None, CropFlip(pad=0, flip="none")):
@@ -351,4 +361,3 @@ def test_wrong_augmentations(refused, options):
 
 def test_an_augmentation_is_spelled():
     assert repr(CropFlip(pad=2)) == "CropFlip(pad=2, flip='alternate', edge='zeros', place='random')"
-

@@ -48,6 +48,13 @@ def test_the_official_npy_is_put_in_the_order_of_the_images(cifar10n):
         np.testing.assert_array_equal(data.human[name], columns[name])
 
 
+def test_the_plain_npy_is_in_the_order_of_the_images(cifar10n):
+    folder, columns = cifar10n
+    np.save(folder / "CIFAR-10_human.npy", columns, allow_pickle=True)
+    np.save(folder / "image_order_c10.npy", np.arange(100)[::-1].copy())  # belongs to the other file
+    np.testing.assert_array_equal(load("cifar10n").labels, columns["worse_label"])
+
+
 def test_a_permuted_file_is_caught(cifar10n, refused):
     folder, columns = cifar10n
     place = np.random.default_rng(5).permutation(100)
@@ -150,6 +157,10 @@ def test_cifar100n(home, write, refused):
     assert (data.labels != data.true).sum() == 6
     np.testing.assert_array_equal(data.true, coarse)
     assert (len(data.classes), len(data.test.classes), data.test.labels.max() < 20) == (20, 20, True)
+    (folder / "CIFAR-100_human.pt").unlink()
+    named = {"clean_label": fine, "noise_label": columns["noisy_label"]}
+    np.save(folder / "CIFAR-100_human.npy", named, allow_pickle=True)
+    assert (load("cifar100n").labels != fine).sum() == 10
     columns["clean_coarse_label"] = np.roll(coarse, 1)
     torch.save(columns, folder / "CIFAR-100_human.pt")
     assert "'clean_coarse_label' disagrees" in refused(load, "cifar100n")

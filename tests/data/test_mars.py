@@ -5,7 +5,13 @@ from scipy.io import savemat
 from pyrite.data import load
 
 TRAIN = ["0001C1T0001F001.jpg", "0001C1T0001F002.jpg", "0001C2T0001F001.jpg", "0003C1T0001F001.jpg"]
-TEST = ["00-1C1T0001F001.jpg", "0000C1T0001F001.jpg", "0000C1T0001F002.jpg", "0002C3T0001F001.jpg", "0002C5T0002F001.jpg"]
+TEST = [
+    "00-1C1T0001F001.jpg",
+    "0000C1T0001F001.jpg",
+    "0000C1T0001F002.jpg",
+    "0002C3T0001F001.jpg",
+    "0002C5T0002F001.jpg",
+]
 TRAIN_TRACKS = [[1, 2, 1, 1], [3, 3, 1, 2], [4, 4, 3, 1]]
 TEST_TRACKS = [[1, 1, -1, 1], [2, 3, 0, 1], [4, 4, 2, 3], [5, 5, 2, 5]]
 

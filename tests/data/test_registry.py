@@ -34,6 +34,15 @@ def test_every_data_set_is_described_in_one_line(name):
     assert name == DATASETS[name].__name__
 
 
+@pytest.mark.parametrize(("name", "length"), [("npz", 100), ("parquet", 2)])
+def test_the_examples_in_the_cards_run(name, length, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    card = CARDS.read_text(encoding="utf-8").split(f"### `{name}`\n")[1].split("\n### ")[0]
+    names = {"pyrite": pyrite}
+    exec(re.search(r"```python\n(.*?)```", card, re.DOTALL)[1], names)
+    assert len(names["data"]) == length
+
+
 def test_names_specs_options_and_data_sets():
     data = load("blobs(classes=5, samples=20)")
     assert load(data) is data
@@ -55,6 +64,13 @@ def test_names_specs_options_and_data_sets():
         (Path("mnist"), {}, "no data set, file or folder"),
         (" ", {}, "data is empty"),
         (3, {}, "a name or a path"),
+        ("x" * 5000, {}, "unknown data set"),
+        ("/" + "x" * 5000, {}, "no data set, file or folder"),
+        ("~nobody-of-this-name/a", {}, "no data set, file or folder"),
+        ("mnist(path=3)", {}, "3 is not a path"),
+        ("csv(3)", {}, "3 is not a path"),
+        ("npz('')", {}, "'' is not a path"),
+        ("folder([1])", {}, "[1] is not a path"),
     ],
 )
 def test_what_is_refused(refused, asked, options, said):

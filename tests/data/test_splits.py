@@ -130,4 +130,3 @@ def test_draws_are_uniform_and_their_keys_independent():
     assert np.abs(np.bincount((drawn * 10).astype(int)) - 10_000).max() < 4.5 * 95
     for key in ((1, 0, 0), (1, 1), (2, 0), (1, 2**32), (1, 0, 0, 0)):
         assert abs(np.corrcoef(drawn, uniforms(100_000, *key))[0, 1]) < 0.02
-

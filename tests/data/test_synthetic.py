@@ -72,4 +72,3 @@ def test_what_is_refused(refused):
         ("gratings(size=1)", "size is 1"),
     ):
         assert said in refused(load, spec)
-

@@ -92,7 +92,9 @@ def write_parquet(path, **columns):
 
 
 def test_parquet(tmp_path):
-    path = write_parquet(tmp_path / "a.parquet", x=[1.5, 2.5, 3.5], label=["b", "a", "b"], n=[1, 2, 3], t=[True, False, True])
+    path = write_parquet(
+        tmp_path / "a.parquet", x=[1.5, 2.5, 3.5], label=["b", "a", "b"], n=[1, 2, 3], t=[True, False, True]
+    )
     data = load(path)
     np.testing.assert_array_equal(data.inputs, np.array([[1.5, 1, 1], [2.5, 2, 0], [3.5, 3, 1]], np.float32))
     assert data.inputs.dtype == np.float32

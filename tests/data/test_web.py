@@ -79,7 +79,12 @@ def webvision(home, write):
     (root / "info").mkdir(parents=True)
     words = ["n01440764 tench, Tinca tinca", "n01443537 goldfish", "n01484850 great white shark", "n01491361"]
     (root / "info/synsets.txt").write_text("\n".join(words) + "\n")
-    files = [("google/q0001/a.jpg", 0), ("google/q0002/b.jpg", 3), ("google/q0003/c d.jpg", 1), ("google/q0003/e.jpg", 2)]
+    files = [
+        ("google/q0001/a.jpg", 0),
+        ("google/q0002/b.jpg", 3),
+        ("google/q0003/c d.jpg", 1),
+        ("google/q0003/e.jpg", 2),
+    ]
     lists = {
         "train_filelist_google.txt": files,
         "train_filelist_flickr.txt": [("flickr/q0001/z.jpg", 1), ("flickr/q0002/y.jpg", 0)],

@@ -53,7 +53,7 @@ def test_cifar10():
     found = Statistics.of(data.inputs)
     np.testing.assert_allclose(found.mean, [0.4914, 0.4822, 0.4465], atol=5e-5)
     np.testing.assert_allclose(found.std, [0.2470, 0.2435, 0.2616], atol=5e-5)
-    assert data.classes == tuple("airplane automobile bird cat deer dog frog horse ship truck".split())
+    assert " ".join(data.classes) == "airplane automobile bird cat deer dog frog horse ship truck"
     assert [data.classes[label] for label in data.labels[:3]] == ["frog", "truck", "truck"]
 
 
