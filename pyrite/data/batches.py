@@ -137,11 +137,11 @@ class Batches:
             if inputs.ndim != 4:
                 raise ValueError("augment cuts images; these are features")
             self._cut = augment.size(inputs.shape[2], inputs.shape[3])
-        self._whole = (
-            None
-            if isinstance(inputs, LazyImages)
-            else self._kept(torch.from_numpy(np.require(inputs, requirements=["C", "W"])))
-        )
+        if not len(self):
+            raise ValueError(
+                f"drop_last leaves nothing: there are {len(self.index)} samples, batch_size is {batch_size}"
+            )
+        self._whole = None if isinstance(inputs, LazyImages) else self._kept(inputs)
 
     def __len__(self) -> int:
         """Batches an epoch."""
@@ -149,18 +149,24 @@ class Batches:
         return whole + (rest > 0 and not self.drop_last)
 
     def __iter__(self) -> Iterator[Batch]:
+        number, start = self.epoch, self.position
         epoch = self._plan()
         prepare = self._read_and_prepare if self._whole is None else self._prepare
-        batches = (
-            self._ahead(epoch)
-            if self._whole is None and self.workers
-            else (prepare(epoch, position) for position in range(self.position, len(self)))
-        )
-        for batch, bad in batches:
+        if self._whole is None and self.workers:
+            batches = self._ahead(epoch, start)
+        else:
+            batches = (prepare(epoch, position) for position in range(start, len(self)))
+        for position, (batch, bad) in enumerate(batches, start):
+            self._still_at(number, position)
             self.unreadable.update((entry.path, entry) for entry in bad)
-            self.position += 1
+            self.position = position + 1
             yield batch
-        self.epoch, self.position = self.epoch + 1, 0
+        self._still_at(number, len(self))
+        self.seek(number + 1)
+
+    def _still_at(self, epoch: int, position: int) -> None:
+        if (self.epoch, self.position) != (epoch, position):
+            raise RuntimeError("these batches were moved while they were iterated over: begin a new iteration")
 
     def state_dict(self) -> dict[str, int]:
         """Where the iteration stands, as plain numbers, and what the order depends on."""
@@ -230,12 +236,12 @@ class Batches:
             inputs = inputs.mul_(scale).add_(shift)
         return Batch(inputs, self.labels[index].to(self.device), index.to(self.device))
 
-    def _ahead(self, epoch: _Epoch) -> Iterator[tuple[Batch, list[Unreadable]]]:
+    def _ahead(self, epoch: _Epoch, start: int) -> Iterator[tuple[Batch, list[Unreadable]]]:
         """Batches in order, while threads read those that come next. Decoders let other threads run."""
         waiting: deque[Future[tuple[Batch, list[Unreadable]]]] = deque()
         with ThreadPoolExecutor(self.workers) as pool:
             try:
-                for position in range(self.position, len(self)):
+                for position in range(start, len(self)):
                     waiting.append(pool.submit(self._read_and_prepare, epoch, position))
                     if len(waiting) > 2 * self.workers:
                         yield waiting.popleft().result()
@@ -245,7 +251,9 @@ class Batches:
                 for future in waiting:
                     future.cancel()
 
-    def _kept(self, whole: Tensor) -> Tensor:
+    def _kept(self, inputs: npt.NDArray[Any]) -> Tensor:
+        # Memory is shared with the caller's array, unless torch cannot.
+        whole = torch.from_numpy(np.require(inputs, requirements=["C", "W"]))
         whole = self.augment.padded(whole) if self.augment is not None else whole
         if self.device.type == "cuda" and whole.nbytes > torch.cuda.mem_get_info(self.device)[0] // 2:
             return whole  # batches travel one by one
