@@ -4,16 +4,14 @@ The authors publish two folders of frames and, in ``info``, their names in order
 one person in one camera. The tables are MATLAB files that count from 1; reading them runs nothing.
 """
 
-import math
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, Labels, Tracklets
-from pyrite.data.files import is_regular, read_text
+from pyrite.data.files import read_text
 from pyrite.data.images import LazyImages, inside, look_at
+from pyrite.data.matlab import read_table
 from pyrite.data.web import root_of
 
 __all__ = ["mars"]
@@ -87,22 +85,8 @@ def _person(frame: str) -> int | None:
 
 
 def _matrix(path: Path, key: str) -> Labels:
-    """A table of whole numbers out of a MATLAB file."""
-    from scipy.io import loadmat, whosmat
-
-    if not is_regular(path):
-        raise ValueError(f"mars: {path} is missing")
-    try:
-        claimed = {name: math.prod(shape) for name, shape, _ in whosmat(path)}
-        # The official tables have some 50,000 numbers; a compressed one could claim any number.
-        if claimed.get(key, 0) > 10**8 or path.stat().st_size > 2**24:
-            raise ValueError("it claims to be far larger than the official one")
-        content: dict[str, Any] = loadmat(path, variable_names=[key])
-    except Exception as error:  # a damaged file raises whatever the reader stumbles over
-        raise ValueError(f"{path}: not a MATLAB file of version 5 ({str(error) or type(error).__name__})") from None
-    if key not in content:
-        raise ValueError(f"{path}: there is no {key!r}")
-    values: npt.NDArray[Any] = np.asarray(content[key])
-    if values.dtype.kind not in "iuf" or not np.isfinite(values).all() or (values != np.trunc(values)).any():
+    """A table of whole numbers."""
+    values = read_table(path, key)
+    if not np.isfinite(values).all() or (values != np.trunc(values)).any() or (np.abs(values) > 2**31).any():
         raise ValueError(f"{path}: {key!r} is not a table of whole numbers")
     return values.astype(np.int64)

@@ -84,8 +84,9 @@ def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.
             if version not in HEADERS:
                 raise ValueError(f"its format has the version {version}")
             shape, fortran, dtype = HEADERS[version](file)
-        except ValueError as error:
-            raise ValueError(f"{where}: not an array ({str(error).splitlines()[0]})") from None
+        except Exception as error:  # numpy reads the header as Python, so that anything may be raised
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise ValueError(f"{where}: not an array ({reason})") from None
         if not all(0 <= side <= LARGEST for side in shape) or not dtype.itemsize:
             raise ValueError(f"{where}: {dtype} of shape {shape} is no array")
         if dtype.hasobject:

@@ -75,7 +75,7 @@ def test_damaged_files_are_refused(mars, refused):
         path.write_bytes(content)
         assert "tracks_test_info.mat" in refused(load, "mars")
     savemat(path, {"other": np.zeros(3)})
-    assert "no 'track_test_info'" in refused(load, "mars")
+    assert "no such table" in refused(load, "mars")
     path.unlink()
     assert "is missing" in refused(load, "mars")
 

@@ -106,6 +106,8 @@ def npy(shape, dtype="<f4", content=b""):
         (npy((-4, 2), content=bytes(32)), "no array"),
         (npy((4, 2), "<U0"), "no array"),
         (npy((4, 2)).replace(b"\x01\x00", b"\x09\x00", 1), "x: not an array"),
+        (npy((4, 2)).replace(b"}", b" ", 1), "x: not an array"),
+        (npy((4, 2)).replace(b"(4, 2)", b"((((((", 1), "x: not an array"),
     ],
 )
 def test_damaged_members_are_refused(tmp_path, refused, content, said):
