@@ -3,19 +3,20 @@
     python -m benchmarks.losses [--rounds 7] [--only 1024x1000] [--losses ce nce]
 
 Runs are interleaved: each round runs every form once, and a form's figure is the median over rounds of its time over
-that round's cross entropy. Memory is the peak of the process above what it held before, in units of the scores' size
-(Linux only). Results belong in docs/performance.md, with the machine they were measured on.
+that round's cross entropy. Memory is the peak of what torch allocates in a step, in units of the scores' size, by its
+own profiler. Results belong in docs/performance.md, with the machine they were measured on.
 """
 
 import argparse
 import statistics
 import time
 from collections.abc import Callable
-from pathlib import Path
+from itertools import accumulate
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
 import pyrite
 
@@ -71,27 +72,16 @@ def seconds(form: Form, scores: Tensor, labels: Tensor, times: int) -> float:
     return (time.perf_counter() - start) / times
 
 
-def resident(field: str) -> int:
-    status = Path("/proc/self/status").read_text()
-    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith(field)))
-
-
-def extra_memory(form: Form, scores: Tensor, labels: Tensor) -> float | None:
-    """Peak of the process during a step above what it held, in scores' sizes; None where that cannot be measured.
-
-    The median of three: memory that the system takes back meanwhile is counted wrongly.
-    """
-    found = []
-    try:
-        for _ in range(3):
-            scores.grad = None
-            Path("/proc/self/clear_refs").write_text("5")  # the peak starts anew from what is resident now
-            before = resident("VmRSS")
-            step(form, scores, labels)
-            found.append((resident("VmHWM") - before) / (scores.numel() * scores.element_size()))
-    except OSError:
-        return None
-    return statistics.median(found)
+def extra_memory(form: Form, scores: Tensor, labels: Tensor) -> float:
+    """The peak of what torch allocates in a step, in units of the scores' size; the gradient is 1 of it."""
+    scores.grad = None
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
+        step(form, scores, labels)
+    assert watched.profiler is not None
+    assert watched.profiler.kineto_results is not None
+    events = [event for event in watched.profiler.kineto_results.events() if event.name() == "[memory]"]
+    sizes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
+    return max(accumulate(sizes)) / (scores.numel() * scores.element_size())
 
 
 def measure(rows: int, classes: int, dtype: torch.dtype, rounds: int, names: list[str]) -> None:
@@ -110,15 +100,13 @@ def measure(rows: int, classes: int, dtype: torch.dtype, rounds: int, names: lis
         base.append(taken["F.cross_entropy"])
         for name in forms:
             ratios[name].append(taken[name] / taken["F.cross_entropy"])
-    large = rows * classes > 10_000_000
     milliseconds = 1e3 * statistics.median(base)
     print(f"\n({rows}, {classes}) {str(dtype).removeprefix('torch.')}: cross entropy {milliseconds:.2f} ms")
     print(f"{'':18} {'time':>6} {'(range)':>13} {'memory':>7}")
     for name, form in forms.items():
         low, middle, high = min(ratios[name]), statistics.median(ratios[name]), max(ratios[name])
-        memory = extra_memory(form, scores, labels) if large else None
-        shown = f"{memory:7.2f}" if memory is not None else ""
-        print(f"{name:18} {middle:6.2f} {f'{low:.2f}-{high:.2f}':>13} {shown}", flush=True)
+        memory = extra_memory(form, scores, labels)
+        print(f"{name:18} {middle:6.2f} {f'{low:.2f}-{high:.2f}':>13} {memory:7.2f}", flush=True)
 
 
 def main() -> None:

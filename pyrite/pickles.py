@@ -11,6 +11,7 @@ import math
 import os
 import pickletools
 import re
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Callable
@@ -25,7 +26,8 @@ __all__ = ["LIMIT", "read_npy", "read_pickle", "read_torch", "unpickle"]
 LIMIT: Final = 2**30
 
 # What a broken stream raises on the way. Where warnings are errors, pickletools' about a backslash in a name is one.
-_BROKEN: Final = (ValueError, IndexError, KeyError, DeprecationWarning)
+# The last two are numpy's when a .npy header is damaged: it reads it as Python literals.
+_BROKEN: Final = (ValueError, IndexError, KeyError, DeprecationWarning, SyntaxError, tokenize.TokenError)
 
 _FUNCTIONS: Final = {
     "numpy ndarray": "ndarray",

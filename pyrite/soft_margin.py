@@ -33,7 +33,8 @@ __all__ = [
 # on other devices a block is large enough to fill them (measured: docs/performance.md).
 CPU_BLOCK = 1 << 19
 DEVICE_BLOCK = 1 << 25
-SMALL = 1 << 15
+# So few that the calls take longer than the numbers; so few that memory is no matter, and exponentials are kept.
+SMALL, KEEP = 1 << 15, 1 << 22
 
 
 def margin(scores: Tensor, labels: Tensor) -> Tensor:
@@ -202,8 +203,8 @@ def check_labels(scores: Tensor, labels: Tensor, ignore_index: int | None = None
 class _Rows(torch.autograd.Function):
     """(M, C) scores and (M,) labels to the margin and, if asked, the total cross entropy.
 
-    It keeps two numbers a row and recomputes the softmax over the others in the backward pass, so the
-    gradient is the only thing of the scores' size that is ever allocated, and ``retain_graph`` works.
+    Of many scores it keeps two numbers a row and recomputes the softmax over the others in the backward pass, so
+    the gradient is the only thing of the scores' size that is ever allocated, and ``retain_graph`` works.
     """
 
     @staticmethod
@@ -223,17 +224,20 @@ class _Rows(torch.autograd.Function):
         g_value, g_total = grads
         if g_value is None and g_total is None:
             return None, None, None, None
-        again = torch.is_grad_enabled()  # somebody wants to differentiate once more
-        if again:
-            delta, others, _ = _differentiable(rows, labels)
-        onto_label, onto_others, onto_all = _per_row(g_value, g_total, delta, rows.shape[1], ctx.of)
-        spread = onto_others if again else onto_others / mass
+        index, classes = labels.unsqueeze(1), rows.shape[1]
+        if torch.is_grad_enabled():  # somebody wants to differentiate once more
+            delta, shares, _ = _differentiable(rows, labels)
+            onto_label, spread, onto_all = _per_row(g_value, g_total, delta, classes, ctx.of)
+            grad = shares * spread.unsqueeze(1).to(shares.dtype)
+            grad = grad if onto_all is None else grad + onto_all.unsqueeze(1).to(grad.dtype)
+            return grad.scatter(1, index, onto_label.unsqueeze(1).to(grad.dtype)).to(rows.dtype), None, None, None
+        onto_label, spread, onto_all = _per_row(g_value, g_total, delta, classes, ctx.of)
         if others is None:
-            return _in_blocks(rows, labels, top, onto_label, spread, onto_all), None, None, None
-        grad = others * spread.unsqueeze(1)
-        grad = grad if onto_all is None else grad + onto_all.unsqueeze(1)
-        grad = grad.scatter(1, labels.unsqueeze(1), onto_label.unsqueeze(1).to(grad.dtype))
-        return grad.to(rows.dtype), None, None, None
+            return _in_blocks(rows, labels, top, onto_label, spread / mass, onto_all), None, None, None
+        grad = others * (spread / mass).unsqueeze(1).to(others.dtype)
+        if onto_all is not None:
+            grad.add_(onto_all.unsqueeze(1))
+        return grad.scatter_(1, index, onto_label.unsqueeze(1).to(grad.dtype)).to(rows.dtype), None, None, None
 
 
 # What the forward pass finds: the margin, log of the mass (None for 0) and sum of the distances that go into the
@@ -262,14 +266,20 @@ def _small(rows: Tensor, labels: Tensor, with_total: bool) -> Found | None:
 
 
 def _large(rows: Tensor, labels: Tensor, with_total: bool) -> Found:
-    """In blocks, keeping two numbers a row."""
+    """In blocks, keeping two numbers a row; or in one, if there is room to keep its exponentials too."""
     index = labels.unsqueeze(1)
-    blocks = [_statistics(rows[here], buffer, index[here], with_total) for here, buffer in _blocks(rows)]
+    room = None
+    if rows.numel() <= KEEP:
+        room = torch.empty_like(rows, dtype=_working(rows), memory_format=torch.contiguous_format)
+        blocks = [_statistics(rows, room, index, with_total)]
+    else:
+        blocks = [_statistics(rows[here], buffer, index[here], with_total) for here, buffer in _blocks(rows)]
     tops, masses, drops = zip(*blocks, strict=True)
     top, mass = torch.cat(tops), torch.cat(masses)
-    delta = rows.gather(1, index).to(mass.dtype).sub_(top).squeeze(1).sub_(mass.log())
-    kept = (mass.clamp(min=0.5), top, None)  # it is at least 1, or 0 where all others are -inf
-    return delta, mass.log(), torch.cat(drops) if with_total else None, kept
+    log_mass = mass.log()
+    delta = rows.gather(1, index).to(mass.dtype).sub_(top).squeeze(1).sub_(log_mass)
+    kept = (mass.clamp(min=0.5), top, room)  # it is at least 1, or 0 where all others are -inf
+    return delta, log_mass, torch.cat(drops) if with_total else None, kept
 
 
 def _statistics(rows: Tensor, buffer: Tensor, index: Tensor, with_total: bool) -> tuple[Tensor, Tensor, Tensor | None]:

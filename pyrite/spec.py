@@ -9,9 +9,11 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
-__all__ = ["build", "nearest", "registered_name", "spell"]
+__all__ = ["arguments", "build", "call", "construct", "nearest", "registered_name", "spell"]
+
+Made = TypeVar("Made")
 
 
 def build(text: str, registry: Mapping[str, Callable[..., Any]], kind: str) -> Any:
@@ -35,6 +37,29 @@ def build(text: str, registry: Mapping[str, Callable[..., Any]], kind: str) -> A
     if _is_literal(built):
         raise ValueError(f"{_short(text)!r} is a plain value, not a {kind}")
     return built
+
+
+def call(name: str, factory: Callable[..., Made], /, *args: Any, **named: Any) -> Made:
+    """Call what is registered under ``name``; arguments it does not take are a ValueError that says what it takes."""
+    try:
+        inspect.signature(factory).bind(*args, **named)
+    except TypeError as error:
+        raise ValueError(f"{name}: {error}; it is called as {name}{arguments(factory)}") from None
+    return factory(*args, **named)
+
+
+def arguments(factory: Callable[..., Any]) -> str:
+    """The arguments something takes, as a reader would write them: ``(q=0.7)``; nothing where there are none.
+
+    >>> arguments(sorted)
+    '(iterable, /, *, key=None, reverse=False)'
+    """
+    shown = [
+        parameter.replace(annotation=parameter.empty)
+        for parameter in inspect.signature(factory).parameters.values()
+        if parameter.kind is not parameter.VAR_KEYWORD
+    ]
+    return str(inspect.Signature(shown)) if shown else ""
 
 
 def spell(thing: object, **options: object) -> str:
@@ -95,12 +120,7 @@ class _Reader:
         named = {word.arg: self.read(word.value) for word in keywords if word.arg is not None}
         if len(named) < len(keywords):
             raise ValueError(f"cannot read the {self.kind} {_short(self.text)!r}: ** is not allowed")
-        signature = inspect.signature(factory)
-        try:
-            signature.bind(*positional, **named)
-        except TypeError as error:
-            raise ValueError(f"{name}: {error}; it is called as {name}{_readable(signature)}") from None
-        return factory(*positional, **named)
+        return call(name, factory, *positional, **named)
 
     def combine(self, node: ast.BinOp) -> Any:
         left, right = self.read(node.left), self.read(node.right)
@@ -148,15 +168,6 @@ def _is_number(value: object) -> bool:
 
 def _is_literal(value: object) -> bool:
     return value is None or isinstance(value, bool | int | float | str | list | tuple)
-
-
-def _readable(signature: inspect.Signature) -> str:
-    shown = [
-        parameter.replace(annotation=parameter.empty)
-        for parameter in signature.parameters.values()
-        if parameter.kind is not parameter.VAR_KEYWORD
-    ]
-    return str(inspect.Signature(shown))
 
 
 def _short(text: str) -> str:

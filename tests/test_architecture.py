@@ -11,12 +11,16 @@ ROOT = Path(__file__).parents[1]
 # room -> the rooms it may import from (docs/architecture.md)
 MAY_IMPORT = {
     "spec": set(),
+    "draws": set(),
+    "pickles": set(),
     "soft_margin": set(),
     "criterion": {"soft_margin", "spec"},
     "curves": {"soft_margin", "spec", "criterion"},
     "losses": {"soft_margin", "spec", "criterion", "curves"},
-    "report": {"criterion", "curves", "losses"},
-    "cli": {"criterion", "curves", "losses", "report"},
+    "noise": {"spec", "draws", "pickles"},
+    "data": {"spec", "draws", "pickles"},
+    "report": {"criterion", "curves", "losses", "noise", "data"},
+    "cli": {"spec", "criterion", "curves", "losses", "noise", "data", "report"},
 }
 
 

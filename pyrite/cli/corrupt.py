@@ -3,7 +3,6 @@
 import json
 import math
 from collections.abc import Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,10 +22,11 @@ def corrupt(
     as_json: Annotated[bool, typer.Option("--json", help="Print it for a program to read.")] = False,
 ) -> None:
     """Make some labels of a data set wrong, and write them beside the true ones."""
+    from pyrite.data import load
     from pyrite.noise import corrupt as corrupt_labels, noise_model
 
     model = noise_model(noise)
-    source = import_module("pyrite.data").load(data)
+    source = load(data)
     inputs = source.inputs if model.needs_inputs else None
     noisy = corrupt_labels(source.labels, model, classes=len(source.classes), seed=seed, inputs=inputs)
     # The picture first: if its name is no good, no labels are left behind.

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from pyrite.spec import arguments
+
 
 class Kind(StrEnum):
     """What can be listed."""
@@ -31,7 +33,7 @@ def list_names(
     """List what can be named: with its arguments, and a line about it."""
     room, name = _REGISTRY[kind]
     rows = [
-        {"name": key, "call": key + _arguments(thing), "about": (inspect.getdoc(thing) or "").splitlines()[0]}
+        {"name": key, "call": key + arguments(thing), "about": (inspect.getdoc(thing) or "").splitlines()[0]}
         for key, thing in getattr(import_module(room), name).items()
     ]
     if as_json:
@@ -49,13 +51,3 @@ def list_names(
     # Off a terminal nothing is known of a width, so no line is broken.
     console = Console()
     console.print(table) if console.is_terminal else Console(width=200).print(table)
-
-
-def _arguments(thing: object) -> str:
-    assert callable(thing)
-    shown = [
-        p.replace(annotation=p.empty)
-        for p in inspect.signature(thing).parameters.values()
-        if p.kind is not p.VAR_KEYWORD
-    ]
-    return str(inspect.Signature(shown)) if shown else ""

@@ -312,13 +312,13 @@ class IMAE(Curve):
         # The weight is exp(T/4)/2 at its peak, and must stay a float32.
         require(_is_number(T) and 0 <= T <= 300, "T", T, "a number from 0 to 300")
         self.T = T
+        self._whole = 2 * float(self._integral(torch.tensor(0.5, dtype=torch.float64)))
 
     def phi(self, margin: Tensor) -> Tensor:
         """With u for the smaller of p and 1 - p the bump is F(u) or 2 F(1/2) - F(u), where F(u) is the integral
         from 0 to u of (exp(T v (1 - v)) - 1)/(v (1 - v)) dv: entire in v, so a few Gauss points are exact."""
         bump = self._integral((-margin.abs()).sigmoid())
-        whole = 2 * self._integral(margin.new_full((), 0.5))
-        return 0.5 * (torch.where(margin < 0, whole - bump, bump) - margin)
+        return 0.5 * (torch.where(margin < 0, self._whole - bump, bump) - margin)
 
     def w(self, margin: Tensor) -> Tensor:
         return 0.5 * (self.T * (_log_p(margin) + _log_rest(margin)).exp()).exp()
@@ -327,7 +327,7 @@ class IMAE(Curve):
         if self.T == 0:
             return torch.zeros_like(u)
         u = u.clamp(min=1e-30)  # so that the quotient below is never 0/0
-        points, shares = (u.new_tensor(part) for part in GAUSS)
+        points, shares = (part.to(u) for part in GAUSS)
         total = torch.zeros_like(u)
         together = len(points) if u.numel() <= 1 << 16 else 1  # few samples: all at once; many: without the memory
         for i in range(0, len(points), together):
@@ -339,4 +339,4 @@ class IMAE(Curve):
 
 # Points and weights on [0, 1]: to rounding for T <= 40, 2e-8 of the value for T = 300 (against mpmath).
 _points, _shares = np.polynomial.legendre.leggauss(16)
-GAUSS = (((1 + _points) / 2).tolist(), (_shares / 2).tolist())
+GAUSS = (torch.from_numpy((1 + _points) / 2), torch.from_numpy(_shares / 2))

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad as zero_pad
 
-from pyrite.data.draws import CROP, FLIP, order, uniforms
+from pyrite.draws import Stream, order, uniforms
 from pyrite.spec import construct
 
 __all__ = ["CropFlip", "Draws", "crop_and_flip"]
@@ -102,7 +102,7 @@ class CropFlip:
         if self.place == "centre":
             top, left = (torch.full((len(index),), room // 2) for room in rooms)
         else:
-            drawn = uniforms(2 * len(index), CROP, seed, epoch).reshape(2, -1)
+            drawn = uniforms(seed, Stream.CROP, 2 * len(index), epoch).reshape(2, -1)
             top, left = (torch.from_numpy((u * room).astype(np.int64)) for u, room in zip(drawn, rooms, strict=True))
         mirrored = self._mirrored(index, count, seed, epoch)
         return Draws(top, left, None if mirrored is None else torch.from_numpy(mirrored))
@@ -113,9 +113,9 @@ class CropFlip:
         if self.flip == "none":
             return None
         if self.flip == "random":
-            return uniforms(len(index), FLIP, seed, epoch) < 0.5
+            return uniforms(seed, Stream.FLIP, len(index), epoch) < 0.5
         # Which half is mirrored first belongs to the sample, not to its place in the epoch.
-        half: npt.NDArray[np.bool_] = order(count, FLIP, seed)[index] % 2 == epoch % 2
+        half: npt.NDArray[np.bool_] = order(seed, Stream.FLIP, count)[index] % 2 == epoch % 2
         return half
 
 

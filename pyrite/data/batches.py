@@ -13,8 +13,8 @@ from torch import Tensor
 
 from pyrite.data.augment import CropFlip, Draws, crop_and_flip
 from pyrite.data.dataset import Inputs, Labels, check_inputs
-from pyrite.data.draws import SHUFFLE, check_seed, order
 from pyrite.data.images import LazyImages, Unreadable
+from pyrite.draws import Stream, check_seed, order
 
 __all__ = ["Batch", "Batches", "Statistics"]
 
@@ -192,7 +192,7 @@ class Batches:
     def _plan(self) -> _Epoch:
         index = self.index
         if self.shuffle:
-            index = index[order(len(index), SHUFFLE, self.seed, self.epoch)]
+            index = index[order(self.seed, Stream.SHUFFLE, len(index), self.epoch)]
         if self.augment is None:
             return _Epoch(index, None)
         height, width = self.inputs.shape[2:]

@@ -17,7 +17,7 @@ from pyrite.data.npz import npz
 from pyrite.data.synthetic import blobs, digits, gratings
 from pyrite.data.table import csv, parquet
 from pyrite.data.web import clothing1m, webvision
-from pyrite.spec import build
+from pyrite.spec import build, call
 
 __all__ = ["DATASETS", "load"]
 
@@ -64,7 +64,7 @@ def load(data: str | Path | Dataset, **options: Any) -> Dataset:
     name = re.match(r"[A-Za-z_]\w*", text) if isinstance(data, str) else None
     known = name is not None and name[0] in DATASETS
     if known and name is not None and text == name[0]:
-        return _call(DATASETS[text], text, options)
+        return call(text, DATASETS[text], **options)
     if known or (isinstance(data, str) and not _looks_like_path(text)):
         if options:
             raise ValueError(f"write {', '.join(options)} into the brackets of {text!r}, or give the bare name")
@@ -86,22 +86,10 @@ def _by_ending(path: Path) -> Callable[..., Dataset] | None:
 
 def _from_path(path: Path, options: dict[str, Any]) -> Dataset:
     if os.path.isdir(path):
-        return _call(folder, "folder", {"path": str(path), **options})
+        return call("folder", folder, **{"path": str(path), **options})
     reader = _by_ending(path)
     if not os.path.exists(path):  # unlike pathlib, this takes a name that is too long for one that is not there
         raise ValueError(f"there is no data set, file or folder {str(path)!r}")
     if reader is None:
         raise ValueError(f"{path}: data is a folder of images, or a file that ends in .csv, .parquet or .npz")
-    return _call(reader, reader.__name__, {"path": str(path), **options})
-
-
-def _call(loader: Callable[..., Dataset], name: str, options: dict[str, Any]) -> Dataset:
-    import inspect
-
-    signature = inspect.signature(loader)
-    try:
-        signature.bind(**options)
-    except TypeError as error:
-        shown = inspect.Signature([p.replace(annotation=p.empty) for p in signature.parameters.values()])
-        raise ValueError(f"{name}: {error}; it is called as {name}{shown}") from None
-    return loader(**options)
+    return call(reader.__name__, reader, **{"path": str(path), **options})

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.dataset import Labels
-from pyrite.data.draws import SPLIT, check_seed, uniforms
+from pyrite.draws import Stream, check_seed, uniforms
 
 __all__ = ["Splits", "split"]
 
@@ -52,7 +52,7 @@ def split(
     if sum(sizes.values()) >= len(given):
         asked = ", ".join(f"{name} {size}" for name, size in sizes.items() if size)
         raise ValueError(f"too few samples: {len(given)}, of which {asked or 'nothing'} leave none to train on")
-    drawn = uniforms(len(given), SPLIT, check_seed(seed))
+    drawn = uniforms(check_seed(seed), Stream.SPLIT, len(given))
     part_of = np.zeros(len(given), np.int64)
     # Sorted by class and, within a class, by chance: each part takes the next of every class.
     _, group, counts = np.unique(groups, return_inverse=True, return_counts=True)
@@ -88,7 +88,7 @@ def _shares(counts: Labels, size: int, seed: int, number: int) -> Labels:
     exact = counts * (size / counts.sum())
     shares: Labels = np.floor(exact).astype(np.int64)
     # Chance decides between equal remainders, so that low class numbers are not favoured.
-    tie = uniforms(len(counts), SPLIT, seed, number)
+    tie = uniforms(seed, Stream.SPLIT, len(counts), number)
     by_remainder = np.lexsort((tie, -(exact - shares).round(9)))
     by_remainder = by_remainder[shares[by_remainder] < counts[by_remainder]]
     shares[by_remainder[: size - shares.sum()]] += 1

@@ -3,11 +3,10 @@
 import math
 
 import numpy as np
-import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, Labels
-from pyrite.data.draws import SYNTHETIC, check_seed, uniforms
 from pyrite.data.splits import split
+from pyrite.draws import Stream, check_seed, normals, order, uniforms
 
 __all__ = ["blobs", "digits", "gratings"]
 
@@ -37,7 +36,7 @@ def blobs(classes: int = 3, features: int = 2, samples: int = 1000, spread: floa
     """
     _check(classes=classes, features=features, samples=samples)
     _check_spread(spread)
-    centres = _normals(classes * features, seed, 0).reshape(classes, features)
+    centres = normals(seed, Stream.SYNTHETIC, classes * features, 0).reshape(classes, features)
     if features == 2:
         angle = 2 * np.pi * np.arange(classes) / classes
         centres = np.stack([np.cos(angle), np.sin(angle)], 1)
@@ -45,7 +44,8 @@ def blobs(classes: int = 3, features: int = 2, samples: int = 1000, spread: floa
 
     def part(name: str, count: int, number: int, test: Dataset | None) -> Dataset:
         labels = _evenly(count, classes, seed, number)
-        points = centres[labels] + spread * _normals(count * features, seed, 10 + number).reshape(count, features)
+        noise = normals(seed, Stream.SYNTHETIC, count * features, 10 + number).reshape(count, features)
+        points = centres[labels] + spread * noise
         return Dataset(name, points.astype(np.float32), labels, _names(classes), test)
 
     return part("blobs", samples, 1, part("blobs test", max(samples // 5, classes), 2, None))
@@ -60,9 +60,9 @@ def gratings(classes: int = 4, size: int = 16, samples: int = 512, spread: float
     def part(name: str, count: int, number: int, test: Dataset | None) -> Dataset:
         labels = _evenly(count, classes, seed, number)
         angle = (np.pi * labels / classes)[:, None, None, None]
-        phase = 2 * np.pi * uniforms(count * 3, SYNTHETIC, seed, 20 + number).reshape(count, 3, 1, 1)
+        phase = 2 * np.pi * uniforms(seed, Stream.SYNTHETIC, count * 3, 20 + number).reshape(count, 3, 1, 1)
         waves = np.sin(np.cos(angle) * column + np.sin(angle) * row + phase)
-        waves = waves + spread * _normals(waves.size, seed, 30 + number).reshape(waves.shape)
+        waves = waves + spread * normals(seed, Stream.SYNTHETIC, waves.size, 30 + number).reshape(waves.shape)
         images = np.rint(127.5 + 100 * waves).clip(0, 255).astype(np.uint8)
         return Dataset(name, images, labels, _names(classes), test)
 
@@ -71,14 +71,7 @@ def gratings(classes: int = 4, size: int = 16, samples: int = 512, spread: float
 
 def _evenly(count: int, classes: int, seed: int, number: int) -> Labels:
     labels = np.arange(count, dtype=np.int64) % classes
-    return labels[uniforms(count, SYNTHETIC, check_seed(seed), number).argsort(kind="stable")]
-
-
-def _normals(count: int, seed: int, number: int) -> npt.NDArray[np.float64]:
-    """Standard normal numbers by Box and Muller from the uniforms, which are the same everywhere."""
-    drawn = uniforms(2 * count, SYNTHETIC, check_seed(seed), number)
-    normals: npt.NDArray[np.float64] = np.sqrt(-2 * np.log1p(-drawn[:count])) * np.cos(2 * np.pi * drawn[count:])
-    return normals
+    return labels[order(check_seed(seed), Stream.SYNTHETIC, count, number)]
 
 
 def _names(classes: int) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pyrite.noise.streams import Array
+from pyrite.draws import Array
 from pyrite.pickles import LIMIT
 
 __all__ = ["read_npz", "to_array", "to_labels"]

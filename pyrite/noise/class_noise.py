@@ -5,9 +5,9 @@ from typing import final
 
 import numpy as np
 
+from pyrite.draws import Array, Stream, check_seed, is_whole, uniforms
 from pyrite.noise.maps import GROUPS, MAPS, ClassMap, Groups
 from pyrite.noise.model import ClassNoise, Drawn, Noise, check_classes, check_rate
-from pyrite.noise.streams import Array, Stream, check_seed, is_whole, uniforms
 from pyrite.spec import nearest
 
 __all__ = ["Asymmetric", "Clean", "Flip", "Flip2", "Pairs", "Symmetric", "Uniform"]

@@ -2,11 +2,11 @@
 
 import numpy as np
 
+from pyrite.draws import check_seed
 from pyrite.noise.arrays import to_labels
 from pyrite.noise.model import Noise, check_classes
 from pyrite.noise.noisy_labels import NoisyLabels
 from pyrite.noise.registry import noise_model
-from pyrite.noise.streams import check_seed
 
 __all__ = ["corrupt"]
 

@@ -7,9 +7,9 @@ from typing import Any, final
 
 import numpy as np
 
+from pyrite.draws import Array
 from pyrite.noise.arrays import read_npz
 from pyrite.noise.model import ClassNoise, check_classes
-from pyrite.noise.streams import Array
 from pyrite.pickles import read_npy
 
 __all__ = ["Matrix"]

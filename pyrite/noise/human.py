@@ -7,9 +7,9 @@ from typing import Any, Final, final
 
 import numpy as np
 
+from pyrite.draws import Array
 from pyrite.noise.arrays import read_npz
 from pyrite.noise.model import Drawn, Noise, measured
-from pyrite.noise.streams import Array
 from pyrite.pickles import read_npy, read_torch
 from pyrite.spec import nearest
 

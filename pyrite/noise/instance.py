@@ -7,9 +7,9 @@ from typing import Final, final
 
 import numpy as np
 
+from pyrite.draws import Array, Stream, normals, uniforms
 from pyrite.noise.arrays import to_array
 from pyrite.noise.model import Drawn, Noise, by_class, check_rate, measured
-from pyrite.noise.streams import Array, Stream, normals, uniforms
 
 __all__ = ["Instance"]
 

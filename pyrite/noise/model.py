@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyrite.noise.streams import Array, Stream, is_whole, uniforms
+from pyrite.draws import Array, Stream, is_whole, uniforms
 from pyrite.spec import construct, spell
 
 __all__ = ["ClassNoise", "Drawn", "Noise", "by_class", "check_classes", "check_rate", "measured"]

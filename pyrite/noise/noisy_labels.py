@@ -11,9 +11,9 @@ from typing import Any, Final, final
 import numpy as np
 
 import pyrite
+from pyrite.draws import Array, check_seed
 from pyrite.noise.arrays import read_npz, to_labels
 from pyrite.noise.model import check_classes, measured
-from pyrite.noise.streams import Array, check_seed
 
 __all__ = ["NoisyLabels"]
 

@@ -18,15 +18,17 @@ every_loss = pytest.mark.parametrize("loss", losses().values(), ids=lambda loss:
 every_curve = pytest.mark.parametrize("curve", curves().values(), ids=lambda curve: str(curve)[:60])
 
 
-@pytest.fixture(params=["small", "blocks"])
+@pytest.fixture(params=["small", "whole", "blocks"])
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The two ways rows are worked through; left alone, these small batches would only see the first."""
-    if request.param == "blocks":
+    """The ways rows are worked through; left alone, these small batches would only see the first."""
+    if request.param != "small":
         monkeypatch.setattr(soft_margin, "SMALL", 0)
+    if request.param == "blocks":
+        monkeypatch.setattr(soft_margin, "KEEP", 0)
         monkeypatch.setattr(soft_margin, "CPU_BLOCK", 3 * CLASSES)
 
 
-both_kernels = pytest.mark.usefixtures("kernel")
+every_kernel = pytest.mark.usefixtures("kernel")
 
 
 def batch(
@@ -108,7 +110,7 @@ def test_backward_uses_the_weight(curve: pyrite.Curve) -> None:
     assert torch.equal(margin.grad, -curve.weight_at(margin))
 
 
-@both_kernels
+@every_kernel
 @every_curve
 def test_gradient_has_norm_2w_and_sums_to_0(curve: pyrite.Curve) -> None:
     scores, labels = batch(200, spread=5.0)
@@ -136,7 +138,7 @@ def test_value_ends_at_0_but_for_imae(curve: pyrite.Curve) -> None:
     assert float(end) < -90 if "imae" in str(curve) else abs(float(end)) < 1e-60
 
 
-@both_kernels
+@every_kernel
 @every_loss
 def test_derivatives_are_right_to_second_order(loss: pyrite.Loss) -> None:
     scores, labels = batch(4)
@@ -159,7 +161,7 @@ def test_soft_labels_are_an_expectation(loss: pyrite.Loss) -> None:
 # --- numbers --------------------------------------------------------------------------------------------------------
 
 
-@both_kernels
+@every_kernel
 @every_loss
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
 def test_finite_at_every_extreme(loss: pyrite.Loss, dtype: torch.dtype) -> None:
@@ -180,7 +182,7 @@ def test_finite_at_every_extreme(loss: pyrite.Loss, dtype: torch.dtype) -> None:
     assert torch.isfinite(gradient(loss, scores, labels)).all()
 
 
-@both_kernels
+@every_kernel
 @every_curve
 def test_float32_gradient_is_exact(curve: pyrite.Curve) -> None:
     """Against float64 on the same float32 scores: 1e-6 of each row's largest entry for margins up to 30."""
@@ -199,7 +201,7 @@ def test_float32_gradient_is_exact(curve: pyrite.Curve) -> None:
         assert worst <= 1e-6
 
 
-@both_kernels
+@every_kernel
 @every_loss
 def test_half_precision_is_rounded_once(loss: pyrite.Loss) -> None:
     for dtype in (torch.float16, torch.bfloat16):
@@ -276,7 +278,7 @@ def test_autocast_does_not_touch_it(loss: pyrite.Loss) -> None:
     assert torch.equal(grad, gradient(loss, scores, labels))
 
 
-@both_kernels
+@every_kernel
 @every_loss
 def test_layouts_do_not_matter(loss: pyrite.Loss) -> None:
     scores, labels = batch(6)
@@ -308,7 +310,7 @@ def test_empty_batches(loss: pyrite.Loss) -> None:
 # --- weights and ignored labels -------------------------------------------------------------------------------------
 
 
-@both_kernels
+@every_kernel
 @every_loss
 def test_ignored_samples_are_as_if_absent(loss: pyrite.Loss) -> None:
     scores, labels = batch(8)

@@ -3,7 +3,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from pyrite.data import split
-from pyrite.data.draws import order, uniforms
+from pyrite.draws import Stream, order, uniforms
 
 PARTS = ("meta", "validation", "test")
 
@@ -120,13 +120,15 @@ def test_the_same_on_every_machine():
     parts = split(np.arange(24) % 3, meta=6, test=3, seed=2026)
     assert parts.meta.tolist() == [1, 6, 8, 16, 18, 23]
     assert parts.test.tolist() == [12, 14, 19]
-    assert order(8, 1, 2, 3).tolist() == [0, 6, 4, 5, 2, 3, 7, 1]
+    assert order(2, Stream.SPLIT, 8, 3).tolist() == [0, 6, 4, 5, 2, 3, 7, 1]
 
 
 def test_draws_are_uniform_and_their_keys_independent():
-    drawn = uniforms(100_000, 1, 0)
+    drawn = uniforms(0, Stream.SPLIT, 100_000)
     assert 0 <= drawn.min() <= drawn.max() < 1
     # Each tenth holds 10,000 with a deviation of 95.
     assert np.abs(np.bincount((drawn * 10).astype(int)) - 10_000).max() < 4.5 * 95
-    for key in ((1, 0, 0), (1, 1), (2, 0), (1, 2**32), (1, 0, 0, 0)):
-        assert abs(np.corrcoef(drawn, uniforms(100_000, *key))[0, 1]) < 0.02
+    others = [uniforms(0, Stream.SPLIT, 100_000, 0), uniforms(0, Stream.SPLIT, 100_000, 0, 0)]
+    others += [uniforms(1, Stream.SPLIT, 100_000), uniforms(2**32, Stream.SPLIT, 100_000)]
+    others += [uniforms(0, stream, 100_000) for stream in Stream if stream is not Stream.SPLIT]
+    assert all(abs(np.corrcoef(drawn, other)[0, 1]) < 0.02 for other in others)

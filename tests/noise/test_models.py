@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 import pyrite
+from pyrite.draws import Stream, uniforms
 from pyrite.noise import CIFAR100_SUPERCLASSES, NOISES, ClassNoise, Flip, Flip2, Noise, noise_model
-from pyrite.noise.streams import Stream, uniforms
 from tests.noise.examples import DRAWN, MEASURED, labels
 
 every_drawn = pytest.mark.parametrize(("spec", "classes"), DRAWN.values(), ids=DRAWN.keys())

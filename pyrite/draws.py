@@ -7,29 +7,34 @@ A run has one seed; every purpose has its own stream of it, so that asking for o
 inverting a distribution. Global random state is neither read nor changed.
 """
 
-from enum import IntEnum
+from enum import Enum
 from typing import Any, Final, TypeGuard
 
 import numpy as np
 
-__all__ = ["Array", "Stream", "check_seed", "is_whole", "normals", "uniforms"]
+__all__ = ["Array", "Stream", "check_seed", "is_whole", "normals", "order", "uniforms"]
 
 Array = np.ndarray[Any, Any]
 
-
-# "nois" in ASCII. Whoever else spawns streams of the same seed, a split of the data say, must not draw the numbers
-# drawn here, or which samples are held out would depend on which are wrong.
-_ROOM: Final = 0x6E6F6973
+_NOISE: Final = 0x6E6F6973  # "nois" in ASCII
 
 
-class Stream(IntEnum):
-    """What a stream is for. The numbers are part of what a seed means: never change one."""
+class Stream(Enum):
+    """What a stream is for. The numbers are part of what a seed means: never change one, never use one twice.
 
-    MATRIX = 0  # which classes a class is mistaken for
-    LABELS = 1  # which samples are mistaken, and for which class
-    ROUNDING = 2  # which classes get the samples left over when counts are exact
-    RATES = 3  # how readily each sample is mistaken, where samples differ
-    PROJECTION = 4  # which class a sample looks like, where samples differ
+    If two purposes shared a stream, which samples are held out would depend on which labels are wrong.
+    """
+
+    SPLIT = (1,)  # which samples train, guide, validate and test
+    SHUFFLE = (2,)  # in which order samples come
+    CROP = (3,)  # where an image is cut
+    FLIP = (4,)  # whether it is mirrored
+    SYNTHETIC = (5,)  # data that is made up
+    MATRIX = (_NOISE, 0)  # which classes a class is mistaken for
+    LABELS = (_NOISE, 1)  # which samples are mistaken, and for which class
+    ROUNDING = (_NOISE, 2)  # which classes get the samples left over when counts are exact
+    RATES = (_NOISE, 3)  # how readily each sample is mistaken, where samples differ
+    PROJECTION = (_NOISE, 4)  # which class a sample looks like, where samples differ
 
 
 def uniforms(seed: int, stream: Stream, count: int, *key: int) -> Array:
@@ -38,8 +43,13 @@ def uniforms(seed: int, stream: Stream, count: int, *key: int) -> Array:
     >>> uniforms(0, Stream.LABELS, 3).round(4).tolist()
     [0.1912, 0.212, 0.9501]
     """
-    bits = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(_ROOM, int(stream), *key))).random_raw(count)
+    bits = np.random.PCG64(np.random.SeedSequence(seed, spawn_key=(*stream.value, *key))).random_raw(count)
     return np.asarray((bits >> np.uint64(11)) * 2.0**-53)
+
+
+def order(seed: int, stream: Stream, count: int, *key: int) -> Array:
+    """A permutation of 0 .. count - 1."""
+    return uniforms(seed, stream, count, *key).argsort(kind="stable").astype(np.int64)
 
 
 def normals(seed: int, stream: Stream, count: int, *key: int) -> Array:

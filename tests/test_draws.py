@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from pyrite.noise.streams import Stream, check_seed, normals, uniforms
+from pyrite.draws import Stream, check_seed, normals, uniforms
 
 
 def test_golden_numbers() -> None:
