@@ -8,7 +8,6 @@ Per sample everything is float64 and costs nothing; what has the size of the sco
 scores of 32 bits or less. A float32 margin of 30 would by its rounding alone put 1e-6 on every weight.
 """
 
-import math
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
@@ -35,6 +34,8 @@ CPU_BLOCK = 1 << 19
 DEVICE_BLOCK = 1 << 25
 # So few that the calls take longer than the numbers; so few that memory is no matter, and exponentials are kept.
 SMALL, KEEP = 1 << 15, 1 << 22
+# Up to here the exponential of a margin is a normal number, with all its digits.
+REACH = {torch.float64: 700.0, torch.float32: 80.0}
 
 
 def margin(scores: Tensor, labels: Tensor) -> Tensor:
@@ -236,7 +237,7 @@ class _Rows(torch.autograd.Function):
             return _in_blocks(rows, labels, top, onto_label, spread / mass, onto_all), None, None, None
         grad = others * (spread / mass).unsqueeze(1).to(others.dtype)
         if onto_all is not None:
-            grad.add_(onto_all.unsqueeze(1))
+            grad.add_(onto_all.unsqueeze(1).to(grad.dtype))
         return grad.scatter_(1, index, onto_label.unsqueeze(1).to(grad.dtype)).to(rows.dtype), None, None, None
 
 
@@ -258,7 +259,7 @@ def _small(rows: Tensor, labels: Tensor, with_total: bool) -> Found | None:
     distance = others.sum(1) if with_total else None
     mass = others.exp_().scatter_(1, index, 0.0).sum(1)
     delta = mass.log().neg_()
-    if not math.isfinite(delta.sum().item()):
+    if not (delta.abs() < REACH[mass.dtype]).all():
         return None
     # Relative to the label's score: s_i - top = (s_i - s_y) - log(mass), if top stands for log of the others' mass.
     drop = None if distance is None else distance + (rows.shape[1] - 1) * delta
@@ -266,14 +267,12 @@ def _small(rows: Tensor, labels: Tensor, with_total: bool) -> Found | None:
 
 
 def _large(rows: Tensor, labels: Tensor, with_total: bool) -> Found:
-    """In blocks, keeping two numbers a row; or in one, if there is room to keep its exponentials too."""
+    """In blocks, keeping two numbers a row and, where there is room, the exponentials."""
     index = labels.unsqueeze(1)
     room = None
     if rows.numel() <= KEEP:
         room = torch.empty_like(rows, dtype=_working(rows), memory_format=torch.contiguous_format)
-        blocks = [_statistics(rows, room, index, with_total)]
-    else:
-        blocks = [_statistics(rows[here], buffer, index[here], with_total) for here, buffer in _blocks(rows)]
+    blocks = [_statistics(rows[here], buffer, index[here], with_total) for here, buffer in _blocks(rows, into=room)]
     tops, masses, drops = zip(*blocks, strict=True)
     top, mass = torch.cat(tops), torch.cat(masses)
     log_mass = mass.log()
