@@ -39,19 +39,8 @@ class Unit(Curve):
         return Peak(self.curve.peak().margin, 1.0)
 
 
-@final
-class Shift(Curve):
-    """A curve moved so that a sample at the expected initial margin E gets the weight at -tau.
-
-    w(margin + |E| - tau): with a small tau the initial weight is high whatever the number of classes. E is
-    that of Eq. 4 for ``classes``, or what you measured, as ``expected_margin``.
-
-    >>> from pyrite.curves import MAE, expected_margin
-    >>> Shift(MAE(), tau=2.6, classes=100).weight_at(expected_margin(100)) / MAE().weight_at(-2.6)
-    tensor(1.)
-
-    Ou & Zhang, section 5.1.1.
-    """
+class _Moved(Curve):
+    """A curve moved to where margins start: at E, as far below 0 as ``_depth`` says."""
 
     def __init__(
         self,
@@ -64,7 +53,26 @@ class Shift(Curve):
         super().__init__(**options)
         self.curve = _curve(curve)
         self.tau, self.classes, self.expected_margin = tau, classes, expected_margin
-        self._by = _start(tau, classes, expected_margin) - tau
+        self._depth = _depth(tau, classes, expected_margin)
+
+
+@final
+class Shift(_Moved):
+    """A curve moved so that a sample at the expected initial margin E gets the weight at -tau.
+
+    w(margin + |E| - tau): with a small tau the initial weight is high whatever the number of classes. E is
+    that of Eq. 4 for ``classes``, or what you measured, as ``expected_margin``.
+
+    >>> from pyrite.curves import MAE, expected_margin
+    >>> Shift(MAE(), tau=2.6, classes=100).weight_at(expected_margin(100)) / MAE().weight_at(-2.6)
+    tensor(1.)
+
+    Ou & Zhang, section 5.1.1.
+    """
+
+    @property
+    def _by(self) -> float:
+        return self._depth - self.tau
 
     def phi(self, margin: Tensor) -> Tensor:
         return self.curve.phi(margin + self._by)
@@ -78,7 +86,7 @@ class Shift(Curve):
 
 
 @final
-class Scale(Curve):
+class Scale(_Moved):
     """A curve stretched so that a sample at the expected initial margin E gets the weight at -tau.
 
     w(a margin) with a = tau/|E|, and the value phi(a margin)/a. Where ``Shift`` lets the weight die off early in
@@ -91,18 +99,9 @@ class Scale(Curve):
     Ou & Zhang, section 5.1.1.
     """
 
-    def __init__(
-        self,
-        curve: Curve,
-        tau: float,
-        classes: int | None = None,
-        expected_margin: float | None = None,
-        **options: Unpack[Options],
-    ) -> None:
-        super().__init__(**options)
-        self.curve = _curve(curve)
-        self.tau, self.classes, self.expected_margin = tau, classes, expected_margin
-        self._by = tau / _start(tau, classes, expected_margin)
+    @property
+    def _by(self) -> float:
+        return self.tau / self._depth
 
     def phi(self, margin: Tensor) -> Tensor:
         return self.curve.phi(self._by * margin) / self._by
@@ -124,7 +123,7 @@ def _curve(curve: Curve) -> Curve:
     return curve
 
 
-def _start(tau: float, classes: int | None, expected: float | None) -> float:
+def _depth(tau: float, classes: int | None, expected: float | None) -> float:
     """How far below 0 the margins start: |E|."""
     require(isinstance(tau, int | float) and 0 < tau < float("inf"), "tau", tau, "a positive number")
     if (classes is None) == (expected is None):

@@ -36,6 +36,7 @@ def blobs(classes: int = 3, features: int = 2, samples: int = 1000, spread: floa
     """
     _check(classes=classes, features=features, samples=samples)
     _check_spread(spread)
+    seed = check_seed(seed)
     centres = normals(seed, Stream.SYNTHETIC, classes * features, 0).reshape(classes, features)
     if features == 2:
         angle = 2 * np.pi * np.arange(classes) / classes
@@ -55,6 +56,7 @@ def gratings(classes: int = 4, size: int = 16, samples: int = 512, spread: float
     """Small colour images of stripes, whose direction is the class and whose place and noise are chance."""
     _check(classes=classes, size=size, samples=samples)
     _check_spread(spread)
+    seed = check_seed(seed)
     row, column = np.mgrid[:size, :size] * (2 * np.pi * 2 / size)
 
     def part(name: str, count: int, number: int, test: Dataset | None) -> Dataset:
@@ -71,7 +73,7 @@ def gratings(classes: int = 4, size: int = 16, samples: int = 512, spread: float
 
 def _evenly(count: int, classes: int, seed: int, number: int) -> Labels:
     labels = np.arange(count, dtype=np.int64) % classes
-    return labels[order(check_seed(seed), Stream.SYNTHETIC, count, number)]
+    return labels[order(seed, Stream.SYNTHETIC, count, number)]
 
 
 def _names(classes: int) -> tuple[str, ...]:

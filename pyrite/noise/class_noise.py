@@ -7,7 +7,7 @@ import numpy as np
 
 from pyrite.draws import Array, Stream, check_seed, is_whole, uniforms
 from pyrite.noise.maps import GROUPS, MAPS, ClassMap, Groups
-from pyrite.noise.model import ClassNoise, Drawn, Noise, check_classes, check_rate
+from pyrite.noise.model import Drawn, Noise, RateNoise, check_classes
 from pyrite.spec import nearest
 
 __all__ = ["Asymmetric", "Clean", "Flip", "Flip2", "Pairs", "Symmetric", "Uniform"]
@@ -32,7 +32,7 @@ class Clean(Noise):
 
 @final
 @dataclass(frozen=True, repr=False)
-class Symmetric(ClassNoise):
+class Symmetric(RateNoise):
     """With probability ``rate`` to one of the *other* classes.
 
     >>> Symmetric(0.4).matrix(classes=3)
@@ -40,12 +40,6 @@ class Symmetric(ClassNoise):
            [0.2, 0.6, 0.2],
            [0.2, 0.2, 0.6]])
     """
-
-    rate: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_rate(self.rate)
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
         made = np.full((check_classes(classes), classes), self.rate / (classes - 1))
@@ -55,7 +49,7 @@ class Symmetric(ClassNoise):
 
 @final
 @dataclass(frozen=True, repr=False)
-class Uniform(ClassNoise):
+class Uniform(RateNoise):
     """With probability ``rate`` to any class, its own included: only rate * (K - 1) / K of the labels are wrong.
 
     >>> Uniform(0.3).matrix(classes=3)
@@ -66,19 +60,13 @@ class Uniform(ClassNoise):
     Hendrycks et al., 2018.
     """
 
-    rate: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_rate(self.rate)
-
     def matrix(self, classes: int, seed: int = 0) -> Array:
         return (1 - self.rate) * np.eye(check_classes(classes)) + self.rate / classes
 
 
 @final
 @dataclass(frozen=True, repr=False)
-class Flip(ClassNoise):
+class Flip(RateNoise):
     """With probability ``rate`` to one other class, which the seed chooses for each class.
 
     >>> Flip(0.4).matrix(classes=3, seed=0)
@@ -89,12 +77,6 @@ class Flip(ClassNoise):
     Hendrycks et al., 2018.
     """
 
-    rate: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_rate(self.rate)
-
     def matrix(self, classes: int, seed: int = 0) -> Array:
         first, _ = _two_others(check_classes(classes), seed)
         return _mixed({(own, int(first[own])): self.rate for own in range(classes)}, classes)
@@ -102,7 +84,7 @@ class Flip(ClassNoise):
 
 @final
 @dataclass(frozen=True, repr=False)
-class Flip2(ClassNoise):
+class Flip2(RateNoise):
     """With probability ``rate`` to one of two other classes, which the seed chooses for each class.
 
     >>> Flip2(0.4).matrix(classes=4, seed=0)
@@ -114,12 +96,6 @@ class Flip2(ClassNoise):
     Shu et al., 2019.
     """
 
-    rate: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        check_rate(self.rate)
-
     def matrix(self, classes: int, seed: int = 0) -> Array:
         if check_classes(classes) < 3:
             raise ValueError("classes is 2, but flip2 mistakes a class for two others: it needs 3 or more")
@@ -129,7 +105,7 @@ class Flip2(ClassNoise):
 
 @final
 @dataclass(frozen=True, repr=False)
-class Asymmetric(ClassNoise):
+class Asymmetric(RateNoise):
     """With probability ``rate`` to the class it is most easily mistaken for; classes outside the map stay clean.
 
     Args:
@@ -144,12 +120,10 @@ class Asymmetric(ClassNoise):
     Patrini et al., 2017; Zhang & Sabuncu, 2018.
     """
 
-    rate: float
     map: str | tuple[tuple[int, ...], ...] = "cifar10"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_rate(self.rate)
         if isinstance(self.map, str):
             if self.map not in MAPS:
                 raise ValueError(f"unknown map {self.map!r}: {nearest(self.map, MAPS)}")
@@ -172,7 +146,7 @@ class Asymmetric(ClassNoise):
 
 @final
 @dataclass(frozen=True, repr=False)
-class Pairs(ClassNoise):
+class Pairs(RateNoise):
     """In every superclass two classes, which the seed chooses, are mistaken for each other with probability ``rate``.
 
     Args:
@@ -189,12 +163,10 @@ class Pairs(ClassNoise):
     Wang et al., 2019.
     """
 
-    rate: float
     groups: str | tuple[tuple[int, ...], ...] = "cifar100"
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_rate(self.rate)
         if isinstance(self.groups, str):
             if self.groups not in GROUPS:
                 raise ValueError(f"unknown groups {self.groups!r}: {nearest(self.groups, GROUPS)}")

@@ -10,7 +10,7 @@ import numpy as np
 from pyrite.draws import Array, Stream, is_whole, uniforms
 from pyrite.spec import construct, spell
 
-__all__ = ["ClassNoise", "Drawn", "Noise", "by_class", "check_classes", "check_rate", "measured"]
+__all__ = ["ClassNoise", "Drawn", "Noise", "RateNoise", "by_class", "check_classes", "check_rate", "measured"]
 
 
 class Drawn(NamedTuple):
@@ -80,6 +80,17 @@ class ClassNoise(Noise, ABC):
             else:
                 given[index] = _invert(matrix[own], own, chance[index])
         return Drawn(given, matrix)
+
+
+@dataclass(frozen=True, repr=False)
+class RateNoise(ClassNoise, ABC):
+    """Class noise with one rate, whatever the rate is of."""
+
+    rate: float
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_rate(self.rate)
 
 
 def _invert(row: Array, own: int, chance: Array) -> Array:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pyrite.cli.list import _arguments
 from pyrite.noise import NOISES
+from pyrite.spec import arguments
 
 CARDS = Path(__file__).parents[2] / "docs" / "noise.md"
 
@@ -28,5 +28,5 @@ def test_a_card_says_rule_rate_paper_and_trap(name: str) -> None:
 
 @pytest.mark.parametrize("name", NOISES)
 def test_a_card_spells_the_call(name: str) -> None:
-    arguments = _arguments(NOISES[name]).replace("'", '"')
-    assert not arguments or f"`{name}{arguments}`" in cards()[name]
+    taken = arguments(NOISES[name]).replace("'", '"')
+    assert not taken or f"`{name}{taken}`" in cards()[name]
