@@ -1,6 +1,6 @@
 """Forward + backward of every loss, as a ratio to ``F.cross_entropy`` measured beside it, and the memory it takes.
 
-    python -m benchmarks.losses [--rounds 7] [--only 1024x1000] [--losses ce nce]
+    python -m benchmarks.losses [--rounds 7] [--only 1024x1000] [--losses ce nce] [--threads 1]
 
 Runs are interleaved: each round runs every form once, and a form's figure is the median over rounds of its time over
 that round's cross entropy. Memory is the peak of what torch allocates in a step, in units of the scores' size, by its
@@ -114,7 +114,10 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--only", nargs="*", help="shapes such as 1024x1000")
     parser.add_argument("--losses", nargs="*", default=LOSSES)
+    parser.add_argument("--threads", type=int, help="threads torch may use; one is steadier on a busy machine")
     arguments = parser.parse_args()
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
     print(f"pyrite {pyrite.__version__}, torch {torch.__version__}, {torch.get_num_threads()} threads")
     for rows, classes, dtype in SHAPES:
         if not arguments.only or f"{rows}x{classes}" in arguments.only:
