@@ -249,9 +249,9 @@ Found = tuple[Tensor, Tensor | None, Tensor | None, tuple[Tensor, Tensor | None,
 def _small(rows: Tensor, labels: Tensor, with_total: bool) -> Found | None:
     """With few scores the time goes into calls: as few as can be, in float64 and relative to the label's score.
 
-    None where there are many scores, or where they are too far apart for that.
+    None where there are many scores, where they are too far apart for that, or where asking that would mean a wait.
     """
-    if rows.numel() > SMALL:
+    if rows.numel() > SMALL or rows.device.type != "cpu":
         return None
     index = labels.unsqueeze(1)
     others = rows.to(wide_dtype(rows), copy=True)

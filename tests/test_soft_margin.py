@@ -190,6 +190,16 @@ def test_labels_of_every_integer_type() -> None:
         pyrite.margin(scores, torch.tensor([True, False, True, False]))
 
 
+def test_nothing_is_looked_at_on_another_device() -> None:
+    """A meta tensor has no values, so it fails at any look; on a GPU such a look would stall every step."""
+    scores = torch.empty(4, 3, device="meta", requires_grad=True)
+    labels = torch.empty(4, dtype=torch.long, device="meta")
+    for spec in ("ce", "imae(T=8)", "0.7*nce + 0.3*mae", "smooth(gce(q=0.7))", "mse", "peer(ce)"):
+        value = pyrite.loss(spec)(scores, labels)
+        assert (value.device.type, value.shape) == ("meta", ())
+        value.backward()
+
+
 def test_index_of_a_bad_label_in_an_image() -> None:
     labels = torch.zeros(2, 3, dtype=torch.long)
     labels[1, 2] = 7
