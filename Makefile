@@ -26,6 +26,7 @@ format: .venv/.ready
 
 bench: .venv/.ready
 	$(BIN)/python -m benchmarks.losses
+	$(BIN)/python -m benchmarks.loading
 
 .venv/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

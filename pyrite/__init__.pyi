@@ -1,4 +1,4 @@
-from . import noise as noise
+from . import data as data, noise as noise
 from .criterion import Loss as Loss
 from .curves import (
     AEL as AEL,
@@ -23,6 +23,15 @@ from .curves import (
     scale as scale,
     shift as shift,
     unit as unit,
+)
+from .data import (
+    DATASETS as DATASETS,
+    Batches as Batches,
+    CropFlip as CropFlip,
+    Dataset as Dataset,
+    Splits as Splits,
+    Statistics as Statistics,
+    split as split,
 )
 from .losses import (
     LOSSES as LOSSES,

@@ -14,9 +14,14 @@ class Kind(StrEnum):
 
     losses = "losses"
     noises = "noises"
+    data = "data"
 
 
-_REGISTRY = {Kind.losses: ("pyrite.losses", "LOSSES"), Kind.noises: ("pyrite.noise", "NOISES")}
+_REGISTRY = {
+    Kind.losses: ("pyrite.losses", "LOSSES"),
+    Kind.noises: ("pyrite.noise", "NOISES"),
+    Kind.data: ("pyrite.data", "DATASETS"),
+}
 
 
 def list_names(

@@ -1,0 +1,7 @@
+from .augment import CropFlip as CropFlip
+from .batches import Batches as Batches, Statistics as Statistics
+from .dataset import Dataset as Dataset, Tracklets as Tracklets
+from .files import data_folder as data_folder
+from .images import LazyImages as LazyImages, Unreadable as Unreadable
+from .registry import DATASETS as DATASETS, load as load
+from .splits import Splits as Splits, split as split

@@ -1,0 +1,124 @@
+"""Crop and flip for a whole batch at once."""
+
+from typing import Literal, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+from torch.nn.functional import pad as zero_pad
+
+from pyrite.data.draws import CROP, FLIP, order, uniforms
+from pyrite.spec import construct
+
+__all__ = ["CropFlip", "Draws", "crop_and_flip"]
+
+
+class Draws(NamedTuple):
+    """Where each image is cut, and whether it is mirrored."""
+
+    top: Tensor
+    left: Tensor
+    mirrored: Tensor | None
+
+    def at(self, rows: slice) -> "Draws":
+        """Those of some samples."""
+        return Draws(self.top[rows], self.left[rows], None if self.mirrored is None else self.mirrored[rows])
+
+
+def crop_and_flip(images: Tensor, rows: Tensor, draws: Draws, size: tuple[int, int]) -> Tensor:
+    """``images[rows]``, each cut to ``size`` at its own place, and mirrored or not.
+
+    Every possible cut is a view of the images, so that one index picks all of a batch: nothing is looped over
+    and nothing is copied but what is asked for.
+    """
+    windows = images.unfold(2, size[0], 1).unfold(3, size[1], 1)
+    cut = windows[rows, :, draws.top, draws.left]
+    if draws.mirrored is None:
+        return cut
+    return torch.where(draws.mirrored[:, None, None, None], cut.flip(-1), cut)
+
+
+@final
+class CropFlip:
+    """Shift images by chance, and mirror them.
+
+    Args:
+        pad: how many pixels are added on each side before cutting.
+        crop: the height and width that is cut out; by default the image's own.
+        flip: ``"alternate"`` mirrors a random half of the samples in one epoch and the other half in the next, so
+            that two epochs show each image both ways; ``"random"`` draws anew each epoch; ``"none"``.
+        edge: what is added: ``"zeros"`` (black) or ``"reflect"``.
+        place: ``"random"``, or ``"centre"``, with which images are only cut, as for testing.
+
+    Alternating flips: Jordan, 2024.
+    """
+
+    def __init__(
+        self,
+        pad: int = 4,
+        crop: int | None = None,
+        flip: Literal["alternate", "random", "none"] = "alternate",
+        edge: Literal["zeros", "reflect"] = "zeros",
+        place: Literal["random", "centre"] = "random",
+    ) -> None:
+        for name, value, least in (("pad", pad, 0), ("crop", crop, 1)):
+            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
+                raise ValueError(f"{name} is {value!r}: it is a whole number of pixels from {least}")
+        for name, word, known in (
+            ("flip", flip, ("alternate", "random", "none")),
+            ("edge", edge, ("zeros", "reflect")),
+            ("place", place, ("random", "centre")),
+        ):
+            if word not in known:
+                raise ValueError(f"{name} is {word!r}: it is one of {', '.join(known)}")
+        self.pad, self.crop, self.flip, self.edge, self.place = pad, crop, flip, edge, place
+
+    def __repr__(self) -> str:
+        return construct(self)
+
+    def size(self, height: int, width: int) -> tuple[int, int]:
+        """What is cut out of images of this size."""
+        size = (height, width) if self.crop is None else (self.crop, self.crop)
+        if size[0] > height + 2 * self.pad or size[1] > width + 2 * self.pad:
+            raise ValueError(f"crop is {self.crop}: images are {height} x {width} with {self.pad} added on each side")
+        if self.edge == "reflect" and self.pad >= min(height, width):
+            raise ValueError(f"pad is {self.pad}: images of {height} x {width} cannot be reflected so far")
+        return size
+
+    def padded(self, images: Tensor) -> Tensor:
+        """The images with an edge around them."""
+        if self.pad == 0:
+            return images
+        if self.edge == "zeros":
+            return zero_pad(images, (self.pad,) * 4)
+        rows, columns = (_reflected(side, self.pad, images.device) for side in images.shape[2:])
+        return images[:, :, rows][:, :, :, columns]
+
+    def draw(self, height: int, width: int, index: npt.NDArray[np.int64], count: int, seed: int, epoch: int) -> Draws:
+        """Those of a whole epoch: for sample ``index[i]``, which comes in place i, of ``count`` in all."""
+        size = self.size(height, width)
+        rooms = [side + 2 * self.pad - cut + 1 for side, cut in zip((height, width), size, strict=True)]
+        if self.place == "centre":
+            top, left = (torch.full((len(index),), room // 2) for room in rooms)
+        else:
+            drawn = uniforms(2 * len(index), CROP, seed, epoch).reshape(2, -1)
+            top, left = (torch.from_numpy((u * room).astype(np.int64)) for u, room in zip(drawn, rooms, strict=True))
+        mirrored = self._mirrored(index, count, seed, epoch)
+        return Draws(top, left, None if mirrored is None else torch.from_numpy(mirrored))
+
+    def _mirrored(
+        self, index: npt.NDArray[np.int64], count: int, seed: int, epoch: int
+    ) -> npt.NDArray[np.bool_] | None:
+        if self.flip == "none":
+            return None
+        if self.flip == "random":
+            return uniforms(len(index), FLIP, seed, epoch) < 0.5
+        # Which half is mirrored first belongs to the sample, not to its place in the epoch.
+        half: npt.NDArray[np.bool_] = order(count, FLIP, seed)[index] % 2 == epoch % 2
+        return half
+
+
+def _reflected(side: int, pad: int, device: torch.device) -> Tensor:
+    place = torch.arange(-pad, side + pad, device=device).abs()
+    return (side - 1) - ((side - 1) - place).abs()

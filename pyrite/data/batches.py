@@ -1,0 +1,303 @@
+"""Batches of ``(inputs, labels, index)``, the same for any number of workers and ranks, resumable anywhere."""
+
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from pyrite.data.augment import CropFlip, Draws, crop_and_flip
+from pyrite.data.dataset import Inputs, Labels, check_inputs
+from pyrite.data.draws import SHUFFLE, check_seed, order
+from pyrite.data.images import LazyImages, Unreadable
+
+__all__ = ["Batch", "Batches", "Statistics"]
+
+
+class Batch(NamedTuple):
+    """What a method sees of the data. True labels have no place in it: observers join them on ``index``."""
+
+    inputs: Tensor
+    labels: Tensor
+    index: Tensor  # type: ignore[assignment]  # the name a tuple has for something nobody asks a batch
+
+
+@final
+@dataclass(frozen=True)
+class Statistics:
+    """Mean and standard deviation of each channel, of images scaled to [0, 1], or of each feature."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @staticmethod
+    def of(inputs: Inputs, index: npt.ArrayLike | None = None) -> "Statistics":
+        """Those of the training data: ``index`` says which samples these are.
+
+        Of images that are read lazily, 1,000 spread evenly over the set are looked at.
+        """
+        rows = np.arange(len(inputs)) if index is None else np.asarray(index, np.int64)
+        if not rows.size:
+            raise ValueError("index is empty: there is nothing to take the mean of")
+        if isinstance(inputs, LazyImages):
+            some = rows[np.linspace(0, rows.size - 1, min(rows.size, 1000)).astype(np.int64)]
+            images, good, bad = inputs.read(some)
+            if not good.any():
+                raise ValueError(f"none of {len(some)} images can be read; the first: {bad[0].reason}")
+            return _of_images(images)
+        if inputs.ndim == 4:
+            return _of_images(inputs if index is None else inputs[rows])
+        features = inputs if index is None else inputs[rows]
+        mean, std = features.mean(0, np.float64), features.std(0, np.float64)
+        return Statistics(tuple(mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))
+
+
+def _of_images(images: npt.NDArray[np.uint8]) -> Statistics:
+    """Exactly, from how often each of the 256 values occurs."""
+    values = np.arange(256) / 255
+    means, deviations = [], []
+    for channel in range(images.shape[1]):
+        counts = np.zeros(256, np.int64)
+        for start in range(0, len(images), 4096):
+            counts += np.bincount(images[start : start + 4096, channel].ravel(), minlength=256)
+        mean = float(counts @ values / counts.sum())
+        means.append(mean)
+        deviations.append(float(np.sqrt(counts @ (values - mean) ** 2 / counts.sum())) or 1.0)
+    return Statistics(tuple(means), tuple(deviations))
+
+
+class _Epoch(NamedTuple):
+    """All that chance decides in an epoch: which sample comes in which place, and how it is cut."""
+
+    samples: Labels
+    draws: Draws | None
+
+
+@final
+class Batches:
+    """Batches of a data set, in an order that depends on the seed and the epoch only.
+
+    Iterating goes once over the samples and then stands at the next epoch. What was not finished goes on where it
+    stopped, also in another process: ``load_state_dict(state_dict())`` gives the very same batches, the cuts
+    and flips among them, because every draw belongs to a seed, an epoch and a place in it.
+
+    Args:
+        inputs: images or features, as a ``Dataset`` holds them.
+        labels: the given labels, one for each input.
+        batch_size: samples a batch, over all ranks together.
+        seed: decides order, cuts and flips.
+        index: the samples to give out, such as ``split(...).train``; all by default.
+        shuffle: a new order every epoch.
+        augment: how images are cut and mirrored.
+        normalise: mean and deviation to normalise by. Without it images are scaled to [0, 1], features left alone.
+        drop_last: leave out a last batch that is smaller than the others.
+        rank, world_size: give out one share of each batch. The shares of all ranks are the batch of one rank, in
+            order; they differ in size by one at most, and in a small last batch some may be empty.
+        device: where batches are needed. If the whole set fits there it is kept there.
+        workers: threads that read images ahead, for images that are read lazily.
+    """
+
+    def __init__(
+        self,
+        inputs: Inputs,
+        labels: npt.ArrayLike,
+        *,
+        batch_size: int = 128,
+        seed: int,
+        index: npt.ArrayLike | None = None,
+        shuffle: bool = True,
+        augment: CropFlip | None = None,
+        normalise: Statistics | None = None,
+        drop_last: bool = False,
+        rank: int = 0,
+        world_size: int = 1,
+        device: str | torch.device = "cpu",
+        workers: int = 0,
+    ) -> None:
+        _check_counts(batch_size=(batch_size, 1), world_size=(world_size, 1), rank=(rank, 0), workers=(workers, 0))
+        if rank >= world_size:
+            raise ValueError(f"rank is {rank}: it is from 0 to {world_size - 1}")
+        if not isinstance(inputs, LazyImages):
+            check_inputs(inputs, "inputs")
+        self.inputs, self.labels = inputs, _as_labels(labels, len(inputs))
+        self.index = _as_index(index, len(inputs))
+        self.batch_size, self.seed, self.shuffle, self.drop_last = batch_size, check_seed(seed), shuffle, drop_last
+        self.rank, self.world_size, self.workers = rank, world_size, workers
+        self.device = torch.device(device)
+        self.augment, self.normalise = augment, normalise
+        self.epoch = self.position = 0
+        self.unreadable: dict[str, Unreadable] = {}
+        self._affine = _affine(inputs, normalise, self.device)
+        if augment is not None:
+            if inputs.ndim != 4:
+                raise ValueError("augment cuts images; these are features")
+            self._cut = augment.size(inputs.shape[2], inputs.shape[3])
+        if not len(self):
+            raise ValueError(
+                f"drop_last leaves nothing: there are {len(self.index)} samples, batch_size is {batch_size}"
+            )
+        self._whole = None if isinstance(inputs, LazyImages) else self._kept(inputs)
+
+    def __len__(self) -> int:
+        """Batches an epoch."""
+        whole, rest = divmod(len(self.index), self.batch_size)
+        return whole + (rest > 0 and not self.drop_last)
+
+    def __iter__(self) -> Iterator[Batch]:
+        number, start = self.epoch, self.position
+        epoch = self._plan()
+        prepare = self._read_and_prepare if self._whole is None else self._prepare
+        if self._whole is None and self.workers:
+            batches = self._ahead(epoch, start)
+        else:
+            batches = (prepare(epoch, position) for position in range(start, len(self)))
+        for position, (batch, bad) in enumerate(batches, start):
+            self._still_at(number, position)
+            self.unreadable.update((entry.path, entry) for entry in bad)
+            self.position = position + 1
+            yield batch
+        self._still_at(number, len(self))
+        self.seek(number + 1)
+
+    def _still_at(self, epoch: int, position: int) -> None:
+        if (self.epoch, self.position) != (epoch, position):
+            raise RuntimeError("these batches were moved while they were iterated over: begin a new iteration")
+
+    def state_dict(self) -> dict[str, int]:
+        """Where the iteration stands, as plain numbers, and what the order depends on."""
+        return {"epoch": self.epoch, "position": self.position, **self._identity()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Stand where another iteration over the same data stood."""
+        for name, value in self._identity().items():
+            if state.get(name) != value:
+                raise ValueError(f"the state is of batches with {name} {state.get(name)!r}, these have {value}")
+        self.seek(state.get("epoch", -1), state.get("position", -1))
+
+    def seek(self, epoch: int, position: int = 0) -> None:
+        """Go to a batch of an epoch."""
+        _check_counts(epoch=(epoch, 0), position=(position, 0))
+        if position > len(self):
+            raise ValueError(f"position is {position}: an epoch has {len(self)} batches")
+        self.epoch, self.position = epoch, position
+
+    def _identity(self) -> dict[str, int]:
+        return {"seed": self.seed, "samples": len(self.index), "batch_size": self.batch_size}
+
+    def _plan(self) -> _Epoch:
+        index = self.index
+        if self.shuffle:
+            index = index[order(len(index), SHUFFLE, self.seed, self.epoch)]
+        if self.augment is None:
+            return _Epoch(index, None)
+        height, width = self.inputs.shape[2:]
+        return _Epoch(index, self.augment.draw(height, width, index, len(self.inputs), self.seed, self.epoch))
+
+    def _share(self, position: int) -> slice:
+        """This rank's places of a batch."""
+        start = position * self.batch_size
+        size = min(self.batch_size, len(self.index) - start)
+        share, rest = divmod(size, self.world_size)
+        begin = start + self.rank * share + min(self.rank, rest)
+        return slice(begin, begin + share + (self.rank < rest))
+
+    def _prepare(self, epoch: _Epoch, position: int) -> tuple[Batch, list[Unreadable]]:
+        assert self._whole is not None
+        share = self._share(position)
+        index = torch.from_numpy(epoch.samples[share])
+        rows = index.to(self._whole.device)
+        if epoch.draws is None:
+            inputs = self._whole[rows]
+        else:
+            inputs = crop_and_flip(self._whole, rows, _moved(epoch.draws.at(share), rows.device), self._cut)
+        return self._batch(inputs, index), []
+
+    def _read_and_prepare(self, epoch: _Epoch, position: int) -> tuple[Batch, list[Unreadable]]:
+        assert isinstance(self.inputs, LazyImages)
+        share = self._share(position)
+        index = epoch.samples[share]
+        pixels, good, bad = self.inputs.read(index)
+        images = torch.from_numpy(pixels)
+        if self.augment is not None and epoch.draws is not None:
+            kept = torch.from_numpy(good)
+            draws = Draws(*(None if drawn is None else drawn[kept] for drawn in epoch.draws.at(share)))  # type: ignore[arg-type]
+            images = crop_and_flip(self.augment.padded(images), torch.arange(len(images)), draws, self._cut)
+        return self._batch(images, torch.from_numpy(index[good])), bad
+
+    def _batch(self, inputs: Tensor, index: Tensor) -> Batch:
+        inputs = inputs.to(self.device).float()
+        if self._affine is not None:
+            scale, shift = self._affine
+            inputs = inputs.mul_(scale).add_(shift)
+        return Batch(inputs, self.labels[index].to(self.device), index.to(self.device))
+
+    def _ahead(self, epoch: _Epoch, start: int) -> Iterator[tuple[Batch, list[Unreadable]]]:
+        """Batches in order, while threads read those that come next. Decoders let other threads run."""
+        waiting: deque[Future[tuple[Batch, list[Unreadable]]]] = deque()
+        with ThreadPoolExecutor(self.workers) as pool:
+            try:
+                for position in range(start, len(self)):
+                    waiting.append(pool.submit(self._read_and_prepare, epoch, position))
+                    if len(waiting) > 2 * self.workers:
+                        yield waiting.popleft().result()
+                while waiting:
+                    yield waiting.popleft().result()
+            finally:
+                for future in waiting:
+                    future.cancel()
+
+    def _kept(self, inputs: npt.NDArray[Any]) -> Tensor:
+        # Memory is shared with the caller's array, unless torch cannot.
+        whole = torch.from_numpy(np.require(inputs, requirements=["C", "W"]))
+        whole = self.augment.padded(whole) if self.augment is not None else whole
+        if self.device.type == "cuda" and whole.nbytes > torch.cuda.mem_get_info(self.device)[0] // 2:
+            return whole  # batches travel one by one
+        return whole.to(self.device)
+
+
+def _affine(inputs: Inputs, normalise: Statistics | None, device: torch.device) -> tuple[Tensor, Tensor] | None:
+    """Scale and shift that turn what is stored into what a model sees."""
+    image = inputs.ndim == 4
+    if normalise is None:
+        return (torch.tensor(1 / 255, device=device), torch.tensor(0.0, device=device)) if image else None
+    if len(normalise.mean) != inputs.shape[1]:
+        raise ValueError(f"normalise has {len(normalise.mean)} means, the inputs have {inputs.shape[1]} channels")
+    mean, std = torch.tensor(normalise.mean, dtype=torch.float64), torch.tensor(normalise.std, dtype=torch.float64)
+    shape = (-1, 1, 1) if image else (-1,)
+    scale, shift = 1 / (std * (255 if image else 1)), -mean / std
+    return scale.float().view(shape).to(device), shift.float().view(shape).to(device)
+
+
+def _moved(draws: Draws, device: torch.device) -> Draws:
+    return Draws(*(None if drawn is None else drawn.to(device) for drawn in draws))  # type: ignore[arg-type]
+
+
+def _as_labels(labels: npt.ArrayLike, count: int) -> Tensor:
+    column = np.asarray(labels)
+    if column.shape != (count,) or not np.issubdtype(column.dtype, np.integer):
+        raise ValueError(f"labels is {column.dtype} of shape {column.shape}: there are {count} inputs, one label each")
+    return torch.from_numpy(column.astype(np.int64))  # a copy, so that a batch never changes the caller's labels
+
+
+def _as_index(index: npt.ArrayLike | None, count: int) -> Labels:
+    if index is None:
+        return np.arange(count, dtype=np.int64)
+    rows = np.asarray(index)
+    if rows.ndim != 1 or not rows.size or not np.issubdtype(rows.dtype, np.integer):
+        raise ValueError(f"index is {rows.dtype} of shape {rows.shape}: it is a list of positions, and not empty")
+    wrong = (rows < 0) | (rows >= count)
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise ValueError(f"index holds {rows[first]} at place {first}: there are {count} samples")
+    return rows.astype(np.int64)
+
+
+def _check_counts(**counts: tuple[object, int]) -> None:
+    for name, (value, least) in counts.items():
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} is {value!r}: it is a whole number from {least}")

@@ -1,0 +1,137 @@
+"""What a data set is once it is read: inputs, labels, the names of the classes, and what the set knows beside."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.data.images import LazyImages, Unreadable
+
+__all__ = ["Dataset", "Inputs", "Labels", "Tracklets", "encode", "encode_like"]
+
+Labels = npt.NDArray[np.int64]
+Inputs = npt.NDArray[Any] | LazyImages
+
+
+class Tracklets(NamedTuple):
+    """Runs of frames of one person in one camera: frames ``start[i]`` up to, not including, ``stop[i]``.
+
+    ``identity`` is the number its authors gave a person: 0 is a distractor, -1 is junk that an evaluation ignores.
+    ``query`` are the tracklets that are searched for; all others are the gallery.
+    """
+
+    start: Labels
+    stop: Labels
+    identity: Labels
+    camera: Labels
+    query: Labels
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """A data set: ``inputs[i]`` has the label ``labels[i]``, the number of its class in ``classes``.
+
+    Inputs are images, uint8 of shape (N, C, H, W), or features, float32 of shape (N, F); large image sets are
+    read lazily, when their samples are asked for. What only some sets know is empty or None in the others:
+
+    Attributes:
+        test: the part its authors set aside for testing.
+        unreadable: images that were set aside, with the reason.
+        true: the true labels, where ``labels`` are known to be noisy. For observers; no method may see them.
+        coarse: the labels of the superclasses, and ``coarse_classes`` their names.
+        human: every column of human labels by its name, in the order of the images.
+        clean: a part of the training data with labels that were checked by hand.
+        validation: the part its authors set aside for validation.
+        tracklets: which frames belong together.
+    """
+
+    name: str
+    inputs: Inputs
+    labels: Labels
+    classes: tuple[str, ...]
+    test: "Dataset | None" = None
+    unreadable: tuple[Unreadable, ...] = ()
+    true: Labels | None = None
+    coarse: Labels | None = None
+    coarse_classes: tuple[str, ...] = ()
+    human: Mapping[str, Labels] = field(default_factory=dict)
+    clean: "Dataset | None" = None
+    validation: "Dataset | None" = None
+    tracklets: Tracklets | None = None
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.labels, np.ndarray) and self.labels.dtype == np.int64 and self.labels.ndim == 1):
+            raise ValueError(f"the labels of {self.name} are not a list of int64 class numbers")
+        if len(self.inputs) != len(self.labels):
+            raise ValueError(f"{self.name} has {len(self.inputs)} inputs but {len(self.labels)} labels")
+        if not len(self.labels):
+            raise ValueError(f"{self.name} holds no samples")
+        if isinstance(self.inputs, np.ndarray):
+            check_inputs(self.inputs, f"the inputs of {self.name}")
+        columns = {"labels": self.labels, "true": self.true}
+        for column, values in columns.items():
+            if values is not None:
+                check_range(values, len(self.classes), f"{column} of {self.name}")
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        kind = "features" if self.inputs.ndim == 2 else "images"
+        shape = "x".join(map(str, self.inputs.shape[1:]))
+        parts = [f"{len(self)} {kind} of {shape}", f"{len(self.classes)} classes"]
+        parts += [f"{len(self.test)} for testing"] if self.test is not None else []
+        parts += [f"{len(self.unreadable)} unreadable"] if self.unreadable else []
+        return f"<{self.name}: {', '.join(parts)}>"
+
+
+def check_inputs(inputs: npt.NDArray[Any], what: str) -> None:
+    """Refuse what is neither images nor features."""
+    known = (np.dtype(np.uint8), 4), (np.dtype(np.float32), 2)
+    if (inputs.dtype, inputs.ndim) not in known:
+        raise ValueError(
+            f"{what} are {inputs.dtype} of shape {inputs.shape}: images are uint8 (N, C, H, W), features are "
+            "float32 (N, F)"
+        )
+
+
+def check_range(labels: Labels, classes: int, what: str) -> None:
+    """Refuse a label that is not the number of a class."""
+    outside = (labels < 0) | (labels >= classes)
+    if outside.any():
+        first = int(outside.argmax())
+        raise ValueError(
+            f"{what}: label {labels[first]} at index {first} is not a class number from 0 to {classes - 1}"
+        )
+
+
+def encode(values: Sequence[Any], what: str) -> tuple[Labels, tuple[str, ...]]:
+    """Class numbers for labels of any kind: the classes are the distinct values, in order.
+
+    Whole numbers are ordered as numbers, so that class "10" comes after class "9".
+
+    >>> encode(["10", "9", "10"], "labels")
+    (array([1, 0, 1]), ('9', '10'))
+    """
+    distinct = set(values)
+    try:
+        ordered = sorted(distinct, key=lambda value: (int(value), str(value)))
+    except (ValueError, TypeError):
+        ordered = sorted(distinct, key=str)
+    if len(ordered) < 2:
+        held = f"only the class {str(ordered[0])!r}" if ordered else "no class"
+        raise ValueError(f"{what} hold {held}: there is nothing to tell apart")
+    number = {value: index for index, value in enumerate(ordered)}
+    return np.array([number[value] for value in values], np.int64), tuple(str(value) for value in ordered)
+
+
+def encode_like(values: Sequence[Any], classes: Sequence[str], what: str) -> Labels:
+    """Class numbers for the labels of a test part, whose classes are those of the training part."""
+    number = {name: index for index, name in enumerate(classes)}
+    for index, value in enumerate(values):
+        if str(value) not in number:
+            raise ValueError(f"{what}: {str(value)!r} at index {index} is not among the classes of the training part")
+    return np.array([number[str(value)] for value in values], np.int64)

@@ -1,0 +1,145 @@
+"""An image folder: one folder a class."""
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+import numpy as np
+
+from pyrite.data.dataset import Dataset, Labels
+from pyrite.data.files import as_path
+from pyrite.data.images import SUFFIXES, Header, LazyImages, Pixels, Unreadable, as_size, look_at, read_image
+
+__all__ = ["folder"]
+
+# Beyond this many bytes images stay on the disk until they are asked for.
+IN_MEMORY = 2 * 2**30
+LARGEST_SIDE = 224
+
+
+def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | None = None) -> Dataset:
+    """Images in one folder a class; with folders ``train`` and ``test`` if there is a test part.
+
+    Args:
+        path: the folder.
+        size: height and width; other images are scaled to cover it and cut in the middle. By default the size that
+            all have in common if it is at most 224, or else a square with the median of their shorter sides, again at
+            most 224.
+        lazy: read images only when they are asked for. By default when they take more than 2 GiB.
+    """
+    root = as_path(path)
+    if not root.is_dir():
+        raise ValueError(f"{root} is not a folder")
+    name, parts = root.resolve().name, set(_subfolders(root))
+    parted = "train" in parts and parts <= {"train", "test", "val"}  # otherwise "train" is a class, beside "bus"
+    home = root / "train" if parted else root
+    classes = _classes(home)
+    train = _part(name, home, classes, size, lazy, None)
+    if len(np.unique(train.labels)) < 2:
+        first = f"; the first that cannot: {train.unreadable[0].reason}" if train.unreadable else ""
+        raise ValueError(f"{home}: only one of {len(classes)} class folders holds images that can be read{first}")
+
+    def other(part: str) -> Dataset | None:
+        if not parted or part not in parts:
+            return None
+        extra = sorted(set(_subfolders(root / part)) - set(classes))
+        if extra:
+            raise ValueError(f"{root / part}: the class {extra[0]!r} is not in {home}")
+        channels, height, width = train.inputs.shape[1:]
+        return _part(f"{name} {part}", root / part, classes, (height, width), lazy, channels)
+
+    test, validation = other("test"), other("val")
+    # Many sets have no folder but "val" to test on.
+    return replace(train, test=test or validation, validation=validation if test is not None else None)
+
+
+def _part(
+    name: str,
+    root: Path,
+    classes: tuple[str, ...],
+    size: int | tuple[int, int] | None,
+    lazy: bool | None,
+    channels: int | None,
+) -> Dataset:
+    names, labels = [], []
+    for number, label in enumerate(classes):
+        found = _images(root, label)
+        names += found
+        labels += [number] * len(found)
+    good, headers, bad = look_at(root, names)
+    if not good:
+        raise ValueError(
+            f"{root}: none of {len(names)} files in its {len(classes)} class folders is an image"
+            + (f"; the first: {bad[0].reason}" if bad else "")
+        )
+    chosen = as_size(size) if size is not None else _common_size(headers)
+    channels = channels or (1 if all(header.grey for header in headers) else 3)
+    images = LazyImages(root, [names[index] for index in good], chosen, channels)
+    numbers = np.array(labels, np.int64)[good]
+    if lazy or (lazy is None and images.nbytes > IN_MEMORY):
+        return Dataset(name, images, numbers, classes, unreadable=tuple(bad))
+    pixels, kept, undecodable = read_all(images)
+    return Dataset(name, pixels, numbers[kept], classes, unreadable=(*bad, *undecodable))
+
+
+def read_all(images: LazyImages) -> tuple[Pixels, Labels, list[Unreadable]]:
+    """Every image that can be decoded, their positions, and those that cannot."""
+    pixels = np.empty(images.shape, np.uint8)
+    bad: dict[int, Unreadable] = {}
+
+    def read(index: int) -> None:
+        try:
+            pixels[index] = read_image(images.path(index), images.size, images.channels)
+        except ValueError as error:
+            bad[index] = Unreadable(str(images.path(index)), str(error))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(read, range(len(images))))
+    kept = np.setdiff1d(np.arange(len(images)), np.fromiter(bad, np.int64, len(bad)))
+    return pixels if not bad else pixels[kept], kept, [bad[index] for index in sorted(bad)]
+
+
+def _subfolders(root: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    except OSError as error:
+        _refuse(error)
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise ValueError(f"{error.filename}: cannot be read ({error.strerror or error})") from None
+
+
+def _classes(root: Path) -> tuple[str, ...]:
+    """The folders with something in them, as numbers if they are numbers: class 10 comes after class 9."""
+    names = _subfolders(root)
+    if len(names) < 2:
+        held = f"one class folder, {names[0]!r}" if names else "no class folders"
+        raise ValueError(f"{root} holds {held}: images lie in one folder a class, and two classes at least")
+    numeric = all(name.isdecimal() for name in names)
+    return tuple(sorted(names, key=lambda name: (int(name), name)) if numeric else names)
+
+
+def _images(root: Path, label: str) -> list[str]:
+    """Image files below a class folder, by their endings. Links are followed for files, not for folders."""
+    found: list[str] = []
+    if not (root / label).is_dir():
+        return found  # a test part need not hold every class
+    for place, _, files in os.walk(root / label, onerror=_refuse):
+        found += [
+            str((Path(place) / file).relative_to(root))
+            for file in files
+            if Path(file).suffix.lower() in SUFFIXES and not file.startswith(".")
+        ]
+    return sorted(found)
+
+
+def _common_size(headers: Sequence[Header]) -> tuple[int, int]:
+    sizes = {(header.height, header.width) for header in headers}
+    if len(sizes) == 1 and max(max(sizes)) <= LARGEST_SIDE:
+        return sizes.pop()
+    side = int(np.median([min(header.width, header.height) for header in headers]))
+    return as_size(max(1, min(side, LARGEST_SIDE)))

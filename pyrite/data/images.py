@@ -1,0 +1,201 @@
+"""Images on the disk: read one, look at many, and a sequence that reads them when they are asked for."""
+
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.data.files import is_regular
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+__all__ = ["FORMATS", "LazyImages", "Pixels", "Unreadable", "inside", "look_at", "read_image"]
+
+Pixels = npt.NDArray[np.uint8]
+
+# Formats a classifier's data comes in. Others stay shut: some decoders call programs outside (EPS runs Ghostscript).
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+SUFFIXES = frozenset((".bmp", ".gif", ".jpg", ".jpeg", ".png", ".pbm", ".pgm", ".ppm", ".tif", ".tiff", ".webp"))
+
+
+class Unreadable(NamedTuple):
+    """A file that was set aside, and why."""
+
+    path: str
+    reason: str
+
+
+class Header(NamedTuple):
+    """What the first bytes of an image say."""
+
+    width: int
+    height: int
+    grey: bool
+
+
+def read_image(path: Path, size: tuple[int, int], channels: int = 3) -> Pixels:
+    """One image as uint8 (channels, height, width), scaled to cover ``size`` and cut in the middle.
+
+    >>> read_image(Path("missing.png"), (8, 8))
+    Traceback (most recent call last):
+    ...
+    ValueError: missing.png: no such file
+    """
+    from PIL import ImageOps
+
+    with _Opened(path) as image:
+        plain = _plain(image, "L" if channels == 1 else "RGB")
+        if plain.size != (size[1], size[0]):
+            plain = ImageOps.fit(plain, (size[1], size[0]))
+        pixels = np.asarray(plain, np.uint8)
+        return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+
+
+def read_header(path: Path) -> Header:
+    """The size of an image, and whether it is grey, without decoding it."""
+    with _Opened(path) as image:
+        return Header(image.width, image.height, image.mode in ("1", "L", "I;16"))
+
+
+def look_at(root: Path, names: Sequence[str]) -> tuple[list[int], list[Header], list[Unreadable]]:
+    """The positions of the files that begin like images, their headers, and the files that do not."""
+
+    def look(name: str) -> Header | str:
+        try:
+            return read_header(root / name)
+        except ValueError as error:
+            return str(error)
+
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(look, names))
+    good = [index for index, header in enumerate(found) if isinstance(header, Header)]
+    headers = [header for header in found if isinstance(header, Header)]
+    bad = [Unreadable(str(root / names[i]), reason) for i, reason in enumerate(found) if isinstance(reason, str)]
+    return good, headers, bad
+
+
+def inside(name: str, source: Path, line: int) -> str:
+    """A file name that a list gives, if it stays in the folder the list belongs to."""
+    parts = PurePosixPath(name)
+    if parts.is_absolute() or ".." in parts.parts or "\\" in name or ":" in name or "\0" in name:
+        raise ValueError(f"{source}, line {line}: {name!r} points out of its folder")
+    return str(parts)
+
+
+@final
+class LazyImages:
+    """Images that are read when they are asked for: ``images[[3, 1]]`` is uint8 (2, channels, height, width).
+
+    Args:
+        root: the folder that all names are relative to.
+        names: one file each.
+        size: every image is scaled to cover this height and width, and cut in the middle.
+        channels: 3, or 1 for grey.
+    """
+
+    dtype = np.dtype(np.uint8)
+    ndim = 4
+
+    def __init__(self, root: str | Path, names: Iterable[str], size: int | tuple[int, int], channels: int = 3) -> None:
+        self.root, self.names = Path(root), tuple(names)
+        self.size = as_size(size)
+        if channels not in (1, 3):
+            raise ValueError(f"channels is {channels!r}: it is 1 or 3")
+        self.channels = channels
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return len(self.names), self.channels, *self.size
+
+    @property
+    def nbytes(self) -> int:
+        """How much they take once they are read."""
+        return int(np.prod(self.shape, dtype=np.int64))
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def path(self, index: int) -> Path:
+        """Where a sample lies."""
+        return self.root / self.names[index]
+
+    def __getitem__(self, indices: "npt.ArrayLike | slice") -> Pixels:
+        """The images at these indices; the first that cannot be read is an error that names it."""
+        rows = np.arange(len(self))[indices] if isinstance(indices, slice) else np.asarray(indices, np.int64)
+        images = np.empty((rows.size, *self.shape[1:]), np.uint8)
+        for place, index in enumerate(rows.ravel()):
+            images[place] = read_image(self.path(int(index)), self.size, self.channels)
+        return images.reshape(*rows.shape, *self.shape[1:])
+
+    def read(self, indices: npt.NDArray[np.int64]) -> tuple[Pixels, npt.NDArray[np.bool_], list[Unreadable]]:
+        """The images that can be read, which of the indices they are, and what cannot be read."""
+        images = np.empty((len(indices), *self.shape[1:]), np.uint8)
+        good = np.zeros(len(indices), bool)
+        bad = []
+        for place, index in enumerate(indices):
+            path = self.path(int(index))
+            try:
+                images[place] = read_image(path, self.size, self.channels)
+                good[place] = True
+            except ValueError as error:
+                bad.append(Unreadable(str(path), str(error)))
+        return images if good.all() else images[good], good, bad
+
+
+def as_size(size: int | tuple[int, int]) -> tuple[int, int]:
+    """Height and width; one number stands for both."""
+    pair = tuple(size) if isinstance(size, list | tuple) else (size, size)
+    if len(pair) != 2 or not all(isinstance(side, int) and not isinstance(side, bool) and side > 0 for side in pair):
+        raise ValueError(f"size is {size!r}: it is a number of pixels, or a height and a width")
+    return pair[0], pair[1]
+
+
+class _Opened:
+    """An image file, whatever goes wrong with it told in one sentence."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> "Image":
+        from PIL import Image
+
+        if not is_regular(self.path):  # opening a pipe would wait for ever
+            raise ValueError(f"{self.path}: no such file")
+        try:
+            self.image = Image.open(self.path, formats=FORMATS)
+            most = Image.MAX_IMAGE_PIXELS
+            if most is not None and self.image.width * self.image.height > most:
+                raise Image.DecompressionBombError(f"more than {most} pixels")
+        except Exception as error:
+            raise self.refused(error) from None
+        return self.image
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
+        self.image.close()
+        if isinstance(error, Exception):
+            raise self.refused(error) from None
+
+    def refused(self, error: Exception) -> ValueError:
+        # Decoders of damaged files raise whatever they like, SyntaxError and struct.error among them.
+        from PIL import Image, UnidentifiedImageError
+
+        if isinstance(error, UnidentifiedImageError):
+            return ValueError(f"{self.path}: not an image of a known format")
+        if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
+            return ValueError(f"{self.path}: refused, the image claims {str(error).removesuffix('.')}")
+        return ValueError(f"{self.path}: cannot be decoded ({str(error) or type(error).__name__})")
+
+
+def _plain(image: "Image", mode: str) -> "Image":
+    if image.mode.startswith("I;16"):
+        # Pillow would clip 16 bits to 255 rather than scale them.
+        import PIL.Image
+
+        image = PIL.Image.fromarray((np.asarray(image, np.uint16) >> 8).astype(np.uint8))
+    if "transparency" in image.info:
+        image = image.convert("RGBA")
+    return image if image.mode == mode else image.convert(mode)

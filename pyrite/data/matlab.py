@@ -1,0 +1,109 @@
+"""A table of numbers out of a MATLAB file of version 5.
+
+scipy reads these files too, but a damaged one can end the whole process with a segmentation fault. What is needed here
+is little: a file is a list of elements, each with a type and a length, and a table is an element that holds its
+flags, its dimensions, its name and its numbers, column by column.
+"""
+
+import math
+import struct
+import zlib
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.data.files import is_regular
+
+__all__ = ["read_table"]
+
+# Far more than the tables that data sets come with: those of MARS have some 50,000 numbers.
+MOST = 2**26
+
+_HEADER = 128
+_MATRIX, _COMPRESSED = 14, 15
+_REAL, _COMPLEX = range(6, 16), 0x800  # the classes from double to uint64; texts, cells and structures are others
+_NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+
+
+class _Element(NamedTuple):
+    kind: int
+    content: bytes
+
+
+def read_table(path: Path, name: str) -> npt.NDArray[Any]:
+    """The table that is called ``name``, as numbers of the type they are stored in."""
+    if not is_regular(path):
+        raise ValueError(f"{path} is missing")
+    if path.stat().st_size > MOST:
+        raise ValueError(f"{path}: {path.stat().st_size} bytes are too many for a table")
+    content = path.read_bytes()
+    try:
+        return _find(content, name)
+    except (ValueError, struct.error, zlib.error) as error:
+        raise ValueError(f"{path}: not a whole MATLAB file of version 5 with a table {name!r} ({error})") from None
+
+
+def _find(content: bytes, name: str) -> npt.NDArray[Any]:
+    order = {b"IM": "<", b"MI": ">"}.get(content[126:_HEADER])
+    if order is None:
+        raise ValueError("it does not begin like one")
+    place = _HEADER
+    while place < len(content):
+        element, place = _element(content, place, order)
+        if element.kind == _COMPRESSED:
+            element, _ = _element(_unpacked(element.content), 0, order)
+        if element.kind == _MATRIX:
+            found = _table(element.content, name, order)
+            if found is not None:
+                return found
+    raise ValueError("there is no such table")
+
+
+def _unpacked(packed: bytes) -> bytes:
+    machine = zlib.decompressobj()
+    content = machine.decompress(packed, MOST)
+    if not machine.eof:
+        raise ValueError("it unpacks to too much, or is cut off")
+    return content
+
+
+def _element(content: bytes, place: int, order: str) -> tuple[_Element, int]:
+    """The element at a place, and where the next one begins."""
+    kind, size = struct.unpack_from(order + "II", content, place)
+    if kind >> 16:  # a small one: length and type share four bytes, the content has the other four
+        kind, size = kind & 0xFFFF, kind >> 16
+        begin, following = place + 4, place + 8
+        if size > 4:
+            raise ValueError("a small element claims to be large")
+    else:
+        begin = place + 8
+        # Elements begin at multiples of eight bytes; compressed ones do not keep to it.
+        following = begin + (size if kind == _COMPRESSED else -(-size // 8) * 8)
+    if begin + size > len(content):
+        raise ValueError("it is cut off")
+    return _Element(kind, content[begin : begin + size]), following
+
+
+def _table(content: bytes, name: str, order: str) -> npt.NDArray[Any] | None:
+    """The numbers of a table, or None if it has another name."""
+    parts: list[_Element] = []
+    place = 0
+    while place < len(content) and len(parts) < 4:
+        part, place = _element(content, place, order)
+        parts.append(part)
+    if len(parts) < 4:
+        return None  # an empty one, or something else than a table
+    flags, dimensions, called, numbers = parts
+    if called.content.decode("latin1") != name:
+        return None
+    (kind,) = struct.unpack_from(order + "I", flags.content)
+    if kind & 0xFF not in _REAL or kind & _COMPLEX or dimensions.kind != 5 or numbers.kind not in _NUMBERS:
+        raise ValueError("it is not a table of numbers")
+    shape = struct.unpack(f"{order}{len(dimensions.content) // 4}i", dimensions.content)
+    dtype = np.dtype(order + _NUMBERS[numbers.kind])
+    if min(shape, default=-1) < 0 or math.prod(shape) * dtype.itemsize != len(numbers.content):
+        raise ValueError(f"a table of {shape} comes with {len(numbers.content)} bytes")
+    values = np.frombuffer(numbers.content, dtype) if numbers.content else np.empty(0, dtype)
+    return values.reshape(shape, order="F").astype(dtype.newbyteorder("="))

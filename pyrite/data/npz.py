@@ -1,0 +1,139 @@
+"""Arrays in an .npz: ``x`` and ``y``, ``x_test`` and ``y_test`` if there is a test part, ``classes`` for the names."""
+
+import math
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.data.dataset import Dataset, Labels, check_range, encode, encode_like
+from pyrite.data.files import DEFLATE, LARGEST, as_path, is_regular
+
+__all__ = ["npz", "read_npz"]
+
+HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+NAMES = ("x", "y", "x_test", "y_test", "classes")
+
+
+def npz(path: str) -> Dataset:
+    """An .npz with ``x`` (images or features) and ``y``; ``x_test``, ``y_test`` and ``classes`` may be there.
+
+    Images are uint8, (N, C, H, W) or (N, H, W) for grey, or (N, H, W, 3), which is turned; features are any numbers,
+    (N, F). Labels are whole numbers or texts; the classes are their distinct values in order, unless ``classes``
+    names them, in which case labels are the numbers of these names.
+    """
+    place = as_path(path)
+    arrays = read_npz(place, NAMES)
+    for name in ("x", "y"):
+        if name not in arrays:
+            raise ValueError(f"{place}: there is no array {name!r}")
+    inputs = _inputs(arrays["x"], f"{place}: x")
+    y = _column(arrays["y"], f"{place}: y")
+    if "classes" in arrays:
+        classes = tuple(str(name) for name in _column(arrays["classes"], f"{place}: classes"))
+        labels = _numbers(y, len(classes), f"{place}: y")
+    else:
+        labels, classes = encode(y.tolist(), f"{place}: the labels y")
+    if len(labels) != len(inputs):
+        raise ValueError(f"{place}: x has {len(inputs)} samples, y has {len(labels)}")
+    return Dataset(place.stem, inputs, labels, classes, _test(place, arrays, inputs.shape, classes))
+
+
+def _test(
+    place: Path, arrays: dict[str, npt.NDArray[Any]], shape: tuple[int, ...], classes: tuple[str, ...]
+) -> Dataset | None:
+    if "x_test" not in arrays and "y_test" not in arrays:
+        return None
+    if "x_test" not in arrays or "y_test" not in arrays:
+        raise ValueError(f"{place}: x_test and y_test belong together, and one is missing")
+    inputs = _inputs(arrays["x_test"], f"{place}: x_test")
+    if inputs.shape[1:] != shape[1:]:
+        raise ValueError(f"{place}: samples of x are {shape[1:]}, those of x_test {inputs.shape[1:]}")
+    y = _column(arrays["y_test"], f"{place}: y_test")
+    if "classes" in arrays:
+        labels = _numbers(y, len(classes), f"{place}: y_test")
+    else:
+        labels = encode_like(y.tolist(), classes, f"{place}: y_test")
+    return Dataset(f"{place.stem} test", inputs, labels, classes)
+
+
+def read_npz(path: Path, wanted: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
+    """Arrays of an .npz by name, none of them pickled, each no larger than its file can hold."""
+    if not is_regular(path):
+        raise ValueError(f"{path}: no such file")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            return {name: _member(path, archive, names[name]) for name in wanted if name in names}
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, zlib.error, RuntimeError) as error:
+        raise ValueError(f"{path}: not a whole .npz file ({error})") from None
+
+
+def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
+    where = f"{path}: {info.filename.removesuffix('.npy')}"
+    packed = info.compress_type != zipfile.ZIP_STORED
+    if packed and info.file_size > min(LARGEST, DEFLATE * info.compress_size + 2**16):
+        raise ValueError(f"{where}: refused, it claims to unpack to {info.file_size} bytes; store it uncompressed")
+    with archive.open(info) as file:
+        try:
+            version = np.lib.format.read_magic(file)
+            if version not in HEADERS:
+                raise ValueError(f"its format has the version {version}")
+            shape, fortran, dtype = HEADERS[version](file)
+        except Exception as error:  # numpy reads the header as Python, so that anything may be raised
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise ValueError(f"{where}: not an array ({reason})") from None
+        if not all(0 <= side <= LARGEST for side in shape) or not dtype.itemsize:
+            raise ValueError(f"{where}: {dtype} of shape {shape} is no array")
+        if dtype.hasobject:
+            raise ValueError(f"{where}: holds Python objects, which are not read because loading them can run code")
+        size = math.prod(shape) * dtype.itemsize
+        if size > info.file_size:
+            raise ValueError(f"{where}: cut off, it claims {size} bytes and holds {info.file_size}")
+        content = bytearray(file.read(size))
+        values = np.frombuffer(content, dtype) if len(content) == size > 0 else np.empty(0, dtype)
+        if values.nbytes < size:
+            raise ValueError(f"{where}: cut off, it claims {size} bytes and holds {len(content)}")
+        if file.read(1):
+            raise ValueError(f"{where}: holds more than the array it claims")
+    return values.reshape(shape, order="F" if fortran else "C")
+
+
+def _inputs(x: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+    if x.ndim in (3, 4) and x.dtype == np.uint8:
+        if x.ndim == 3:
+            return np.ascontiguousarray(x[:, None])
+        if x.shape[1] not in (1, 3) and x.shape[3] in (1, 3):
+            x = x.transpose(0, 3, 1, 2)
+        return np.ascontiguousarray(x)
+    if x.ndim in (3, 4):
+        raise ValueError(f"{where}: images are uint8 from 0 to 255, these are {x.dtype}")
+    if x.ndim != 2 or not (np.issubdtype(x.dtype, np.number) and not np.issubdtype(x.dtype, np.complexfloating)):
+        raise ValueError(
+            f"{where}: {x.dtype} of shape {x.shape}; images are uint8 (N, C, H, W), features numbers (N, F)"
+        )
+    with np.errstate(over="ignore"):
+        features = np.ascontiguousarray(x, np.float32)
+    wrong = ~np.isfinite(features)
+    if wrong.any():
+        row, column = map(int, np.argwhere(wrong)[0])
+        raise ValueError(f"{where}: row {row}, column {column} is {x[row, column]}, not a finite number")
+    return features
+
+
+def _column(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
+    if values.ndim != 1 or not (np.issubdtype(values.dtype, np.integer) or values.dtype.kind == "U"):
+        raise ValueError(f"{where}: {values.dtype} of shape {values.shape}; a list of whole numbers or texts is meant")
+    return values
+
+
+def _numbers(values: npt.NDArray[Any], classes: int, where: str) -> Labels:
+    if not np.issubdtype(values.dtype, np.integer):
+        raise ValueError(f"{where}: with classes given, labels are numbers of classes, not {values.dtype}")
+    labels = values.astype(np.int64)
+    check_range(labels, classes, where)
+    return labels

@@ -1,0 +1,107 @@
+"""Every data set by its name, and the one door to them all."""
+
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from pyrite.data.cifar import cifar10, cifar100
+from pyrite.data.cifar_n import cifar10n, cifar100n
+from pyrite.data.dataset import Dataset
+from pyrite.data.files import as_path
+from pyrite.data.folder import folder
+from pyrite.data.idx import fashion_mnist, mnist
+from pyrite.data.mars import mars
+from pyrite.data.npz import npz
+from pyrite.data.synthetic import blobs, digits, gratings
+from pyrite.data.table import csv, parquet
+from pyrite.data.web import clothing1m, webvision
+from pyrite.spec import build
+
+__all__ = ["DATASETS", "load"]
+
+DATASETS: dict[str, Callable[..., Dataset]] = {
+    "digits": digits,
+    "blobs": blobs,
+    "gratings": gratings,
+    "mnist": mnist,
+    "fashion_mnist": fashion_mnist,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+    "cifar10n": cifar10n,
+    "cifar100n": cifar100n,
+    "clothing1m": clothing1m,
+    "webvision": webvision,
+    "mars": mars,
+    "folder": folder,
+    "csv": csv,
+    "parquet": parquet,
+    "npz": npz,
+}
+
+
+def load(data: str | Path | Dataset, **options: Any) -> Dataset:
+    """The data set that ``data`` names: a registered name, a spec, a folder of images, a table or an .npz.
+
+    ``options`` are those of its loader. A registered name comes before a folder of the same name, which is
+    reached as ``./name``.
+
+    >>> load("blobs(classes=5)")
+    <blobs: 1000 features of 2, 5 classes, 200 for testing>
+    >>> load("blobs", classes=5, samples=50)
+    <blobs: 50 features of 2, 5 classes, 10 for testing>
+    """
+    if isinstance(data, Dataset):
+        if options:
+            raise ValueError(f"{data!r} is read already: give {', '.join(options)} when it is read")
+        return data
+    if not isinstance(data, str | Path):
+        raise ValueError(f"data is a {type(data).__name__}: it is a name or a path")
+    text = str(data).strip()
+    if not text:
+        raise ValueError("data is empty: it is a name or a path")
+    name = re.match(r"[A-Za-z_]\w*", text) if isinstance(data, str) else None
+    known = name is not None and name[0] in DATASETS
+    if known and name is not None and text == name[0]:
+        return _call(DATASETS[text], text, options)
+    if known or (isinstance(data, str) and not _looks_like_path(text)):
+        if options:
+            raise ValueError(f"write {', '.join(options)} into the brackets of {text!r}, or give the bare name")
+        built: Dataset = build(text, DATASETS, "data set")
+        return built
+    return _from_path(as_path(text), options)
+
+
+def _looks_like_path(text: str) -> bool:
+    there = os.path.exists(as_path(text))
+    if re.match(r"\w+\s*\(", text) and not there:
+        return False
+    return "/" in text or "\\" in text or bool(_by_ending(Path(text))) or there
+
+
+def _by_ending(path: Path) -> Callable[..., Dataset] | None:
+    return {".csv": csv, ".parquet": parquet, ".npz": npz}.get(path.suffix.lower())
+
+
+def _from_path(path: Path, options: dict[str, Any]) -> Dataset:
+    if os.path.isdir(path):
+        return _call(folder, "folder", {"path": str(path), **options})
+    reader = _by_ending(path)
+    if not os.path.exists(path):  # unlike pathlib, this takes a name that is too long for one that is not there
+        raise ValueError(f"there is no data set, file or folder {str(path)!r}")
+    if reader is None:
+        raise ValueError(f"{path}: data is a folder of images, or a file that ends in .csv, .parquet or .npz")
+    return _call(reader, reader.__name__, {"path": str(path), **options})
+
+
+def _call(loader: Callable[..., Dataset], name: str, options: dict[str, Any]) -> Dataset:
+    import inspect
+
+    signature = inspect.signature(loader)
+    try:
+        signature.bind(**options)
+    except TypeError as error:
+        shown = inspect.Signature([p.replace(annotation=p.empty) for p in signature.parameters.values()])
+        raise ValueError(f"{name}: {error}; it is called as {name}{shown}") from None
+    return loader(**options)

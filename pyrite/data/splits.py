@@ -1,0 +1,116 @@
+"""Which samples train, which guide the training (meta), which validate and which test."""
+
+from dataclasses import dataclass
+from typing import Literal, final
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.data.dataset import Labels
+from pyrite.data.draws import SPLIT, check_seed, uniforms
+
+__all__ = ["Splits", "split"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Splits:
+    """Positions of samples, each in exactly one part, in ascending order."""
+
+    train: Labels
+    meta: Labels
+    validation: Labels
+    test: Labels
+
+
+def split(
+    labels: npt.ArrayLike,
+    *,
+    meta: int | float = 1000,
+    validation: int | float = 0,
+    test: int | float = 0,
+    seed: int,
+    stratify: Literal["given", "true"] | None = "given",
+    true: npt.ArrayLike | None = None,
+) -> Splits:
+    """Part the samples by a seed, so that the parts are disjoint and every class has its share in each.
+
+    A part is a number of samples, or a fraction of all of them; what is left trains. A class's share is that of the
+    labels *given*, the noisy ones, because nothing else is known in practice. ``stratify="true"`` takes the shares
+    from the true labels, which must be passed with it; results of such a split are not those of a noisy meta set.
+
+    >>> parts = split([0, 0, 0, 0, 1, 1, 1, 1], meta=2, test=0.25, seed=0)
+    >>> len(parts.train), len(parts.meta), len(parts.test)
+    (4, 2, 2)
+    """
+    given = _column(labels, "labels")
+    groups = _groups(given, stratify, true)
+    sizes = {
+        name: _size(name, size, len(given))
+        for name, size in (("meta", meta), ("validation", validation), ("test", test))
+    }
+    if sum(sizes.values()) >= len(given):
+        asked = ", ".join(f"{name} {size}" for name, size in sizes.items() if size)
+        raise ValueError(f"too few samples: {len(given)}, of which {asked or 'nothing'} leave none to train on")
+    drawn = uniforms(len(given), SPLIT, check_seed(seed))
+    part_of = np.zeros(len(given), np.int64)
+    # Sorted by class and, within a class, by chance: each part takes the next of every class.
+    _, group, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    ordered = np.lexsort((drawn, group))
+    first = np.cumsum(counts) - counts
+    for number, size in enumerate(sizes.values(), start=1):
+        shares = _shares(counts, size, seed, number)
+        for begin, share in zip(first, shares, strict=True):
+            part_of[ordered[begin : begin + share]] = number
+        first, counts = first + shares, counts - shares
+    return Splits(*(np.flatnonzero(part_of == number) for number in range(4)))
+
+
+def _groups(given: Labels, stratify: str | None, true: npt.ArrayLike | None) -> Labels:
+    if stratify not in ("given", "true", None):
+        raise ValueError(f"stratify is {stratify!r}: it is 'given', 'true' or None")
+    if stratify is None:
+        return np.zeros_like(given)
+    if stratify == "given":
+        if true is not None:
+            raise ValueError("true labels are used only with stratify='true'")
+        return given
+    if true is None:
+        raise ValueError("stratify='true' needs the true labels: pass them as true")
+    column = _column(true, "true")
+    if len(column) != len(given):
+        raise ValueError(f"true has {len(column)} labels, labels has {len(given)}")
+    return column
+
+
+def _shares(counts: Labels, size: int, seed: int, number: int) -> Labels:
+    """So many of each class that the shares sum to ``size``: rounded down, the largest remainders first."""
+    exact = counts * (size / counts.sum())
+    shares: Labels = np.floor(exact).astype(np.int64)
+    # Chance decides between equal remainders, so that low class numbers are not favoured.
+    tie = uniforms(len(counts), SPLIT, seed, number)
+    by_remainder = np.lexsort((tie, -(exact - shares).round(9)))
+    by_remainder = by_remainder[shares[by_remainder] < counts[by_remainder]]
+    shares[by_remainder[: size - shares.sum()]] += 1
+    return shares
+
+
+def _size(name: str, size: int | float, count: int) -> int:
+    if isinstance(size, bool) or not isinstance(size, int | float | np.integer | np.floating):
+        raise ValueError(f"{name} is {size!r}: it is a number of samples, or a fraction of them")
+    if isinstance(size, float | np.floating):
+        if not 0 <= size < 1:
+            raise ValueError(f"{name} is {size!r}: a fraction lies in [0, 1)")
+        return round(size * count)
+    if size < 0:
+        raise ValueError(f"{name} is {size!r}: it is not negative")
+    return int(size)
+
+
+def _column(labels: npt.ArrayLike, name: str) -> Labels:
+    column = np.asarray(labels)
+    if column.ndim != 1 or not len(column):
+        raise ValueError(f"{name} has the shape {column.shape}: it is a list of labels")
+    if not np.issubdtype(column.dtype, np.integer):
+        raise ValueError(f"{name} is {column.dtype}: labels are whole numbers")
+    return column.astype(np.int64)

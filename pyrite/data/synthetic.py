@@ -1,0 +1,99 @@
+"""Data that needs no download: scikit-learn's digits, and sets that are drawn."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.data.dataset import Dataset, Labels
+from pyrite.data.draws import SYNTHETIC, check_seed, uniforms
+from pyrite.data.splits import split
+
+__all__ = ["blobs", "digits", "gratings"]
+
+
+def digits() -> Dataset:
+    """Handwritten digits, 8 x 8, that come with scikit-learn: 1,437 + 360, no download.
+
+    The images hold the numbers 0 to 16, here spread over 0 to 255. scikit-learn has no test part, so a fifth of every
+    class is set aside, always the same.
+    """
+    from sklearn.datasets import load_digits
+
+    bunch = load_digits()
+    images = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
+    labels = bunch.target.astype(np.int64)
+    parts = split(labels, meta=0, test=360, seed=0)
+    classes = tuple(str(digit) for digit in range(10))
+    test = Dataset("digits test", images[parts.test], labels[parts.test], classes)
+    return Dataset("digits", images[parts.train], labels[parts.train], classes, test)
+
+
+def blobs(classes: int = 3, features: int = 2, samples: int = 1000, spread: float = 0.25, seed: int = 0) -> Dataset:
+    """Points around one centre a class, as features.
+
+    The centres are one unit from the origin, ``spread`` is the standard deviation around a centre. The test part
+    is a fifth as large as the training part.
+    """
+    _check(classes=classes, features=features, samples=samples)
+    _check_spread(spread)
+    centres = _normals(classes * features, seed, 0).reshape(classes, features)
+    if features == 2:
+        angle = 2 * np.pi * np.arange(classes) / classes
+        centres = np.stack([np.cos(angle), np.sin(angle)], 1)
+    centres /= np.linalg.norm(centres, axis=1, keepdims=True)
+
+    def part(name: str, count: int, number: int, test: Dataset | None) -> Dataset:
+        labels = _evenly(count, classes, seed, number)
+        points = centres[labels] + spread * _normals(count * features, seed, 10 + number).reshape(count, features)
+        return Dataset(name, points.astype(np.float32), labels, _names(classes), test)
+
+    return part("blobs", samples, 1, part("blobs test", max(samples // 5, classes), 2, None))
+
+
+def gratings(classes: int = 4, size: int = 16, samples: int = 512, spread: float = 0.2, seed: int = 0) -> Dataset:
+    """Small colour images of stripes, whose direction is the class and whose place and noise are chance."""
+    _check(classes=classes, size=size, samples=samples)
+    _check_spread(spread)
+    row, column = np.mgrid[:size, :size] * (2 * np.pi * 2 / size)
+
+    def part(name: str, count: int, number: int, test: Dataset | None) -> Dataset:
+        labels = _evenly(count, classes, seed, number)
+        angle = (np.pi * labels / classes)[:, None, None, None]
+        phase = 2 * np.pi * uniforms(count * 3, SYNTHETIC, seed, 20 + number).reshape(count, 3, 1, 1)
+        waves = np.sin(np.cos(angle) * column + np.sin(angle) * row + phase)
+        waves = waves + spread * _normals(waves.size, seed, 30 + number).reshape(waves.shape)
+        images = np.rint(127.5 + 100 * waves).clip(0, 255).astype(np.uint8)
+        return Dataset(name, images, labels, _names(classes), test)
+
+    return part("gratings", samples, 1, part("gratings test", max(samples // 5, classes), 2, None))
+
+
+def _evenly(count: int, classes: int, seed: int, number: int) -> Labels:
+    labels = np.arange(count, dtype=np.int64) % classes
+    return labels[uniforms(count, SYNTHETIC, check_seed(seed), number).argsort(kind="stable")]
+
+
+def _normals(count: int, seed: int, number: int) -> npt.NDArray[np.float64]:
+    """Standard normal numbers by Box and Muller from the uniforms, which are the same everywhere."""
+    drawn = uniforms(2 * count, SYNTHETIC, check_seed(seed), number)
+    normals: npt.NDArray[np.float64] = np.sqrt(-2 * np.log1p(-drawn[:count])) * np.cos(2 * np.pi * drawn[count:])
+    return normals
+
+
+def _names(classes: int) -> tuple[str, ...]:
+    return tuple(str(number) for number in range(classes))
+
+
+def _check_spread(spread: object) -> None:
+    if not (isinstance(spread, int | float) and 0 <= spread < math.inf):
+        raise ValueError(f"spread is {spread!r}: it is a number from 0")
+
+
+def _check(**sizes: int) -> None:
+    for name, value in sizes.items():
+        least = 1 if name == "features" else 2
+        if not isinstance(value, int) or isinstance(value, bool) or value < least:
+            raise ValueError(f"{name} is {value!r}: it is a whole number from {least}")
+    if sizes["samples"] < sizes["classes"]:
+        raise ValueError(f"samples is {sizes['samples']}: that is fewer than {sizes['classes']} classes")

@@ -1,0 +1,161 @@
+"""Tables with a label column: CSV and Parquet."""
+
+import csv as csv_format
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.data.dataset import Dataset, encode, encode_like
+from pyrite.data.files import as_path
+
+__all__ = ["csv", "parquet"]
+
+# A table whose columns are run-length encoded may claim any number of cells in a small file.
+MOST_CELLS = 2**31
+
+
+class _Table(NamedTuple):
+    columns: list[str]
+    features: npt.NDArray[np.float32]
+    labels: list[Any]
+
+
+def csv(path: str, label: str = "label", test: str | None = None) -> Dataset:
+    """A comma-separated table with a header: one column of labels, all others numbers.
+
+    Args:
+        path: the file, as UTF-8.
+        label: the name of the label column.
+        test: another file with the same columns, the test part.
+    """
+    return _dataset(as_path(path), label, test, _read_csv)
+
+
+def parquet(path: str, label: str = "label", test: str | None = None) -> Dataset:
+    """A Parquet table: one column of labels, all others numbers. Needs the extra ``parquet``.
+
+    The arguments are those of ``csv``.
+    """
+    return _dataset(as_path(path), label, test, _read_parquet)
+
+
+def _dataset(path: Path, label: str, test: str | None, read: Any) -> Dataset:
+    table: _Table = read(path, label)
+    labels, classes = encode(table.labels, f"{path}: the labels in the column {label!r}")
+    part = None
+    if test is not None:
+        other_path = as_path(test)
+        other: _Table = read(other_path, label)
+        if other.columns != table.columns:
+            raise ValueError(f"{other_path}: its columns are {other.columns}, those of {path} are {table.columns}")
+        other_labels = encode_like(other.labels, classes, f"{other_path}: the column {label!r}")
+        part = Dataset(f"{path.stem} test", other.features, other_labels, classes)
+    return Dataset(path.stem, table.features, labels, classes, part)
+
+
+def _read_csv(path: Path, label: str) -> _Table:
+    try:
+        with path.open(encoding="utf-8-sig", newline="") as file:
+            rows = csv_format.reader(file, strict=True)
+            header = [name.strip() for name in next(rows, [])]
+            place = _label_place(path, header, label)
+            names = header[:place] + header[place + 1 :]
+            labels, numbers = [], []
+            for count, row in enumerate((row for row in rows if row), start=1):
+                where = f"{path}, row {count} (line {rows.line_num})"
+                if len(row) != len(header):
+                    raise ValueError(f"{where}: {len(row)} cells, but {len(header)} columns")
+                labels.append(_label(row.pop(place), label, where))
+                numbers.append(_numbers(row, names, where))
+    except OSError as error:
+        raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from None
+    except (csv_format.Error, UnicodeDecodeError) as error:
+        raise ValueError(f"{path}: not a CSV file in UTF-8 ({error})") from None
+    if not numbers:
+        raise ValueError(f"{path}: no rows")
+    return _Table(names, np.array(numbers, np.float32), labels)
+
+
+def _label_place(path: Path, header: Sequence[str], label: str) -> int:
+    if not header or header == [""]:
+        raise ValueError(f"{path}: empty, it has no header")
+    twice = [name for name in header if header.count(name) > 1]
+    if twice:
+        raise ValueError(f"{path}: two columns are called {twice[0]!r}")
+    if label not in header:
+        raise ValueError(
+            f"{path}: no column is called {label!r}; there are {', '.join(map(repr, header[:20]))}"
+            + (", ..." if len(header) > 20 else "")
+            + ": name the label column with label="
+        )
+    if len(header) < 2:
+        raise ValueError(f"{path}: there is no column beside the labels")
+    return list(header).index(label)
+
+
+def _label(cell: str, column: str, where: str) -> str:
+    if not cell.strip():
+        raise ValueError(f"{where}, column {column!r}: the label is missing")
+    return cell.strip()
+
+
+def _numbers(row: Sequence[str], names: Sequence[str], where: str) -> list[float]:
+    try:
+        numbers = [float(cell) for cell in row]
+        if all(map(math.isfinite, numbers)) and not any("_" in cell for cell in row):
+            return numbers
+    except ValueError:
+        pass
+    for cell, name in zip(row, names, strict=True):
+        try:
+            wrong = not math.isfinite(float(cell)) or "_" in cell
+        except ValueError:
+            wrong = True
+        if wrong:
+            said = f"{cell[:40]!r} is not a number" if cell.strip() else "the number is missing"
+            raise ValueError(f"{where}, column {name!r}: {said}")
+    raise AssertionError("one cell is wrong")
+
+
+def _read_parquet(path: Path, label: str) -> _Table:
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise ValueError("reading Parquet needs pyarrow: pip install 'pyrite[parquet]'") from None
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            rows, columns = file.metadata.num_rows, file.metadata.num_columns
+            if not 0 < rows * columns <= MOST_CELLS:
+                raise ValueError(f"{path}: claims {rows} rows of {columns} columns")
+            table = file.read()
+    except (OSError, pyarrow.ArrowException) as error:
+        raise ValueError(f"{path}: not a Parquet file ({str(error).splitlines()[0]})") from None
+    place = _label_place(path, table.column_names, label)
+    names = [name for name in table.column_names if name != label]
+    features = np.empty((rows, len(names)), np.float32)
+    for number, name in enumerate(names):
+        features[:, number] = _arrow_numbers(pyarrow, table.column(name), f"{path}, column {name!r}")
+    labels = table.column(place).to_pylist()
+    for row, value in enumerate(labels, start=1):
+        if value is None or not isinstance(value, str | int | bool):
+            raise ValueError(f"{path}, row {row}, column {label!r}: {value!r} is not a label; it is a text or a number")
+    return _Table(names, features, labels)
+
+
+def _arrow_numbers(pyarrow: Any, column: Any, where: str) -> npt.NDArray[np.float64]:
+    kind = column.type
+    if not (pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind)):
+        raise ValueError(f"{where}: {kind} is not a type of numbers")
+    values = np.asarray(column.cast(pyarrow.float64()).to_numpy(), np.float64)
+    wrong = ~np.isfinite(values)
+    if wrong.any():
+        row = int(wrong.argmax())
+        missing = column[row].as_py() is None
+        said = "the number is missing" if missing else f"{values[row]} is not a finite number"
+        raise ValueError(f"{where}, row {row + 1}: {said}")
+    return values

@@ -1,0 +1,141 @@
+"""Clothing1M and WebVision 1.0: labels that came with pictures from the web, in the folders of their authors."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from pyrite.data.dataset import Dataset, Labels, check_range
+from pyrite.data.files import as_path, data_folder, find, missing, read_text
+from pyrite.data.images import LazyImages, Unreadable, inside, look_at
+
+__all__ = ["clothing1m", "root_of", "webvision"]
+
+# Scaled to cover 256 x 256; training then cuts 224 x 224 out of it, as is usual for these sets.
+SIZE = 256
+
+
+def clothing1m(path: str | None = None, size: int = SIZE, check: bool = False) -> Dataset:
+    """A million pictures from shops, 14 kinds of clothes, labels from the text around them; read lazily.
+
+    ``.labels`` are the noisy ones of the noisy training list. ``.clean``, ``.validation`` and ``.test`` have
+    labels checked by hand. With ``check``, every file is opened once to set those aside that are no images.
+    """
+    root = root_of(
+        "clothing1m",
+        path,
+        ("clothing1m", "Clothing1M", "clothing1M"),
+        "noisy_label_kv.txt",
+        "its authors, see https://github.com/Cysu/noisy_label",
+    )
+    classes = tuple(line.strip() for line in read_text(root / "category_names_eng.txt", "clothing1m"))
+    tables = {kind: _label_table(root / f"{kind}_label_kv.txt") for kind in ("noisy", "clean")}
+
+    def part(list_name: str) -> tuple[list[str], Labels]:
+        source = root / f"{list_name}_key_list.txt"
+        table = tables[list_name.split("_")[0]]
+        names = [inside(line.strip(), source, number) for number, line in _lines(source, "clothing1m")]
+        for number, name in enumerate(names, start=1):
+            if name not in table:
+                raise ValueError(f"{source}, line {number}: {name!r} has no label")
+        return names, np.array([table[name] for name in names], np.int64)
+
+    def dataset(name: str, list_name: str) -> Dataset:
+        names, labels = part(list_name)
+        names, labels, bad = _checked(root, names, labels, check)
+        return Dataset(name, LazyImages(root, names, size), labels, classes, unreadable=bad)
+
+    return replace(
+        dataset("clothing1m", "noisy_train"),
+        clean=dataset("clothing1m clean", "clean_train"),
+        validation=dataset("clothing1m validation", "clean_val"),
+        test=dataset("clothing1m test", "clean_test"),
+    )
+
+
+def webvision(
+    classes: int = 50, path: str | None = None, source: str = "google", size: int = SIZE, check: bool = False
+) -> Dataset:
+    """Pictures that a web search found for the classes of ImageNet, WebVision 1.0; read lazily.
+
+    Args:
+        classes: only the first so many of 1,000; papers take 50, 200 or 400.
+        path: the folder that holds ``info``.
+        source: ``google``, ``flickr`` or ``all``; papers take google.
+        size: pictures are scaled to cover this square, and cut in the middle.
+        check: open every file once to set those aside that are no images.
+    """
+    if source not in ("google", "flickr", "all"):
+        raise ValueError(f"source is {source!r}: it is 'google', 'flickr' or 'all'")
+    root = root_of(
+        "webvision",
+        path,
+        ("webvision", "WebVision"),
+        "info/synsets.txt",
+        "https://data.vision.ee.ethz.ch/cvl/webvision/",
+    )
+    # A line is a WordNet number and the words for it.
+    words = [line.strip().partition(" ") for line in read_text(root / "info/synsets.txt", "webvision")]
+    if not isinstance(classes, int) or isinstance(classes, bool) or not 2 <= classes <= len(words):
+        raise ValueError(f"classes is {classes!r}: it is a whole number from 2 to {len(words)}")
+    names = tuple(rest or number for number, _, rest in words[:classes])
+
+    def part(name: str, file: str, place: Callable[[str], str], test: Dataset | None) -> Dataset:
+        files, labels = _file_list(root / "info" / file, len(words))
+        kept = labels < classes
+        chosen = [place(found) for found, keep in zip(files, kept, strict=True) if keep]
+        found, numbers, bad = _checked(root, chosen, labels[kept], check)
+        return Dataset(name, LazyImages(root, found, size), numbers, names, test, bad)
+
+    test = part("webvision test", "val_filelist.txt", lambda file: f"val_images_256/{file}", None)
+    return part("webvision", f"train_filelist_{source}.txt", lambda file: file, test)
+
+
+def root_of(dataset: str, path: str | None, folders: tuple[str, ...], sign: str, source: str) -> Path:
+    """The folder of a data set, known by one of its files."""
+    if path is not None:
+        root = as_path(path)
+    else:
+        home = data_folder()
+        root = find(home, folders) or home / folders[0]
+    if not (root / sign).is_file():
+        raise missing(dataset, sign, root, source)
+    return root
+
+
+def _lines(path: Path, dataset: str) -> list[tuple[int, str]]:
+    return list(enumerate(read_text(path, dataset), start=1))
+
+
+def _label_table(path: Path) -> dict[str, int]:
+    """Lines of a file name and a class number."""
+    names, labels = _pairs(path, "clothing1m")
+    return dict(zip(names, labels, strict=True))
+
+
+def _file_list(path: Path, classes: int) -> tuple[list[str], Labels]:
+    names, labels = _pairs(path, "webvision")
+    numbers = np.array(labels, np.int64)
+    check_range(numbers, classes, str(path))
+    return names, numbers
+
+
+def _pairs(path: Path, dataset: str) -> tuple[list[str], list[int]]:
+    names, labels = [], []
+    for number, line in _lines(path, dataset):
+        name, _, label = line.strip().rpartition(" ")
+        if not name or not label.isascii() or not label.isdecimal() or len(label) > 6:
+            raise ValueError(f"{path}, line {number}: {line[:60]!r} is not a file name and a class number")
+        names.append(inside(name, path, number))
+        labels.append(int(label))
+    return names, labels
+
+
+def _checked(
+    root: Path, names: list[str], labels: Labels, check: bool
+) -> tuple[list[str], Labels, tuple[Unreadable, ...]]:
+    if not check:
+        return names, labels, ()
+    good, _, bad = look_at(root, names)
+    return [names[index] for index in good], labels[good], tuple(bad)

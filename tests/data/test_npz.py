@@ -1,0 +1,140 @@
+import io
+import os
+import tracemalloc
+import zipfile
+
+import numpy as np
+import pytest
+
+from pyrite.data import load
+
+IMAGES = np.arange(4 * 3 * 5 * 6, dtype=np.uint8).reshape(4, 3, 5, 6)
+Y = np.array([2, 5, 2, 5])
+
+
+def save(path, **arrays):
+    np.savez(path, **arrays)
+    return path
+
+
+@pytest.mark.parametrize("writer", [np.savez, np.savez_compressed])
+def test_images(tmp_path, writer):
+    path = tmp_path / "set.npz"
+    writer(path, x=IMAGES, y=Y, x_test=IMAGES[:2], y_test=Y[1:3])
+    data = load(path)
+    np.testing.assert_array_equal(data.inputs, IMAGES)
+    assert (data.labels.tolist(), data.classes) == ([0, 1, 0, 1], ("2", "5"))
+    assert data.test.labels.tolist() == [1, 0]
+    assert data.name == "set"
+
+
+def test_other_layouts_of_images(tmp_path):
+    path = save(tmp_path / "a.npz", x=IMAGES[:, 0], y=Y)
+    np.testing.assert_array_equal(load(path).inputs, IMAGES[:, :1])
+    path = save(tmp_path / "a.npz", x=IMAGES.transpose(0, 2, 3, 1), y=Y)
+    np.testing.assert_array_equal(load(path).inputs, IMAGES)
+    path = save(tmp_path / "a.npz", x=np.asfortranarray(IMAGES), y=Y)
+    np.testing.assert_array_equal(load(path).inputs, IMAGES)
+
+
+def test_features_texts_and_names(tmp_path):
+    path = save(tmp_path / "a.npz", x=np.arange(8).reshape(4, 2), y=np.array(["b", "a", "b", "ö"]))
+    data = load(path)
+    assert data.inputs.dtype == np.float32
+    assert (data.labels.tolist(), data.classes) == ([1, 0, 1, 2], ("a", "b", "ö"))
+    path = save(tmp_path / "a.npz", x=np.ones((4, 2)), y=Y - 2, classes=np.array(["p", "q", "r", "s"]))
+    assert load(path).labels.tolist() == [0, 3, 0, 3]
+    assert load(path).classes == ("p", "q", "r", "s")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "said"),
+    [
+        ({"x": IMAGES}, "no array 'y'"),
+        ({"y": Y}, "no array 'x'"),
+        ({"x": IMAGES, "y": Y[:3]}, "x has 4 samples, y has 3"),
+        ({"x": IMAGES, "y": Y[:, None]}, "y: int64 of shape (4, 1)"),
+        ({"x": IMAGES, "y": Y / 2}, "y: float64"),
+        ({"x": IMAGES / 255, "y": Y}, "images are uint8"),
+        ({"x": IMAGES[0, 0, 0], "y": Y}, "x: uint8 of shape (6,)"),
+        ({"x": np.ones((4, 2), complex), "y": Y}, "complex"),
+        ({"x": np.array([["a"]] * 4), "y": Y}, "<U1"),
+        ({"x": np.array([[0, 1], [0, np.nan], [0, 1], [0, 1]]), "y": Y}, "row 1, column 1 is nan"),
+        ({"x": np.full((4, 2), 1e300), "y": Y}, "row 0, column 0 is 1e+300"),
+        ({"x": IMAGES, "y": Y, "x_test": IMAGES}, "belong together"),
+        ({"x": IMAGES, "y": Y, "x_test": IMAGES[:, :, :4], "y_test": Y}, "x_test (3, 4, 6)"),
+        ({"x": IMAGES, "y": Y, "x_test": IMAGES, "y_test": Y + 1}, "'3' at index 0"),
+        ({"x": IMAGES, "y": Y, "classes": np.array(["a", "b"])}, "label 2 at index 0"),
+        ({"x": IMAGES, "y": np.zeros(4, int)}, "only the class '0'"),
+        ({"x": IMAGES[:0], "y": Y[:0]}, "no class"),
+    ],
+)
+def test_wrong_arrays_are_refused(tmp_path, refused, arrays, said):
+    message = refused(load, save(tmp_path / "a.npz", **arrays))
+    assert said in message
+    assert str(tmp_path / "a.npz") in message
+
+
+def test_a_pickle_inside_is_not_run(tmp_path, refused):
+    sign = tmp_path / "sign"
+
+    class Evil:
+        def __reduce__(self):
+            return os.system, (f"touch {sign}",)
+
+    path = save(tmp_path / "a.npz", x=np.array([Evil()], dtype=object), y=Y)
+    assert "Python objects" in refused(load, path)
+    assert not sign.exists()
+
+
+def npy(shape, dtype="<f4", content=b""):
+    file = io.BytesIO()
+    np.lib.format.write_array_header_1_0(file, {"descr": dtype, "fortran_order": False, "shape": shape})
+    return file.getvalue() + content
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (b"", "x: not an array"),
+        (b"hello", "x: not an array"),
+        (npy((4, 2))[:20], "x: not an array"),
+        (npy((4, 2), content=bytes(31)), "cut off"),
+        (npy((4, 2), content=bytes(33)), "more than the array"),
+        (npy((2**30, 2**10)), "claims"),
+        (npy((2**62, 2**62)), "no array"),
+        (npy((-4, 2), content=bytes(32)), "no array"),
+        (npy((4, 2), "<U0"), "no array"),
+        (npy((4, 2)).replace(b"\x01\x00", b"\x09\x00", 1), "x: not an array"),
+        (npy((4, 2)).replace(b"}", b" ", 1), "x: not an array"),
+        (npy((4, 2)).replace(b"(4, 2)", b"((((((", 1), "x: not an array"),
+    ],
+)
+def test_damaged_members_are_refused(tmp_path, refused, content, said):
+    path = save(tmp_path / "a.npz", y=Y)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("x.npy", content)
+    assert said in refused(load, path)
+
+
+def test_damaged_files_are_refused(tmp_path, refused):
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, x=IMAGES, y=Y)
+    whole = path.read_bytes()
+    broken = bytearray(whole)
+    broken[60:80] = b"\xff" * 20
+    for content in (b"", whole[:-30], b"PK\x03\x04", bytes(broken)):
+        path.write_bytes(content)
+        assert str(path) in refused(load, path)
+
+
+def test_a_bomb_takes_no_memory(tmp_path, refused, monkeypatch):
+    monkeypatch.setattr("pyrite.data.npz.LARGEST", 2**20)
+    path = tmp_path / "a.npz"
+    np.savez_compressed(path, x=np.zeros((2**13, 2**10), np.uint8), y=Y)
+    tracemalloc.start()
+    try:
+        assert "store it uncompressed" in refused(load, path)
+        assert tracemalloc.get_traced_memory()[1] < 2**20
+    finally:
+        tracemalloc.stop()

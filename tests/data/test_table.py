@@ -1,0 +1,141 @@
+import builtins
+import sys
+
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from pyrite.data import load
+
+TABLE = "height,label,weight\n1.5,cat,2\n-3e2,dog,0\n4,cat,7\n"
+
+
+def test_csv(tmp_path):
+    path = tmp_path / "animals.csv"
+    path.write_text(TABLE)
+    data = load(path)
+    np.testing.assert_array_equal(data.inputs, np.array([[1.5, 2], [-300, 0], [4, 7]], np.float32))
+    assert data.inputs.dtype == np.float32
+    assert data.labels.tolist() == [0, 1, 0]
+    assert data.classes == ("cat", "dog")
+    assert data.name == "animals"
+
+
+def test_another_label_column_quotes_and_a_byte_order_mark(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text('\ufeffkind,"x, scaled"\n"10",1\n"9",2\n', encoding="utf-8")
+    data = load(f'csv("{path}", label="kind")')
+    assert data.classes == ("9", "10")
+    assert data.labels.tolist() == [1, 0]
+    np.testing.assert_array_equal(load(path, label="kind").inputs, [[1], [2]])
+
+
+def test_classes_do_not_depend_on_the_hash_seed(tmp_path):
+    path = tmp_path / "a.csv"
+    path.write_text("x,label\n1,01\n2,1\n3,001\n")
+    assert load(path).classes == ("001", "01", "1")
+
+
+def test_csv_with_a_test_part(tmp_path, refused):
+    (tmp_path / "a.csv").write_text(TABLE)
+    (tmp_path / "b.csv").write_text("height,label,weight\n1,dog,2\n")
+    data = load(tmp_path / "a.csv", test=str(tmp_path / "b.csv"))
+    assert data.test.labels.tolist() == [1]
+    (tmp_path / "b.csv").write_text("height,label,weight\n1,dog,2\n2,emu,2\n")
+    assert "'emu' at index 1" in refused(load, tmp_path / "a.csv", test=str(tmp_path / "b.csv"))
+    (tmp_path / "b.csv").write_text("weight,label,height\n1,dog,2\n")
+    assert "its columns are" in refused(load, tmp_path / "a.csv", test=str(tmp_path / "b.csv"))
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("-3e2", "", "row 2 (line 3), column 'height': the number is missing"),
+        ("-3e2", "nan", "row 2 (line 3), column 'height': 'nan' is not a number"),
+        ("-3e2", "inf", "column 'height': 'inf'"),
+        ("-3e2", "tall", "column 'height': 'tall'"),
+        ("-3e2", "1_000", "column 'height': '1_000'"),
+        (",7\n", ",NA\n", "row 3 (line 4), column 'weight': 'NA'"),
+        ("dog", " ", "row 2 (line 3), column 'label': the label is missing"),
+        (",7\n", "\n", "row 3 (line 4): 2 cells, but 3 columns"),
+        (",7\n", ",7,8\n", "4 cells"),
+        ("label", "kind", "no column is called 'label'; there are 'height', 'kind', 'weight'"),
+        ("weight", "height", "two columns are called 'height'"),
+        ("dog", "cat", "only the class 'cat'"),
+        (TABLE, "", "empty"),
+        (TABLE, "label,x\n", "no rows"),
+        (TABLE, "label\na\nb\n", "no column beside"),
+        (TABLE, 'x,label\n"1,a\n', "not a CSV file"),
+    ],
+)
+def test_wrong_tables_are_refused(tmp_path, refused, old, new, said):
+    path = tmp_path / "a.csv"
+    path.write_text(TABLE.replace(old, new))
+    message = refused(load, path)
+    assert said in message
+    assert str(path) in message
+
+
+def test_not_text(tmp_path, refused):
+    path = tmp_path / "a.csv"
+    for content in (b"x,label\n\xff\xfe,1\n", b"x,label\n" + b"1" * 200_000 + b",a\n"):
+        path.write_bytes(content)
+        assert "not a CSV file" in refused(load, path)
+    assert "no data set, file or folder" in refused(load, tmp_path / "none.csv")
+    assert "cannot be read" in refused(load, f'csv("{tmp_path}")')
+
+
+def write_parquet(path, **columns):
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    return path
+
+
+def test_parquet(tmp_path):
+    path = write_parquet(
+        tmp_path / "a.parquet", x=[1.5, 2.5, 3.5], label=["b", "a", "b"], n=[1, 2, 3], t=[True, False, True]
+    )
+    data = load(path)
+    np.testing.assert_array_equal(data.inputs, np.array([[1.5, 1, 1], [2.5, 2, 0], [3.5, 3, 1]], np.float32))
+    assert data.inputs.dtype == np.float32
+    assert (data.labels.tolist(), data.classes) == ([1, 0, 1], ("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("columns", "said"),
+    [
+        ({"x": [1.0, None], "label": [0, 1]}, "column 'x', row 2: the number is missing"),
+        ({"x": [float("nan"), 1.0], "label": [0, 1]}, "column 'x', row 1: nan"),
+        ({"x": [1, None], "label": [0, 1]}, "column 'x', row 2: the number is missing"),
+        ({"x": ["1", "2"], "label": [0, 1]}, "column 'x': string"),
+        ({"x": [1, 2], "label": [0, None]}, "row 2, column 'label'"),
+        ({"x": [1, 2], "label": [0.5, 1.5]}, "row 1, column 'label'"),
+        ({"x": [1, 2], "label": [3, 3]}, "only the class '3'"),
+        ({"x": [1, 2], "y": [0, 1]}, "no column is called 'label'"),
+    ],
+)
+def test_wrong_parquet_is_refused(tmp_path, refused, columns, said):
+    path = write_parquet(tmp_path / "a.parquet", **columns)
+    assert said in refused(load, path)
+
+
+def test_parquet_that_is_no_parquet(tmp_path, refused):
+    path = write_parquet(tmp_path / "a.parquet", x=[1, 2], label=[0, 1])
+    for content in (b"", b"PAR1", path.read_bytes()[:-20]):
+        path.write_bytes(content)
+        assert "not a Parquet file" in refused(load, path)
+
+
+def test_without_pyarrow_one_sentence_says_what_to_install(tmp_path, refused, monkeypatch):
+    path = write_parquet(tmp_path / "a.parquet", x=[1, 2], label=[0, 1])
+    real = builtins.__import__
+
+    def without(name, *args, **options):
+        if name.startswith("pyarrow"):
+            raise ImportError(name)
+        return real(name, *args, **options)
+
+    for name in [name for name in sys.modules if name.startswith("pyarrow")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert "pip install 'pyrite[parquet]'" in refused(load, path)
