@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any, Final, final
 
 import numpy as np
+import numpy.typing as npt
 
 from pyrite.diagnostics.arrays import check_same_length, to_flags, to_floats
 
@@ -31,10 +32,10 @@ class LearningWeights:
     def __init__(self) -> None:
         self._sums = dict.fromkeys(_SUMS, 0.0)
 
-    def update(self, weight: object, rate: object, is_wrong: object | None = None) -> None:
+    def update(self, weight: object, rate: npt.ArrayLike, is_wrong: object | None = None) -> None:
         """Add samples. ``rate`` is the learning rate of the step, or of each sample's step."""
         values = to_floats(weight, "weight")
-        rates = to_floats(np.full(len(values), rate) if isinstance(rate, float | int) else rate, "rate")
+        rates = to_floats(np.full(len(values), rate) if np.ndim(rate) == 0 else rate, "rate")
         check_same_length(weight=values, rate=rates)
         if rates.size and rates.min() < 0:
             first = int((rates < 0).argmax())

@@ -2,7 +2,7 @@ import json
 
 import numpy as np
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given, settings, strategies as st
 from sklearn.metrics import accuracy_score
 
 from pyrite.diagnostics import BestAndFinal, Tally, accuracy, hybrid_accuracy, subset_accuracies
@@ -38,6 +38,7 @@ def test_an_empty_subset_has_no_share() -> None:
 labels = st.lists(st.tuples(*(st.integers(0, 3),) * 3), min_size=1, max_size=60)
 
 
+@settings(deadline=None)
 @given(labels)
 def test_against_scikit_learn(rows: list[tuple[int, int, int]]) -> None:
     predicted, label, true = np.array(rows).T

@@ -52,7 +52,7 @@ def test_none_where_nothing_is_known() -> None:
     assert (means.alpha, means.snr) == (None, None)
     means.update([0.5], rate=0.1)
     assert (means.alpha, means.snr) == (1.0, None)  # truth unknown
-    means.update([0.5], rate=0.1, is_wrong=[False])
+    means.update([0.5], rate=np.float32(0.1), is_wrong=[False])
     assert (means.clean, means.noisy, means.snr) == (0.5, None, None)  # no wrong label
     means.update([0.0], rate=0.1, is_wrong=[True])
     assert (means.noisy, means.snr) == (0.0, None)  # wrong labels weigh nothing
