@@ -5,7 +5,7 @@ An epoch is first written down (``Visits``: a row a sample), and at its end fold
 number of processes leave no trace, and a resume in the middle of an epoch is exact.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, final
 
 import numpy as np
@@ -61,11 +61,7 @@ class Visits:
             getattr(self, name)[places] = values[new]
         self.seen[places] = True
 
-    def merge(self, state: Mapping[str, Any]) -> None:
-        """Add what another process wrote down in this epoch (its ``state_dict``); a sample both saw stays as here.
-
-        Merged in the order of ranks, every process ends with the same.
-        """
+    def _add(self, state: Mapping[str, Any]) -> None:
         samples = int(needed(state, "samples"))
         if samples != self.samples:
             raise ValueError(f"the state is of {samples} samples, these are {self.samples}")
@@ -74,6 +70,17 @@ class Visits:
         check_same_length(index=rows, **columns)
         self._write(rows, columns)
 
+    def merge(self, states: Iterable[Mapping[str, Any]]) -> None:
+        """Become what all processes wrote down in this epoch: their ``state_dict``, this one's too, by rank.
+
+        Of those that saw a sample the first counts, so every process that merges ends with the same.
+        """
+        together = Visits(self.samples)
+        for state in states:
+            together._add(state)
+        self.seen, self.margin, self.weight = together.seen, together.margin, together.weight
+        self.rate, self.prediction = together.rate, together.prediction
+
     def state_dict(self) -> dict[str, Any]:
         """Only the samples seen, so that little travels between processes."""
         index = np.flatnonzero(self.seen)
@@ -81,9 +88,7 @@ class Visits:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where another left off. A state that does not fit is refused and changes nothing."""
-        fresh = Visits(self.samples)
-        fresh.merge(state)
-        self.__dict__.update(fresh.__dict__)
+        self.merge([state])
 
 
 @final

@@ -1,6 +1,6 @@
 """Everything that is measured while training, fed by batches and read by epochs."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, final
 
 import numpy as np
@@ -19,9 +19,8 @@ class TrainingObserver:
     """Watches training by sample numbers; it never sees a model, and no method sees it, so the truth is safe here.
 
     A batch costs a few assignments; the statistics are made at the end of an epoch, in the order of the samples, so
-    that they do not depend on how samples came in batches or to processes. With several processes, each calls
-    ``update``, all exchange ``evidence.epoch.state_dict()``, and who writes calls ``merge`` with those of the others
-    in the order of ranks before ``end_epoch``.
+    that they do not depend on how samples came in batches or to processes. Several processes exchange their
+    ``evidence.epoch.state_dict()`` at the end of an epoch, and ``merge`` all of them before ``end_epoch``.
 
     Args:
         given: the labels a method sees, of every sample that an index may name.
@@ -53,9 +52,9 @@ class TrainingObserver:
         """Write a batch down: the samples' numbers, margins, predictions, weights and the step's learning rate."""
         self.evidence.update(index, margin, prediction, weight, rate)
 
-    def merge(self, state: Mapping[str, Any]) -> None:
-        """Add what another process saw in this epoch: its ``evidence.epoch.state_dict()``."""
-        self.evidence.epoch.merge(state)
+    def merge(self, states: Iterable[Mapping[str, Any]]) -> None:
+        """Take in what all processes saw in this epoch: each one's ``evidence.epoch.state_dict()``, by rank."""
+        self.evidence.epoch.merge(states)
 
     @property
     def weights(self) -> LearningWeights:

@@ -89,9 +89,7 @@ def test_ranks_with_padding_equal_one_process_bit_for_bit(seed: int, ranks: int)
             evidence.update(rows, margin[rows], prediction[rows], weight[rows], rate=0.1)
         states = [evidence.epoch.state_dict() for evidence in shared]
         for evidence in shared:
-            evidence.epoch.clear()
-            for state in states:
-                evidence.epoch.merge(state)
+            evidence.epoch.merge(states)
             evidence.end_epoch()
         alone.end_epoch()
     for evidence in shared:
@@ -102,9 +100,11 @@ def test_of_two_ranks_that_saw_a_sample_the_first_counts() -> None:
     first, second = Visits(2), Visits(2)
     first.record([0], [1.0], [0])
     second.record([0, 1], [2.0, 3.0], [1, 1])
-    first.merge(second.state_dict())
-    assert first.margin.tolist() == [1.0, 3.0]
-    assert first.prediction.tolist() == [0, 1]
+    states = [first.state_dict(), second.state_dict()]
+    for visits in (first, second):
+        visits.merge(states)
+        assert visits.margin.tolist() == [1.0, 3.0]
+        assert visits.prediction.tolist() == [0, 1]
 
 
 def test_resume_in_the_middle_of_an_epoch_is_exact(tmp_path: object) -> None:
@@ -168,7 +168,7 @@ def test_bad_input() -> None:
         (lambda: evidence.load_state_dict(other), "visits of the state has the shape"),
         (lambda: evidence.load_state_dict(broken), "visits of the state has the shape"),
         (lambda: evidence.load_state_dict({}), "the state has no"),
-        (lambda: evidence.epoch.merge(Visits(2).state_dict()), "the state is of 2 samples, these are 3"),
+        (lambda: evidence.epoch.merge([Visits(2).state_dict()]), "the state is of 2 samples, these are 3"),
     ):
         with pytest.raises(ValueError, match=words):
             call()

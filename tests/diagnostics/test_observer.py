@@ -109,10 +109,12 @@ def test_two_ranks_with_padding_equal_one_process(labels: tuple[np.ndarray, np.n
         feed(alone, drawn, rate)
         feed(first, drawn, rate, slice(23))
         feed(second, drawn, rate, slice(20, 40))  # three of them twice
-        first.merge(second.evidence.epoch.state_dict())
-        second.end_epoch()
-        assert first.end_epoch() == alone.end_epoch()
+        states = [observer.evidence.epoch.state_dict() for observer in (first, second)]
+        first.merge(states)
+        second.merge(states)
+        assert first.end_epoch() == second.end_epoch() == alone.end_epoch()
     assert_same(first, alone)
+    assert_same(second, alone)
 
 
 def test_resume_in_the_middle_of_an_epoch_is_exact(labels: tuple[np.ndarray, np.ndarray]) -> None:
