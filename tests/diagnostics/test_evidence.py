@@ -128,13 +128,13 @@ def test_resume_in_the_middle_of_an_epoch_is_exact(tmp_path: object) -> None:
         evidence.end_epoch()
         feed(evidence, 1, slice(7))
     state = before.state_dict()
+    before.update([0, 1, 2], [9.0] * 3, [0] * 3)  # a state is a copy: what goes on elsewhere leaves it alone
+    before.end_epoch()
     arrays = {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
     plain = {name: value for name, value in state.items() if name not in arrays}
     np.savez(f"{tmp_path}/state.npz", **arrays)
     with np.load(f"{tmp_path}/state.npz", allow_pickle=False) as held:
         after.load_state_dict(dict(held) | json.loads(json.dumps(plain)))
-    before.update([0, 1, 2], [9.0] * 3, [0] * 3)  # a state is a copy: what goes on elsewhere leaves it alone
-    before.end_epoch()
     for evidence in (whole, after):
         feed(evidence, 1, slice(7, 20))
         evidence.end_epoch()

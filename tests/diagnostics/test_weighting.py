@@ -45,6 +45,13 @@ def test_rates_a_sample_equal_a_rate_a_step_and_parts_equal_the_whole() -> None:
         assert (other.alpha, other.snr) == pytest.approx((whole.alpha, whole.snr), rel=1e-14)
 
 
+def test_a_gradient_has_a_length_whatever_its_sign() -> None:
+    means = LearningWeights()
+    means.update([0.3, -0.1], rate=0.1, is_wrong=[False, True])
+    assert means.alpha == pytest.approx(0.4)
+    assert (means.noisy, means.snr) == (pytest.approx(-0.1), pytest.approx(-3.0))
+
+
 def test_none_where_nothing_is_known() -> None:
     means = LearningWeights()
     assert (means.alpha, means.clean, means.noisy, means.snr) == (None,) * 4
