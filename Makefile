@@ -27,6 +27,7 @@ format: .venv/.ready
 bench: .venv/.ready
 	$(BIN)/python -m benchmarks.losses
 	$(BIN)/python -m benchmarks.loading
+	$(BIN)/python -m benchmarks.diagnostics
 
 .venv/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

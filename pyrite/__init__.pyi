@@ -1,4 +1,4 @@
-from . import data as data, noise as noise
+from . import data as data, diagnostics as diagnostics, noise as noise
 from .criterion import Loss as Loss
 from .curves import (
     AEL as AEL,

@@ -19,6 +19,7 @@ MAY_IMPORT = {
     "losses": {"soft_margin", "spec", "criterion", "curves"},
     "noise": {"spec", "draws", "pickles"},
     "data": {"spec", "draws", "pickles"},
+    "diagnostics": set(),
     "report": {"criterion", "curves", "losses", "noise", "data"},
     "cli": {"spec", "criterion", "curves", "losses", "noise", "data", "report"},
 }

@@ -1,0 +1,59 @@
+"""Arrays in, numbers out: what is measured of training and of its results. Nothing here sees a model."""
+
+from pyrite.diagnostics.accuracy import (
+    BestAndFinal,
+    SubsetAccuracies,
+    Tally,
+    accuracy,
+    hybrid_accuracy,
+    subset_accuracies,
+)
+from pyrite.diagnostics.calibration import Reliability, brier_score, brier_score_of_event, reliability, top_label
+from pyrite.diagnostics.detection import (
+    BestF1,
+    Detection,
+    average_precision,
+    best_f1,
+    detection,
+    precision_at,
+    roc_auc,
+)
+from pyrite.diagnostics.dimension import local_intrinsic_dimension
+from pyrite.diagnostics.evidence import SampleEvidence, Visits
+from pyrite.diagnostics.histograms import MARGIN_EDGES, MarginHistograms
+from pyrite.diagnostics.observer import TrainingObserver
+from pyrite.diagnostics.retrieval import Retrieval, embed_sets, retrieve
+from pyrite.diagnostics.weighting import LearningWeights, effective_samples, weight_statistics
+
+__all__ = [
+    "MARGIN_EDGES",
+    "BestAndFinal",
+    "BestF1",
+    "Detection",
+    "LearningWeights",
+    "MarginHistograms",
+    "Reliability",
+    "Retrieval",
+    "SampleEvidence",
+    "SubsetAccuracies",
+    "Tally",
+    "TrainingObserver",
+    "Visits",
+    "accuracy",
+    "average_precision",
+    "best_f1",
+    "brier_score",
+    "brier_score_of_event",
+    "detection",
+    "effective_samples",
+    "embed_sets",
+    "hybrid_accuracy",
+    "local_intrinsic_dimension",
+    "precision_at",
+    "reliability",
+    "retrieve",
+    "roc_auc",
+    "subset_accuracies",
+    "top_label",
+    "weight_statistics",
+]

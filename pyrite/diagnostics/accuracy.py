@@ -1,0 +1,146 @@
+"""Accuracies: on the test set, on the clean and the noisy part of the training set, and on both sets together."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, final
+
+import numpy as np
+
+from pyrite.diagnostics.arrays import Flags, check_count, check_same_length, to_ints
+
+__all__ = ["BestAndFinal", "SubsetAccuracies", "Tally", "accuracy", "hybrid_accuracy", "subset_accuracies"]
+
+
+@final
+@dataclass(frozen=True)
+class Tally:
+    """How many of how many: a share that can still be added up, over batches, ranks or sets.
+
+    >>> (Tally(9, 10) + Tally(1, 10)).share
+    0.5
+    """
+
+    hits: int
+    total: int
+
+    def __post_init__(self) -> None:
+        check_count(self.hits, "hits", 0)
+        if check_count(self.total, "total", 0) < self.hits:
+            raise ValueError(f"hits is {self.hits}, of a total of {self.total}")
+
+    @classmethod
+    def of(cls, flags: Flags) -> "Tally":
+        return cls(int(np.count_nonzero(flags)), len(flags))
+
+    @property
+    def share(self) -> float | None:
+        """None where there was nothing to count."""
+        return self.hits / self.total if self.total else None
+
+    def __add__(self, other: "Tally") -> "Tally":
+        return Tally(self.hits + other.hits, self.total + other.total)
+
+
+def accuracy(predictions: object, labels: object) -> Tally:
+    """How many predictions are the label.
+
+    >>> accuracy([0, 1, 1], [0, 1, 2])
+    Tally(hits=2, total=3)
+    """
+    predicted, label = to_ints(predictions, "predictions"), to_ints(labels, "labels")
+    check_same_length(predictions=predicted, labels=label)
+    return Tally.of(predicted == label)
+
+
+@final
+@dataclass(frozen=True)
+class SubsetAccuracies:
+    """What a model says of its training set, by whether the given label is the true one.
+
+    Without truth all but ``given`` are None.
+
+    Attributes:
+        given: of all samples, those predicted as their given label.
+        clean: of the samples whose given label is true, those predicted so.
+        memorised: of the samples whose given label is wrong, those predicted as that wrong label. This is what papers
+            call the accuracy on the noisy subset; low is good.
+        recovered: of the same samples, those predicted as their true label; high is good.
+        true: of all samples, those predicted as their true label.
+    """
+
+    given: Tally
+    clean: Tally | None = None
+    memorised: Tally | None = None
+    recovered: Tally | None = None
+    true: Tally | None = None
+
+    def hybrid(self, test: Tally | None) -> float | None:
+        """The hybrid accuracy with this test result, or None where either is unknown."""
+        return hybrid_accuracy(test, self.true) if test is not None and self.true is not None else None
+
+    def shares(self) -> dict[str, float | None]:
+        """Each as a share under its name; None also where the subset is empty."""
+        tallies = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        return {name: None if tally is None else tally.share for name, tally in tallies.items()}
+
+
+def subset_accuracies(predictions: object, given: object, true: object | None = None) -> SubsetAccuracies:
+    """Accuracies on the training set and on its clean and noisy part.
+
+    >>> subset_accuracies([0, 1, 1, 0], given=[0, 0, 1, 1], true=[0, 0, 0, 0]).shares()
+    {'given': 0.5, 'clean': 0.5, 'memorised': 0.5, 'recovered': 0.5, 'true': 0.5}
+    """
+    predicted, label = to_ints(predictions, "predictions"), to_ints(given, "given")
+    check_same_length(predictions=predicted, given=label)
+    if true is None:
+        return SubsetAccuracies(Tally.of(predicted == label))
+    truth = to_ints(true, "true")
+    check_same_length(given=label, true=truth)
+    wrong, follows, right = label != truth, predicted == label, predicted == truth
+    return SubsetAccuracies(
+        Tally.of(follows), Tally.of(right[~wrong]), Tally.of(follows[wrong]), Tally.of(right[wrong]), Tally.of(right)
+    )
+
+
+def hybrid_accuracy(test: Tally, train: Tally) -> float | None:
+    """The accuracy on the test set and the clean training set taken together (Wang et al., IMAE, Table 6).
+
+    The clean training set is the whole of it under its true labels, not only the samples that kept them: with the
+    latter no row of the printed table with noise comes out, with the former every row can. So pass the ``true`` of
+    ``subset_accuracies``; to see the other reading, its ``clean``.
+    """
+    return (test + train).share
+
+
+@final
+@dataclass(frozen=True)
+class BestAndFinal:
+    """A test accuracy over training: the final one, which is the result, and the best, which was chosen on test labels.
+
+    >>> BestAndFinal().after(1, 0.81).after(2, 0.67)
+    BestAndFinal(final=0.67, final_epoch=2, best_on_test=0.81, best_epoch=1)
+    """
+
+    final: float | None = None
+    final_epoch: int | None = None
+    best_on_test: float | None = None
+    best_epoch: int | None = None
+
+    def after(self, epoch: int, value: float) -> "BestAndFinal":
+        """The same after one more epoch; of equal values the earlier is the best."""
+        if not 0 <= value <= 1:
+            raise ValueError(f"the accuracy after epoch {epoch} is {value!r}, but must lie from 0 to 1")
+        if self.final_epoch is not None and epoch <= self.final_epoch:
+            raise ValueError(f"epoch is {epoch}, but epoch {self.final_epoch} was already counted")
+        if self.best_on_test is None or value > self.best_on_test:
+            return BestAndFinal(float(value), epoch, float(value), epoch)
+        return BestAndFinal(float(value), epoch, self.best_on_test, self.best_epoch)
+
+    def state_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_state_dict(cls, state: Mapping[str, Any]) -> "BestAndFinal":
+        if set(state) != set(cls.__dataclass_fields__):
+            raise ValueError(f"the state holds {sorted(state)}, not {sorted(cls.__dataclass_fields__)}")
+        return cls(**state)

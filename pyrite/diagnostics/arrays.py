@@ -1,0 +1,80 @@
+"""Arrays at the door: from lists, numpy or torch (which is not imported for it), checked once."""
+
+import sys
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["Flags", "Floats", "Ints", "check_count", "check_same_length", "to_flags", "to_floats", "to_ints"]
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+
+def to_floats(value: object, name: str, *, ndim: int = 1, infinite: bool = False, nan: bool = False) -> Floats:
+    """Numbers in float64, finite unless the caller has a meaning for what is not."""
+    array = _to_array(value, name, ndim)
+    if array.dtype.kind not in "fiub":
+        raise ValueError(f"{name} has the dtype {array.dtype}, but must be numbers")
+    array = array.astype(np.float64, copy=False)
+    if nan:
+        return array
+    bad = np.isnan(array) if infinite else ~np.isfinite(array)
+    if bad.any():
+        place = tuple(int(part) for part in np.argwhere(bad)[0])
+        raise ValueError(f"{name} is {array[place]} at index {place[0] if ndim == 1 else place}")
+    return array
+
+
+def to_ints(value: object, name: str, *, least: int | None = None) -> Ints:
+    """Whole numbers; what is not one is refused, never rounded."""
+    array = _to_array(value, name, 1)
+    if array.dtype.kind not in "iu" and array.size:
+        raise ValueError(f"{name} has the dtype {array.dtype}, first {array[0]!r}, but must be whole numbers")
+    array = array.astype(np.int64, copy=False)
+    if least is not None and array.size and array.min() < least:
+        first = int((array < least).argmax())
+        raise ValueError(f"{name} is {array[first]} at index {first}, but must be {least} or more")
+    return array
+
+
+def to_flags(value: object, name: str) -> Flags:
+    """True and False, or 1 and 0."""
+    array = _to_array(value, name, 1)
+    if array.dtype.kind == "b":
+        return array
+    wrong = ~np.isin(array, (0, 1)) if array.dtype.kind in "iu" else np.ones(len(array), bool)
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise ValueError(f"{name} is {array[first]!r} at index {first}, but must be true or false")
+    return array.astype(bool)
+
+
+def check_same_length(**arrays: npt.NDArray[Any]) -> None:
+    """Refuse columns of which one is longer than another."""
+    if len({len(array) for array in arrays.values()}) > 1:
+        raise ValueError(f"lengths differ: {', '.join(f'{name} {len(array)}' for name, array in arrays.items())}")
+
+
+def check_count(value: object, name: str, least: int = 1) -> int:
+    """A whole number from ``least``."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
+        raise ValueError(f"{name} is {value!r}, but must be a whole number from {least}")
+    return int(value)
+
+
+def _to_array(value: object, name: str, ndim: int) -> npt.NDArray[Any]:
+    # Who holds a tensor has loaded torch.
+    torch = sys.modules.get("torch")
+    try:
+        if torch is not None and isinstance(value, torch.Tensor):
+            # numpy has no bfloat16, and float64 holds every other.
+            value = value.detach().to("cpu", torch.float64 if value.is_floating_point() else value.dtype).numpy()
+        array = np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{name} cannot be read as an array: {error}") from None
+    if array.ndim != ndim:
+        raise ValueError(f"{name} has the shape {array.shape}, but must have {ndim} dimension{'s'[: ndim > 1]}")
+    return array

@@ -1,0 +1,111 @@
+"""Whether probabilities can be believed: Brier score, reliability curve, expected calibration error.
+
+Probabilities are called so by the caller; their values are checked and never used to guess what they are.
+"""
+
+from dataclasses import dataclass
+from typing import Final, final
+
+import numpy as np
+
+from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_count, check_same_length, to_flags, to_floats, to_ints
+
+__all__ = ["Reliability", "brier_score", "brier_score_of_event", "reliability", "top_label"]
+
+# A softmax in bfloat16 has eight bits, so that rows sum to 1 only to about this.
+_SUM_TOLERANCE: Final = 1e-2
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Reliability:
+    """How often events came true, by how probable they were said to be; a value a bin.
+
+    Bins are of equal width, (edge, next edge], 0 in the first. Empty bins have the count 0 and NaN beside it.
+    """
+
+    edges: Floats
+    count: Ints
+    confidence: Floats
+    accuracy: Floats
+
+    @property
+    def expected_calibration_error(self) -> float | None:
+        """Mean distance of confidence and accuracy, bins by their count (Guo et al., 2017); None without samples."""
+        used = self.count > 0
+        if not used.any():
+            return None
+        gap = np.abs(self.confidence[used] - self.accuracy[used])
+        return float(gap @ self.count[used] / self.count.sum())
+
+    @property
+    def maximum_calibration_error(self) -> float | None:
+        """The largest distance in a bin that is not empty; None without samples."""
+        used = self.count > 0
+        return float(np.abs(self.confidence[used] - self.accuracy[used]).max()) if used.any() else None
+
+
+def reliability(confidence: object, correct: object, bins: int = 15) -> Reliability:
+    """The reliability curve of probabilities of any event: a prediction being right, or a label being wrong.
+
+    >>> curve = reliability([0.2, 0.2, 0.9], [False, True, True], bins=2)
+    >>> curve.count, curve.accuracy, round(curve.expected_calibration_error, 4)
+    (array([2, 1]), array([0.5, 1. ]), 0.2333)
+    """
+    said, came = _probability(confidence, "confidence"), to_flags(correct, "correct")
+    check_same_length(confidence=said, correct=came)
+    edges = np.linspace(0, 1, check_count(bins, "bins") + 1)
+    place = np.searchsorted(edges[1:-1], said, side="left")
+    count = np.bincount(place, minlength=bins)
+    sums = [np.bincount(place, weights=values, minlength=bins) for values in (said, came)]
+    shares = [np.where(count > 0, total / np.maximum(count, 1), np.nan) for total in sums]
+    return Reliability(edges, count, *shares)
+
+
+def top_label(probabilities: object, labels: object) -> tuple[Floats, Flags]:
+    """The probability of the predicted class of each sample, and whether it is the label: for ``reliability``."""
+    rows, label = _distributions(probabilities, labels)
+    return rows.max(1, initial=0.0), rows.argmax(1) == label if rows.size else np.zeros(len(rows), bool)
+
+
+def brier_score(probabilities: object, labels: object) -> float | None:
+    """The mean of Σ_k (p_k − [k is the label])², from 0 to 2 (Brier, 1950); None without samples.
+
+    >>> brier_score([[0.75, 0.25], [0.5, 0.5]], [0, 0])
+    0.3125
+    """
+    rows, label = _distributions(probabilities, labels)
+    if not len(rows):
+        return None
+    at_label = rows[np.arange(len(rows)), label]
+    others = np.square(rows).sum(1) - np.square(at_label)
+    return float(np.mean(np.square(1 - at_label) + others))
+
+
+def brier_score_of_event(probability: object, happened: object) -> float | None:
+    """The mean of (p − [it happened])², from 0 to 1; None without samples."""
+    said, came = _probability(probability, "probability"), to_flags(happened, "happened")
+    check_same_length(probability=said, happened=came)
+    return float(np.square(said - came).mean()) if len(said) else None
+
+
+def _probability(value: object, name: str) -> Floats:
+    said = to_floats(value, name)
+    outside = (said < 0) | (said > 1)
+    if outside.any():
+        first = int(outside.argmax())
+        raise ValueError(f"{name} is {said[first]} at index {first}, but a probability lies from 0 to 1")
+    return said
+
+
+def _distributions(probabilities: object, labels: object) -> tuple[Floats, Ints]:
+    rows, label = to_floats(probabilities, "probabilities", ndim=2), to_ints(labels, "labels", least=0)
+    check_same_length(probabilities=rows, labels=label)
+    wrong = (rows < 0).any(1) | (np.abs(rows.sum(1) - 1) > _SUM_TOLERANCE)
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise ValueError(f"probabilities at index {first} are {rows[first]}, which is no distribution")
+    if label.size and label.max() >= rows.shape[1]:
+        first = int((label >= rows.shape[1]).argmax())
+        raise ValueError(f"labels is {label[first]} at index {first}, but there are {rows.shape[1]} classes")
+    return rows, label

@@ -1,0 +1,128 @@
+"""How well a score finds the samples with a wrong label. A higher score says: rather wrong.
+
+Samples with equal scores cannot be told apart by the score, so nothing here depends on their order.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import NamedTuple, final
+
+import numpy as np
+
+from pyrite.diagnostics.arrays import Floats, Ints, check_count, check_same_length, to_flags, to_floats
+
+__all__ = ["BestF1", "Detection", "average_precision", "best_f1", "detection", "precision_at", "roc_auc"]
+
+
+class BestF1(NamedTuple):
+    """The best F1 any threshold reaches, and the highest such threshold: flagged is what scores that or more."""
+
+    f1: float
+    threshold: float
+
+
+@final
+@dataclass(frozen=True)
+class Detection:
+    """What a score is worth for finding wrong labels; None where it is not defined.
+
+    Attributes:
+        roc_auc: how often a wrong label scores above a true one; equal scores count half.
+        average_precision: the mean precision over the wrong labels found.
+        best_f1: with the threshold that truth would choose: what is possible, not what a user would get.
+        precision_at: for each k, the share of wrong labels among the k highest scores.
+    """
+
+    roc_auc: float | None
+    average_precision: float | None
+    best_f1: BestF1 | None
+    precision_at: Mapping[int, float]
+
+
+def detection(scores: object, is_wrong: object, at: Iterable[int] = ()) -> Detection:
+    """All of them from one sort.
+
+    >>> found = detection([0.9, 0.8, 0.7, 0.1], [True, False, True, False], at=[1, 2])
+    >>> found.roc_auc, round(found.average_precision, 4), found.best_f1, dict(found.precision_at)
+    (0.75, 0.8333, BestF1(f1=0.8, threshold=0.7), {1: 1.0, 2: 0.5})
+    """
+    groups = _groups(scores, is_wrong)
+    return Detection(_roc_auc(groups), _average_precision(groups), _best_f1(groups), _precision_at(groups, at))
+
+
+def roc_auc(scores: object, is_wrong: object) -> float | None:
+    """The area under the ROC curve; None unless there are both wrong and true labels."""
+    return _roc_auc(_groups(scores, is_wrong))
+
+
+def average_precision(scores: object, is_wrong: object) -> float | None:
+    """Σ (recall gained) · precision over the distinct scores, highest first; None without a wrong label."""
+    return _average_precision(_groups(scores, is_wrong))
+
+
+def best_f1(scores: object, is_wrong: object) -> BestF1 | None:
+    """The best F1 over all thresholds; None without a wrong label."""
+    return _best_f1(_groups(scores, is_wrong))
+
+
+def precision_at(scores: object, is_wrong: object, k: int) -> float:
+    """The share of wrong labels among the k highest scores.
+
+    Where the k-th has equals, it is what a random choice among them gives on average.
+    """
+    return _precision_at(_groups(scores, is_wrong), [k])[k]
+
+
+class _Groups(NamedTuple):
+    """Samples of equal score, highest score first: the score, and how many are wrong and in all, up to each."""
+
+    score: Floats
+    wrong: Ints
+    total: Ints
+
+
+def _groups(scores: object, is_wrong: object) -> _Groups:
+    values, wrong = to_floats(scores, "scores", infinite=True), to_flags(is_wrong, "is_wrong")
+    check_same_length(scores=values, is_wrong=wrong)
+    order = np.argsort(-values, kind="stable")
+    values, wrong = values[order], wrong[order]
+    last = np.flatnonzero(np.append(values[1:] != values[:-1], True)[: len(values)])
+    return _Groups(values[last], np.cumsum(wrong, dtype=np.int64)[last], last + 1)
+
+
+def _roc_auc(groups: _Groups) -> float | None:
+    wrong, true = groups.wrong, groups.total - groups.wrong
+    if not len(wrong) or not wrong[-1] or not true[-1]:
+        return None
+    # Twice the number of pairs in the right order, in whole numbers: exact.
+    in_group, below = np.diff(wrong, prepend=0), true[-1] - true
+    twice = np.sum(in_group * (2 * below + np.diff(true, prepend=0)))
+    return float(twice / (2 * int(wrong[-1]) * int(true[-1])))
+
+
+def _average_precision(groups: _Groups) -> float | None:
+    if not len(groups.wrong) or not groups.wrong[-1]:
+        return None
+    gained = np.diff(groups.wrong, prepend=0)
+    return float(np.sum(gained * (groups.wrong / groups.total)) / groups.wrong[-1])
+
+
+def _best_f1(groups: _Groups) -> BestF1 | None:
+    if not len(groups.wrong) or not groups.wrong[-1]:
+        return None
+    f1 = 2 * groups.wrong / (groups.total + groups.wrong[-1])
+    best = int(f1.argmax())
+    return BestF1(float(f1[best]), float(groups.score[best]))
+
+
+def _precision_at(groups: _Groups, at: Iterable[int]) -> dict[int, float]:
+    samples = int(groups.total[-1]) if len(groups.total) else 0
+    shares = {}
+    for k in at:
+        if check_count(k, "k") > samples:
+            raise ValueError(f"k is {k}, but there are {samples} samples")
+        here = int(np.searchsorted(groups.total, k))
+        before, found = (int(groups.total[here - 1]), int(groups.wrong[here - 1])) if here else (0, 0)
+        rate = (groups.wrong[here] - found) / (groups.total[here] - before)
+        shares[int(k)] = float((found + (k - before) * rate) / k)
+    return shares

@@ -1,0 +1,122 @@
+"""Everything that is measured while training, fed by batches and read by epochs."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, final
+
+import numpy as np
+
+from pyrite.diagnostics.accuracy import BestAndFinal, Tally, subset_accuracies
+from pyrite.diagnostics.arrays import Flags, check_same_length, to_ints
+from pyrite.diagnostics.evidence import SampleEvidence, needed, within
+from pyrite.diagnostics.histograms import MARGIN_EDGES, MarginHistograms
+from pyrite.diagnostics.weighting import LearningWeights, weight_statistics
+
+__all__ = ["TrainingObserver"]
+
+
+@final
+class TrainingObserver:
+    """Watches training by sample numbers; it never sees a model, and no method sees it, so the truth is safe here.
+
+    A batch costs a few assignments; the statistics are made at the end of an epoch, in the order of the samples, so
+    that they do not depend on how samples came in batches or to processes. Several processes exchange their
+    ``evidence.epoch.state_dict()`` at the end of an epoch, and ``merge`` all of them before ``end_epoch``.
+
+    Args:
+        given: the labels a method sees, of every sample that an index may name.
+        true: the true labels, if they are known. Without them, what needs them is None.
+        edges: the bins of the margin histograms.
+
+    >>> observer = TrainingObserver(given=[0, 1, 1], true=[0, 1, 0])
+    >>> observer.update([0, 1, 2], margin=[2.0, 1.0, -1.0], prediction=[0, 1, 0], weight=[0.2, 0.4, 0.1], rate=0.1)
+    >>> line = observer.end_epoch(test=Tally(8, 10))
+    >>> line["clean_accuracy"], line["memorised"], line["recovered"], round(line["snr"], 6)
+    (1.0, 0.0, 1.0, 3.0)
+    """
+
+    def __init__(self, given: object, true: object | None = None, edges: object = MARGIN_EDGES) -> None:
+        self.evidence = SampleEvidence(given)
+        self.true = None if true is None else to_ints(true, "true", least=0)
+        self.is_wrong: Flags | None = None
+        if self.true is not None:
+            check_same_length(given=self.evidence.labels, true=self.true)
+            self.is_wrong = self.evidence.labels != self.true
+        self.histograms = MarginHistograms(edges, truth=true is not None)
+        self.test = BestAndFinal()
+        self.epochs = 0
+        self._weights = LearningWeights()
+
+    def update(
+        self, index: object, margin: object, prediction: object, weight: object | None = None, rate: float = 1.0
+    ) -> None:
+        """Write a batch down: the samples' numbers, margins, predictions, weights and the step's learning rate."""
+        self.evidence.update(index, margin, prediction, weight, rate)
+
+    def merge(self, states: Iterable[Mapping[str, Any]]) -> None:
+        """Take in what all processes saw in this epoch: each one's ``evidence.epoch.state_dict()``, by rank."""
+        self.evidence.epoch.merge(states)
+
+    @property
+    def weights(self) -> LearningWeights:
+        """α_t and snr up to now, in the middle of an epoch too."""
+        seen = self.evidence.epoch
+        rows = np.flatnonzero(seen.seen & ~np.isnan(seen.weight))
+        now = self._weights.copy()
+        wrong = None if self.is_wrong is None else self.is_wrong[rows]
+        now.update(seen.weight[rows], seen.rate[rows], wrong)
+        return now
+
+    def end_epoch(self, test: Tally | None = None) -> dict[str, float | None]:
+        """Close the epoch. The line of a history, under the same names always; None says: unknown.
+
+        Training accuracies are of the predictions made while training. Where the model has been evaluated on the
+        training set, ``subset_accuracies`` of those predictions is the better number.
+        """
+        epoch = self.evidence.epoch
+        rows = np.flatnonzero(epoch.seen)
+        wrong = None if self.is_wrong is None else self.is_wrong[rows]
+        subsets = subset_accuracies(
+            epoch.prediction[rows], self.evidence.labels[rows], None if self.true is None else self.true[rows]
+        )
+        self.histograms.update(epoch.margin[rows], wrong)
+        self.histograms.end_epoch()
+        self._weights = self.weights
+        weight = epoch.weight[rows]
+        statistics = weight_statistics(weight[~np.isnan(weight)])
+        self.evidence.end_epoch()
+        self.epochs += 1
+        if test is not None and test.share is not None:
+            self.test = self.test.after(self.epochs, test.share)
+        shares = subsets.shares()
+        return {
+            "test_accuracy": None if test is None else test.share,
+            "train_accuracy": shares["given"],
+            "clean_accuracy": shares["clean"],
+            "memorised": shares["memorised"],
+            "recovered": shares["recovered"],
+            "hybrid_accuracy": subsets.hybrid(test),
+            "alpha": self._weights.alpha,
+            "snr": self._weights.snr,
+            "clean_weight": self._weights.clean,
+            "noisy_weight": self._weights.noisy,
+            **{f"weight_{name}": value for name, value in statistics.items()},
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        """Plain arrays and numbers under flat names, from which training goes on bit for bit."""
+        parts = {
+            "evidence": self.evidence.state_dict(),
+            "histograms": self.histograms.state_dict(),
+            "weights": self._weights.state_dict(),
+            "test": self.test.state_dict(),
+        }
+        flat = {f"{part}.{name}": value for part, held in parts.items() for name, value in held.items()}
+        return {"epochs": self.epochs} | flat
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where another observer of the same samples left off."""
+        self.histograms.load_state_dict(within(state, "histograms"))
+        self._weights.load_state_dict(within(state, "weights"))
+        self.test = BestAndFinal.from_state_dict(within(state, "test"))
+        self.evidence.load_state_dict(within(state, "evidence"))
+        self.epochs = int(needed(state, "epochs"))

@@ -1,0 +1,136 @@
+"""Finding the same person, or thing, again by embeddings: mean average precision and cumulative matches."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, final
+
+import numpy as np
+
+from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_count, check_same_length, to_floats, to_ints
+
+__all__ = ["Retrieval", "embed_sets", "retrieve"]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Retrieval:
+    """What was found again.
+
+    Attributes:
+        mean_average_precision: over the queries that have a match; None if none has.
+        cmc: for each rank r, the share of those queries with a match among the first r.
+        queries: how many queries had a match.
+        without_match: how many had none in the gallery, so that nothing could be found.
+        average_precision: of every query; NaN without a match.
+        first_match: the rank of the first match of every query; 0 without one.
+    """
+
+    mean_average_precision: float | None
+    cmc: Mapping[int, float | None]
+    queries: int
+    without_match: int
+    average_precision: Floats
+    first_match: Ints
+
+
+def embed_sets(frames: object, start: object, stop: object) -> Floats:
+    """The embedding of each run of frames, from ``start`` up to ``stop``: their mean, brought to length 1.
+
+    >>> embed_sets([[3.0, 0.0], [3.0, 8.0], [0.0, 2.0]], start=[0, 2], stop=[2, 3])
+    array([[0.6, 0.8],
+           [0. , 1. ]])
+    """
+    rows = to_floats(frames, "frames", ndim=2)
+    begin, end = to_ints(start, "start", least=0), to_ints(stop, "stop")
+    check_same_length(start=begin, stop=end)
+    wrong = (end <= begin) | (end > len(rows))
+    if wrong.any():
+        first = int(wrong.argmax())
+        raise ValueError(f"set {first} runs from {begin[first]} to {end[first]}, of {len(rows)} frames")
+    means = [rows[a:b].mean(0) for a, b in zip(begin, end, strict=True)]
+    return _unit(np.stack(means) if means else np.empty((0, rows.shape[1])), "the mean of set")
+
+
+def retrieve(
+    query: object,
+    gallery: object,
+    *,
+    query_identity: object,
+    gallery_identity: object,
+    query_camera: object | None = None,
+    gallery_camera: object | None = None,
+    ranks: Sequence[int] = (1, 5, 10, 20),
+    distractors: Collection[int] = (0,),
+    junk: Collection[int] = (-1,),
+    precision: Literal["steps", "trapezoids"] = "steps",
+    chunk: int = 256,
+) -> Retrieval:
+    """Rank the gallery for each query by cosine similarity and say how early its identity is found again.
+
+    Of the gallery, what shows the query's identity in the query's own camera is passed over, and so is ``junk``;
+    ``distractors`` are ranked and never match. So the queries may stand in the gallery too, as in the evaluation of
+    MARS, whose numbers for distractors and junk are the defaults: where identities count from 0, pass ``()``.
+    Of equal similarities, those that do not match come first, so that a collapsed model is not flattered.
+
+    ``precision="trapezoids"`` averages the precision before and at each match, as the authors of MARS do; they also
+    divide by all queries, those without a match included. ``"steps"`` is the usual average precision.
+    """
+    seen, known = (_unit(to_floats(v, n, ndim=2), n) for v, n in ((query, "query"), (gallery, "gallery")))
+    if seen.shape[1] != known.shape[1]:
+        raise ValueError(f"query has {seen.shape[1]} dimensions, gallery has {known.shape[1]}")
+    if (query_camera is None) != (gallery_camera is None):
+        raise ValueError("cameras are known of the query or of the gallery only: pass both or neither")
+    if precision not in ("steps", "trapezoids"):
+        raise ValueError(f"precision is {precision!r}: it is 'steps' or 'trapezoids'")
+    who, whom = to_ints(query_identity, "query_identity"), to_ints(gallery_identity, "gallery_identity")
+    check_same_length(query=seen, query_identity=who)
+    check_same_length(gallery=known, gallery_identity=whom)
+    where, wherever = _cameras(query_camera, gallery_camera, who, whom)
+    no_match, ignored = np.isin(whom, [*distractors, *junk]), np.isin(whom, list(junk))
+    average, first = np.full(len(who), np.nan), np.zeros(len(who), np.int64)
+    for start in range(0, len(who), check_count(chunk, "chunk")):
+        similarity = seen[start : start + chunk] @ known.T
+        for row, values in enumerate(similarity, start):
+            same = whom == who[row]
+            usable = ~(ignored | (same & (wherever == where[row])))
+            match = same & ~no_match & usable
+            average[row], first[row] = _judge(values[match], values[usable & ~match], precision == "trapezoids")
+    return _summary(average, first, ranks)
+
+
+def _judge(matches: Floats, others: Floats, trapezoids: bool) -> tuple[float, int]:
+    """Average precision, and the rank of the first match."""
+    if not len(matches):
+        return np.nan, 0
+    found = np.arange(1, len(matches) + 1)
+    ahead = len(others) - np.searchsorted(np.sort(others), np.sort(matches)[::-1], side="left")
+    rank = ahead + found
+    precision = found / rank
+    if trapezoids:
+        before = np.where(rank > 1, (found - 1) / np.maximum(rank - 1, 1), 1.0)
+        precision = (before + precision) / 2
+    return float(precision.mean()), int(rank[0])
+
+
+def _summary(average: Floats, first: Ints, ranks: Sequence[int]) -> Retrieval:
+    valid: Flags = first > 0
+    count = int(np.count_nonzero(valid))
+    cmc = {int(check_count(rank, "rank")): float(np.mean(first[valid] <= rank)) if count else None for rank in ranks}
+    mean = float(average[valid].mean()) if count else None
+    return Retrieval(mean, cmc, count, len(first) - count, average, first)
+
+
+def _cameras(query: object | None, gallery: object | None, who: Ints, whom: Ints) -> tuple[Ints, Ints]:
+    if query is None or gallery is None:
+        return np.zeros(len(who), np.int64), np.ones(len(whom), np.int64)  # never the same
+    of_query, of_gallery = to_ints(query, "query_camera"), to_ints(gallery, "gallery_camera")
+    check_same_length(query_identity=who, query_camera=of_query)
+    check_same_length(gallery_identity=whom, gallery_camera=of_gallery)
+    return of_query, of_gallery
+
+
+def _unit(rows: Floats, name: str) -> Floats:
+    length = np.linalg.norm(rows, axis=1, keepdims=True)
+    if not length.all():
+        raise ValueError(f"{name} {int((length[:, 0] == 0).argmax())} is all 0, and has no direction")
+    return np.asarray(rows / length)
