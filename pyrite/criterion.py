@@ -115,15 +115,16 @@ class Loss(nn.Module, ABC):
         weight = None
         if sample_weight is not None:
             weight = _sample_weight(sample_weight, label_shape(scores)).to(values.dtype)
+            weight = weight if batch.valid is None else torch.where(batch.valid, weight, 0.0)
             values = values * weight
         if batch.valid is not None:
             values = torch.where(batch.valid, values, 0.0)
         if self.reduction == "none":
-            return values.reshape(label_shape(scores)).to(scores.dtype)
+            return values.reshape(label_shape(scores)).to(_result_dtype(scores))
         if self.reduction == "sum":
-            return values.sum().to(scores.dtype)
+            return values.sum().to(_result_dtype(scores))
         share = _share(batch, weight)
-        return (values.mean() if share is None else values.sum() / share.sum()).to(scores.dtype)
+        return (values.mean() if share is None else values.sum() / share.sum()).to(_result_dtype(scores))
 
     def is_symmetric(self, classes: int) -> bool:
         """Whether the losses under all labels add up to the same number whatever the scores.
@@ -238,11 +239,26 @@ def bare(loss: Loss, argument: str = "loss") -> Loss:
 def common_options(losses: Iterable[Loss]) -> Any:
     """The options that the terms of a sum share."""
     first, *rest = losses
-    if any(str(loss.options()) != str(first.options()) for loss in rest):
+    if any(not _same(loss.options(), first.options()) for loss in rest):
         raise ValueError(
             f"the terms of a sum must have the same options, but {str(first)!r} and {str(rest[-1])!r} differ"
         )
     return first.options()
+
+
+def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
+    def equal(a: Any, b: Any) -> bool:
+        return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else a is b or a == b
+
+    return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
+
+
+def to_numbers(value: object, argument: str) -> Tensor:
+    """A copy in float64 of numbers that a user gave."""
+    try:
+        return torch.as_tensor(value, dtype=torch.float64).detach().clone()
+    except (TypeError, ValueError, RuntimeError):
+        raise ValueError(f"{argument} is {value!r}, but must be numbers, as many in every row") from None
 
 
 def _option(name: str, value: Any) -> Any:
@@ -251,7 +267,7 @@ def _option(name: str, value: Any) -> Any:
     elif name == "ignore_index":
         require(isinstance(value, int) and not isinstance(value, bool), name, value, "a whole number")
     elif name == "weight" and value is not None:
-        value = torch.as_tensor(value, dtype=torch.float64)
+        value = to_numbers(value, name)
         require(value.dim() == 1, name, tuple(value.shape), "one number a class")
     return value
 
@@ -266,6 +282,13 @@ def add_up(parts: Iterable[Tensor]) -> Tensor:
     for part in rest:
         first = first + part
     return first
+
+
+def _result_dtype(scores: Tensor) -> torch.dtype:
+    """That of the scores; under autocast at least float32, as torch's, so that a loss can be scaled up."""
+    kind = scores.device.type
+    autocast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.promote_types(scores.dtype, torch.float32) if autocast else scores.dtype
 
 
 def _sample_weight(weight: object, shape: torch.Size) -> Tensor:

@@ -96,6 +96,11 @@ class MAE(Curve):
     def w(self, margin: Tensor) -> Tensor:
         return 2 * (_log_p(margin) + _log_rest(margin)).exp()
 
+    def at_label_and_total(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """It is symmetric: the total is a constant, and summing it up would only put rounding into its gradient."""
+        own = self.at_label(scores, labels)
+        return own, torch.full_like(own, 2.0 * (scores.shape[1] - 1))
+
 
 @final
 class RCE(Curve):
@@ -117,6 +122,10 @@ class RCE(Curve):
 
     def w(self, margin: Tensor) -> Tensor:
         return -self.A * (_log_p(margin) + _log_rest(margin)).exp()
+
+    def at_label_and_total(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        own = self.at_label(scores, labels)
+        return own, torch.full_like(own, -self.A * (scores.shape[1] - 1))
 
 
 @final

@@ -11,7 +11,7 @@ def expected_margin(classes: int, sigma: float = 1.0, exact: bool = False) -> fl
     """The mean soft margin of an untrained model with this many classes, whose scores have spread ``sigma``.
 
     By default Eq. 4 of the curriculum paper, ``-log(K - 1) - sigma^2/2 + (exp(sigma^2) - 1)/(2 (K - 1))``, a
-    second-order approximation; with ``exact`` the integral itself. They differ by 0.0004 at 100 classes, by
+    second-order approximation; with ``exact`` the integral itself. They differ by 0.0002 at 100 classes, by
     0.014 at 10, and the approximation is of no use below 3.
 
     >>> round(expected_margin(100), 4), round(expected_margin(100, exact=True), 4)
@@ -19,10 +19,7 @@ def expected_margin(classes: int, sigma: float = 1.0, exact: bool = False) -> fl
 
     Ou & Zhang, "A curriculum view of robust loss functions", section 5.1.
     """
-    if not isinstance(classes, int) or classes < 2:
-        raise ValueError(f"classes is {classes!r}, but must be a whole number from 2")
-    if not 0 < sigma < math.inf:
-        raise ValueError(f"sigma is {sigma!r}, but must be a positive number")
+    _check(classes, sigma)
     others = classes - 1
     if exact:
         return -_mean_log_sum(others, sigma)
@@ -31,6 +28,7 @@ def expected_margin(classes: int, sigma: float = 1.0, exact: bool = False) -> fl
 
 def initial_margins(classes: int, sigma: float = 1.0, samples: int = 20_000, seed: int = 0) -> np.ndarray:
     """Simulated margins of an untrained model, sorted: the distribution behind ``expected_margin``."""
+    _check(classes, sigma)
     generator = np.random.default_rng(seed)
     drawn = np.empty(samples)
     rows = max(1, 2_000_000 // classes)
@@ -40,6 +38,13 @@ def initial_margins(classes: int, sigma: float = 1.0, samples: int = 20_000, see
         mass = np.exp(scores[:, 1:] - top[:, None]).sum(1)
         drawn[start : start + rows] = scores[:, 0] - top - np.log(mass)
     return np.sort(drawn)
+
+
+def _check(classes: int, sigma: float) -> None:
+    if not isinstance(classes, int) or classes < 2:
+        raise ValueError(f"classes is {classes!r}, but must be a whole number from 2")
+    if not 0 < sigma < math.inf:
+        raise ValueError(f"sigma is {sigma!r}, but must be a positive number")
 
 
 def _mean_log_sum(count: int, sigma: float) -> float:

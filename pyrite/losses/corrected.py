@@ -1,13 +1,13 @@
 """Loss correction with a known or estimated noise matrix, T[i, j] = P(given j | true i)."""
 
 from collections.abc import Sequence
-from typing import Unpack, final
+from typing import Any, Unpack, final
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from pyrite.criterion import Loss, Options, bare, require
+from pyrite.criterion import Loss, Options, bare, require, to_numbers
 from pyrite.curves import CE, Curve
 from pyrite.soft_margin import row_margins
 
@@ -79,14 +79,19 @@ class Backward(Loss):
     def per_label(self, scores: Tensor) -> Tensor:
         _fits(self.matrix, scores)
         every = self.loss.per_label(scores)
-        return every @ self.inverse.to(every).mT
+        # One label at a time and not as a product of matrices, which autocast would round to half precision.
+        return torch.stack([(every * row).sum(1) for row in self.inverse.to(every)], dim=1)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self.inverse = torch.linalg.inv(self.matrix)
 
 
 def _transition(matrix: Matrix) -> Tensor:
-    values = torch.as_tensor(matrix, dtype=torch.float64)
+    values = to_numbers(matrix, "matrix")
     square = values.dim() == 2 and values.shape[0] == values.shape[1] and len(values) > 1
     require(square, "matrix", tuple(values.shape), "square, with a row and a column a class")
-    for row in torch.nonzero((values < 0).any(1) | ((values.sum(1) - 1).abs() > 1e-6)).flatten().tolist():
+    for row in torch.nonzero(~(values >= 0).all(1) | ~((values.sum(1) - 1).abs() <= 1e-6)).flatten().tolist():
         raise ValueError(
             f"matrix has row {row} = {values[row].tolist()}, but a row is a distribution over given labels"
         )

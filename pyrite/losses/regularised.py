@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from pyrite.criterion import Batch, Loss, Options, bare, require
+from pyrite.criterion import Batch, Loss, Options, bare, require, to_numbers
 from pyrite.soft_margin import row_margins
 
 __all__ = ["MSE", "Confidence", "Peer", "Smooth"]
@@ -178,7 +178,7 @@ def _after(batch: Batch, steps: int) -> Tensor:
 
 
 def _distribution(prior: Sequence[float] | Tensor) -> Tensor:
-    values = torch.as_tensor(prior, dtype=torch.float64)
+    values = to_numbers(prior, "prior")
     require(values.dim() == 1 and len(values) > 1, "prior", tuple(values.shape), "one number a class")
     require(bool((values >= 0).all()), "prior", values.tolist(), "without negative numbers")
     require(abs(float(values.sum()) - 1) < 1e-6, "prior", values.tolist(), f"summing to 1, not {float(values.sum()):g}")

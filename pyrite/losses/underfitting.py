@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pyrite.criterion import Loss
+from pyrite.criterion import Loss, require
 from pyrite.curves import CE, Curve, expected_margin
 from pyrite.losses.registry import loss as read
 from pyrite.soft_margin import row_margin
@@ -71,6 +71,7 @@ def underfitting(loss: str | Loss, classes: int) -> Underfitting:
     grid = torch.linspace(-60, 60, 241, dtype=torch.float64)
     weights = torch.stack([weight_at(margin) for margin in grid]).abs()
     largest = subject.peak().weight if isinstance(subject, Curve) else float(weights.max())
+    require(largest > 0, "loss", str(subject), "one that gives samples a positive weight")
     at_start = float(weight_at(torch.tensor(start, dtype=torch.float64)))
     initial = at_start / largest
     return Underfitting(

@@ -56,6 +56,8 @@ def test_check_in_words_and_as_json() -> None:
         (("curves", "nce"), "'nce' has no weighting curve"),
         (("curves", "ce", "--out", "picture.xyz"), "a picture's name ends in one of"),
         (("curves", "ce", "--out", "/proc/nowhere/curves.png"), "cannot write"),
+        (("check", "0*ce", "--classes", "10"), "positive weight"),
+        (("curves", "ce", "--classes", "1"), "classes is 1"),
         (("check", "mae"), "--classes"),
         (("chek", "mae"), "check"),
         (("list", "lossses"), "losses"),

@@ -218,3 +218,70 @@ def test_state_dict_carries_the_matrix() -> None:
 def test_bad_parameters(make, message: str) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match=message):
         make()
+
+
+def test_under_autocast_a_loss_is_float32_as_in_torch() -> None:
+    """Or a gradient scaler's first factor, 65536, would overflow it."""
+    scores, labels = torch.randn(6, 3).half(), torch.tensor([0, 1, 2, 0, 1, 2])
+    with torch.autocast("cpu", dtype=torch.float16):
+        assert pyrite.CE()(scores, labels).dtype == F.cross_entropy(scores, labels).dtype == torch.float32
+    soft, corrected = torch.rand(6, 6).softmax(1), pyrite.Backward(noise_matrix())
+    inputs = torch.randn(6, 6)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        inside = corrected(inputs, soft)
+    assert torch.equal(inside, corrected(inputs, soft))
+
+
+@pytest.mark.parametrize("spec", ["smooth(mae, rate=0.1)", "normalised(mae)", "smooth(rce(A=-4), rate=0.1)"])
+def test_symmetric_losses_keep_their_digits_when_wrapped(spec: str) -> None:
+    """Their total is constant: the gradient is that of the loss itself, 1e-13 here and not rounding noise of 1e-9."""
+    row = [[0.0, 30.0, 29.3, 28.1]]
+    narrow, wide = (torch.tensor(row, dtype=dtype, requires_grad=True) for dtype in (torch.float32, torch.float64))
+    for scores in (narrow, wide):
+        pyrite.loss(spec)(scores, torch.tensor([0])).backward()
+    assert wide.grad.abs().max() < 1e-11
+    assert torch.allclose(narrow.grad.double(), wide.grad, rtol=1e-6, atol=0)
+
+
+def test_a_loaded_matrix_brings_its_inverse() -> None:
+    scores, labels, _ = batch()
+    one, other = pyrite.Backward(noise_matrix()), pyrite.Backward(torch.eye(6, dtype=torch.float64))
+    other.load_state_dict(one.state_dict())
+    assert torch.equal(one(scores, labels), other(scores, labels))
+
+
+def test_terms_with_other_weights_do_not_add() -> None:
+    weight = torch.ones(2000)
+    other = weight.clone()
+    other[1000] = 9
+    with pytest.raises(ValueError, match="same options"):
+        pyrite.CE(weight=weight) + pyrite.NCE(weight=other)
+
+
+def test_a_weight_is_copied_and_counts_only_where_labels_do() -> None:
+    weight = torch.ones(6, dtype=torch.float64)
+    loss = pyrite.CE(weight=weight)
+    weight[0] = 9
+    assert loss.weight[0] == 1
+    scores, labels, _ = batch(3)
+    labels[1] = -100
+    assert pyrite.CE()(scores, labels, sample_weight=torch.tensor([1.0, float("nan"), 1.0])).isfinite()
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("ce(weight='a')", "weight is 'a'"),
+        ("forward('a')", "matrix is 'a'"),
+        ("forward([[1, 0], [1]])", "matrix is"),
+        ("confidence(ce, prior=['x', 'y'])", "prior is"),
+    ],
+)
+def test_what_is_no_number_is_named(spec: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said.replace("[", r"\[")):
+        pyrite.loss(spec)
+
+
+def test_nan_in_a_matrix_is_refused() -> None:
+    with pytest.raises(ValueError, match="matrix has row 0"):
+        pyrite.Forward([[float("nan"), 1.0], [0.0, 1.0]])
