@@ -1,0 +1,38 @@
+"""Nets: descriptions with one spelling, and the ordinary ``nn.Module`` each of them builds."""
+
+from pyrite.models.architecture import Architecture
+from pyrite.models.bn_inception import BNInception
+from pyrite.models.fast_cnn import FastCNN
+from pyrite.models.imagenet_resnet import Resnet34, Resnet50
+from pyrite.models.mlp import MLP
+from pyrite.models.network import Embeds, Network, embed
+from pyrite.models.paper_cnn import CNN4, CNN8
+from pyrite.models.registry import MODELS, Factory, architecture, build_model, default_architecture
+from pyrite.models.residual import WRN, Resnet20, Resnet32, Resnet44, Resnet56, Resnet110
+from pyrite.models.whitening import Whitening
+
+__all__ = [
+    "CNN4",
+    "CNN8",
+    "MLP",
+    "MODELS",
+    "WRN",
+    "Architecture",
+    "BNInception",
+    "Embeds",
+    "Factory",
+    "FastCNN",
+    "Network",
+    "Resnet20",
+    "Resnet32",
+    "Resnet34",
+    "Resnet44",
+    "Resnet50",
+    "Resnet56",
+    "Resnet110",
+    "Whitening",
+    "architecture",
+    "build_model",
+    "default_architecture",
+    "embed",
+]

@@ -1,0 +1,104 @@
+"""The description of a net: a small frozen value with one spelling, from which the net is built."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import ClassVar, SupportsIndex, TypeGuard
+
+import torch
+from torch import Tensor, nn
+
+from pyrite.models.network import Network, Shape
+from pyrite.models.whitening import Whitening
+from pyrite.spec import construct, spell
+
+__all__ = ["Architecture", "check_shape", "check_whole", "seeded"]
+
+
+@dataclass(frozen=True, repr=False)
+class Architecture(ABC):
+    """How a net is made for data of any shape. ``str(architecture)`` is the text that makes it again."""
+
+    smallest: ClassVar[int | None] = None
+    """The least height and width of an image it takes; None if it takes features."""
+
+    any_size: ClassVar[bool] = False
+    """Whether a net, once built, takes images of other sizes too."""
+
+    def build(self, shape: Sequence[int], classes: int, seed: int, inputs: Tensor | None = None) -> Network:
+        """A net with new weights, on the CPU.
+
+        Args:
+            shape: of one input: (channels, height, width) for images, (features,) for features.
+            classes: how many scores it gives, 2 or more.
+            seed: the weights depend on it alone. Global random state is left as it was.
+            inputs: some thousand training inputs as the net will see them, for a net that begins by whitening
+                them; the others do not look. Without them a general model of images stands in.
+        """
+        size = self.check(shape)
+        check_whole("classes", classes, 2)
+        with seeded(seed):
+            body, head = self.parts(size, int(classes))
+        network = Network(body, head, size, self.any_size)
+        if inputs is not None:
+            for layer in network.modules():
+                if isinstance(layer, Whitening):
+                    layer.fit(inputs, seed)
+        return network
+
+    @abstractmethod
+    def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
+        """Body and head, with weights from torch's global generator, which ``build`` has seeded."""
+
+    def check(self, shape: Sequence[int]) -> Shape:
+        """The shape as a tuple, if the net can be built for it."""
+        size = check_shape(shape)
+        if self.smallest is None:
+            return size
+        if len(size) != 3:
+            raise ValueError(f"shape is {size}, but {self} takes images: (channels, height, width)")
+        if min(size[1:]) < self.smallest:
+            raise ValueError(f"shape is {size}, but {self} takes images from {self.smallest} x {self.smallest} on")
+        return size
+
+    def __str__(self) -> str:
+        return spell(self)
+
+    def __repr__(self) -> str:
+        return construct(self)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draw from torch's global generators as if they had just been seeded; afterwards they are as they were before.
+
+    Weights are drawn on the CPU even if another device is the default one: a seed means the same everywhere.
+    """
+    check_whole("seed", seed, 0)
+    devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
+    with torch.random.fork_rng(devices=devices), torch.device("cpu"):
+        torch.manual_seed(int(seed))
+        yield
+
+
+def check_shape(shape: Sequence[int]) -> Shape:
+    """A shape as a tuple of plain numbers."""
+    try:
+        size = tuple(shape)
+    except TypeError:
+        raise ValueError(f"shape is {shape!r}, but must be (channels, height, width) or (features,)") from None
+    if len(size) not in (1, 3) or not all(_is_whole(side) and side >= 1 for side in size):
+        raise ValueError(f"shape is {size}, but must be (channels, height, width) or (features,)")
+    return tuple(int(side) for side in size)
+
+
+def check_whole(name: str, value: object, least: int) -> None:
+    """Refuse what is not a whole number from ``least`` on."""
+    if not _is_whole(value) or value < least:
+        raise ValueError(f"{name} is {value!r}, but must be a whole number, {least} or more")
+
+
+def _is_whole(value: object) -> TypeGuard[int]:
+    # numpy's whole numbers are known by what they can be used as: an index.
+    return isinstance(value, SupportsIndex) and not isinstance(value, bool | Tensor)

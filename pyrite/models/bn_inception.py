@@ -1,0 +1,103 @@
+"""GoogLeNet V2, the net of the video retrieval experiments."""
+
+from dataclasses import dataclass
+from typing import ClassVar, Final, NamedTuple, final
+
+import torch
+from torch import Tensor, nn
+
+from pyrite.models.architecture import Architecture, check_whole
+from pyrite.models.network import Shape
+from pyrite.models.residual import average_places, conv, he_weights
+
+__all__ = ["BNInception"]
+
+
+class _Widths(NamedTuple):
+    """Channels of a block's branches: 1 x 1; 3 x 3 with what comes before it; twice 3 x 3 with the same; pooling."""
+
+    single: int
+    before_one: int
+    one: int
+    before_two: int
+    two: int
+    pooled: int
+
+
+# Table 1 of the paper. It prints 576 channels after 4c and 4d, but the branches it prints for 4c add up to 608, and so
+# it is in public weights, where 4d has 608 as well (its pooling branch 128, printed 96), and 4e ends with 1,056.
+_BLOCKS: Final = (
+    _Widths(64, 64, 64, 64, 96, 32),  # 3a
+    _Widths(64, 64, 96, 64, 96, 64),
+    _Widths(0, 128, 160, 64, 96, 0),  # 3c halves the image; so does 4e
+    _Widths(224, 64, 96, 96, 128, 128),  # 4a
+    _Widths(192, 96, 128, 96, 128, 128),
+    _Widths(160, 128, 160, 128, 160, 128),
+    _Widths(96, 128, 192, 160, 192, 128),
+    _Widths(0, 128, 192, 192, 256, 0),
+    _Widths(352, 192, 320, 160, 224, 128),  # 5a
+    _Widths(352, 192, 320, 192, 224, 128),  # 5b takes the maximum where the others average
+)
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class BNInception(Architecture):
+    """GoogLeNet V2, or BN-Inception: 11.3 million parameters for ImageNet. Ioffe & Szegedy, 2015.
+
+    Args:
+        embedding: the size of the embedding: a linear layer to it comes before the last. By default there is none and
+            the embedding is the 1,024 averages over all places.
+    """
+
+    smallest: ClassVar[int | None] = 32
+    any_size: ClassVar[bool] = True
+
+    embedding: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.embedding is not None:
+            check_whole("embedding", self.embedding, 1)
+
+    def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
+        layers: list[nn.Module] = [_unit(shape[0], 64, 2, 7), _halving()]
+        layers += [_unit(64, 64, kernel=1), _unit(64, 192), _halving()]
+        channels = 192
+        for number, widths in enumerate(_BLOCKS, 1):
+            layers.append(_Inception(channels, widths, last=number == len(_BLOCKS)))
+            channels = sum((widths.single, widths.one, widths.two, widths.pooled or channels))
+        layers += average_places()
+        if self.embedding is not None:
+            layers.append(nn.Linear(channels, self.embedding))
+        return he_weights(nn.Sequential(*layers)), nn.Linear(self.embedding or channels, classes)
+
+
+@final
+class _Inception(nn.Module):
+    """Branches side by side, their channels joined."""
+
+    def __init__(self, channels: int, widths: _Widths, last: bool) -> None:
+        super().__init__()
+        stride = 1 if widths.single else 2
+        one = [_unit(channels, widths.before_one, kernel=1), _unit(widths.before_one, widths.one, stride)]
+        two = [_unit(channels, widths.before_two, kernel=1), _unit(widths.before_two, widths.two)]
+        branches = [nn.Sequential(*one), nn.Sequential(*two, _unit(widths.two, widths.two, stride))]
+        if widths.single:
+            pool = nn.MaxPool2d(3, 1, 1) if last else nn.AvgPool2d(3, 1, 1)
+            branches = [_unit(channels, widths.single, kernel=1), *branches]
+            branches.append(nn.Sequential(pool, _unit(channels, widths.pooled, kernel=1)))
+        else:
+            branches.append(nn.Sequential(_halving()))
+        self.branches = nn.ModuleList(branches)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([branch(x) for branch in self.branches], 1)
+
+
+def _unit(before: int, after: int, stride: int = 1, kernel: int = 3) -> nn.Sequential:
+    return nn.Sequential(conv(before, after, stride, kernel), nn.BatchNorm2d(after), nn.ReLU())
+
+
+def _halving() -> nn.MaxPool2d:
+    # Padded, so that odd sizes are rounded as the convolutions with stride 2 beside it round them.
+    return nn.MaxPool2d(3, 2, 1)

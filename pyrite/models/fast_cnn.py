@@ -1,0 +1,89 @@
+"""The default for images: small, and quick to train on a processor without a graphics card."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import ClassVar, final
+
+import torch
+from torch import Tensor, nn
+
+from pyrite.models.architecture import Architecture, check_whole
+from pyrite.models.network import Shape
+from pyrite.models.whitening import Whitening
+
+__all__ = ["FastCNN"]
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class FastCNN(Architecture):
+    """The default for images, in the manner of the CIFAR speed-runs: whitening, then two convolutions a width.
+
+    No residuals: convolutions begin as the identity on the channels they are given. GELU, batch norm, the maximum over
+    what is left of the image, and scores scaled down so that a high learning rate does not begin with great margins.
+
+    >>> str(FastCNN()), str(FastCNN(widths=[16, 32]))
+    ('fast_cnn', 'fast_cnn(widths=(16, 32))')
+
+    Jordan, 2024 ("94% on CIFAR-10 in 3.29 seconds on a single GPU"), at smaller widths.
+    """
+
+    smallest: ClassVar[int | None] = 4
+
+    widths: Sequence[int] = field(default=(32, 64, 128), kw_only=True)
+    scale: float = field(default=1 / 9, kw_only=True)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "widths", check_widths("widths", self.widths))
+        if not isinstance(self.scale, int | float) or not 0 < self.scale < float("inf"):
+            raise ValueError(f"scale is {self.scale!r}, but must be above 0")
+
+    def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
+        whitening = Whitening(shape[0])
+        height, width = (side - whitening.patch + 1 for side in shape[1:])
+        layers: list[nn.Module] = [whitening, nn.GELU()]
+        for before, after in pairwise([whitening.out_channels, *self.widths]):
+            # Halved only while enough is left: an image of 32 ends at 3 x 3, one of 8 begins at 7 and stays at 3.
+            pool = (2 if height > 3 else 1, 2 if width > 3 else 1)
+            height, width = height // pool[0], width // pool[1]
+            layers += [_dirac(before, after), *([nn.MaxPool2d(pool)] if max(pool) > 1 else [])]
+            layers += [nn.BatchNorm2d(after), nn.GELU(), _dirac(after, after), nn.BatchNorm2d(after), nn.GELU()]
+        return nn.Sequential(*layers, _Maximum()), _Scaled(self.widths[-1], classes, self.scale)
+
+
+def check_widths(name: str, widths: object) -> tuple[int, ...]:
+    """Widths of layers as a tuple."""
+    if isinstance(widths, str) or not isinstance(widths, Sequence) or not widths:
+        raise ValueError(f"{name} is {widths!r}, but must be a list of widths, one or more")
+    for place, width in enumerate(widths):
+        check_whole(f"{name}[{place}]", width, 1)
+    return tuple(int(width) for width in widths)
+
+
+def _dirac(before: int, after: int) -> nn.Conv2d:
+    """A convolution that hands its input on in its first channels; the others begin at random."""
+    made = nn.Conv2d(before, after, 3, padding=1, bias=False)
+    nn.init.dirac_(made.weight.data[:before])
+    return made
+
+
+@final
+class _Maximum(nn.Module):
+    """The maximum over all places."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return inputs.amax((2, 3))
+
+
+@final
+class _Scaled(nn.Module):
+    """A linear layer whose scores are scaled."""
+
+    def __init__(self, features: int, classes: int, scale: float) -> None:
+        super().__init__()
+        self.linear = nn.Linear(features, classes, bias=False)
+        self.scale = scale
+
+    def forward(self, features: Tensor) -> Tensor:
+        return torch.mul(self.linear(features), self.scale)

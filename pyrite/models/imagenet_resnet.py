@@ -1,0 +1,122 @@
+"""The residual nets of ImageNet, with a stem for large images and one for small ones."""
+
+from abc import ABC
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal, final
+
+from torch import Tensor, nn
+from torch.nn.functional import relu
+
+from pyrite.models.architecture import Architecture
+from pyrite.models.network import Shape
+from pyrite.models.residual import average_places, conv, he_weights
+
+__all__ = ["Resnet34", "Resnet50"]
+
+# From this height or width on a stem that divides both by four leaves enough for the three halvings after it.
+_LARGE = 96
+
+
+@dataclass(frozen=True, repr=False)
+class ImagenetResnet(Architecture, ABC):
+    """Four groups of blocks with 64, 128, 256 and 512 channels, 3, 4, 6 and 3 blocks.
+
+    Args:
+        stem: ``"large"``, a 7 x 7 convolution and a pooling that divide height and width by four, as for 224 x 224;
+            ``"small"``, a 3 x 3 convolution that keeps them, as for 32 x 32; ``"auto"``, large for images from 96 on.
+    """
+
+    smallest: ClassVar[int | None] = 8
+    any_size: ClassVar[bool] = True
+
+    stem: Literal["auto", "small", "large"] = field(default="auto", kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.stem not in ("auto", "small", "large"):
+            raise ValueError(f"stem is {self.stem!r}, but must be 'auto', 'small' or 'large'")
+
+    def stem_layers(self, shape: Shape) -> list[nn.Module]:
+        """From an image to 64 channels."""
+        large = self.stem == "large" or (self.stem == "auto" and min(shape[1:]) >= _LARGE)
+        if not large:
+            return [conv(shape[0], 64), nn.BatchNorm2d(64), nn.ReLU()]
+        return [conv(shape[0], 64, 2, 7), nn.BatchNorm2d(64), nn.ReLU(), nn.MaxPool2d(3, 2, 1)]
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Resnet34(ImagenetResnet):
+    """Residual net of 34 layers: 21.3 million parameters for CIFAR-10, 21.8 for ImageNet. He et al., 2016.
+
+    >>> str(Resnet34()), str(Resnet34(stem="small"))
+    ('resnet34', "resnet34(stem='small')")
+    """
+
+    def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
+        blocks = [_Plain(*sizes) for sizes in _plan(expansion=1)]
+        body = nn.Sequential(*self.stem_layers(shape), *blocks, *average_places())
+        return he_weights(body), nn.Linear(512, classes)
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Resnet50(ImagenetResnet):
+    """Residual net of 50 layers: 23.5 million parameters for CIFAR-10, 25.6 for ImageNet. He et al., 2016.
+
+    The stride of a block is in its 3 x 3 convolution, as in most code and unlike the paper, where it is in the 1 x 1
+    before.
+    """
+
+    def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
+        blocks = [_Bottleneck(*sizes) for sizes in _plan(expansion=4)]
+        body = nn.Sequential(*self.stem_layers(shape), *blocks, *average_places())
+        return he_weights(body), nn.Linear(2048, classes)
+
+
+@final
+class _Plain(nn.Module):
+    """Two 3 x 3 convolutions beside a shortcut."""
+
+    def __init__(self, before: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.first, self.first_norm = conv(before, width, stride), nn.BatchNorm2d(width)
+        self.second, self.second_norm = conv(width, width), nn.BatchNorm2d(width)
+        self.shortcut = _shortcut(before, width, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.second_norm(self.second(relu(self.first_norm(self.first(x)))))
+        return relu(out + self.shortcut(x))
+
+
+@final
+class _Bottleneck(nn.Module):
+    """A 3 x 3 convolution between two of 1 x 1, the last of which is four times as wide, beside a shortcut."""
+
+    def __init__(self, before: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.first, self.first_norm = conv(before, width, kernel=1), nn.BatchNorm2d(width)
+        self.second, self.second_norm = conv(width, width, stride), nn.BatchNorm2d(width)
+        self.third, self.third_norm = conv(width, 4 * width, kernel=1), nn.BatchNorm2d(4 * width)
+        self.shortcut = _shortcut(before, 4 * width, stride)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = relu(self.first_norm(self.first(x)))
+        out = relu(self.second_norm(self.second(out)))
+        return relu(self.third_norm(self.third(out)) + self.shortcut(x))
+
+
+def _shortcut(before: int, after: int, stride: int) -> nn.Module:
+    """The identity, or where sizes differ a 1 x 1 convolution (the paper's option B)."""
+    if before == after and stride == 1:
+        return nn.Identity()
+    return nn.Sequential(conv(before, after, stride, 1), nn.BatchNorm2d(after))
+
+
+def _plan(expansion: int) -> list[tuple[int, int, int]]:
+    """Channels before, width and stride of each block."""
+    before, made = 64, []
+    for group, (width, count) in enumerate(zip((64, 128, 256, 512), (3, 4, 6, 3), strict=True)):
+        for number in range(count):
+            made.append((before, width, 2 if group and not number else 1))
+            before = width * expansion
+    return made

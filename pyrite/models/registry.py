@@ -1,0 +1,102 @@
+"""Every architecture by its name, and the one door to them all."""
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor, nn
+
+from pyrite.models.architecture import Architecture, check_shape, check_whole, seeded
+from pyrite.models.bn_inception import BNInception
+from pyrite.models.fast_cnn import FastCNN
+from pyrite.models.imagenet_resnet import Resnet34, Resnet50
+from pyrite.models.mlp import MLP
+from pyrite.models.paper_cnn import CNN4, CNN8
+from pyrite.models.residual import WRN, Resnet20, Resnet32, Resnet44, Resnet56, Resnet110
+from pyrite.spec import build
+
+__all__ = ["MODELS", "Factory", "architecture", "build_model", "default_architecture"]
+
+Factory = Callable[[tuple[int, ...], int], nn.Module]
+"""What makes a net from the shape of an input and the number of classes."""
+
+MODELS: dict[str, Callable[..., Architecture]] = {
+    "fast_cnn": FastCNN,
+    "mlp": MLP,
+    "cnn4": CNN4,
+    "cnn8": CNN8,
+    "resnet20": Resnet20,
+    "resnet32": Resnet32,
+    "resnet44": Resnet44,
+    "resnet56": Resnet56,
+    "resnet110": Resnet110,
+    "resnet34": Resnet34,
+    "resnet50": Resnet50,
+    "wrn": WRN,
+    "bninception": BNInception,
+}
+
+
+def architecture(spec: str | Architecture) -> Architecture:
+    """The architecture that ``spec`` spells; an architecture comes back as it is.
+
+    >>> architecture("wrn(depth=16, width=4)")
+    WRN(depth=16, width=4)
+    """
+    if isinstance(spec, Architecture):
+        return spec
+    if not isinstance(spec, str):
+        raise ValueError(f"model is {spec!r}, but must be a text such as 'resnet20', or an architecture")
+    try:
+        built: Architecture = build(spec, MODELS, "model")
+    except TypeError as error:  # there is no sum or multiple of nets
+        raise ValueError(f"cannot read the model {spec!r}: {error}") from None
+    return built
+
+
+def default_architecture(shape: Sequence[int]) -> Architecture:
+    """What is taken when nobody asks for anything: ``fast_cnn`` for images, ``mlp`` for features.
+
+    >>> str(default_architecture((3, 32, 32)))
+    'fast_cnn'
+    """
+    size = check_shape(shape)
+    small = FastCNN.smallest or 1
+    return FastCNN() if len(size) == 3 and min(size[1:]) >= small else MLP()
+
+
+def build_model(
+    model: str | Architecture | nn.Module | Factory | None,
+    shape: Sequence[int],
+    classes: int,
+    seed: int,
+    inputs: Tensor | None = None,
+) -> nn.Module:
+    """The net that is to be trained, whatever way it is asked for.
+
+    Args:
+        model: a spec, an architecture, a factory that is called with the shape and the number of classes, a net of
+            your own, which comes back untouched, or None for the default.
+        shape: of one input: (channels, height, width) or (features,).
+        classes: how many.
+        seed: what new weights depend on, those of a factory too. Global random state is left as it was.
+        inputs: some training inputs as the net will see them; see ``Architecture.build``.
+
+    >>> import torch
+    >>> net = build_model("mlp(hidden=[8])", (2,), classes=3, seed=0)
+    >>> net(torch.zeros(4, 2)).shape, net.embed(torch.zeros(4, 2)).shape
+    (torch.Size([4, 3]), torch.Size([4, 8]))
+    """
+    if model is None:
+        model = default_architecture(shape)
+    if isinstance(model, nn.Module):
+        return model
+    if isinstance(model, str | Architecture):
+        return architecture(model).build(shape, classes, seed, inputs)
+    if not callable(model):
+        raise ValueError(f"model is {model!r}, but must be a text such as 'resnet20', an nn.Module or a factory")
+    size = check_shape(shape)
+    check_whole("classes", classes, 2)
+    with seeded(seed):
+        made: object = model(size, int(classes))
+    if not isinstance(made, nn.Module):
+        raise ValueError(f"model is a factory that gave a {type(made).__name__}, but must give an nn.Module")
+    return made

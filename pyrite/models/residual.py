@@ -1,0 +1,170 @@
+"""Residual nets for small images: those of He et al. for CIFAR, and wide ones."""
+
+from abc import ABC
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import ClassVar, final
+
+from torch import Tensor, nn
+from torch.nn.functional import dropout, pad, relu
+
+from pyrite.models.architecture import Architecture, check_whole
+from pyrite.models.network import Shape
+
+__all__ = ["WRN", "Resnet20", "Resnet32", "Resnet44", "Resnet56", "Resnet110", "average_places", "conv", "he_weights"]
+
+
+@dataclass(frozen=True, repr=False)
+class CifarResnet(Architecture, ABC):
+    """Three groups of blocks with 16, 32 and 64 channels; shortcuts have no weights (the paper's option A)."""
+
+    smallest: ClassVar[int | None] = 4
+    any_size: ClassVar[bool] = True
+    depth: ClassVar[int]
+
+    def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
+        stem = [conv(shape[0], 16), nn.BatchNorm2d(16), nn.ReLU()]
+        groups = _groups(_Block, (16, 16, 32, 64), (self.depth - 2) // 6)
+        return he_weights(nn.Sequential(*stem, *groups, *average_places())), nn.Linear(64, classes)
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Resnet20(CifarResnet):
+    """Residual net for CIFAR, 20 layers, 0.27 million parameters. He et al., 2016."""
+
+    depth: ClassVar[int] = 20
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Resnet32(CifarResnet):
+    """Residual net for CIFAR, 32 layers, 0.46 million parameters. He et al., 2016."""
+
+    depth: ClassVar[int] = 32
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Resnet44(CifarResnet):
+    """Residual net for CIFAR, 44 layers, 0.66 million parameters. He et al., 2016."""
+
+    depth: ClassVar[int] = 44
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Resnet56(CifarResnet):
+    """Residual net for CIFAR, 56 layers, 0.85 million parameters. He et al., 2016."""
+
+    depth: ClassVar[int] = 56
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Resnet110(CifarResnet):
+    """Residual net for CIFAR, 110 layers, 1.7 million parameters. He et al., 2016."""
+
+    depth: ClassVar[int] = 110
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class WRN(Architecture):
+    """Wide residual net of any depth 6n + 4 and any width; ``wrn(depth=28, width=10)`` has 36.5 million parameters.
+
+    >>> str(WRN(depth=16, width=4))
+    'wrn(depth=16, width=4)'
+
+    Zagoruyko & Komodakis, 2016.
+    """
+
+    smallest: ClassVar[int | None] = 4
+    any_size: ClassVar[bool] = True
+
+    depth: int = 28
+    width: int = 10
+    dropout: float | None = None
+
+    def __post_init__(self) -> None:
+        check_whole("depth", self.depth, 10)
+        check_whole("width", self.width, 1)
+        if (self.depth - 4) % 6:
+            raise ValueError(f"depth is {self.depth}, but must be 6n + 4: 10, 16, 22, 28, 34, 40, ...")
+        if self.dropout is not None and (not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1):
+            raise ValueError(f"dropout is {self.dropout!r}, but must be from 0 to below 1")
+
+    def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
+        widths = (16, 16 * self.width, 32 * self.width, 64 * self.width)
+
+        def block(before: int, after: int, stride: int) -> nn.Module:
+            return _WideBlock(before, after, stride, self.dropout or 0.0)
+
+        groups = _groups(block, widths, (self.depth - 4) // 6)
+        tail = [nn.BatchNorm2d(widths[-1]), nn.ReLU(), *average_places()]
+        return he_weights(nn.Sequential(conv(shape[0], 16), *groups, *tail)), nn.Linear(widths[-1], classes)
+
+
+@final
+class _Block(nn.Module):
+    """Two convolutions and a shortcut without weights: new channels are zero, places are skipped."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.stride, self.grow = stride, after - before
+        self.first, self.first_norm = conv(before, after, stride), nn.BatchNorm2d(after)
+        self.second, self.second_norm = conv(after, after), nn.BatchNorm2d(after)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.second_norm(self.second(relu(self.first_norm(self.first(x)))))
+        if self.grow:
+            x = pad(x[:, :, :: self.stride, :: self.stride], (0, 0, 0, 0, self.grow // 2, self.grow - self.grow // 2))
+        return relu(out + x)
+
+
+@final
+class _WideBlock(nn.Module):
+    """Norm, ReLU, convolution, twice. Where the width changes the shortcut is a convolution of what was normalised."""
+
+    def __init__(self, before: int, after: int, stride: int, rate: float) -> None:
+        super().__init__()
+        self.rate = rate
+        self.first_norm, self.first = nn.BatchNorm2d(before), conv(before, after, stride)
+        self.second_norm, self.second = nn.BatchNorm2d(after), conv(after, after)
+        self.shortcut = conv(before, after, stride, 1) if before != after or stride > 1 else None
+
+    def forward(self, x: Tensor) -> Tensor:
+        active = relu(self.first_norm(x))
+        out: Tensor = relu(self.second_norm(self.first(active)))
+        if self.rate:
+            out = dropout(out, self.rate, self.training)
+        out = self.second(out)
+        return out + (x if self.shortcut is None else self.shortcut(active))
+
+
+def conv(before: int, after: int, stride: int = 1, kernel: int = 3) -> nn.Conv2d:
+    """A convolution that keeps the size but for its stride, and leaves biases to the batch norms."""
+    return nn.Conv2d(before, after, kernel, stride, kernel // 2, bias=False)
+
+
+def average_places() -> list[nn.Module]:
+    """The mean over all places, as rows of features."""
+    return [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
+
+
+def he_weights(module: nn.Module) -> nn.Module:
+    """Convolutions with normal weights that keep the size of gradients (He et al., 2015)."""
+    for layer in module.modules():
+        if isinstance(layer, nn.Conv2d):
+            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
+    return module
+
+
+def _groups(block: Callable[[int, int, int], nn.Module], widths: tuple[int, ...], count: int) -> list[nn.Module]:
+    """``count`` blocks of each width after the first; all groups but the first begin by halving the image."""
+    made = []
+    for number, (before, after) in enumerate(pairwise(widths)):
+        made += [block(before, after, 2 if number else 1)]
+        made += [block(after, after, 1) for _ in range(count - 1)]
+    return made
