@@ -49,6 +49,14 @@ from .losses import (
     normalised as normalised,
     underfitting as underfitting,
 )
+from .methods import (
+    ERM as ERM,
+    METHODS as METHODS,
+    Learner as Learner,
+    Method as Method,
+    Step as Step,
+    method as method,
+)
 from .noise import (
     NOISES as NOISES,
     Noise as Noise,
@@ -57,5 +65,6 @@ from .noise import (
     noise_model as noise_model,
 )
 from .soft_margin import margin as margin, margins as margins
+from .training import Recipe as Recipe, Run as Run, RunFailed as RunFailed, fit as fit, train as train
 
 __version__: str

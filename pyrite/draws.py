@@ -12,7 +12,7 @@ from typing import Any, Final, TypeGuard
 
 import numpy as np
 
-__all__ = ["Array", "Stream", "check_seed", "is_whole", "normals", "order", "uniforms"]
+__all__ = ["Array", "Stream", "check_seed", "is_whole", "normals", "order", "torch_seed", "uniforms"]
 
 Array = np.ndarray[Any, Any]
 
@@ -30,6 +30,7 @@ class Stream(Enum):
     CROP = (3,)  # where an image is cut
     FLIP = (4,)  # whether it is mirrored
     SYNTHETIC = (5,)  # data that is made up
+    DROPOUT = (6,)  # what is random inside a net while it trains
     MATRIX = (_NOISE, 0)  # which classes a class is mistaken for
     LABELS = (_NOISE, 1)  # which samples are mistaken, and for which class
     ROUNDING = (_NOISE, 2)  # which classes get the samples left over when counts are exact
@@ -57,6 +58,12 @@ def normals(seed: int, stream: Stream, count: int, *key: int) -> Array:
     first, second = uniforms(seed, stream, 2 * ((count + 1) // 2), *key).reshape(2, -1)
     radius, angle = np.sqrt(-2 * np.log1p(-first)), 2 * np.pi * second
     return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
+
+
+def torch_seed(seed: int, stream: Stream, *key: int) -> int:
+    """A number for ``torch.manual_seed`` that belongs to a purpose, and within it to ``key``."""
+    drawn = np.random.SeedSequence(seed, spawn_key=(*stream.value, *key)).generate_state(1, np.uint64)
+    return int(drawn[0] >> np.uint64(1))
 
 
 def is_whole(value: object) -> TypeGuard[int]:

@@ -10,6 +10,7 @@ from pyrite.cli.check import check
 from pyrite.cli.corrupt import corrupt
 from pyrite.cli.curves import curves
 from pyrite.cli.list import list_names
+from pyrite.cli.train import train
 
 app = typer.Typer(
     help="Learn from labels that are partly wrong, and say which.",
@@ -17,6 +18,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(train)
 app.command()(curves)
 app.command()(check)
 app.command()(corrupt)

@@ -16,12 +16,14 @@ class Kind(StrEnum):
 
     losses = "losses"
     noises = "noises"
+    methods = "methods"
     data = "data"
 
 
 _REGISTRY = {
     Kind.losses: ("pyrite.losses", "LOSSES"),
     Kind.noises: ("pyrite.noise", "NOISES"),
+    Kind.methods: ("pyrite.methods", "METHODS"),
     Kind.data: ("pyrite.data", "DATASETS"),
 }
 

@@ -1,6 +1,6 @@
 from .augment import CropFlip as CropFlip
-from .batches import Batches as Batches, Statistics as Statistics
-from .dataset import Dataset as Dataset, Tracklets as Tracklets
+from .batches import Batch as Batch, Batches as Batches, Statistics as Statistics
+from .dataset import Dataset as Dataset, Inputs as Inputs, Tracklets as Tracklets
 from .files import data_folder as data_folder
 from .images import LazyImages as LazyImages, Unreadable as Unreadable
 from .registry import DATASETS as DATASETS, load as load

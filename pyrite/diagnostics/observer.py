@@ -78,7 +78,8 @@ class TrainingObserver:
         subsets = subset_accuracies(
             epoch.prediction[rows], self.evidence.labels[rows], None if self.true is None else self.true[rows]
         )
-        self.histograms.update(epoch.margin[rows], wrong)
+        margin = epoch.margin[rows]
+        self.histograms.update(margin, wrong)
         self.histograms.end_epoch()
         self._weights = self.weights
         weight = epoch.weight[rows]
@@ -95,6 +96,7 @@ class TrainingObserver:
             "memorised": shares["memorised"],
             "recovered": shares["recovered"],
             "hybrid_accuracy": subsets.hybrid(test),
+            "margin_size": float(np.median(np.abs(margin))) if len(margin) else None,
             "alpha": self._weights.alpha,
             "snr": self._weights.snr,
             "clean_weight": self._weights.clean,

@@ -26,6 +26,9 @@ class Architecture(ABC):
     any_size: ClassVar[bool] = False
     """Whether a net, once built, takes images of other sizes too."""
 
+    rate: ClassVar[float] = 0.1
+    """A learning rate that suits it, for SGD with momentum 0.9 and batches of 128."""
+
     def build(self, shape: Sequence[int], classes: int, seed: int, inputs: Tensor | None = None) -> Network:
         """A net with new weights, on the CPU.
 

@@ -30,6 +30,7 @@ class FastCNN(Architecture):
     """
 
     smallest: ClassVar[int | None] = 4
+    rate: ClassVar[float] = 0.2
 
     widths: Sequence[int] = field(default=(32, 64, 128), kw_only=True)
     scale: float = field(default=1 / 9, kw_only=True)

@@ -2,8 +2,6 @@
 
 import hashlib
 import json
-import os
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, final
@@ -12,6 +10,7 @@ import numpy as np
 
 import pyrite
 from pyrite.draws import Array, check_seed
+from pyrite.files import npz_bytes, write
 from pyrite.noise.arrays import read_npz, to_labels
 from pyrite.noise.model import check_classes, measured
 
@@ -97,17 +96,10 @@ class NoisyLabels:
         if path.suffix.lower() != ".npz":
             raise ValueError(f"out is {str(path)!r}: noisy labels are saved as .npz")
         manifest = np.array(json.dumps(self.manifest()))
-        part = path.with_name(f".{path.stem}.{os.getpid()}.part.npz")
+        arrays = {"given": self.given, "true": self.true, "matrix": self.matrix, "manifest": manifest}
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with open(part, "wb") as file:
-                np.savez_compressed(file, given=self.given, true=self.true, matrix=self.matrix, manifest=manifest)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, path)
+            write(path, npz_bytes(arrays, compress=True))
         except OSError as error:
-            with suppress(OSError):
-                part.unlink()
             raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
         return path
 

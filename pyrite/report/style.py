@@ -1,9 +1,11 @@
 """How pictures look, and how they reach the disk."""
 
-import os
+import io
 from pathlib import Path
 
 from matplotlib.figure import Figure
+
+from pyrite.files import write
 
 __all__ = ["COLOURS", "save"]
 
@@ -19,11 +21,10 @@ def save(figure: Figure, path: str | Path) -> Path:
         raise ValueError(f"out is {str(path)!r}: a picture's name ends in one of .{', .'.join(sorted(known))}")
     for axes in figure.axes:
         axes.spines[["top", "right"]].set_visible(False)
-    part = path.with_name(f".{path.stem}.part{path.suffix}")
+    buffer = io.BytesIO()
+    figure.savefig(buffer, dpi=120, format=path.suffix[1:].lower())
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        figure.savefig(part, dpi=120)
-        os.replace(part, path)
+        write(path, buffer.getvalue())
     except OSError as error:
         raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
     return path

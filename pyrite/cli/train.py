@@ -1,0 +1,83 @@
+"""``pyrite train``: train on labels that are partly wrong, and leave a run directory."""
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pyrite.training import Run
+
+
+def train(
+    data: Annotated[str | None, typer.Argument(help="A data set's name, a folder, or a file.")] = None,
+    loss: Annotated[str | None, typer.Option(help="A loss, such as 'gce(q=0.7)'; see 'pyrite list losses'.")] = None,
+    method: Annotated[str | None, typer.Option(help="A method; --loss LOSS is short for 'erm(LOSS)'.")] = None,
+    noise: Annotated[str | None, typer.Option(help="Make labels wrong first, such as 'symmetric(0.4)'.")] = None,
+    model: Annotated[str | None, typer.Option(help="A net; by default one that suits the data.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Times over the data.")] = None,
+    batch_size: Annotated[int | None, typer.Option(help="Samples a step, over all processes.")] = None,
+    lr: Annotated[float | None, typer.Option(help="The learning rate.")] = None,
+    optimiser: Annotated[str | None, typer.Option(help="Such as 'adam(lr=1e-3, eps=0.1)'.")] = None,
+    schedule: Annotated[str | None, typer.Option(help="Such as linear, cosine or 'steps(at=[40, 80])'.")] = None,
+    clip: Annotated[float | None, typer.Option(help="The largest norm of a gradient.")] = None,
+    accumulate: Annotated[int | None, typer.Option(help="Send a batch through the net in so many pieces.")] = None,
+    augment: Annotated[str | None, typer.Option(help="Such as 'crop_flip(pad=4)', or none.")] = None,
+    samples: Annotated[int | None, typer.Option(help="Train on so many samples only.")] = None,
+    validation: Annotated[float | None, typer.Option(help="Hold out this share, with its given labels.")] = None,
+    precision: Annotated[str | None, typer.Option(help="float32, float64 or bfloat16.")] = None,
+    compiled: Annotated[bool, typer.Option("--compile", help="Run the net through torch.compile.")] = False,
+    checkpoint_every: Annotated[int | None, typer.Option(help="Save after so many steps too.")] = None,
+    seed: Annotated[int | None, typer.Option(help="Everything random comes from it.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run's folder; a new one by default.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A recipe, as TOML; options come before it.")] = None,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write for TensorBoard.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
+) -> None:
+    """Train a model on labels that are partly wrong."""
+    from pyrite.training import RunFailed, train as train_run
+
+    values: dict[str, Any] = {"method": method, "noise": noise, "epochs": epochs, "batch_size": batch_size}
+    values |= {"schedule": schedule, "clip": clip, "accumulate": accumulate, "augment": augment, "samples": samples}
+    values |= {"validation": validation, "precision": precision, "compile": compiled or None, "seed": seed}
+    values |= {"device": device, "optimiser": optimiser, "checkpoint_every": checkpoint_every}
+    given = {name: value for name, value in values.items() if value is not None}
+    try:
+        run = train_run(
+            data, model=model, loss=loss, lr=lr, out=out, resume=resume, config=config, progress=not as_json, **given
+        )
+    except RunFailed as error:
+        typer.echo(f"pyrite: {error}", err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt as stopped:
+        typer.echo(f"pyrite: {stopped}", err=True)
+        raise typer.Exit(130) from None
+    if os.environ.get("RANK", "0") == "0":
+        typer.echo(json.dumps({"run": str(run.path), **run.table}, indent=2)) if as_json else _show(run)
+
+
+def _show(run: "Run") -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    words = {
+        "final_test_accuracy": "test accuracy at the end",
+        "best_test_accuracy": "at its best, chosen on test labels",
+        "validation_accuracy": "validation accuracy, given labels",
+        "train_accuracy": "training labels followed, as given",
+        "clean_accuracy": "right training labels followed",
+        "memorised": "wrong training labels followed",
+        "recovered": "wrong training labels seen through",
+    }
+    table = Table(box=None, show_header=False)
+    for name, value in run.table.items():
+        if value is not None:
+            table.add_row(words[name], f"{100 * value:6.2f} %")
+    Console().print(table)
+    for warning in run.facts["warnings"]:
+        typer.echo(f"pyrite: {warning}", err=True)
+    typer.echo(f"wrote {run.path}")

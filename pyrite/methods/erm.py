@@ -1,0 +1,91 @@
+"""Empirical risk minimisation: the mean loss of a batch, and nothing else."""
+
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import final
+
+import torch
+from torch import Tensor
+
+from pyrite.criterion import Loss
+from pyrite.data import Batch
+from pyrite.methods.learner import Learner, Step
+from pyrite.methods.learning import Method
+from pyrite.processes import total
+from pyrite.soft_margin import margin
+
+__all__ = ["ERM"]
+
+
+@final
+class ERM(Method):
+    """Minimise the mean loss of the given labels: all robustness is in the loss.
+
+    Args:
+        loss: any loss of the registry.
+
+    >>> from pyrite import GCE
+    >>> str(ERM(GCE(q=0.7)))
+    'erm(gce(q=0.7))'
+    """
+
+    def __init__(self, loss: Loss) -> None:
+        if not isinstance(loss, Loss):
+            raise ValueError(f"loss is {loss!r}, but must be a loss")
+        if loss.reduction != "mean":
+            raise ValueError(f"loss is {str(loss)!r}: training takes the mean, so leave out reduction")
+        self.loss = loss
+
+    def start(self, learner: Learner) -> "_Descent":
+        return _Descent(self.loss, learner)
+
+
+@final
+class _Descent:
+    """Steps down the mean loss."""
+
+    def __init__(self, loss: Loss, learner: Learner) -> None:
+        self.learner, self.class_weight = learner, loss.weight
+        # A sum, which pieces and processes add to; the denominator belongs to the whole batch.
+        self.loss = deepcopy(loss).configure(reduction="sum")
+
+    def step(self, batch: Batch) -> Step:
+        """One forward and one backward pass."""
+        learner = self.learner
+        whole = total(self._share(batch.labels))
+        value = torch.zeros((), dtype=torch.float64, device=batch.labels.device)
+        rows = []
+        rate = learner.rate
+        with learner.descent():
+            for piece in learner.pieces(batch):
+                scores = learner.scores(piece.inputs)
+                scores.retain_grad()
+                summed = self.loss(scores, piece.labels)
+                value += summed.detach()
+                (summed / whole.to(summed.dtype)).backward()
+                rows.append(_rows(scores, piece.labels, whole))
+            mean = float(total(value) / whole)
+            if not abs(mean) < float("inf"):
+                raise FloatingPointError(f"the loss is {mean}")
+        margins, weights, predictions = (torch.cat(column) for column in zip(*rows, strict=True))
+        return Step(batch.index, margins, weights, predictions, mean, float(whole), rate)
+
+    def _share(self, labels: Tensor) -> Tensor:
+        """What the samples count in the mean."""
+        if self.class_weight is None:
+            return torch.tensor(len(labels), dtype=torch.float64, device=labels.device)
+        return self.class_weight.to(labels.device)[labels].sum()
+
+    def state_dict(self) -> Mapping[str, Tensor]:
+        return {}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """It holds nothing."""
+
+
+@torch.no_grad()
+def _rows(scores: Tensor, labels: Tensor, whole: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Margins, weights and predictions."""
+    assert scores.grad is not None
+    weight = scores.grad.abs().sum(1, dtype=torch.float64) * (whole / 2)
+    return margin(scores.detach(), labels), weight, scores.detach().argmax(1)

@@ -1,0 +1,33 @@
+"""Every method by its name, and the reader of their one spelling."""
+
+from collections.abc import Callable
+
+from pyrite.criterion import Loss
+from pyrite.losses import LOSSES
+from pyrite.methods.erm import ERM
+from pyrite.methods.learning import Method
+from pyrite.spec import build
+
+__all__ = ["METHODS", "method"]
+
+METHODS: dict[str, Callable[..., Method]] = {
+    "erm": ERM,
+}
+
+
+def method(spec: str | Method) -> Method:
+    """The method that ``spec`` spells; a method comes back as it is.
+
+    >>> method("erm(gce(q=0.7))")
+    ERM(GCE(q=0.7))
+    """
+    if isinstance(spec, Method):
+        return spec
+    if not isinstance(spec, str):
+        raise ValueError(f"method is {spec!r}, but must be a text such as 'erm(ce)', or a method")
+    built = build(spec, METHODS | LOSSES, "method")
+    if isinstance(built, Loss):
+        raise ValueError(f"{spec!r} is a loss, not a method: write erm({spec}), or pass it as loss")
+    if not isinstance(built, Method):
+        raise ValueError(f"{spec!r} is not a method")
+    return built

@@ -1,0 +1,133 @@
+"""Several processes, started by ``torchrun``, that train one model: who is who, sums over all, shared statistics.
+
+With one process every function here does what it says and nothing is sent. Sums are added up and divided by the
+global denominator by whoever asks, because the mean of local means is wrong where shares differ in size.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar, final
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+
+__all__ = ["count", "gather", "joined", "rank", "share_statistics", "total", "total_gradient"]
+
+Kind = TypeVar("Kind")
+
+
+def rank() -> int:
+    """The number of this process, 0 if it is alone."""
+    return dist.get_rank() if dist.is_initialized() else 0
+
+
+def count() -> int:
+    """How many processes there are."""
+    return dist.get_world_size() if dist.is_initialized() else 1
+
+
+@contextmanager
+def joined(device: str) -> Iterator[None]:
+    """Join the processes that ``torchrun`` started, if it did; leave them at the end."""
+    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
+    if alone or dist.is_initialized():
+        yield
+        return
+    dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+    try:
+        yield
+    finally:
+        dist.destroy_process_group()
+
+
+def total(value: Tensor) -> Tensor:
+    """A sum over all processes, without a gradient."""
+    value = value.detach().clone()
+    if dist.is_initialized():
+        dist.all_reduce(value)
+    return value
+
+
+def gather(thing: Kind) -> list[Kind]:
+    """What every process has, by their numbers, at every process."""
+    if not dist.is_initialized():
+        return [thing]
+    things: list[Any] = [None] * count()
+    dist.all_gather_object(things, thing)
+    return things
+
+
+def total_gradient(weights: list[nn.Parameter]) -> None:
+    """Add up the gradients of all processes in one message; a weight without one counts as zero."""
+    if not dist.is_initialized():
+        return
+    parts = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
+    flat = torch.cat([part.reshape(-1) for part in parts])
+    dist.all_reduce(flat)
+    for weight, part, sums in zip(weights, parts, flat.split([part.numel() for part in parts]), strict=True):
+        weight.grad = part.copy_(sums.view_as(part))
+
+
+def share_statistics(model: nn.Module) -> nn.Module:
+    """Let every batch norm see the batch of all processes, as one process would; a lone process changes nothing.
+
+    torch's ``SyncBatchNorm`` is for graphics cards alone.
+    """
+    if count() == 1:
+        return model
+    for parent in list(model.modules()):
+        for name, child in list(parent.named_children()):
+            if isinstance(child, nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d):
+                setattr(parent, name, _SharedNorm(child))
+    return _SharedNorm(model) if isinstance(model, nn.modules.batchnorm._BatchNorm) else model
+
+
+@final
+class _Total(torch.autograd.Function):
+    """A sum over all processes that gradients flow through: each process's share moves the objective of all."""
+
+    @staticmethod
+    def forward(context: Any, value: Tensor) -> Tensor:
+        return total(value)
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Tensor:
+        return total(gradient)
+
+
+@final
+class _SharedNorm(nn.modules.batchnorm._BatchNorm):
+    """A batch norm over all processes. It takes over weights and statistics under their own names."""
+
+    def __init__(self, norm: nn.modules.batchnorm._BatchNorm) -> None:
+        super().__init__(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
+        self._parameters, self._buffers = norm._parameters, norm._buffers
+        self.train(norm.training)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(inputs)
+        places = [0, *range(2, inputs.dim())]
+        size = total(inputs.new_tensor(inputs.numel() / self.num_features))
+        shape = [1, -1, *[1] * (inputs.dim() - 2)]
+        mean = _Total.apply(inputs.sum(places)) / size
+        away = inputs - mean.view(shape)
+        variance = _Total.apply((away * away).sum(places)) / size
+        self._remember(mean.detach(), variance.detach() * size / (size - 1))
+        out: Tensor = away * (variance + self.eps).rsqrt().view(shape)
+        return out if self.weight is None else out * self.weight.view(shape) + self.bias.view(shape)
+
+    def _check_input_dim(self, inputs: Tensor) -> None:
+        """Any: what is replaced has checked it before."""
+
+    @torch.no_grad()
+    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+        if not self.track_running_stats or self.running_mean is None or self.running_var is None:
+            return
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked += 1
+        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), share)

@@ -1,0 +1,10 @@
+"""Training: one loop, a run directory, exact resume, many processes."""
+
+from pyrite.training.loop import Observer, RunFailed, fit
+from pyrite.training.optimisers import OPTIMISERS
+from pyrite.training.recipe import Recipe
+from pyrite.training.run import Run
+from pyrite.training.schedules import SCHEDULES
+from pyrite.training.start import train
+
+__all__ = ["OPTIMISERS", "SCHEDULES", "Observer", "Recipe", "Run", "RunFailed", "fit", "train"]

@@ -1,0 +1,111 @@
+"""The parts of a run, put together from its recipe."""
+
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from pyrite.data import Batches, Dataset, Statistics, split
+from pyrite.diagnostics import TrainingObserver
+from pyrite.methods import Learner, Learning, method
+from pyrite.models import build_model
+from pyrite.noise import corrupt
+from pyrite.processes import count, rank, share_statistics
+from pyrite.training.optimisers import optimiser
+from pyrite.training.recipe import Recipe, augmentation
+from pyrite.training.recorder import Recorder
+from pyrite.training.schedules import schedule
+
+__all__ = ["Parts", "assemble"]
+
+_WHITENED = 2048  # inputs that a net may look at before it begins, for whitening
+
+
+@final
+@dataclass(frozen=True)
+class Parts:
+    """A run before its first step.
+
+    ``labels`` are the columns of ``labels.npz``; ``facts`` is what is needed to use the net later.
+    """
+
+    batches: Batches
+    method: Learning
+    recorder: Recorder
+    labels: dict[str, npt.NDArray[Any]]
+    facts: dict[str, Any]
+
+
+def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
+    """Read the recipe, which is resolved, from top to bottom."""
+    try:
+        torch.zeros((), device=recipe.device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device is {recipe.device!r}, which is not to be had: {str(error).splitlines()[0]}") from None
+    labels = _labels(recipe, data)
+    scale = Statistics.of(data.inputs, np.flatnonzero(labels["part"] == 0))
+
+    def batches(source: Dataset, given: npt.NDArray[Any], **options: Any) -> Batches:
+        return Batches(
+            source.inputs, given, seed=recipe.seed, normalise=scale, rank=rank(), world_size=count(),
+            device=recipe.device, **options,
+        )  # fmt: skip
+
+    rows = {name: np.flatnonzero(labels["part"] == part) for part, name in enumerate(("train", "validation"))}
+    train = batches(
+        data, labels["given"], batch_size=recipe.batch_size, index=rows["train"], augment=augmentation(recipe.augment)
+    )
+    test = None if data.test is None else batches(data.test, data.test.labels, batch_size=500, shuffle=False)
+    held_out = (
+        batches(data, labels["given"], batch_size=500, index=rows["validation"], shuffle=False)
+        if len(rows["validation"])
+        else None
+    )
+    learner = _learner(recipe, data, module, train, scale)
+    recorder = Recorder(learner, TrainingObserver(labels["given"], labels.get("true")), test, held_out)
+    facts = {"classes": data.classes, "shape": data.inputs.shape[1:], "mean": scale.mean, "std": scale.std}
+    return Parts(train, method(recipe.method).start(learner), recorder, labels, facts)
+
+
+def _labels(recipe: Recipe, data: Dataset) -> dict[str, npt.NDArray[Any]]:
+    """Given labels, true ones where known, and the part each sample is in."""
+    given, true = data.labels, data.true
+    if recipe.noise:
+        # Noise is added to what is true, so that its rate is the one that is asked for.
+        noisy = corrupt(given if true is None else true, recipe.noise, len(data.classes), recipe.seed, data.inputs)
+        given, true = noisy.given, noisy.true
+    if recipe.samples > len(given):
+        raise ValueError(f"samples is {recipe.samples}, but {data.name} has {len(given)}")
+    chosen = np.arange(len(given))
+    if 0 < recipe.samples < len(given):
+        chosen = split(given, meta=recipe.samples, seed=recipe.seed).meta
+    parts = split(given[chosen], meta=0, validation=recipe.validation or 0.0, seed=recipe.seed)
+    part = np.full(len(given), 2, np.int8)
+    part[chosen[parts.train]], part[chosen[parts.validation]] = 0, 1
+    columns: dict[str, npt.NDArray[Any]] = {"index": np.arange(len(given)), "given": given, "part": part}
+    return columns if true is None else columns | {"true": true}
+
+
+def _learner(recipe: Recipe, data: Dataset, module: nn.Module | None, train: Batches, scale: Statistics) -> Learner:
+    shape = tuple(data.inputs.shape[1:])
+    plain = Batches(
+        data.inputs, train.labels.numpy(), batch_size=_WHITENED, index=train.index, seed=recipe.seed, normalise=scale
+    )
+    # Every process builds the same net from the seed. One that was handed over is everybody's own business.
+    net = build_model(module or recipe.model, shape, len(data.classes), recipe.seed, next(iter(plain)).inputs)
+    dtype = torch.float64 if recipe.precision == "float64" else torch.float32
+    layout = torch.channels_last if len(shape) == 3 else torch.preserve_format
+    net = share_statistics(net.to(recipe.device, dtype)).to(memory_format=layout)  # type: ignore[call-overload]
+    rates = schedule(recipe.schedule)
+    return Learner(
+        net,
+        optimiser(recipe.optimiser).build([weight for weight in net.parameters() if weight.requires_grad]),
+        lambda step: rates.share(step, len(train), recipe.epochs),
+        clip=recipe.clip or None,
+        accumulate=recipe.accumulate,
+        precision=recipe.precision,
+        compiled=recipe.compile,
+    )

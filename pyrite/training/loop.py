@@ -1,0 +1,67 @@
+"""The loop. It reads from top to bottom."""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import torch
+
+from pyrite.data import Batches
+from pyrite.draws import Stream, torch_seed
+from pyrite.methods import Learning, Step
+from pyrite.processes import rank
+
+__all__ = ["Observer", "RunFailed", "fit"]
+
+
+class Observer(Protocol):
+    """What watches a run: every step, and the end of every epoch, which are counted from 1."""
+
+    def after_step(self, step: Step) -> None: ...
+
+    def after_epoch(self, epoch: int) -> None: ...
+
+
+class RunFailed(Exception):  # noqa: N818  # it says what happened
+    """A run that cannot go on, in words for its owner. Its last checkpoint is good."""
+
+
+def fit(
+    method: Learning,
+    batches: Batches,
+    epochs: int,
+    observers: Sequence[Observer] = (),
+    stop: Callable[[], bool] = lambda: False,
+) -> bool:
+    """Train until ``epochs`` are done, from wherever ``batches`` stand. False if ``stop`` ended it before.
+
+    What is random inside a net, dropout say, belongs to the seed of the batches and the number of the step, so that a
+    resumed run draws the same. torch's global generator is given back as it was.
+
+    Args:
+        method: started on its model: ``ERM(loss).start(Learner(model, optimiser))``.
+        batches: what it sees of the data.
+        epochs: how many in all.
+        observers: told of every step and every epoch, in this order.
+        stop: asked after every step.
+    """
+    learner = method.learner
+    with torch.random.fork_rng(devices=[]):
+        while batches.epoch < epochs:
+            epoch = batches.epoch
+            for batch in batches:
+                torch.manual_seed(torch_seed(batches.seed, Stream.DROPOUT, learner.steps, rank()))
+                try:
+                    step = method.step(batch)
+                except FloatingPointError as error:
+                    raise RunFailed(
+                        f"{error}, in batch {batches.position} of {len(batches)} of epoch {epoch + 1}, at learning "
+                        f"rate {learner.rate:.3g}. Try a learning rate ten times lower, gradient clipping (clip 5), or "
+                        "a loss with bounded weights such as gce(q=0.7)"
+                    ) from None
+                for observer in observers:
+                    observer.after_step(step)
+                if stop():
+                    return False
+            for observer in observers:
+                observer.after_epoch(epoch + 1)
+    return True

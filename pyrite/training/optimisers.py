@@ -1,0 +1,111 @@
+"""Optimisers by their spelling: ``sgd(lr=0.1)``."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import torch
+from torch import nn
+
+from pyrite.spec import build, construct, spell
+
+__all__ = ["OPTIMISERS", "SGD", "Adam", "Adamw", "Optimiser", "optimiser"]
+
+
+@dataclass(frozen=True, repr=False)
+class Optimiser(ABC):
+    """How weights follow gradients. ``str(optimiser)`` is the text that makes it again."""
+
+    lr: float
+
+    @abstractmethod
+    def build(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        """torch's optimiser of these weights."""
+
+    def __post_init__(self) -> None:
+        for name, value in vars(self).items():
+            if isinstance(value, bool):
+                continue
+            numbers = value if isinstance(value, Sequence) else [value]
+            if not all(isinstance(number, int | float) and 0 <= number < float("inf") for number in numbers):
+                raise ValueError(f"{name} is {value!r}, but must be finite and not negative")
+
+    def __str__(self) -> str:
+        return spell(self)
+
+    def __repr__(self) -> str:
+        return construct(self)
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class SGD(Optimiser):
+    """Stochastic gradient descent, with momentum unless that is 0.
+
+    >>> str(SGD())
+    'sgd(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.0005)'
+    """
+
+    lr: float = 0.1
+    momentum: float = 0.9
+    nesterov: bool = True
+    weight_decay: float = 5e-4
+
+    def build(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        nesterov = self.nesterov and self.momentum > 0
+        return torch.optim.SGD(weights, self.lr, self.momentum, weight_decay=self.weight_decay, nesterov=nesterov)
+
+
+@dataclass(frozen=True, repr=False)
+class _Adaptive(Optimiser, ABC):
+    lr: float = 1e-3
+    betas: Sequence[float] = (0.9, 0.999)
+    eps: float = 1e-8
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if len(self.betas) != 2 or max(self.betas) >= 1:
+            raise ValueError(f"betas is {self.betas!r}, but must be two numbers below 1")
+        object.__setattr__(self, "betas", tuple(self.betas))
+
+    @property
+    def _betas(self) -> tuple[float, float]:
+        return self.betas[0], self.betas[1]
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Adam(_Adaptive):
+    """Adam; ``eps`` is what the IMAE paper calls delta."""
+
+    weight_decay: float = 0.0
+
+    def build(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.Adam(weights, self.lr, self._betas, self.eps, self.weight_decay)
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Adamw(_Adaptive):
+    """Adam with its weight decay apart from the gradient."""
+
+    weight_decay: float = 0.01
+
+    def build(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(weights, self.lr, self._betas, self.eps, self.weight_decay)
+
+
+OPTIMISERS: dict[str, Callable[..., Optimiser]] = {"sgd": SGD, "adam": Adam, "adamw": Adamw}
+
+
+def optimiser(spec: str | Optimiser) -> Optimiser:
+    """The optimiser that ``spec`` spells.
+
+    >>> optimiser("adam(lr=0.01, eps=0.1)")
+    Adam(lr=0.01, betas=(0.9, 0.999), eps=0.1, weight_decay=0.0)
+    """
+    if isinstance(spec, Optimiser):
+        return spec
+    built: Optimiser = build(spec, OPTIMISERS, "optimiser")
+    return built

@@ -1,0 +1,68 @@
+"""How far a run is: a bar at a terminal, a line an epoch elsewhere."""
+
+import sys
+import time
+from typing import Any, Self, final
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingColumn
+
+from pyrite.methods import Step
+from pyrite.processes import count, rank
+from pyrite.training.assembly import Parts
+from pyrite.training.recipe import Recipe
+
+__all__ = ["Progress"]
+
+
+@final
+class Progress:
+    """An observer that shows loss, accuracy, samples a second and the time left, on standard error."""
+
+    def __init__(self, recipe: Recipe, parts: Parts) -> None:
+        self.recipe, self.parts = recipe, parts
+        self.console = Console(stderr=True)
+        self._began, self._samples, self._loss = time.perf_counter(), 0, float("nan")
+        columns = (TextColumn("epoch {task.fields[epoch]}"), BarColumn(), TextColumn("{task.fields[now]}"))
+        self._bar = Bar(*columns, TimeRemainingColumn(), console=self.console, disable=not self.console.is_terminal)
+        self._task = self._bar.add_task("", total=recipe.epochs * len(parts.batches), **self._fields())
+
+    @classmethod
+    def wanted(cls, progress: bool | None, recipe: Recipe, parts: Parts) -> "Progress | None":
+        """None if nobody asked, or if another process shows it."""
+        asked = sys.stderr.isatty() if progress is None else progress
+        return cls(recipe, parts) if asked and rank() == 0 else None
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def after_step(self, step: Step) -> None:
+        self._samples += len(step.index) * count()
+        # An average over about 20 steps, so that the number can be read.
+        self._loss = step.loss if self._loss != self._loss else 0.95 * self._loss + 0.05 * step.loss
+        self._bar.update(self._task, completed=self.parts.method.learner.steps, **self._fields())
+
+    def after_epoch(self, epoch: int) -> None:
+        line = self.parts.recorder.history[-1]
+        shown = {"test": "test_accuracy", "validation": "validation_accuracy", "train": "train_accuracy"}
+        shown |= {"memorised": "memorised"}
+        parts = [f"{word} {100 * line[name]:.2f} %" for word, name in shown.items() if line[name] is not None]
+        text = f"epoch {epoch:{len(str(self.recipe.epochs))}}/{self.recipe.epochs}  loss {line['loss']:.4f}  "
+        self.console.print(
+            text + "  ".join(parts) + f"  {self._speed():.0f} samples/s", highlight=False, soft_wrap=True
+        )
+
+    def _fields(self) -> dict[str, Any]:
+        epoch = f"{min(self.parts.batches.epoch + 1, self.recipe.epochs)}/{self.recipe.epochs}"
+        history = self.parts.recorder.history
+        known = next((name for name in ("test", "validation") if history and history[-1][f"{name}_accuracy"]), None)
+        accuracy = f"  {known} {100 * history[-1][f'{known}_accuracy']:.1f} %" if known else ""
+        loss = "" if self._loss != self._loss else f"loss {self._loss:.3f}{accuracy}  {self._speed():.0f}/s"
+        return {"epoch": epoch, "now": loss}
+
+    def _speed(self) -> float:
+        return self._samples / max(1e-9, time.perf_counter() - self._began)

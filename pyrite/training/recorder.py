@@ -1,0 +1,69 @@
+"""What a run measures of itself: a line of its history for every epoch."""
+
+from collections.abc import Mapping
+from typing import Any, final
+
+import torch
+
+from pyrite.data import Batches
+from pyrite.diagnostics import Tally, TrainingObserver
+from pyrite.methods import Learner, Step
+from pyrite.processes import gather, total
+
+__all__ = ["Line", "Recorder"]
+
+Line = dict[str, Any]
+
+
+@final
+class Recorder:
+    """Observes steps and makes a line an epoch. It knows the true labels, if anybody does; no method sees it.
+
+    Args:
+        learner: asked for scores of what is held out.
+        observer: of the training samples, with their true labels where they are known.
+        test: batches with true labels.
+        validation: batches with given labels.
+    """
+
+    def __init__(
+        self, learner: Learner, observer: TrainingObserver, test: Batches | None, validation: Batches | None
+    ) -> None:
+        self.learner, self.observer, self.test, self.validation = learner, observer, test, validation
+        self.history: list[Line] = []
+        self._loss = self._share = 0.0
+
+    def after_step(self, step: Step) -> None:
+        self._loss += step.loss * step.share
+        self._share += step.share
+        self.observer.update(step.index, step.margin, step.prediction, step.weight, step.rate)
+
+    def after_epoch(self, epoch: int) -> None:
+        self.share()
+        test, validation = (None if part is None else self._tally(part) for part in (self.test, self.validation))
+        line: Line = {"epoch": epoch, "loss": self._loss / self._share, "learning_rate": self.learner.rate}
+        line |= {"validation_accuracy": None if validation is None else validation.share}
+        self.history.append(line | self.observer.end_epoch(test))
+        self._loss = self._share = 0.0
+
+    def share(self) -> None:
+        """Let every process know what all of them saw in this epoch."""
+        self.observer.merge(gather(self.observer.evidence.epoch.state_dict()))
+
+    def _tally(self, batches: Batches) -> Tally:
+        right = torch.zeros((), dtype=torch.long, device=batches.device)
+        for inputs, labels, _ in batches:
+            right += (self.learner.evaluate(inputs).argmax(1) == labels).sum()
+        batches.seek(0)
+        right = total(right)
+        return Tally(int(right), len(batches.index))
+
+    def state_dict(self) -> dict[str, Any]:
+        """For a resume, in the middle of an epoch too."""
+        sums = {"loss": self._loss, "share": self._share, "history": self.history}
+        return sums | {"observer": self.observer.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Go on where another left off."""
+        self.observer.load_state_dict(state["observer"])
+        self._loss, self._share, self.history = state["loss"], state["share"], state["history"]

@@ -1,0 +1,114 @@
+"""A run that is there: its recipe, its history, its model."""
+
+import json
+from functools import cached_property
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors.torch import load_file
+from torch import nn
+
+from pyrite.data import Batches, Inputs, Statistics
+from pyrite.models import build_model
+from pyrite.training.recipe import GIVEN, Recipe
+from pyrite.training.recorder import Line
+
+__all__ = ["Run"]
+
+
+@final
+class Run:
+    """A run and its folder.
+
+    Attributes:
+        path: the folder.
+        recipe: everything that decided it.
+        history: a line an epoch; see docs/diagnostics.md for its names.
+    """
+
+    def __init__(self, path: Path, recipe: Recipe, history: list[Line]) -> None:
+        self.path, self.recipe, self.history = path, recipe, history
+
+    @classmethod
+    def load(cls, path: str | Path) -> "Run":
+        """Read a run's folder, finished or not."""
+        folder = Path(path)
+        if not (folder / "recipe.toml").is_file():
+            raise ValueError(f"{folder} is not a run: it has no recipe.toml")
+        recipe = Recipe.make(**Recipe.read(folder / "recipe.toml"))
+        lines = folder / "history.jsonl"
+        return cls(
+            folder, recipe, [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
+        )
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are done."""
+        return len(self.history) == self.recipe.epochs and (self.path / "model.safetensors").exists()
+
+    @property
+    def table(self) -> dict[str, float | None]:
+        """The result: test accuracy at the end and, chosen on test labels, at its best; then the training set.
+
+        ``clean_accuracy``, ``memorised`` and ``recovered`` are of the last epoch, and None where truth is unknown.
+        """
+        if not self.history:
+            return {}
+        last = self.history[-1]
+        tests = [line["test_accuracy"] for line in self.history if line["test_accuracy"] is not None]
+        names = ("validation_accuracy", "train_accuracy", "clean_accuracy", "memorised", "recovered")
+        return {
+            "final_test_accuracy": last["test_accuracy"],
+            "best_test_accuracy": max(tests, default=None),
+            **{name: last[name] for name in names},
+        }
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:
+        """``run.json``: versions, the command, the classes, how inputs are normalised, times."""
+        facts: dict[str, Any] = json.loads((self.path / "run.json").read_text())
+        return facts
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """The names of the classes."""
+        return tuple(self.facts["classes"])
+
+    @cached_property
+    def labels(self) -> dict[str, npt.NDArray[Any]]:
+        """``labels.npz``: index, given, part (0 trained on, 1 validation, 2 not used), and true where it is known."""
+        with np.load(self.path / "labels.npz") as held:
+            return dict(held)
+
+    @cached_property
+    def samples(self) -> dict[str, npt.NDArray[Any]]:
+        """``samples.npz``: what training showed of every sample, and the margin histograms of every epoch."""
+        with np.load(self.path / "samples.npz") as held:
+            return dict(held)
+
+    @cached_property
+    def model(self) -> nn.Module:
+        """The trained net, ready for use. It takes inputs as ``scores`` prepares them."""
+        if self.recipe.model.startswith(GIVEN):
+            raise ValueError(f"the net was {self.recipe.model}: load {self.path / 'model.safetensors'} into it")
+        net = build_model(self.recipe.model, self.facts["shape"], len(self.classes), self.recipe.seed)
+        if self.recipe.precision == "float64":
+            net = net.double()
+        net.load_state_dict(load_file(self.path / "model.safetensors"))
+        return net.eval()
+
+    def scores(self, inputs: Inputs, batch_size: int = 500) -> npt.NDArray[Any]:
+        """Scores of images (uint8, N × C × H × W) or features (float32, N × F), as the data set had them."""
+        scale = Statistics(tuple(self.facts["mean"]), tuple(self.facts["std"]))
+        batches = Batches(
+            inputs, np.zeros(len(inputs), np.int64), batch_size=batch_size, seed=0, shuffle=False, normalise=scale
+        )
+        dtype = next(self.model.parameters()).dtype
+        with torch.inference_mode():
+            return np.concatenate([self.model(batch.inputs.to(dtype)).numpy() for batch in batches])
+
+    def __repr__(self) -> str:
+        return f"<run {self.path}: {self.recipe.method} on {self.recipe.data}, {len(self.history)} epochs>"

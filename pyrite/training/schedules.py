@@ -1,0 +1,136 @@
+"""How the learning rate goes over a run, by its spelling: ``cosine(warmup=1)``."""
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal, TypeGuard, final
+
+from pyrite.spec import build, construct, spell
+
+__all__ = ["SCHEDULES", "Constant", "Cosine", "Linear", "Schedule", "Steps", "schedule"]
+
+
+@dataclass(frozen=True, repr=False)
+class Schedule(ABC):
+    """What share of the learning rate each step has. Parts of an epoch are allowed in ``warmup``: 0.5 is half of one.
+
+    Args:
+        warmup: epochs in which the rate rises from near nothing to its full size, in equal steps.
+    """
+
+    warmup: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not _is_number(self.warmup) or not 0 <= self.warmup < math.inf:
+            raise ValueError(f"warmup is {self.warmup!r}, but must be a number of epochs, 0 or more")
+
+    def share(self, step: int, per_epoch: int, epochs: int) -> float:
+        """The share of step number 0, 1, ..., of ``per_epoch`` in each of ``epochs``."""
+        rise = self.warmup * per_epoch
+        if step < rise:
+            return min(1.0, (step + 1) / rise)
+        return self.after(step / per_epoch, self.warmup, step, epochs)
+
+    @abstractmethod
+    def after(self, epoch: float, warmup: float, step: int, epochs: int) -> float:
+        """The share after the warm-up."""
+
+    def __str__(self) -> str:
+        return spell(self)
+
+    def __repr__(self) -> str:
+        return construct(self)
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Constant(Schedule):
+    """The same rate always."""
+
+    def after(self, epoch: float, warmup: float, step: int, epochs: int) -> float:
+        return 1.0
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Cosine(Schedule):
+    """Half a cosine, from the full rate to nothing at the end."""
+
+    def after(self, epoch: float, warmup: float, step: int, epochs: int) -> float:
+        return (1 + math.cos(math.pi * _along(epoch, warmup, epochs))) / 2
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Linear(Schedule):
+    """A straight line, from the full rate to nothing at the end."""
+
+    def after(self, epoch: float, warmup: float, step: int, epochs: int) -> float:
+        return 1 - _along(epoch, warmup, epochs)
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Steps(Schedule):
+    """The rate is multiplied by ``factor`` at each of the given epochs, or iterations.
+
+    Args:
+        at: after how many epochs or iterations, in ascending order.
+        factor: what the rate is multiplied by each time.
+        by: what ``at`` counts: ``"epoch"`` or ``"iteration"``.
+
+    >>> Steps(at=[40, 80]).share(step=50 * 391, per_epoch=391, epochs=100)
+    0.1
+    """
+
+    at: Sequence[int] = ()
+    factor: float = 0.1
+    by: Literal["epoch", "iteration"] = "epoch"
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        places = self.at
+        if not isinstance(places, list | tuple) or not places or not all(_is_number(p) and p > 0 for p in places):
+            raise ValueError(f"at is {self.at!r}, but must be a list of epochs or iterations, such as [40, 80]")
+        if any(later <= earlier for earlier, later in pairwise(places)):
+            raise ValueError(f"at is {self.at!r}, but must be in ascending order")
+        if not _is_number(self.factor) or not 0 < self.factor < math.inf:
+            raise ValueError(f"factor is {self.factor!r}, but must be above 0")
+        if self.by not in ("epoch", "iteration"):
+            raise ValueError(f"by is {self.by!r}, but must be 'epoch' or 'iteration'")
+        object.__setattr__(self, "at", tuple(places))
+
+    def after(self, epoch: float, warmup: float, step: int, epochs: int) -> float:
+        now = epoch if self.by == "epoch" else step
+        return float(self.factor ** sum(now >= place for place in self.at))
+
+
+SCHEDULES: dict[str, Callable[..., Schedule]] = {
+    "constant": Constant,
+    "cosine": Cosine,
+    "linear": Linear,
+    "steps": Steps,
+}
+
+
+def schedule(spec: str | Schedule) -> Schedule:
+    """The schedule that ``spec`` spells.
+
+    >>> schedule("steps(at=[40, 80], by='epoch')")
+    Steps(warmup=0.0, at=(40, 80), factor=0.1, by='epoch')
+    """
+    if isinstance(spec, Schedule):
+        return spec
+    built: Schedule = build(spec, SCHEDULES, "schedule")
+    return built
+
+
+def _along(epoch: float, warmup: float, epochs: int) -> float:
+    """How much of the way after the warm-up is gone, from 0 to 1."""
+    return min(1.0, (epoch - warmup) / (epochs - warmup)) if epochs > warmup else 1.0
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,181 @@
+"""The door: from what a user says to a run that is finished."""
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import torch
+from torch import nn
+
+from pyrite.data import Dataset, load
+from pyrite.losses import loss as read_loss
+from pyrite.methods import ERM
+from pyrite.models import Architecture
+from pyrite.processes import count, joined, rank, total
+from pyrite.training.assembly import assemble
+from pyrite.training.divergence import divergence
+from pyrite.training.folder import Folder
+from pyrite.training.loop import Observer, fit
+from pyrite.training.optimisers import optimiser
+from pyrite.training.progress import Progress
+from pyrite.training.recipe import GIVEN, Recipe
+from pyrite.training.run import Run
+
+__all__ = ["train"]
+
+
+def train(
+    data: str | Path | Dataset | None = None,
+    *,
+    model: str | Architecture | nn.Module | None = None,
+    loss: object | None = None,
+    lr: float | None = None,
+    out: str | Path | None = None,
+    resume: str | Path | None = None,
+    config: str | Path | None = None,
+    progress: bool | None = None,
+    observers: Sequence[Observer] = (),
+    stop: Callable[[], bool] = lambda: False,
+    **values: Any,
+) -> Run:
+    """Train a model on labels that are partly wrong, and leave a run directory.
+
+    Ctrl-C saves the run before it raises ``KeyboardInterrupt``.
+
+    Args:
+        data: a name, a folder, a file, or a data set that is read already.
+        model: a spec, or a net of your own, which is trained in place.
+        loss: short for the method ``erm(loss)``.
+        lr: short for the optimiser that would be taken, at this learning rate.
+        out: the folder of the run; by default a new one in ``runs``, named after the time.
+        resume: the folder of a run to go on with, to the same bytes that it would have ended with uninterrupted. What
+            was handed over as an object, data or net, must be handed over again; everything else is in the folder.
+        config: a TOML file with values of a recipe; what is passed here comes before it.
+        progress: show how far it is; by default if somebody sits at a terminal.
+        observers: told of every step and every epoch, after those that measure and write.
+        stop: asked after every step; if it says True the run is saved and comes back unfinished.
+        values: those of a ``Recipe``: ``method``, ``noise``, ``epochs``, ``batch_size``, ``seed``, ...
+    """
+    with joined(str(values.get("device") or "cpu")), _interrupts() as interrupted:
+        if resume is None:
+            recipe, source = _recipe(data, model, loss, lr, config, values)
+            folder = _new_folder(out)
+        else:
+            if any(value is not None for value in (loss, lr, out, config, *values.values())):
+                raise ValueError("resume goes on with a run as its recipe.toml says: leave out all other options")
+            folder = Path(resume)
+            recipe = Run.load(folder).recipe
+            source = _same_data(recipe, data)
+        module = model if isinstance(model, nn.Module) else None
+        if recipe.model.startswith(GIVEN) and module is None:
+            raise ValueError(f"the net of {folder} was {recipe.model}: pass it again as model")
+        parts = assemble(recipe, source, module)
+        keeper = Folder(folder, recipe, parts)
+        keeper.begin() if resume is None else keeper.resume()
+        shown = Progress.wanted(progress, recipe, parts)
+        watching: list[Observer] = [parts.recorder, keeper, *([shown] if shown else []), *observers]
+        with shown or _nothing():
+            done = fit(parts.method, parts.batches, recipe.epochs, watching, _agreed(lambda: interrupted() or stop()))
+        history = parts.recorder.history
+        if done:
+            keeper.finish([warning] if (warning := divergence(history)) else [])
+        else:
+            keeper.save()
+            if interrupted():
+                raise KeyboardInterrupt(f"stopped and saved; go on with: pyrite train --resume {folder}")
+        return Run(folder, recipe, history)
+
+
+def _recipe(
+    data: str | Path | Dataset | None,
+    model: str | Architecture | nn.Module | None,
+    loss: object | None,
+    lr: float | None,
+    config: str | Path | None,
+    values: dict[str, Any],
+) -> tuple[Recipe, Dataset]:
+    """The resolved recipe, and the data it names."""
+    held = {} if config is None else Recipe.read(Path(config))
+    held |= {name: str(value) if name in _SPECS else value for name, value in values.items() if value is not None}
+    if loss is not None:
+        if values.get("method") is not None:
+            raise ValueError("method and loss are both given: write the loss into the method")
+        held["method"] = str(ERM(read_loss(loss)))  # type: ignore[arg-type]
+    if isinstance(data, Dataset):
+        held["data"] = GIVEN + data.name
+    elif data is not None:
+        held["data"] = str(data)
+    if isinstance(model, nn.Module):
+        held["model"] = GIVEN + type(model).__name__
+    elif model is not None:
+        held["model"] = str(model)
+    if "data" not in held:
+        raise ValueError("data is missing: a name such as 'digits', a folder of images, or a file")
+    recipe = Recipe.make(**held)
+    source = data if isinstance(data, Dataset) else load(recipe.data)
+    recipe = recipe.resolved(source)
+    if lr is not None:
+        if "lr=" in held.get("optimiser", ""):
+            raise ValueError(f"lr is given twice: alone, and in the optimiser {held['optimiser']!r}")
+        rest = vars(optimiser(recipe.optimiser)) | {"lr": lr}
+        recipe = recipe.model_copy(update={"optimiser": str(type(optimiser(recipe.optimiser))(**rest))})
+    return recipe, source
+
+
+_SPECS = ("method", "noise", "optimiser", "schedule", "augment")
+
+
+def _same_data(recipe: Recipe, data: str | Path | Dataset | None) -> Dataset:
+    if isinstance(data, Dataset):
+        return data
+    if recipe.data.startswith(GIVEN):
+        raise ValueError(f"the data was {recipe.data}: pass it again, as in pyrite.train(data, resume=...)")
+    if data is not None and str(data) != recipe.data:
+        raise ValueError(f"data is {str(data)!r}, but the run that is resumed has {recipe.data!r}")
+    return load(recipe.data)
+
+
+def _new_folder(out: str | Path | None) -> Path:
+    folder = Path(out if out is not None else time.strftime("runs/%Y-%m-%d-%H%M%S"))
+    if rank() == 0 and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ValueError(f"{folder} is not empty: choose another out, or go on with --resume {folder}")
+    return folder
+
+
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Whether Ctrl-C was pressed, or a cluster asked to stop. A second time does what it would do without us."""
+    asked: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
+        return
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        asked.append(number)
+        signal.signal(number, before[number] or signal.SIG_DFL)
+
+    for number in before:
+        signal.signal(number, ask)
+    try:
+        yield lambda: bool(asked)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+
+def _agreed(stop: Callable[[], bool]) -> Callable[[], bool]:
+    """All processes stop after the same step."""
+    if count() == 1:
+        return stop
+    return lambda: bool(total(torch.tensor(float(stop()))))
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield
