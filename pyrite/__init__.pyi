@@ -33,6 +33,7 @@ from .data import (
     Statistics as Statistics,
     split as split,
 )
+from .experiments import Comparison as Comparison, compare as compare
 from .losses import (
     LOSSES as LOSSES,
     MSE as MSE,

@@ -17,11 +17,17 @@ MAY_IMPORT = {
     "criterion": {"soft_margin", "spec"},
     "curves": {"soft_margin", "spec", "criterion"},
     "losses": {"soft_margin", "spec", "criterion", "curves"},
-    "noise": {"spec", "draws", "pickles"},
+    "noise": {"spec", "draws", "pickles", "files"},
     "data": {"spec", "draws", "pickles"},
     "diagnostics": set(),
-    "report": {"criterion", "curves", "losses", "noise", "data"},
-    "cli": {"spec", "criterion", "curves", "losses", "noise", "data", "report"},
+    "files": set(),
+    "processes": set(),
+    "models": {"spec", "draws"},
+    "methods": {"soft_margin", "spec", "criterion", "curves", "losses", "data", "processes"},
+    "training": {"spec", "draws", "files", "processes", "losses", "noise", "data", "models", "diagnostics", "methods"},
+    "experiments": {"spec", "files", "losses", "methods", "training"},
+    "report": {"files", "criterion", "curves", "losses", "noise", "data", "training", "experiments"},
+    "cli": {"spec", "criterion", "curves", "losses", "noise", "data", "training", "experiments", "report"},
 }
 
 

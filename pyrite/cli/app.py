@@ -7,6 +7,7 @@ import typer
 
 import pyrite
 from pyrite.cli.check import check
+from pyrite.cli.compare import compare
 from pyrite.cli.corrupt import corrupt
 from pyrite.cli.curves import curves
 from pyrite.cli.list import list_names
@@ -19,6 +20,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.command()(train)
+app.command()(compare)
 app.command()(curves)
 app.command()(check)
 app.command()(corrupt)

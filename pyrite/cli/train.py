@@ -2,6 +2,8 @@
 
 import json
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,25 +41,34 @@ def train(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
 ) -> None:
     """Train a model on labels that are partly wrong."""
-    from pyrite.training import RunFailed, train as train_run
+    from pyrite.training import train as train_run
 
     values: dict[str, Any] = {"method": method, "noise": noise, "epochs": epochs, "batch_size": batch_size}
     values |= {"schedule": schedule, "clip": clip, "accumulate": accumulate, "augment": augment, "samples": samples}
     values |= {"validation": validation, "precision": precision, "compile": compiled or None, "seed": seed}
     values |= {"device": device, "optimiser": optimiser, "checkpoint_every": checkpoint_every}
     given = {name: value for name, value in values.items() if value is not None}
-    try:
+    with failures():
         run = train_run(
             data, model=model, loss=loss, lr=lr, out=out, resume=resume, config=config, progress=not as_json, **given
         )
+    if os.environ.get("RANK", "0") == "0":
+        typer.echo(json.dumps({"run": str(run.path), **run.table}, indent=2)) if as_json else _show(run)
+
+
+@contextmanager
+def failures() -> Iterator[None]:
+    """A run that fails is one sentence and exit code 1; one that was stopped says how to go on: 130, as in shells."""
+    from pyrite.training import RunFailed
+
+    try:
+        yield
     except RunFailed as error:
         typer.echo(f"pyrite: {error}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt as stopped:
         typer.echo(f"pyrite: {stopped}", err=True)
         raise typer.Exit(130) from None
-    if os.environ.get("RANK", "0") == "0":
-        typer.echo(json.dumps({"run": str(run.path), **run.table}, indent=2)) if as_json else _show(run)
 
 
 def _show(run: "Run") -> None:

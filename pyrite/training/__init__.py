@@ -5,6 +5,6 @@ from pyrite.training.optimisers import OPTIMISERS
 from pyrite.training.recipe import Recipe
 from pyrite.training.run import Run
 from pyrite.training.schedules import SCHEDULES
-from pyrite.training.start import train
+from pyrite.training.start import resolve, train
 
-__all__ = ["OPTIMISERS", "SCHEDULES", "Observer", "Recipe", "Run", "RunFailed", "fit", "train"]
+__all__ = ["OPTIMISERS", "SCHEDULES", "Observer", "Recipe", "Run", "RunFailed", "fit", "resolve", "train"]

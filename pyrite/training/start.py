@@ -26,7 +26,7 @@ from pyrite.training.progress import Progress
 from pyrite.training.recipe import GIVEN, Recipe
 from pyrite.training.run import Run
 
-__all__ = ["train"]
+__all__ = ["resolve", "train"]
 
 
 def train(
@@ -63,7 +63,7 @@ def train(
     """
     with joined(str(values.get("device") or "cpu")), _interrupts() as interrupted:
         if resume is None:
-            recipe, source = _recipe(data, model, loss, lr, config, values)
+            recipe, source = resolve(data, model=model, loss=loss, lr=lr, config=config, **values)
             folder = _new_folder(out)
         else:
             if any(value is not None for value in (loss, lr, out, config, *values.values())):
@@ -91,15 +91,16 @@ def train(
         return Run(folder, recipe, history)
 
 
-def _recipe(
-    data: str | Path | Dataset | None,
-    model: str | Architecture | nn.Module | None,
-    loss: object | None,
-    lr: float | None,
-    config: str | Path | None,
-    values: dict[str, Any],
+def resolve(
+    data: str | Path | Dataset | None = None,
+    *,
+    model: str | Architecture | nn.Module | None = None,
+    loss: object | None = None,
+    lr: float | None = None,
+    config: str | Path | None = None,
+    **values: Any,
 ) -> tuple[Recipe, Dataset]:
-    """The resolved recipe, and the data it names."""
+    """The recipe that ``train`` would follow with these arguments, spelled out, and the data it names."""
     held = {} if config is None else Recipe.read(Path(config))
     held |= {name: str(value) if name in _SPECS else value for name, value in values.items() if value is not None}
     if loss is not None:

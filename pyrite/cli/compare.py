@@ -1,0 +1,58 @@
+"""``pyrite compare``: the same training with several losses, side by side."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from pyrite.experiments import Comparison
+
+
+def compare(
+    data: Annotated[str, typer.Argument(help="A data set's name, a folder, or a file.")],
+    methods: Annotated[list[str], typer.Argument(help="Losses or methods, such as ce 'gce(q=0.7)'.")],
+    out: Annotated[Path, typer.Option(help="The folder for the runs and the table.")],
+    noise: Annotated[str | None, typer.Option(help="Make labels wrong first, such as 'symmetric(0.4)'.")] = None,
+    model: Annotated[str | None, typer.Option(help="A net; by default one that suits the data.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Times over the data.")] = None,
+    samples: Annotated[int | None, typer.Option(help="Train on so many samples only.")] = None,
+    augment: Annotated[str | None, typer.Option(help="Such as 'crop_flip(pad=4)', or none.")] = None,
+    lr: Annotated[float | None, typer.Option(help="The learning rate.")] = None,
+    config: Annotated[Path | None, typer.Option(help="Everything else that a recipe says, as TOML.")] = None,
+    seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
+) -> None:
+    """Train with several losses on the same labels and put the results side by side. Again: go on where it stopped."""
+    from pyrite.cli.train import failures
+    from pyrite.experiments import compare as compare_runs
+
+    values: dict[str, Any] = {"noise": noise, "model": model, "epochs": epochs, "samples": samples, "augment": augment}
+    values |= {"lr": lr, "config": config}
+    given = {name: value for name, value in values.items() if value is not None}
+
+    def begin(name: str, number: int) -> None:
+        if not as_json:
+            typer.echo(f"{name}, seed {number}", err=True)
+
+    with failures():
+        found = compare_runs(data, methods, out=out, seed=seed, seeds=seeds, begin=begin, progress=not as_json, **given)
+    typer.echo(json.dumps(found.to_dict(), indent=2)) if as_json else show(found)
+
+
+def show(found: "Comparison") -> None:
+    """Print the table."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, header_style="bold", caption="per cent; best on test was chosen on test labels")
+    table.add_column("loss")
+    for word in found.columns().values():
+        table.add_column(word, justify="right")
+    for row in found.rows:
+        table.add_row(Text(row.name), *(row.spelled(name) for name in found.columns()))
+    Console().print(table)
+    typer.echo(f"wrote {found.path / 'table.md'}")

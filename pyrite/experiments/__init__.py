@@ -1,0 +1,5 @@
+"""Experiments: runs side by side, and what they show."""
+
+from pyrite.experiments.comparison import Comparison, Row, compare
+
+__all__ = ["Comparison", "Row", "compare"]

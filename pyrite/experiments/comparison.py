@@ -1,0 +1,142 @@
+"""The same training with several losses or methods, side by side."""
+
+import json
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, Final, final
+
+from pyrite.files import write
+from pyrite.losses import LOSSES
+from pyrite.methods import METHODS, Method, method as read_method
+from pyrite.spec import build
+from pyrite.training import Recipe, Run, resolve, train
+
+__all__ = ["COLUMNS", "Comparison", "Row", "compare"]
+
+COLUMNS: Final = {
+    "final_test_accuracy": "final",
+    "best_test_accuracy": "best on test",
+    "clean_accuracy": "clean followed",
+    "memorised": "wrong followed",
+    "recovered": "wrong seen through",
+}
+"""What a table shows of a run, and the heading it has there."""
+
+
+@final
+@dataclass(frozen=True)
+class Row:
+    """One method with its runs, one a seed."""
+
+    name: str
+    runs: tuple[Run, ...]
+
+    def values(self, column: str) -> list[float]:
+        """A column's value in every run that knows it."""
+        found = (run.table.get(column) for run in self.runs)
+        return [value for value in found if value is not None]
+
+    def spelled(self, column: str) -> str:
+        """The mean over the seeds in per cent, with the standard deviation where there are several."""
+        values = self.values(column)
+        if not values:
+            return "unknown"
+        spread = f" ± {100 * stdev(values):.2f}" if len(values) > 1 else ""
+        return f"{100 * mean(values):.2f}{spread}"
+
+
+@final
+@dataclass(frozen=True)
+class Comparison:
+    """Methods side by side, each trained alike."""
+
+    path: Path
+    rows: tuple[Row, ...]
+
+    def columns(self) -> dict[str, str]:
+        """The columns that any run knows."""
+        return {name: word for name, word in COLUMNS.items() if any(row.values(name) for row in self.rows)}
+
+    def to_markdown(self) -> str:
+        """A table, in per cent."""
+        columns = self.columns()
+        lines = [f"| loss | {' | '.join(columns.values())} |", "|---" * (len(columns) + 1) + "|"]
+        lines += [f"| `{row.name}` | {' | '.join(row.spelled(name) for name in columns)} |" for row in self.rows]
+        return "\n".join(lines) + "\n"
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every run's table, for a program to read."""
+        rows = [
+            {"method": row.name, "seed": run.recipe.seed, "run": str(run.path), **run.table}
+            for row in self.rows
+            for run in row.runs
+        ]
+        return {"path": str(self.path), "rows": rows}
+
+
+def compare(
+    data: str | Path,
+    methods: Sequence[str],
+    *,
+    out: str | Path,
+    seeds: int = 1,
+    begin: Callable[[str, int], None] = lambda name, seed: None,
+    **options: Any,
+) -> Comparison:
+    """Train with each of several losses or methods, on the same data, noise and seeds, and put them side by side.
+
+    What is in ``out`` already is not trained again: finished runs are read, others are gone on with. A run there that
+    was made with other options is an error, not a result.
+
+    Args:
+        data: as for ``train``.
+        methods: losses, or methods.
+        out: the folder that gets a folder for each run, ``table.md`` and ``comparison.json``.
+        seeds: how many seeds; they begin with ``seed``, 0 if it is not given.
+        begin: told of each run before it is trained.
+        options: those of ``train``.
+    """
+    if not methods:
+        raise ValueError("methods is empty: name at least one loss or method")
+    if not isinstance(seeds, int) or seeds < 1:
+        raise ValueError(f"seeds is {seeds!r}, but must be a whole number, 1 or more")
+    first = options.pop("seed", None) or 0
+    folder = Path(out)
+    named = {str(one): _method(one) for one in methods}
+    rows = []
+    for name, chosen in named.items():
+        runs = []
+        for seed in range(first, first + seeds):
+            begin(name, seed)
+            runs.append(_run(folder / f"{_slug(name)}-{seed}", data, {**options, "method": chosen, "seed": seed}))
+        rows.append(Row(name, tuple(runs)))
+    found = Comparison(folder, tuple(rows))
+    write(folder / "table.md", found.to_markdown().encode())
+    write(folder / "comparison.json", (json.dumps(found.to_dict(), indent=2) + "\n").encode())
+    return found
+
+
+def _run(path: Path, data: str | Path, options: dict[str, Any]) -> Run:
+    watched = {name: options.pop(name) for name in ("progress", "observers", "stop") if name in options}
+    if not (path / "recipe.toml").exists():
+        return train(data, out=path, **options, **watched)
+    wanted, _ = resolve(data, **options)
+    found = Run.load(path)
+    if found.recipe != wanted:
+        differ = [name for name in Recipe.model_fields if getattr(found.recipe, name) != getattr(wanted, name)]
+        raise ValueError(f"{path} holds a run with other {', '.join(differ)}: choose another out")
+    return found if found.finished else train(resume=path, **watched)
+
+
+def _method(spec: str) -> str:
+    """The method that a spec means, which may be a bare loss."""
+    built = build(spec, METHODS | LOSSES, "method")
+    return str(read_method(built if isinstance(built, Method) else f"erm({spec})"))
+
+
+def _slug(name: str) -> str:
+    """A name that every file system takes."""
+    return re.sub(r"[^a-z0-9.+]+", "-", name.lower()).strip("-")
