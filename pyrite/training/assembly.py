@@ -1,5 +1,6 @@
 """The parts of a run, put together from its recipe."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
@@ -17,6 +18,7 @@ from pyrite.processes import count, rank, share_statistics
 from pyrite.training.optimisers import optimiser
 from pyrite.training.recipe import Recipe, augmentation
 from pyrite.training.recorder import Recorder
+from pyrite.training.retrieval import measure_retrieval
 from pyrite.training.schedules import schedule
 
 __all__ = ["Parts", "assemble"]
@@ -29,7 +31,8 @@ _WHITENED = 2048  # inputs that a net may look at before it begins, for whitenin
 class Parts:
     """A run before its first step.
 
-    ``labels`` are the columns of ``labels.npz``; ``facts`` is what is needed to use the net later.
+    ``labels`` are the columns of ``labels.npz``; ``facts`` is what is needed to use the net later; ``at_the_end`` says
+    what is too dear to be measured every epoch.
     """
 
     batches: Batches
@@ -37,6 +40,7 @@ class Parts:
     recorder: Recorder
     labels: dict[str, npt.NDArray[Any]]
     facts: dict[str, Any]
+    at_the_end: Callable[[], dict[str, Any]]
 
 
 def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
@@ -58,7 +62,11 @@ def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
     train = batches(
         data, labels["given"], batch_size=recipe.batch_size, index=rows["train"], augment=augmentation(recipe.augment)
     )
-    test = None if data.test is None else batches(data.test, data.test.labels, batch_size=500, shuffle=False)
+    # A test part in tracklets shows other people: its labels are nothing that could be predicted.
+    apart = data.test is not None and data.test.tracklets is not None
+    test = None
+    if data.test is not None and not apart:
+        test = batches(data.test, data.test.labels, batch_size=500, shuffle=False)
     held_out = (
         batches(data, labels["given"], batch_size=500, index=rows["validation"], shuffle=False)
         if len(rows["validation"])
@@ -67,7 +75,11 @@ def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
     learner = _learner(recipe, data, module, train, scale)
     recorder = Recorder(learner, TrainingObserver(labels["given"], labels.get("true")), test, held_out)
     facts = {"classes": data.classes, "shape": data.inputs.shape[1:], "mean": scale.mean, "std": scale.std}
-    return Parts(train, method(recipe.method).start(learner), recorder, labels, facts)
+
+    def at_the_end() -> dict[str, Any]:
+        return {"retrieval": measure_retrieval(learner, data.test, scale)} if data.test is not None and apart else {}
+
+    return Parts(train, method(recipe.method).start(learner), recorder, labels, facts, at_the_end)
 
 
 def _labels(recipe: Recipe, data: Dataset) -> dict[str, npt.NDArray[Any]]:

@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, final
 
@@ -107,7 +108,7 @@ class Folder:
         self.write_results()
         if rank() == 0:
             self._write("model.safetensors", save(_plain(self.parts.method.learner.model.state_dict())))
-            self._write_facts(finished=True, warnings=warnings)
+            self._write_facts(finished=True, warnings=warnings, **self.parts.at_the_end())
 
     def _write(self, name: str, content: bytes) -> None:
         try:
@@ -118,11 +119,11 @@ class Folder:
             hint = f". The last checkpoint is whole: pyrite train --resume {self.path}" if saved else ""
             raise RunFailed(reason + hint) from None
 
-    def _write_facts(self, finished: bool = False, warnings: list[str] | None = None) -> None:
+    def _write_facts(self, finished: bool = False, warnings: Sequence[str] = (), **found: Any) -> None:
         done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
         facts: dict[str, Any] = {
             "finished": finished,
-            "warnings": warnings or [],
+            "warnings": list(warnings),
             "seconds": round(self._elapsed(), 3),
             "seed": self.recipe.seed,
             "command": sys.argv,
@@ -136,6 +137,7 @@ class Folder:
                 "python": platform.python_version(),
             },
             **self.parts.facts,
+            **found,
         }
         self._write("run.json", (json.dumps(facts, indent=2) + "\n").encode())
 
