@@ -89,6 +89,11 @@ def _show(run: "Run") -> None:
         if value is not None:
             table.add_row(words[name], f"{100 * value:6.2f} %")
     Console().print(table)
+    if unreadable := run.facts["unreadable"]:
+        path, reason = next(iter(unreadable.items()))
+        typer.echo(
+            f"{len(unreadable)} images could not be read and were set aside, the first: {path} ({reason})", err=True
+        )
     for warning in run.facts["warnings"]:
         typer.echo(f"pyrite: {warning}", err=True)
     typer.echo(f"wrote {run.path}")

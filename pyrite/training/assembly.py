@@ -1,5 +1,6 @@
 """The parts of a run, put together from its recipe."""
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
@@ -9,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from pyrite.data import Batches, Dataset, Statistics, split
+from pyrite.data import Batches, Dataset, LazyImages, Statistics, split
 from pyrite.diagnostics import TrainingObserver
 from pyrite.methods import Learner, Learning, method
 from pyrite.models import build_model
@@ -52,10 +53,12 @@ def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
     labels = _labels(recipe, data)
     scale = Statistics.of(data.inputs, np.flatnonzero(labels["part"] == 0))
 
+    workers = min(8, os.cpu_count() or 1) if isinstance(data.inputs, LazyImages) else 0
+
     def batches(source: Dataset, given: npt.NDArray[Any], **options: Any) -> Batches:
         return Batches(
             source.inputs, given, seed=recipe.seed, normalise=scale, rank=rank(), world_size=count(),
-            device=recipe.device, **options,
+            device=recipe.device, workers=workers, **options,
         )  # fmt: skip
 
     rows = {name: np.flatnonzero(labels["part"] == part) for part, name in enumerate(("train", "validation"))}
@@ -77,7 +80,11 @@ def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
     facts = {"classes": data.classes, "shape": data.inputs.shape[1:], "mean": scale.mean, "std": scale.std}
 
     def at_the_end() -> dict[str, Any]:
-        return {"retrieval": measure_retrieval(learner, data.test, scale)} if data.test is not None and apart else {}
+        seen = {entry.path: entry.reason for entry in (*data.unreadable, *train.unreadable.values())}
+        found: dict[str, Any] = {"unreadable": seen}
+        if data.test is not None and apart:
+            found["retrieval"] = measure_retrieval(learner, data.test, scale)
+        return found
 
     return Parts(train, method(recipe.method).start(learner), recorder, labels, facts, at_the_end)
 

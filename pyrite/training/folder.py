@@ -37,7 +37,6 @@ class Folder:
     def __init__(self, path: Path, recipe: Recipe, parts: Parts) -> None:
         self.path, self.recipe, self.parts = path, recipe, parts
         self.seconds, self._since = 0.0, time.perf_counter()
-        self._saved = -1
 
     def begin(self) -> None:
         """A new folder, with what is known before the first step."""

@@ -45,7 +45,8 @@ def fit(
         stop: asked after every step.
     """
     learner = method.learner
-    with torch.random.fork_rng(devices=[]):
+    device = learner.weights[0].device
+    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
         while batches.epoch < epochs:
             epoch = batches.epoch
             for batch in batches:

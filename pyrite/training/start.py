@@ -4,7 +4,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -79,7 +79,7 @@ def train(
         keeper.begin() if resume is None else keeper.resume()
         shown = Progress.wanted(progress, recipe, parts)
         watching: list[Observer] = [parts.recorder, keeper, *([shown] if shown else []), *observers]
-        with shown or _nothing():
+        with shown or nullcontext():
             done = fit(parts.method, parts.batches, recipe.epochs, watching, _agreed(lambda: interrupted() or stop()))
         history = parts.recorder.history
         if done:
@@ -175,8 +175,3 @@ def _agreed(stop: Callable[[], bool]) -> Callable[[], bool]:
     if count() == 1:
         return stop
     return lambda: bool(total(torch.tensor(float(stop()))))
-
-
-@contextmanager
-def _nothing() -> Iterator[None]:
-    yield
