@@ -16,12 +16,14 @@ class Kind(StrEnum):
 
     losses = "losses"
     noises = "noises"
+    models = "models"
     data = "data"
 
 
 _REGISTRY = {
     Kind.losses: ("pyrite.losses", "LOSSES"),
     Kind.noises: ("pyrite.noise", "NOISES"),
+    Kind.models: ("pyrite.models", "MODELS"),
     Kind.data: ("pyrite.data", "DATASETS"),
 }
 

@@ -13,6 +13,7 @@ from pyrite.models import (
     MLP,
     MODELS,
     WRN,
+    Architecture,
     BNInception,
     FastCNN,
     Network,
@@ -168,13 +169,27 @@ def test_spelling_goes_both_ways(spec: str) -> None:
         ("fast_cnn(widths=8)", "widths is 8"),
         ("fast_cnn(scale=0)", "scale is 0"),
         ("bninception(embedding=0)", "embedding is 0"),
-        ("resnet20 + resnet32", "cannot read the model 'resnet20 [+] resnet32'"),
+        ("resnet20 + resnet32", "a model is neither added nor multiplied"),
         ("7", "plain value"),
     ],
 )
 def test_what_cannot_be_read_is_said(spec: str, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         architecture(spec)
+
+
+def test_shortcuts_of_the_cifar_nets_have_no_weights() -> None:
+    net = architecture("resnet20").build((3, 8, 8), 2, seed=0).eval()
+    body: nn.Sequential = net.body  # type: ignore[assignment]
+    with torch.no_grad():
+        for name, weight in body.named_parameters():
+            if "second_norm" in name:
+                weight.zero_()  # what is left of a block is its shortcut
+    images = correlated(2, 3, 8)
+    # Of 8 x 8 places every fourth is left in the end, of 64 channels the 16 in the middle.
+    expected = torch.zeros(2, 64)
+    expected[:, 24:40] = body[:3](images)[:, :, ::4, ::4].mean((2, 3))
+    assert torch.allclose(net.embed(images), expected, atol=1e-6)
 
 
 def test_dropout_acts_in_training_only() -> None:
@@ -197,6 +212,8 @@ def test_defaults() -> None:
 
 
 class Own(nn.Module):
+    """Scores only."""
+
     def __init__(self, shape: tuple[int, ...], classes: int) -> None:
         super().__init__()
         self.layer = nn.Linear(shape[0], classes)
@@ -210,6 +227,23 @@ def test_a_module_of_ones_own_comes_back_untouched() -> None:
     assert build_model(own, (4,), 2, seed=0) is own
     with pytest.raises(ValueError, match="Own has no method embed"):
         embed(own, torch.zeros(1, 4))
+
+
+def test_embeddings_of_a_module_of_ones_own() -> None:
+    class Embedding(Own):
+        def embed(self, inputs: Tensor) -> Tensor:
+            return 2 * inputs
+
+    class Words(Own):
+        """The layer of that name is a table, and no embeddings of the inputs."""
+
+        def __init__(self, shape: tuple[int, ...], classes: int) -> None:
+            super().__init__(shape, classes)
+            self.embed = nn.Embedding(10, 4)
+
+    assert torch.equal(embed(Embedding((4,), 2), torch.ones(1, 4)), torch.full((1, 4), 2.0))
+    with pytest.raises(ValueError, match="Words has no method embed"):
+        embed(Words((4,), 2), torch.zeros(1, 4, dtype=torch.long))
 
 
 def test_a_factory_is_called_with_shape_and_classes_and_a_seed_of_its_own() -> None:
@@ -236,6 +270,9 @@ def test_what_is_no_model_is_refused() -> None:
 def test_public_names_and_the_list() -> None:
     assert pyrite.MODELS is MODELS
     assert pyrite.build_model is build_model
+    assert pyrite.Network is Network
+    assert pyrite.Architecture is Architecture
+    assert pyrite.models.embed is embed
     shown = CliRunner().invoke(app, ["list", "models", "--json"])
     assert shown.exit_code == 0
     assert [row["name"] for row in json.loads(shown.stdout)] == list(MODELS)
