@@ -189,13 +189,14 @@ def test_forward_mode_agrees_with_reverse_mode_in_training(spec: str) -> None:
     assert torch.allclose(found, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("spec", ["fast_cnn", "resnet20"])
+@pytest.mark.parametrize("spec", ["fast_cnn", "wrn(depth=10, width=1)"])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's compiler imports what warns
 def test_compiled_nets_give_the_same(spec: str) -> None:
     net, (inputs, labels) = build(spec), batch(spec)
     compiled = torch.compile(copy.deepcopy(net), backend="aot_eager")
     plain, fused = net(inputs), compiled(inputs)
     assert torch.allclose(plain, fused, atol=1e-5)
+    assert embed(compiled, inputs).shape == embed(net, inputs).shape
     cross_entropy(plain, labels).backward()
     cross_entropy(fused, labels).backward()
     for (name, weight), other in zip(net.named_parameters(), compiled.parameters(), strict=True):

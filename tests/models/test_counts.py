@@ -61,7 +61,6 @@ def test_inception_has_what_public_code_has_less_the_biases_that_batch_norms_can
         ("resnet34", IMAGENET, 1000, 3664, 2e-4),  # torchvision's notes on its weights, to the million
         ("resnet50", IMAGENET, 1000, 4089, 2e-4),
         ("resnet56", CIFAR, 10, 125.49, 1e-4),  # Lin et al., 2020 (HRank), what they prune
-        ("resnet110", CIFAR, 10, 252.89, 1e-4),
         ("wrn(depth=28, width=10)", CIFAR, 10, 5246.98, 1e-3),  # pytorchcv, which adds what norms and ReLUs cost
         ("bninception", IMAGENET, 1000, 2048.06, 0.01),
     ],

@@ -17,13 +17,13 @@ from pyrite.models import (
     BNInception,
     FastCNN,
     Network,
-    Resnet34,
     Whitening,
     architecture,
     build_model,
     default_architecture,
     embed,
 )
+from tests.models.counting import hollow
 
 
 def correlated(count: int, channels: int, side: int, seed: int = 0) -> Tensor:
@@ -121,8 +121,8 @@ def test_the_scale_scales_the_scores() -> None:
 
 def test_stems() -> None:
     def places(stem: str, side: int) -> int:
-        net = Resnet34(stem=stem).build((3, side, side), 2, seed=0).eval()  # type: ignore[arg-type]
-        out: Tensor = net.body[:-2](torch.zeros(1, 3, side, side))  # type: ignore[index]
+        net = hollow(f"resnet34(stem={stem!r})", (3, side, side), 2).eval()
+        out: Tensor = net.body[:-2](torch.zeros(1, 3, side, side, device="meta"))  # type: ignore[index]
         return out.shape[-1]
 
     assert places("small", 32) == places("auto", 32) == 4
@@ -138,6 +138,9 @@ def test_inception_at_the_sizes_of_its_paper_and_at_odd_ones() -> None:
     with torch.inference_mode():
         assert blocks(torch.zeros(1, 3, 224, 224)).shape == (1, 1024, 7, 7)
         assert net.embed(torch.zeros(1, 3, 97, 61)).shape == (1, 1024)
+    # Figure 5 of the paper: seven blocks average over neighbours, the last takes their maximum.
+    assert sum(isinstance(layer, nn.AvgPool2d) for layer in net.modules()) == 7
+    assert [layer.stride for layer in blocks[-1].modules() if isinstance(layer, nn.MaxPool2d)] == [1]  # type: ignore[index]
     small = BNInception(embedding=16).build((3, 32, 32), 5, seed=0)
     assert small.embed(torch.zeros(2, 3, 32, 32)).shape == (2, 16)
     assert architecture("bninception(embedding=16)") == BNInception(embedding=16)
