@@ -1,4 +1,4 @@
-from . import data as data, diagnostics as diagnostics, noise as noise
+from . import data as data, diagnostics as diagnostics, models as models, noise as noise
 from .criterion import Loss as Loss
 from .curves import (
     AEL as AEL,
@@ -58,6 +58,7 @@ from .methods import (
     Step as Step,
     method as method,
 )
+from .models import MODELS as MODELS, Architecture as Architecture, Network as Network, build_model as build_model
 from .noise import (
     NOISES as NOISES,
     Noise as Noise,

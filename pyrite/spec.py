@@ -126,10 +126,15 @@ class _Reader:
         left, right = self.read(node.left), self.read(node.right)
         factors = sum(_is_number(side) for side in (left, right))
         literals = sum(_is_literal(side) for side in (left, right))
-        if isinstance(node.op, ast.Add) and literals == 0:
-            return left + right
-        if isinstance(node.op, ast.Mult) and literals == factors == 1:
-            return left * right
+        try:
+            if isinstance(node.op, ast.Add) and literals == 0:
+                return left + right
+            if isinstance(node.op, ast.Mult) and literals == factors == 1:
+                return left * right
+        except TypeError:  # losses have sums and multiples; what else is registered has not
+            raise ValueError(
+                f"cannot read the {self.kind} {_short(self.text)!r}: a {self.kind} is neither added nor multiplied"
+            ) from None
         raise self.refused(node)
 
     def refused(self, node: ast.expr) -> ValueError:

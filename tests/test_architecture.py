@@ -3,6 +3,8 @@
 import ast
 from pathlib import Path
 
+import pytest
+
 import pyrite
 from pyrite.spec import registered_name
 
@@ -58,8 +60,10 @@ def test_imports_point_one_way() -> None:
         assert imports(path) - {room} <= MAY_IMPORT[room], path
 
 
-def test_registered_under_their_own_names() -> None:
-    assert {name: registered_name(cls) for name, cls in pyrite.LOSSES.items()} == {name: name for name in pyrite.LOSSES}
+@pytest.mark.parametrize("registry", ["LOSSES", "NOISES", "MODELS"])
+def test_registered_under_their_own_names(registry: str) -> None:
+    held = getattr(pyrite, registry)
+    assert {name: registered_name(cls) for name, cls in held.items()} == {name: name for name in held}
 
 
 def test_every_loss_has_a_card() -> None:

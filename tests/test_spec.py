@@ -32,6 +32,12 @@ def test_round_trip(a: float, b: list[int], c: str) -> None:
     assert (made.a, made.b, made.c) == (a, b, c)
 
 
+@pytest.mark.parametrize("text", ["thing(1) + thing(2)", "2 * thing(1)"])
+def test_what_has_no_sums_says_so(text: str) -> None:
+    with pytest.raises(ValueError, match="a thing is neither added nor multiplied"):
+        build(text, REGISTRY, "thing")
+
+
 def test_nested_things_come_first_without_their_name_and_later_with_it() -> None:
     assert spell(Thing(Thing(1), b=2)) == "thing(thing(a=1, c='x'), b=2, c='x')"  # type: ignore[arg-type]
     assert spell(Thing(1, b=Thing(2))) == "thing(a=1, b=thing(a=2, c='x'), c='x')"

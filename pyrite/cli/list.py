@@ -17,6 +17,7 @@ class Kind(StrEnum):
     losses = "losses"
     noises = "noises"
     methods = "methods"
+    models = "models"
     data = "data"
 
 
@@ -24,6 +25,7 @@ _REGISTRY = {
     Kind.losses: ("pyrite.losses", "LOSSES"),
     Kind.noises: ("pyrite.noise", "NOISES"),
     Kind.methods: ("pyrite.methods", "METHODS"),
+    Kind.models: ("pyrite.models", "MODELS"),
     Kind.data: ("pyrite.data", "DATASETS"),
 }
 

@@ -5,7 +5,7 @@ from pyrite.models.bn_inception import BNInception
 from pyrite.models.fast_cnn import FastCNN
 from pyrite.models.imagenet_resnet import Resnet34, Resnet50
 from pyrite.models.mlp import MLP
-from pyrite.models.network import Embeds, Network, embed
+from pyrite.models.network import Network, embed
 from pyrite.models.paper_cnn import CNN4, CNN8
 from pyrite.models.registry import MODELS, Factory, architecture, build_model, default_architecture
 from pyrite.models.residual import WRN, Resnet20, Resnet32, Resnet44, Resnet56, Resnet110
@@ -19,7 +19,6 @@ __all__ = [
     "WRN",
     "Architecture",
     "BNInception",
-    "Embeds",
     "Factory",
     "FastCNN",
     "Network",

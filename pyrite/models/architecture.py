@@ -4,16 +4,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import ClassVar, SupportsIndex, TypeGuard
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from pyrite.draws import check_seed, is_whole
 from pyrite.models.network import Network, Shape
 from pyrite.models.whitening import Whitening
 from pyrite.spec import construct, spell
 
-__all__ = ["Architecture", "check_shape", "check_whole", "seeded"]
+__all__ = ["Architecture", "check_shape", "check_whole", "check_widths", "seeded"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -21,7 +22,7 @@ class Architecture(ABC):
     """How a net is made for data of any shape. ``str(architecture)`` is the text that makes it again."""
 
     smallest: ClassVar[int | None] = None
-    """The least height and width of an image it takes; None if it takes features."""
+    """The least height and width of the images it takes; None if it takes features, and images as rows of pixels."""
 
     any_size: ClassVar[bool] = False
     """Whether a net, once built, takes images of other sizes too."""
@@ -78,7 +79,8 @@ def seeded(seed: int) -> Iterator[None]:
 
     Weights are drawn on the CPU even if another device is the default one: a seed means the same everywhere.
     """
-    check_whole("seed", seed, 0)
+    if check_seed(seed) >= 2**64:
+        raise ValueError(f"seed is {seed}, but torch takes seeds below 2**64")
     devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     with torch.random.fork_rng(devices=devices), torch.device("cpu"):
         torch.manual_seed(int(seed))
@@ -91,17 +93,21 @@ def check_shape(shape: Sequence[int]) -> Shape:
         size = tuple(shape)
     except TypeError:
         raise ValueError(f"shape is {shape!r}, but must be (channels, height, width) or (features,)") from None
-    if len(size) not in (1, 3) or not all(_is_whole(side) and side >= 1 for side in size):
+    if len(size) not in (1, 3) or not all(is_whole(side) and side >= 1 for side in size):
         raise ValueError(f"shape is {size}, but must be (channels, height, width) or (features,)")
     return tuple(int(side) for side in size)
 
 
 def check_whole(name: str, value: object, least: int) -> None:
     """Refuse what is not a whole number from ``least`` on."""
-    if not _is_whole(value) or value < least:
+    if not is_whole(value) or value < least:
         raise ValueError(f"{name} is {value!r}, but must be a whole number, {least} or more")
 
 
-def _is_whole(value: object) -> TypeGuard[int]:
-    # numpy's whole numbers are known by what they can be used as: an index.
-    return isinstance(value, SupportsIndex) and not isinstance(value, bool | Tensor)
+def check_widths(name: str, widths: object) -> tuple[int, ...]:
+    """Widths of layers as a tuple."""
+    if isinstance(widths, str) or not isinstance(widths, Sequence) or not widths:
+        raise ValueError(f"{name} is {widths!r}, but must be a list of widths, one or more")
+    for place, width in enumerate(widths):
+        check_whole(f"{name}[{place}]", width, 1)
+    return tuple(int(width) for width in widths)

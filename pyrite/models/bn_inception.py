@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.models.architecture import Architecture, check_whole
+from pyrite.models.layers import average_places, conv, he_weights
 from pyrite.models.network import Shape
-from pyrite.models.residual import average_places, conv, he_weights
 
 __all__ = ["BNInception"]
 
@@ -24,8 +24,8 @@ class _Widths(NamedTuple):
     pooled: int
 
 
-# Table 1 of the paper. It prints 576 channels after 4c and 4d, but the branches it prints for 4c add up to 608, and so
-# it is in public weights, where 4d has 608 as well (its pooling branch 128, printed 96), and 4e ends with 1,056.
+# Figure 5 of the paper. It prints 576 channels after 4c and 4d and 1,024 after 4e, but the branches add up to 608, 608
+# and 1,056, and so it is in public weights.
 _BLOCKS: Final = (
     _Widths(64, 64, 64, 64, 96, 32),  # 3a
     _Widths(64, 64, 96, 64, 96, 64),

@@ -8,7 +8,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from pyrite.models.architecture import Architecture, check_whole
+from pyrite.models.architecture import Architecture, check_widths
 from pyrite.models.network import Shape
 from pyrite.models.whitening import Whitening
 
@@ -51,15 +51,6 @@ class FastCNN(Architecture):
             layers += [_dirac(before, after), *([nn.MaxPool2d(pool)] if max(pool) > 1 else [])]
             layers += [nn.BatchNorm2d(after), nn.GELU(), _dirac(after, after), nn.BatchNorm2d(after), nn.GELU()]
         return nn.Sequential(*layers, _Maximum()), _Scaled(self.widths[-1], classes, self.scale)
-
-
-def check_widths(name: str, widths: object) -> tuple[int, ...]:
-    """Widths of layers as a tuple."""
-    if isinstance(widths, str) or not isinstance(widths, Sequence) or not widths:
-        raise ValueError(f"{name} is {widths!r}, but must be a list of widths, one or more")
-    for place, width in enumerate(widths):
-        check_whole(f"{name}[{place}]", width, 1)
-    return tuple(int(width) for width in widths)
 
 
 def _dirac(before: int, after: int) -> nn.Conv2d:

@@ -8,8 +8,8 @@ from torch import Tensor, nn
 from torch.nn.functional import relu
 
 from pyrite.models.architecture import Architecture
+from pyrite.models.layers import average_places, conv, he_weights
 from pyrite.models.network import Shape
-from pyrite.models.residual import average_places, conv, he_weights
 
 __all__ = ["Resnet34", "Resnet50"]
 

@@ -8,8 +8,7 @@ from typing import final
 
 from torch import nn
 
-from pyrite.models.architecture import Architecture
-from pyrite.models.fast_cnn import check_widths
+from pyrite.models.architecture import Architecture, check_widths
 from pyrite.models.network import Shape
 
 __all__ = ["MLP"]

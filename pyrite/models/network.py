@@ -1,21 +1,12 @@
 """What every net of this room is: a body that gives embeddings, and a head that makes scores of them."""
 
-from typing import Protocol, final, runtime_checkable
+from typing import final
 
 from torch import Tensor, nn
 
-__all__ = ["Embeds", "Network", "embed"]
+__all__ = ["Network", "Shape", "embed"]
 
 Shape = tuple[int, ...]
-
-
-@runtime_checkable
-class Embeds(Protocol):
-    """A module that gives embeddings as well as scores. A module of your own needs this one method for it."""
-
-    def embed(self, inputs: Tensor) -> Tensor:
-        """The features the scores are computed from, one row a sample."""
-        ...
 
 
 @final
@@ -53,7 +44,10 @@ class Network(nn.Module):
 
 def embed(module: nn.Module, inputs: Tensor) -> Tensor:
     """The embeddings that a net of this room, or your own with a method ``embed``, computes its scores from."""
-    if not isinstance(module, Embeds):
-        # A guess, the input of the last linear layer say, would be silently wrong for some nets.
+    method = getattr(module, "embed", None)
+    # A guess, the input of the last linear layer say, would be silently wrong for some nets; so would a layer of that
+    # name, a table of words say.
+    if not callable(method) or isinstance(method, nn.Module):
         raise ValueError(f"{type(module).__name__} has no method embed(inputs), so its embeddings are not known")
-    return module.embed(inputs)
+    features: Tensor = method(inputs)
+    return features

@@ -7,8 +7,8 @@ from typing import ClassVar, final
 from torch import nn
 
 from pyrite.models.architecture import Architecture
+from pyrite.models.layers import conv
 from pyrite.models.network import Shape
-from pyrite.models.residual import conv
 
 __all__ = ["CNN4", "CNN8"]
 

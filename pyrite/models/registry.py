@@ -45,10 +45,7 @@ def architecture(spec: str | Architecture) -> Architecture:
         return spec
     if not isinstance(spec, str):
         raise ValueError(f"model is {spec!r}, but must be a text such as 'resnet20', or an architecture")
-    try:
-        built: Architecture = build(spec, MODELS, "model")
-    except TypeError as error:  # there is no sum or multiple of nets
-        raise ValueError(f"cannot read the model {spec!r}: {error}") from None
+    built: Architecture = build(spec, MODELS, "model")
     return built
 
 

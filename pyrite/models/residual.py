@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, pad, relu
 
 from pyrite.models.architecture import Architecture, check_whole
+from pyrite.models.layers import average_places, conv, he_weights
 from pyrite.models.network import Shape
 
-__all__ = ["WRN", "Resnet20", "Resnet32", "Resnet44", "Resnet56", "Resnet110", "average_places", "conv", "he_weights"]
+__all__ = ["WRN", "Resnet20", "Resnet32", "Resnet44", "Resnet56", "Resnet110"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -141,24 +142,6 @@ class _WideBlock(nn.Module):
             out = dropout(out, self.rate, self.training)
         out = self.second(out)
         return out + (x if self.shortcut is None else self.shortcut(active))
-
-
-def conv(before: int, after: int, stride: int = 1, kernel: int = 3) -> nn.Conv2d:
-    """A convolution that keeps the size but for its stride, and leaves biases to the batch norms."""
-    return nn.Conv2d(before, after, kernel, stride, kernel // 2, bias=False)
-
-
-def average_places() -> list[nn.Module]:
-    """The mean over all places, as rows of features."""
-    return [nn.AdaptiveAvgPool2d(1), nn.Flatten()]
-
-
-def he_weights(module: nn.Module) -> nn.Module:
-    """Convolutions with normal weights that keep the size of gradients (He et al., 2015)."""
-    for layer in module.modules():
-        if isinstance(layer, nn.Conv2d):
-            nn.init.kaiming_normal_(layer.weight, mode="fan_out", nonlinearity="relu")
-    return module
 
 
 def _groups(block: Callable[[int, int, int], nn.Module], widths: tuple[int, ...], count: int) -> list[nn.Module]:

@@ -83,7 +83,10 @@ def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
         seen = {entry.path: entry.reason for entry in (*data.unreadable, *train.unreadable.values())}
         found: dict[str, Any] = {"unreadable": seen}
         if data.test is not None and apart:
-            found["retrieval"] = measure_retrieval(learner, data.test, scale)
+            try:
+                found["retrieval"] = measure_retrieval(learner, data.test, scale)
+            except ValueError as error:  # a net without embeddings is no reason to lose what it has learned
+                found["retrieval"] = {"unknown": str(error)}
         return found
 
     return Parts(train, method(recipe.method).start(learner), recorder, labels, facts, at_the_end)

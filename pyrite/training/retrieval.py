@@ -8,25 +8,25 @@ import torch
 from pyrite.data import Batches, Dataset, Statistics
 from pyrite.diagnostics import embed_sets, retrieve
 from pyrite.methods import Learner
-from pyrite.models import Embeds
+from pyrite.models import embed
 
 __all__ = ["measure_retrieval"]
 
 
 def measure_retrieval(learner: Learner, test: Dataset, scale: Statistics) -> dict[str, Any] | None:
-    """Mean average precision and cumulative matches on a test part in tracklets; None if the net has no ``embed``.
+    """Mean average precision and cumulative matches on a test part in tracklets; None if it is not.
 
     A tracklet is the mean of its frames' embeddings, brought to length 1; the gallery is every tracklet, without those
     of the same person in the same camera (see ``diagnostics.retrieve``).
     """
     model, tracklets = learner.model, test.tracklets
-    if tracklets is None or not isinstance(model, Embeds):
+    if tracklets is None:
         return None
     device = learner.weights[0].device
     batches = Batches(test.inputs, test.labels, batch_size=500, seed=0, shuffle=False, normalise=scale, device=device)
     model.eval()
     with torch.inference_mode():
-        frames = np.concatenate([model.embed(learner.ready(batch.inputs)).float().cpu().numpy() for batch in batches])
+        frames = np.concatenate([embed(model, learner.ready(batch.inputs)).float().cpu().numpy() for batch in batches])
     if len(frames) != len(test):
         raise ValueError(
             f"{len(test) - len(frames)} frames of {test.name} cannot be read, so not all tracklets are known"

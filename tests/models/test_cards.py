@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from pyrite.cli.list import _arguments
-from pyrite.models import MODELS, architecture
+from pyrite.models import MODELS
+from pyrite.spec import arguments
+from tests.models.counting import parameters
 
 CARDS = Path(__file__).parents[2] / "docs" / "models.md"
+
+# What the card of a net counts its parameters for, if not for CIFAR's images.
+SHAPES = {"mlp": (20,), "cnn4": (1, 28, 28)}
 
 
 def cards() -> dict[str, str]:
@@ -28,11 +32,11 @@ def test_a_card_says_what_it_must(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_card_spells_the_call(name: str) -> None:
-    arguments = _arguments(MODELS[name]).replace("'", '"')
-    assert not arguments or f"`{name}{arguments}`" in cards()[name]
+    taken = arguments(MODELS[name]).replace("'", '"')
+    assert not taken or f"`{name}{taken}`" in cards()[name]
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_card_counts_the_parameters(name: str) -> None:
-    net = architecture(name).build((20,) if name == "mlp" else (1, 28, 28) if name == "cnn4" else (3, 32, 32), 10, 0)
-    assert f"{sum(weight.numel() for weight in net.parameters()):,}" in cards()[name]
+    counted = parameters(name, SHAPES.get(name, (3, 32, 32)), 10)
+    assert f"- **Parameters:** {counted:,}" in cards()[name]
