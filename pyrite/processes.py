@@ -13,7 +13,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-__all__ = ["count", "gather", "joined", "rank", "share_statistics", "total", "total_gradient"]
+__all__ = ["count", "differentiable_total", "gather", "joined", "rank", "share_statistics", "total", "total_gradient"]
 
 Kind = TypeVar("Kind")
 
@@ -95,6 +95,16 @@ class _Total(torch.autograd.Function):
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> Tensor:
         return total(gradient)
+
+    @staticmethod
+    def jvp(context: Any, tangent: Tensor) -> Tensor:
+        return total(tangent)
+
+
+def differentiable_total(value: Tensor) -> Tensor:
+    """A sum over all processes that gradients flow through."""
+    found: Tensor = value if count() == 1 else _Total.apply(value)
+    return found
 
 
 @final

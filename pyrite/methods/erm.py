@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping
 from copy import deepcopy
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import Tensor
 
 from pyrite.criterion import Loss
-from pyrite.data import Batch
+from pyrite.data import Batch, Batches
 from pyrite.methods.learner import Learner, Step
 from pyrite.methods.learning import Method
 from pyrite.processes import total
@@ -36,7 +36,7 @@ class ERM(Method):
             raise ValueError(f"loss is {str(loss)!r}: training takes the mean, so leave out reduction")
         self.loss = loss
 
-    def start(self, learner: Learner) -> "_Descent":
+    def start(self, learner: Learner, meta: Batches | None = None) -> "_Descent":
         return _Descent(self.loss, learner)
 
 
@@ -76,10 +76,10 @@ class _Descent:
             return torch.tensor(len(labels), dtype=torch.float64, device=labels.device)
         return self.class_weight.to(labels.device)[labels].sum()
 
-    def state_dict(self) -> Mapping[str, Tensor]:
+    def state_dict(self) -> Mapping[str, Any]:
         return {}
 
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """It holds nothing."""
 
 

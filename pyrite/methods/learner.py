@@ -27,6 +27,7 @@ class Step(NamedTuple):
         loss: the mean loss of the whole batch, over all processes.
         share: what that mean was divided by: the number of samples, or the sum of their class weights.
         rate: the learning rate of the step.
+        trust: what the method multiplied each sample's loss by; None if it does not weigh samples.
     """
 
     index: Tensor  # type: ignore[assignment]
@@ -36,6 +37,7 @@ class Step(NamedTuple):
     loss: float
     share: float
     rate: float
+    trust: Tensor | None = None
 
 
 @final

@@ -2,15 +2,20 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
-from torch import Tensor
-
-from pyrite.data import Batch
+from pyrite.data import Batch, Batches
 from pyrite.methods.learner import Learner, Step
 from pyrite.spec import construct, spell
 
-__all__ = ["Learning", "Method"]
+__all__ = ["Learning", "Meta", "Method"]
+
+
+class Meta(NamedTuple):
+    """What a method wants held out to be guided by: how many samples, with true labels or given ones."""
+
+    size: int
+    clean: bool = False
 
 
 class Learning(Protocol):
@@ -25,11 +30,11 @@ class Learning(Protocol):
         """One step on a batch. If loss or gradient is not finite, ``FloatingPointError``, and the weights stay."""
         ...
 
-    def state_dict(self) -> Mapping[str, Tensor]:
+    def state_dict(self) -> Mapping[str, Any]:
         """What it holds beside the learner, for a resume."""
         ...
 
-    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where another left off."""
         ...
 
@@ -37,9 +42,14 @@ class Learning(Protocol):
 class Method(ABC):
     """How a model learns. ``str(method)`` is the text that makes it again."""
 
+    @property
+    def wants(self) -> Meta | None:
+        """The meta set it needs; None if none."""
+        return None
+
     @abstractmethod
-    def start(self, learner: Learner) -> Learning:
-        """The method at work on a model."""
+    def start(self, learner: Learner, meta: Batches | None = None) -> Learning:
+        """The method at work on a model; ``meta`` are batches of the meta set it wants."""
 
     def __str__(self) -> str:
         return spell(self)

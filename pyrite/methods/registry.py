@@ -6,12 +6,14 @@ from pyrite.criterion import Loss
 from pyrite.losses import LOSSES
 from pyrite.methods.erm import ERM
 from pyrite.methods.learning import Method
+from pyrite.methods.meta_weight import MetaWeight
 from pyrite.spec import build
 
 __all__ = ["METHODS", "method"]
 
 METHODS: dict[str, Callable[..., Method]] = {
     "erm": ERM,
+    "meta_weight": MetaWeight,
 }
 
 

@@ -1,0 +1,239 @@
+"""How a weighting of samples should change so that a step on them helps on other samples: the meta-gradient, exactly.
+
+A weight network V gives every training sample a weight by its loss. One virtual step on the weighted losses leads from w
+to ŵ = w − α Σ_i ω_i g_i, with g_i the gradient of sample i's loss and ω_i = V_i / n. With G the gradient of the meta loss
+at ŵ, the derivative of that loss by the parameters Θ of V is (Eq. 4 of the gold-samples paper)
+
+    −α Σ_i (G·g_i) ∂ω_i/∂Θ
+
+G·g_i is the derivative of sample i's loss along G: *one* pass in forward mode gives it for all samples, with no second
+backward pass, no graph through the virtual step and no rewritten layers. Batch norms in training mode are no exception:
+the derivative goes through the statistics of the batch.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from copy import deepcopy
+from typing import Literal, NamedTuple, final, get_args
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.func import functional_call
+
+from pyrite.criterion import Loss
+from pyrite.curves import CE, MAE
+from pyrite.methods.virtual_step import virtual_step
+from pyrite.processes import differentiable_total, total
+
+__all__ = [
+    "Gradient",
+    "MetaGradient",
+    "Normalise",
+    "Passes",
+    "meta_gradient",
+    "per_sample",
+    "same_draws",
+    "shares",
+    "theta_gradient",
+]
+
+Gradient = Literal["exact", "lean", "fast", "reference"]
+Normalise = Literal["mean", "sum"]
+Weights = dict[str, Tensor]
+PerSample = Callable[[Tensor, Tensor], Tensor]
+
+_STEP = 1e-2  # of a finite difference, over the length of its direction: at 1e-1 it says nothing any more
+
+
+class MetaGradient(NamedTuple):
+    """``gradients`` of the weight network's parameters, in their order, and the ``products`` G·g_i, one a sample."""
+
+    gradients: tuple[Tensor, ...]
+    products: Tensor
+
+
+def meta_gradient(
+    model: nn.Module,
+    weight_net: nn.Module,
+    batch: tuple[Tensor, Tensor],
+    meta: tuple[Tensor, Tensor],
+    *,
+    lr: float,
+    loss: Loss | None = None,
+    meta_loss: Loss | None = None,
+    normalise: Normalise = "mean",
+    gradient: Gradient = "exact",
+) -> MetaGradient:
+    """The derivative of the meta loss after a virtual step, by the parameters of the weight network.
+
+    The model, its buffers and the random state are left as they were.
+
+    Args:
+        model: in training or evaluation mode, as it is.
+        weight_net: from a column of losses to a column of weights.
+        batch: inputs and labels of the virtual step.
+        meta: inputs and labels of the meta loss.
+        lr: α, the size of the virtual step.
+        loss: what trains the model; cross entropy if None.
+        meta_loss: absolute error if None.
+        normalise: ``"mean"`` divides weights by the number of samples, ``"sum"`` by their sum.
+        gradient: ``"exact"`` (and ``"lean"``, which is the same here); ``"fast"`` takes G at w in place of ŵ, and
+            finite differences, and is an approximation; ``"reference"`` differentiates twice, as public code does.
+    """
+    if gradient not in get_args(Gradient):
+        raise ValueError(f"gradient is {gradient!r}, but must be one of {', '.join(get_args(Gradient))}")
+    passes = Passes(model, per_sample(loss or CE()), per_sample(meta_loss or MAE()))
+    with same_draws(model) as again, unchanged_buffers(model):
+        losses = passes.train(batch)
+        if gradient == "reference":
+            return passes.reference(weight_net, losses, meta, lr, normalise)
+        with torch.no_grad():
+            omega = shares(weight_net(losses.detach().unsqueeze(1)).reshape(-1), normalise)
+        way = passes.way(losses, omega, meta, lr, fast=gradient == "fast")
+        with again():
+            slopes = passes.slopes(way, batch, losses.detach(), fast=gradient == "fast")
+    gradients = theta_gradient(weight_net, losses.detach(), slopes, normalise)
+    return MetaGradient(gradients, -slopes / lr)
+
+
+def theta_gradient(weight_net: nn.Module, losses: Tensor, slopes: Tensor, normalise: Normalise) -> tuple[Tensor, ...]:
+    """The derivative of Σ_i ω_i s_i by the weight network's parameters, over all processes."""
+    omega = shares(weight_net(losses.unsqueeze(1)).reshape(-1), normalise)
+    return tuple(total(part) for part in torch.autograd.grad(omega @ slopes, list(weight_net.parameters())))
+
+
+def shares(weights: Tensor, normalise: Normalise) -> Tensor:
+    """ω: what each sample's loss is multiplied by in the objective of all processes."""
+    if normalise == "mean":
+        return weights / total(weights.new_tensor(len(weights)))
+    whole = differentiable_total(weights.sum())
+    return weights / torch.where(whole > 0, whole, 1.0)
+
+
+def per_sample(loss: Loss) -> PerSample:
+    """A loss as one number a sample."""
+    return deepcopy(loss).configure(reduction="none")
+
+
+@final
+class Passes:
+    """The passes through a model that a meta-gradient is made of. None but ``train`` changes its buffers."""
+
+    def __init__(self, model: nn.Module, loss: PerSample, meta_loss: PerSample) -> None:
+        self.model, self.loss, self.meta_loss = model, loss, meta_loss
+        self.weights: Weights = {name: w for name, w in model.named_parameters() if w.requires_grad}
+
+    def train(self, batch: tuple[Tensor, Tensor]) -> Tensor:
+        """The losses of a batch, with their graph."""
+        inputs, labels = batch
+        return self.loss(self.model(inputs), labels)
+
+    def scores(self, inputs: Tensor) -> Tensor:
+        """Scores with a graph, while the buffers stay as they are."""
+        buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
+        found: Tensor = functional_call(self.model, buffers, (inputs,))
+        return found
+
+    def way(
+        self,
+        losses: Tensor,
+        omega: Tensor,
+        meta: tuple[Tensor, Tensor],
+        lr: float,
+        *,
+        fast: bool = False,
+        keep: bool = False,
+        optimiser: torch.optim.Optimizer | None = None,
+    ) -> Weights:
+        """The direction along which a sample's loss must fall for its ω to grow: −α G for plain SGD.
+
+        Args:
+            losses: of the training batch, with their graph, which is kept if ``keep``.
+            omega: what they are multiplied by.
+            meta: a batch of the meta set.
+            lr: α.
+            fast: take G at the weights as they are.
+            optimiser: what makes the virtual step; plain SGD if None.
+        """
+        names = list(self.weights)
+        if fast:
+            nothing = {name: torch.zeros_like(w) for name, w in self.weights.items()}
+            moved, pull_back = virtual_step(self.weights, nothing, lr, None)
+        else:
+            parts = torch.autograd.grad(
+                losses @ omega, list(self.weights.values()), retain_graph=keep, materialize_grads=True
+            )
+            gradient = {name: total(part) for name, part in zip(names, parts, strict=True)}
+            moved, pull_back = virtual_step(self.weights, gradient, lr, optimiser)
+        leaves = {name: w.requires_grad_() for name, w in moved.items()}
+        values = self._call(leaves, meta, self.meta_loss)
+        mean = values.sum() / total(values.new_tensor(len(values)))
+        found = torch.autograd.grad(mean, list(leaves.values()), materialize_grads=True)
+        return pull_back({name: total(part) for name, part in zip(names, found, strict=True)})
+
+    @torch.no_grad()
+    def slopes(self, way: Weights, batch: tuple[Tensor, Tensor], losses: Tensor, *, fast: bool = False) -> Tensor:
+        """The derivative of each sample's loss along ``way``, in one forward-mode pass; by a difference if ``fast``."""
+        if fast:
+            return self._differences(way, batch, losses)
+        with forward_ad.dual_level():
+            duals = {name: forward_ad.make_dual(w.detach(), way[name]) for name, w in self.weights.items()}
+            tangent = forward_ad.unpack_dual(self._call(duals, batch, self.loss)).tangent
+            return torch.zeros_like(losses) if tangent is None else tangent.detach().clone()
+
+    def _differences(self, way: Weights, batch: tuple[Tensor, Tensor], losses: Tensor) -> Tensor:
+        length = torch.stack([part.norm() for part in way.values()]).norm()
+        if not length > 0:
+            return torch.zeros_like(losses)
+        step = _STEP / length
+        moved = {name: w.detach() + step * way[name] for name, w in self.weights.items()}
+        return (self._call(moved, batch, self.loss) - losses) / step
+
+    def reference(
+        self, weight_net: nn.Module, losses: Tensor, meta: tuple[Tensor, Tensor], lr: float, normalise: Normalise
+    ) -> MetaGradient:
+        """By differentiating through the virtual step: the public way, with a graph of the gradient."""
+        omega = shares(weight_net(losses.detach().unsqueeze(1)).reshape(-1), normalise)
+        step = torch.autograd.grad(losses @ omega, list(self.weights.values()), create_graph=True)
+        moved = {name: w - lr * g for (name, w), g in zip(self.weights.items(), step, strict=True)}
+        value = self._call(moved, meta, self.meta_loss).mean()
+        by_omega, *gradients = torch.autograd.grad(value, [omega, *weight_net.parameters()])
+        return MetaGradient(tuple(gradients), -by_omega.detach() / lr)
+
+    def _call(self, weights: Mapping[str, Tensor], batch: tuple[Tensor, Tensor], loss: PerSample) -> Tensor:
+        inputs, labels = batch
+        buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
+        return loss(functional_call(self.model, (dict(weights), buffers), (inputs,)), labels)
+
+
+@contextmanager
+def unchanged_buffers(model: nn.Module) -> Iterator[None]:
+    """Give running statistics and the like back as they were."""
+    held = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    try:
+        yield
+    finally:
+        with torch.no_grad():
+            for name, buffer in model.named_buffers():
+                buffer.copy_(held[name])
+
+
+@contextmanager
+def same_draws(model: nn.Module) -> Iterator[Callable[[], AbstractContextManager[None]]]:
+    """Inside, ``again()`` is a block in which a model draws (dropout) what it drew first; outside nothing is drawn."""
+    device = next(iter(model.parameters())).device
+    devices = [device] if device.type == "cuda" else []
+    with torch.random.fork_rng(devices=devices):
+        processor = torch.get_rng_state()
+        card = torch.cuda.get_rng_state(device) if devices else None
+
+        @contextmanager
+        def again() -> Iterator[None]:
+            with torch.random.fork_rng(devices=devices):
+                torch.set_rng_state(processor)
+                if card is not None:
+                    torch.cuda.set_rng_state(card, device)
+                yield
+
+        yield again
