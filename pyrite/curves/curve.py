@@ -1,5 +1,6 @@
 """A curve: a loss that is a function of the soft margin alone, and the sample weighting it stands for."""
 
+import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
@@ -10,10 +11,12 @@ from torch import Tensor, nn
 from pyrite.criterion import Loss, add_up, common_options, spell_terms
 from pyrite.soft_margin import row_margin, row_margins, transformed
 
-__all__ = ["Curve", "CurveSum", "Peak"]
+__all__ = ["Curve", "CurveSum", "Peak", "Tails"]
 
 # Where the numbers a curve is asked for are looked up: w is constant to rounding beyond either end.
 GRID_END = 60.0
+# Where a weight is read in place of its limit: the largest scores for which every loss is finite.
+FAR = 1e4
 
 
 class Peak(NamedTuple):
@@ -21,6 +24,17 @@ class Peak(NamedTuple):
 
     margin: float
     weight: float
+
+
+class Tails(NamedTuple):
+    """What the weight tends to: ``left`` for a hopeless sample (margin -> -inf), ``right`` for a learned one (-> inf).
+
+    With 0 on the left the hardest samples, where wrong labels end up, get no weight; with 0 on the right
+    learned samples are left alone. Otherwise their scores grow for as long as training goes on.
+    """
+
+    left: float
+    right: float
 
 
 class Curve(Loss):
@@ -68,6 +82,15 @@ class Curve(Loss):
             low, high = fine[max(at - 1, 0)], fine[min(at + 1, 32)]
         centre = (low + high) / 2
         return Peak(float(centre), float(self._w(centre)))
+
+    def tails(self) -> Tails:
+        """The limits of the weight at both ends.
+
+        They are what ``w`` says at infinity, or, of a curve that has no number there, far out.
+        """
+        far = self._w(torch.tensor([-FAR, FAR], dtype=torch.float64))
+        ends = self._w(torch.tensor([-torch.inf, torch.inf], dtype=torch.float64))
+        return Tails(*torch.where(ends.isnan(), far, ends).tolist())
 
     def weight_variance(self) -> float:
         """Variance of the gradient's L1 norm, 2w, over probabilities spread evenly from 0 to 1.
@@ -144,6 +167,10 @@ class CurveSum(Curve):
     def w(self, margin: Tensor) -> Tensor:
         return add_up(factor * curve.w(margin) for factor, curve in self._curves())
 
+    def tails(self) -> Tails:
+        parts = [(factor, curve.tails()) for factor, curve in self._curves()]
+        return Tails(_total([f * ends.left for f, ends in parts]), _total([f * ends.right for f, ends in parts]))
+
     def __str__(self) -> str:
         return spell_terms(self, str)
 
@@ -193,6 +220,12 @@ class _TransformedPotential(torch.autograd.Function):
         (margin,) = ctx.saved_tensors
         tangent: Tensor = -tangents[0] * ctx.curve.w(margin)
         return tangent
+
+
+def _total(parts: Sequence[float]) -> float:
+    """A sum where what is left of terms that cancel is 0 and not their rounding."""
+    total = math.fsum(parts)
+    return total if abs(total) > 1e-14 * max(map(abs, parts)) else 0.0
 
 
 def _as_margin(margin: Tensor | float) -> Tensor:

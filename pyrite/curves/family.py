@@ -76,7 +76,8 @@ class Focal(Curve):
         return -(self.q * _log_rest(margin)).exp() * _log_p(margin)
 
     def w(self, margin: Tensor) -> Tensor:
-        log_p, log_rest = _log_p(margin), _log_rest(margin)
+        # p log p is 0 at p = 0, where log p itself is -inf.
+        log_p, log_rest = _log_p(margin).clamp(min=-1e30), _log_rest(margin)
         return (self.q * log_rest).exp() * (log_rest.exp() - self.q * log_p.exp() * log_p)
 
 

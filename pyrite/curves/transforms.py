@@ -5,7 +5,7 @@ from typing import Unpack, final
 from torch import Tensor
 
 from pyrite.criterion import Options, bare, require
-from pyrite.curves.curve import Curve, Peak
+from pyrite.curves.curve import Curve, Peak, Tails
 from pyrite.curves.initial import expected_margin as eq4
 
 __all__ = ["Scale", "Shift", "Unit", "scale", "shift", "unit"]
@@ -38,6 +38,10 @@ class Unit(Curve):
     def peak(self) -> Peak:
         return Peak(self.curve.peak().margin, 1.0)
 
+    def tails(self) -> Tails:
+        left, right = self.curve.tails()
+        return Tails(self._factor * left, self._factor * right)
+
 
 class _Moved(Curve):
     """A curve moved to where margins start: at E, as far below 0 as ``_depth`` says."""
@@ -54,6 +58,10 @@ class _Moved(Curve):
         self.curve = _curve(curve)
         self.tau, self.classes, self.expected_margin = tau, classes, expected_margin
         self._depth = _depth(tau, classes, expected_margin)
+
+    def tails(self) -> Tails:
+        """Wherever a curve is moved, its ends stay."""
+        return self.curve.tails()
 
 
 @final
