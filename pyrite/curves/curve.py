@@ -2,9 +2,10 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -17,6 +18,9 @@ __all__ = ["Curve", "CurveSum", "Peak", "Tails"]
 GRID_END = 60.0
 # Where a weight is read in place of its limit: the largest scores for which every loss is finite.
 FAR = 1e4
+# Points and shares of [0, 1] for an integral between two neighbours of a grid.
+_points, _shares = np.polynomial.legendre.leggauss(5)
+GAUSS = (torch.from_numpy((1 + _points) / 2), torch.from_numpy(_shares / 2))
 
 
 class Peak(NamedTuple):
@@ -68,20 +72,26 @@ class Curve(Loss):
 
     def peak(self) -> Peak:
         """The largest weight, found on a grid of margins and refined between its neighbours."""
-        grid = torch.linspace(-GRID_END, GRID_END, 4801, dtype=torch.float64)
-        low, high = grid[0], grid[-1]
-        best = int(self._w(grid).argmax())
-        if best == 0 and self._w(low) >= self._w(low + 1) * (1 - 1e-12):
-            return Peak(float("-inf"), float(self._w(low)))
-        if best == len(grid) - 1:
-            return Peak(float("inf"), float(self._w(high)))
-        low, high = grid[max(best - 1, 0)], grid[best + 1]
+        grid = self.grid()
+        weights = self._w(grid)
+        best = int(weights.argmax())
+        for margin, weight in zip((-torch.inf, torch.inf), self.tails(), strict=True):
+            if weight >= float(weights[best]) * (1 - 1e-12):
+                return Peak(margin, weight)
+        low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
         for _ in range(6):  # each pass narrows 33 points' span to 2 of its 32 steps
             fine = low + (high - low) * torch.linspace(0, 1, 33, dtype=torch.float64)
             at = int(self._w(fine).argmax())
             low, high = fine[max(at - 1, 0)], fine[min(at + 1, 32)]
         centre = (low + high) / 2
         return Peak(float(centre), float(self._w(centre)))
+
+    def grid(self) -> Tensor:
+        """Margins in order, between which the weight is smooth and changes little; beyond them it is at its ends.
+
+        A curve with a step has it among them; one that is made from others has theirs, moved as they are.
+        """
+        return torch.linspace(-GRID_END, GRID_END, 4801, dtype=torch.float64)
 
     def tails(self) -> Tails:
         """The limits of the weight at both ends.
@@ -95,13 +105,14 @@ class Curve(Loss):
     def weight_variance(self) -> float:
         """Variance of the gradient's L1 norm, 2w, over probabilities spread evenly from 0 to 1.
 
-        Wang et al., "IMAE for noise-robust learning", Eq. 12-15. Integrated over the margin, where the
-        integrand is smooth and dies off at both ends, so that equal steps are exact to rounding.
+        Wang et al., "IMAE for noise-robust learning", Eq. 12-15. Integrated over the margin, by Gauss' rule between
+        the points of the grid, so that a step in the weight falls between two integrals and not inside of one.
         """
-        step = 0.02
-        grid = torch.arange(-GRID_END, GRID_END + step, step, dtype=torch.float64)
-        density = step * torch.sigmoid(grid) * torch.sigmoid(-grid)
-        norm = 2 * self._w(grid)
+        inside = self.grid().clamp(-GRID_END, GRID_END)
+        edges = merged([inside, torch.linspace(-GRID_END, GRID_END, 4801, dtype=torch.float64)])
+        margin = (edges[:-1] + edges.diff() * GAUSS[0].unsqueeze(1)).flatten()
+        density = (edges.diff() * GAUSS[1].unsqueeze(1)).flatten() * torch.sigmoid(margin) * torch.sigmoid(-margin)
+        norm = 2 * self._w(margin)
         mean = (density * norm).sum()
         return float((density * (norm - mean) ** 2).sum())
 
@@ -167,6 +178,9 @@ class CurveSum(Curve):
     def w(self, margin: Tensor) -> Tensor:
         return add_up(factor * curve.w(margin) for factor, curve in self._curves())
 
+    def grid(self) -> Tensor:
+        return merged([curve.grid() for _, curve in self._curves()])
+
     def tails(self) -> Tails:
         parts = [(factor, curve.tails()) for factor, curve in self._curves()]
         return Tails(_total([f * ends.left for f, ends in parts]), _total([f * ends.right for f, ends in parts]))
@@ -220,6 +234,13 @@ class _TransformedPotential(torch.autograd.Function):
         (margin,) = ctx.saved_tensors
         tangent: Tensor = -tangents[0] * ctx.curve.w(margin)
         return tangent
+
+
+def merged(grids: Iterable[Tensor]) -> Tensor:
+    """One grid of several: in order, and without points that differ by rounding alone."""
+    points = torch.cat(list(grids)).sort().values
+    new = points.diff() > 1e-13 * (1 + points[1:].abs())
+    return torch.cat([points[:1], points[1:][new]])
 
 
 def _total(parts: Sequence[float]) -> float:

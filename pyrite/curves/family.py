@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from pyrite.criterion import Options, require
-from pyrite.curves.curve import Curve
+from pyrite.curves.curve import Curve, merged
 from pyrite.soft_margin import row_margin_and_total
 
 __all__ = ["AEL", "AGCE", "AUL", "CE", "GCE", "IMAE", "MAE", "RCE", "SCE", "TCE", "Focal", "TruncatedGCE"]
@@ -179,6 +179,9 @@ class TruncatedGCE(Curve):
     def w(self, margin: Tensor) -> Tensor:
         weight = (self.q * _log_p(margin) + _log_rest(margin)).exp()
         return torch.where(margin > self._threshold, weight, 0.0)
+
+    def grid(self) -> Tensor:
+        return merged([super().grid(), torch.tensor([self._threshold], dtype=torch.float64)])
 
 
 @final

@@ -38,6 +38,9 @@ class Unit(Curve):
     def peak(self) -> Peak:
         return Peak(self.curve.peak().margin, 1.0)
 
+    def grid(self) -> Tensor:
+        return self.curve.grid()
+
     def tails(self) -> Tails:
         left, right = self.curve.tails()
         return Tails(self._factor * left, self._factor * right)
@@ -92,6 +95,9 @@ class Shift(_Moved):
         at, weight = self.curve.peak()
         return Peak(at - self._by, weight)
 
+    def grid(self) -> Tensor:
+        return self.curve.grid() - self._by
+
 
 @final
 class Scale(_Moved):
@@ -120,6 +126,9 @@ class Scale(_Moved):
     def peak(self) -> Peak:
         at, weight = self.curve.peak()
         return Peak(at / self._by, weight)
+
+    def grid(self) -> Tensor:
+        return self.curve.grid() / self._by
 
 
 unit, shift, scale = Unit, Shift, Scale

@@ -171,6 +171,75 @@ def test_weight_variance_of_the_imae_paper() -> None:
     assert pyrite.CE().weight_variance() == pytest.approx(1 / 3, rel=1e-12)
 
 
+@pytest.mark.parametrize(("q", "k"), [(0.7, 0.5), (0.5, 0.25), (1.0, 0.9), (0.3, 1e-3)])
+def test_weight_variance_with_a_step(q: float, k: float) -> None:
+    """mpmath over p, told where the step is; and moved by a transform, where margin -> p is not the weight's own."""
+
+    def variance(weight: Callable[[Number], Number], step: float) -> float:
+        mean = mp.quad(lambda p: 2 * weight(p), [step, (step + 1) / 2, 1])
+        return float(mp.quad(lambda p: 4 * weight(p) ** 2, [step, (step + 1) / 2, 1]) - mean**2)
+
+    curve = pyrite.TruncatedGCE(q=q, k=k)
+    with mpmath.workdps(25):
+        assert curve.weight_variance() == pytest.approx(variance(lambda p: p**q * (1 - p), k), rel=1e-9)
+
+        def shifted(p: Number) -> Number:
+            moved = p * mp.exp(2) / (1 - p + p * mp.exp(2))  # the margin raised by 2
+            return moved**q * (1 - moved)
+
+        moved = pyrite.shift(curve, tau=1, expected_margin=-3)
+        step = k / (k + (1 - k) * math.exp(2))
+        assert moved.weight_variance() == pytest.approx(variance(shifted, step), rel=1e-9)
+
+
+def sigmoid(x: float) -> float:
+    return 0.5 * (1 + math.tanh(x / 2))
+
+
+@pytest.mark.parametrize("depth", [1.5, 14.3, 200.0, 5000.0])
+@pytest.mark.parametrize("share", [1e-9, 0.3, 40.0])
+def test_peak_of_a_sum_is_found_wherever_its_terms_are(depth: float, share: float) -> None:
+    """scipy's minimiser, started at both terms' own peaks, on the printed weights."""
+    from scipy.optimize import minimize_scalar
+
+    spec = (
+        f"shift(mae, tau=0.5, expected_margin={-depth}) + {share}*scale(gce(q=0.1), tau=0.01, expected_margin={-depth})"
+    )
+    curve, a = pyrite.loss(spec), 0.01 / depth
+    assert isinstance(curve, pyrite.Curve)
+
+    def minus(x: float) -> float:
+        by = x + depth - 0.5
+        return -2 * sigmoid(by) * sigmoid(-by) - share * sigmoid(a * x) ** 0.1 * sigmoid(-a * x)
+
+    centres, widths = (0.5 - depth, math.log(0.1) / a), (3, 3 / a)
+    found = [
+        minimize_scalar(minus, bounds=(at - width, at + width), method="bounded", options={"xatol": 1e-10 * width})
+        for at, width in zip(centres, widths, strict=True)
+    ]
+    largest = -min(run.fun for run in found)
+    assert curve.peak().weight == pytest.approx(largest, rel=1e-9)
+    at = torch.tensor(curve.peak().margin, dtype=torch.float64)
+    assert float(pyrite.unit(curve).weight_at(at)) == pytest.approx(1, rel=1e-12)
+
+
+@pytest.mark.parametrize("classes", [3, 10**6])
+def test_unit_of_a_moved_sum_is_nowhere_above_1(classes: int) -> None:
+    for spec in (
+        f"shift(mae, tau=0.1, classes={classes}) + 1e-6*mae",
+        f"scale(imae(T=300), tau=0.01, classes={classes}) + mae",
+        f"truncated_gce(k=0.9) + 0.01*shift(ael(q=0.1), tau=12, classes={classes})",
+        f"ce + -1*shift(ce, tau=0.1, classes={classes})",
+    ):
+        curve = pyrite.loss(f"unit({spec})")
+        assert isinstance(curve, pyrite.Curve)
+        generator = torch.Generator().manual_seed(0)
+        wide = torch.randn(200_000, dtype=torch.float64, generator=generator)
+        weights = torch.cat([curve.weight_at(spread * wide) for spread in (3, 30, 3000)])
+        assert float(weights.max()) <= 1 + 1e-9, spec
+        assert float(weights.max()) > 0.99, spec
+
+
 def test_symmetric_losses() -> None:
     symmetric = [
         "mae",
