@@ -4,10 +4,12 @@ A loss says what one label costs (``at_label``) or what every label would cost (
 and soft, ignored ones, class and sample weights, shapes, dtypes and reductions are handled here, once.
 """
 
+import copy
 import inspect
 import math
+import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack, final
 
 import torch
@@ -144,7 +146,7 @@ class Loss(nn.Module, ABC):
 
     def times(self, factor: float) -> list[tuple[float, "Loss"]]:
         """The terms of this loss, each with its factor multiplied."""
-        require(math.isfinite(factor), "factor", factor, "a finite number")
+        factor = number("factor", factor, "a finite number")
         return [(factor if own == 1 else factor * own, loss) for own, loss in self.terms()]
 
     def options(self) -> dict[str, Any]:
@@ -153,14 +155,16 @@ class Loss(nn.Module, ABC):
         return {name: value for name, value in mine.items() if value is not DEFAULTS[name] and value != DEFAULTS[name]}
 
     def __add__(self, other: "Loss") -> "Loss":
-        return Sum(self.terms() + other.terms()) if isinstance(other, Loss) else NotImplemented
+        if not isinstance(other, Loss):
+            return NotImplemented
+        return Sum(self.terms() + other.terms(), **common_options(self, other))
 
     def __radd__(self, other: int) -> Self:
         """0 + loss, so that ``sum(losses)`` works."""
         return self if other == 0 else NotImplemented
 
     def __mul__(self, factor: float) -> "Loss":
-        return Sum(self.times(factor)) if isinstance(factor, int | float) else NotImplemented
+        return Sum(self.times(factor), **self.options()) if is_number(factor) else NotImplemented
 
     def __rmul__(self, factor: float) -> "Loss":
         return self * factor
@@ -194,12 +198,12 @@ class Loss(nn.Module, ABC):
 
 @final
 class Sum(Loss):
-    """A weighted sum of losses, made by ``+`` and ``*``."""
+    """A weighted sum of losses, made by ``+`` and ``*``. It has the options; its terms have none of their own."""
 
-    def __init__(self, terms: Sequence[tuple[float, Loss]]) -> None:
-        super().__init__(**common_options(loss for _, loss in terms))
+    def __init__(self, terms: Sequence[tuple[float, Loss]], **options: Unpack[Options]) -> None:
+        super().__init__(**options)
         self.factors = [factor for factor, _ in terms]
-        self.losses = nn.ModuleList(loss for _, loss in terms)
+        self.losses = nn.ModuleList(without_options(loss) for _, loss in terms)
 
     def terms(self) -> list[tuple[float, Loss]]:
         return [
@@ -216,16 +220,33 @@ class Sum(Loss):
         return add_up(factor * loss.per_sample(batch) for factor, loss in self.terms())
 
     def __str__(self) -> str:
-        return spell_terms(self, str)
+        return spell_terms(self, spell)
 
     def __repr__(self) -> str:
-        return spell_terms(self, repr)
+        return spell_terms(self, construct)
 
 
 def require(condition: bool, argument: str, value: object, wanted: str) -> None:
     """The one form of every complaint about an argument."""
     if not condition:
         raise ValueError(f"{argument} is {value!r}, but must be {wanted}")
+
+
+def is_number(value: object) -> bool:
+    """Whether something is a real number, numpy's included; a truth value is none."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def number(argument: str, value: Any, wanted: str, fits: Callable[[float], bool] = math.isfinite) -> float:
+    """A number that a user gave, as Python's own, so that it is spelled as one; refused where it does not fit."""
+    require(is_number(value) and fits(value), argument, value, wanted)
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
+
+
+def whole_number(argument: str, value: Any, wanted: str, least: float = -math.inf) -> int:
+    """The same for numbers without a fraction."""
+    require(isinstance(value, numbers.Integral) and is_number(value) and int(value) >= least, argument, value, wanted)
+    return int(value)
 
 
 def bare(loss: Loss, argument: str = "loss") -> Loss:
@@ -236,14 +257,20 @@ def bare(loss: Loss, argument: str = "loss") -> Loss:
     return loss
 
 
-def common_options(losses: Iterable[Loss]) -> Any:
-    """The options that the terms of a sum share."""
-    first, *rest = losses
-    if any(not _same(loss.options(), first.options()) for loss in rest):
-        raise ValueError(
-            f"the terms of a sum must have the same options, but {str(first)!r} and {str(rest[-1])!r} differ"
-        )
-    return first.options()
+def common_options(one: Loss, other: Loss) -> Any:
+    """The options of both, which are those of their sum."""
+    if not _same(one.options(), other.options()):
+        raise ValueError(f"the terms of a sum must have the same options, but {str(one)!r} and {str(other)!r} differ")
+    return one.options()
+
+
+def without_options(loss: Loss) -> Loss:
+    """The same loss with its options at their defaults: itself, or a twin that shares all parts but those."""
+    if not loss.options():
+        return loss
+    twin = copy.copy(loss)
+    twin._buffers = dict(loss._buffers)  # where the class weights are, and a shallow copy would have them in common
+    return twin.configure(**DEFAULTS)
 
 
 def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -265,15 +292,19 @@ def _option(name: str, value: Any) -> Any:
     if name == "reduction":
         require(value in ("none", "mean", "sum"), name, value, "none, mean or sum")
     elif name == "ignore_index":
-        require(isinstance(value, int) and not isinstance(value, bool), name, value, "a whole number")
+        value = whole_number(name, value, "a whole number")
+    elif name == "check":
+        require(isinstance(value, bool), name, value, "True or False")
     elif name == "weight" and value is not None:
         value = to_numbers(value, name)
         require(value.dim() == 1, name, tuple(value.shape), "one number a class")
     return value
 
 
-def spell_terms(loss: Loss, write: Any) -> str:
-    return " + ".join(write(term) if factor == 1 else f"{factor!r}*{write(term)}" for factor, term in loss.terms())
+def spell_terms(loss: Loss, write: Callable[..., str]) -> str:
+    """The terms of a sum, each with the options of the sum, which are read back from them."""
+    written = ((factor, write(term, **loss.options())) for factor, term in loss.terms())
+    return " + ".join(text if factor == 1 else f"{factor!r}*{text}" for factor, text in written)
 
 
 def add_up(parts: Iterable[Tensor]) -> Tensor:

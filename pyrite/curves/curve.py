@@ -3,14 +3,15 @@
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, final
+from typing import Any, NamedTuple, Unpack, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pyrite.criterion import Loss, add_up, common_options, spell_terms
+from pyrite.criterion import Loss, Options, add_up, common_options, is_number, spell_terms, without_options
 from pyrite.soft_margin import row_margin, row_margins, transformed
+from pyrite.spec import construct, spell
 
 __all__ = ["Curve", "CurveSum", "Peak", "Tails"]
 
@@ -146,11 +147,11 @@ class Curve(Loss):
 
     def __add__(self, other: Loss) -> Loss:
         if isinstance(other, Curve):
-            return CurveSum(self.terms() + other.terms())
+            return CurveSum(self.terms() + other.terms(), **common_options(self, other))
         return super().__add__(other)
 
     def __mul__(self, factor: float) -> "Curve":
-        return CurveSum(self.times(factor)) if isinstance(factor, int | float) else NotImplemented
+        return CurveSum(self.times(factor), **self.options()) if is_number(factor) else NotImplemented
 
     def __rmul__(self, factor: float) -> "Curve":
         return self * factor
@@ -164,10 +165,10 @@ class Curve(Loss):
 class CurveSum(Curve):
     """A weighted sum of curves is a curve."""
 
-    def __init__(self, terms: Sequence[tuple[float, Loss]]) -> None:
-        super().__init__(**common_options(loss for _, loss in terms))
+    def __init__(self, terms: Sequence[tuple[float, Loss]], **options: Unpack[Options]) -> None:
+        super().__init__(**options)
         self.factors = [factor for factor, _ in terms]
-        self.curves = nn.ModuleList(loss for _, loss in terms)
+        self.curves = nn.ModuleList(without_options(loss) for _, loss in terms)
 
     def terms(self) -> list[tuple[float, Loss]]:
         return list(self._curves())
@@ -186,10 +187,10 @@ class CurveSum(Curve):
         return Tails(_total([f * ends.left for f, ends in parts]), _total([f * ends.right for f, ends in parts]))
 
     def __str__(self) -> str:
-        return spell_terms(self, str)
+        return spell_terms(self, spell)
 
     def __repr__(self) -> str:
-        return spell_terms(self, repr)
+        return spell_terms(self, construct)
 
     def _curves(self) -> list[tuple[float, Curve]]:
         return [(f, curve) for f, curve in zip(self.factors, self.curves, strict=True) if isinstance(curve, Curve)]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from pyrite.criterion import Options, require
+from pyrite.criterion import Options, number, whole_number
 from pyrite.curves.curve import Curve, merged
 from pyrite.soft_margin import row_margin_and_total
 
@@ -29,12 +29,7 @@ def _log_rest(margin: Tensor) -> Tensor:
 
 
 def _positive(name: str, value: float) -> float:
-    require(_is_number(value) and 0 < value < math.inf, name, value, "a positive number")
-    return value
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return number(name, value, "a positive number", lambda x: 0 < x < math.inf)
 
 
 @final
@@ -115,8 +110,7 @@ class RCE(Curve):
 
     def __init__(self, A: float = -4, **options: Unpack[Options]) -> None:  # noqa: N803 the literature's letter
         super().__init__(**options)
-        require(_is_number(A) and -math.inf < A < 0, "A", A, "a negative number")
-        self.A = A
+        self.A = number("A", A, "a negative number", lambda x: -math.inf < x < 0)
 
     def phi(self, margin: Tensor) -> Tensor:
         return -self.A * _log_rest(margin).exp()
@@ -143,8 +137,7 @@ class GCE(Curve):
 
     def __init__(self, q: float = 0.7, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        require(_is_number(q) and 0 < q <= 1, "q", q, "a number in (0, 1]")
-        self.q = q
+        self.q = number("q", q, "a number in (0, 1]", lambda x: 0 < x <= 1)
 
     def phi(self, margin: Tensor) -> Tensor:
         return -torch.expm1(self.q * _log_p(margin)) / self.q
@@ -168,10 +161,9 @@ class TruncatedGCE(Curve):
 
     def __init__(self, q: float = 0.7, k: float = 0.5, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        require(_is_number(q) and 0 < q <= 1, "q", q, "a number in (0, 1]")
-        require(_is_number(k) and 0 < k < 1, "k", k, "a number in (0, 1)")
-        self.q, self.k = q, k
-        self._threshold = math.log(k) - math.log1p(-k)
+        self.q = number("q", q, "a number in (0, 1]", lambda x: 0 < x <= 1)
+        self.k = number("k", k, "a number in (0, 1)", lambda x: 0 < x < 1)
+        self._threshold = math.log(self.k) - math.log1p(-self.k)
 
     def phi(self, margin: Tensor) -> Tensor:
         return -torch.expm1(self.q * _log_p(margin.clamp(min=self._threshold))) / self.q
@@ -196,8 +188,7 @@ class SCE(Curve):
 
     def __init__(self, q: float = 0.7, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        require(_is_number(q) and 0 < q < 1, "q", q, "a number in (0, 1)")
-        self.q = q
+        self.q = number("q", q, "a number in (0, 1)", lambda x: 0 < x < 1)
 
     def phi(self, margin: Tensor) -> Tensor:
         return self.q * _log_rest(margin).exp() - (1 - self.q) * _log_p(margin)
@@ -220,8 +211,7 @@ class TCE(Curve):
 
     def __init__(self, q: int = 2, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        require(isinstance(q, int) and not isinstance(q, bool) and q >= 1, "q", q, "a whole number from 1")
-        self.q = q
+        self.q = whole_number("q", q, "a whole number from 1", least=1)
 
     def phi(self, margin: Tensor) -> Tensor:
         rest = _log_rest(margin).exp()
@@ -247,8 +237,8 @@ class AUL(Curve):
 
     def __init__(self, a: float = 1.1, q: float = 5, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        require(_is_number(a) and 1 < a < math.inf, "a", a, "a number above 1")
-        self.a, self.q = a, _positive("q", q)
+        self.a = number("a", a, "a number above 1", lambda x: 1 < x < math.inf)
+        self.q = _positive("q", q)
 
     def phi(self, margin: Tensor) -> Tensor:
         rest, least = _log_rest(margin).exp(), self.a - 1
@@ -323,8 +313,7 @@ class IMAE(Curve):
     def __init__(self, T: float = 8, **options: Unpack[Options]) -> None:  # noqa: N803 the paper's letter
         super().__init__(**options)
         # The weight is exp(T/4)/2 at its peak, and must stay a float32.
-        require(_is_number(T) and 0 <= T <= 300, "T", T, "a number from 0 to 300")
-        self.T = T
+        self.T = number("T", T, "a number from 0 to 300", lambda x: 0 <= x <= 300)
         self._whole = 2 * float(self._integral(torch.tensor(0.5, dtype=torch.float64)))
 
     def phi(self, margin: Tensor) -> Tensor:

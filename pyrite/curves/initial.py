@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 
+from pyrite.criterion import number, whole_number
+
 __all__ = ["expected_margin", "initial_margins"]
 
 
@@ -19,7 +21,7 @@ def expected_margin(classes: int, sigma: float = 1.0, exact: bool = False) -> fl
 
     Ou & Zhang, "A curriculum view of robust loss functions", section 5.1.
     """
-    _check(classes, sigma)
+    classes, sigma = _check(classes, sigma)
     others = classes - 1
     if exact:
         return -_mean_log_sum(others, sigma)
@@ -28,7 +30,7 @@ def expected_margin(classes: int, sigma: float = 1.0, exact: bool = False) -> fl
 
 def initial_margins(classes: int, sigma: float = 1.0, samples: int = 20_000, seed: int = 0) -> np.ndarray:
     """Simulated margins of an untrained model, sorted: the distribution behind ``expected_margin``."""
-    _check(classes, sigma)
+    classes, sigma = _check(classes, sigma)
     generator = np.random.default_rng(seed)
     drawn = np.empty(samples)
     rows = max(1, 2_000_000 // classes)
@@ -40,11 +42,11 @@ def initial_margins(classes: int, sigma: float = 1.0, samples: int = 20_000, see
     return np.sort(drawn)
 
 
-def _check(classes: int, sigma: float) -> None:
-    if not isinstance(classes, int) or classes < 2:
-        raise ValueError(f"classes is {classes!r}, but must be a whole number from 2")
-    if not 0 < sigma < math.inf:
-        raise ValueError(f"sigma is {sigma!r}, but must be a positive number")
+def _check(classes: int, sigma: float) -> tuple[int, float]:
+    return (
+        whole_number("classes", classes, "a whole number from 2", least=2),
+        number("sigma", sigma, "a positive number", lambda x: 0 < x < math.inf),
+    )
 
 
 def _mean_log_sum(count: int, sigma: float) -> float:

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 
-from pyrite.criterion import Loss, require
+from pyrite.criterion import Loss, require, whole_number
 from pyrite.curves import CE, Curve, expected_margin
 from pyrite.losses.ends import Measured, grows_without_bound, tails
 from pyrite.losses.registry import loss as read
@@ -70,7 +70,7 @@ def underfitting(loss: str | Loss, classes: int) -> Underfitting:
 
     Ou & Zhang, "A curriculum view of robust loss functions", section 5.1.
     """
-    subject = read(loss)
+    subject, classes = read(loss), whole_number("classes", classes, "a whole number from 2", least=2)
     start = expected_margin(classes, exact=classes < 3)
     left, right = tails(subject, classes)
     if isinstance(subject, Curve):

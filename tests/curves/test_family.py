@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 import mpmath
+import numpy as np
 import pytest
 import torch
 
@@ -275,6 +276,59 @@ def test_asymmetry_bounds() -> None:
         assert curve.asymmetry_bound() == 0.0
 
 
+# Every number that a loss takes: what makes the loss, and the name.
+NUMBERS = [
+    (pyrite.Focal, "q"),
+    (pyrite.RCE, "A"),
+    (pyrite.GCE, "q"),
+    (pyrite.TruncatedGCE, "q"),
+    (pyrite.TruncatedGCE, "k"),
+    (pyrite.SCE, "q"),
+    (pyrite.TCE, "q"),
+    (pyrite.AUL, "a"),
+    (pyrite.AUL, "q"),
+    (pyrite.AGCE, "a"),
+    (pyrite.AGCE, "q"),
+    (pyrite.AEL, "q"),
+    (pyrite.IMAE, "T"),
+    (pyrite.MSE, "alpha"),
+    (pyrite.BootSoft, "beta"),
+    (pyrite.BootHard, "beta"),
+    (lambda **given: pyrite.Smooth(pyrite.CE(), **given), "rate"),
+    (lambda **given: pyrite.Confidence(pyrite.CE(), **given), "beta"),
+    (lambda **given: pyrite.Peer(pyrite.CE(), **given), "alpha"),
+    (lambda **given: pyrite.shift(pyrite.MAE(), **{"classes": 10, **given}), "tau"),
+    (lambda **given: pyrite.scale(pyrite.MAE(), tau=1, **given), "classes"),
+    (lambda **given: pyrite.scale(pyrite.MAE(), tau=1, **given), "expected_margin"),
+]
+OTHER_THAN_HALF = {"A": -0.5, "T": 8, "classes": 100, "expected_margin": -0.5}
+
+
+@pytest.mark.parametrize(("make", "name"), NUMBERS)
+def test_numbers_of_numpy_are_numbers_and_truth_values_are_not(make: Callable[..., pyrite.Loss], name: str) -> None:
+    value = OTHER_THAN_HALF.get(name, 0.5)
+    value = 3 if make is pyrite.TCE else 1.5 if (make, name) == (pyrite.AUL, "a") else value
+    expected = make(**{name: value})
+    for kind in (np.int64, np.int16) if isinstance(value, int) else (np.float64, np.float32, np.float16):
+        made = make(**{name: kind(value)})
+        assert str(made) == str(expected)
+        assert type(getattr(made, name)) is type(value)
+    for wrong in (True, np.True_, str(value), None if name not in ("classes", "expected_margin") else "x"):
+        with pytest.raises(ValueError, match=f"{name} is "):
+            make(**{name: wrong})
+
+
+def test_factors_are_numbers() -> None:
+    for factor in (np.float64(0.5), np.float32(0.5), 0.5):
+        assert str(factor * pyrite.MAE()) == str(pyrite.MAE() * factor) == "0.5*mae"
+        assert str(factor * pyrite.NCE()) == str(pyrite.NCE() * factor) == "0.5*nce"
+    assert str(np.int64(2) * pyrite.MAE()) == "2*mae"
+    for wrong in (True, "2", None):
+        for loss in (pyrite.MAE(), pyrite.NCE()):
+            with pytest.raises(TypeError):
+                loss * wrong
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [
@@ -304,8 +358,11 @@ def test_asymmetry_bounds() -> None:
         (lambda: pyrite.unit(pyrite.NCE()), "a function of the margin alone"),
         (lambda: pyrite.scale(pyrite.MAE(), tau=0, classes=10), "tau is 0"),
         (lambda: pyrite.scale(pyrite.MAE(), tau=1), "either classes or expected_margin"),
-        (lambda: pyrite.scale(pyrite.MAE(), tau=1, classes=2), "classes is 2, but must be at least 3"),
+        (lambda: pyrite.scale(pyrite.MAE(), tau=1, classes=2), "classes is 2, but must be a whole number from 3"),
         (lambda: pyrite.shift(pyrite.MAE(), tau=1, expected_margin=0.5), "expected_margin is 0.5"),
+        (lambda: pyrite.CE(check="no"), "check is 'no', but must be True or False"),
+        (lambda: pyrite.CE(check=1), "check is 1, but must be True or False"),
+        (lambda: pyrite.CE(ignore_index=True), "ignore_index is True"),
     ],
 )
 def test_bad_parameters(make: Callable[[], object], message: str) -> None:

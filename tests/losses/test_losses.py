@@ -258,6 +258,33 @@ def test_terms_with_other_weights_do_not_add() -> None:
         pyrite.CE(weight=weight) + pyrite.NCE(weight=other)
 
 
+@pytest.mark.parametrize("spec", ["nce + mae", "ce + mae", "2*gce(q=0.5)", "0.5*nce"])
+def test_a_sum_is_spelled_with_the_options_it_has_now(spec: str) -> None:
+    weight = [1.0, 0.5, 2.0, 1.0, 3.0, 0.25]
+    scores, labels, _ = batch()
+    loss = pyrite.loss(spec).configure(reduction="sum", weight=weight)
+    for whole in (loss, 3 * loss, loss + pyrite.MAE(reduction="sum", weight=weight)):
+        again = pyrite.loss(str(whole))
+        assert (again.reduction, again.weight.tolist()) == ("sum", weight)
+        assert str(again) == str(whole)
+        assert torch.equal(again(scores, labels), whole(scores, labels))
+        again.load_state_dict(whole.state_dict(), strict=True)
+    assert torch.allclose((3 * loss)(scores, labels), 3 * loss(scores, labels))
+    with pytest.raises(ValueError, match="same options"):
+        loss + pyrite.MAE()
+    assert str(loss.configure(reduction="mean", weight=None)) == str(pyrite.loss(spec))
+
+
+def test_a_sum_leaves_its_terms_as_they_were() -> None:
+    """They may be in use elsewhere; parts with parameters are shared all the same."""
+    ce, nce = pyrite.CE(weight=[1.0, 2.0], reduction="sum"), pyrite.NCE(weight=[1.0, 2.0], reduction="sum")
+    whole = (ce + nce).configure(reduction="none", weight=None)
+    assert (ce.reduction, ce.weight.tolist()) == ("sum", [1.0, 2.0])
+    assert str(whole) == "ce(reduction='none') + nce(reduction='none')"
+    plain = pyrite.Forward(noise_matrix(), reduction="sum")
+    assert (2 * plain).losses[0].curve is plain.curve
+
+
 def test_a_weight_is_copied_and_counts_only_where_labels_do() -> None:
     weight = torch.ones(6, dtype=torch.float64)
     loss = pyrite.CE(weight=weight)
