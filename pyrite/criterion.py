@@ -23,13 +23,18 @@ __all__ = ["Batch", "Loss", "Options", "Sum", "require"]
 DEFAULTS: dict[str, object] = {"reduction": "mean", "ignore_index": -100, "weight": None, "check": False}
 
 
-class Options(TypedDict, total=False):
-    """The keywords every loss takes beside its own."""
+class OptionsButWeight(TypedDict, total=False):
+    """The keywords of a loss that takes its class weights first, as torch's does."""
 
     reduction: Literal["none", "mean", "sum"]
     ignore_index: int
-    weight: Tensor | Sequence[float] | None
     check: bool
+
+
+class Options(OptionsButWeight, total=False):
+    """The keywords every loss takes beside its own."""
+
+    weight: Tensor | Sequence[float] | None
 
 
 class Batch(NamedTuple):
@@ -75,7 +80,7 @@ class Loss(nn.Module, ABC):
         unknown = set(options) - set(DEFAULTS)
         if unknown:
             own = [name for name in inspect.signature(type(self)).parameters if name != "options"]
-            takes = ", ".join([*own, *DEFAULTS])
+            takes = ", ".join(dict.fromkeys([*own, *DEFAULTS]))
             raise ValueError(f"{type(self).__name__} does not take {', '.join(sorted(unknown))}; it takes {takes}")
         for name, value in options.items():
             setattr(self, name, _option(name, value))
@@ -170,10 +175,29 @@ class Loss(nn.Module, ABC):
         return self * factor
 
     def __str__(self) -> str:
-        return spell(self, **self.options())
+        return spell(self, **self._further_options())
 
     def __repr__(self) -> str:
-        return construct(self, **self.options())
+        return construct(self, **self._further_options())
+
+    def _further_options(self) -> dict[str, Any]:
+        """The options that are not among the loss's own arguments, which are spelled anyway."""
+        own = inspect.signature(type(self)).parameters
+        return {name: value for name, value in self.options().items() if name not in own}
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What ``.to``, ``.half`` and the like go through: buffers move to another device, but keep their digits.
+
+        Class weights, priors and noise matrices have a number a class or a pair of them, and cost nothing in float64;
+        rounded with the model around them, they would be other weights and other noise.
+        """
+        before = dict(self._buffers)
+        super()._apply(fn, recurse)
+        for name, buffer in before.items():
+            after = self._buffers[name]
+            if buffer is not None and after is not None and after.dtype != buffer.dtype:
+                self._buffers[name] = buffer.to(after.device)
+        return self
 
     def _batch(self, scores: Tensor, labels: Tensor, soft: bool, some_ignored: bool) -> Batch:
         rows, _ = to_rows(scores)

@@ -5,6 +5,7 @@ sides, that of ``sigmoid`` underflows to 0 once the sigmoid rounds to 1.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Unpack, final
 
 import numpy as np
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from pyrite.criterion import Options, number, whole_number
+from pyrite.criterion import Options, OptionsButWeight, number, whole_number
 from pyrite.curves.curve import Curve, merged
 from pyrite.soft_margin import row_margin_and_total
 
@@ -39,6 +40,10 @@ class CE(Curve):
     >>> CE()(torch.tensor([[2.0, 0.0]]), torch.tensor([1]))
     tensor(2.1269)
     """
+
+    def __init__(self, weight: Tensor | Sequence[float] | None = None, **options: Unpack[OptionsButWeight]) -> None:
+        """The class weights come first, so that it takes the place of ``nn.CrossEntropyLoss(weight)``."""
+        super().__init__(weight=weight, **options)
 
     def phi(self, margin: Tensor) -> Tensor:
         return -_log_p(margin)

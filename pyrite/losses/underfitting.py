@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
-from pyrite.criterion import Loss, require, whole_number
+from pyrite.criterion import Loss, require, whole_number, without_options
 from pyrite.curves import CE, Curve, expected_margin
-from pyrite.losses.ends import Measured, grows_without_bound, tails
+from pyrite.losses.ends import Measured, grows_without_bound, in_expectation, tails
 from pyrite.losses.registry import loss as read
 
 __all__ = ["Underfitting", "underfitting"]
@@ -24,6 +24,8 @@ class Underfitting:
     """What the weights of a loss say before training. ``print(it)`` says it in words."""
 
     loss: str
+    looked_at: str
+    """What the numbers are of: ``loss`` without its options, and for peer loss what it is on average over peers."""
     classes: int
     expected_margin: float
     """The mean margin of an untrained model."""
@@ -70,7 +72,13 @@ def underfitting(loss: str | Loss, classes: int) -> Underfitting:
 
     Ou & Zhang, "A curriculum view of robust loss functions", section 5.1.
     """
-    subject, classes = read(loss), whole_number("classes", classes, "a whole number from 2", least=2)
+    given, classes = read(loss), whole_number("classes", classes, "a whole number from 2", least=2)
+    if given.weight is not None:
+        raise ValueError(
+            f"loss is {str(given)!r}, but class weights multiply whatever it gives the samples of a class: "
+            "leave them out here"
+        )
+    subject = in_expectation(without_options(given))
     start = expected_margin(classes, exact=classes < 3)
     left, right = tails(subject, classes)
     if isinstance(subject, Curve):
@@ -82,7 +90,8 @@ def underfitting(loss: str | Loss, classes: int) -> Underfitting:
     require(largest > 0, "loss", str(subject), "one that gives samples a positive weight")
     initial = at_start / largest
     return Underfitting(
-        loss=str(subject),
+        loss=str(given),
+        looked_at=str(subject),
         classes=classes,
         expected_margin=start,
         initial=initial,
@@ -120,6 +129,8 @@ def _words(found: Underfitting) -> list[str]:
         f"{found.expected_margin:.2f}, where a sample gets {_percent(found.initial)} of the largest weight it gives "
         f"(cross entropy: {_percent(found.initial_ce)})."
     ]
+    if "peer(" in found.loss:
+        lines.append(f"Peers are taken on average, with as many samples of every class: as {found.looked_at}.")
     lines.append(
         {
             "underfits": "It will underfit: hardly any sample moves the model before the learning rate is gone.",

@@ -250,6 +250,47 @@ def test_a_loaded_matrix_brings_its_inverse() -> None:
     assert torch.equal(one(scores, labels), other(scores, labels))
 
 
+@pytest.mark.parametrize("cast", ["half", "bfloat16", "float", "to"])
+def test_casting_a_model_does_not_round_what_its_loss_holds(cast: str) -> None:
+    """A third is not a third in half precision; the weights of a mean and the rows of a matrix would not add up."""
+    third = [1 / 3] * 3
+    matrix = [[0.8, 0.1, 0.1], [0.15, 0.7, 0.15], [1 / 3, 1 / 3, 1 / 3]]
+    losses = [
+        pyrite.CE(weight=third),
+        pyrite.Confidence(pyrite.CE(), prior=third),
+        pyrite.Smooth(pyrite.Confidence(pyrite.CE(), prior=third)),
+        pyrite.Forward(matrix),
+        pyrite.Backward(matrix),
+        pyrite.CE(weight=third) + pyrite.NCE(weight=third),
+    ]
+    model = torch.nn.ModuleDict({"net": torch.nn.Linear(2, 3), **{str(k): loss for k, loss in enumerate(losses)}})
+    before = [(loss.state_dict(), str(loss)) for loss in losses]
+    model.to(torch.float16) if cast == "to" else getattr(model, cast)()
+    assert model.net.weight.dtype == {"bfloat16": torch.bfloat16, "float": torch.float32}.get(cast, torch.float16)
+    for loss, (state, text) in zip(losses, before, strict=True):
+        assert str(loss) == text
+        assert all(buffer.dtype == torch.float64 for buffer in loss.buffers())
+        assert all(torch.equal(value, state[name]) for name, value in loss.state_dict().items())
+    model.to("meta")
+    assert {buffer.device.type for buffer in model.buffers()} == {"meta"}
+    assert {buffer.dtype for buffer in model.buffers()} == {torch.float64}
+
+
+def test_class_weights_come_first_as_in_torch() -> None:
+    scores, labels, _ = batch()
+    weight = torch.linspace(0.5, 2, 6, dtype=torch.float64)
+    ours, theirs = pyrite.CE(weight, ignore_index=3), torch.nn.CrossEntropyLoss(weight, ignore_index=3)
+    assert torch.allclose(ours(scores, labels), theirs(scores, labels))
+    assert str(ours) == f"ce(weight={weight.tolist()}, ignore_index=3)"
+    assert str(pyrite.loss(str(ours))) == str(ours)
+    assert str(pyrite.loss("ce([1, 2])")) == "ce(weight=[1.0, 2.0])"
+    assert str(ours + pyrite.MAE(weight=weight, ignore_index=3)).count("weight=") == 2
+    with pytest.raises(
+        ValueError, match="CE does not take label_smoothing; it takes weight, reduction, ignore_index, che"
+    ):
+        pyrite.CE(weight, label_smoothing=0.1)
+
+
 def test_terms_with_other_weights_do_not_add() -> None:
     weight = torch.ones(2000)
     other = weight.clone()
