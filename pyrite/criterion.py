@@ -304,6 +304,12 @@ def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
     return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
 
 
+def classes_of(loss: Loss) -> int:
+    """A number of classes to try a loss with: that of its matrix or prior, if it has one, as every buffer has a row a
+    class; or else 10."""
+    return next((len(buffer) for buffer in loss.buffers()), 10)
+
+
 def to_numbers(value: object, argument: str) -> Tensor:
     """A copy in float64 of numbers that a user gave."""
     try:

@@ -122,8 +122,10 @@ class Curve(Loss):
 
         r is the largest ratio of a wrong label's to the right label's rate. The bound is the infimum of
         [l(u) - l(u + v)] / [l(0) - l(v)] over probabilities u + v <= 1 (Zhou et al., 2021, Theorem 4), taken
-        on a grid that is dense near 0 and 1, with its limit v -> 0.
+        on a grid that is dense near 0 and 1, with its limit v -> 0. It is a property of losses that fall with p.
         """
+        if bool((self._w(self.grid()) < 0).any()):
+            raise ValueError(f"{self} rises with the probability somewhere, and has no asymmetry bound")
         # 1 - p is known to 1e-10 of itself down to 1e-6; p itself without end, and far below is where phi(0) is read.
         ends, zero = torch.logspace(-6, -1, 30, dtype=torch.float64), torch.tensor(-700.0, dtype=torch.float64)
         p = torch.cat([ends, torch.linspace(0.1, 0.9, 81, dtype=torch.float64)[1:-1], 1 - ends.flip(0)])
@@ -136,6 +138,10 @@ class Curve(Loss):
             lost = self.phi(zero) - self.phi(torch.logit(step[inside]))
         # Differences of nearly equal values are rounding; only where they hold digits do they say something.
         solid = gained.abs() > 1e-5 * self.phi(torch.logit(start[inside])).abs()
+        if not solid.any():
+            raise ValueError(
+                f"{self} is constant for all probabilities from 1e-6 to 1 - 1e-6, and has no asymmetry bound"
+            )
         ratio = float(torch.minimum((gained / lost)[solid].min(), limit))
         return 0.0 if ratio < 1e-6 else 1.0 if ratio > 1 - 1e-6 else ratio
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from pyrite.criterion import Loss, Sum
+from pyrite.criterion import Loss, Sum, classes_of
 from pyrite.curves import Curve, Tails
 from pyrite.losses.regularised import Confidence, Peer
 from pyrite.soft_margin import row_margin
@@ -29,7 +29,7 @@ def tails(loss: Loss, classes: int | None = None) -> Tails:
     """
     if isinstance(loss, Curve):
         return loss.tails()
-    measured = Measured(loss, classes or _classes(loss))
+    measured = Measured(loss, classes or classes_of(loss))
     return Tails(measured.limit(measured.weight, -1), measured.limit(measured.weight, 1))
 
 
@@ -48,7 +48,7 @@ def grows_without_bound(loss: Loss, classes: int | None = None) -> bool:
     if isinstance(loss, Curve):
         left, right = loss.tails()
     else:
-        measured = Measured(loss, classes or _classes(loss))
+        measured = Measured(loss, classes or classes_of(loss))
         left, right = measured.limit(measured.push, -1), measured.limit(measured.push, 1)
     return right > 0 or left < 0
 
@@ -95,8 +95,3 @@ class Measured:
         raised[torch.arange(len(raised)), self.labels] = margin - self.margin
         scores = (self.scores + raised).requires_grad_()
         return torch.autograd.grad(self.loss.at_label(scores, self.labels).sum(), scores)[0]
-
-
-def _classes(loss: Loss) -> int:
-    """Every buffer of a loss has a row a class."""
-    return next((len(buffer) for buffer in loss.buffers()), 10)

@@ -274,6 +274,25 @@ def test_asymmetry_bounds() -> None:
     assert pyrite.MAE().asymmetry_bound() == 1.0
     for curve in (pyrite.CE(), pyrite.Focal(), pyrite.GCE(q=0.7), pyrite.IMAE(T=8)):
         assert curve.asymmetry_bound() == 0.0
+    # Raised by b, dl/dp is e^b/(1 - p + p e^b)^2 of what it was: from e^b at 0 to e^-b at 1.
+    moved = pyrite.shift(pyrite.MAE(), tau=1, expected_margin=-3)
+    assert moved.asymmetry_bound() == pytest.approx(math.exp(-4), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("-1*mae", "rises with the probability"),
+        ("mae + -1*ce", "rises with the probability"),
+        ("0*ce", "is constant"),
+        ("mae + -1*mae", "is constant"),
+        ("shift(mae, tau=1, expected_margin=-800)", "is constant"),
+        ("truncated_gce(k=0.9999999)", "is constant"),
+    ],
+)
+def test_no_asymmetry_bound(spec: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        pyrite.loss(spec).asymmetry_bound()
 
 
 # Every number that a loss takes: what makes the loss, and the name.

@@ -46,7 +46,16 @@ def test_mse_keeps_its_digits_where_the_squares_cancel() -> None:
 
 def test_normalised_losses_sum_to_1_over_labels() -> None:
     scores, _, _ = batch(5)
-    for spec in ("nce", "normalised(gce(q=0.7))", "normalised(focal(q=0.5))"):
+    for spec in (
+        "nce",
+        "normalised(gce(q=0.7))",
+        "normalised(focal(q=0.5))",
+        "normalised(2*ce + mae)",
+        "normalised(ce + -0.25*mae)",
+        "normalised(mse)",
+        "normalised(nce + mae)",
+        "normalised(shift(mae, tau=1, classes=1000000))",
+    ):
         total = sum(each(spec)(scores, torch.full((5,), k)) for k in range(6))
         assert torch.allclose(total, torch.ones(5, dtype=torch.float64))
 
@@ -212,6 +221,13 @@ def test_state_dict_carries_the_matrix() -> None:
         ),
         (lambda: pyrite.Backward([[0.5, 0.5], [0.5, 0.5]]), "mixed beyond telling"),
         (lambda: pyrite.Normalised(pyrite.IMAE()), "never negative"),
+        (lambda: pyrite.Normalised(pyrite.MAE() + -1 * pyrite.CE()), "never negative"),
+        (lambda: pyrite.Normalised(-1 * pyrite.NCE() + pyrite.MSE()), "never negative"),
+        (lambda: pyrite.Normalised(-1 * pyrite.NCE()), "never negative"),
+        (lambda: pyrite.Normalised(pyrite.Backward([[0.9, 0.1], [0.2, 0.8]])), "never negative"),
+        (lambda: pyrite.Normalised(pyrite.Confidence(pyrite.CE(), prior=[0.2, 0.3, 0.5])), "never negative"),
+        (lambda: pyrite.Normalised(0 * pyrite.CE()), "nor always 0"),
+        (lambda: pyrite.Normalised(pyrite.Peer(pyrite.CE())), "whole batch"),
         (lambda: pyrite.Peer(pyrite.CE()).per_label(torch.zeros(2, 3)), "whole batch"),
     ],
 )
