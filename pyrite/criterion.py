@@ -15,7 +15,7 @@ from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack, final
 import torch
 from torch import Tensor, nn
 
-from pyrite.soft_margin import check_labels, check_scores, label_shape, to_rows, wide_dtype
+from pyrite.soft_margin import check_labels, check_scores, label_shape, to_rows, wide_dtype, widened
 from pyrite.spec import construct, spell
 
 __all__ = ["Batch", "Loss", "Options", "Sum", "require"]
@@ -104,7 +104,7 @@ class Loss(nn.Module, ABC):
         """The loss of each row, in expectation where its label is a distribution."""
         if batch.soft:
             share = batch.labels if batch.weight is None else batch.labels * batch.weight
-            return (share * self.per_label(batch.scores)).sum(1, dtype=wide_dtype(batch.scores))
+            return (share * self.per_label(widened(batch.scores))).sum(1, dtype=wide_dtype(batch.scores))
         values = self.at_label(batch.scores, batch.labels)
         return values if batch.weight is None else values * batch.weight[batch.labels]
 

@@ -26,6 +26,7 @@ __all__ = [
     "row_margins",
     "to_rows",
     "wide_dtype",
+    "widened",
 ]
 
 # Rows are worked through in blocks of this many scores: 2 MiB of float32 stay in a core's cache, and
@@ -375,6 +376,14 @@ def _working(scores: Tensor) -> torch.dtype:
 def wide_dtype(scores: Tensor) -> torch.dtype:
     """The dtype of one number a sample."""
     return torch.float32 if scores.device.type == "mps" else torch.float64  # Apple's GPU has no float64
+
+
+def widened(rows: Tensor) -> Tensor:
+    """Scores in the wide dtype, where they are so few that memory is no matter.
+
+    Every class's margin has the scores' size, and in float32 its rounding alone puts some 1e-6 on the weights.
+    """
+    return rows.to(wide_dtype(rows)) if rows.numel() <= KEEP else rows
 
 
 def _finite(top: Tensor) -> Tensor:
