@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pyrite.criterion import Loss
+from pyrite.curves import Curve
 from pyrite.data import Batch
 from pyrite.methods.learner import Learner, Step
 from pyrite.methods.learning import Method
@@ -35,6 +36,10 @@ class ERM(Method):
         if loss.reduction != "mean":
             raise ValueError(f"loss is {str(loss)!r}: training takes the mean, so leave out reduction")
         self.loss = loss
+
+    @property
+    def strength(self) -> float:
+        return max(1.0, self.loss.peak().weight) if isinstance(self.loss, Curve) else 1.0
 
     def start(self, learner: Learner) -> "_Descent":
         return _Descent(self.loss, learner)

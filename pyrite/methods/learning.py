@@ -37,6 +37,14 @@ class Learning(Protocol):
 class Method(ABC):
     """How a model learns. ``str(method)`` is the text that makes it again."""
 
+    @property
+    def strength(self) -> float:
+        """The largest weight it gives a sample, of those above that of cross entropy, which is 1.
+
+        Learning rates suit cross entropy. A method that weighs samples more makes larger steps, and needs a lower one.
+        """
+        return 1.0
+
     @abstractmethod
     def start(self, learner: Learner) -> Learning:
         """The method at work on a model."""
