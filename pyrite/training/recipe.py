@@ -98,10 +98,10 @@ class Recipe(BaseModel):
     def resolved(self, data: Dataset) -> Self:
         """The same with nothing left open: defaults that depend on the data or the net, every spec written in full.
 
-        The net is ``fast_cnn`` for images and ``mlp`` for features, the optimiser SGD at the learning rate that suits
-        the net and the loss, which rises for a fifth of the run and then falls to nothing. Images are shifted by up to a sixteenth
-        of their size, and mirrored if they have colours: digits and letters, which must not be, are mostly grey. A
-        tenth is held out for validation where the data has no test part.
+        The net is ``fast_cnn`` for images and ``mlp`` for features; the optimiser SGD at the learning rate that suits
+        the net, divided by the method's strength; it rises for a fifth of the run and then falls to nothing. Images are
+        shifted by up to a sixteenth of their size, and mirrored if they have colours: digits and letters, which must
+        not be, are mostly grey. A tenth is held out for validation where the data has no test part.
         """
         shape = tuple(data.inputs.shape[1:])
         net = None if self.model.startswith(GIVEN) else architecture(self.model or default_architecture(shape))
