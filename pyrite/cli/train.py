@@ -37,9 +37,7 @@ def train(
     out: Annotated[Path | None, typer.Option(help="The run's folder; a new one by default.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     config: Annotated[Path | None, typer.Option(help="A recipe, as TOML; options come before it.")] = None,
-    tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Also write for TensorBoard, into the run's folder.")
-    ] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write for TensorBoard too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
 ) -> None:
     """Train a model on labels that are partly wrong."""

@@ -1,4 +1,4 @@
-"""The picture of training: how well a model does on test data, and how many wrong labels it follows, over the epochs."""
+"""The picture of training: test accuracy, and how many wrong labels are followed, over the epochs."""
 
 from collections.abc import Sequence
 from pathlib import Path

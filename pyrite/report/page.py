@@ -51,7 +51,7 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Losses si
         comparison=comparison,
         headings={name: words for name, words in HEADINGS.items() if name in comparison.columns()},
         recipe=first.recipe,
-        settings={name: value for name, value in first.recipe if name not in ("method", "seed") and value != ""},
+        settings=_settings(first),
         seeds=[run.recipe.seed for run in comparison.rows[0].runs],
         facts=first.facts,
         labels=_labels(first),
@@ -92,6 +92,14 @@ def _picture(draw: Callable[[Comparison], Figure], comparison: Comparison) -> _P
 
 def _inline(content: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(content).decode()}"
+
+
+def _settings(run: Run) -> dict[str, object]:
+    """What the recipe says beside method and seed; what is empty, 0 or off goes without saying."""
+    held = {name: value for name, value in run.recipe if value and name not in ("method", "seed")}
+    if run.recipe.accumulate == 1:
+        del held["accumulate"]
+    return held
 
 
 def _labels(run: Run) -> dict[str, int]:

@@ -4,6 +4,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from matplotlib import rc_context, rcParams
 from matplotlib.figure import Figure
@@ -16,7 +17,7 @@ __all__ = ["COLOURS", "dark", "encode", "line_style", "save"]
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 _PAPER, _INK = "#16191d", "#d7dce2"
-_DARK = {
+_DARK: dict[Any, str] = {
     **dict.fromkeys(("figure.facecolor", "axes.facecolor", "savefig.facecolor"), _PAPER),
     **dict.fromkeys(("text.color", "axes.labelcolor", "axes.edgecolor", "xtick.color", "ytick.color"), _INK),
 }
