@@ -26,7 +26,7 @@ def demo(
 ) -> Comparison:
     """Train on scikit-learn's digits, 40 % of whose training labels are made wrong, with five losses side by side.
 
-    Half a minute or so. Runs that are in ``out`` already are not trained again.
+    About a minute on two cores. Runs that are in ``out`` already are not trained again.
 
     Args:
         out: the folder for the runs and the table.

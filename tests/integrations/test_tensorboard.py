@@ -8,8 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import pyrite
+from pyrite.cli.app import app
 
 SETTINGS: dict[str, Any] = {
     "loss": "ce", "noise": "symmetric(0.3)", "model": "mlp(hidden=[8])", "epochs": 3, "batch_size": 64,
@@ -119,8 +121,8 @@ def test_the_writer_is_closed_if_a_run_fails(tmp_path: Path) -> None:
 
 def test_from_the_command_line(tmp_path: Path) -> None:
     words = ["train", "blobs", "--epochs", "1", "--tensorboard", "--json", "--out", str(tmp_path / "run")]
-    done = subprocess.run([sys.executable, "-m", "pyrite", *words], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == 0, done.output
     final = json.loads(done.stdout)["final_test_accuracy"]
     assert steps_and_values(read(tmp_path / "run" / "tensorboard"), "epoch/test_accuracy")[1] == pytest.approx([final])
 
