@@ -9,7 +9,7 @@ import typer
 
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for the runs, the pictures and the report.")] = Path("demo"),
-    epochs: Annotated[int | None, typer.Option(help="Times over the data, instead of 60.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Times over the data, instead of 40.")] = None,
     seed: Annotated[int, typer.Option(help="Everything random comes from it.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
 ) -> None:
