@@ -13,7 +13,7 @@ from pyrite.files import write
 from pyrite.report.learning import learning_figure
 from pyrite.report.margins import margins_figure
 from pyrite.report.style import dark, encode
-from pyrite.training import Run
+from pyrite.training import Recipe, Run
 
 __all__ = ["HEADINGS", "write_page"]
 
@@ -46,12 +46,14 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Losses si
     first = comparison.rows[0].runs[0]
     tested = bool(comparison.rows[0].values("final_test_accuracy"))
     known = "true" in first.labels
+    shared, differ = _settings(comparison)
     page = _templates().get_template("comparison.html").render(
         title=title,
         comparison=comparison,
         headings={name: words for name, words in HEADINGS.items() if name in comparison.columns()},
         recipe=first.recipe,
-        settings=_settings(first),
+        settings=shared,
+        differ=differ,
         seeds=[run.recipe.seed for run in comparison.rows[0].runs],
         facts=first.facts,
         labels=_labels(first),
@@ -94,12 +96,19 @@ def _inline(content: bytes) -> str:
     return f"data:image/png;base64,{base64.b64encode(content).decode()}"
 
 
-def _settings(run: Run) -> dict[str, object]:
-    """What the recipe says beside method and seed; what is empty, 0 or off goes without saying."""
-    held = {name: value for name, value in run.recipe if value and name not in ("method", "seed")}
-    if run.recipe.accumulate == 1:
-        del held["accumulate"]
-    return held
+def _settings(comparison: Comparison) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
+    """What the recipes say beside method and seed: what all say, and, by setting and loss, where they differ.
+
+    What is empty, 0 or off goes without saying.
+    """
+    recipes = {row.name: row.runs[0].recipe for row in comparison.rows}
+    first = next(iter(recipes.values()))
+    names = [name for name in Recipe.model_fields if name not in ("method", "seed")]
+    differ = [name for name in names if len({getattr(recipe, name) for recipe in recipes.values()}) > 1]
+    shared = {name: value for name, value in first if value and name in names and name not in differ}
+    if first.accumulate == 1 and "accumulate" in shared:
+        del shared["accumulate"]
+    return shared, {n: {loss: getattr(recipe, n) for loss, recipe in recipes.items()} for n in differ}
 
 
 def _labels(run: Run) -> dict[str, int]:
