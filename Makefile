@@ -5,9 +5,7 @@ BIN := .venv/bin
 .PHONY: demo test test-slow lint format bench clean
 
 demo: .venv/.ready
-	$(BIN)/pyrite curves ce mae "gce(q=0.7)" "unit(imae(T=8))" "scale(mae, tau=2.6, classes=100)" --classes 100 --out demo/curves.png
-	$(BIN)/pyrite check mae --classes 100
-	@echo "The picture of the weighting curves is demo/curves.png"
+	$(BIN)/pyrite demo
 
 test: .venv/.ready
 	$(BIN)/python -m pytest

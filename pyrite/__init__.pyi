@@ -33,7 +33,8 @@ from .data import (
     Statistics as Statistics,
     split as split,
 )
-from .experiments import Comparison as Comparison, compare as compare
+from .experiments import Comparison as Comparison, compare as compare, demo as demo
+from .integrations import TensorBoard as TensorBoard
 from .losses import (
     LOSSES as LOSSES,
     MSE as MSE,

@@ -4,16 +4,18 @@ A loss says what one label costs (``at_label``) or what every label would cost (
 and soft, ignored ones, class and sample weights, shapes, dtypes and reductions are handled here, once.
 """
 
+import copy
 import inspect
 import math
+import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack, final
 
 import torch
 from torch import Tensor, nn
 
-from pyrite.soft_margin import check_labels, check_scores, label_shape, to_rows, wide_dtype
+from pyrite.soft_margin import check_labels, check_scores, label_shape, to_rows, wide_dtype, widened
 from pyrite.spec import construct, spell
 
 __all__ = ["Batch", "Loss", "Options", "Sum", "require"]
@@ -21,13 +23,18 @@ __all__ = ["Batch", "Loss", "Options", "Sum", "require"]
 DEFAULTS: dict[str, object] = {"reduction": "mean", "ignore_index": -100, "weight": None, "check": False}
 
 
-class Options(TypedDict, total=False):
-    """The keywords every loss takes beside its own."""
+class OptionsButWeight(TypedDict, total=False):
+    """The keywords of a loss that takes its class weights first, as torch's does."""
 
     reduction: Literal["none", "mean", "sum"]
     ignore_index: int
-    weight: Tensor | Sequence[float] | None
     check: bool
+
+
+class Options(OptionsButWeight, total=False):
+    """The keywords every loss takes beside its own."""
+
+    weight: Tensor | Sequence[float] | None
 
 
 class Batch(NamedTuple):
@@ -73,7 +80,7 @@ class Loss(nn.Module, ABC):
         unknown = set(options) - set(DEFAULTS)
         if unknown:
             own = [name for name in inspect.signature(type(self)).parameters if name != "options"]
-            takes = ", ".join([*own, *DEFAULTS])
+            takes = ", ".join(dict.fromkeys([*own, *DEFAULTS]))
             raise ValueError(f"{type(self).__name__} does not take {', '.join(sorted(unknown))}; it takes {takes}")
         for name, value in options.items():
             setattr(self, name, _option(name, value))
@@ -97,7 +104,7 @@ class Loss(nn.Module, ABC):
         """The loss of each row, in expectation where its label is a distribution."""
         if batch.soft:
             share = batch.labels if batch.weight is None else batch.labels * batch.weight
-            return (share * self.per_label(batch.scores)).sum(1, dtype=wide_dtype(batch.scores))
+            return (share * self.per_label(widened(batch.scores))).sum(1, dtype=wide_dtype(batch.scores))
         values = self.at_label(batch.scores, batch.labels)
         return values if batch.weight is None else values * batch.weight[batch.labels]
 
@@ -144,7 +151,7 @@ class Loss(nn.Module, ABC):
 
     def times(self, factor: float) -> list[tuple[float, "Loss"]]:
         """The terms of this loss, each with its factor multiplied."""
-        require(math.isfinite(factor), "factor", factor, "a finite number")
+        factor = number("factor", factor, "a finite number")
         return [(factor if own == 1 else factor * own, loss) for own, loss in self.terms()]
 
     def options(self) -> dict[str, Any]:
@@ -153,23 +160,44 @@ class Loss(nn.Module, ABC):
         return {name: value for name, value in mine.items() if value is not DEFAULTS[name] and value != DEFAULTS[name]}
 
     def __add__(self, other: "Loss") -> "Loss":
-        return Sum(self.terms() + other.terms()) if isinstance(other, Loss) else NotImplemented
+        if not isinstance(other, Loss):
+            return NotImplemented
+        return Sum(self.terms() + other.terms(), **common_options(self, other))
 
     def __radd__(self, other: int) -> Self:
         """0 + loss, so that ``sum(losses)`` works."""
         return self if other == 0 else NotImplemented
 
     def __mul__(self, factor: float) -> "Loss":
-        return Sum(self.times(factor)) if isinstance(factor, int | float) else NotImplemented
+        return Sum(self.times(factor), **self.options()) if is_number(factor) else NotImplemented
 
     def __rmul__(self, factor: float) -> "Loss":
         return self * factor
 
     def __str__(self) -> str:
-        return spell(self, **self.options())
+        return spell(self, **self._further_options())
 
     def __repr__(self) -> str:
-        return construct(self, **self.options())
+        return construct(self, **self._further_options())
+
+    def _further_options(self) -> dict[str, Any]:
+        """The options that are not among the loss's own arguments, which are spelled anyway."""
+        own = inspect.signature(type(self)).parameters
+        return {name: value for name, value in self.options().items() if name not in own}
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """What ``.to``, ``.half`` and the like go through: buffers move to another device, but keep their digits.
+
+        Class weights, priors and noise matrices have a number a class or a pair of them, and cost nothing in float64;
+        rounded with the model around them, they would be other weights and other noise.
+        """
+        before = dict(self._buffers)
+        super()._apply(fn, recurse)
+        for name, buffer in before.items():
+            after = self._buffers[name]
+            if buffer is not None and after is not None and after.dtype != buffer.dtype:
+                self._buffers[name] = buffer.to(after.device)
+        return self
 
     def _batch(self, scores: Tensor, labels: Tensor, soft: bool, some_ignored: bool) -> Batch:
         rows, _ = to_rows(scores)
@@ -194,12 +222,12 @@ class Loss(nn.Module, ABC):
 
 @final
 class Sum(Loss):
-    """A weighted sum of losses, made by ``+`` and ``*``."""
+    """A weighted sum of losses, made by ``+`` and ``*``. It has the options; its terms have none of their own."""
 
-    def __init__(self, terms: Sequence[tuple[float, Loss]]) -> None:
-        super().__init__(**common_options(loss for _, loss in terms))
+    def __init__(self, terms: Sequence[tuple[float, Loss]], **options: Unpack[Options]) -> None:
+        super().__init__(**options)
         self.factors = [factor for factor, _ in terms]
-        self.losses = nn.ModuleList(loss for _, loss in terms)
+        self.losses = nn.ModuleList(without_options(loss) for _, loss in terms)
 
     def terms(self) -> list[tuple[float, Loss]]:
         return [
@@ -216,16 +244,33 @@ class Sum(Loss):
         return add_up(factor * loss.per_sample(batch) for factor, loss in self.terms())
 
     def __str__(self) -> str:
-        return spell_terms(self, str)
+        return spell_terms(self, spell)
 
     def __repr__(self) -> str:
-        return spell_terms(self, repr)
+        return spell_terms(self, construct)
 
 
 def require(condition: bool, argument: str, value: object, wanted: str) -> None:
     """The one form of every complaint about an argument."""
     if not condition:
         raise ValueError(f"{argument} is {value!r}, but must be {wanted}")
+
+
+def is_number(value: object) -> bool:
+    """Whether something is a real number, numpy's included; a truth value is none."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def number(argument: str, value: Any, wanted: str, fits: Callable[[float], bool] = math.isfinite) -> float:
+    """A number that a user gave, as Python's own, so that it is spelled as one; refused where it does not fit."""
+    require(is_number(value) and fits(value), argument, value, wanted)
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
+
+
+def whole_number(argument: str, value: Any, wanted: str, least: float = -math.inf) -> int:
+    """The same for numbers without a fraction."""
+    require(isinstance(value, numbers.Integral) and is_number(value) and int(value) >= least, argument, value, wanted)
+    return int(value)
 
 
 def bare(loss: Loss, argument: str = "loss") -> Loss:
@@ -236,14 +281,20 @@ def bare(loss: Loss, argument: str = "loss") -> Loss:
     return loss
 
 
-def common_options(losses: Iterable[Loss]) -> Any:
-    """The options that the terms of a sum share."""
-    first, *rest = losses
-    if any(not _same(loss.options(), first.options()) for loss in rest):
-        raise ValueError(
-            f"the terms of a sum must have the same options, but {str(first)!r} and {str(rest[-1])!r} differ"
-        )
-    return first.options()
+def common_options(one: Loss, other: Loss) -> Any:
+    """The options of both, which are those of their sum."""
+    if not _same(one.options(), other.options()):
+        raise ValueError(f"the terms of a sum must have the same options, but {str(one)!r} and {str(other)!r} differ")
+    return one.options()
+
+
+def without_options(loss: Loss) -> Loss:
+    """The same loss with its options at their defaults: itself, or a twin that shares all parts but those."""
+    if not loss.options():
+        return loss
+    twin = copy.copy(loss)
+    twin._buffers = dict(loss._buffers)  # where the class weights are, and a shallow copy would have them in common
+    return twin.configure(**DEFAULTS)
 
 
 def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
@@ -251,6 +302,12 @@ def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
         return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else a is b or a == b
 
     return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
+
+
+def classes_of(loss: Loss) -> int:
+    """A number of classes to try a loss with: that of its matrix or prior, if it has one, as every buffer has a row a
+    class; or else 10."""
+    return next((len(buffer) for buffer in loss.buffers()), 10)
 
 
 def to_numbers(value: object, argument: str) -> Tensor:
@@ -265,15 +322,19 @@ def _option(name: str, value: Any) -> Any:
     if name == "reduction":
         require(value in ("none", "mean", "sum"), name, value, "none, mean or sum")
     elif name == "ignore_index":
-        require(isinstance(value, int) and not isinstance(value, bool), name, value, "a whole number")
+        value = whole_number(name, value, "a whole number")
+    elif name == "check":
+        require(isinstance(value, bool), name, value, "True or False")
     elif name == "weight" and value is not None:
         value = to_numbers(value, name)
         require(value.dim() == 1, name, tuple(value.shape), "one number a class")
     return value
 
 
-def spell_terms(loss: Loss, write: Any) -> str:
-    return " + ".join(write(term) if factor == 1 else f"{factor!r}*{write(term)}" for factor, term in loss.terms())
+def spell_terms(loss: Loss, write: Callable[..., str]) -> str:
+    """The terms of a sum, each with the options of the sum, which are read back from them."""
+    written = ((factor, write(term, **loss.options())) for factor, term in loss.terms())
+    return " + ".join(text if factor == 1 else f"{factor!r}*{text}" for factor, text in written)
 
 
 def add_up(parts: Iterable[Tensor]) -> Tensor:

@@ -26,6 +26,7 @@ __all__ = [
     "row_margins",
     "to_rows",
     "wide_dtype",
+    "widened",
 ]
 
 # Rows are worked through in blocks of this many scores: 2 MiB of float32 stay in a core's cache, and
@@ -214,9 +215,9 @@ class _Rows(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor | None]:
         ctx.set_materialize_grads(False)
         ctx.of = of
-        delta, log_mass, drop, kept = _small(rows, labels, with_total) or _large(rows, labels, with_total)
+        delta, parts, kept = _small(rows, labels, with_total) or _large(rows, labels, with_total)
         ctx.save_for_backward(rows, labels, delta, *kept)
-        total = None if drop is None else _total(delta, log_mass, drop, rows.shape[1])
+        total = None if parts is None else _total(delta, *parts, rows.shape[1])
         return (delta if of is None else of.phi(delta)), total
 
     @staticmethod
@@ -241,9 +242,9 @@ class _Rows(torch.autograd.Function):
         return grad.scatter_(1, index, onto_label.unsqueeze(1).to(grad.dtype)).to(rows.dtype), None, None, None
 
 
-# What the forward pass finds: the margin, log of the mass (None for 0) and sum of the distances that go into the
-# total, and what is kept: mass, largest score (None for the label's), exponentials (None where they are recomputed).
-Found = tuple[Tensor, Tensor | None, Tensor | None, tuple[Tensor, Tensor | None, Tensor | None]]
+# What the forward pass finds: the margin; what the total is made of (see _total); and what is kept: mass, largest score
+# (None for the label's), exponentials (None where they are recomputed).
+Found = tuple[Tensor, tuple[Tensor, Tensor] | None, tuple[Tensor, Tensor | None, Tensor | None]]
 
 
 def _small(rows: Tensor, labels: Tensor, with_total: bool) -> Found | None:
@@ -262,8 +263,8 @@ def _small(rows: Tensor, labels: Tensor, with_total: bool) -> Found | None:
     if not (delta.abs() < REACH[mass.dtype]).all():
         return None
     # Relative to the label's score: s_i - top = (s_i - s_y) - log(mass), if top stands for log of the others' mass.
-    drop = None if distance is None else distance + (rows.shape[1] - 1) * delta
-    return delta, None, drop, (mass, None, others)
+    parts = None if distance is None else (-logsigmoid(-delta), distance + (rows.shape[1] - 1) * delta)
+    return delta, parts, (mass, None, others)
 
 
 def _large(rows: Tensor, labels: Tensor, with_total: bool) -> Found:
@@ -276,9 +277,10 @@ def _large(rows: Tensor, labels: Tensor, with_total: bool) -> Found:
     tops, masses, drops = zip(*blocks, strict=True)
     top, mass = torch.cat(tops), torch.cat(masses)
     log_mass = mass.log()
-    delta = rows.gather(1, index).to(mass.dtype).sub_(top).squeeze(1).sub_(log_mass)
+    own = rows.gather(1, index).to(mass.dtype).sub_(top).squeeze(1)
     kept = (mass.clamp(min=0.5), top, room)  # it is at least 1, or 0 where all others are -inf
-    return delta, log_mass, torch.cat(drops) if with_total else None, kept
+    parts = (torch.logaddexp(log_mass, own), torch.cat(drops)) if with_total else None
+    return own - log_mass, parts, kept
 
 
 def _statistics(rows: Tensor, buffer: Tensor, index: Tensor, with_total: bool) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -322,20 +324,23 @@ def _differentiable(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tenso
     top = _finite(others.detach().amax(1, keepdim=True))
     spread = (others - top).exp()
     mass = spread.sum(1, dtype=wide_dtype(rows))
-    own = x.gather(1, labels.unsqueeze(1)).squeeze(1)
-    delta = (own.to(mass.dtype) - top.squeeze(1)) - mass.log()
+    # The mass is at least 1, or 0 where all others are -inf; then its logarithm has no derivative, and needs none.
+    log_mass = torch.where(mass > 0, mass.clamp(min=0.5).log(), -torch.inf)
+    own = x.gather(1, labels.unsqueeze(1)).squeeze(1).to(mass.dtype) - top.squeeze(1)
     drop = torch.where(hot, 0.0, x - top).sum(1)
     shares = spread / mass.clamp(min=0.5).unsqueeze(1).to(x.dtype)
-    return delta, shares, _total(delta, mass.log(), drop, rows.shape[1])
+    delta = own - log_mass
+    return delta, shares, _total(delta, torch.logaddexp(log_mass, own), drop, rows.shape[1])
 
 
-def _total(delta: Tensor, log_mass: Tensor | None, drop: Tensor, classes: int) -> Tensor:
+def _total(delta: Tensor, whole: Tensor, drop: Tensor, classes: int) -> Tensor:
     """The sum over i of -log p_i, from terms that are all positive, so that nothing cancels.
 
-    -log p_y = -log sigmoid(delta); for the others -log p_i = -log(1 - p_y) + log(mass) - (s_i - top).
+    -log p_y = -log sigmoid(delta); for the others -log p_i = whole - (s_i - top), where top is the largest score of
+    the others, ``whole`` the logarithm of all the mass relative to it, the label's included, and ``drop`` the sum of
+    the s_i - top. All of them may be -inf: then the total is inf.
     """
-    each = -logsigmoid(-delta) if log_mass is None else log_mass - logsigmoid(-delta)
-    return (classes - 1) * each - drop.to(delta.dtype) - logsigmoid(delta)
+    return (classes - 1) * whole - drop.to(delta.dtype) - logsigmoid(delta)
 
 
 def _per_row(
@@ -371,6 +376,14 @@ def _working(scores: Tensor) -> torch.dtype:
 def wide_dtype(scores: Tensor) -> torch.dtype:
     """The dtype of one number a sample."""
     return torch.float32 if scores.device.type == "mps" else torch.float64  # Apple's GPU has no float64
+
+
+def widened(rows: Tensor) -> Tensor:
+    """Scores in the wide dtype, where they are so few that memory is no matter.
+
+    Every class's margin has the scores' size, and in float32 its rounding alone puts some 1e-6 on the weights.
+    """
+    return rows.to(wide_dtype(rows)) if rows.numel() <= KEEP else rows
 
 
 def _finite(top: Tensor) -> Tensor:

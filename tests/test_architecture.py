@@ -28,8 +28,20 @@ MAY_IMPORT = {
     "methods": {"soft_margin", "spec", "criterion", "curves", "losses", "data", "processes"},
     "training": {"spec", "draws", "files", "processes", "losses", "noise", "data", "models", "diagnostics", "methods"},
     "experiments": {"spec", "files", "losses", "methods", "training"},
+    "integrations": {"processes", "methods", "training"},
     "report": {"files", "criterion", "curves", "losses", "noise", "data", "training", "experiments"},
-    "cli": {"spec", "criterion", "curves", "losses", "noise", "data", "training", "experiments", "report"},
+    "cli": {
+        "spec",
+        "criterion",
+        "curves",
+        "losses",
+        "noise",
+        "data",
+        "training",
+        "experiments",
+        "integrations",
+        "report",
+    },
 }
 
 

@@ -122,6 +122,24 @@ def test_masked_classes_are_as_if_absent(small: int, keep: int, monkeypatch: pyt
     assert float(pyrite.margin(scores, labels)[1]) == float("inf")
 
 
+@pytest.mark.parametrize("small", [0, 1 << 15])
+def test_minus_infinity_is_a_limit_and_not_nan(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Against scores of -1e4 in its place: the numbers of every loss are at their limits there."""
+    monkeypatch.setattr(soft_margin, "SMALL", small)
+    alone, masked, label = [1.0, -torch.inf, -torch.inf], [-torch.inf, 1.0, 2.0], torch.tensor([0])
+    for row, specs in ((alone, ("ce", "focal", "gce", "nce")), (masked, ("ce", "focal", "gce", "sce"))):
+        for loss in map(pyrite.loss, specs):
+            infinite = torch.tensor([row], dtype=torch.float64, requires_grad=True)
+            finite = infinite.detach().clamp(min=-1e4).requires_grad_()
+            (expected,) = torch.autograd.grad(loss(finite, label), finite)
+            (found,) = torch.autograd.grad(loss(infinite, label), infinite)
+            plain = torch.func.grad(loss)(infinite.detach(), label)
+            assert torch.allclose(found, expected, rtol=1e-6, atol=1e-6), (str(loss), row)
+            assert torch.allclose(plain, expected, rtol=1e-6, atol=1e-6), (str(loss), row)
+    assert pyrite.NCE()(torch.tensor([alone]), torch.tensor([0])) == 0
+    assert pyrite.NCE()(torch.tensor([[1.0, -torch.inf, 2.0]]), torch.tensor([0])) == 0
+
+
 def test_how_rows_are_worked_through_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     """One row, five rows, all rows at a time are equal to the bit; the ways of smaller batches to rounding."""
     scores = (4 * torch.randn(37, 11, generator=torch.Generator().manual_seed(0))).requires_grad_()

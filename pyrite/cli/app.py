@@ -10,6 +10,7 @@ from pyrite.cli.check import check
 from pyrite.cli.compare import compare
 from pyrite.cli.corrupt import corrupt
 from pyrite.cli.curves import curves
+from pyrite.cli.demo import demo
 from pyrite.cli.list import list_names
 from pyrite.cli.train import train
 
@@ -19,6 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command()(demo)
 app.command()(train)
 app.command()(compare)
 app.command()(curves)

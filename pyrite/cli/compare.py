@@ -43,16 +43,23 @@ def compare(
 
 
 def show(found: "Comparison") -> None:
-    """Print the table."""
+    """Print the table, and what the runs warn of."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
     table = Table(box=None, header_style="bold", caption="per cent; best on test was chosen on test labels")
-    table.add_column("loss")
-    for word in found.columns().values():
-        table.add_column(word, justify="right")
+    table.add_column("loss", overflow="fold")
+    for name, words in found.columns().items():
+        # Headings break, so that the names of losses need not.
+        width = max(map(len, [*words.split(), *(row.spelled(name) for row in found.rows)]))
+        table.add_column(words, justify="right", width=width)
     for row in found.rows:
         table.add_row(Text(row.name), *(row.spelled(name) for name in found.columns()))
-    Console().print(table)
+    # Off a terminal nothing is known of a width, so no line is broken.
+    console = Console()
+    console.print(table) if console.is_terminal else Console(width=200).print(table)
+    for row in found.rows:
+        for warning in (said for run in row.runs for said in run.facts["warnings"]):
+            typer.echo(f"pyrite: {row.name}: {warning}", err=True)
     typer.echo(f"wrote {found.path / 'table.md'}")

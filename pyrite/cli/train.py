@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from pyrite.training import Run
+    from pyrite.training import Observer, Run
 
 
 def train(
@@ -37,7 +37,7 @@ def train(
     out: Annotated[Path | None, typer.Option(help="The run's folder; a new one by default.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     config: Annotated[Path | None, typer.Option(help="A recipe, as TOML; options come before it.")] = None,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Also write for TensorBoard.")] = False,
+    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write for TensorBoard too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
 ) -> None:
     """Train a model on labels that are partly wrong."""
@@ -48,12 +48,19 @@ def train(
     values |= {"validation": validation, "precision": precision, "compile": compiled or None, "seed": seed}
     values |= {"device": device, "optimiser": optimiser, "checkpoint_every": checkpoint_every}
     given = {name: value for name, value in values.items() if value is not None}
+    given |= {"progress": not as_json, "observers": _observers(tensorboard)}
     with failures():
-        run = train_run(
-            data, model=model, loss=loss, lr=lr, out=out, resume=resume, config=config, progress=not as_json, **given
-        )
+        run = train_run(data, model=model, loss=loss, lr=lr, out=out, resume=resume, config=config, **given)
     if os.environ.get("RANK", "0") == "0":
         typer.echo(json.dumps({"run": str(run.path), **run.table}, indent=2)) if as_json else _show(run)
+
+
+def _observers(tensorboard: bool) -> list["Observer"]:
+    if not tensorboard:
+        return []
+    from pyrite.integrations import TensorBoard
+
+    return [TensorBoard()]
 
 
 @contextmanager

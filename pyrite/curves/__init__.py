@@ -1,6 +1,6 @@
 """Losses that are functions of the soft margin alone, and what can be said of them."""
 
-from pyrite.curves.curve import Curve, CurveSum, Peak
+from pyrite.curves.curve import Curve, CurveSum, Peak, Tails
 from pyrite.curves.family import AEL, AGCE, AUL, CE, GCE, IMAE, MAE, RCE, SCE, TCE, Focal, TruncatedGCE
 from pyrite.curves.initial import expected_margin, initial_margins
 from pyrite.curves.transforms import Scale, Shift, Unit, scale, shift, unit
@@ -22,6 +22,7 @@ __all__ = [
     "Peak",
     "Scale",
     "Shift",
+    "Tails",
     "TruncatedGCE",
     "Unit",
     "expected_margin",

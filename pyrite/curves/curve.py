@@ -1,19 +1,27 @@
 """A curve: a loss that is a function of the soft margin alone, and the sample weighting it stands for."""
 
+import math
 from abc import abstractmethod
-from collections.abc import Sequence
-from typing import Any, NamedTuple, final
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Unpack, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pyrite.criterion import Loss, add_up, common_options, spell_terms
+from pyrite.criterion import Loss, Options, add_up, common_options, is_number, spell_terms, without_options
 from pyrite.soft_margin import row_margin, row_margins, transformed
+from pyrite.spec import construct, spell
 
-__all__ = ["Curve", "CurveSum", "Peak"]
+__all__ = ["Curve", "CurveSum", "Peak", "Tails"]
 
 # Where the numbers a curve is asked for are looked up: w is constant to rounding beyond either end.
 GRID_END = 60.0
+# Where a weight is read in place of its limit: the largest scores for which every loss is finite.
+FAR = 1e4
+# Points and shares of [0, 1] for an integral between two neighbours of a grid.
+_points, _shares = np.polynomial.legendre.leggauss(5)
+GAUSS = (torch.from_numpy((1 + _points) / 2), torch.from_numpy(_shares / 2))
 
 
 class Peak(NamedTuple):
@@ -21,6 +29,17 @@ class Peak(NamedTuple):
 
     margin: float
     weight: float
+
+
+class Tails(NamedTuple):
+    """What the weight tends to: ``left`` for a hopeless sample (margin -> -inf), ``right`` for a learned one (-> inf).
+
+    With 0 on the left the hardest samples, where wrong labels end up, get no weight; with 0 on the right
+    learned samples are left alone. Otherwise their scores grow for as long as training goes on.
+    """
+
+    left: float
+    right: float
 
 
 class Curve(Loss):
@@ -54,14 +73,13 @@ class Curve(Loss):
 
     def peak(self) -> Peak:
         """The largest weight, found on a grid of margins and refined between its neighbours."""
-        grid = torch.linspace(-GRID_END, GRID_END, 4801, dtype=torch.float64)
-        low, high = grid[0], grid[-1]
-        best = int(self._w(grid).argmax())
-        if best == 0 and self._w(low) >= self._w(low + 1) * (1 - 1e-12):
-            return Peak(float("-inf"), float(self._w(low)))
-        if best == len(grid) - 1:
-            return Peak(float("inf"), float(self._w(high)))
-        low, high = grid[max(best - 1, 0)], grid[best + 1]
+        grid = self.grid()
+        weights = self._w(grid)
+        best = int(weights.argmax())
+        for margin, weight in zip((-torch.inf, torch.inf), self.tails(), strict=True):
+            if weight >= float(weights[best]) * (1 - 1e-12):
+                return Peak(margin, weight)
+        low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
         for _ in range(6):  # each pass narrows 33 points' span to 2 of its 32 steps
             fine = low + (high - low) * torch.linspace(0, 1, 33, dtype=torch.float64)
             at = int(self._w(fine).argmax())
@@ -69,16 +87,33 @@ class Curve(Loss):
         centre = (low + high) / 2
         return Peak(float(centre), float(self._w(centre)))
 
+    def grid(self) -> Tensor:
+        """Margins in order, between which the weight is smooth and changes little; beyond them it is at its ends.
+
+        A curve with a step has it among them; one that is made from others has theirs, moved as they are.
+        """
+        return torch.linspace(-GRID_END, GRID_END, 4801, dtype=torch.float64)
+
+    def tails(self) -> Tails:
+        """The limits of the weight at both ends.
+
+        They are what ``w`` says at infinity, or, of a curve that has no number there, far out.
+        """
+        far = self._w(torch.tensor([-FAR, FAR], dtype=torch.float64))
+        ends = self._w(torch.tensor([-torch.inf, torch.inf], dtype=torch.float64))
+        return Tails(*torch.where(ends.isnan(), far, ends).tolist())
+
     def weight_variance(self) -> float:
         """Variance of the gradient's L1 norm, 2w, over probabilities spread evenly from 0 to 1.
 
-        Wang et al., "IMAE for noise-robust learning", Eq. 12-15. Integrated over the margin, where the
-        integrand is smooth and dies off at both ends, so that equal steps are exact to rounding.
+        Wang et al., "IMAE for noise-robust learning", Eq. 12-15. Integrated over the margin, by Gauss' rule between
+        the points of the grid, so that a step in the weight falls between two integrals and not inside of one.
         """
-        step = 0.02
-        grid = torch.arange(-GRID_END, GRID_END + step, step, dtype=torch.float64)
-        density = step * torch.sigmoid(grid) * torch.sigmoid(-grid)
-        norm = 2 * self._w(grid)
+        inside = self.grid().clamp(-GRID_END, GRID_END)
+        edges = merged([inside, torch.linspace(-GRID_END, GRID_END, 4801, dtype=torch.float64)])
+        margin = (edges[:-1] + edges.diff() * GAUSS[0].unsqueeze(1)).flatten()
+        density = (edges.diff() * GAUSS[1].unsqueeze(1)).flatten() * torch.sigmoid(margin) * torch.sigmoid(-margin)
+        norm = 2 * self._w(margin)
         mean = (density * norm).sum()
         return float((density * (norm - mean) ** 2).sum())
 
@@ -87,8 +122,10 @@ class Curve(Loss):
 
         r is the largest ratio of a wrong label's to the right label's rate. The bound is the infimum of
         [l(u) - l(u + v)] / [l(0) - l(v)] over probabilities u + v <= 1 (Zhou et al., 2021, Theorem 4), taken
-        on a grid that is dense near 0 and 1, with its limit v -> 0.
+        on a grid that is dense near 0 and 1, with its limit v -> 0. It is a property of losses that fall with p.
         """
+        if bool((self._w(self.grid()) < 0).any()):
+            raise ValueError(f"{self} rises with the probability somewhere, and has no asymmetry bound")
         # 1 - p is known to 1e-10 of itself down to 1e-6; p itself without end, and far below is where phi(0) is read.
         ends, zero = torch.logspace(-6, -1, 30, dtype=torch.float64), torch.tensor(-700.0, dtype=torch.float64)
         p = torch.cat([ends, torch.linspace(0.1, 0.9, 81, dtype=torch.float64)[1:-1], 1 - ends.flip(0)])
@@ -101,6 +138,10 @@ class Curve(Loss):
             lost = self.phi(zero) - self.phi(torch.logit(step[inside]))
         # Differences of nearly equal values are rounding; only where they hold digits do they say something.
         solid = gained.abs() > 1e-5 * self.phi(torch.logit(start[inside])).abs()
+        if not solid.any():
+            raise ValueError(
+                f"{self} is constant for all probabilities from 1e-6 to 1 - 1e-6, and has no asymmetry bound"
+            )
         ratio = float(torch.minimum((gained / lost)[solid].min(), limit))
         return 0.0 if ratio < 1e-6 else 1.0 if ratio > 1 - 1e-6 else ratio
 
@@ -112,11 +153,11 @@ class Curve(Loss):
 
     def __add__(self, other: Loss) -> Loss:
         if isinstance(other, Curve):
-            return CurveSum(self.terms() + other.terms())
+            return CurveSum(self.terms() + other.terms(), **common_options(self, other))
         return super().__add__(other)
 
     def __mul__(self, factor: float) -> "Curve":
-        return CurveSum(self.times(factor)) if isinstance(factor, int | float) else NotImplemented
+        return CurveSum(self.times(factor), **self.options()) if is_number(factor) else NotImplemented
 
     def __rmul__(self, factor: float) -> "Curve":
         return self * factor
@@ -130,10 +171,10 @@ class Curve(Loss):
 class CurveSum(Curve):
     """A weighted sum of curves is a curve."""
 
-    def __init__(self, terms: Sequence[tuple[float, Loss]]) -> None:
-        super().__init__(**common_options(loss for _, loss in terms))
+    def __init__(self, terms: Sequence[tuple[float, Loss]], **options: Unpack[Options]) -> None:
+        super().__init__(**options)
         self.factors = [factor for factor, _ in terms]
-        self.curves = nn.ModuleList(loss for _, loss in terms)
+        self.curves = nn.ModuleList(without_options(loss) for _, loss in terms)
 
     def terms(self) -> list[tuple[float, Loss]]:
         return list(self._curves())
@@ -144,11 +185,18 @@ class CurveSum(Curve):
     def w(self, margin: Tensor) -> Tensor:
         return add_up(factor * curve.w(margin) for factor, curve in self._curves())
 
+    def grid(self) -> Tensor:
+        return merged([curve.grid() for _, curve in self._curves()])
+
+    def tails(self) -> Tails:
+        parts = [(factor, curve.tails()) for factor, curve in self._curves()]
+        return Tails(_total([f * ends.left for f, ends in parts]), _total([f * ends.right for f, ends in parts]))
+
     def __str__(self) -> str:
-        return spell_terms(self, str)
+        return spell_terms(self, spell)
 
     def __repr__(self) -> str:
-        return spell_terms(self, repr)
+        return spell_terms(self, construct)
 
     def _curves(self) -> list[tuple[float, Curve]]:
         return [(f, curve) for f, curve in zip(self.factors, self.curves, strict=True) if isinstance(curve, Curve)]
@@ -193,6 +241,19 @@ class _TransformedPotential(torch.autograd.Function):
         (margin,) = ctx.saved_tensors
         tangent: Tensor = -tangents[0] * ctx.curve.w(margin)
         return tangent
+
+
+def merged(grids: Iterable[Tensor]) -> Tensor:
+    """One grid of several: in order, and without points that differ by rounding alone."""
+    points = torch.cat(list(grids)).sort().values
+    new = points.diff() > 1e-13 * (1 + points[1:].abs())
+    return torch.cat([points[:1], points[1:][new]])
+
+
+def _total(parts: Sequence[float]) -> float:
+    """A sum where what is left of terms that cancel is 0 and not their rounding."""
+    total = math.fsum(parts)
+    return total if abs(total) > 1e-14 * max(map(abs, parts)) else 0.0
 
 
 def _as_margin(margin: Tensor | float) -> Tensor:

@@ -5,6 +5,7 @@ sides, that of ``sigmoid`` underflows to 0 once the sigmoid rounds to 1.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Unpack, final
 
 import numpy as np
@@ -12,8 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from pyrite.criterion import Options, require
-from pyrite.curves.curve import Curve
+from pyrite.criterion import Options, OptionsButWeight, number, whole_number
+from pyrite.curves.curve import Curve, merged
 from pyrite.soft_margin import row_margin_and_total
 
 __all__ = ["AEL", "AGCE", "AUL", "CE", "GCE", "IMAE", "MAE", "RCE", "SCE", "TCE", "Focal", "TruncatedGCE"]
@@ -29,12 +30,7 @@ def _log_rest(margin: Tensor) -> Tensor:
 
 
 def _positive(name: str, value: float) -> float:
-    require(_is_number(value) and 0 < value < math.inf, name, value, "a positive number")
-    return value
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return number(name, value, "a positive number", lambda x: 0 < x < math.inf)
 
 
 @final
@@ -44,6 +40,10 @@ class CE(Curve):
     >>> CE()(torch.tensor([[2.0, 0.0]]), torch.tensor([1]))
     tensor(2.1269)
     """
+
+    def __init__(self, weight: Tensor | Sequence[float] | None = None, **options: Unpack[OptionsButWeight]) -> None:
+        """The class weights come first, so that it takes the place of ``nn.CrossEntropyLoss(weight)``."""
+        super().__init__(weight=weight, **options)
 
     def phi(self, margin: Tensor) -> Tensor:
         return -_log_p(margin)
@@ -76,7 +76,8 @@ class Focal(Curve):
         return -(self.q * _log_rest(margin)).exp() * _log_p(margin)
 
     def w(self, margin: Tensor) -> Tensor:
-        log_p, log_rest = _log_p(margin), _log_rest(margin)
+        # p log p is 0 at p = 0, where log p itself is -inf.
+        log_p, log_rest = _log_p(margin).clamp(min=-1e30), _log_rest(margin)
         return (self.q * log_rest).exp() * (log_rest.exp() - self.q * log_p.exp() * log_p)
 
 
@@ -114,8 +115,7 @@ class RCE(Curve):
 
     def __init__(self, A: float = -4, **options: Unpack[Options]) -> None:  # noqa: N803 the literature's letter
         super().__init__(**options)
-        require(_is_number(A) and -math.inf < A < 0, "A", A, "a negative number")
-        self.A = A
+        self.A = number("A", A, "a negative number", lambda x: -math.inf < x < 0)
 
     def phi(self, margin: Tensor) -> Tensor:
         return -self.A * _log_rest(margin).exp()
@@ -142,8 +142,7 @@ class GCE(Curve):
 
     def __init__(self, q: float = 0.7, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        require(_is_number(q) and 0 < q <= 1, "q", q, "a number in (0, 1]")
-        self.q = q
+        self.q = number("q", q, "a number in (0, 1]", lambda x: 0 < x <= 1)
 
     def phi(self, margin: Tensor) -> Tensor:
         return -torch.expm1(self.q * _log_p(margin)) / self.q
@@ -167,10 +166,9 @@ class TruncatedGCE(Curve):
 
     def __init__(self, q: float = 0.7, k: float = 0.5, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        require(_is_number(q) and 0 < q <= 1, "q", q, "a number in (0, 1]")
-        require(_is_number(k) and 0 < k < 1, "k", k, "a number in (0, 1)")
-        self.q, self.k = q, k
-        self._threshold = math.log(k) - math.log1p(-k)
+        self.q = number("q", q, "a number in (0, 1]", lambda x: 0 < x <= 1)
+        self.k = number("k", k, "a number in (0, 1)", lambda x: 0 < x < 1)
+        self._threshold = math.log(self.k) - math.log1p(-self.k)
 
     def phi(self, margin: Tensor) -> Tensor:
         return -torch.expm1(self.q * _log_p(margin.clamp(min=self._threshold))) / self.q
@@ -178,6 +176,9 @@ class TruncatedGCE(Curve):
     def w(self, margin: Tensor) -> Tensor:
         weight = (self.q * _log_p(margin) + _log_rest(margin)).exp()
         return torch.where(margin > self._threshold, weight, 0.0)
+
+    def grid(self) -> Tensor:
+        return merged([super().grid(), torch.tensor([self._threshold], dtype=torch.float64)])
 
 
 @final
@@ -192,8 +193,7 @@ class SCE(Curve):
 
     def __init__(self, q: float = 0.7, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        require(_is_number(q) and 0 < q < 1, "q", q, "a number in (0, 1)")
-        self.q = q
+        self.q = number("q", q, "a number in (0, 1)", lambda x: 0 < x < 1)
 
     def phi(self, margin: Tensor) -> Tensor:
         return self.q * _log_rest(margin).exp() - (1 - self.q) * _log_p(margin)
@@ -216,8 +216,7 @@ class TCE(Curve):
 
     def __init__(self, q: int = 2, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        require(isinstance(q, int) and not isinstance(q, bool) and q >= 1, "q", q, "a whole number from 1")
-        self.q = q
+        self.q = whole_number("q", q, "a whole number from 1", least=1)
 
     def phi(self, margin: Tensor) -> Tensor:
         rest = _log_rest(margin).exp()
@@ -243,8 +242,8 @@ class AUL(Curve):
 
     def __init__(self, a: float = 1.1, q: float = 5, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        require(_is_number(a) and 1 < a < math.inf, "a", a, "a number above 1")
-        self.a, self.q = a, _positive("q", q)
+        self.a = number("a", a, "a number above 1", lambda x: 1 < x < math.inf)
+        self.q = _positive("q", q)
 
     def phi(self, margin: Tensor) -> Tensor:
         rest, least = _log_rest(margin).exp(), self.a - 1
@@ -319,8 +318,7 @@ class IMAE(Curve):
     def __init__(self, T: float = 8, **options: Unpack[Options]) -> None:  # noqa: N803 the paper's letter
         super().__init__(**options)
         # The weight is exp(T/4)/2 at its peak, and must stay a float32.
-        require(_is_number(T) and 0 <= T <= 300, "T", T, "a number from 0 to 300")
-        self.T = T
+        self.T = number("T", T, "a number from 0 to 300", lambda x: 0 <= x <= 300)
         self._whole = 2 * float(self._integral(torch.tensor(0.5, dtype=torch.float64)))
 
     def phi(self, margin: Tensor) -> Tensor:

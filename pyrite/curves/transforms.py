@@ -1,11 +1,12 @@
 """Curves made from curves: unit maximum, and the two cures for underfitting with many classes."""
 
+import math
 from typing import Unpack, final
 
 from torch import Tensor
 
-from pyrite.criterion import Options, bare, require
-from pyrite.curves.curve import Curve, Peak
+from pyrite.criterion import Options, bare, number, require, whole_number
+from pyrite.curves.curve import Curve, Peak, Tails
 from pyrite.curves.initial import expected_margin as eq4
 
 __all__ = ["Scale", "Shift", "Unit", "scale", "shift", "unit"]
@@ -38,6 +39,13 @@ class Unit(Curve):
     def peak(self) -> Peak:
         return Peak(self.curve.peak().margin, 1.0)
 
+    def grid(self) -> Tensor:
+        return self.curve.grid()
+
+    def tails(self) -> Tails:
+        left, right = self.curve.tails()
+        return Tails(self._factor * left, self._factor * right)
+
 
 class _Moved(Curve):
     """A curve moved to where margins start: at E, as far below 0 as ``_depth`` says."""
@@ -52,8 +60,12 @@ class _Moved(Curve):
     ) -> None:
         super().__init__(**options)
         self.curve = _curve(curve)
-        self.tau, self.classes, self.expected_margin = tau, classes, expected_margin
-        self._depth = _depth(tau, classes, expected_margin)
+        self.tau = number("tau", tau, "a positive number", lambda x: 0 < x < math.inf)
+        self.classes, self.expected_margin, self._depth = _start(classes, expected_margin)
+
+    def tails(self) -> Tails:
+        """Wherever a curve is moved, its ends stay."""
+        return self.curve.tails()
 
 
 @final
@@ -84,6 +96,9 @@ class Shift(_Moved):
         at, weight = self.curve.peak()
         return Peak(at - self._by, weight)
 
+    def grid(self) -> Tensor:
+        return self.curve.grid() - self._by
+
 
 @final
 class Scale(_Moved):
@@ -113,6 +128,9 @@ class Scale(_Moved):
         at, weight = self.curve.peak()
         return Peak(at / self._by, weight)
 
+    def grid(self) -> Tensor:
+        return self.curve.grid() / self._by
+
 
 unit, shift, scale = Unit, Shift, Scale
 
@@ -123,13 +141,14 @@ def _curve(curve: Curve) -> Curve:
     return curve
 
 
-def _depth(tau: float, classes: int | None, expected: float | None) -> float:
-    """How far below 0 the margins start: |E|."""
-    require(isinstance(tau, int | float) and 0 < tau < float("inf"), "tau", tau, "a positive number")
+def _start(classes: int | None, expected: float | None) -> tuple[int | None, float | None, float]:
+    """The one of the two that was given, as a plain number, and how far below 0 the margins start: |E|."""
     if (classes is None) == (expected is None):
         raise ValueError("give either classes or expected_margin, the mean margin before training")
-    if expected is None:
-        expected = eq4(classes) if classes is not None else 0.0
-        require(expected < 0, "classes", classes, "at least 3: with 2 the margins do not start below 0")
-    require(expected < 0, "expected_margin", expected, "negative; otherwise there is no underfitting to cure")
-    return -expected
+    if classes is not None:
+        wanted = "a whole number from 3: with 2 the margins do not start below 0"
+        classes = whole_number("classes", classes, wanted, least=3)
+        return classes, None, -eq4(classes)
+    wanted = "a negative number; otherwise there is no underfitting to cure"
+    expected = number("expected_margin", expected, wanted, lambda x: -math.inf < x < 0)
+    return None, expected, -expected

@@ -2,6 +2,7 @@
 
 from pyrite.losses.bootstrapped import BootHard, BootSoft
 from pyrite.losses.corrected import Backward, Forward
+from pyrite.losses.ends import grows_without_bound, tails
 from pyrite.losses.normalised import NCE, Decomposition, Normalised, normalised
 from pyrite.losses.registry import LOSSES, loss
 from pyrite.losses.regularised import MSE, Confidence, Peer, Smooth
@@ -21,7 +22,9 @@ __all__ = [
     "Peer",
     "Smooth",
     "Underfitting",
+    "grows_without_bound",
     "loss",
     "normalised",
+    "tails",
     "underfitting",
 ]

@@ -5,7 +5,7 @@ from typing import Unpack, final
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from pyrite.criterion import Loss, Options, require
+from pyrite.criterion import Loss, Options, number
 from pyrite.curves import CE
 from pyrite.soft_margin import row_margins
 
@@ -61,8 +61,7 @@ class BootHard(Loss):
 
 
 def _share(beta: float) -> float:
-    require(isinstance(beta, int | float) and 0 <= beta <= 1, "beta", beta, "a number from 0 to 1")
-    return beta
+    return number("beta", beta, "a number from 0 to 1", lambda x: 0 <= x <= 1)
 
 
 def _entropy(scores: Tensor) -> Tensor:

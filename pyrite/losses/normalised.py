@@ -5,7 +5,7 @@ from typing import NamedTuple, Unpack, final
 import torch
 from torch import Tensor
 
-from pyrite.criterion import Loss, Options, bare, require
+from pyrite.criterion import Loss, Options, bare, classes_of, require
 from pyrite.curves import CE, Curve
 from pyrite.soft_margin import check_labels, check_scores, to_rows
 
@@ -26,9 +26,10 @@ class Normalised(Loss):
     def __init__(self, loss: Loss, **options: Unpack[Options]) -> None:
         super().__init__(**options)
         self.loss = bare(loss)
-        if isinstance(loss, Curve):
-            limit = float(loss.phi(torch.tensor(60.0, dtype=torch.float64)))
-            require(limit >= 0, "loss", str(loss), "one whose value is never negative")
+        least, most = _range(self.loss)
+        require(
+            least >= -1e-12 * most and most > 0, "loss", str(loss), "one whose value is never negative, nor always 0"
+        )
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
         own, total = self.loss.at_label_and_total(scores, labels)
@@ -37,6 +38,18 @@ class Normalised(Loss):
     def per_label(self, scores: Tensor) -> Tensor:
         every = self.loss.per_label(scores)
         return every / every.sum(1, keepdim=True)
+
+
+@torch.no_grad()
+def _range(loss: Loss) -> tuple[float, float]:
+    """The least and the largest value: on the grid of a curve, or of scores with spreads from 0.1 to 100."""
+    if isinstance(loss, Curve):
+        values = loss.phi(loss.grid())
+    else:
+        spread = torch.logspace(-1, 2, 300, dtype=torch.float64).unsqueeze(1)
+        noise = torch.randn(300, classes_of(loss), dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+        values = loss.per_label(spread * noise)
+    return float(values.min()), float(values.max())
 
 
 class Decomposition(NamedTuple):

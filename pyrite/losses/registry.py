@@ -73,6 +73,4 @@ def loss(spec: str | Loss, **options: Unpack[Options]) -> Loss:
     if not isinstance(spec, str):
         raise ValueError(f"a loss is spelled as text, not as {type(spec).__name__}")
     built: Loss = build(spec, LOSSES, "loss")
-    for _, term in built.terms():
-        term.configure(**options)
     return built.configure(**options)

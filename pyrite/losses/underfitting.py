@@ -4,12 +4,11 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
-from pyrite.criterion import Loss, require
+from pyrite.criterion import Loss, require, whole_number, without_options
 from pyrite.curves import CE, Curve, expected_margin
+from pyrite.losses.ends import Measured, grows_without_bound, in_expectation, tails
 from pyrite.losses.registry import loss as read
-from pyrite.soft_margin import row_margin
 
 __all__ = ["Underfitting", "underfitting"]
 
@@ -25,6 +24,8 @@ class Underfitting:
     """What the weights of a loss say before training. ``print(it)`` says it in words."""
 
     loss: str
+    looked_at: str
+    """What the numbers are of: ``loss`` without its options, and for peer loss what it is on average over peers."""
     classes: int
     expected_margin: float
     """The mean margin of an untrained model."""
@@ -38,6 +39,12 @@ class Underfitting:
     """The weight of a hopeless sample (margin -> -inf), as a share of the largest."""
     learned: float
     """The weight of a learned sample (margin -> inf), as a share of the largest."""
+    weight_far_wrong: float
+    """The weight that a hopeless sample's tends to, itself: 0 where the hardest samples end up with none."""
+    weight_far_right: float
+    """The weight that a learned sample's tends to, itself: 0 where learned samples are left alone."""
+    grows_without_bound: bool
+    """Whether learned samples are pushed further for ever, so that the step needs a bound."""
     cures: tuple[str, ...]
     """Losses that start with a quarter of their peak, where this one does not."""
 
@@ -65,49 +72,42 @@ def underfitting(loss: str | Loss, classes: int) -> Underfitting:
 
     Ou & Zhang, "A curriculum view of robust loss functions", section 5.1.
     """
-    subject = read(loss)
+    given, classes = read(loss), whole_number("classes", classes, "a whole number from 2", least=2)
+    if given.weight is not None:
+        raise ValueError(
+            f"loss is {str(given)!r}, but class weights multiply whatever it gives the samples of a class: "
+            "leave them out here"
+        )
+    subject = in_expectation(without_options(given))
     start = expected_margin(classes, exact=classes < 3)
-    weight_at = subject.weight_at if isinstance(subject, Curve) else _Measured(subject, classes)
-    grid = torch.linspace(-60, 60, 241, dtype=torch.float64)
-    weights = torch.stack([weight_at(margin) for margin in grid]).abs()
-    largest = subject.peak().weight if isinstance(subject, Curve) else float(weights.max())
+    left, right = tails(subject, classes)
+    if isinstance(subject, Curve):
+        at_start, largest, kept = _weight_of(subject, start), subject.peak().weight, 1.0
+    else:
+        measured = Measured(subject, classes)
+        at_start, largest = measured.weight(start), max(measured.weight(margin / 2) for margin in range(-120, 121))
+        kept = Measured(subject, classes, spread=10).weight(start) / at_start if at_start > 0 else 1.0
     require(largest > 0, "loss", str(subject), "one that gives samples a positive weight")
-    at_start = float(weight_at(torch.tensor(start, dtype=torch.float64)))
     initial = at_start / largest
     return Underfitting(
-        loss=str(subject),
+        loss=str(given),
+        looked_at=str(subject),
         classes=classes,
         expected_margin=start,
         initial=initial,
-        initial_ce=float(CE().weight_at(start)),
-        kept=1.0 if isinstance(subject, Curve) else _Measured(subject, classes, spread=10)(start) / at_start,
-        hard=float(weights[0]) / largest,
-        learned=float(weights[-1]) / largest,
+        initial_ce=_weight_of(CE(), start),
+        kept=kept,
+        hard=left / largest,
+        learned=right / largest,
+        weight_far_wrong=left,
+        weight_far_right=right,
+        grows_without_bound=grows_without_bound(subject, classes),
         cures=_cures(subject, classes, start) if initial < SLOW and isinstance(subject, Curve) else (),
     )
 
 
-class _Measured:
-    """The mean weight (half the L1 norm of the gradient) of a loss that is no curve, at a margin of our choice.
-
-    Simulated: normal scores with the given spread, the label's score set so that the margin is as wished.
-    """
-
-    def __init__(self, loss: Loss, classes: int, spread: float = 1.0) -> None:
-        self.loss = loss
-        count = max(32, min(512, 200_000 // classes))
-        generator = torch.Generator().manual_seed(0)
-        self.scores = spread * torch.randn(count, classes, dtype=torch.float64, generator=generator)
-        self.labels = torch.arange(count) % classes
-        self.margin = row_margin(self.scores, self.labels)
-
-    def __call__(self, margin: Tensor | float) -> Any:
-        raised = torch.zeros_like(self.scores)
-        raised[torch.arange(len(raised)), self.labels] = margin - self.margin
-        scores = (self.scores + raised).requires_grad_()
-        self.loss.at_label(scores, self.labels).sum().backward()
-        assert scores.grad is not None
-        return scores.grad.abs().sum(1).mean() / 2
+def _weight_of(curve: Curve, margin: float) -> float:
+    return float(curve.weight_at(torch.tensor(margin, dtype=torch.float64)))
 
 
 def _cures(curve: Curve, classes: int, start: float) -> tuple[str, ...]:
@@ -129,6 +129,8 @@ def _words(found: Underfitting) -> list[str]:
         f"{found.expected_margin:.2f}, where a sample gets {_percent(found.initial)} of the largest weight it gives "
         f"(cross entropy: {_percent(found.initial_ce)})."
     ]
+    if "peer(" in found.loss:
+        lines.append(f"Peers are taken on average, with as many samples of every class: as {found.looked_at}.")
     lines.append(
         {
             "underfits": "It will underfit: hardly any sample moves the model before the learning rate is gone.",
@@ -142,14 +144,29 @@ def _words(found: Underfitting) -> list[str]:
     if found.cures:
         lines.append(f"Cure: {found.cures[0]}, or {found.cures[1]}; both start with {_percent(CURED)}.")
         lines.append("A larger tau resists noise better, a smaller one fits faster.")
-    lines.append(
-        f"Hopeless samples, where wrong labels end up, keep {_percent(found.hard)} of the largest weight; "
-        f"learned ones keep {_percent(found.learned)}."
-    )
-    if found.learned > 0.01:
+    return [*lines, *_ends(found)]
+
+
+def _ends(found: Underfitting) -> list[str]:
+    """What becomes of samples at either end; the limits themselves, as a share of a high peak may round to nothing."""
+    wrong, right = found.weight_far_wrong, found.weight_far_right
+    lines = [
+        "Hopeless samples, where wrong labels end up, get no weight: it vanishes as the margin falls."
+        if wrong == 0
+        else f"Hopeless samples, where wrong labels end up, keep a weight of {wrong:.3g}, {_percent(found.hard)} of "
+        "the largest: it does not vanish as the margin falls.",
+        "Learned samples are left alone: their weight vanishes as the margin grows."
+        if right == 0
+        else f"Learned samples keep a weight of {right:.3g}, {_percent(found.learned)} of the largest: it does not "
+        "vanish as the margin grows.",
+    ]
+    if found.grows_without_bound:
         lines.append(
-            "As the weight of learned samples does not vanish, scores can grow without bound: watch the learning rate."
+            "So scores can grow without bound, and training needs a bounded step: clip the gradient, use weight decay, "
+            "or lower the learning rate."
         )
+    elif right != 0:
+        lines.append("But it pulls them back, so scores do not grow without bound.")
     return lines
 
 

@@ -47,6 +47,14 @@ class Method(ABC):
         """The meta set it needs; None if none."""
         return None
 
+    @property
+    def strength(self) -> float:
+        """The largest weight it gives a sample, of those above that of cross entropy, which is 1.
+
+        Learning rates suit cross entropy. A method that weighs samples more makes larger steps, and needs a lower one.
+        """
+        return 1.0
+
     @abstractmethod
     def start(self, learner: Learner, meta: Batches | None = None) -> Learning:
         """The method at work on a model; ``meta`` are batches of the meta set it wants."""

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 
 from pyrite.criterion import Loss
 from pyrite.curves import Curve, initial_margins
-from pyrite.report.style import COLOURS, save
+from pyrite.report.style import line_style, save
 
 __all__ = ["draw_curves"]
 
@@ -31,7 +31,7 @@ def draw_curves(losses: Sequence[Loss], path: str | Path, classes: int = 10) -> 
     margin = torch.linspace(low, high, 801, dtype=torch.float64)
     probability = torch.linspace(0.0005, 0.9995, 801, dtype=torch.float64)
     for number, curve in enumerate(curves):
-        style = {"color": COLOURS[number % len(COLOURS)], "linestyle": ("-", "--", ":")[number // len(COLOURS) % 3]}
+        style = line_style(number)
         by_margin.plot(margin, curve.weight_at(margin), label=str(curve), **style)
         by_probability.plot(probability, curve.weight_at(torch.logit(probability)), **style)
     _start(by_margin, drawn, classes)

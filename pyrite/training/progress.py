@@ -47,6 +47,8 @@ class Progress:
         self._bar.update(self._task, completed=self.parts.method.learner.steps, **self._fields())
 
     def after_epoch(self, epoch: int) -> None:
+        if self.console.is_terminal:  # the bar says it
+            return
         line = self.parts.recorder.history[-1]
         shown = {"test": "test_accuracy", "validation": "validation_accuracy", "train": "train_accuracy"}
         shown |= {"memorised": "memorised"}

@@ -98,19 +98,21 @@ class Recipe(BaseModel):
     def resolved(self, data: Dataset) -> Self:
         """The same with nothing left open: defaults that depend on the data or the net, every spec written in full.
 
-        The net is ``fast_cnn`` for images and ``mlp`` for features, the optimiser SGD at the learning rate that suits
-        the net, which rises for a fifth of the run and then falls to nothing. Images are shifted by up to a sixteenth
-        of their size, and mirrored if they have colours: digits and letters, which must not be, are mostly grey. A
-        tenth is held out for validation where the data has no test part.
+        The net is ``fast_cnn`` for images and ``mlp`` for features; the optimiser SGD at the learning rate that suits
+        the net, divided by the method's strength; it rises for a fifth of the run and then falls to nothing. Images are
+        shifted by up to a sixteenth of their size, and mirrored if they have colours: digits and letters, which must
+        not be, are mostly grey. A tenth is held out for validation where the data has no test part.
         """
         shape = tuple(data.inputs.shape[1:])
         net = None if self.model.startswith(GIVEN) else architecture(self.model or default_architecture(shape))
+        how = method(self.method)
+        rate = float(f"{(0.1 if net is None else net.rate) / how.strength:.3g}")
         return self.model_copy(
             update={
-                "method": str(method(self.method)),
+                "method": str(how),
                 "noise": str(noise_model(self.noise)) if self.noise else "",
                 "model": self.model if net is None else str(net),
-                "optimiser": str(optimiser(self.optimiser or SGD(lr=0.1 if net is None else net.rate))),
+                "optimiser": str(optimiser(self.optimiser or SGD(lr=rate))),
                 "schedule": str(schedule(self.schedule or Linear(warmup=self.epochs / 5))),
                 "augment": self.augment or _suits(shape),
                 "validation": (0.1 if data.test is None else 0.0) if self.validation is None else self.validation,

@@ -4,10 +4,10 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -24,9 +24,22 @@ from pyrite.training.loop import Observer, fit
 from pyrite.training.optimisers import optimiser
 from pyrite.training.progress import Progress
 from pyrite.training.recipe import GIVEN, Recipe
+from pyrite.training.recorder import Recorder
 from pyrite.training.run import Run
 
-__all__ = ["resolve", "train"]
+__all__ = ["RunObserver", "resolve", "train"]
+
+
+@runtime_checkable
+class RunObserver(Observer, Protocol):
+    """An observer that wants more than steps: the run's folder, and what was measured."""
+
+    def watch(self, folder: Path, recorder: Recorder) -> AbstractContextManager[object]:
+        """Entered before the first step and left after the last one, whatever happens.
+
+        When ``after_epoch`` is called, the line of that epoch is in ``recorder.history``.
+        """
+        ...
 
 
 def train(
@@ -57,7 +70,8 @@ def train(
             was handed over as an object, data or net, must be handed over again; everything else is in the folder.
         config: a TOML file with values of a recipe; what is passed here comes before it.
         progress: show how far it is; by default if somebody sits at a terminal.
-        observers: told of every step and every epoch, after those that measure and write.
+        observers: told of every step and every epoch, after those that measure and write. A ``RunObserver`` gets the
+            run's folder and its measurements too.
         stop: asked after every step; if it says True the run is saved and comes back unfinished.
         values: those of a ``Recipe``: ``method``, ``noise``, ``epochs``, ``batch_size``, ``seed``, ...
     """
@@ -79,7 +93,11 @@ def train(
         keeper.begin() if resume is None else keeper.resume()
         shown = Progress.wanted(progress, recipe, parts)
         watching: list[Observer] = [parts.recorder, keeper, *([shown] if shown else []), *observers]
-        with shown or nullcontext():
+        with ExitStack() as around:
+            for observer in observers:
+                if isinstance(observer, RunObserver):
+                    around.enter_context(observer.watch(folder, parts.recorder))
+            around.enter_context(shown or nullcontext())
             done = fit(parts.method, parts.batches, recipe.epochs, watching, _agreed(lambda: interrupted() or stop()))
         history = parts.recorder.history
         if done:

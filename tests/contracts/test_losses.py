@@ -201,6 +201,21 @@ def test_float32_gradient_is_exact(curve: pyrite.Curve) -> None:
         assert worst <= 1e-6
 
 
+@every_loss
+def test_float32_gradient_with_soft_labels_is_exact(loss: pyrite.Loss) -> None:
+    """The same with labels that are distributions, whose gradients may all but cancel, as absolute error's do."""
+    if couples_samples(loss):
+        pytest.skip("a row's gradient depends on other rows")
+    generator = torch.Generator().manual_seed(4)
+    scores, labels = torch.randn(61, CLASSES, generator=generator) * 3, torch.arange(61) % CLASSES
+    scores[torch.arange(61), labels] += torch.linspace(-30, 30, 61) - pyrite.margin(scores, labels)
+    shares = 0.9 * torch.nn.functional.one_hot(labels, CLASSES) + 0.1 / CLASSES
+    total = pyrite.loss(str(loss), reduction="sum")
+    exact = gradient(total, scores.double(), shares.double())
+    found = gradient(total, scores, shares).double()
+    assert ((found - exact).abs().amax(1) <= 1e-6 * exact.abs().amax(1).clamp(min=1e-37)).all()
+
+
 @every_kernel
 @every_loss
 def test_half_precision_is_rounded_once(loss: pyrite.Loss) -> None:

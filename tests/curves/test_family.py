@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 
 import mpmath
+import numpy as np
 import pytest
 import torch
 
@@ -171,6 +172,75 @@ def test_weight_variance_of_the_imae_paper() -> None:
     assert pyrite.CE().weight_variance() == pytest.approx(1 / 3, rel=1e-12)
 
 
+@pytest.mark.parametrize(("q", "k"), [(0.7, 0.5), (0.5, 0.25), (1.0, 0.9), (0.3, 1e-3)])
+def test_weight_variance_with_a_step(q: float, k: float) -> None:
+    """mpmath over p, told where the step is; and moved by a transform, where margin -> p is not the weight's own."""
+
+    def variance(weight: Callable[[Number], Number], step: float) -> float:
+        mean = mp.quad(lambda p: 2 * weight(p), [step, (step + 1) / 2, 1])
+        return float(mp.quad(lambda p: 4 * weight(p) ** 2, [step, (step + 1) / 2, 1]) - mean**2)
+
+    curve = pyrite.TruncatedGCE(q=q, k=k)
+    with mpmath.workdps(25):
+        assert curve.weight_variance() == pytest.approx(variance(lambda p: p**q * (1 - p), k), rel=1e-9)
+
+        def shifted(p: Number) -> Number:
+            moved = p * mp.exp(2) / (1 - p + p * mp.exp(2))  # the margin raised by 2
+            return moved**q * (1 - moved)
+
+        moved = pyrite.shift(curve, tau=1, expected_margin=-3)
+        step = k / (k + (1 - k) * math.exp(2))
+        assert moved.weight_variance() == pytest.approx(variance(shifted, step), rel=1e-9)
+
+
+def sigmoid(x: float) -> float:
+    return 0.5 * (1 + math.tanh(x / 2))
+
+
+@pytest.mark.parametrize("depth", [1.5, 14.3, 200.0, 5000.0])
+@pytest.mark.parametrize("share", [1e-9, 0.3, 40.0])
+def test_peak_of_a_sum_is_found_wherever_its_terms_are(depth: float, share: float) -> None:
+    """scipy's minimiser, started at both terms' own peaks, on the printed weights."""
+    from scipy.optimize import minimize_scalar
+
+    spec = (
+        f"shift(mae, tau=0.5, expected_margin={-depth}) + {share}*scale(gce(q=0.1), tau=0.01, expected_margin={-depth})"
+    )
+    curve, a = pyrite.loss(spec), 0.01 / depth
+    assert isinstance(curve, pyrite.Curve)
+
+    def minus(x: float) -> float:
+        by = x + depth - 0.5
+        return -2 * sigmoid(by) * sigmoid(-by) - share * sigmoid(a * x) ** 0.1 * sigmoid(-a * x)
+
+    centres, widths = (0.5 - depth, math.log(0.1) / a), (3, 3 / a)
+    found = [
+        minimize_scalar(minus, bounds=(at - width, at + width), method="bounded", options={"xatol": 1e-10 * width})
+        for at, width in zip(centres, widths, strict=True)
+    ]
+    largest = -min(run.fun for run in found)
+    assert curve.peak().weight == pytest.approx(largest, rel=1e-9)
+    at = torch.tensor(curve.peak().margin, dtype=torch.float64)
+    assert float(pyrite.unit(curve).weight_at(at)) == pytest.approx(1, rel=1e-12)
+
+
+@pytest.mark.parametrize("classes", [3, 10**6])
+def test_unit_of_a_moved_sum_is_nowhere_above_1(classes: int) -> None:
+    for spec in (
+        f"shift(mae, tau=0.1, classes={classes}) + 1e-6*mae",
+        f"scale(imae(T=300), tau=0.01, classes={classes}) + mae",
+        f"truncated_gce(k=0.9) + 0.01*shift(ael(q=0.1), tau=12, classes={classes})",
+        f"ce + -1*shift(ce, tau=0.1, classes={classes})",
+    ):
+        curve = pyrite.loss(f"unit({spec})")
+        assert isinstance(curve, pyrite.Curve)
+        generator = torch.Generator().manual_seed(0)
+        wide = torch.randn(200_000, dtype=torch.float64, generator=generator)
+        weights = torch.cat([curve.weight_at(spread * wide) for spread in (3, 30, 3000)])
+        assert float(weights.max()) <= 1 + 1e-9, spec
+        assert float(weights.max()) > 0.99, spec
+
+
 def test_symmetric_losses() -> None:
     symmetric = [
         "mae",
@@ -204,6 +274,78 @@ def test_asymmetry_bounds() -> None:
     assert pyrite.MAE().asymmetry_bound() == 1.0
     for curve in (pyrite.CE(), pyrite.Focal(), pyrite.GCE(q=0.7), pyrite.IMAE(T=8)):
         assert curve.asymmetry_bound() == 0.0
+    # Raised by b, dl/dp is e^b/(1 - p + p e^b)^2 of what it was: from e^b at 0 to e^-b at 1.
+    moved = pyrite.shift(pyrite.MAE(), tau=1, expected_margin=-3)
+    assert moved.asymmetry_bound() == pytest.approx(math.exp(-4), rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("-1*mae", "rises with the probability"),
+        ("mae + -1*ce", "rises with the probability"),
+        ("0*ce", "is constant"),
+        ("mae + -1*mae", "is constant"),
+        ("shift(mae, tau=1, expected_margin=-800)", "is constant"),
+        ("truncated_gce(k=0.9999999)", "is constant"),
+    ],
+)
+def test_no_asymmetry_bound(spec: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        pyrite.loss(spec).asymmetry_bound()
+
+
+# Every number that a loss takes: what makes the loss, and the name.
+NUMBERS = [
+    (pyrite.Focal, "q"),
+    (pyrite.RCE, "A"),
+    (pyrite.GCE, "q"),
+    (pyrite.TruncatedGCE, "q"),
+    (pyrite.TruncatedGCE, "k"),
+    (pyrite.SCE, "q"),
+    (pyrite.TCE, "q"),
+    (pyrite.AUL, "a"),
+    (pyrite.AUL, "q"),
+    (pyrite.AGCE, "a"),
+    (pyrite.AGCE, "q"),
+    (pyrite.AEL, "q"),
+    (pyrite.IMAE, "T"),
+    (pyrite.MSE, "alpha"),
+    (pyrite.BootSoft, "beta"),
+    (pyrite.BootHard, "beta"),
+    (lambda **given: pyrite.Smooth(pyrite.CE(), **given), "rate"),
+    (lambda **given: pyrite.Confidence(pyrite.CE(), **given), "beta"),
+    (lambda **given: pyrite.Peer(pyrite.CE(), **given), "alpha"),
+    (lambda **given: pyrite.shift(pyrite.MAE(), **{"classes": 10, **given}), "tau"),
+    (lambda **given: pyrite.scale(pyrite.MAE(), tau=1, **given), "classes"),
+    (lambda **given: pyrite.scale(pyrite.MAE(), tau=1, **given), "expected_margin"),
+]
+OTHER_THAN_HALF = {"A": -0.5, "T": 8, "classes": 100, "expected_margin": -0.5}
+
+
+@pytest.mark.parametrize(("make", "name"), NUMBERS)
+def test_numbers_of_numpy_are_numbers_and_truth_values_are_not(make: Callable[..., pyrite.Loss], name: str) -> None:
+    value = OTHER_THAN_HALF.get(name, 0.5)
+    value = 3 if make is pyrite.TCE else 1.5 if (make, name) == (pyrite.AUL, "a") else value
+    expected = make(**{name: value})
+    for kind in (np.int64, np.int16) if isinstance(value, int) else (np.float64, np.float32, np.float16):
+        made = make(**{name: kind(value)})
+        assert str(made) == str(expected)
+        assert type(getattr(made, name)) is type(value)
+    for wrong in (True, np.True_, str(value), None if name not in ("classes", "expected_margin") else "x"):
+        with pytest.raises(ValueError, match=f"{name} is "):
+            make(**{name: wrong})
+
+
+def test_factors_are_numbers() -> None:
+    for factor in (np.float64(0.5), np.float32(0.5), 0.5):
+        assert str(factor * pyrite.MAE()) == str(pyrite.MAE() * factor) == "0.5*mae"
+        assert str(factor * pyrite.NCE()) == str(pyrite.NCE() * factor) == "0.5*nce"
+    assert str(np.int64(2) * pyrite.MAE()) == "2*mae"
+    for wrong in (True, "2", None):
+        for loss in (pyrite.MAE(), pyrite.NCE()):
+            with pytest.raises(TypeError):
+                loss * wrong
 
 
 @pytest.mark.parametrize(
@@ -235,8 +377,11 @@ def test_asymmetry_bounds() -> None:
         (lambda: pyrite.unit(pyrite.NCE()), "a function of the margin alone"),
         (lambda: pyrite.scale(pyrite.MAE(), tau=0, classes=10), "tau is 0"),
         (lambda: pyrite.scale(pyrite.MAE(), tau=1), "either classes or expected_margin"),
-        (lambda: pyrite.scale(pyrite.MAE(), tau=1, classes=2), "classes is 2, but must be at least 3"),
+        (lambda: pyrite.scale(pyrite.MAE(), tau=1, classes=2), "classes is 2, but must be a whole number from 3"),
         (lambda: pyrite.shift(pyrite.MAE(), tau=1, expected_margin=0.5), "expected_margin is 0.5"),
+        (lambda: pyrite.CE(check="no"), "check is 'no', but must be True or False"),
+        (lambda: pyrite.CE(check=1), "check is 1, but must be True or False"),
+        (lambda: pyrite.CE(ignore_index=True), "ignore_index is True"),
     ],
 )
 def test_bad_parameters(make: Callable[[], object], message: str) -> None:

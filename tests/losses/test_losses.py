@@ -46,7 +46,16 @@ def test_mse_keeps_its_digits_where_the_squares_cancel() -> None:
 
 def test_normalised_losses_sum_to_1_over_labels() -> None:
     scores, _, _ = batch(5)
-    for spec in ("nce", "normalised(gce(q=0.7))", "normalised(focal(q=0.5))"):
+    for spec in (
+        "nce",
+        "normalised(gce(q=0.7))",
+        "normalised(focal(q=0.5))",
+        "normalised(2*ce + mae)",
+        "normalised(ce + -0.25*mae)",
+        "normalised(mse)",
+        "normalised(nce + mae)",
+        "normalised(shift(mae, tau=1, classes=1000000))",
+    ):
         total = sum(each(spec)(scores, torch.full((5,), k)) for k in range(6))
         assert torch.allclose(total, torch.ones(5, dtype=torch.float64))
 
@@ -212,6 +221,13 @@ def test_state_dict_carries_the_matrix() -> None:
         ),
         (lambda: pyrite.Backward([[0.5, 0.5], [0.5, 0.5]]), "mixed beyond telling"),
         (lambda: pyrite.Normalised(pyrite.IMAE()), "never negative"),
+        (lambda: pyrite.Normalised(pyrite.MAE() + -1 * pyrite.CE()), "never negative"),
+        (lambda: pyrite.Normalised(-1 * pyrite.NCE() + pyrite.MSE()), "never negative"),
+        (lambda: pyrite.Normalised(-1 * pyrite.NCE()), "never negative"),
+        (lambda: pyrite.Normalised(pyrite.Backward([[0.9, 0.1], [0.2, 0.8]])), "never negative"),
+        (lambda: pyrite.Normalised(pyrite.Confidence(pyrite.CE(), prior=[0.2, 0.3, 0.5])), "never negative"),
+        (lambda: pyrite.Normalised(0 * pyrite.CE()), "nor always 0"),
+        (lambda: pyrite.Normalised(pyrite.Peer(pyrite.CE())), "whole batch"),
         (lambda: pyrite.Peer(pyrite.CE()).per_label(torch.zeros(2, 3)), "whole batch"),
     ],
 )
@@ -250,12 +266,80 @@ def test_a_loaded_matrix_brings_its_inverse() -> None:
     assert torch.equal(one(scores, labels), other(scores, labels))
 
 
+@pytest.mark.parametrize("cast", ["half", "bfloat16", "float", "to"])
+def test_casting_a_model_does_not_round_what_its_loss_holds(cast: str) -> None:
+    """A third is not a third in half precision; the weights of a mean and the rows of a matrix would not add up."""
+    third = [1 / 3] * 3
+    matrix = [[0.8, 0.1, 0.1], [0.15, 0.7, 0.15], [1 / 3, 1 / 3, 1 / 3]]
+    losses = [
+        pyrite.CE(weight=third),
+        pyrite.Confidence(pyrite.CE(), prior=third),
+        pyrite.Smooth(pyrite.Confidence(pyrite.CE(), prior=third)),
+        pyrite.Forward(matrix),
+        pyrite.Backward(matrix),
+        pyrite.CE(weight=third) + pyrite.NCE(weight=third),
+    ]
+    model = torch.nn.ModuleDict({"net": torch.nn.Linear(2, 3), **{str(k): loss for k, loss in enumerate(losses)}})
+    before = [(loss.state_dict(), str(loss)) for loss in losses]
+    model.to(torch.float16) if cast == "to" else getattr(model, cast)()
+    assert model.net.weight.dtype == {"bfloat16": torch.bfloat16, "float": torch.float32}.get(cast, torch.float16)
+    for loss, (state, text) in zip(losses, before, strict=True):
+        assert str(loss) == text
+        assert all(buffer.dtype == torch.float64 for buffer in loss.buffers())
+        assert all(torch.equal(value, state[name]) for name, value in loss.state_dict().items())
+    model.to("meta")
+    assert {buffer.device.type for buffer in model.buffers()} == {"meta"}
+    assert {buffer.dtype for buffer in model.buffers()} == {torch.float64}
+
+
+def test_class_weights_come_first_as_in_torch() -> None:
+    scores, labels, _ = batch()
+    weight = torch.linspace(0.5, 2, 6, dtype=torch.float64)
+    ours, theirs = pyrite.CE(weight, ignore_index=3), torch.nn.CrossEntropyLoss(weight, ignore_index=3)
+    assert torch.allclose(ours(scores, labels), theirs(scores, labels))
+    assert str(ours) == f"ce(weight={weight.tolist()}, ignore_index=3)"
+    assert str(pyrite.loss(str(ours))) == str(ours)
+    assert str(pyrite.loss("ce([1, 2])")) == "ce(weight=[1.0, 2.0])"
+    assert str(ours + pyrite.MAE(weight=weight, ignore_index=3)).count("weight=") == 2
+    with pytest.raises(
+        ValueError, match="CE does not take label_smoothing; it takes weight, reduction, ignore_index, che"
+    ):
+        pyrite.CE(weight, label_smoothing=0.1)
+
+
 def test_terms_with_other_weights_do_not_add() -> None:
     weight = torch.ones(2000)
     other = weight.clone()
     other[1000] = 9
     with pytest.raises(ValueError, match="same options"):
         pyrite.CE(weight=weight) + pyrite.NCE(weight=other)
+
+
+@pytest.mark.parametrize("spec", ["nce + mae", "ce + mae", "2*gce(q=0.5)", "0.5*nce"])
+def test_a_sum_is_spelled_with_the_options_it_has_now(spec: str) -> None:
+    weight = [1.0, 0.5, 2.0, 1.0, 3.0, 0.25]
+    scores, labels, _ = batch()
+    loss = pyrite.loss(spec).configure(reduction="sum", weight=weight)
+    for whole in (loss, 3 * loss, loss + pyrite.MAE(reduction="sum", weight=weight)):
+        again = pyrite.loss(str(whole))
+        assert (again.reduction, again.weight.tolist()) == ("sum", weight)
+        assert str(again) == str(whole)
+        assert torch.equal(again(scores, labels), whole(scores, labels))
+        again.load_state_dict(whole.state_dict(), strict=True)
+    assert torch.allclose((3 * loss)(scores, labels), 3 * loss(scores, labels))
+    with pytest.raises(ValueError, match="same options"):
+        loss + pyrite.MAE()
+    assert str(loss.configure(reduction="mean", weight=None)) == str(pyrite.loss(spec))
+
+
+def test_a_sum_leaves_its_terms_as_they_were() -> None:
+    """They may be in use elsewhere; parts with parameters are shared all the same."""
+    ce, nce = pyrite.CE(weight=[1.0, 2.0], reduction="sum"), pyrite.NCE(weight=[1.0, 2.0], reduction="sum")
+    whole = (ce + nce).configure(reduction="none", weight=None)
+    assert (ce.reduction, ce.weight.tolist()) == ("sum", [1.0, 2.0])
+    assert str(whole) == "ce(reduction='none') + nce(reduction='none')"
+    plain = pyrite.Forward(noise_matrix(), reduction="sum")
+    assert (2 * plain).losses[0].curve is plain.curve
 
 
 def test_a_weight_is_copied_and_counts_only_where_labels_do() -> None:

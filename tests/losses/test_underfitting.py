@@ -66,3 +66,26 @@ def test_a_loss_that_is_no_curve_is_measured_by_its_gradient() -> None:
 
 def test_two_classes() -> None:
     assert pyrite.underfitting("mae", classes=2).verdict == "trains"
+
+
+def test_peer_loss_is_looked_at_on_average() -> None:
+    """With cross entropy and alpha = 1 the average is mean(s) - s_y: every sample has the weight 1 - 1/K, anywhere."""
+    found = pyrite.underfitting("0.5*peer(ce, alpha=1)", classes=10)
+    assert found.looked_at == "0.5*confidence(ce, beta=1)"
+    assert "on average" in str(found)
+    assert (found.initial, found.kept, found.hard) == pytest.approx((1, 1, 1))
+    assert found.weight_far_right == pytest.approx(0.45)
+    mae = pyrite.underfitting("peer(mae, alpha=1)", classes=10)
+    assert mae.initial == pytest.approx(pyrite.underfitting("mae", classes=10).initial, rel=1e-6)  # it is symmetric
+
+
+@pytest.mark.parametrize("spec", ["ce(weight=[1.0, 2.0, 3.0])", "mae(weight=[1.0, 2.0]) + nce(weight=[1.0, 2.0])"])
+def test_class_weights_are_not_passed_over_in_silence(spec: str) -> None:
+    with pytest.raises(ValueError, match="class weights multiply"):
+        pyrite.underfitting(spec, classes=3)
+
+
+def test_what_has_no_part_in_the_check_does_not_disturb_it() -> None:
+    plain, summed = (pyrite.underfitting(spec, classes=100).to_dict() for spec in ("mae", "mae(reduction='sum')"))
+    assert {**summed, "loss": "mae"} == plain
+    assert plain["cures"]

@@ -1,0 +1,39 @@
+"""``pyrite demo``: the first thing to run."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="The folder for the runs, the pictures and the report.")] = Path("demo"),
+    epochs: Annotated[int | None, typer.Option(help="Times over the data, instead of 40.")] = None,
+    seed: Annotated[int, typer.Option(help="Everything random comes from it.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
+) -> None:
+    """Train on digits of which 40 % are labelled wrong, with five losses, and report what came of it."""
+    from pyrite.cli.compare import show
+    from pyrite.cli.train import failures
+    from pyrite.experiments import demo as demo_runs
+    from pyrite.report.learning import draw_learning
+    from pyrite.report.margins import draw_margins
+    from pyrite.report.page import write_page
+
+    def begin(name: str, number: int) -> None:
+        if not as_json:
+            typer.echo(name, err=True)
+
+    with failures():
+        found = demo_runs(out, epochs=epochs, seed=seed, begin=begin, progress=False if as_json else None)
+    pictures = [draw_learning(found, out / "learning.png"), draw_margins(found, out / "margins.png")]
+    report = write_page(found, out / "report.html", "Digits, 40 % of them labelled wrong")
+    if as_json:
+        written = {"pictures": [str(path) for path in pictures], "report": str(report)}
+        typer.echo(json.dumps(found.to_dict() | written, indent=2))
+        return
+    show(found)
+    for path in (*pictures, report):
+        typer.echo(f"wrote {path}")
+    typer.echo(f"Open {report.resolve().as_uri()} in a browser.")

@@ -1,0 +1,5 @@
+"""Other people's tools, each thin and optional."""
+
+from pyrite.integrations.tensorboard import TensorBoard
+
+__all__ = ["TensorBoard"]

@@ -1,0 +1,93 @@
+"""TensorBoard: a run's numbers and margins, while it goes on."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+
+from pyrite.methods import Step
+from pyrite.processes import rank
+from pyrite.training import Recorder
+
+__all__ = ["TensorBoard"]
+
+
+@final
+class TensorBoard:
+    """An observer that writes for TensorBoard: the loss of every step, and after every epoch the line of the history
+    and the margins of right and wrong labels.
+
+    Everything is drawn over the number of steps. A resumed run goes on in the same folder: what was written after
+    the point where it goes on is marked as undone, and TensorBoard leaves it out.
+
+    Args:
+        path: the folder to write to; by default ``tensorboard`` in the run's folder.
+    """
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ValueError(f'TensorBoard is not installed ({error}): pip install "pyrite[tensorboard]"') from None
+        self.path = None if path is None else Path(path)
+        self._make: Any = SummaryWriter
+        self._writer: Any = None
+        self._recorder: Recorder | None = None
+
+    @contextmanager
+    def watch(self, folder: Path, recorder: Recorder) -> Iterator[None]:
+        """Around a run. Process 0 alone writes."""
+        self._recorder = recorder
+        if rank() == 0:
+            path = self.path or folder / "tensorboard"
+            try:
+                self._writer = self._make(str(path), purge_step=recorder.learner.steps + 1)
+            except OSError as error:
+                raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
+        try:
+            yield
+        finally:
+            if self._writer is not None:
+                self._writer.close()
+            self._writer = self._recorder = None
+
+    def after_step(self, step: Step) -> None:
+        if self._writer is not None and self._recorder is not None:
+            self._writer.add_scalar("step/loss", step.loss, self._recorder.learner.steps)
+
+    def after_epoch(self, epoch: int) -> None:
+        writer, recorder = self._writer, self._recorder
+        if writer is None or recorder is None:
+            return
+        steps = recorder.learner.steps
+        for name, value in recorder.history[-1].items():
+            if isinstance(value, int | float):
+                writer.add_scalar(f"epoch/{name}", value, steps)
+        found = recorder.observer.histograms
+        kinds = {"all": found.all, "right": found.clean, "wrong": found.noisy}
+        for kind, counts in kinds.items():
+            if counts is not None and counts[-1].any():
+                writer.add_histogram_raw(f"margins/{kind}", **_summary(counts[-1], found.edges), global_step=steps)
+        writer.flush()
+
+
+def _summary(counts: np.ndarray[Any, Any], edges: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Counts in bins as TensorBoard takes them: each with its upper limit, and sums as if all were in mid-bin.
+
+    The first and the last bin have no outer limit; they are taken to be as wide as their neighbours.
+    """
+    low, high = 2 * edges[0] - edges[1], 2 * edges[-1] - edges[-2]
+    limits = np.array([low, *edges, high])
+    middle = (limits[:-1] + limits[1:]) / 2
+    filled = np.flatnonzero(counts)
+    return {
+        "min": float(limits[filled[0]]),
+        "max": float(limits[filled[-1] + 1]),
+        "num": int(counts.sum()),
+        "sum": float(counts @ middle),
+        "sum_squares": float(counts @ middle**2),
+        "bucket_limits": limits[1:].tolist(),
+        "bucket_counts": counts.tolist(),
+    }

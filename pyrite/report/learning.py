@@ -1,0 +1,69 @@
+"""The picture of training: test accuracy, and how many wrong labels are followed, over the epochs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator, PercentFormatter
+
+from pyrite.experiments import Comparison, Row
+from pyrite.report.style import line_style, save
+
+__all__ = ["draw_learning", "learning_figure"]
+
+_PANELS = {"test_accuracy": "test accuracy", "memorised": "wrong labels followed"}
+
+
+def draw_learning(comparison: Comparison, path: str | Path) -> Path:
+    """Draw test accuracy and the share of wrong labels that are followed, epoch by epoch, a colour a loss."""
+    return save(learning_figure(comparison), path)
+
+
+def learning_figure(comparison: Comparison) -> Figure:
+    """The same, not written yet.
+
+    A panel whose numbers no run knows is left out. With several seeds a line is their mean, in a band from the lowest
+    to the highest.
+    """
+    panels = [name for name in _PANELS if any(_known(row, name) for row in comparison.rows)]
+    if not panels:
+        raise ValueError(f"{comparison.path} has nothing to draw: no run knows test accuracy or wrong labels")
+    # As narrow as a column of text, panels one under the other: it stays legible on a phone.
+    figure = Figure(figsize=(6, 1.2 + 2.9 * len(panels)), layout="constrained")
+    for axes, name in zip(np.atleast_1d(figure.subplots(len(panels), 1, sharex=True)), panels, strict=True):
+        for number, row in enumerate(comparison.rows):
+            _line(axes, row, name, number)
+        axes.set_ylabel(_PANELS[name], fontsize=11)
+        axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+        axes.grid(axis="y", alpha=0.25)
+        axes.margins(x=0.01)
+    axes.set_ylim(bottom=0)
+    axes.set_xlabel("epoch", fontsize=11)
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    handles, names = figure.axes[0].get_legend_handles_labels()
+    legend = figure.legend(handles, names, loc="outside upper left", ncols=2, frameon=False, fontsize=10.5)
+    for text in legend.get_texts():
+        text.set_parse_math(False)
+    return figure
+
+
+def _line(axes: Axes, row: Row, name: str, number: int) -> None:
+    values = _known(row, name)
+    if not values:
+        return
+    shared = min(map(len, values))
+    table = np.array([one[:shared] for one in values], np.float64)
+    epochs = np.arange(1, shared + 1)
+    style = line_style(number)
+    axes.plot(epochs, table.mean(0), linewidth=1.8, label=row.name, **style)  # type: ignore[arg-type]
+    if len(table) > 1:
+        axes.fill_between(epochs, table.min(0), table.max(0), color=style["color"], alpha=0.15, linewidth=0)
+
+
+def _known(row: Row, name: str) -> Sequence[npt.NDArray[np.float64]]:
+    """A column of the histories of those runs that know it."""
+    columns = ([line[name] for line in run.history] for run in row.runs)
+    return [np.array(column, np.float64) for column in columns if column and None not in column]

@@ -1,0 +1,110 @@
+"""The picture of margins: where a model puts the right labels and where the wrong ones, while it learns."""
+
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from pyrite.experiments import Comparison, Row
+from pyrite.report.style import COLOURS, save
+from pyrite.training import Run
+
+__all__ = ["draw_margins", "margins_figure"]
+
+_Counts = npt.NDArray[np.int64]
+_COLUMNS = 4  # epochs that are shown: the first, the last and two between
+_LETTERS = 60  # what fits above a row
+_LEAST, _SHARE = 6.0, 0.98  # the axis reaches at least so far, and in most panels over so much of what is there
+
+
+def draw_margins(comparison: Comparison | Run, path: str | Path) -> Path:
+    """Draw histograms of the margins of right and of wrong labels at a few epochs, a row a loss."""
+    return save(margins_figure(comparison), path)
+
+
+def margins_figure(comparison: Comparison | Run) -> Figure:
+    """The same, not written yet. Of several seeds the first is drawn; a run alone is one row.
+
+    Every histogram has the same area, so that shapes compare. What lies beyond an end of the axis is written there, as
+    a share of its kind.
+    """
+    if isinstance(comparison, Run):
+        comparison = Comparison(comparison.path, (Row(comparison.recipe.method, (comparison,)),))
+    rows = [(row.name, row.runs[0]) for row in comparison.rows if len(row.runs[0].history)]
+    if not rows:
+        raise ValueError(f"{comparison.path} has nothing to draw: no run has finished an epoch")
+    reach = _reach([run for _, run in rows])
+    figure = Figure(figsize=(6, 0.9 + 1.45 * len(rows)), layout="constrained")
+    grid = figure.subplots(len(rows), _COLUMNS, sharex=True, squeeze=False)
+    for line, (name, run) in zip(grid, rows, strict=True):
+        for place, (axes, epoch) in enumerate(zip(line, _epochs(len(run.history)), strict=True)):
+            _panel(axes, run, epoch, reach)
+            # The name of a loss may be longer than a panel is wide, so the epoch stands inside.
+            axes.text(0.03, 0.97, f"epoch {epoch}", transform=axes.transAxes, va="top", fontsize=8.5)
+            if place == 0:
+                shown = name if len(name) <= _LETTERS else name[: _LETTERS - 1] + "…"
+                axes.set_title(" ", fontsize=10)  # the room for it; it may reach over the next panels
+                title = axes.text(0, 1.06, shown, transform=axes.transAxes, fontweight="bold", parse_math=False)
+                title.set_in_layout(False)
+    figure.supxlabel("margin of the given label", fontsize=11)
+    handles, names = grid[0, 0].get_legend_handles_labels()
+    figure.legend(handles, names, loc="outside upper left", ncols=2, frameon=False, fontsize=10.5)
+    return figure
+
+
+def _panel(axes: Axes, run: Run, epoch: int, reach: float) -> None:
+    edges = np.asarray(run.samples["margin_edges"], np.float64)
+    every = run.samples["margins"][epoch - 1]
+    wrong = run.samples["noisy_margins"][epoch - 1] if "noisy_margins" in run.samples else None
+    groups = [("all labels", every, COLOURS[0])] if wrong is None else []
+    if wrong is not None:
+        groups = [("right labels", every - wrong, COLOURS[0]), ("wrong labels", wrong, COLOURS[1])]
+    for place, (label, counts, colour) in enumerate(groups):
+        kept, inside, below, above = _within(counts, edges, reach)
+        whole = max(1, int(counts.sum()))
+        height = inside / whole / np.diff(kept)
+        axes.stairs(height, kept, fill=True, color=colour, alpha=0.35)
+        axes.stairs(height, kept, color=colour, linewidth=1.2, label=label)
+        for share, words, x, side in ((below, "◂ {}", 0.03, "left"), (above, "{} ▸", 0.97, "right")):
+            if share >= 0.005 * whole:
+                text, y = words.format(f"{share / whole:.0%}"), 0.84 - 0.13 * place
+                axes.text(x, y, text, transform=axes.transAxes, color=colour, ha=side, va="top", fontsize=8.5)
+    # At 0 a label has a probability of one half.
+    axes.axvline(0, color=axes.spines["left"].get_edgecolor(), linewidth=0.7, alpha=0.5)
+    # Above the histograms is room for the words. A few samples that are left inside do not fill a panel.
+    top = max((float(patch.get_data().values.max()) for patch in axes.patches), default=0)  # type: ignore[attr-defined]
+    axes.set(yticks=[], xlim=(-reach, reach), ylim=(0, 1.8 * max(top, 0.5 / reach)))
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(labelsize=9)
+
+
+def _within(
+    counts: _Counts, edges: npt.NDArray[np.float64], reach: float
+) -> tuple[npt.NDArray[np.float64], _Counts, int, int]:
+    """Edges and counts inside ±reach, and how many lie below and above."""
+    kept = np.flatnonzero((edges >= -reach) & (edges <= reach))
+    first, last = kept[0], kept[-1]
+    inside = counts[first + 1 : last + 1]
+    return edges[kept], inside, int(counts[: first + 1].sum()), int(counts[last + 1 :].sum())
+
+
+def _reach(runs: list[Run]) -> float:
+    """How far the axis goes to either side: as far as most of the panels need."""
+    needed = []
+    for run in runs:
+        edges = np.abs(run.samples["margin_edges"])
+        for epoch in _epochs(len(run.history)):
+            counts = run.samples["margins"][epoch - 1]
+            # A bin reaches as far as the outer one of its edges; the two without an outer one, to the last.
+            outer = np.maximum(np.append(edges, edges[-1]), np.insert(edges, 0, edges[0]))
+            order = np.argsort(outer, kind="stable")
+            share = np.cumsum(counts[order]) / max(1, counts.sum())
+            needed.append(float(outer[order][np.searchsorted(share, _SHARE)]))
+    return max(_LEAST, float(np.quantile(needed, 0.75)))
+
+
+def _epochs(count: int) -> list[int]:
+    """The epochs that are shown: the first, the last, and between them about a sixth and a half of the way."""
+    return [1, max(1, round(count / 6)), max(1, round(count / 2)), count]

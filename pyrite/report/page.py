@@ -1,0 +1,137 @@
+"""A comparison as one page that needs nothing else: numbers, pictures and what they mean."""
+
+import base64
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from matplotlib.figure import Figure
+
+from pyrite.experiments import Comparison, Row
+from pyrite.files import write
+from pyrite.report.learning import learning_figure
+from pyrite.report.margins import margins_figure
+from pyrite.report.style import dark, encode
+from pyrite.training import Recipe, Run
+
+__all__ = ["HEADINGS", "write_page"]
+
+HEADINGS: Final[Mapping[str, str]] = {
+    "final_test_accuracy": "test accuracy at the end",
+    "best_test_accuracy": "best on test",
+    "clean_accuracy": "right labels followed",
+    "memorised": "wrong labels followed",
+    "recovered": "wrong labels seen through",
+}
+"""The columns of a page's table, and their words."""
+
+_FAR = 50.0  # the odds of a label at such a margin are e^50: nothing but growth is learned there
+
+
+class _Picture(NamedTuple):
+    """A picture as it stands in a page, for light and for dark ones."""
+
+    light: str
+    dark: str
+    width: int
+    height: int
+
+
+def write_page(comparison: Comparison, path: str | Path, title: str = "Losses side by side") -> Path:
+    """Write a comparison as an HTML file: pictures inside, no scripts, nothing from elsewhere."""
+    path = Path(path)
+    if not comparison.rows or not all(run.history for row in comparison.rows for run in row.runs):
+        raise ValueError(f"{comparison.path} has runs without a finished epoch: there is nothing to report")
+    first = comparison.rows[0].runs[0]
+    tested = bool(comparison.rows[0].values("final_test_accuracy"))
+    known = "true" in first.labels
+    shared, differ = _settings(comparison)
+    page = _templates().get_template("comparison.html").render(
+        title=title,
+        comparison=comparison,
+        headings={name: words for name, words in HEADINGS.items() if name in comparison.columns()},
+        recipe=first.recipe,
+        settings=shared,
+        differ=differ,
+        seeds=[run.recipe.seed for run in comparison.rows[0].runs],
+        facts=first.facts,
+        labels=_labels(first),
+        findings=_findings(comparison) if tested and known else [],
+        warnings=[(row.name, said) for row in comparison.rows for run in row.runs for said in run.facts["warnings"]],
+        far=[(row.name, row.runs[0].history[-1]["margin_size"]) for row in comparison.rows if _is_far(row)],
+        learning=_picture(learning_figure, comparison) if tested or known else None,
+        margins=_picture(margins_figure, comparison),
+        seconds=sum(run.facts["seconds"] for row in comparison.rows for run in row.runs),
+    )  # fmt: skip
+    try:
+        return write(path, page.encode())
+    except OSError as error:
+        raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
+
+
+def _templates() -> Environment:
+    # Names of losses, classes and folders come from users and files: everything is escaped.
+    made = Environment(
+        loader=PackageLoader("pyrite.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters["percent"] = lambda share, digits=1: f"{100 * share:.{digits}f} %"
+    return made
+
+
+def _picture(draw: Callable[[Comparison], Figure], comparison: Comparison) -> _Picture:
+    figure = draw(comparison)
+    light = encode(figure)
+    with dark():
+        night = encode(draw(comparison))
+    width, height = (round(120 * side) for side in figure.get_size_inches())
+    return _Picture(_inline(light), _inline(night), width, height)
+
+
+def _inline(content: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
+
+
+def _settings(comparison: Comparison) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
+    """What the recipes say beside method and seed: what all say, and, by setting and loss, where they differ.
+
+    What is empty, 0 or off goes without saying.
+    """
+    recipes = {row.name: row.runs[0].recipe for row in comparison.rows}
+    first = next(iter(recipes.values()))
+    names = [name for name in Recipe.model_fields if name not in ("method", "seed")]
+    differ = [name for name in names if len({getattr(recipe, name) for recipe in recipes.values()}) > 1]
+    shared = {name: value for name, value in first if value and name in names and name not in differ}
+    if first.accumulate == 1 and "accumulate" in shared:
+        del shared["accumulate"]
+    return shared, {n: {loss: getattr(recipe, n) for loss, recipe in recipes.items()} for n in differ}
+
+
+def _labels(run: Run) -> dict[str, int]:
+    """How many labels were trained on, and how many of them were wrong, where that is known."""
+    used = run.labels["part"] == 0
+    counts = {"count": int(used.sum()), "classes": len(run.classes)}
+    if "true" in run.labels:
+        counts["wrong"] = int((run.labels["given"] != run.labels["true"])[used].sum())
+    return counts
+
+
+def _findings(comparison: Comparison) -> list[dict[str, Any]]:
+    """Of the row that follows the most wrong labels, and of the one that follows the fewest: the first seed."""
+    ordered = sorted(comparison.rows, key=lambda row: row.runs[0].history[-1]["memorised"], reverse=True)
+    return [_finding(row) for row in (ordered[0], ordered[-1])] if len(ordered) > 1 else [_finding(ordered[0])]
+
+
+def _finding(row: Row) -> dict[str, Any]:
+    history = row.runs[0].history
+    best = max(history, key=lambda line: line["test_accuracy"])
+    return {"name": row.name, "best": best["test_accuracy"], "epoch": best["epoch"], "last": history[-1]}
+
+
+def _is_far(row: Row) -> bool:
+    size = row.runs[0].history[-1]["margin_size"]
+    return size is not None and size > _FAR
