@@ -15,14 +15,15 @@ from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_count, check_sa
 
 __all__ = ["SampleEvidence", "Visits"]
 
-_COLUMNS: Final = ("margin", "prediction", "weight", "rate")
+_COLUMNS: Final = ("margin", "prediction", "weight", "rate", "trust")
 
 
 @final
 class Visits:
-    """The first visit to each sample in the epoch under way: margin, prediction, weight and learning rate.
+    """The first visit to each sample in the epoch under way: margin, prediction, weight, learning rate and trust.
 
-    A later visit in the same epoch is a sampler's padding and changes nothing. ``weight`` is NaN where none was said.
+    A later visit in the same epoch is a sampler's padding and changes nothing. ``weight`` is NaN where none was said,
+    and so is ``trust``: what a method multiplied the sample's loss by.
     """
 
     def __init__(self, samples: int) -> None:
@@ -35,10 +36,17 @@ class Visits:
         self.margin: Floats = np.full(self.samples, np.nan)
         self.weight: Floats = np.full(self.samples, np.nan)
         self.rate: Floats = np.full(self.samples, np.nan)
+        self.trust: Floats = np.full(self.samples, np.nan)
         self.prediction: Ints = np.full(self.samples, -1, np.int64)
 
     def record(
-        self, index: object, margin: object, prediction: object, weight: object | None = None, rate: float = 1.0
+        self,
+        index: object,
+        margin: object,
+        prediction: object,
+        weight: object | None = None,
+        rate: float = 1.0,
+        trust: object | None = None,
     ) -> None:
         """Write a batch down."""
         rows = _checked_index(index, self.samples)
@@ -46,8 +54,9 @@ class Visits:
             "margin": _finite(margin, "margin", rows),
             "prediction": to_ints(prediction, "prediction"),
         }
-        if weight is not None:
-            columns["weight"] = _finite(weight, "weight", rows)
+        for name, value in (("weight", weight), ("trust", trust)):
+            if value is not None:
+                columns[name] = _finite(value, name, rows)
         check_same_length(index=rows, **columns)
         if not (np.isfinite(rate) and rate >= 0):
             raise ValueError(f"rate is {rate!r}, but a learning rate is finite and not negative")
@@ -79,7 +88,7 @@ class Visits:
         for state in states:
             together._add(state)
         self.seen, self.margin, self.weight = together.seen, together.margin, together.weight
-        self.rate, self.prediction = together.rate, together.prediction
+        self.rate, self.prediction, self.trust = together.rate, together.prediction, together.trust
 
     def state_dict(self) -> dict[str, Any]:
         """Only the samples seen, so that little travels between processes."""
@@ -100,6 +109,7 @@ class SampleEvidence:
         epoch: the epoch under way.
         visits: epochs in which the sample was seen.
         last_margin: its margin when last seen; NaN if never.
+        last_trust: what its loss was multiplied by when last seen; NaN if the method does not weigh samples.
         agreements: how often the prediction was the given label.
         learned: how often it came to agree, a first visit that agrees included.
         forgotten: how often it ceased to agree (Toneva et al., 2019).
@@ -119,12 +129,19 @@ class SampleEvidence:
         self._squares: Floats = np.zeros(samples)  # of deviations from the mean so far, summed (Welford, 1962)
         self._weighed: Ints = np.zeros(samples, np.int64)  # visits that said a weight
         self._weight: Floats = np.zeros(samples)
+        self.last_trust: Floats = np.full(samples, np.nan)
 
     def update(
-        self, index: object, margin: object, prediction: object, weight: object | None = None, rate: float = 1.0
+        self,
+        index: object,
+        margin: object,
+        prediction: object,
+        weight: object | None = None,
+        rate: float = 1.0,
+        trust: object | None = None,
     ) -> None:
         """Write a batch down."""
-        self.epoch.record(index, margin, prediction, weight, rate)
+        self.epoch.record(index, margin, prediction, weight, rate, trust)
 
     def end_epoch(self) -> None:
         """Fold the epoch into the running statistics and begin the next."""
@@ -143,6 +160,7 @@ class SampleEvidence:
         weighed = rows[~np.isnan(self.epoch.weight[rows])]
         self._weighed[weighed] += 1
         self._weight[weighed] += (self.epoch.weight[weighed] - self._weight[weighed]) / self._weighed[weighed]
+        self.last_trust[rows] = self.epoch.trust[rows]
         self.epoch.clear()
 
     @property
@@ -171,6 +189,7 @@ class SampleEvidence:
             "learned": self.learned.copy(),
             "forgotten": self.forgotten.copy(),
             "weight_mean": self.weight_mean,
+            "last_trust": self.last_trust.copy(),
         }
 
     def _running(self) -> dict[str, npt.NDArray[Any]]:

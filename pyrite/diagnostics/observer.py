@@ -6,7 +6,8 @@ from typing import Any, final
 import numpy as np
 
 from pyrite.diagnostics.accuracy import BestAndFinal, Tally, subset_accuracies
-from pyrite.diagnostics.arrays import Flags, check_same_length, to_ints
+from pyrite.diagnostics.arrays import Flags, Floats, check_same_length, to_ints
+from pyrite.diagnostics.detection import roc_auc
 from pyrite.diagnostics.evidence import SampleEvidence, needed, within
 from pyrite.diagnostics.histograms import MARGIN_EDGES, MarginHistograms
 from pyrite.diagnostics.weighting import LearningWeights, weight_statistics
@@ -47,10 +48,23 @@ class TrainingObserver:
         self._weights = LearningWeights()
 
     def update(
-        self, index: object, margin: object, prediction: object, weight: object | None = None, rate: float = 1.0
+        self,
+        index: object,
+        margin: object,
+        prediction: object,
+        weight: object | None = None,
+        rate: float = 1.0,
+        trust: object | None = None,
     ) -> None:
-        """Write a batch down: the samples' numbers, margins, predictions, weights and the step's learning rate."""
-        self.evidence.update(index, margin, prediction, weight, rate)
+        """Write a batch down.
+
+        Args:
+            index, margin, prediction: the samples' numbers, margins and predictions.
+            weight: how much they counted.
+            rate: the step's learning rate.
+            trust: what the method multiplied their losses by, if it weighs samples.
+        """
+        self.evidence.update(index, margin, prediction, weight, rate, trust)
 
     def merge(self, states: Iterable[Mapping[str, Any]]) -> None:
         """Take in what all processes saw in this epoch: each one's ``evidence.epoch.state_dict()``, by rank."""
@@ -82,9 +96,10 @@ class TrainingObserver:
         self.histograms.update(margin, wrong)
         self.histograms.end_epoch()
         self._weights = self.weights
-        weight = epoch.weight[rows]
+        weight, trust = epoch.weight[rows], epoch.trust[rows]
         statistics = weight_statistics(weight[~np.isnan(weight)])
         self.evidence.end_epoch()
+        evidence = {"margin": margin, "margin_mean": self.evidence.margin_mean[rows], "trust": trust}
         self.epochs += 1
         if test is not None and test.share is not None:
             self.test = self.test.after(self.epochs, test.share)
@@ -102,6 +117,7 @@ class TrainingObserver:
             "clean_weight": self._weights.clean,
             "noisy_weight": self._weights.noisy,
             **{f"weight_{name}": value for name, value in statistics.items()},
+            **{f"{name}_auc": _found(values, wrong) for name, values in evidence.items()},
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -122,3 +138,8 @@ class TrainingObserver:
         self.test = BestAndFinal.from_state_dict(within(state, "test"))
         self.evidence.load_state_dict(within(state, "evidence"))
         self.epochs = int(needed(state, "epochs"))
+
+
+def _found(evidence: Floats, wrong: Flags | None) -> float | None:
+    """How well low values tell wrong labels: the area under the ROC curve. None without truth, or without values."""
+    return None if wrong is None or np.isnan(evidence).any() or not len(evidence) else roc_auc(-evidence, wrong)

@@ -2,7 +2,23 @@
 
 from pyrite.methods.erm import ERM
 from pyrite.methods.learner import Learner, Step
-from pyrite.methods.learning import Learning, Method
+from pyrite.methods.learning import Learning, Meta, Method
+from pyrite.methods.meta_gradient import MetaGradient, meta_gradient
+from pyrite.methods.meta_weight import MetaWeight
 from pyrite.methods.registry import METHODS, method
+from pyrite.methods.weight_net import WeightNet
 
-__all__ = ["ERM", "METHODS", "Learner", "Learning", "Method", "Step", "method"]
+__all__ = [
+    "ERM",
+    "METHODS",
+    "Learner",
+    "Learning",
+    "Meta",
+    "MetaGradient",
+    "MetaWeight",
+    "Method",
+    "Step",
+    "WeightNet",
+    "meta_gradient",
+    "method",
+]

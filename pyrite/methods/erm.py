@@ -8,12 +8,8 @@ import torch
 from torch import Tensor
 
 from pyrite.criterion import Loss
-<<<<<<< HEAD
-from pyrite.data import Batch, Batches
-=======
 from pyrite.curves import Curve
-from pyrite.data import Batch
->>>>>>> main
+from pyrite.data import Batch, Batches
 from pyrite.methods.learner import Learner, Step
 from pyrite.methods.learning import Method
 from pyrite.processes import total
@@ -41,15 +37,11 @@ class ERM(Method):
             raise ValueError(f"loss is {str(loss)!r}: training takes the mean, so leave out reduction")
         self.loss = loss
 
-<<<<<<< HEAD
-    def start(self, learner: Learner, meta: Batches | None = None) -> "_Descent":
-=======
     @property
     def strength(self) -> float:
         return max(1.0, self.loss.peak().weight) if isinstance(self.loss, Curve) else 1.0
 
-    def start(self, learner: Learner) -> "_Descent":
->>>>>>> main
+    def start(self, learner: Learner, meta: Batches | None = None) -> "_Descent":
         return _Descent(self.loss, learner)
 
 

@@ -1,8 +1,8 @@
 """How a weighting of samples should change so that a step on them helps on other samples: the meta-gradient, exactly.
 
-A weight network V gives every training sample a weight by its loss. One virtual step on the weighted losses leads from w
-to ŵ = w − α Σ_i ω_i g_i, with g_i the gradient of sample i's loss and ω_i = V_i / n. With G the gradient of the meta loss
-at ŵ, the derivative of that loss by the parameters Θ of V is (Eq. 4 of the gold-samples paper)
+A weight network V gives every training sample a weight by its loss. One virtual step on the weighted losses leads from
+w to ŵ = w − α Σ_i ω_i g_i, with g_i the gradient of sample i's loss and ω_i = V_i / n. With G the gradient of the meta
+loss at ŵ, the derivative of that loss by the parameters Θ of V is (Eq. 4 of the gold-samples paper)
 
     −α Σ_i (G·g_i) ∂ω_i/∂Θ
 

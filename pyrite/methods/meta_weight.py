@@ -31,8 +31,8 @@ class MetaWeight(Method):
 
     Args:
         meta_loss: what is measured on the meta set.
-        meta: whether the meta set has its given labels (``"noisy"``) or true ones (``"clean"``): those of the data set's
-            own clean part or, where none is, of a simulation that knows them.
+        meta: whether the meta set has its given labels (``"noisy"``) or true ones (``"clean"``): those of the data
+            set's own clean part or, where none is, of a simulation that knows them.
         size: samples in the meta set.
         hidden: units of the weight network.
         normalise: ``"mean"`` divides weights by the number of samples in the batch, ``"sum"`` by their sum.
@@ -197,6 +197,6 @@ def _look_at(meta: Batches) -> None:
     """Say what a user would want to know of the meta set."""
     if len(meta.index) < meta.batch_size:
         warnings.warn(
-            f"the meta set has {len(meta.index)} samples, fewer than a batch of {meta.batch_size}: a step sees them all",
+            f"the meta set has {len(meta.index)} samples, fewer than a batch of {meta.batch_size}: each step sees all",
             stacklevel=4,
         )

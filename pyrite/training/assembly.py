@@ -12,7 +12,7 @@ from torch import nn
 
 from pyrite.data import Batches, Dataset, LazyImages, Statistics, split
 from pyrite.diagnostics import TrainingObserver
-from pyrite.methods import Learner, Learning, method
+from pyrite.methods import Learner, Learning, Meta, method
 from pyrite.models import build_model
 from pyrite.noise import corrupt
 from pyrite.processes import count, rank, share_statistics
@@ -50,7 +50,8 @@ def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
         torch.zeros((), device=recipe.device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device is {recipe.device!r}, which is not to be had: {str(error).splitlines()[0]}") from None
-    labels = _labels(recipe, data)
+    how = method(recipe.method)
+    labels = _labels(recipe, data, how.wants)
     scale = Statistics.of(data.inputs, np.flatnonzero(labels["part"] == 0))
 
     workers = min(8, os.cpu_count() or 1) if isinstance(data.inputs, LazyImages) else 0
@@ -89,10 +90,25 @@ def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
                 found["retrieval"] = {"unknown": str(error)}
         return found
 
-    return Parts(train, method(recipe.method).start(learner), recorder, labels, facts, at_the_end)
+    meta = None
+    if wants := how.wants:
+        source, answers, index = _meta(data, labels, wants.clean)
+        meta = batches(
+            source, answers, batch_size=recipe.batch_size, index=index, drop_last=len(index) >= recipe.batch_size
+        )
+    return Parts(train, how.start(learner, meta), recorder, labels, facts, at_the_end)
 
 
-def _labels(recipe: Recipe, data: Dataset) -> dict[str, npt.NDArray[Any]]:
+def _meta(
+    data: Dataset, labels: dict[str, npt.NDArray[Any]], clean: bool
+) -> tuple[Dataset, npt.NDArray[Any], npt.NDArray[Any]]:
+    """Where the meta set is, its labels, and its samples' numbers."""
+    if clean and data.clean is not None:
+        return data.clean, data.clean.labels, np.arange(len(data.clean))
+    return data, labels["true" if clean else "given"], np.flatnonzero(labels["part"] == 3)
+
+
+def _labels(recipe: Recipe, data: Dataset, wants: Meta | None) -> dict[str, npt.NDArray[Any]]:
     """Given labels, true ones where known, and the part each sample is in."""
     given, true = data.labels, data.true
     if recipe.noise:
@@ -104,9 +120,12 @@ def _labels(recipe: Recipe, data: Dataset) -> dict[str, npt.NDArray[Any]]:
     chosen = np.arange(len(given))
     if 0 < recipe.samples < len(given):
         chosen = split(given, meta=recipe.samples, seed=recipe.seed).meta
-    parts = split(given[chosen], meta=0, validation=recipe.validation or 0.0, seed=recipe.seed)
+    if wants and wants.clean and true is None and data.clean is None:
+        raise ValueError(f"meta='clean' needs true labels, and nobody knows those of {data.name}: use meta='noisy'")
+    held = wants.size if wants and not (wants.clean and data.clean is not None) else 0
+    parts = split(given[chosen], meta=held, validation=recipe.validation or 0.0, seed=recipe.seed)
     part = np.full(len(given), 2, np.int8)
-    part[chosen[parts.train]], part[chosen[parts.validation]] = 0, 1
+    part[chosen[parts.train]], part[chosen[parts.validation]], part[chosen[parts.meta]] = 0, 1, 3
     columns: dict[str, npt.NDArray[Any]] = {"index": np.arange(len(given)), "given": given, "part": part}
     return columns if true is None else columns | {"true": true}
 

@@ -36,7 +36,7 @@ class Recorder:
     def after_step(self, step: Step) -> None:
         self._loss += step.loss * step.share
         self._share += step.share
-        self.observer.update(step.index, step.margin, step.prediction, step.weight, step.rate)
+        self.observer.update(step.index, step.margin, step.prediction, step.weight, step.rate, step.trust)
 
     def after_epoch(self, epoch: int) -> None:
         self.share()
