@@ -1,8 +1,7 @@
 """Empirical risk minimisation: the mean loss of a batch, and nothing else."""
 
-from collections.abc import Mapping
 from copy import deepcopy
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
@@ -11,7 +10,7 @@ from pyrite.criterion import Loss
 from pyrite.curves import Curve
 from pyrite.data import Batch, Batches
 from pyrite.methods.learner import Learner, Step
-from pyrite.methods.learning import Method
+from pyrite.methods.learning import Learning, Method
 from pyrite.processes import total
 from pyrite.soft_margin import margin
 
@@ -46,7 +45,7 @@ class ERM(Method):
 
 
 @final
-class _Descent:
+class _Descent(Learning):
     """Steps down the mean loss."""
 
     def __init__(self, loss: Loss, learner: Learner) -> None:
@@ -80,12 +79,6 @@ class _Descent:
         if self.class_weight is None:
             return torch.tensor(len(labels), dtype=torch.float64, device=labels.device)
         return self.class_weight.to(labels.device)[labels].sum()
-
-    def state_dict(self) -> Mapping[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """It holds nothing."""
 
 
 @torch.no_grad()

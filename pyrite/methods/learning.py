@@ -2,7 +2,10 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 from pyrite.data import Batch, Batches
 from pyrite.methods.learner import Learner, Step
@@ -18,25 +21,29 @@ class Meta(NamedTuple):
     clean: bool = False
 
 
-class Learning(Protocol):
+class Learning(ABC):
     """A method at work on a model."""
 
-    @property
-    def learner(self) -> Learner:
-        """The model that is trained, with its optimiser."""
-        ...
+    learner: Learner
 
+    @abstractmethod
     def step(self, batch: Batch) -> Step:
         """One step on a batch. If loss or gradient is not finite, ``FloatingPointError``, and the weights stay."""
-        ...
+
+    def end_epoch(self) -> Mapping[str, float]:
+        """Close an epoch: what the method has to say of it, for the history."""
+        return {}
+
+    def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
+        """What it has learned beside the model, with a row an epoch."""
+        return {}
 
     def state_dict(self) -> Mapping[str, Any]:
         """What it holds beside the learner, for a resume."""
-        ...
+        return {}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:  # noqa: B027  # most hold nothing
         """Go on where another left off."""
-        ...
 
 
 class Method(ABC):

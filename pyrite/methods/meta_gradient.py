@@ -11,6 +11,7 @@ backward pass, no graph through the virtual step and no rewritten layers. Batch 
 the derivative goes through the statistics of the batch.
 """
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
@@ -122,6 +123,7 @@ class Passes:
 
     def __init__(self, model: nn.Module, loss: PerSample, meta_loss: PerSample) -> None:
         self.model, self.loss, self.meta_loss = model, loss, meta_loss
+        self._forward_mode = True
         self.weights: Weights = {name: w for name, w in model.named_parameters() if w.requires_grad}
 
     def train(self, batch: tuple[Tensor, Tensor]) -> Tensor:
@@ -172,23 +174,51 @@ class Passes:
         found = torch.autograd.grad(mean, list(leaves.values()), materialize_grads=True)
         return pull_back({name: total(part) for name, part in zip(names, found, strict=True)})
 
-    @torch.no_grad()
     def slopes(self, way: Weights, batch: tuple[Tensor, Tensor], losses: Tensor, *, fast: bool = False) -> Tensor:
         """The derivative of each sample's loss along ``way``, in one forward-mode pass; by a difference if ``fast``."""
         if fast:
             return self._differences(way, batch, losses)
+        if self._forward_mode:
+            state = torch.get_rng_state()
+            try:
+                return self._along(way, batch, losses)
+            except (NotImplementedError, RuntimeError) as error:
+                if "forward" not in str(error):
+                    raise
+                self._forward_mode = False
+                torch.set_rng_state(state)
+                warnings.warn(
+                    f"{type(self.model).__name__} has no derivative in forward mode ({str(error).splitlines()[0]}): "
+                    "its meta-gradient is found by differentiating twice, which takes longer and more memory",
+                    stacklevel=2,
+                )
+        return self._twice(way, batch)
+
+    @torch.no_grad()
+    def _along(self, way: Weights, batch: tuple[Tensor, Tensor], losses: Tensor) -> Tensor:
         with forward_ad.dual_level():
             duals = {name: forward_ad.make_dual(w.detach(), way[name]) for name, w in self.weights.items()}
             tangent = forward_ad.unpack_dual(self._call(duals, batch, self.loss)).tangent
             return torch.zeros_like(losses) if tangent is None else tangent.detach().clone()
 
+    def _twice(self, way: Weights, batch: tuple[Tensor, Tensor]) -> Tensor:
+        """The same by two backward passes: the first is linear in what it starts with, and is differentiated by that."""
+        leaves = {name: w.detach().requires_grad_() for name, w in self.weights.items()}
+        losses = self._call(leaves, batch, self.loss)
+        start = torch.zeros_like(losses, requires_grad=True)
+        parts = torch.autograd.grad(losses, list(leaves.values()), start, create_graph=True, materialize_grads=True)
+        aim = torch.stack([(part * way[name]).sum() for name, part in zip(leaves, parts, strict=True)]).sum()
+        return torch.autograd.grad(aim, start)[0]
+
+    @torch.no_grad()
     def _differences(self, way: Weights, batch: tuple[Tensor, Tensor], losses: Tensor) -> Tensor:
         length = torch.stack([part.norm() for part in way.values()]).norm()
         if not length > 0:
             return torch.zeros_like(losses)
         step = _STEP / length
         moved = {name: w.detach() + step * way[name] for name, w in self.weights.items()}
-        return (self._call(moved, batch, self.loss) - losses) / step
+        slopes: Tensor = (self._call(moved, batch, self.loss) - losses) / step
+        return slopes
 
     def reference(
         self, weight_net: nn.Module, losses: Tensor, meta: tuple[Tensor, Tensor], lr: float, normalise: Normalise

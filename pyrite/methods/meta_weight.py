@@ -1,22 +1,23 @@
 """Sample weights that are learned: by what a step on the weighted samples does to a held-out meta set."""
 
-import warnings
 from collections.abc import Mapping
 from typing import Any, Literal, final, get_args
 
+import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
+from torch.nn.utils import parameters_to_vector
 
 from pyrite.criterion import Loss
-from pyrite.curves import CE, MAE
-from pyrite.data import Batch, Batches
-from pyrite.methods.learner import Learner, Step
+from pyrite.curves import MAE
+from pyrite.data import Batches
+from pyrite.methods.learner import Learner
 from pyrite.methods.learning import Meta, Method
-from pyrite.methods.meta_gradient import Gradient, Normalise, Passes, per_sample, same_draws, shares, theta_gradient
+from pyrite.methods.meta_gradient import Gradient, Normalise, shares, theta_gradient
 from pyrite.methods.virtual_step import Virtual, check_optimiser
 from pyrite.methods.weight_net import WeightNet
-from pyrite.processes import total
-from pyrite.soft_margin import margin
+from pyrite.methods.weighting import Again, Weighting, check_learner
 
 __all__ = ["MetaWeight"]
 
@@ -47,8 +48,8 @@ class MetaWeight(Method):
 
     def __init__(
         self,
-        *,
         meta_loss: Loss | None = None,
+        *,
         meta: Literal["noisy", "clean"] = "noisy",
         size: int = 1000,
         hidden: int = 100,
@@ -81,14 +82,7 @@ class MetaWeight(Method):
         return Meta(self.size, clean=self.meta == "clean")
 
     def start(self, learner: Learner, meta: Batches | None = None) -> "_MetaWeighting":
-        if meta is None:
-            raise ValueError("meta_weight needs a meta set: pass batches of it as meta")
-        if learner.accumulate > 1:
-            raise ValueError(
-                f"accumulate is {learner.accumulate}, but meta_weight needs the whole batch at once: leave it 1"
-            )
-        if learner.precision == "bfloat16":
-            raise ValueError("precision is bfloat16, but meta_weight needs float32 or float64")
+        check_learner(learner, "meta_weight")
         if self.virtual == "optimizer":
             check_optimiser(learner.optimiser)
             if learner.clip is not None:
@@ -97,65 +91,37 @@ class MetaWeight(Method):
 
 
 @final
-class _MetaWeighting:
-    """Steps on weighted samples, and steps of the weights."""
+class _MetaWeighting(Weighting):
+    """Steps on weighted samples, and steps of the network that weighs them."""
 
-    def __init__(self, how: MetaWeight, learner: Learner, meta: Batches) -> None:
-        self.how, self.learner, self.meta = how, learner, meta
-        _look_at(meta)
-        device, dtype = learner.weights[0].device, learner.dtype
+    def __init__(self, how: MetaWeight, learner: Learner, meta: Batches | None) -> None:
+        super().__init__(learner, meta, how.meta_loss, lean=how.gradient == "lean")
+        self.how = how
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(meta.seed)
-            self.net = WeightNet(how.hidden).to(device, dtype)
+            torch.manual_seed(self.meta.seed)
+            self.net = WeightNet(how.hidden).to(learner.weights[0].device, learner.dtype)
         self.optimiser = torch.optim.SGD(self.net.parameters(), how.lr, weight_decay=how.weight_decay)
-        self.passes = Passes(learner.model, per_sample(CE()), per_sample(how.meta_loss))
         self.skipped = 0
-        self._coming = iter(meta)
+        self.past: list[Tensor] = []
 
-    def step(self, batch: Batch) -> Step:
-        """A step of the weights, if it is their turn, and a step of the model with them."""
-        learner, how = self.learner, self.how
-        inputs, labels = learner.ready(batch.inputs), batch.labels
-        whole = total(torch.tensor(len(labels), dtype=torch.float64, device=labels.device))
-        with same_draws(learner.model) as again:
-            scores = learner.scores(inputs)
-            losses = self.passes.loss(scores, labels)
-            known = losses.detach()
-            if learner.steps % how.every == 0:
-                slopes = self._slopes((inputs, labels), losses, again)
-                self._learn(known, slopes)
-                if how.gradient == "lean":  # the graph is gone; the running statistics have had their turn
-                    with again():
-                        scores = self.passes.scores(inputs)
-                    losses = self.passes.loss(scores, labels)
-            trust = self._trust(known)
-            omega = shares(trust, how.normalise)
-            mean = float(total(known @ omega))
-            if not abs(mean) < float("inf"):
-                raise FloatingPointError(f"the loss is {mean}")
-            scores.retain_grad()
-            rate = learner.rate
-            with learner.descent():
-                (losses @ omega).backward()
-        assert scores.grad is not None
-        weight = scores.grad.abs().sum(1, dtype=torch.float64) * (whole / 2)
-        found = scores.detach()
-        return Step(
-            batch.index, margin(found, labels), weight, found.argmax(1), mean, float(whole), rate, trust.double()
-        )
+    def weigh(self, batch: tuple[Tensor, Tensor], losses: Tensor, again: Again) -> tuple[Tensor, Tensor]:
+        known = losses.detach()
+        if self.learner.steps % self.how.every == 0:
+            self._learn(known, self._slopes(batch, losses, again))
+        trust = self._trust(known)
+        return shares(trust, self.how.normalise), trust
 
-    def _slopes(self, batch: tuple[Tensor, Tensor], losses: Tensor, again: Any) -> Tensor:
+    def _slopes(self, batch: tuple[Tensor, Tensor], losses: Tensor, again: Again) -> Tensor:
+        """How the meta loss after the virtual step changes with each sample's share."""
         how, fast = self.how, self.how.gradient == "fast"
-        omega = shares(self._trust(losses.detach()), how.normalise)
-        optimiser = self.learner.optimiser if how.virtual == "optimizer" else None
         way = self.passes.way(
             losses,
-            omega,
-            self._meta_batch(),
+            shares(self._trust(losses.detach()), how.normalise),
+            self.meta_batch(),
             self.learner.rate,
             fast=fast,
-            keep=how.gradient == "exact",
-            optimiser=optimiser,
+            keep=not self.lean,
+            optimiser=self.learner.optimiser if how.virtual == "optimizer" else None,
         )
         with again():
             return self.passes.slopes(way, batch, losses.detach(), fast=fast)
@@ -176,27 +142,19 @@ class _MetaWeighting:
         found: Tensor = self.net(losses.unsqueeze(1)).reshape(-1)
         return found
 
-    def _meta_batch(self) -> tuple[Tensor, Tensor]:
-        try:
-            inputs, labels, _ = next(self._coming)
-        except StopIteration:
-            self._coming = iter(self.meta)
-            inputs, labels, _ = next(self._coming)
-        return self.learner.ready(inputs), labels
+    def end_epoch(self) -> Mapping[str, float]:
+        self.past.append(parameters_to_vector(self.net.parameters()).detach().cpu())
+        return {"meta_skipped": self.skipped}
+
+    def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
+        return {"weight_net": torch.stack(self.past).numpy()} if self.past else {}
 
     def state_dict(self) -> Mapping[str, Any]:
-        return {"net": self.net.state_dict(), "meta": self.meta.state_dict(), "skipped": self.skipped}
+        own = {"net": self.net.state_dict(), "skipped": self.skipped}
+        return {**super().state_dict(), **own, **self.arrays()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
         self.net.load_state_dict(state["net"])
-        self.meta.load_state_dict(state["meta"])
-        self._coming, self.skipped = iter(self.meta), state["skipped"]
-
-
-def _look_at(meta: Batches) -> None:
-    """Say what a user would want to know of the meta set."""
-    if len(meta.index) < meta.batch_size:
-        warnings.warn(
-            f"the meta set has {len(meta.index)} samples, fewer than a batch of {meta.batch_size}: each step sees all",
-            stacklevel=4,
-        )
+        self.skipped = state["skipped"]
+        self.past = list(torch.from_numpy(state["weight_net"])) if "weight_net" in state else []

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pyrite.criterion import Loss
 from pyrite.losses import LOSSES
 from pyrite.methods.erm import ERM
+from pyrite.methods.l2rw import L2RW
 from pyrite.methods.learning import Method
 from pyrite.methods.meta_weight import MetaWeight
 from pyrite.spec import build
@@ -14,6 +15,7 @@ __all__ = ["METHODS", "method"]
 METHODS: dict[str, Callable[..., Method]] = {
     "erm": ERM,
     "meta_weight": MetaWeight,
+    "l2rw": L2RW,
 }
 
 

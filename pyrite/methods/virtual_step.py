@@ -71,7 +71,8 @@ def _adam(w: Tensor, g: Tensor, lr: float, group: _Group, state: _Group, *, deco
     square = second * state.get("exp_avg_sq", 0.0) + (1 - second) * g * g
     # Where no gradient ever came, the root of 0 would have no derivative.
     scale = (square / (1 - second**steps) + torch.finfo(g.dtype).tiny).sqrt() + group["eps"]
-    return w - lr * (mean / (1 - first**steps)) / scale
+    moved: Tensor = w - lr * (mean / (1 - first**steps)) / scale
+    return moved
 
 
 _RULES: dict[type, Callable[..., Tensor]] = {

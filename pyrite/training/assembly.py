@@ -77,7 +77,14 @@ def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
         else None
     )
     learner = _learner(recipe, data, module, train, scale)
-    recorder = Recorder(learner, TrainingObserver(labels["given"], labels.get("true")), test, held_out)
+    meta = None
+    if wants := how.wants:
+        source, answers, index = _meta(data, labels, wants.clean)
+        meta = batches(
+            source, answers, batch_size=recipe.batch_size, index=index, drop_last=len(index) >= recipe.batch_size
+        )
+    learning = how.start(learner, meta)
+    recorder = Recorder(learning, TrainingObserver(labels["given"], labels.get("true")), test, held_out)
     facts = {"classes": data.classes, "shape": data.inputs.shape[1:], "mean": scale.mean, "std": scale.std}
 
     def at_the_end() -> dict[str, Any]:
@@ -90,13 +97,7 @@ def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
                 found["retrieval"] = {"unknown": str(error)}
         return found
 
-    meta = None
-    if wants := how.wants:
-        source, answers, index = _meta(data, labels, wants.clean)
-        meta = batches(
-            source, answers, batch_size=recipe.batch_size, index=index, drop_last=len(index) >= recipe.batch_size
-        )
-    return Parts(train, how.start(learner, meta), recorder, labels, facts, at_the_end)
+    return Parts(train, learning, recorder, labels, facts, at_the_end)
 
 
 def _meta(

@@ -101,6 +101,8 @@ class Folder:
         arrays = recorder.observer.evidence.arrays() | {"margin_edges": histograms.edges, "margins": histograms.all}
         arrays |= {} if histograms.noisy is None else {"noisy_margins": histograms.noisy}
         self._write("samples.npz", npz_bytes(arrays))
+        if learned := self.parts.method.arrays():
+            self._write("method.npz", npz_bytes(learned))
 
     def finish(self, warnings: list[str]) -> None:
         """The model, and all that is known at the end."""

@@ -7,7 +7,7 @@ import torch
 
 from pyrite.data import Batches
 from pyrite.diagnostics import Tally, TrainingObserver
-from pyrite.methods import Learner, Step
+from pyrite.methods import Learning, Step
 from pyrite.processes import gather, total
 
 __all__ = ["Line", "Recorder"]
@@ -20,16 +20,17 @@ class Recorder:
     """Observes steps and makes a line an epoch. It knows the true labels, if anybody does; no method sees it.
 
     Args:
-        learner: asked for scores of what is held out.
+        method: asked for scores of what is held out, and what it has to say itself.
         observer: of the training samples, with their true labels where they are known.
         test: batches with true labels.
         validation: batches with given labels.
     """
 
     def __init__(
-        self, learner: Learner, observer: TrainingObserver, test: Batches | None, validation: Batches | None
+        self, method: Learning, observer: TrainingObserver, test: Batches | None, validation: Batches | None
     ) -> None:
-        self.learner, self.observer, self.test, self.validation = learner, observer, test, validation
+        self.method, self.observer, self.test, self.validation = method, observer, test, validation
+        self.learner = method.learner
         self.history: list[Line] = []
         self._loss = self._share = 0.0
 
@@ -43,7 +44,7 @@ class Recorder:
         test, validation = (None if part is None else self._tally(part) for part in (self.test, self.validation))
         line: Line = {"epoch": epoch, "loss": self._loss / self._share, "learning_rate": self.learner.rate}
         line |= {"validation_accuracy": None if validation is None else validation.share}
-        self.history.append(line | self.observer.end_epoch(test))
+        self.history.append(line | self.observer.end_epoch(test) | dict(self.method.end_epoch()))
         self._loss = self._share = 0.0
 
     def share(self) -> None:

@@ -1,0 +1,62 @@
+"""Learning to reweight: each sample's weight is how much a step on it alone would help on the meta set."""
+
+from typing import Literal, final
+
+import torch
+from torch import Tensor
+
+from pyrite.criterion import Loss
+from pyrite.curves import CE
+from pyrite.data import Batches
+from pyrite.methods.learner import Learner
+from pyrite.methods.learning import Meta, Method
+from pyrite.methods.weighting import Again, Weighting, check_learner
+from pyrite.processes import total
+
+__all__ = ["L2RW"]
+
+
+@final
+class L2RW(Method):
+    """Weights max(G·g_i, 0), divided by their sum: no network, nothing that lasts from one batch to the next.
+
+    G is the gradient of the meta loss where the model stands, because the virtual step begins with weights of 0. If no
+    sample helps, none counts.
+
+    Args:
+        meta_loss: what is measured on the meta set; cross entropy, as in the paper. With noisy labels, ``mae``.
+        meta: whether the meta set has its given labels (``"noisy"``) or true ones (``"clean"``), as the paper's.
+        size: samples in the meta set.
+
+    Ren et al., 2018 ("Learning to reweight examples for robust deep learning").
+    """
+
+    def __init__(
+        self, meta_loss: Loss | None = None, *, meta: Literal["noisy", "clean"] = "noisy", size: int = 1000
+    ) -> None:
+        if meta not in ("noisy", "clean"):
+            raise ValueError(f"meta is {meta!r}, but must be noisy or clean")
+        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+            raise ValueError(f"size is {size!r}, but must be a whole number, 1 or more")
+        self.meta_loss = CE() if meta_loss is None else meta_loss
+        self.meta, self.size = meta, size
+
+    @property
+    def wants(self) -> Meta:
+        return Meta(self.size, clean=self.meta == "clean")
+
+    def start(self, learner: Learner, meta: Batches | None = None) -> "_Reweighting":
+        check_learner(learner, "l2rw")
+        return _Reweighting(learner, meta, self.meta_loss)
+
+
+@final
+class _Reweighting(Weighting):
+    def weigh(self, batch: tuple[Tensor, Tensor], losses: Tensor, again: Again) -> tuple[Tensor, Tensor]:
+        # The step's size falls out when weights are divided by their sum.
+        way = self.passes.way(losses, torch.zeros_like(losses), self.meta_batch(), 1.0, fast=True)
+        with again():
+            helps = (-self.passes.slopes(way, batch, losses.detach())).clamp(min=0)
+        whole = total(helps.sum())
+        omega = helps / torch.where(whole > 0, whole, 1.0)
+        return omega, helps
