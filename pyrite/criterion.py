@@ -8,7 +8,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack, final
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypedDict, Unpack, final
 
 import torch
 from torch import Tensor, nn
@@ -62,6 +62,9 @@ class Loss(nn.Module, ABC):
     ignore_index: int
     weight: Tensor | None
     check: bool
+
+    couples: ClassVar[bool] = False
+    """Whether a sample's loss depends on the other samples of the batch. Whoever cuts a batch in pieces must know."""
 
     def __init__(self, **options: Unpack[Options]) -> None:
         super().__init__()
