@@ -69,10 +69,8 @@ class _Descent:
                 value += summed.detach()
                 (summed / whole.to(summed.dtype)).backward()
                 rows.append(_rows(scores, piece.labels, whole))
-            mean = float((value if self.couples else total(value)) / whole)
-            if not abs(mean) < float("inf"):
-                raise FloatingPointError(f"the loss is {mean}")
-        margins, weights, predictions = (torch.cat(column) for column in zip(*rows, strict=True))
+            margins, weights, predictions = (torch.cat(column) for column in zip(*rows, strict=True))
+            mean = self._mean(value, whole, margins)
         return Step(batch.index, margins, weights, predictions, mean, float(whole), rate)
 
     def _sum(self, scores: Tensor, labels: Tensor) -> Tensor:
@@ -85,6 +83,17 @@ class _Descent:
         everyone = gather((scores.detach(), labels))
         everyone[rank()] = scores, labels
         return self.loss(*(torch.cat(parts) for parts in zip(*everyone, strict=True)))  # type: ignore[no-any-return]
+
+    def _mean(self, value: Tensor, whole: Tensor, margins: Tensor) -> float:
+        """The mean loss over all processes. A bounded loss is finite for infinite scores too, so these are looked at."""
+        own = value / count() if self.couples else value
+        summed, infinite = total(torch.stack([own, (~margins.isfinite()).sum().to(own)])).tolist()
+        mean = float(summed) / float(whole)
+        if not abs(mean) < float("inf"):
+            raise FloatingPointError(f"the loss is {mean}")
+        if infinite:
+            raise FloatingPointError("the scores are not finite")
+        return mean
 
     def _share(self, labels: Tensor) -> Tensor:
         """What the samples count in the mean."""

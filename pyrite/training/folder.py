@@ -54,9 +54,6 @@ class Folder:
         """Go on where the folder says that the run stood; at the beginning if it was never saved."""
         path = self.path / "state" / "state.safetensors"
         saved, labelled = gather((path.exists(), (self.path / "labels.npz").exists()))[0]
-        if rank() == 0:
-            for part in self.path.rglob(".*.part"):  # what a killed process was writing
-                part.unlink(missing_ok=True)
         if saved or labelled:
             self._check_labels()
         if not saved:
@@ -141,7 +138,9 @@ class Folder:
         """What went wrong, if anything did."""
         for name, content in contents.items():
             try:
-                write(self.path / name, content)
+                path = write(self.path / name, content)
+                for part in path.parent.glob(f".{path.name}.*.part"):  # what a killed process had begun
+                    part.unlink(missing_ok=True)
             except OSError as error:
                 saved = (self.path / "state" / "state.safetensors").exists()
                 hint = f". The last checkpoint is whole: pyrite train --resume {self.path}" if saved else ""
