@@ -4,16 +4,15 @@ With one process every function here does what it says and nothing is sent. Sums
 global denominator by whoever asks, because the mean of local means is wrong where shares differ in size.
 """
 
+import atexit
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, TypeVar, final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-__all__ = ["count", "gather", "joined", "rank", "share_statistics", "total", "total_gradient"]
+__all__ = ["count", "gather", "join", "rank", "share_statistics", "total", "total_gradient"]
 
 Kind = TypeVar("Kind")
 
@@ -28,17 +27,20 @@ def count() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-@contextmanager
-def joined(device: str) -> Iterator[None]:
-    """Join the processes that ``torchrun`` started, if it did; leave them at the end."""
+def join(device: str) -> None:
+    """Join the processes that ``torchrun`` started, if it did. They stay together until the program ends.
+
+    Left and joined anew, as two trainings in one program would, processes now and then wait for each other forever:
+    what the first meeting wrote on torchrun's board is still there at the second.
+    """
     alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
-    if alone or dist.is_initialized():
-        yield
-        return
-    dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
-    try:
-        yield
-    finally:
+    if not alone and not dist.is_initialized():
+        dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+        atexit.register(_leave)
+
+
+def _leave() -> None:
+    if dist.is_initialized():
         dist.destroy_process_group()
 
 

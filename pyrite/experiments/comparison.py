@@ -11,7 +11,7 @@ from typing import Any, Final, final
 from pyrite.files import write
 from pyrite.losses import LOSSES
 from pyrite.methods import METHODS, Method, method as read_method
-from pyrite.processes import gather, joined, rank
+from pyrite.processes import gather, join, rank
 from pyrite.spec import build
 from pyrite.training import Recipe, Run, resolve, train
 
@@ -109,17 +109,17 @@ def compare(
     named = {str(one): _method(one) for one in methods}
     slugs = _slugs(named)
     rows = []
-    with joined(str(options.get("device") or "cpu")):
-        for name, chosen in named.items():
-            runs = []
-            for seed in range(first, first + seeds):
-                begin(name, seed)
-                runs.append(_run(folder / f"{slugs[name]}-{seed}", data, {**options, "method": chosen, "seed": seed}))
-            rows.append(Row(name, tuple(runs)))
-        found = Comparison(folder, tuple(rows))
-        if rank() == 0:
-            write(folder / "table.md", found.to_markdown().encode())
-            write(folder / "comparison.json", (json.dumps(found.to_dict(), indent=2) + "\n").encode())
+    join(str(options.get("device") or "cpu"))
+    for name, chosen in named.items():
+        runs = []
+        for seed in range(first, first + seeds):
+            begin(name, seed)
+            runs.append(_run(folder / f"{slugs[name]}-{seed}", data, {**options, "method": chosen, "seed": seed}))
+        rows.append(Row(name, tuple(runs)))
+    found = Comparison(folder, tuple(rows))
+    if rank() == 0:
+        write(folder / "table.md", found.to_markdown().encode())
+        write(folder / "comparison.json", (json.dumps(found.to_dict(), indent=2) + "\n").encode())
     return found
 
 

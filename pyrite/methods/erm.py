@@ -85,7 +85,7 @@ class _Descent:
         return self.loss(*(torch.cat(parts) for parts in zip(*everyone, strict=True)))  # type: ignore[no-any-return]
 
     def _mean(self, value: Tensor, whole: Tensor, margins: Tensor) -> float:
-        """The mean loss over all processes. A bounded loss is finite for infinite scores too, so these are looked at."""
+        """The mean loss over all processes. Bounded losses are finite where scores are not, so these are looked at too."""
         own = value / count() if self.couples else value
         summed, infinite = total(torch.stack([own, (~margins.isfinite()).sum().to(own)])).tolist()
         mean = float(summed) / float(whole)

@@ -16,7 +16,7 @@ from pyrite.data import Dataset, load
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM
 from pyrite.models import Architecture
-from pyrite.processes import count, gather, joined, total
+from pyrite.processes import count, gather, join, total
 from pyrite.spec import build
 from pyrite.training.assembly import assemble
 from pyrite.training.divergence import divergence
@@ -62,7 +62,8 @@ def train(
         stop: asked after every step; if it says True the run is saved and comes back unfinished.
         values: those of a ``Recipe``: ``method``, ``noise``, ``epochs``, ``batch_size``, ``seed``, ...
     """
-    with joined(str(values.get("device") or "cpu")), _interrupts() as interrupted:
+    join(str(values.get("device") or "cpu"))
+    with _interrupts() as interrupted:
         if resume is None:
             recipe, source = resolve(data, model=model, loss=loss, lr=lr, config=config, **values)
             folder = _new_folder(out)
