@@ -53,6 +53,7 @@ def show(found: "Comparison") -> None:
     for word in found.columns().values():
         table.add_column(word, justify="right")
     for row in found.rows:
-        table.add_row(Text(row.name), *(row.spelled(name) for name in found.columns()))
+        # Without spaces a narrow window does not break a number from its spread.
+        table.add_row(Text(row.name), *(row.spelled(name).replace(" ", "") for name in found.columns()))
     Console().print(table)
     typer.echo(f"wrote {found.path / 'table.md'}")
