@@ -85,7 +85,7 @@ class _Descent:
         return self.loss(*(torch.cat(parts) for parts in zip(*everyone, strict=True)))  # type: ignore[no-any-return]
 
     def _mean(self, value: Tensor, whole: Tensor, margins: Tensor) -> float:
-        """The mean loss over all processes. Bounded losses are finite where scores are not, so these are looked at too."""
+        """The mean loss over all processes. A bounded loss is finite where scores are not, so margins are looked at."""
         own = value / count() if self.couples else value
         summed, infinite = total(torch.stack([own, (~margins.isfinite()).sum().to(own)])).tolist()
         mean = float(summed) / float(whole)
