@@ -62,9 +62,12 @@ def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
         )  # fmt: skip
 
     rows = {name: np.flatnonzero(labels["part"] == part) for part, name in enumerate(("train", "validation"))}
+    net = _net(recipe, data, module, rows["train"], scale)
+    size = recipe.batch_size
     train = batches(
-        data, labels["given"], batch_size=recipe.batch_size, index=rows["train"], augment=augmentation(recipe.augment)
-    )
+        data, labels["given"], batch_size=size, index=rows["train"], augment=augmentation(recipe.augment),
+        drop_last=len(rows["train"]) > size and len(rows["train"]) % size < _least(net, recipe.accumulate),
+    )  # fmt: skip
     # A test part in tracklets shows other people: its labels are nothing that could be predicted.
     apart = data.test is not None and data.test.tracklets is not None
     test = None
@@ -75,7 +78,7 @@ def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
         if len(rows["validation"])
         else None
     )
-    learner = _learner(recipe, data, module, train, scale)
+    learner = _learner(recipe, share_statistics(net), len(train))
     recorder = Recorder(learner, TrainingObserver(labels["given"], labels.get("true")), test, held_out)
     facts = {"classes": data.classes, "shape": data.inputs.shape[1:], "mean": scale.mean, "std": scale.std}
 
@@ -111,21 +114,33 @@ def _labels(recipe: Recipe, data: Dataset) -> dict[str, npt.NDArray[Any]]:
     return columns if true is None else columns | {"true": true}
 
 
-def _learner(recipe: Recipe, data: Dataset, module: nn.Module | None, train: Batches, scale: Statistics) -> Learner:
+def _net(
+    recipe: Recipe, data: Dataset, module: nn.Module | None, rows: npt.NDArray[Any], scale: Statistics
+) -> nn.Module:
     shape = tuple(data.inputs.shape[1:])
-    plain = Batches(
-        data.inputs, train.labels.numpy(), batch_size=_WHITENED, index=train.index, seed=recipe.seed, normalise=scale
-    )
+    plain = Batches(data.inputs, data.labels, batch_size=_WHITENED, index=rows, seed=recipe.seed, normalise=scale)
     # Every process builds the same net from the seed. One that was handed over is everybody's own business.
-    net = build_model(module or recipe.model, shape, len(data.classes), recipe.seed, next(iter(plain)).inputs)
+    wanted = recipe.model if module is None else module
+    net = build_model(wanted, shape, len(data.classes), recipe.seed, next(iter(plain)).inputs)
     dtype = torch.float64 if recipe.precision == "float64" else torch.float32
     layout = torch.channels_last if len(shape) == 3 else torch.preserve_format
-    net = share_statistics(net.to(recipe.device, dtype)).to(memory_format=layout)  # type: ignore[call-overload]
+    return net.to(recipe.device, dtype).to(memory_format=layout)  # type: ignore[call-overload, no-any-return]
+
+
+def _least(net: nn.Module, accumulate: int) -> int:
+    """How many samples a batch must have. A batch norm of features has nothing to normalise a single sample by.
+
+    A last batch that is smaller is left out; its samples come in other epochs.
+    """
+    return 2 * accumulate if any(isinstance(part, nn.BatchNorm1d) for part in net.modules()) else 1
+
+
+def _learner(recipe: Recipe, net: nn.Module, per_epoch: int) -> Learner:
     rates = schedule(recipe.schedule)
     return Learner(
         net,
         optimiser(recipe.optimiser).build([weight for weight in net.parameters() if weight.requires_grad]),
-        lambda step: rates.share(step, len(train), recipe.epochs),
+        lambda step: rates.share(step, per_epoch, recipe.epochs),
         clip=recipe.clip or None,
         accumulate=recipe.accumulate,
         precision=recipe.precision,

@@ -51,12 +51,12 @@ class Recorder:
         self.observer.merge(gather(self.observer.evidence.epoch.state_dict()))
 
     def _tally(self, batches: Batches) -> Tally:
-        right = torch.zeros((), dtype=torch.long, device=batches.device)
-        for inputs, labels, _ in batches:
-            right += (self.learner.evaluate(inputs).argmax(1) == labels).sum()
+        counts = torch.zeros(2, dtype=torch.long, device=batches.device)
+        for inputs, labels, _ in batches:  # images that cannot be read are not among them
+            right = (self.learner.evaluate(inputs).argmax(1) == labels).sum()
+            counts += torch.stack([right, right.new_tensor(len(labels))])
         batches.seek(0)
-        right = total(right)
-        return Tally(int(right), len(batches.index))
+        return Tally(*total(counts).tolist())
 
     def state_dict(self) -> dict[str, Any]:
         """For a resume, in the middle of an epoch too."""
