@@ -12,7 +12,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-__all__ = ["count", "gather", "join", "rank", "share_statistics", "total", "total_gradient"]
+__all__ = ["count", "gather", "join", "own_device", "rank", "share_statistics", "total", "total_gradient"]
 
 Kind = TypeVar("Kind")
 
@@ -25,6 +25,11 @@ def rank() -> int:
 def count() -> int:
     """How many processes there are."""
     return dist.get_world_size() if dist.is_initialized() else 1
+
+
+def own_device(device: str) -> str:
+    """The device of this process: of several that ask for "cuda", each has a card of its own."""
+    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and count() > 1 else device
 
 
 def join(device: str) -> None:

@@ -15,7 +15,7 @@ from pyrite.diagnostics import TrainingObserver
 from pyrite.methods import Learner, Learning, method
 from pyrite.models import build_model
 from pyrite.noise import corrupt
-from pyrite.processes import count, rank, share_statistics
+from pyrite.processes import count, own_device, rank, share_statistics
 from pyrite.training.optimisers import optimiser
 from pyrite.training.recipe import Recipe, augmentation
 from pyrite.training.recorder import Recorder
@@ -46,8 +46,9 @@ class Parts:
 
 def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
     """Read the recipe, which is resolved, from top to bottom."""
+    device = own_device(recipe.device)
     try:
-        torch.zeros((), device=recipe.device)
+        torch.zeros((), device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device is {recipe.device!r}, which is not to be had: {str(error).splitlines()[0]}") from None
     labels = _labels(recipe, data)
@@ -58,7 +59,7 @@ def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
     def batches(source: Dataset, given: npt.NDArray[Any], **options: Any) -> Batches:
         return Batches(
             source.inputs, given, seed=recipe.seed, normalise=scale, rank=rank(), world_size=count(),
-            device=recipe.device, workers=workers, **options,
+            device=device, workers=workers, **options,
         )  # fmt: skip
 
     rows = {name: np.flatnonzero(labels["part"] == part) for part, name in enumerate(("train", "validation"))}
@@ -124,7 +125,7 @@ def _net(
     net = build_model(wanted, shape, len(data.classes), recipe.seed, next(iter(plain)).inputs)
     dtype = torch.float64 if recipe.precision == "float64" else torch.float32
     layout = torch.channels_last if len(shape) == 3 else torch.preserve_format
-    return net.to(recipe.device, dtype).to(memory_format=layout)  # type: ignore[call-overload, no-any-return]
+    return net.to(own_device(recipe.device), dtype).to(memory_format=layout)  # type: ignore[call-overload, no-any-return]
 
 
 def _least(net: nn.Module, accumulate: int) -> int:

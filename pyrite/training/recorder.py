@@ -31,17 +31,18 @@ class Recorder:
     ) -> None:
         self.learner, self.observer, self.test, self.validation = learner, observer, test, validation
         self.history: list[Line] = []
-        self._loss = self._share = 0.0
+        self._loss = self._share = self._rate = 0.0
 
     def after_step(self, step: Step) -> None:
         self._loss += step.loss * step.share
         self._share += step.share
+        self._rate = step.rate
         self.observer.update(step.index, step.margin, step.prediction, step.weight, step.rate)
 
     def after_epoch(self, epoch: int) -> None:
         self.share()
         test, validation = (None if part is None else self._tally(part) for part in (self.test, self.validation))
-        line: Line = {"epoch": epoch, "loss": self._loss / self._share, "learning_rate": self.learner.rate}
+        line: Line = {"epoch": epoch, "loss": self._loss / self._share, "learning_rate": self._rate}
         line |= {"validation_accuracy": None if validation is None else validation.share}
         self.history.append(line | self.observer.end_epoch(test))
         self._loss = self._share = 0.0
@@ -60,10 +61,11 @@ class Recorder:
 
     def state_dict(self) -> dict[str, Any]:
         """For a resume, in the middle of an epoch too."""
-        sums = {"loss": self._loss, "share": self._share, "history": self.history}
+        sums = {"loss": self._loss, "share": self._share, "rate": self._rate, "history": self.history}
         return sums | {"observer": self.observer.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where another left off."""
         self.observer.load_state_dict(state["observer"])
-        self._loss, self._share, self.history = state["loss"], state["share"], state["history"]
+        self._loss, self._share, self._rate = state["loss"], state["share"], state["rate"]
+        self.history = state["history"]

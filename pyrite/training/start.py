@@ -76,10 +76,10 @@ def train(
         stop: asked after every step; if it says True the run is saved and comes back unfinished.
         values: those of a ``Recipe``: ``method``, ``noise``, ``epochs``, ``batch_size``, ``seed``, ...
     """
-    join(str(values.get("device") or "cpu"))
     with _interrupts() as interrupted:
         if resume is None:
             recipe, source = resolve(data, model=model, loss=loss, lr=lr, config=config, **values)
+            join(recipe.device)
             folder = _new_folder(out)
         else:
             named = None if isinstance(model, nn.Module) else model
@@ -87,6 +87,7 @@ def train(
                 raise ValueError("resume goes on with a run as its recipe.toml says: leave out all other options")
             folder = Path(resume)
             recipe = Run.load(folder).recipe
+            join(recipe.device)
             source = _same_data(recipe, data)
         module = model if isinstance(model, nn.Module) else None
         if recipe.model.startswith(GIVEN) and module is None:
