@@ -10,7 +10,7 @@ import math
 import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, NamedTuple, Self, TypedDict, Unpack, final
+from typing import Any, ClassVar, Literal, NamedTuple, Self, TypedDict, Unpack, final
 
 import torch
 from torch import Tensor, nn
@@ -69,6 +69,9 @@ class Loss(nn.Module, ABC):
     ignore_index: int
     weight: Tensor | None
     check: bool
+
+    couples: ClassVar[bool] = False
+    """Whether a sample's loss depends on the other samples of the batch. Whoever cuts a batch in pieces must know."""
 
     def __init__(self, **options: Unpack[Options]) -> None:
         super().__init__()

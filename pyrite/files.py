@@ -28,7 +28,7 @@ def write(path: str | Path, content: bytes) -> Path:
             os.fsync(file.fileno())
         os.replace(part, path)
         _flush_folder(path.parent)
-    except OSError:
+    except BaseException:  # Ctrl-C too
         with suppress(OSError):
             part.unlink()
         raise

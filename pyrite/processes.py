@@ -4,16 +4,25 @@ With one process every function here does what it says and nothing is sent. Sums
 global denominator by whoever asks, because the mean of local means is wrong where shares differ in size.
 """
 
+import atexit
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any, TypeVar, final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-__all__ = ["count", "differentiable_total", "gather", "joined", "rank", "share_statistics", "total", "total_gradient"]
+__all__ = [
+    "count",
+    "differentiable_total",
+    "gather",
+    "join",
+    "own_device",
+    "rank",
+    "share_statistics",
+    "total",
+    "total_gradient",
+]
 
 Kind = TypeVar("Kind")
 
@@ -28,17 +37,25 @@ def count() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-@contextmanager
-def joined(device: str) -> Iterator[None]:
-    """Join the processes that ``torchrun`` started, if it did; leave them at the end."""
+def own_device(device: str) -> str:
+    """The device of this process: of several that ask for "cuda", each has a card of its own."""
+    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and count() > 1 else device
+
+
+def join(device: str) -> None:
+    """Join the processes that ``torchrun`` started, if it did. They stay together until the program ends.
+
+    Left and joined anew, as two trainings in one program would, processes now and then wait for each other forever:
+    what the first meeting wrote on torchrun's board is still there at the second.
+    """
     alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
-    if alone or dist.is_initialized():
-        yield
-        return
-    dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
-    try:
-        yield
-    finally:
+    if not alone and not dist.is_initialized():
+        dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+        atexit.register(_leave)
+
+
+def _leave() -> None:
+    if dist.is_initialized():
         dist.destroy_process_group()
 
 
@@ -60,14 +77,19 @@ def gather(thing: Kind) -> list[Kind]:
 
 
 def total_gradient(weights: list[nn.Parameter]) -> None:
-    """Add up the gradients of all processes in one message; a weight without one counts as zero."""
+    """Add up the gradients of all processes in one message.
+
+    A weight that has none at any process keeps none, as with one process: optimisers leave it alone, decay and all.
+    """
     if not dist.is_initialized():
         return
     parts = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
-    flat = torch.cat([part.reshape(-1) for part in parts])
+    used = parts[0].new_tensor([weight.grad is not None for weight in weights])
+    flat = torch.cat([part.reshape(-1) for part in parts] + [used])
     dist.all_reduce(flat)
-    for weight, part, sums in zip(weights, parts, flat.split([part.numel() for part in parts]), strict=True):
-        weight.grad = part.copy_(sums.view_as(part))
+    *totals, used = flat.split([*(part.numel() for part in parts), len(weights)])
+    for weight, part, sums, anywhere in zip(weights, parts, totals, used.tolist(), strict=True):
+        weight.grad = part.copy_(sums.view_as(part)) if anywhere else None
 
 
 def share_statistics(model: nn.Module) -> nn.Module:
@@ -121,11 +143,14 @@ class _SharedNorm(nn.modules.batchnorm._BatchNorm):
             return super().forward(inputs)
         places = [0, *range(2, inputs.dim())]
         size = total(inputs.new_tensor(inputs.numel() / self.num_features))
+        if size == 1:  # as torch's: there is nothing to normalise by
+            raise ValueError(f"a batch norm over {self.num_features} features was given a single sample")
         shape = [1, -1, *[1] * (inputs.dim() - 2)]
         mean = _Total.apply(inputs.sum(places)) / size
         away = inputs - mean.view(shape)
         variance = _Total.apply((away * away).sum(places)) / size
-        self._remember(mean.detach(), variance.detach() * size / (size - 1))
+        if size:  # none at all, if a batch is cut into more pieces than it has samples
+            self._remember(mean.detach(), variance.detach() * size / (size - 1))
         out: Tensor = away * (variance + self.eps).rsqrt().view(shape)
         return out if self.weight is None else out * self.weight.view(shape) + self.bias.view(shape)
 

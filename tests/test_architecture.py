@@ -27,7 +27,7 @@ MAY_IMPORT = {
     "models": {"spec", "draws"},
     "methods": {"soft_margin", "spec", "criterion", "curves", "losses", "data", "processes"},
     "training": {"spec", "draws", "files", "processes", "losses", "noise", "data", "models", "diagnostics", "methods"},
-    "experiments": {"spec", "files", "losses", "methods", "training"},
+    "experiments": {"spec", "files", "processes", "losses", "methods", "training"},
     "integrations": {"processes", "methods", "training"},
     "report": {"files", "criterion", "curves", "losses", "noise", "data", "training", "experiments"},
     "cli": {

@@ -1,4 +1,4 @@
-"""What the README shows is what happens."""
+"""What the README and the page on training show is what happens."""
 
 import re
 import shlex
@@ -6,19 +6,23 @@ import subprocess
 import sys
 from pathlib import Path
 
-README = Path(__file__).parents[1] / "README.md"
+import pytest
+
+ROOT = Path(__file__).parents[1]
 
 
-def blocks(kind: str) -> list[str]:
-    return re.findall(rf"```{kind}\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+def blocks(kind: str, page: str = "README.md") -> list[str]:
+    return re.findall(rf"```{kind}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
-def test_the_python_runs() -> None:
+@pytest.mark.parametrize("page", ["README.md", "docs/training.md"])
+def test_the_python_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}
-    found = blocks("python")
-    assert len(found) >= 3
+    found = blocks("python", page)
+    assert len(found) >= 2
     for block in found:
-        exec(compile(block, str(README), "exec"), names)
+        exec(compile(block, page, "exec"), names)
 
 
 def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:

@@ -55,7 +55,8 @@ def show(found: "Comparison") -> None:
         width = max(map(len, [*words.split(), *(row.spelled(name) for row in found.rows)]))
         table.add_column(words, justify="right", width=width)
     for row in found.rows:
-        table.add_row(Text(row.name), *(row.spelled(name) for name in found.columns()))
+        # Without spaces a narrow window does not break a number from its spread.
+        table.add_row(Text(row.name), *(row.spelled(name).replace(" ", "") for name in found.columns()))
     # Off a terminal nothing is known of a width, so no line is broken.
     console = Console()
     console.print(table) if console.is_terminal else Console(width=200).print(table)

@@ -51,7 +51,7 @@ def train(
     given |= {"progress": not as_json, "observers": _observers(tensorboard)}
     with failures():
         run = train_run(data, model=model, loss=loss, lr=lr, out=out, resume=resume, config=config, **given)
-    if os.environ.get("RANK", "0") == "0":
+    if _is_first():
         typer.echo(json.dumps({"run": str(run.path), **run.table}, indent=2)) if as_json else _show(run)
 
 
@@ -70,12 +70,15 @@ def failures() -> Iterator[None]:
 
     try:
         yield
-    except RunFailed as error:
-        typer.echo(f"pyrite: {error}", err=True)
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt as stopped:
-        typer.echo(f"pyrite: {stopped}", err=True)
-        raise typer.Exit(130) from None
+    except (RunFailed, KeyboardInterrupt) as error:
+        if _is_first():
+            typer.echo(f"pyrite: {error}", err=True)
+        raise typer.Exit(1 if isinstance(error, RunFailed) else 130) from None
+
+
+def _is_first() -> bool:
+    """Of several processes one speaks."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def _show(run: "Run") -> None:

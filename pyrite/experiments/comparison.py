@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -11,6 +11,7 @@ from typing import Any, Final, final
 from pyrite.files import write
 from pyrite.losses import LOSSES
 from pyrite.methods import METHODS, Method, method as read_method
+from pyrite.processes import gather, join, rank
 from pyrite.spec import build
 from pyrite.training import Recipe, Run, resolve, train
 
@@ -106,27 +107,31 @@ def compare(
     first = options.pop("seed", None) or 0
     folder = Path(out)
     named = {str(one): _method(one) for one in methods}
+    slugs = _slugs(named)
     rows = []
+    join(str(options.get("device") or "cpu"))
     for name, chosen in named.items():
         runs = []
         for seed in range(first, first + seeds):
             begin(name, seed)
-            runs.append(_run(folder / f"{_slug(name)}-{seed}", data, {**options, "method": chosen, "seed": seed}))
+            runs.append(_run(folder / f"{slugs[name]}-{seed}", data, {**options, "method": chosen, "seed": seed}))
         rows.append(Row(name, tuple(runs)))
     found = Comparison(folder, tuple(rows))
-    write(folder / "table.md", found.to_markdown().encode())
-    write(folder / "comparison.json", (json.dumps(found.to_dict(), indent=2) + "\n").encode())
+    if rank() == 0:
+        write(folder / "table.md", found.to_markdown().encode())
+        write(folder / "comparison.json", (json.dumps(found.to_dict(), indent=2) + "\n").encode())
     return found
 
 
 def _run(path: Path, data: str | Path, options: dict[str, Any]) -> Run:
     watched = {name: options.pop(name) for name in ("progress", "observers", "stop") if name in options}
-    if not (path / "recipe.toml").exists():
+    if not gather((path / "recipe.toml").exists())[0]:
         return train(data, out=path, **options, **watched)
-    wanted, _ = resolve(data, **options)
+    wanted, source = resolve(data, **options)
     found = Run.load(path)
-    if found.recipe != wanted:
-        differ = [name for name in Recipe.model_fields if getattr(found.recipe, name) != getattr(wanted, name)]
+    held = found.recipe.resolved(source)
+    if held != wanted:
+        differ = [name for name in Recipe.model_fields if getattr(held, name) != getattr(wanted, name)]
         raise ValueError(f"{path} holds a run with other {', '.join(differ)}: choose another out")
     return found if found.finished else train(resume=path, **watched)
 
@@ -137,6 +142,15 @@ def _method(spec: str) -> str:
     return str(read_method(built if isinstance(built, Method) else f"erm({spec})"))
 
 
-def _slug(name: str) -> str:
-    """A name that every file system takes."""
-    return re.sub(r"[^a-z0-9.+]+", "-", name.lower()).strip("-")
+def _slugs(names: Iterable[str]) -> dict[str, str]:
+    """Names that every file system takes, each another.
+
+    >>> _slugs(["smooth(ce, rate=0.5)", "smooth(ce, rate=-0.5)"]).values()
+    dict_values(['smooth-ce-rate-0.5', 'smooth-ce-rate-0.5-2'])
+    """
+    taken: dict[str, str] = {}
+    for name in names:
+        slug = re.sub(r"[^a-z0-9.+]+", "-", name.lower()).strip("-")
+        same = sum(re.fullmatch(re.escape(slug) + r"(-\d+)?", other) is not None for other in taken.values())
+        taken[name] = f"{slug}-{same + 1}" if same else slug
+    return taken

@@ -138,6 +138,8 @@ class Peer(Loss):
     Liu & Guo, 2020.
     """
 
+    couples = True
+
     def __init__(self, loss: Loss, alpha: float = 1, **options: Unpack[Options]) -> None:
         super().__init__(**options)
         self.loss = bare(loss)

@@ -11,7 +11,7 @@ from pyrite.curves import Curve
 from pyrite.data import Batch, Batches
 from pyrite.methods.learner import Learner, Step
 from pyrite.methods.learning import Learning, Method
-from pyrite.processes import total
+from pyrite.processes import count, gather, rank, total
 from pyrite.soft_margin import margin
 
 __all__ = ["ERM"]
@@ -49,7 +49,12 @@ class _Descent(Learning):
     """Steps down the mean loss."""
 
     def __init__(self, loss: Loss, learner: Learner) -> None:
-        self.learner, self.class_weight = learner, loss.weight
+        self.couples = any(part.couples for part in loss.modules() if isinstance(part, Loss))
+        if self.couples and learner.accumulate > 1:
+            raise ValueError(
+                f"accumulate is {learner.accumulate}, but {loss} needs the whole batch at once: leave it 1"
+            )
+        self.learner = learner
         # A sum, which pieces and processes add to; the denominator belongs to the whole batch.
         self.loss = deepcopy(loss).configure(reduction="sum")
 
@@ -64,21 +69,42 @@ class _Descent(Learning):
             for piece in learner.pieces(batch):
                 scores = learner.scores(piece.inputs)
                 scores.retain_grad()
-                summed = self.loss(scores, piece.labels)
+                summed = self._sum(scores, piece.labels)
                 value += summed.detach()
                 (summed / whole.to(summed.dtype)).backward()
                 rows.append(_rows(scores, piece.labels, whole))
-            mean = float(total(value) / whole)
-            if not abs(mean) < float("inf"):
-                raise FloatingPointError(f"the loss is {mean}")
-        margins, weights, predictions = (torch.cat(column) for column in zip(*rows, strict=True))
+            margins, weights, predictions = (torch.cat(column) for column in zip(*rows, strict=True))
+            mean = self._mean(value, whole, margins)
         return Step(batch.index, margins, weights, predictions, mean, float(whole), rate)
+
+    def _sum(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """The loss of this process's samples. Where samples depend on each other it is that of everybody's.
+
+        Of the others' scores only the values are here; each process follows the gradient to its own.
+        """
+        if not self.couples or count() == 1:
+            return self.loss(scores, labels)  # type: ignore[no-any-return]
+        everyone = gather((scores.detach(), labels))
+        everyone[rank()] = scores, labels
+        return self.loss(*(torch.cat(parts) for parts in zip(*everyone, strict=True)))  # type: ignore[no-any-return]
+
+    def _mean(self, value: Tensor, whole: Tensor, margins: Tensor) -> float:
+        """The mean loss over all processes. A bounded loss is finite where scores are not, so margins are looked at."""
+        own = value / count() if self.couples else value
+        summed, infinite = total(torch.stack([own, (~margins.isfinite()).sum().to(own)])).tolist()
+        mean = float(summed) / float(whole)
+        if not abs(mean) < float("inf"):
+            raise FloatingPointError(f"the loss is {mean}")
+        if infinite:
+            raise FloatingPointError("the scores are not finite")
+        return mean
 
     def _share(self, labels: Tensor) -> Tensor:
         """What the samples count in the mean."""
-        if self.class_weight is None:
+        labels = labels[labels != self.loss.ignore_index]
+        if self.loss.weight is None:
             return torch.tensor(len(labels), dtype=torch.float64, device=labels.device)
-        return self.class_weight.to(labels.device)[labels].sum()
+        return self.loss.weight.to(labels.device)[labels].sum()
 
 
 @torch.no_grad()

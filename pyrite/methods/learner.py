@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.data import Batch
-from pyrite.processes import total_gradient
+from pyrite.processes import count, total_gradient
 
 __all__ = ["Learner", "Precision", "Step"]
 
@@ -84,8 +84,13 @@ class Learner:
         return self.rates[0] * self.share_at(self.steps)
 
     def pieces(self, batch: Batch) -> Iterator[Batch]:
-        """The batch in the pieces that go through the model, ready for it."""
-        for inputs, labels, index in zip(*(part.tensor_split(self.accumulate) for part in batch), strict=True):
+        """The batch in the pieces that go through the model, ready for it.
+
+        Several processes always make the same number of pieces, be some of them empty: their batch norms wait for
+        each other.
+        """
+        pieces = self.accumulate if count() > 1 else max(1, min(self.accumulate, len(batch.labels)))
+        for inputs, labels, index in zip(*(part.tensor_split(pieces) for part in batch), strict=True):
             yield Batch(self.ready(inputs), labels, index)
 
     def ready(self, inputs: Tensor) -> Tensor:
@@ -98,7 +103,7 @@ class Learner:
         self.model.train()
         with self._autocast(inputs):
             scores: Tensor = self._forward(inputs)
-        return scores
+        return scores.to(self.dtype)  # a sum of losses in bfloat16 would keep two digits
 
     @torch.inference_mode()
     def evaluate(self, inputs: Tensor) -> Tensor:
@@ -106,7 +111,7 @@ class Learner:
         self.model.eval()
         with self._autocast(inputs):
             scores: Tensor = self.model(self.ready(inputs))
-        return scores
+        return scores.to(self.dtype)
 
     @contextmanager
     def descent(self) -> Iterator[None]:

@@ -15,7 +15,7 @@ from pyrite.diagnostics import TrainingObserver
 from pyrite.methods import Learner, Learning, Meta, method
 from pyrite.models import build_model
 from pyrite.noise import corrupt
-from pyrite.processes import count, rank, share_statistics
+from pyrite.processes import count, own_device, rank, share_statistics
 from pyrite.training.optimisers import optimiser
 from pyrite.training.recipe import Recipe, augmentation
 from pyrite.training.recorder import Recorder
@@ -46,8 +46,9 @@ class Parts:
 
 def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
     """Read the recipe, which is resolved, from top to bottom."""
+    device = own_device(recipe.device)
     try:
-        torch.zeros((), device=recipe.device)
+        torch.zeros((), device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device is {recipe.device!r}, which is not to be had: {str(error).splitlines()[0]}") from None
     how = method(recipe.method)
@@ -59,13 +60,16 @@ def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
     def batches(source: Dataset, given: npt.NDArray[Any], **options: Any) -> Batches:
         return Batches(
             source.inputs, given, seed=recipe.seed, normalise=scale, rank=rank(), world_size=count(),
-            device=recipe.device, workers=workers, **options,
+            device=device, workers=workers, **options,
         )  # fmt: skip
 
     rows = {name: np.flatnonzero(labels["part"] == part) for part, name in enumerate(("train", "validation"))}
+    net = _net(recipe, data, module, rows["train"], scale)
+    size = recipe.batch_size
     train = batches(
-        data, labels["given"], batch_size=recipe.batch_size, index=rows["train"], augment=augmentation(recipe.augment)
-    )
+        data, labels["given"], batch_size=size, index=rows["train"], augment=augmentation(recipe.augment),
+        drop_last=len(rows["train"]) > size and len(rows["train"]) % size < _least(net, recipe.accumulate),
+    )  # fmt: skip
     # A test part in tracklets shows other people: its labels are nothing that could be predicted.
     apart = data.test is not None and data.test.tracklets is not None
     test = None
@@ -76,13 +80,11 @@ def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
         if len(rows["validation"])
         else None
     )
-    learner = _learner(recipe, data, module, train, scale)
+    learner = _learner(recipe, share_statistics(net), len(train))
     meta = None
     if wants := how.wants:
         source, answers, index = _meta(data, labels, wants.clean)
-        meta = batches(
-            source, answers, batch_size=recipe.batch_size, index=index, drop_last=len(index) >= recipe.batch_size
-        )
+        meta = batches(source, answers, batch_size=size, index=index, drop_last=len(index) >= size)
     learning = how.start(learner, meta)
     recorder = Recorder(learning, TrainingObserver(labels["given"], labels.get("true")), test, held_out)
     facts = {"classes": data.classes, "shape": data.inputs.shape[1:], "mean": scale.mean, "std": scale.std}
@@ -131,21 +133,33 @@ def _labels(recipe: Recipe, data: Dataset, wants: Meta | None) -> dict[str, npt.
     return columns if true is None else columns | {"true": true}
 
 
-def _learner(recipe: Recipe, data: Dataset, module: nn.Module | None, train: Batches, scale: Statistics) -> Learner:
+def _net(
+    recipe: Recipe, data: Dataset, module: nn.Module | None, rows: npt.NDArray[Any], scale: Statistics
+) -> nn.Module:
     shape = tuple(data.inputs.shape[1:])
-    plain = Batches(
-        data.inputs, train.labels.numpy(), batch_size=_WHITENED, index=train.index, seed=recipe.seed, normalise=scale
-    )
+    plain = Batches(data.inputs, data.labels, batch_size=_WHITENED, index=rows, seed=recipe.seed, normalise=scale)
     # Every process builds the same net from the seed. One that was handed over is everybody's own business.
-    net = build_model(module or recipe.model, shape, len(data.classes), recipe.seed, next(iter(plain)).inputs)
+    wanted = recipe.model if module is None else module
+    net = build_model(wanted, shape, len(data.classes), recipe.seed, next(iter(plain)).inputs)
     dtype = torch.float64 if recipe.precision == "float64" else torch.float32
     layout = torch.channels_last if len(shape) == 3 else torch.preserve_format
-    net = share_statistics(net.to(recipe.device, dtype)).to(memory_format=layout)  # type: ignore[call-overload]
+    return net.to(own_device(recipe.device), dtype).to(memory_format=layout)  # type: ignore[call-overload, no-any-return]
+
+
+def _least(net: nn.Module, accumulate: int) -> int:
+    """How many samples a batch must have. A batch norm of features has nothing to normalise a single sample by.
+
+    A last batch that is smaller is left out; its samples come in other epochs.
+    """
+    return 2 * accumulate if any(isinstance(part, nn.BatchNorm1d) for part in net.modules()) else 1
+
+
+def _learner(recipe: Recipe, net: nn.Module, per_epoch: int) -> Learner:
     rates = schedule(recipe.schedule)
     return Learner(
         net,
         optimiser(recipe.optimiser).build([weight for weight in net.parameters() if weight.requires_grad]),
-        lambda step: rates.share(step, len(train), recipe.epochs),
+        lambda step: rates.share(step, per_epoch, recipe.epochs),
         clip=recipe.clip or None,
         accumulate=recipe.accumulate,
         precision=recipe.precision,

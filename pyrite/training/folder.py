@@ -5,9 +5,11 @@ import platform
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, final
+from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -17,7 +19,7 @@ from torch import Tensor
 import pyrite
 from pyrite.files import npz_bytes, write
 from pyrite.methods import Step
-from pyrite.processes import count, rank
+from pyrite.processes import count, gather, rank
 from pyrite.training.assembly import Parts
 from pyrite.training.loop import RunFailed
 from pyrite.training.recipe import Recipe
@@ -39,21 +41,23 @@ class Folder:
         self.seconds, self._since = 0.0, time.perf_counter()
 
     def begin(self) -> None:
-        """A new folder, with what is known before the first step."""
-        if rank() == 0:
-            self._write("labels.npz", npz_bytes(self.parts.labels))
-            self._write("recipe.toml", self.recipe.to_toml().encode())
-            self._write_facts()
+        """A new folder, with what is known before the first step; the recipe first, as with it a run can be resumed."""
+        self._write(
+            lambda: {
+                "recipe.toml": self.recipe.to_toml().encode(),
+                "labels.npz": npz_bytes(self.parts.labels),
+                "run.json": self._facts(),
+            }
+        )
 
     def resume(self) -> None:
         """Go on where the folder says that the run stood; at the beginning if it was never saved."""
-        with np.load(self.path / "labels.npz") as held:
-            changed = [name for name in held if not np.array_equal(held[name], self.parts.labels.get(name, ()))]
-        if changed or len(held.files) != len(self.parts.labels):
-            raise ValueError(f"the labels of {self.recipe.data} are not those in {self.path / 'labels.npz'}")
         path = self.path / "state" / "state.safetensors"
-        if not path.exists():
-            return
+        saved, labelled = gather((path.exists(), (self.path / "labels.npz").exists()))[0]
+        if saved or labelled:
+            self._check_labels()
+        if not saved:
+            return self.begin()
         state, learner = unpack(path), self.parts.method.learner
         learner.model.load_state_dict(state["model"])
         held_by = {int(number): entry for number, entry in state["optimiser"].items()}
@@ -64,6 +68,16 @@ class Folder:
         self.parts.method.load_state_dict(state["method"])
         self.parts.batches.load_state_dict(state["batches"])
         self.parts.recorder.load_state_dict(state["recorder"])
+
+    def _check_labels(self) -> None:
+        path, now = self.path / "labels.npz", self.parts.labels
+        try:
+            with np.load(path) as held:
+                same = held.files == list(now) and all(np.array_equal(held[name], now[name]) for name in now)
+        except (OSError, ValueError, EOFError, BadZipFile) as error:
+            raise ValueError(f"cannot read {path}: {error}") from None
+        if not same:
+            raise ValueError(f"the labels of {self.recipe.data} are not those in {path}")
 
     def after_step(self, step: Step) -> None:
         every, steps = self.recipe.checkpoint_every, self.parts.method.learner.steps
@@ -77,10 +91,11 @@ class Folder:
     def save(self) -> None:
         """The state, as it is now."""
         self.parts.recorder.share()
-        if rank():
-            return
+        self._write(lambda: {"state/state.safetensors": pack(self._state())})
+
+    def _state(self) -> dict[str, Any]:
         learner = self.parts.method.learner
-        state = {
+        return {
             "steps": learner.steps,
             "seconds": self._elapsed(),
             "batches": self.parts.batches.state_dict(),
@@ -89,46 +104,59 @@ class Folder:
             "method": self.parts.method.state_dict(),
             "recorder": self.parts.recorder.state_dict(),
         }
-        self._write("state/state.safetensors", pack(state))
 
     def write_results(self) -> None:
         """History and samples."""
-        if rank():
-            return
+        self._write(self._results)
+
+    def _results(self) -> dict[str, bytes]:
         recorder = self.parts.recorder
-        self._write("history.jsonl", "".join(json.dumps(line) + "\n" for line in recorder.history).encode())
+        history = "".join(json.dumps(line) + "\n" for line in recorder.history).encode()
         histograms = recorder.observer.histograms
         arrays = recorder.observer.evidence.arrays() | {"margin_edges": histograms.edges, "margins": histograms.all}
         arrays |= {} if histograms.noisy is None else {"noisy_margins": histograms.noisy}
-        self._write("samples.npz", npz_bytes(arrays))
-        if learned := self.parts.method.arrays():
-            self._write("method.npz", npz_bytes(learned))
+        files = {"history.jsonl": history, "samples.npz": npz_bytes(arrays)}
+        learned = self.parts.method.arrays()
+        return files | {"method.npz": npz_bytes(learned)} if learned else files
 
     def finish(self, warnings: list[str]) -> None:
         """The model, and all that is known at the end."""
         self.write_results()
-        if rank() == 0:
-            self._write("model.safetensors", save(_plain(self.parts.method.learner.model.state_dict())))
-            self._write_facts(finished=True, warnings=warnings, **self.parts.at_the_end())
+        model = self.parts.method.learner.model
+        self._write(
+            lambda: {
+                "model.safetensors": save(_plain(model.state_dict())),
+                "run.json": self._facts(finished=True, warnings=warnings, **self.parts.at_the_end()),
+            }
+        )
 
-    def _write(self, name: str, content: bytes) -> None:
-        try:
-            write(self.path / name, content)
-        except OSError as error:
-            reason = f"cannot write {self.path / name}: {error.strerror or error}"
-            saved = (self.path / "state" / "state.safetensors").exists()
-            hint = f". The last checkpoint is whole: pyrite train --resume {self.path}" if saved else ""
-            raise RunFailed(reason + hint) from None
+    def _write(self, contents: Callable[[], dict[str, bytes]]) -> None:
+        """Files by their names, in this order. All processes wait for it, and fail together."""
+        problem = gather(self._written(contents()) if rank() == 0 else "")[0]
+        if problem:
+            raise RunFailed(problem)
 
-    def _write_facts(self, finished: bool = False, warnings: Sequence[str] = (), **found: Any) -> None:
-        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+    def _written(self, contents: dict[str, bytes]) -> str:
+        """What went wrong, if anything did."""
+        for name, content in contents.items():
+            try:
+                path = write(self.path / name, content)
+                for part in path.parent.glob(f".{path.name}.*.part"):  # what a killed process had begun
+                    part.unlink(missing_ok=True)
+            except OSError as error:
+                saved = (self.path / "state" / "state.safetensors").exists()
+                hint = f". The last checkpoint is whole: pyrite train --resume {self.path}" if saved else ""
+                return f"cannot write {self.path / name}: {error.strerror or error}{hint}"
+        return ""
+
+    def _facts(self, finished: bool = False, warnings: Sequence[str] = (), **found: Any) -> bytes:
         facts: dict[str, Any] = {
             "finished": finished,
             "warnings": list(warnings),
             "seconds": round(self._elapsed(), 3),
             "seed": self.recipe.seed,
             "command": sys.argv,
-            "git": done.stdout.strip() or None,
+            "git": _git_hash(),
             "processes": count(),
             "threads": torch.get_num_threads(),
             "versions": {
@@ -140,10 +168,18 @@ class Folder:
             **self.parts.facts,
             **found,
         }
-        self._write("run.json", (json.dumps(facts, indent=2) + "\n").encode())
+        return (json.dumps(facts, indent=2) + "\n").encode()
 
     def _elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self._since
+
+
+def _git_hash() -> str | None:
+    """Of the work that the run belongs to, if it is kept in git."""
+    with suppress(OSError):  # there may be no git
+        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+        return done.stdout.strip() or None
+    return None
 
 
 def _plain(state: dict[str, Tensor]) -> dict[str, Tensor]:

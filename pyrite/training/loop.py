@@ -45,8 +45,8 @@ def fit(
         stop: asked after every step.
     """
     learner = method.learner
-    device = learner.weights[0].device
-    with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+    cards = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
+    with torch.random.fork_rng(devices=cards):
         while batches.epoch < epochs:
             epoch = batches.epoch
             for batch in batches:

@@ -65,7 +65,7 @@ class _Adaptive(Optimiser, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if len(self.betas) != 2 or max(self.betas) >= 1:
+        if not isinstance(self.betas, list | tuple) or len(self.betas) != 2 or max(self.betas) >= 1:
             raise ValueError(f"betas is {self.betas!r}, but must be two numbers below 1")
         object.__setattr__(self, "betas", tuple(self.betas))
 

@@ -114,7 +114,7 @@ class Recipe(BaseModel):
                 "model": self.model if net is None else str(net),
                 "optimiser": str(optimiser(self.optimiser or SGD(lr=rate))),
                 "schedule": str(schedule(self.schedule or Linear(warmup=self.epochs / 5))),
-                "augment": self.augment or _suits(shape),
+                "augment": _spelled(augmentation(self.augment)) if self.augment else _suits(shape),
                 "validation": (0.1 if data.test is None else 0.0) if self.validation is None else self.validation,
             }
         )
@@ -126,6 +126,10 @@ def augmentation(spec: str) -> CropFlip | None:
         return None
     built: CropFlip = build(spec, {"crop_flip": CropFlip}, "augmentation")
     return built
+
+
+def _spelled(augment: CropFlip | None) -> str:
+    return "none" if augment is None else spell(augment)
 
 
 def _suits(shape: tuple[int, ...]) -> str:

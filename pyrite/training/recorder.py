@@ -32,17 +32,18 @@ class Recorder:
         self.method, self.observer, self.test, self.validation = method, observer, test, validation
         self.learner = method.learner
         self.history: list[Line] = []
-        self._loss = self._share = 0.0
+        self._loss = self._share = self._rate = 0.0
 
     def after_step(self, step: Step) -> None:
         self._loss += step.loss * step.share
         self._share += step.share
+        self._rate = step.rate
         self.observer.update(step.index, step.margin, step.prediction, step.weight, step.rate, step.trust)
 
     def after_epoch(self, epoch: int) -> None:
         self.share()
         test, validation = (None if part is None else self._tally(part) for part in (self.test, self.validation))
-        line: Line = {"epoch": epoch, "loss": self._loss / self._share, "learning_rate": self.learner.rate}
+        line: Line = {"epoch": epoch, "loss": self._loss / self._share, "learning_rate": self._rate}
         line |= {"validation_accuracy": None if validation is None else validation.share}
         self.history.append(line | self.observer.end_epoch(test) | dict(self.method.end_epoch()))
         self._loss = self._share = 0.0
@@ -52,19 +53,20 @@ class Recorder:
         self.observer.merge(gather(self.observer.evidence.epoch.state_dict()))
 
     def _tally(self, batches: Batches) -> Tally:
-        right = torch.zeros((), dtype=torch.long, device=batches.device)
-        for inputs, labels, _ in batches:
-            right += (self.learner.evaluate(inputs).argmax(1) == labels).sum()
+        counts = torch.zeros(2, dtype=torch.long, device=batches.device)
+        for inputs, labels, _ in batches:  # images that cannot be read are not among them
+            right = (self.learner.evaluate(inputs).argmax(1) == labels).sum()
+            counts += torch.stack([right, right.new_tensor(len(labels))])
         batches.seek(0)
-        right = total(right)
-        return Tally(int(right), len(batches.index))
+        return Tally(*total(counts).tolist())
 
     def state_dict(self) -> dict[str, Any]:
         """For a resume, in the middle of an epoch too."""
-        sums = {"loss": self._loss, "share": self._share, "history": self.history}
+        sums = {"loss": self._loss, "share": self._share, "rate": self._rate, "history": self.history}
         return sums | {"observer": self.observer.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where another left off."""
         self.observer.load_state_dict(state["observer"])
-        self._loss, self._share, self.history = state["loss"], state["share"], state["history"]
+        self._loss, self._share, self._rate = state["loss"], state["share"], state["rate"]
+        self.history = state["history"]

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -16,12 +16,13 @@ from pyrite.data import Dataset, load
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM
 from pyrite.models import Architecture
-from pyrite.processes import count, joined, rank, total
+from pyrite.processes import count, gather, join, total
+from pyrite.spec import build
 from pyrite.training.assembly import assemble
 from pyrite.training.divergence import divergence
 from pyrite.training.folder import Folder
 from pyrite.training.loop import Observer, fit
-from pyrite.training.optimisers import optimiser
+from pyrite.training.optimisers import OPTIMISERS, optimiser
 from pyrite.training.progress import Progress
 from pyrite.training.recipe import GIVEN, Recipe
 from pyrite.training.recorder import Recorder
@@ -75,15 +76,18 @@ def train(
         stop: asked after every step; if it says True the run is saved and comes back unfinished.
         values: those of a ``Recipe``: ``method``, ``noise``, ``epochs``, ``batch_size``, ``seed``, ...
     """
-    with joined(str(values.get("device") or "cpu")), _interrupts() as interrupted:
+    with _interrupts() as interrupted:
         if resume is None:
             recipe, source = resolve(data, model=model, loss=loss, lr=lr, config=config, **values)
+            join(recipe.device)
             folder = _new_folder(out)
         else:
-            if any(value is not None for value in (loss, lr, out, config, *values.values())):
+            named = None if isinstance(model, nn.Module) else model
+            if any(value is not None for value in (named, loss, lr, out, config, *values.values())):
                 raise ValueError("resume goes on with a run as its recipe.toml says: leave out all other options")
             folder = Path(resume)
             recipe = Run.load(folder).recipe
+            join(recipe.device)
             source = _same_data(recipe, data)
         module = model if isinstance(model, nn.Module) else None
         if recipe.model.startswith(GIVEN) and module is None:
@@ -139,11 +143,22 @@ def resolve(
     source = data if isinstance(data, Dataset) else load(recipe.data)
     recipe = recipe.resolved(source)
     if lr is not None:
-        if "lr=" in held.get("optimiser", ""):
-            raise ValueError(f"lr is given twice: alone, and in the optimiser {held['optimiser']!r}")
+        if _says_rate(values.get("optimiser")):
+            raise ValueError(f"lr is given twice: alone, and in the optimiser {str(values['optimiser'])!r}")
         rest = vars(optimiser(recipe.optimiser)) | {"lr": lr}
         recipe = recipe.model_copy(update={"optimiser": str(type(optimiser(recipe.optimiser))(**rest))})
     return recipe, source
+
+
+def _says_rate(spec: object) -> bool:
+    """Whether an optimiser that was passed says its learning rate, first or by name."""
+    if not isinstance(spec, str):
+        return spec is not None
+
+    def first(lr: float | None = None, *more: object, **named: object) -> SimpleNamespace:
+        return SimpleNamespace(given=lr is not None)
+
+    return bool(build(spec, dict.fromkeys(OPTIMISERS, first), "optimiser").given)
 
 
 _SPECS = ("method", "noise", "optimiser", "schedule", "augment")
@@ -160,10 +175,24 @@ def _same_data(recipe: Recipe, data: str | Path | Dataset | None) -> Dataset:
 
 
 def _new_folder(out: str | Path | None) -> Path:
-    folder = Path(out if out is not None else time.strftime("runs/%Y-%m-%d-%H%M%S"))
-    if rank() == 0 and folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ValueError(f"{folder} is not empty: choose another out, or go on with --resume {folder}")
+    """A folder that is empty or not there. All processes take that of the first, whose clock it may be named after."""
+    folder = Path(gather(str(out) if out is not None else time.strftime("runs/%Y-%m-%d-%H%M%S"))[0])
+    problem = gather(_occupied(folder))[0]
+    if problem:
+        raise ValueError(problem)
     return folder
+
+
+def _occupied(folder: Path) -> str:
+    """Why a folder cannot be taken. A file that a killed process had only begun to write is nothing."""
+    try:
+        held = [path.name for path in folder.iterdir() if not path.name.endswith(".part")] if folder.is_dir() else []
+    except OSError as error:
+        return f"cannot read {folder}: {error.strerror}"
+    if held or (folder.exists() and not folder.is_dir()):
+        go_on = f", or go on with --resume {folder}" if "recipe.toml" in held else ""
+        return f"{folder} is not empty: choose another out{go_on}"
+    return ""
 
 
 @contextmanager
@@ -177,7 +206,8 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
     def ask(number: int, frame: FrameType | None) -> None:
         asked.append(number)
-        signal.signal(number, before[number] or signal.SIG_DFL)
+        if count() == 1:  # torchrun passes on to its processes what the terminal has sent them already
+            signal.signal(number, before[number] or signal.SIG_DFL)
 
     for number in before:
         signal.signal(number, ask)

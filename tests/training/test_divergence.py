@@ -1,0 +1,34 @@
+"""Falling back without a NaN, on made-up histories."""
+
+import pytest
+
+from pyrite.training.divergence import divergence
+
+
+def history(*accuracies: float | None) -> list[dict[str, float | None]]:
+    return [
+        {"epoch": epoch, "train_accuracy": accuracy, "margin_size": 10.0**epoch}
+        for epoch, accuracy in enumerate(accuracies, 1)
+    ]
+
+
+@pytest.mark.parametrize(
+    "accuracies",
+    [(), (0.5,), (0.1, 0.2, 0.3), (0.6, 0.5), (0.8, 0.61), (0.9, 0.1, 0.8), (None, None), (0.5, None), (0.1, 0.1, 0.1)],
+)
+def test_runs_in_good_order(accuracies: tuple[float | None, ...]) -> None:
+    assert divergence(history(*accuracies)) is None
+
+
+@pytest.mark.parametrize("accuracies", [(0.3, 0.53, 0.24), (0.63, 0.13), (0.8, 0.6), (0.5, None, 0.2)])
+def test_runs_that_fell_back(accuracies: tuple[float | None, ...]) -> None:
+    assert divergence(history(*accuracies)) is not None
+
+
+def test_what_is_said() -> None:
+    said = divergence(history(0.3, 0.53, 0.24))
+    assert said is not None
+    assert said.startswith(
+        "the run diverged: it followed 53% of the given labels after epoch 2 and 24% at the end, while the typical "
+        "size of a margin went from 100 to 1e+03. Try a lower learning rate"
+    )

@@ -1,0 +1,65 @@
+"""Optimisers are torch's, with the settings that are spelled."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from pyrite.training.optimisers import OPTIMISERS, SGD, Adam, optimiser
+
+
+@pytest.mark.parametrize(
+    ("spec", "kind", "settings"),
+    [
+        ("sgd", torch.optim.SGD, {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 5e-4, "dampening": 0}),
+        ("sgd(0.02, momentum=0)", torch.optim.SGD, {"lr": 0.02, "momentum": 0, "nesterov": False}),
+        ("sgd(nesterov=False)", torch.optim.SGD, {"momentum": 0.9, "nesterov": False}),
+        ("adam", torch.optim.Adam, {"lr": 1e-3, "betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0}),
+        ("adam(lr=0.01, eps=0.1, betas=[0.5, 0.9])", torch.optim.Adam, {"lr": 0.01, "betas": (0.5, 0.9), "eps": 0.1}),
+        ("adamw", torch.optim.AdamW, {"lr": 1e-3, "weight_decay": 0.01}),
+        ("adamw(weight_decay=0.2)", torch.optim.AdamW, {"weight_decay": 0.2}),
+    ],
+)
+def test_settings_arrive_at_torch(spec: str, kind: type, settings: dict[str, Any]) -> None:
+    weight = nn.Parameter(torch.zeros(2))
+    built = optimiser(spec).build([weight])
+    assert type(built) is kind
+    (group,) = built.param_groups
+    assert {name: group[name] for name in settings} == settings
+    assert group["params"][0] is weight
+
+
+def test_spelling() -> None:
+    for spec in (
+        "sgd(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.0005)",
+        "adam(lr=0.01, betas=(0.9, 0.999), eps=0.1, weight_decay=0.0)",
+        "adamw(lr=0.001, betas=(0.9, 0.99), eps=1e-08, weight_decay=0.01)",
+    ):
+        assert str(optimiser(spec)) == spec
+        assert optimiser(str(optimiser(spec))) == optimiser(spec)
+    assert repr(Adam()) == "Adam(lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.0)"
+    own = SGD(lr=0.3)
+    assert optimiser(own) is own
+    assert set(OPTIMISERS) == {"sgd", "adam", "adamw"}
+
+
+@pytest.mark.parametrize(
+    ("spec", "said"),
+    [
+        ("sgdd", "unknown optimiser 'sgdd': did you mean 'sgd'"),
+        ("sgd(rate=1)", r"unexpected keyword argument 'rate'; it is called as sgd\(lr=0.1, momentum=0.9"),
+        ("sgd(lr=-1)", "lr is -1, but must be finite and not negative"),
+        ("sgd(lr=1e999)", "lr is inf"),
+        ("sgd(lr='fast')", "lr is 'fast'"),
+        ("sgd(momentum=-0.1)", "momentum is -0.1"),
+        ("adam(betas=[0.9])", r"betas is \[0.9\], but must be two numbers below 1"),
+        ("adam(betas=[0.9, 1.0])", "two numbers below 1"),
+        ("adam(betas=[0.9, 'a'])", "betas is"),
+        ("adam(betas=0.9)", "betas is 0.9"),
+        ("adam(eps=-1)", "eps is -1"),
+    ],
+)
+def test_what_is_no_optimiser(spec: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        optimiser(spec)

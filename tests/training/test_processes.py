@@ -1,0 +1,153 @@
+"""Several processes end where one does."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+
+import pyrite
+from tests.children import RESULTS, both, differing
+from tests.training import together
+
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
+CASES = list(together.cases())
+OPTIONS = ["digits", "--samples", "257", "--noise", "symmetric(0.4)", "--model", "mlp(hidden=[16])", "--epochs", "3"]
+
+
+@pytest.fixture(scope="module")
+def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("one")
+    together.train_all(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("two")
+    words = [*TORCHRUN, "tests.training.together", str(folder)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=ENVIRONMENT)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def known(line: dict[str, float | None]) -> dict[str, float]:
+    return {name: value for name, value in line.items() if value is not None}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_two_processes_equal_one(case: str, one: Path, two: Path) -> None:
+    first, second = pyrite.Run.load(one / case), pyrite.Run.load(two / case)
+    mine, theirs = (load_file(run.path / "model.safetensors") for run in (first, second))
+    assert list(mine) == list(theirs)
+    for name in mine:
+        np.testing.assert_allclose(theirs[name], mine[name], rtol=1e-9, atol=1e-9, err_msg=name)
+    for name, values in first.samples.items():
+        np.testing.assert_allclose(second.samples[name], values, rtol=1e-9, atol=1e-9, err_msg=name)
+    assert (second.samples["visits"][first.labels["part"] == 0] <= 2).all()
+    for line, other in zip(first.history, second.history, strict=True):
+        assert known(line) == pytest.approx(known(other), rel=1e-9, abs=1e-9)
+    assert first.recipe == second.recipe
+    assert (one / case / "labels.npz").read_bytes() == (two / case / "labels.npz").read_bytes()
+    assert second.facts["processes"] == 2
+
+
+def test_the_trainings_are_not_trivial(one: Path) -> None:
+    """Weights move by far more than the tolerance, and a class weight matters."""
+    models = {case: load_file(one / case / "model.safetensors") for case in ("weighted", "ce", "adam")}
+    moved = np.abs(models["weighted"]["head.weight"] - models["ce"]["head.weight"]).max()
+    assert moved > 1e-3
+    assert [line["validation_accuracy"] is not None for line in pyrite.Run.load(one / "adam").history] == [True, True]
+    assert pyrite.Run.load(one / "adam").history[-1]["test_accuracy"] is not None
+
+
+def test_samples_of_a_lone_last_batch(one: Path) -> None:
+    """Without a batch norm all 45 samples are seen twice; with one, a last batch of one sample is left out."""
+    assert (pyrite.Run.load(one / "weighted").samples["visits"] == 2).all()
+    assert pyrite.Run.load(one / "batch-norm").samples["visits"].sum() == 88
+
+
+def test_processes_fail_together(two: Path) -> None:
+    said = [json.loads((two / f"said-{rank}.json").read_text()) for rank in range(2)]
+    assert said[0] == said[1]
+    assert said[0]["occupied"] == f"ValueError: {two} is not empty: choose another out"
+    assert said[0]["unwritable"].startswith("RunFailed: cannot write /proc/nowhere/run/recipe.toml: ")
+    assert "not finite" in said[0]["nan"] or "the loss is" in said[0]["nan"]
+    assert said[0]["comparison"] == (two / "comparison" / "table.md").read_text()
+
+
+def wait(processes: list, log: Path) -> None:
+    for rank, process in enumerate(processes):
+        process.join(120)
+        assert process.exitcode == 0, log.with_suffix(f".{rank}").read_text()
+
+
+def test_two_processes_resume_to_the_same_bytes(tmp_path: Path) -> None:
+    """257 samples and batches of 128: the last sample of an epoch is left out, since there are batch norms."""
+    log = tmp_path / "log"
+    options = ["train", *OPTIONS, "--checkpoint-every", "1", "--validation", "0.1"]
+    wait(both(*options, "--out", str(tmp_path / "whole"), log=log), log)
+    state, words = tmp_path / "killed" / "state" / "state.safetensors", [*options, "--out", str(tmp_path / "killed")]
+    for delay in (0.0, 0.03):
+        before = state.read_bytes() if state.exists() else None
+        processes = both(*words, log=log)
+        while all(p.is_alive() for p in processes) and (not state.exists() or state.read_bytes() == before):
+            time.sleep(0.002)
+        time.sleep(delay)
+        for process in processes:
+            process.kill()
+            process.join()
+        assert [process.exitcode for process in processes] == [-signal.SIGKILL] * 2, log.with_suffix(".0").read_text()
+        words = ["train", "--resume", str(tmp_path / "killed")]
+    wait(both(*words, log=log), log)
+    assert differing(tmp_path / "whole", tmp_path / "killed") == []
+    assert log.with_suffix(".1").read_text() == ""  # the first alone speaks
+
+
+def descendants(pid: int) -> list[int]:
+    """torchrun's processes are in sessions of their own."""
+    parents = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                parents[int(entry.name)] = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            except OSError:
+                continue
+    found = [pid]
+    for one in found:
+        found += [child for child, parent in parents.items() if parent == one]
+    return found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
+def test_torchrun_is_killed_or_stopped(number: signal.Signals, tmp_path: Path) -> None:
+    options = ["train", *OPTIONS[:-1], "200", "--checkpoint-every", "5"]
+    wait(both(*options, "--out", str(tmp_path / "whole"), log=tmp_path / "log"), tmp_path / "log")
+    out = tmp_path / "stopped"
+    words = [*TORCHRUN, "pyrite", *options, "--out", str(out)]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT)
+    while process.poll() is None and not (out / "history.jsonl").exists():
+        time.sleep(0.01)
+    everyone = descendants(process.pid)
+    assert len(everyone) >= 3
+    # A terminal sends Ctrl-C to all; a cluster asks torchrun to stop.
+    for pid in [process.pid] if number == signal.SIGTERM else everyone:
+        os.kill(pid, number)
+    said, _ = process.communicate(timeout=60)
+    assert not (out / "model.safetensors").exists()
+    if number != signal.SIGKILL:
+        assert said.count(f"pyrite: stopped and saved; go on with: pyrite train --resume {out}") == 1
+    done = subprocess.run(
+        [*TORCHRUN, "pyrite", "train", "--resume", str(out)], capture_output=True, text=True, env=ENVIRONMENT
+    )
+    assert done.returncode == 0, done.stderr
+    assert differing(tmp_path / "whole", out) == []
+    assert {path.name for path in out.iterdir()} == {*RESULTS, "run.json", "state"}

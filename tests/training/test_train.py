@@ -1,0 +1,293 @@
+"""``pyrite.train``: what it measures, against the same worked out apart; what it takes and what it leaves."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pyrite
+from pyrite.data import Dataset, load
+from pyrite.methods import Step
+
+SMALL: dict[str, Any] = {"model": "mlp(hidden=[16])", "epochs": 3, "samples": 300, "noise": "symmetric(0.4)"}
+
+
+class Records:
+    """Every step, and the weights after every epoch."""
+
+    def __init__(self) -> None:
+        self.epochs: list[list[Step]] = [[]]
+
+    def after_step(self, step: Step) -> None:
+        self.epochs[-1].append(step)
+
+    def after_epoch(self, epoch: int) -> None:
+        assert len(self.epochs) == epoch
+        self.epochs.append([])
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[pyrite.Run, Records]:
+    records = Records()
+    out = tmp_path_factory.mktemp("recorded") / "run"
+    loss = "ce(weight=[1, 2, 1, 2, 1, 2, 1, 2, 1, 2])"
+    run = pyrite.train("digits", loss=loss, validation=0.2, batch_size=50, out=out, observers=[records], **SMALL)
+    return run, records
+
+
+def test_history_is_what_the_steps_say(recorded: tuple[pyrite.Run, Records]) -> None:
+    run, records = recorded
+    given, true, part = (run.labels[name] for name in ("given", "true", "part"))
+    assert [line["epoch"] for line in run.history] == [1, 2, 3]
+    for line, steps in zip(run.history, records.epochs, strict=False):
+        index = torch.cat([step.index for step in steps]).numpy()
+        prediction = torch.cat([step.prediction for step in steps]).numpy()
+        margin = torch.cat([step.margin for step in steps]).numpy()
+        assert sorted(index) == np.flatnonzero(part == 0).tolist()
+        wrong = given[index] != true[index]
+        counted = np.where(given[index] % 2 == 0, 1.0, 2.0)
+        losses = np.logaddexp(0, -margin.astype(np.float64))  # cross entropy is log(1 + exp(-margin))
+        assert line["loss"] == pytest.approx((losses * counted).sum() / counted.sum(), rel=1e-5)
+        assert line["train_accuracy"] == pytest.approx(np.mean(prediction == given[index]))
+        assert line["clean_accuracy"] == pytest.approx(np.mean((prediction == given[index])[~wrong]))
+        assert line["memorised"] == pytest.approx(np.mean((prediction == given[index])[wrong]))
+        assert line["recovered"] == pytest.approx(np.mean((prediction == true[index])[wrong]))
+        assert line["margin_size"] == pytest.approx(np.median(np.abs(margin)))
+        assert 0.2 < wrong.mean() < 0.6
+
+
+def test_samples_are_what_the_steps_say(recorded: tuple[pyrite.Run, Records]) -> None:
+    run, records = recorded
+    count = len(run.labels["given"])
+    margins, weights = np.full((3, count), np.nan), np.full((3, count), np.nan)
+    agrees = np.zeros((3, count), int)
+    for epoch, steps in enumerate(records.epochs[:3]):
+        for step in steps:
+            index = step.index.numpy()
+            margins[epoch, index], weights[epoch, index] = step.margin.numpy(), step.weight.numpy()
+            agrees[epoch, index] = step.prediction.numpy() == run.labels["given"][index]
+    trained = run.labels["part"] == 0
+    samples = run.samples
+    assert (samples["visits"] == np.where(trained, 3, 0)).all()
+    np.testing.assert_allclose(samples["margin_mean"][trained], margins[:, trained].mean(0), rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(samples["margin_variance"][trained], margins[:, trained].var(0), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(samples["weight_mean"][trained], weights[:, trained].mean(0), rtol=1e-9)
+    np.testing.assert_array_equal(samples["last_margin"][trained], margins[2, trained])
+    np.testing.assert_array_equal(samples["agreements"], agrees.sum(0))
+    assert np.isnan(samples["margin_mean"][~trained]).all()
+    assert samples["margins"].sum(1).tolist() == [240, 240, 240]
+
+
+def test_parts_of_the_data(recorded: tuple[pyrite.Run, Records]) -> None:
+    run, _ = recorded
+    data = load("digits")
+    assert np.bincount(run.labels["part"]).tolist() == [240, 60, len(data) - 300]
+    assert np.array_equal(run.labels["true"], data.labels)
+    noisy = pyrite.corrupt(data.labels, "symmetric(0.4)", 10, 0)
+    assert np.array_equal(run.labels["given"], noisy.given)
+    used = run.labels["part"] < 2
+    # Every class keeps its share, to a sample.
+    shares = np.bincount(run.labels["given"][used], minlength=10) / 300
+    assert np.abs(shares - np.bincount(noisy.given, minlength=10) / len(data)).max() <= 1 / 300
+
+
+def test_a_run_can_be_used(recorded: tuple[pyrite.Run, Records]) -> None:
+    """Loaded again, its model gives the accuracies that were measured."""
+    run = pyrite.Run.load(recorded[0].path)
+    assert run.finished
+    assert run.recipe == recorded[0].recipe
+    assert run.history == recorded[0].history
+    data = load("digits")
+    assert data.test is not None
+    predicted = run.scores(data.test.inputs).argmax(1)
+    assert float(np.mean(predicted == data.test.labels)) == run.history[-1]["test_accuracy"]
+    held = np.flatnonzero(run.labels["part"] == 1)
+    validated = run.scores(data.inputs[held], batch_size=7).argmax(1)
+    assert float(np.mean(validated == run.labels["given"][held])) == run.history[-1]["validation_accuracy"]
+    assert not run.model.training
+    assert run.classes == data.classes
+    assert repr(run) == f"<run {run.path}: {run.recipe.method} on digits, 3 epochs>"
+    best = max(line["test_accuracy"] for line in run.history)
+    assert run.table["best_test_accuracy"] == best
+    assert run.table["final_test_accuracy"] == run.history[-1]["test_accuracy"]
+    assert run.table["memorised"] == run.history[-1]["memorised"]
+
+
+@pytest.mark.parametrize("options", [{"model": "fast_cnn(widths=[4, 4, 4])"}, {"precision": "float64"}])
+def test_other_runs_can_be_used(options: dict[str, Any], tmp_path: Path) -> None:
+    run = pyrite.train("digits", out=tmp_path / "run", **{**SMALL, "epochs": 1, **options})
+    data = load("digits").test
+    assert data is not None
+    scores = pyrite.Run.load(run.path).scores(data.inputs)
+    assert scores.dtype == (np.float64 if "precision" in options else np.float32)
+    assert float(np.mean(scores.argmax(1) == data.labels)) == run.history[-1]["test_accuracy"]
+
+
+def test_what_a_run_leaves(recorded: tuple[pyrite.Run, Records]) -> None:
+    run, _ = recorded
+    names = {"recipe.toml", "labels.npz", "history.jsonl", "samples.npz", "model.safetensors", "run.json", "state"}
+    assert {path.name for path in run.path.iterdir()} == names
+    facts = run.facts
+    assert (facts["finished"], facts["seed"], facts["processes"], facts["warnings"]) == (True, 0, 1, [])
+    assert facts["seconds"] > 0
+    assert facts["versions"]["torch"] == torch.__version__
+    lines = (run.path / "history.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == run.history
+
+
+def test_without_truth_what_needs_it_is_unknown(tmp_path: Path) -> None:
+    """And without a test part a tenth is held out."""
+    rows = np.random.default_rng(0)
+    inputs = rows.normal(size=(200, 4)).astype(np.float32)
+    np.savez(tmp_path / "data.npz", x=inputs, y=(inputs[:, 0] > 0).astype(int))
+    run = pyrite.train(tmp_path / "data.npz", model="mlp(hidden=[8])", epochs=2, out=tmp_path / "run")
+    unknown = ("test_accuracy", "clean_accuracy", "memorised", "recovered", "hybrid_accuracy", "snr", "noisy_weight")
+    for line in run.history:
+        assert [name for name in unknown if line[name] is not None] == []
+        assert line["validation_accuracy"] is not None
+        assert line["train_accuracy"] is not None
+        assert line["alpha"] is not None
+    assert "true" not in run.labels
+    assert "noisy_margins" not in run.samples
+    assert (run.labels["part"] == 1).sum() == 20
+    assert run.table["final_test_accuracy"] is None
+    assert run.table["best_test_accuracy"] is None
+
+
+def test_a_set_that_knows_its_own_truth(tmp_path: Path) -> None:
+    """Human noise: given and true are the set's. Further noise is added to what is true."""
+    rows = np.random.default_rng(0)
+    inputs, true = rows.normal(size=(90, 4)).astype(np.float32), np.arange(90) % 3
+    given = np.where(rows.random(90) < 0.3, (true + 1) % 3, true)
+    data = Dataset("human", inputs, given, ("a", "b", "c"), true=true)
+    options: dict[str, Any] = {"model": "mlp(hidden=[8])", "epochs": 1}
+    run = pyrite.train(data, out=tmp_path / "a", **options)
+    assert np.array_equal(run.labels["given"], given)
+    assert np.array_equal(run.labels["true"], true)
+    assert run.history[0]["memorised"] is not None
+    more = pyrite.train(data, out=tmp_path / "b", noise="symmetric(0.5)", **options)
+    assert np.array_equal(more.labels["given"], pyrite.corrupt(true, "symmetric(0.5)", 3, 0).given)
+
+
+class Own(nn.Module):
+    """A net of a user's."""
+
+    def __init__(self, seed: int = 3) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            self.layer = nn.Linear(4, 2)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        scores: Tensor = self.layer(inputs)
+        return scores
+
+
+def test_data_and_net_of_your_own(tmp_path: Path) -> None:
+    inputs = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
+    data = Dataset("mine", inputs, (inputs[:, 0] > 0).astype(np.int64), ("no", "yes"))
+    model = Own()
+    options: dict[str, Any] = {"epochs": 2, "batch_size": 20, "validation": 0.0}
+    whole = pyrite.train(data, model=model, out=tmp_path / "whole", **options)
+    assert whole.recipe.data == "given in Python: mine"
+    assert whole.recipe.model == "given in Python: Own"
+    assert not torch.equal(model.layer.weight, Own().layer.weight)  # it is trained in place
+    with pytest.raises(ValueError, match=r"the net was given in Python: Own: load .*model.safetensors into it"):
+        _ = whole.model
+
+    asked = iter([False, True])
+    out = tmp_path / "stopped"
+    pyrite.train(data, model=Own(), out=out, stop=lambda: next(asked), **options)
+    with pytest.raises(ValueError, match=r"the data was given in Python: mine: pass it again"):
+        pyrite.train(resume=out, model=Own())
+    with pytest.raises(ValueError, match=r"the net of .* was given in Python: Own: pass it again as model"):
+        pyrite.train(data, resume=out)
+    again = Own(seed=8)  # its weights come from the folder
+    assert pyrite.train(data, model=again, resume=out).history == whole.history
+    assert torch.equal(again.layer.weight, model.layer.weight)
+    other = Dataset("mine", inputs, 1 - data.labels, ("no", "yes"))
+    with pytest.raises(ValueError, match="the labels of given in Python: mine are not those in"):
+        pyrite.train(other, model=Own(), resume=out)
+
+
+def test_global_random_state_is_left_as_it_was(tmp_path: Path) -> None:
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    model = "wrn(depth=10, width=1, dropout=0.3)"
+    pyrite.train("digits", **{**SMALL, "model": model, "epochs": 1, "samples": 100}, out=tmp_path / "run")
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
+
+
+def test_a_lone_last_sample(tmp_path: Path) -> None:
+    """257 samples: a batch norm cannot take the last alone, so it waits for another epoch."""
+    run = pyrite.train("digits", **{**SMALL, "samples": 257}, out=tmp_path / "a")
+    assert run.samples["visits"].sum() == 3 * 256
+    bare = pyrite.train(
+        "digits", **{**SMALL, "samples": 257, "model": "mlp(hidden=[8], norm=False)"}, out=tmp_path / "b"
+    )
+    assert bare.samples["visits"].sum() == 3 * 257
+
+
+def test_what_cannot_be_trained(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="samples is 99999, but digits has 1437"):
+        pyrite.train("digits", samples=99999, out=tmp_path / "a")
+    with pytest.raises(ValueError, match="device is 'cudda', which is not to be had"):
+        pyrite.train("digits", device="cudda", out=tmp_path / "a")
+    if not torch.cuda.is_available():
+        with pytest.raises(ValueError, match="device is 'cuda', which is not to be had"):
+            pyrite.train("digits", device="cuda", out=tmp_path / "a")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "file").touch()
+    with pytest.raises(ValueError, match=r"full is not empty: choose another out$"):
+        pyrite.train("digits", out=tmp_path / "full")
+    with pytest.raises(ValueError, match=r"file is not empty: choose another out$"):
+        pyrite.train("digits", out=tmp_path / "full" / "file")
+    (tmp_path / "full" / "recipe.toml").touch()
+    with pytest.raises(ValueError, match=r"full is not empty: choose another out, or go on with --resume .*full$"):
+        pyrite.train("digits", out=tmp_path / "full")
+    with pytest.raises(ValueError, match="accumulate is 2, but peer"):
+        pyrite.train("digits", loss="peer(ce)", accumulate=2, out=tmp_path / "a", **SMALL)
+    assert not (tmp_path / "a").exists()
+
+
+def test_nan_stops_and_the_last_checkpoint_is_good(tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    options = {**SMALL, "model": "mlp(hidden=[8], norm=False)", "schedule": "steps(at=[1], factor=1e30)"}
+    with pytest.raises(pyrite.RunFailed, match=r"in batch \d of 3 of epoch 2, at learning rate 1e\+29. Try a learning"):
+        pyrite.train("digits", loss="ce", out=out, **options)
+    left = pyrite.Run.load(out)
+    assert len(left.history) == 1
+    assert not left.finished
+    with pytest.raises(pyrite.RunFailed, match="of epoch 2"):  # again, from the checkpoint
+        pyrite.train(resume=out)
+
+
+def test_divergence_is_noticed(tmp_path: Path) -> None:
+    """A rate that jumps after two epochs throws a bounded loss off without a NaN."""
+    options = {**SMALL, "samples": 0, "epochs": 4, "noise": "", "schedule": "steps(at=[3], factor=3e4)"}
+    run = pyrite.train("digits", loss="mae", out=tmp_path / "run", **options)
+    assert len(run.facts["warnings"]) == 1
+    assert "the run diverged: it followed" in run.facts["warnings"][0]
+
+
+def test_without_git(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    run = pyrite.train("digits", **{**SMALL, "epochs": 1, "samples": 50}, out=tmp_path / "run")
+    assert run.facts["git"] is None
+
+
+def test_a_folder_named_after_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    run = pyrite.train("digits", **{**SMALL, "epochs": 1, "samples": 50})
+    assert run.path.parent == Path("runs")
+    assert os.listdir("runs") == [run.path.name]
+
+
+def test_not_a_run(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"is not a run: it has no recipe.toml"):
+        pyrite.Run.load(tmp_path)

@@ -1,0 +1,119 @@
+"""Trainings that one process and several must end alike. ``python -m tests.training.together OUT`` leaves them in OUT.
+
+Under torchrun the processes of one training are real ones; in a test it is called as it is.
+"""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+import pyrite
+import pyrite.training.folder
+from pyrite.data import Dataset
+from pyrite.processes import rank
+from tests.examples import CLASSES, instance
+
+WEIGHTS = [1.0, 2.0, 0.5, 3.0, 1.5]
+
+
+def features() -> Dataset:
+    """45 samples: with a batch of 11 the last has one sample, fewer than there are processes."""
+    return _made("features", lambda rows, count: rows.normal(size=(count, 4)).astype(np.float32))
+
+
+def images() -> Dataset:
+    return _made("images", lambda rows, count: rows.integers(256, size=(count, 3, 12, 12), dtype=np.uint8))
+
+
+def _made(name: str, inputs: Any) -> Dataset:
+    rows = np.random.default_rng(0)
+    classes = tuple("abcde")
+    labels = rows.integers(CLASSES, size=45)
+    test = Dataset("test", inputs(rows, 23), rows.integers(CLASSES, size=23), classes)
+    return Dataset(name, inputs(rows, 45), labels, classes, test=test)
+
+
+class Spare(nn.Module):
+    """A net with a weight that is not used: weight decay must leave it alone everywhere."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)
+            self.used, self.spare = nn.Linear(4, CLASSES), nn.Linear(3, 3)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        scores: Tensor = self.used(inputs)
+        return scores
+
+
+def cases() -> dict[str, tuple[Dataset, dict[str, Any]]]:
+    """By their names: the data and the options."""
+    small: dict[str, Any] = {"model": "mlp(hidden=[6], norm=False)", "batch_size": 11}
+    found: dict[str, tuple[Dataset, dict[str, Any]]] = {}
+    for name in pyrite.LOSSES:
+        found[name] = features(), small | {"loss": instance(name)}
+    weighted = f"0.5*gce(weight={WEIGHTS}) + nce(weight={WEIGHTS})"
+    more: dict[str, dict[str, Any]] = {
+        "weighted": small | {"loss": f"ce(weight={WEIGHTS})"},
+        "weighted-sum": small | {"loss": weighted},
+        "weighted-peer": small | {"loss": f"peer(ce, weight={WEIGHTS})"},
+        "ignored": small | {"loss": "ce(ignore_index=3)"},
+        "peers-in-a-sum": small | {"loss": "ce + 0.5*peer(mae)"},
+        "pieces": small | {"loss": "gce", "accumulate": 3},
+        "adam": small | {"loss": "ce", "optimiser": "adam(lr=0.01)", "clip": 0.1, "validation": 0.2},
+        "batch-norm": {"model": "mlp(hidden=[6, 5])", "batch_size": 11, "loss": "ce"},
+        "spare": {"model": Spare(), "batch_size": 11, "loss": "ce"},
+    }
+    found |= {name: (features(), options) for name, options in more.items()}
+    for name, model in {"fast_cnn": "fast_cnn(widths=[4, 4, 4])", "wrn": "wrn(depth=10, width=1)"}.items():
+        found[name] = images(), {"model": model, "batch_size": 11, "loss": "imae(T=8)", "augment": "crop_flip(pad=1)"}
+    return found
+
+
+def train_all(out: Path) -> None:
+    for name, (data, options) in cases().items():
+        pyrite.train(
+            data, noise="symmetric(0.3)", epochs=2, precision="float64", out=out / name, progress=False, **options
+        )
+        if rank():  # from the second on, when it is known who is who
+            pyrite.training.folder.write = refuse  # type: ignore[attr-defined]
+
+
+def refuse(path: Path, content: bytes) -> Path:
+    raise AssertionError(f"process {rank()} writes {path}")
+
+
+def fail_all(out: Path) -> dict[str, str]:
+    """What is said of trainings that cannot be, which every process must find out at the same time."""
+    said = {}
+    options: dict[str, Any] = {"model": "mlp(hidden=[6], norm=False)", "batch_size": 11, "progress": False}
+    folders = {"occupied": out, "unwritable": Path("/proc/nowhere/run"), "nan": out / "nan"}
+    for name, folder in folders.items():
+        try:
+            pyrite.train(features(), lr=1e300, precision="float64", loss="ce", out=folder, **options)
+        except (ValueError, pyrite.RunFailed) as error:
+            said[name] = f"{type(error).__name__}: {error}"
+    said["comparison"] = _compare(out / "comparison")
+    return said
+
+
+def _compare(out: Path) -> str:
+    table = ""
+    for _ in range(2):  # the second time the runs are there
+        table = pyrite.compare(
+            "digits", ["ce", "mae"], out=out, samples=50, epochs=1, model="mlp(hidden=[4])", progress=False
+        ).to_markdown()
+    return table
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    folder = Path(sys.argv[1])
+    train_all(folder)
+    (folder / f"said-{rank()}.json").write_text(json.dumps(fail_all(folder)))
