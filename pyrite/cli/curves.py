@@ -1,18 +1,31 @@
 """``pyrite curves``: draw weighting curves."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from pyrite.criterion import Loss
+
 
 def curves(
-    losses: Annotated[list[str], typer.Argument(help="Losses, such as 'ce' 'mae' 'unit(imae(T=8))'.")],
+    losses: Annotated[list[str], typer.Argument(help="Losses, such as ce 'unit(imae(T=8))', or runs of meta_weight.")],
     classes: Annotated[int, typer.Option(help="Draw the initial margins of this many classes behind them.")] = 10,
     out: Annotated[Path, typer.Option(help="The picture to write; its ending says the format.")] = Path("curves.png"),
 ) -> None:
     """Draw how much each loss weights a sample, by its margin and by the probability of its label."""
-    from pyrite.losses import loss
     from pyrite.report.weight_curves import draw_curves
 
-    typer.echo(f"wrote {draw_curves([loss(text) for text in losses], out, classes=classes)}")
+    typer.echo(f"wrote {draw_curves([_curve(text) for text in losses], out, classes=classes)}")
+
+
+def _curve(text: str) -> "Loss":
+    """A loss by its spec, or what a run has learned by its folder."""
+    if (Path(text) / "recipe.toml").is_file():
+        from pyrite.training import Run
+
+        return Run.load(text).weight_curve()
+    from pyrite.losses import loss
+
+    return loss(text)

@@ -93,6 +93,8 @@ def _show(run: "Run") -> None:
         "clean_accuracy": "right training labels followed",
         "memorised": "wrong training labels followed",
         "recovered": "wrong training labels seen through",
+        "final_trust_auc": "AUC of finding wrong labels by weight",
+        "best_trust_auc": "at its best, chosen by true labels",
     }
     table = Table(box=None, show_header=False)
     for name, value in run.table.items():

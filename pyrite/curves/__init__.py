@@ -3,6 +3,7 @@
 from pyrite.curves.curve import Curve, CurveSum, Peak, Tails
 from pyrite.curves.family import AEL, AGCE, AUL, CE, GCE, IMAE, MAE, RCE, SCE, TCE, Focal, TruncatedGCE
 from pyrite.curves.initial import expected_margin, initial_margins
+from pyrite.curves.learned import Learned
 from pyrite.curves.transforms import Scale, Shift, Unit, scale, shift, unit
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "Curve",
     "CurveSum",
     "Focal",
+    "Learned",
     "Peak",
     "Scale",
     "Shift",

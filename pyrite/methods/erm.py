@@ -8,7 +8,8 @@ from torch import Tensor
 
 from pyrite.criterion import Loss
 from pyrite.curves import Curve
-from pyrite.data import Batch, Batches
+from pyrite.data import Batch
+from pyrite.losses import grows_without_bound
 from pyrite.methods.learner import Learner, Step
 from pyrite.methods.learning import Learning, Method
 from pyrite.processes import count, gather, rank, total
@@ -39,6 +40,10 @@ class ERM(Method):
     @property
     def strength(self) -> float:
         return max(1.0, self.loss.peak().weight) if isinstance(self.loss, Curve) else 1.0
+
+    @property
+    def grows(self) -> bool:
+        return grows_without_bound(self.loss)
 
     def start(self, learner: Learner, meta: Batches | None = None) -> "_Descent":
         return _Descent(self.loss, learner)

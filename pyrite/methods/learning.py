@@ -62,6 +62,14 @@ class Method(ABC):
         """
         return 1.0
 
+    @property
+    def grows(self) -> bool:
+        """Whether it goes on pushing samples that are learned, so that scores can grow without bound.
+
+        Then gradients grow with the scores, and steps must be bounded: they are clipped if nobody says otherwise.
+        """
+        return False
+
     @abstractmethod
     def start(self, learner: Learner, meta: Batches | None = None) -> Learning:
         """The method at work on a model; ``meta`` are batches of the meta set it wants."""

@@ -202,7 +202,7 @@ class Passes:
             return torch.zeros_like(losses) if tangent is None else tangent.detach().clone()
 
     def _twice(self, way: Weights, batch: tuple[Tensor, Tensor]) -> Tensor:
-        """The same by two backward passes: the first is linear in what it starts with, and is differentiated by that."""
+        """The same by two backward passes: the first is linear in what it starts with; it is differentiated by that."""
         leaves = {name: w.detach().requires_grad_() for name, w in self.weights.items()}
         losses = self._call(leaves, batch, self.loss)
         start = torch.zeros_like(losses, requires_grad=True)

@@ -57,7 +57,7 @@ class Recipe(BaseModel):
     batch_size: int = Field(128, ge=1)
     optimiser: str = ""
     schedule: str = ""
-    clip: float = Field(0.0, ge=0)
+    clip: float | None = Field(None, ge=0)
     accumulate: int = Field(1, ge=1)
     augment: str = ""
     samples: int = Field(0, ge=0)
@@ -99,7 +99,8 @@ class Recipe(BaseModel):
         """The same with nothing left open: defaults that depend on the data or the net, every spec written in full.
 
         The net is ``fast_cnn`` for images and ``mlp`` for features; the optimiser SGD at the learning rate that suits
-        the net, divided by the method's strength; it rises for a fifth of the run and then falls to nothing. Images are
+        the net, divided by the method's strength; it rises for a fifth of the run and then falls to nothing. Gradients
+        are clipped to a norm of 1 if the method could make scores grow without bound. Images are
         shifted by up to a sixteenth of their size, and mirrored if they have colours: digits and letters, which must
         not be, are mostly grey. A tenth is held out for validation where the data has no test part.
         """
@@ -113,6 +114,7 @@ class Recipe(BaseModel):
                 "noise": str(noise_model(self.noise)) if self.noise else "",
                 "model": self.model if net is None else str(net),
                 "optimiser": str(optimiser(self.optimiser or SGD(lr=rate))),
+                "clip": float(how.grows) if self.clip is None else self.clip,
                 "schedule": str(schedule(self.schedule or Linear(warmup=self.epochs / 5))),
                 "augment": _spelled(augmentation(self.augment)) if self.augment else _suits(shape),
                 "validation": (0.1 if data.test is None else 0.0) if self.validation is None else self.validation,

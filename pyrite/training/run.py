@@ -11,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import nn
 
+from pyrite.curves import Learned
 from pyrite.data import Batches, Inputs, Statistics
 from pyrite.models import build_model
 from pyrite.training.recipe import GIVEN, Recipe
@@ -64,7 +65,13 @@ class Run:
             "final_test_accuracy": last["test_accuracy"],
             "best_test_accuracy": max(tests, default=None),
             **{name: last[name] for name in names},
+            **self._found(),
         }
+
+    def _found(self) -> dict[str, float | None]:
+        """How well the method's trust tells wrong labels, if it weighs samples: at the end and at its best."""
+        found = [line["trust_auc"] for line in self.history if line["trust_auc"] is not None]
+        return {"final_trust_auc": found[-1], "best_trust_auc": max(found)} if found else {}
 
     @cached_property
     def facts(self) -> dict[str, Any]:
@@ -88,6 +95,21 @@ class Run:
         """``samples.npz``: what training showed of every sample, and the margin histograms of every epoch."""
         with np.load(self.path / "samples.npz") as held:
             return dict(held)
+
+    def weight_curve(self, epoch: int | None = None) -> Learned:
+        """The weighting that ``meta_weight`` had learned after an epoch, the last one by default, as a curve.
+
+        It can be drawn beside the fixed ones: ``pyrite curves ce "gce(q=0.7)" RUN``.
+        """
+        path = self.path / "method.npz"
+        if not path.exists():
+            raise ValueError(f"{self.path} has no learned weighting: its method is {self.recipe.method}")
+        with np.load(path) as held:
+            nets = held["weight_net"]
+        number = len(nets) if epoch is None else epoch
+        if not 1 <= number <= len(nets):
+            raise ValueError(f"epoch is {epoch}, but must be from 1 to {len(nets)}")
+        return Learned(nets[number - 1], name=f"{self.recipe.method}, epoch {number}")
 
     @cached_property
     def model(self) -> nn.Module:
