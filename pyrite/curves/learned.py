@@ -29,6 +29,11 @@ class Learned(Curve):
     tensor(1.7587e-25)
     """
 
+    kinks: Tensor
+    slopes: Tensor
+    starts: Tensor
+    areas: Tensor
+
     def __init__(self, parameters: npt.ArrayLike, name: str = "learned", **options: Unpack[Options]) -> None:
         super().__init__(**options)
         self.name = name
@@ -84,5 +89,5 @@ def _area(start: Tensor, slope: Tensor, length: Tensor) -> Tensor:
     flat = rise.abs() < 2e-5
     steep = torch.where(flat, 1.0, slope)
     exact = (softplus(start + rise) - softplus(start)) / steep
-    # Where the line is all but level the difference has no digits: sigmoid in the middle, right to the square of the rise.
+    # Where the line is all but level the difference has no digits; sigmoid in the middle is right to the rise squared.
     return torch.where(flat, torch.sigmoid(start + rise / 2) * length, exact)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from pyrite.criterion import Loss
 from pyrite.curves import Curve
-from pyrite.data import Batch
+from pyrite.data import Batch, Batches
 from pyrite.losses import grows_without_bound
 from pyrite.methods.learner import Learner, Step
 from pyrite.methods.learning import Learning, Method
