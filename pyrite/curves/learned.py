@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import logsigmoid, softplus
+from torch.nn.functional import logsigmoid
 
 from pyrite.criterion import Options
 from pyrite.curves.curve import Curve
@@ -59,11 +59,11 @@ class Learned(Curve):
         return torch.sigmoid(self.starts[place] + self.slopes[place] * beyond).to(losses.dtype)
 
     def phi(self, margin: Tensor) -> Tensor:
-        place, beyond = self._place(softplus(-margin))
+        place, beyond = self._place(-logsigmoid(margin))
         return (self.areas[place] + _area(self.starts[place], self.slopes[place], beyond)).to(margin.dtype)
 
     def w(self, margin: Tensor) -> Tensor:
-        place, beyond = self._place(softplus(-margin))
+        place, beyond = self._place(-logsigmoid(margin))
         return (
             (logsigmoid(self.starts[place] + self.slopes[place] * beyond) + logsigmoid(-margin.double()))
             .exp()
@@ -88,6 +88,7 @@ def _area(start: Tensor, slope: Tensor, length: Tensor) -> Tensor:
     rise = slope * length
     flat = rise.abs() < 2e-5
     steep = torch.where(flat, 1.0, slope)
-    exact = (softplus(start + rise) - softplus(start)) / steep
+    # -logsigmoid(-z) is softplus without torch's shortcut for large z.
+    exact = (logsigmoid(-start) - logsigmoid(-start - rise)) / steep
     # Where the line is all but level the difference has no digits; sigmoid in the middle is right to the rise squared.
     return torch.where(flat, torch.sigmoid(start + rise / 2) * length, exact)

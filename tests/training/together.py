@@ -69,6 +69,15 @@ def cases() -> dict[str, tuple[Dataset, dict[str, Any]]]:
         "adam": small | {"loss": "ce", "optimiser": "adam(lr=0.01)", "clip": 0.1, "validation": 0.2},
         "batch-norm": {"model": "mlp(hidden=[6, 5])", "batch_size": 11, "loss": "ce"},
         "spare": {"model": Spare(), "batch_size": 11, "loss": "ce"},
+        "meta": small | {"method": "meta_weight(size=13, hidden=5, lr=0.5)"},
+        "meta-norm": {
+            "model": "mlp(hidden=[6])",
+            "batch_size": 8,
+            "method": "meta_weight(ce, size=9, normalise='sum')",
+        },
+        "meta-lean": small | {"method": "meta_weight(size=13, gradient='lean', virtual='optimizer', meta='clean')"},
+        "meta-fast": small | {"method": "meta_weight(size=13, gradient='fast', every=2)"},
+        "l2rw": {"model": "mlp(hidden=[6])", "batch_size": 8, "method": "l2rw(mae, size=9)"},
     }
     found |= {name: (features(), options) for name, options in more.items()}
     for name, model in {"fast_cnn": "fast_cnn(widths=[4, 4, 4])", "wrn": "wrn(depth=10, width=1)"}.items():

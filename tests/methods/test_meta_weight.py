@@ -1,0 +1,217 @@
+"""Steps with learned weights against the same steps written out with a graph through the virtual step."""
+
+import warnings
+from collections.abc import Iterator
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+from torch.nn.utils import parameters_to_vector
+
+import pyrite
+from pyrite.curves import Learned
+from pyrite.data import Batch, Batches
+from pyrite.methods import Learner, WeightNet, method
+from pyrite.models import build_model
+
+D = torch.float64
+ROWS = np.random.default_rng(0)
+INPUTS = ROWS.normal(size=(60, 4)).astype(np.float32)
+LABELS = ROWS.integers(3, size=60)
+
+
+def net() -> nn.Module:
+    return build_model("mlp(hidden=[7])", (4,), 3, seed=0).to(D)
+
+
+def started(spec: str, model: nn.Module, size: int = 20, **options: Any) -> Any:
+    optimiser = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
+    learner = Learner(model, optimiser, precision="float64", **options)
+    meta = Batches(INPUTS, LABELS, batch_size=10, seed=3, index=np.arange(size), drop_last=size >= 10)
+    return method(spec).start(learner, meta)
+
+
+def batches() -> Iterator[Batch]:
+    return iter(Batches(INPUTS, LABELS, batch_size=15, seed=1, index=np.arange(30, 60)))
+
+
+def by_hand(spec: str, steps: int, normalise: str = "mean") -> tuple[nn.Module, nn.Module, list[Tensor]]:
+    """MW-Net as its authors' algorithm goes, with ``create_graph``; the same weights, batches and order."""
+    model, learning = net(), started(spec, net())
+    weight_net: WeightNet = deepcopy(learning.net)
+    guide = torch.optim.SGD(weight_net.parameters(), 1e-3, weight_decay=5e-4)
+    outer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
+    meta = iter(Batches(INPUTS, LABELS, batch_size=10, seed=3, index=np.arange(20), drop_last=True))
+    coming, trusted = batches(), []
+    ce, meta_loss = nn.CrossEntropyLoss(reduction="none"), pyrite.MAE()
+    model.train()
+
+    def objective(losses: Tensor, graph: bool) -> Tensor:
+        with torch.set_grad_enabled(graph):
+            weights = weight_net(losses.detach().unsqueeze(1)).squeeze(1)
+            shares = weights / len(weights) if normalise == "mean" else weights / weights.sum()
+        trusted.append(weights.detach())
+        return (shares * losses).sum()
+
+    for _ in range(steps):
+        x, y, _ = next(coming)
+        u, v, _ = next(meta)
+        weights, buffers = dict(model.named_parameters()), dict(model.named_buffers())
+        clone = {name: value.clone() for name, value in buffers.items()}
+        losses = ce(functional_call(model, clone, (x.to(D),)), y)
+        gradients = torch.autograd.grad(objective(losses, True), list(weights.values()), create_graph=True)
+        moved = {name: w - 0.2 * g for (name, w), g in zip(weights.items(), gradients, strict=True)}
+        clone = {name: value.clone() for name, value in buffers.items()}
+        guide.zero_grad()
+        outer.zero_grad()
+        meta_loss(functional_call(model, (moved, clone), (u.to(D),)), v).backward()
+        guide.step()
+        trusted.clear()
+        outer.zero_grad()
+        objective(ce(model(x.to(D)), y), False).backward()
+        outer.step()
+    return model, weight_net, trusted
+
+
+@pytest.mark.parametrize("gradient", ["exact", "lean"])
+@pytest.mark.parametrize("normalise", ["mean", "sum"])
+def test_steps_are_those_of_the_algorithm(gradient: str, normalise: str) -> None:
+    spec = f"meta_weight(gradient='{gradient}', normalise='{normalise}')"
+    model = net()
+    learning = started(spec, model)
+    step = None
+    for _, batch in zip(range(2), batches(), strict=True):
+        step = learning.step(batch)
+    other, weight_net, trusted = by_hand(spec, 2, normalise)
+    assert step is not None
+    for mine, theirs in ((model, other), (learning.net, weight_net)):
+        for name, value in theirs.state_dict().items():
+            torch.testing.assert_close(mine.state_dict()[name], value, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(step.trust, trusted[-1], rtol=1e-10, atol=1e-12)
+
+
+def test_l2rw_weighs_by_hand_computed_products() -> None:
+    model = net().train()
+    learning = started("l2rw(ce)", model)
+    before = deepcopy(model)
+    x, y, _ = batch = next(batches())
+    u, v, _ = next(iter(Batches(INPUTS, LABELS, batch_size=10, seed=3, index=np.arange(20), drop_last=True)))
+    weights = list(before.parameters())
+    meta = torch.autograd.grad(nn.functional.cross_entropy(before(u.to(D)), v), weights)
+    losses = nn.functional.cross_entropy(before(x.to(D)), y, reduction="none")
+    products = torch.stack([
+        sum((g * d).sum() for g, d in zip(torch.autograd.grad(one, weights, retain_graph=True), meta, strict=True))
+        for one in losses
+    ])  # fmt: skip
+    step = learning.step(batch)
+    torch.testing.assert_close(step.trust, products.clamp(min=0), rtol=1e-9, atol=1e-12)
+    helps = products.clamp(min=0)
+    assert step.loss == pytest.approx(float((helps / helps.sum() * losses).sum().detach()), rel=1e-9)
+
+
+def test_weights_are_learned_every_so_many_steps() -> None:
+    learning = started("meta_weight(every=2, lr=0.5)", net())
+    seen = [parameters_to_vector(learning.net.parameters()).detach()]
+    for _, batch in zip(range(2), batches(), strict=True):
+        learning.step(batch)
+        seen.append(parameters_to_vector(learning.net.parameters()).detach())
+    assert not torch.equal(seen[0], seen[1])
+    assert torch.equal(seen[1], seen[2])
+
+
+def test_a_meta_gradient_that_is_not_finite_is_skipped_and_counted() -> None:
+    learning = started("meta_weight", net())
+    before = deepcopy(learning.net.state_dict())
+    learning.passes.meta_loss = lambda scores, labels: scores.sum(1) * float("nan")
+    learning.step(next(batches()))
+    assert learning.end_epoch() == {"meta_skipped": 1}
+    assert all(torch.equal(before[name], value) for name, value in learning.net.state_dict().items())
+
+
+class Odd(torch.autograd.Function):
+    """A layer without a derivative in forward mode."""
+
+    @staticmethod
+    def forward(context: Any, x: Tensor) -> Tensor:
+        return x * 2
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor) -> Tensor:  # type: ignore[override]
+        return gradient * 2
+
+
+class Doubled(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = net()
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = Odd.apply(self.inner(x))
+        return found
+
+
+def test_without_forward_mode_it_differentiates_twice_and_says_so() -> None:
+    model = Doubled().to(D).train()
+    batch, meta = (
+        (torch.from_numpy(INPUTS[rows]).to(D), torch.from_numpy(LABELS[rows])) for rows in (slice(20), slice(20, 30))
+    )
+    weight_net = WeightNet(5).to(D)
+    with pytest.warns(UserWarning, match="differentiating twice"):
+        found = pyrite.methods.meta_gradient(model, weight_net, batch, meta, lr=0.1)
+    wanted = pyrite.methods.meta_gradient(model, weight_net, batch, meta, lr=0.1, gradient="reference")
+    torch.testing.assert_close(found.products, wanted.products, rtol=1e-10, atol=1e-13)
+
+
+def test_what_is_refused_and_warned_of() -> None:
+    for spec, words in {
+        "meta_weight(meta='gold')": "meta is 'gold'",
+        "meta_weight(gradient='quick')": "gradient is 'quick'",
+        "meta_weight(size=0)": "size is 0",
+        "meta_weight(gradient='fast', virtual='optimizer')": "no virtual step",
+        "l2rw(meta='gold')": "meta is 'gold'",
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            method(spec)
+    with pytest.raises(ValueError, match="accumulate is 2"):
+        started("meta_weight", net(), accumulate=2)
+    with pytest.raises(ValueError, match="clip is set"):
+        started("meta_weight(virtual='optimizer')", net(), clip=1.0)
+    with pytest.raises(ValueError, match="meta is missing"):
+        method("meta_weight").start(Learner(net(), torch.optim.SGD(net().parameters(), lr=0.1), precision="float64"))
+    with pytest.warns(UserWarning, match="fewer than a batch"):
+        started("meta_weight", net(), size=8)
+    few = Batches(INPUTS, np.arange(60) % 3, batch_size=2, seed=0, index=[0, 3, 6])
+    with pytest.warns(UserWarning, match="no sample of 2 classes, the first: 1"):
+        method("meta_weight").start(Learner(net(), torch.optim.SGD(net().parameters(), lr=0.1)), few)
+
+
+def test_a_run_holds_out_its_meta_set_and_draws_its_curve(tmp_path: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        run = pyrite.train(
+            "digits", method="meta_weight(size=150, lr=0.1)", noise="symmetric(0.4)", model="mlp(hidden=[16])",
+            epochs=2, out=tmp_path / "run",
+        )  # fmt: skip
+    held = run.labels["part"] == 3
+    assert held.sum() == 150
+    assert (run.samples["visits"][held] == 0).all()
+    assert not np.isnan(run.samples["last_trust"][run.labels["part"] == 0]).any()
+    trust, wrong = run.samples["last_trust"], run.labels["given"] != run.labels["true"]
+    seen = run.labels["part"] == 0
+    assert run.table["final_trust_auc"] == pytest.approx(pyrite.diagnostics.roc_auc(-trust[seen], wrong[seen]))
+    curve = run.weight_curve()
+    assert isinstance(curve, Learned)
+    assert not torch.equal(
+        curve.weight_at(torch.tensor([0.0])), run.weight_curve(epoch=1).weight_at(torch.tensor([0.0]))
+    )
+    with pytest.raises(ValueError, match="from 1 to 2"):
+        run.weight_curve(epoch=3)
+    with pytest.raises(ValueError, match="too few samples"):
+        pyrite.train("digits", method="meta_weight(size=2000)", out=tmp_path / "b")
+    with pytest.raises(ValueError, match="nobody knows"):
+        pyrite.train("digits", method="meta_weight(meta='clean', size=100)", out=tmp_path / "c")
