@@ -126,9 +126,11 @@ def after(steps: int) -> Callable[[], bool]:
         {"loss": "imae(T=8)", "model": "wrn(depth=10, width=1, dropout=0.3)", "optimiser": "adamw", "validation": 0.2}
         | {"batch_size": 80},
         {"loss": "ce(weight=[1, 2, 1, 2, 1, 2, 1, 2, 1, 2])", "model": "cnn4", "augment": "crop_flip(pad=1)"},
+        {"method": "meta_weight(size=90, every=2)", "model": "wrn(depth=10, width=1, dropout=0.3)", "batch_size": 80},
+        {"method": "l2rw(size=70)", "model": "mlp(hidden=[8])", "batch_size": 60},
         {"loss": "peer(ce)", "model": "mlp(hidden=[8])", "precision": "float64", "schedule": "cosine(warmup=0.5)"},
     ],
-    ids=lambda options: options["loss"][:4],
+    ids=lambda options: options.get("loss", options.get("method"))[:4],
 )
 def test_stopped_after_any_step(options: dict[str, Any], tmp_path: Path) -> None:
     options = {"noise": "symmetric(0.4)", "samples": 300, "epochs": 2, **options}
