@@ -11,14 +11,13 @@ import argparse
 import statistics
 import time
 from collections.abc import Callable
-from itertools import accumulate
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.profiler import ProfilerActivity, profile
 
 import pyrite
+from benchmarks.memory import peak_bytes
 
 SHAPES = [
     (128, 10, torch.float32),
@@ -75,13 +74,7 @@ def seconds(form: Form, scores: Tensor, labels: Tensor, times: int) -> float:
 def extra_memory(form: Form, scores: Tensor, labels: Tensor) -> float:
     """The peak of what torch allocates in a step, in units of the scores' size; the gradient is 1 of it."""
     scores.grad = None
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as watched:
-        step(form, scores, labels)
-    assert watched.profiler is not None
-    assert watched.profiler.kineto_results is not None
-    events = [event for event in watched.profiler.kineto_results.events() if event.name() == "[memory]"]
-    sizes = [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
-    return max(accumulate(sizes)) / (scores.numel() * scores.element_size())
+    return peak_bytes(lambda: step(form, scores, labels)) / (scores.numel() * scores.element_size())
 
 
 def measure(rows: int, classes: int, dtype: torch.dtype, rounds: int, names: list[str]) -> None:
