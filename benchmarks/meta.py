@@ -2,8 +2,8 @@
 
     python -m benchmarks.meta [--rounds 7] [--models resnet32 fast_cnn] [--threads 2]
 
-Batches of 100 training and 100 meta images of 32 x 32, channels last, SGD with momentum, float32. Runs are interleaved: each
-round makes one step of every form, and a form's figure is the median over rounds of its time over that round's plain
+Batches of 100 training and 100 meta images of 32 x 32, channels last, SGD with momentum, float32. Runs are interleaved:
+each round makes one step of every form, and a figure is the median over rounds of its time over that round's plain
 step. Memory is the peak of what torch allocates in a step, over that of the plain step. "double backward" is the public
 way: a graph of the gradient through the virtual step, and a pass of its own for the real one.
 """
