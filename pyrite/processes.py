@@ -13,6 +13,7 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 __all__ = [
+    "alike",
     "count",
     "differentiable_total",
     "gather",
@@ -74,6 +75,16 @@ def gather(thing: Kind) -> list[Kind]:
     things: list[Any] = [None] * count()
     dist.all_gather_object(things, thing)
     return things
+
+
+@torch.no_grad()
+def alike(model: nn.Module) -> None:
+    """Give every process the weights and buffers of the first."""
+    if dist.is_initialized():
+        for part in (*model.parameters(), *model.buffers()):
+            held = part.contiguous()
+            dist.broadcast(held, 0)
+            part.copy_(held)
 
 
 def total_gradient(weights: list[nn.Parameter]) -> None:

@@ -21,12 +21,12 @@ def compare(
     augment: Annotated[str | None, typer.Option(help="Such as 'crop_flip(pad=4)', or none.")] = None,
     lr: Annotated[float | None, typer.Option(help="The learning rate.")] = None,
     config: Annotated[Path | None, typer.Option(help="Everything else that a recipe says, as TOML.")] = None,
-    seed: Annotated[int, typer.Option(help="The first seed.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="The first seed, 0 if nothing says otherwise.")] = None,
     seeds: Annotated[int, typer.Option(help="How many seeds.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
 ) -> None:
     """Train with several losses on the same labels and put the results side by side. Again: go on where it stopped."""
-    from pyrite.cli.train import failures
+    from pyrite.cli.train import failures, is_first
     from pyrite.experiments import compare as compare_runs
 
     values: dict[str, Any] = {"noise": noise, "model": model, "epochs": epochs, "samples": samples, "augment": augment}
@@ -34,12 +34,13 @@ def compare(
     given = {name: value for name, value in values.items() if value is not None}
 
     def begin(name: str, number: int) -> None:
-        if not as_json:
+        if not as_json and is_first():
             typer.echo(f"{name}, seed {number}", err=True)
 
     with failures():
         found = compare_runs(data, methods, out=out, seed=seed, seeds=seeds, begin=begin, progress=not as_json, **given)
-    typer.echo(json.dumps(found.to_dict(), indent=2)) if as_json else show(found)
+    if is_first():
+        typer.echo(json.dumps(found.to_dict(), indent=2)) if as_json else show(found)
 
 
 def show(found: "Comparison") -> None:

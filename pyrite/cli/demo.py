@@ -15,18 +15,20 @@ def demo(
 ) -> None:
     """Train on digits of which 40 % are labelled wrong, with five losses, and report what came of it."""
     from pyrite.cli.compare import show
-    from pyrite.cli.train import failures
+    from pyrite.cli.train import failures, is_first
     from pyrite.experiments import demo as demo_runs
     from pyrite.report.learning import draw_learning
     from pyrite.report.margins import draw_margins
     from pyrite.report.page import write_page
 
     def begin(name: str, number: int) -> None:
-        if not as_json:
+        if not as_json and is_first():
             typer.echo(name, err=True)
 
     with failures():
         found = demo_runs(out, epochs=epochs, seed=seed, begin=begin, progress=False if as_json else None)
+    if not is_first():
+        return
     pictures = [draw_learning(found, out / "learning.png"), draw_margins(found, out / "margins.png")]
     report = write_page(found, out / "report.html", "Digits, 40 % of them labelled wrong")
     if as_json:

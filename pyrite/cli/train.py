@@ -51,8 +51,9 @@ def train(
     given |= {"progress": not as_json, "observers": _observers(tensorboard)}
     with failures():
         run = train_run(data, model=model, loss=loss, lr=lr, out=out, resume=resume, config=config, **given)
-    if _is_first():
-        typer.echo(json.dumps({"run": str(run.path), **run.table}, indent=2)) if as_json else _show(run)
+    if is_first():
+        said = {name: run.facts[name] for name in ("warnings", "unreadable")}
+        typer.echo(json.dumps({"run": str(run.path), **run.table, **said}, indent=2)) if as_json else _show(run)
 
 
 def _observers(tensorboard: bool) -> list["Observer"]:
@@ -71,12 +72,12 @@ def failures() -> Iterator[None]:
     try:
         yield
     except (RunFailed, KeyboardInterrupt) as error:
-        if _is_first():
+        if is_first():
             typer.echo(f"pyrite: {error}", err=True)
         raise typer.Exit(1 if isinstance(error, RunFailed) else 130) from None
 
 
-def _is_first() -> bool:
+def is_first() -> bool:
     """Of several processes one speaks."""
     return os.environ.get("RANK", "0") == "0"
 
@@ -85,21 +86,12 @@ def _show(run: "Run") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    words = {
-        "final_test_accuracy": "test accuracy at the end",
-        "best_test_accuracy": "at its best, chosen on test labels",
-        "validation_accuracy": "validation accuracy, given labels",
-        "train_accuracy": "training labels followed, as given",
-        "clean_accuracy": "right training labels followed",
-        "memorised": "wrong training labels followed",
-        "recovered": "wrong training labels seen through",
-        "final_trust_auc": "AUC of finding wrong labels by weight",
-        "best_trust_auc": "at its best, chosen by true labels",
-    }
+    from pyrite.training import COLUMNS
+
     table = Table(box=None, show_header=False)
     for name, value in run.table.items():
         if value is not None:
-            table.add_row(words[name], f"{100 * value:6.2f} %")
+            table.add_row(COLUMNS[name].long, f"{100 * value:6.2f} %")
     Console().print(table)
     if unreadable := run.facts["unreadable"]:
         path, reason = next(iter(unreadable.items()))

@@ -6,25 +6,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, Final, final
+from typing import Any, final
+
+from torch import nn
 
 from pyrite.files import write
 from pyrite.losses import LOSSES
 from pyrite.methods import METHODS, Method, method as read_method
 from pyrite.processes import gather, join, rank
 from pyrite.spec import build
-from pyrite.training import Recipe, Run, resolve, train
+from pyrite.training import COLUMNS, Recipe, Run, RunFailed, resolve, train
 
-__all__ = ["COLUMNS", "Comparison", "Row", "compare"]
-
-COLUMNS: Final = {
-    "final_test_accuracy": "final",
-    "best_test_accuracy": "best on test",
-    "clean_accuracy": "clean followed",
-    "memorised": "wrong followed",
-    "recovered": "wrong seen through",
-}
-"""What a table shows of a run, and the heading it has there."""
+__all__ = ["Comparison", "Row", "compare"]
 
 
 @final
@@ -58,8 +51,11 @@ class Comparison:
     rows: tuple[Row, ...]
 
     def columns(self) -> dict[str, str]:
-        """The columns that any run knows."""
-        return {name: word for name, word in COLUMNS.items() if any(row.values(name) for row in self.rows)}
+        """The columns that any run knows, with their headings; that of all labels only where right and wrong are not known."""
+        known = {name: words.short for name, words in COLUMNS.items() if any(row.values(name) for row in self.rows)}
+        if "clean_accuracy" in known:
+            del known["train_accuracy"]
+        return known
 
     def to_markdown(self) -> str:
         """A table, in per cent."""
@@ -72,6 +68,7 @@ class Comparison:
         """Every run's table, for a program to read."""
         rows = [
             {"method": row.name, "seed": run.recipe.seed, "run": str(run.path), **run.table}
+            | {"warnings": run.facts["warnings"]}
             for row in self.rows
             for run in row.runs
         ]
@@ -104,12 +101,16 @@ def compare(
         raise ValueError("methods is empty: name at least one loss or method")
     if not isinstance(seeds, int) or seeds < 1:
         raise ValueError(f"seeds is {seeds!r}, but must be a whole number, 1 or more")
-    first = options.pop("seed", None) or 0
+    if isinstance(options.get("model"), nn.Module):
+        raise ValueError("model is a net, which every run would go on training: pass a spec, or what makes one")
+    said = Recipe.read(Path(options["config"])) if options.get("config") is not None else {}
+    said |= {name: options.pop(name) for name in ("seed",) if options.get(name) is not None}
+    first = said.get("seed", 0)
     folder = Path(out)
     named = {str(one): _method(one) for one in methods}
     slugs = _slugs(named)
     rows = []
-    join(str(options.get("device") or "cpu"))
+    join(str(options.get("device") or said.get("device", "cpu")))
     for name, chosen in named.items():
         runs = []
         for seed in range(first, first + seeds):
@@ -118,8 +119,11 @@ def compare(
         rows.append(Row(name, tuple(runs)))
     found = Comparison(folder, tuple(rows))
     if rank() == 0:
-        write(folder / "table.md", found.to_markdown().encode())
-        write(folder / "comparison.json", (json.dumps(found.to_dict(), indent=2) + "\n").encode())
+        try:
+            write(folder / "table.md", found.to_markdown().encode())
+            write(folder / "comparison.json", (json.dumps(found.to_dict(), indent=2) + "\n").encode())
+        except OSError as error:
+            raise RunFailed(f"cannot write to {folder}: {error.strerror or error}; the runs there are whole") from None
     return found
 
 

@@ -67,6 +67,9 @@ class _Descent(Learning):
         """One forward and one backward pass."""
         learner = self.learner
         whole = total(self._share(batch.labels))
+        if not whole:  # no image could be read, or no label counts
+            learner.steps += 1
+            return Step.empty(batch, learner.rate)
         value = torch.zeros((), dtype=torch.float64, device=batch.labels.device)
         rows = []
         rate = learner.rate
@@ -109,6 +112,8 @@ class _Descent(Learning):
         labels = labels[labels != self.loss.ignore_index]
         if self.loss.weight is None:
             return torch.tensor(len(labels), dtype=torch.float64, device=labels.device)
+        if len(labels) and int(labels.max()) >= len(self.loss.weight):
+            raise ValueError(f"weight has {len(self.loss.weight)} numbers, but there is a label {int(labels.max())}")
         return self.loss.weight.to(labels.device)[labels].sum()
 
 

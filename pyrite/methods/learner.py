@@ -39,6 +39,12 @@ class Step(NamedTuple):
     rate: float
     trust: Tensor | None = None
 
+    @classmethod
+    def empty(cls, batch: Batch, rate: float) -> "Step":
+        """What a batch shows in which no sample counts."""
+        none = torch.zeros(0, dtype=torch.float64)
+        return cls(batch.index[:0], none, none, batch.labels[:0], 0.0, 0.0, rate)
+
 
 @final
 class Learner:

@@ -54,6 +54,9 @@ class Weighting(Learning):
         inputs, labels = learner.ready(batch.inputs), batch.labels
         whole = total(torch.tensor(len(labels), dtype=torch.float64, device=labels.device))
         rate = learner.rate
+        if not whole:
+            learner.steps += 1
+            return Step.empty(batch, rate)
         with same_draws(learner.model) as again:
             scores = learner.scores(inputs)
             losses = self.passes.loss(scores, labels)

@@ -1,7 +1,7 @@
 """The description of a net: a small frozen value with one spelling, from which the net is built."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import ClassVar
@@ -30,15 +30,17 @@ class Architecture(ABC):
     rate: ClassVar[float] = 0.1
     """A learning rate that suits it, for SGD with momentum 0.9 and batches of 128."""
 
-    def build(self, shape: Sequence[int], classes: int, seed: int, inputs: Tensor | None = None) -> Network:
+    def build(
+        self, shape: Sequence[int], classes: int, seed: int, inputs: Tensor | Callable[[], Tensor] | None = None
+    ) -> Network:
         """A net with new weights, on the CPU.
 
         Args:
             shape: of one input: (channels, height, width) for images, (features,) for features.
             classes: how many scores it gives, 2 or more.
             seed: the weights depend on it alone. Global random state is left as it was.
-            inputs: some thousand training inputs as the net will see them, for a net that begins by whitening
-                them; the others do not look. Without them a general model of images stands in.
+            inputs: some thousand training inputs as the net will see them, or what gives them, for a net that begins
+                by whitening them; the others do not ask. Without them a general model of images stands in.
         """
         size = self.check(shape)
         check_whole("classes", classes, 2)
@@ -48,7 +50,7 @@ class Architecture(ABC):
         if inputs is not None:
             for layer in network.modules():
                 if isinstance(layer, Whitening):
-                    layer.fit(inputs, seed)
+                    layer.fit(inputs if isinstance(inputs, Tensor) else inputs(), seed)
         return network
 
     @abstractmethod

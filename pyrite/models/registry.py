@@ -65,7 +65,7 @@ def build_model(
     shape: Sequence[int],
     classes: int,
     seed: int,
-    inputs: Tensor | None = None,
+    inputs: Tensor | Callable[[], Tensor] | None = None,
 ) -> nn.Module:
     """The net that is to be trained, whatever way it is asked for.
 

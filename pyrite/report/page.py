@@ -1,9 +1,9 @@
 """A comparison as one page that needs nothing else: numbers, pictures and what they mean."""
 
 import base64
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from matplotlib.figure import Figure
@@ -13,20 +13,9 @@ from pyrite.files import write
 from pyrite.report.learning import learning_figure
 from pyrite.report.margins import margins_figure
 from pyrite.report.style import dark, encode
-from pyrite.training import Recipe, Run
+from pyrite.training import COLUMNS, Recipe, Run
 
-__all__ = ["HEADINGS", "write_page"]
-
-HEADINGS: Final[Mapping[str, str]] = {
-    "final_test_accuracy": "test accuracy at the end",
-    "best_test_accuracy": "best on test",
-    "clean_accuracy": "right labels followed",
-    "memorised": "wrong labels followed",
-    "recovered": "wrong labels seen through",
-}
-"""The columns of a page's table, and their words."""
-
-_FAR = 50.0  # the odds of a label at such a margin are e^50: nothing but growth is learned there
+__all__ = ["write_page"]
 
 
 class _Picture(NamedTuple):
@@ -50,16 +39,15 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Losses si
     page = _templates().get_template("comparison.html").render(
         title=title,
         comparison=comparison,
-        headings={name: words for name, words in HEADINGS.items() if name in comparison.columns()},
+        headings={name: COLUMNS[name].long for name in comparison.columns()},
         recipe=first.recipe,
         settings=shared,
         differ=differ,
         seeds=[run.recipe.seed for run in comparison.rows[0].runs],
         facts=first.facts,
         labels=_labels(first),
-        findings=_findings(comparison) if tested and known else [],
+        findings=_findings(comparison) if tested and _labels(first).get("wrong") else [],
         warnings=[(row.name, said) for row in comparison.rows for run in row.runs for said in run.facts["warnings"]],
-        far=[(row.name, row.runs[0].history[-1]["margin_size"]) for row in comparison.rows if _is_far(row)],
         learning=_picture(learning_figure, comparison) if tested or known else None,
         margins=_picture(margins_figure, comparison),
         seconds=sum(run.facts["seconds"] for row in comparison.rows for run in row.runs),
@@ -130,8 +118,3 @@ def _finding(row: Row) -> dict[str, Any]:
     history = row.runs[0].history
     best = max(history, key=lambda line: line["test_accuracy"])
     return {"name": row.name, "best": best["test_accuracy"], "epoch": best["epoch"], "last": history[-1]}
-
-
-def _is_far(row: Row) -> bool:
-    size = row.runs[0].history[-1]["margin_size"]
-    return size is not None and size > _FAR

@@ -1,14 +1,17 @@
 """Training: one loop, a run directory, exact resume, many processes."""
 
+from pyrite.training.divergence import FAR, divergence
 from pyrite.training.loop import Observer, RunFailed, fit
 from pyrite.training.optimisers import OPTIMISERS
 from pyrite.training.recipe import Recipe
 from pyrite.training.recorder import Recorder
-from pyrite.training.run import Run
+from pyrite.training.run import COLUMNS, Run
 from pyrite.training.schedules import SCHEDULES
 from pyrite.training.start import RunObserver, resolve, train
 
 __all__ = [
+    "COLUMNS",
+    "FAR",
     "OPTIMISERS",
     "SCHEDULES",
     "Observer",
@@ -17,6 +20,7 @@ __all__ = [
     "Run",
     "RunFailed",
     "RunObserver",
+    "divergence",
     "fit",
     "resolve",
     "train",

@@ -8,14 +8,14 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pyrite.data import Batches, Dataset, LazyImages, Statistics, split
 from pyrite.diagnostics import TrainingObserver
 from pyrite.methods import Learner, Learning, Meta, method
-from pyrite.models import build_model
+from pyrite.models import Factory, build_model
 from pyrite.noise import corrupt
-from pyrite.processes import count, own_device, rank, share_statistics
+from pyrite.processes import alike, count, gather, own_device, rank, share_statistics
 from pyrite.training.optimisers import optimiser
 from pyrite.training.recipe import Recipe, augmentation
 from pyrite.training.recorder import Recorder
@@ -44,7 +44,7 @@ class Parts:
     at_the_end: Callable[[], dict[str, Any]]
 
 
-def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
+def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None) -> Parts:
     """Read the recipe, which is resolved, from top to bottom."""
     device = own_device(recipe.device)
     try:
@@ -64,7 +64,7 @@ def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
         )  # fmt: skip
 
     rows = {name: np.flatnonzero(labels["part"] == part) for part, name in enumerate(("train", "validation"))}
-    net = _net(recipe, data, module, rows["train"], scale)
+    net = _net(recipe, data, model, rows["train"], scale)
     size = recipe.batch_size
     train = batches(
         data, labels["given"], batch_size=size, index=rows["train"], augment=augmentation(recipe.augment),
@@ -90,8 +90,9 @@ def assemble(recipe: Recipe, data: Dataset, module: nn.Module | None) -> Parts:
     facts = {"classes": data.classes, "shape": data.inputs.shape[1:], "mean": scale.mean, "std": scale.std}
 
     def at_the_end() -> dict[str, Any]:
-        seen = {entry.path: entry.reason for entry in (*data.unreadable, *train.unreadable.values())}
-        found: dict[str, Any] = {"unreadable": seen}
+        parts = [part.unreadable.values() for part in (train, test, held_out) if part is not None]
+        mine = {entry.path: entry.reason for part in (data.unreadable, *parts) for entry in part}
+        found: dict[str, Any] = {"unreadable": {path: why for share in gather(mine) for path, why in share.items()}}
         if data.test is not None and apart:
             try:
                 found["retrieval"] = measure_retrieval(learner, data.test, scale)
@@ -115,8 +116,12 @@ def _labels(recipe: Recipe, data: Dataset, wants: Meta | None) -> dict[str, npt.
     """Given labels, true ones where known, and the part each sample is in."""
     given, true = data.labels, data.true
     if recipe.noise:
-        # Noise is added to what is true, so that its rate is the one that is asked for.
-        noisy = corrupt(given if true is None else true, recipe.noise, len(data.classes), recipe.seed, data.inputs)
+        if true is not None and (given != true).any():
+            raise ValueError(
+                f"noise is {recipe.noise!r}, but {data.name} has labels that are wrong already "
+                f"({int((given != true).sum())} of {len(given)}): leave out noise, or take the data without them"
+            )
+        noisy = corrupt(given, recipe.noise, len(data.classes), recipe.seed, data.inputs)
         given, true = noisy.given, noisy.true
     if recipe.samples > len(given):
         raise ValueError(f"samples is {recipe.samples}, but {data.name} has {len(given)}")
@@ -134,24 +139,29 @@ def _labels(recipe: Recipe, data: Dataset, wants: Meta | None) -> dict[str, npt.
 
 
 def _net(
-    recipe: Recipe, data: Dataset, module: nn.Module | None, rows: npt.NDArray[Any], scale: Statistics
+    recipe: Recipe, data: Dataset, model: nn.Module | Factory | None, rows: npt.NDArray[Any], scale: Statistics
 ) -> nn.Module:
     shape = tuple(data.inputs.shape[1:])
-    plain = Batches(data.inputs, data.labels, batch_size=_WHITENED, index=rows, seed=recipe.seed, normalise=scale)
-    # Every process builds the same net from the seed. One that was handed over is everybody's own business.
-    wanted = recipe.model if module is None else module
-    net = build_model(wanted, shape, len(data.classes), recipe.seed, next(iter(plain)).inputs)
+
+    def some() -> Tensor:
+        plain = Batches(data.inputs, data.labels, batch_size=_WHITENED, index=rows, seed=recipe.seed, normalise=scale)
+        return next(iter(plain)).inputs
+
+    net = build_model(recipe.model if model is None else model, shape, len(data.classes), recipe.seed, some)
     dtype = torch.float64 if recipe.precision == "float64" else torch.float32
     layout = torch.channels_last if len(shape) == 3 else torch.preserve_format
-    return net.to(own_device(recipe.device), dtype).to(memory_format=layout)  # type: ignore[call-overload, no-any-return]
+    net.to(own_device(recipe.device), dtype).to(memory_format=layout)  # type: ignore[call-overload]  # in place
+    alike(net)
+    return net
 
 
 def _least(net: nn.Module, accumulate: int) -> int:
-    """How many samples a batch must have. A batch norm of features has nothing to normalise a single sample by.
+    """How many samples a batch must have. A batch norm may have nothing to normalise a single sample by.
 
     A last batch that is smaller is left out; its samples come in other epochs.
     """
-    return 2 * accumulate if any(isinstance(part, nn.BatchNorm1d) for part in net.modules()) else 1
+    norms = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
+    return 2 * accumulate if any(isinstance(part, norms) for part in net.modules()) else 1
 
 
 def _learner(recipe: Recipe, net: nn.Module, per_epoch: int) -> Learner:

@@ -1,29 +1,42 @@
-"""Divergence without NaN: scores that grow without bound while the model forgets what it knew."""
+"""Divergence without NaN: scores that grow without bound while the model forgets what it knew, or never learns."""
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["divergence"]
+__all__ = ["FAR", "divergence"]
 
 # Of its best accuracy on the given labels a run in good order keeps nearly all: a fall by a quarter is no fluctuation.
-_KEPT = 0.75
+_KEPT: Final = 0.75
+
+FAR: Final = 50.0
+"""A margin of this size says nothing any more: the odds of the label are e^50."""
+
+_TRY = (
+    "Try a lower learning rate, gradient clipping (clip 1), or a loss whose weight vanishes for learned samples: "
+    "pyrite check says whether it does"
+)
 
 
-def divergence(history: Sequence[dict[str, Any]]) -> str | None:
-    """A sentence if a run has fallen back, None if not.
+def divergence(history: Sequence[dict[str, Any]]) -> list[str]:
+    """A sentence if a run has fallen back, another if its scores have grown far; none if it is in good order.
 
     Looked at is the accuracy on the *given* labels of the training set, which every run has: a model that learns, be
-    it right or wrong labels, does not lose them again.
+    it right or wrong labels, does not lose them again while its scores grow.
     """
-    seen = [line for line in history if line["train_accuracy"] is not None]
-    if len(seen) < 2:
-        return None
+    seen = [line for line in history if line["train_accuracy"] is not None and line["margin_size"] is not None]
+    if not seen:
+        return []
     best, last = max(seen, key=lambda line: line["train_accuracy"]), seen[-1]
-    if last["train_accuracy"] > _KEPT * best["train_accuracy"]:
-        return None
-    return (
-        f"the run diverged: it followed {best['train_accuracy']:.0%} of the given labels after epoch {best['epoch']} "
-        f"and {last['train_accuracy']:.0%} at the end, while the typical size of a margin went from "
-        f"{best['margin_size']:.3g} to {last['margin_size']:.3g}. Try a lower learning rate, gradient clipping, "
-        "or a loss whose weight vanishes for learned samples: pyrite check says whether it does"
-    )
+    said = []
+    if last["train_accuracy"] <= _KEPT * best["train_accuracy"] and last["margin_size"] > best["margin_size"]:
+        said.append(
+            f"the run diverged: it followed {best['train_accuracy']:.0%} of the given labels after epoch "
+            f"{best['epoch']} and {last['train_accuracy']:.0%} at the end, while the typical size of a margin went "
+            f"from {best['margin_size']:.3g} to {last['margin_size']:.3g}. {_TRY}"
+        )
+    elif last["margin_size"] > FAR:
+        said.append(
+            f"the scores have grown without bound: the typical size of a margin is {last['margin_size']:.3g}, and "
+            f"training longer can lose what was learned. {_TRY}"
+        )
+    return said

@@ -5,6 +5,7 @@ import platform
 import subprocess
 import sys
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -17,10 +18,12 @@ from safetensors.torch import save
 from torch import Tensor
 
 import pyrite
+from pyrite.data import Unreadable
 from pyrite.files import npz_bytes, write
 from pyrite.methods import Step
 from pyrite.processes import count, gather, rank
 from pyrite.training.assembly import Parts
+from pyrite.training.divergence import divergence
 from pyrite.training.loop import RunFailed
 from pyrite.training.recipe import Recipe
 from pyrite.training.state import pack, unpack
@@ -56,6 +59,7 @@ class Folder:
         saved, labelled = gather((path.exists(), (self.path / "labels.npz").exists()))[0]
         if saved or labelled:
             self._check_labels()
+            self._check_facts()
         if not saved:
             return self.begin()
         state, learner = unpack(path), self.parts.method.learner
@@ -68,6 +72,7 @@ class Folder:
         self.parts.method.load_state_dict(state["method"])
         self.parts.batches.load_state_dict(state["batches"])
         self.parts.recorder.load_state_dict(state["recorder"])
+        self.parts.batches.unreadable |= {path: Unreadable(path, why) for path, why in state["unreadable"].items()}
 
     def _check_labels(self) -> None:
         path, now = self.path / "labels.npz", self.parts.labels
@@ -78,6 +83,21 @@ class Folder:
             raise ValueError(f"cannot read {path}: {error}") from None
         if not same:
             raise ValueError(f"the labels of {self.recipe.data} are not those in {path}")
+
+    def _check_facts(self) -> None:
+        """Refuse other inputs than those the run began with; say what changes the last digits."""
+        path = self.path / "run.json"
+        if not path.exists():
+            return
+        held = json.loads(path.read_text())
+        now = json.loads(json.dumps(self.parts.facts))
+        changed = [name for name, value in now.items() if held.get(name) != value]
+        if changed:
+            raise ValueError(f"the inputs of {self.recipe.data} are not those of {path}: other {', '.join(changed)}")
+        for name, value in (("threads", torch.get_num_threads()), ("processes", count())):
+            if held[name] != value:
+                said = f"{self.path} was begun with {held[name]} {name}, not {value}: the last digits will differ"
+                warnings.warn(said, stacklevel=4)
 
     def after_step(self, step: Step) -> None:
         every, steps = self.recipe.checkpoint_every, self.parts.method.learner.steps
@@ -103,6 +123,7 @@ class Folder:
             "optimiser": {str(number): held for number, held in learner.optimiser.state_dict()["state"].items()},
             "method": self.parts.method.state_dict(),
             "recorder": self.parts.recorder.state_dict(),
+            "unreadable": {entry.path: entry.reason for entry in self.parts.batches.unreadable.values()},
         }
 
     def write_results(self) -> None:
@@ -119,14 +140,16 @@ class Folder:
         learned = self.parts.method.arrays()
         return files | {"method.npz": npz_bytes(learned)} if learned else files
 
-    def finish(self, warnings: list[str]) -> None:
+    def finish(self) -> None:
         """The model, and all that is known at the end."""
         self.write_results()
+        said = divergence(self.parts.recorder.history)
+        found = self.parts.at_the_end()
         model = self.parts.method.learner.model
         self._write(
             lambda: {
                 "model.safetensors": save(_plain(model.state_dict())),
-                "run.json": self._facts(finished=True, warnings=warnings, **self.parts.at_the_end()),
+                "run.json": self._facts(finished=True, said=said, **found),
             }
         )
 
@@ -149,10 +172,10 @@ class Folder:
                 return f"cannot write {self.path / name}: {error.strerror or error}{hint}"
         return ""
 
-    def _facts(self, finished: bool = False, warnings: Sequence[str] = (), **found: Any) -> bytes:
+    def _facts(self, finished: bool = False, said: Sequence[str] = (), **found: Any) -> bytes:
         facts: dict[str, Any] = {
             "finished": finished,
-            "warnings": list(warnings),
+            "warnings": list(said),
             "seconds": round(self._elapsed(), 3),
             "seed": self.recipe.seed,
             "command": sys.argv,

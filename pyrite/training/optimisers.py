@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import TypeGuard, final
 
 import torch
 from torch import nn
@@ -25,11 +25,14 @@ class Optimiser(ABC):
 
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
-            if isinstance(value, bool):
+            if name == "nesterov":
+                if not isinstance(value, bool):
+                    raise ValueError(f"nesterov is {value!r}, but must be True or False")
                 continue
+            below = 1 if name in ("momentum", "betas") else float("inf")
             numbers = value if isinstance(value, Sequence) else [value]
-            if not all(isinstance(number, int | float) and 0 <= number < float("inf") for number in numbers):
-                raise ValueError(f"{name} is {value!r}, but must be finite and not negative")
+            if not all(_is_number(number) and 0 <= number < below for number in numbers):
+                raise ValueError(f"{name} is {value!r}, but must be from 0 to below {below:g}")
 
     def __str__(self) -> str:
         return spell(self)
@@ -97,6 +100,10 @@ class Adamw(_Adaptive):
 
 
 OPTIMISERS: dict[str, Callable[..., Optimiser]] = {"sgd": SGD, "adam": Adam, "adamw": Adamw}
+
+
+def _is_number(value: object) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def optimiser(spec: str | Optimiser) -> Optimiser:

@@ -10,6 +10,7 @@ from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingC
 from pyrite.methods import Step
 from pyrite.processes import count, rank
 from pyrite.training.assembly import Parts
+from pyrite.training.divergence import divergence
 from pyrite.training.recipe import Recipe
 
 __all__ = ["Progress"]
@@ -22,10 +23,13 @@ class Progress:
     def __init__(self, recipe: Recipe, parts: Parts) -> None:
         self.recipe, self.parts = recipe, parts
         self.console = Console(stderr=True)
+        self._warned = False
         self._began, self._samples, self._loss = time.perf_counter(), 0, float("nan")
         columns = (TextColumn("epoch {task.fields[epoch]}"), BarColumn(), TextColumn("{task.fields[now]}"))
         self._bar = Bar(*columns, TimeRemainingColumn(), console=self.console, disable=not self.console.is_terminal)
-        self._task = self._bar.add_task("", total=recipe.epochs * len(parts.batches), **self._fields())
+        self._task = self._bar.add_task(
+            "", total=recipe.epochs * len(parts.batches), completed=parts.method.learner.steps, **self._fields()
+        )
 
     @classmethod
     def wanted(cls, progress: bool | None, recipe: Recipe, parts: Parts) -> "Progress | None":
@@ -47,6 +51,10 @@ class Progress:
         self._bar.update(self._task, completed=self.parts.method.learner.steps, **self._fields())
 
     def after_epoch(self, epoch: int) -> None:
+        said = divergence(self.parts.recorder.history)
+        if said and not self._warned:
+            self._warned = True
+            self.console.print(f"epoch {epoch}: {said[0]}", highlight=False, soft_wrap=True, style="yellow")
         if self.console.is_terminal:  # the bar says it
             return
         line = self.parts.recorder.history[-1]

@@ -5,6 +5,7 @@ import tomllib
 from pathlib import Path
 from typing import Any, Self, final
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pyrite.data import CropFlip, Dataset
@@ -57,7 +58,7 @@ class Recipe(BaseModel):
     batch_size: int = Field(128, ge=1)
     optimiser: str = ""
     schedule: str = ""
-    clip: float | None = Field(None, ge=0)
+    clip: float | None = Field(None, ge=0, allow_inf_nan=False)
     accumulate: int = Field(1, ge=1)
     augment: str = ""
     samples: int = Field(0, ge=0)
@@ -74,8 +75,9 @@ class Recipe(BaseModel):
         for name in values:
             if name not in cls.model_fields:
                 raise ValueError(f"a recipe has no {name!r}: {nearest(name, cls.model_fields)}")
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
         try:
-            return cls(**values)
+            return cls(**plain)
         except ValidationError as error:
             first = error.errors()[0]
             value = "missing" if first["type"] == "missing" else repr(first["input"])

@@ -43,7 +43,11 @@ class Recorder:
     def after_epoch(self, epoch: int) -> None:
         self.share()
         test, validation = (None if part is None else self._tally(part) for part in (self.test, self.validation))
-        line: Line = {"epoch": epoch, "loss": self._loss / self._share, "learning_rate": self._rate}
+        line: Line = {
+            "epoch": epoch,
+            "loss": self._loss / self._share if self._share else None,
+            "learning_rate": self._rate,
+        }
         line |= {"validation_accuracy": None if validation is None else validation.share}
         self.history.append(line | self.observer.end_epoch(test) | dict(self.method.end_epoch()))
         self._loss = self._share = 0.0

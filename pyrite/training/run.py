@@ -1,9 +1,10 @@
 """A run that is there: its recipe, its history, its model."""
 
 import json
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +18,28 @@ from pyrite.models import build_model
 from pyrite.training.recipe import GIVEN, Recipe
 from pyrite.training.recorder import Line
 
-__all__ = ["Run"]
+__all__ = ["COLUMNS", "Column", "Run"]
+
+
+class Column(NamedTuple):
+    """The words for a number of a run's table: a few, and enough."""
+
+    short: str
+    long: str
+
+
+COLUMNS: Final[Mapping[str, Column]] = {
+    "final_test_accuracy": Column("final", "test accuracy at the end"),
+    "best_test_accuracy": Column("best on test", "at its best, chosen on test labels"),
+    "validation_accuracy": Column("validation", "validation accuracy, given labels"),
+    "train_accuracy": Column("given followed", "given labels followed"),
+    "clean_accuracy": Column("right followed", "right labels followed"),
+    "memorised": Column("wrong followed", "wrong labels followed"),
+    "recovered": Column("wrong seen through", "wrong labels seen through"),
+    "final_trust_auc": Column("AUC", "AUC of finding wrong labels by weight"),
+    "best_trust_auc": Column("best AUC", "that AUC at its best, chosen by true labels"),
+}
+"""What a run's table holds. A label is followed if it is predicted when its sample is trained on, in the last epoch."""
 
 
 @final
@@ -40,15 +62,18 @@ class Run:
         if not (folder / "recipe.toml").is_file():
             raise ValueError(f"{folder} is not a run: it has no recipe.toml")
         recipe = Recipe.make(**Recipe.read(folder / "recipe.toml"))
-        lines = folder / "history.jsonl"
-        return cls(
-            folder, recipe, [json.loads(line) for line in lines.read_text().splitlines()] if lines.exists() else []
-        )
+        path = folder / "history.jsonl"
+        try:
+            history = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+        except ValueError as error:
+            raise ValueError(f"cannot read {path}: {error}") from None
+        return cls(folder, recipe, history)
 
     @property
     def finished(self) -> bool:
         """Whether all epochs are done."""
-        return len(self.history) == self.recipe.epochs and (self.path / "model.safetensors").exists()
+        path = self.path / "run.json"
+        return path.exists() and bool(json.loads(path.read_text())["finished"])
 
     @property
     def table(self) -> dict[str, float | None]:
@@ -60,7 +85,7 @@ class Run:
             return {}
         last = self.history[-1]
         tests = [line["test_accuracy"] for line in self.history if line["test_accuracy"] is not None]
-        names = ("validation_accuracy", "train_accuracy", "clean_accuracy", "memorised", "recovered")
+        names = [name for name in COLUMNS if name in last]
         return {
             "final_test_accuracy": last["test_accuracy"],
             "best_test_accuracy": max(tests, default=None),

@@ -3,7 +3,7 @@
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, TypeGuard, final
 
@@ -20,7 +20,7 @@ class Schedule(ABC):
         warmup: epochs in which the rate rises from near nothing to its full size, in equal steps.
     """
 
-    warmup: float = 0.0
+    warmup: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
         if not _is_number(self.warmup) or not 0 <= self.warmup < math.inf:
@@ -119,7 +119,7 @@ def schedule(spec: str | Schedule) -> Schedule:
     """The schedule that ``spec`` spells.
 
     >>> schedule("steps(at=[40, 80], by='epoch')")
-    Steps(warmup=0.0, at=(40, 80), factor=0.1, by='epoch')
+    Steps(at=(40, 80), factor=0.1, by='epoch')
     """
     if isinstance(spec, Schedule):
         return spec

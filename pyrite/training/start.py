@@ -1,10 +1,12 @@
 """The door: from what a user says to a run that is finished."""
 
+import os
 import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from itertools import count as count_from
 from pathlib import Path
 from types import FrameType, SimpleNamespace
 from typing import Any, Protocol, runtime_checkable
@@ -12,14 +14,13 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import nn
 
-from pyrite.data import Dataset, load
+from pyrite.data import DATASETS, Dataset, load
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM
-from pyrite.models import Architecture
-from pyrite.processes import count, gather, join, total
+from pyrite.models import Architecture, Factory
+from pyrite.processes import count, gather, join, rank, total
 from pyrite.spec import build
 from pyrite.training.assembly import assemble
-from pyrite.training.divergence import divergence
 from pyrite.training.folder import Folder
 from pyrite.training.loop import Observer, fit
 from pyrite.training.optimisers import OPTIMISERS, optimiser
@@ -46,7 +47,7 @@ class RunObserver(Observer, Protocol):
 def train(
     data: str | Path | Dataset | None = None,
     *,
-    model: str | Architecture | nn.Module | None = None,
+    model: str | Architecture | nn.Module | Factory | None = None,
     loss: object | None = None,
     lr: float | None = None,
     out: str | Path | None = None,
@@ -63,7 +64,8 @@ def train(
 
     Args:
         data: a name, a folder, a file, or a data set that is read already.
-        model: a spec, or a net of your own, which is trained in place.
+        model: a spec; a net of your own, which is trained in place; or what makes one, called with the shape of an
+            input and the number of classes.
         loss: short for the method ``erm(loss)``.
         lr: short for the optimiser that would be taken, at this learning rate.
         out: the folder of the run; by default a new one in ``runs``, named after the time.
@@ -76,47 +78,49 @@ def train(
         stop: asked after every step; if it says True the run is saved and comes back unfinished.
         values: those of a ``Recipe``: ``method``, ``noise``, ``epochs``, ``batch_size``, ``seed``, ...
     """
+    if resume is None:
+        recipe, source = resolve(data, model=model, loss=loss, lr=lr, config=config, **values)
+        join(recipe.device)
+        folder = _new_folder(out)
+    else:
+        named = model if isinstance(model, str | Architecture) else None
+        if any(value is not None for value in (named, loss, lr, out, config, *values.values())):
+            raise ValueError("resume goes on with a run as its recipe.toml says: leave out all other options")
+        folder = Path(resume)
+        recipe = Run.load(folder).recipe
+        join(recipe.device)
+        source = _same_data(recipe, data)
+    own = None if isinstance(model, str | Architecture) else model
+    if recipe.model.startswith(GIVEN) and own is None:
+        raise ValueError(f"the net of {folder} was {recipe.model}: pass it again as model")
+    parts = assemble(recipe, source, own)
+    keeper = Folder(folder, recipe, parts)
+    keeper.begin() if resume is None else keeper.resume()
+    return _go(keeper, Progress.wanted(progress, recipe, parts), observers, stop)
+
+
+def _go(keeper: Folder, shown: Progress | None, observers: Sequence[Observer], stop: Callable[[], bool]) -> Run:
+    """Train until it is done or stopped; either way the folder says all."""
+    recipe, parts, folder = keeper.recipe, keeper.parts, keeper.path
+    watching: list[Observer] = [parts.recorder, keeper, *([shown] if shown else []), *observers]
     with _interrupts() as interrupted:
-        if resume is None:
-            recipe, source = resolve(data, model=model, loss=loss, lr=lr, config=config, **values)
-            join(recipe.device)
-            folder = _new_folder(out)
-        else:
-            named = None if isinstance(model, nn.Module) else model
-            if any(value is not None for value in (named, loss, lr, out, config, *values.values())):
-                raise ValueError("resume goes on with a run as its recipe.toml says: leave out all other options")
-            folder = Path(resume)
-            recipe = Run.load(folder).recipe
-            join(recipe.device)
-            source = _same_data(recipe, data)
-        module = model if isinstance(model, nn.Module) else None
-        if recipe.model.startswith(GIVEN) and module is None:
-            raise ValueError(f"the net of {folder} was {recipe.model}: pass it again as model")
-        parts = assemble(recipe, source, module)
-        keeper = Folder(folder, recipe, parts)
-        keeper.begin() if resume is None else keeper.resume()
-        shown = Progress.wanted(progress, recipe, parts)
-        watching: list[Observer] = [parts.recorder, keeper, *([shown] if shown else []), *observers]
         with ExitStack() as around:
             for observer in observers:
                 if isinstance(observer, RunObserver):
                     around.enter_context(observer.watch(folder, parts.recorder))
             around.enter_context(shown or nullcontext())
             done = fit(parts.method, parts.batches, recipe.epochs, watching, _agreed(lambda: interrupted() or stop()))
-        history = parts.recorder.history
-        if done:
-            keeper.finish([warning] if (warning := divergence(history)) else [])
-        else:
-            keeper.save()
-            if interrupted():
-                raise KeyboardInterrupt(f"stopped and saved; go on with: pyrite train --resume {folder}")
-        return Run(folder, recipe, history)
+        keeper.finish() if done else keeper.save()
+        if interrupted():
+            words = "finished" if done else "stopped and saved; go on with: pyrite train --resume"
+            raise KeyboardInterrupt(f"{words} {folder}")
+    return Run(folder, recipe, parts.recorder.history)
 
 
 def resolve(
     data: str | Path | Dataset | None = None,
     *,
-    model: str | Architecture | nn.Module | None = None,
+    model: str | Architecture | nn.Module | Factory | None = None,
     loss: object | None = None,
     lr: float | None = None,
     config: str | Path | None = None,
@@ -132,11 +136,13 @@ def resolve(
     if isinstance(data, Dataset):
         held["data"] = GIVEN + data.name
     elif data is not None:
-        held["data"] = str(data)
-    if isinstance(model, nn.Module):
-        held["model"] = GIVEN + type(model).__name__
-    elif model is not None:
+        # A path from where one stands now would lead elsewhere when the run is resumed.
+        here = str(data) not in DATASETS and os.path.exists(str(data))
+        held["data"] = os.path.abspath(str(data)) if here else str(data)
+    if isinstance(model, str | Architecture):
         held["model"] = str(model)
+    elif model is not None:
+        held["model"] = GIVEN + (type(model).__name__ if isinstance(model, nn.Module) else _name(model))
     if "data" not in held:
         raise ValueError("data is missing: a name such as 'digits', a folder of images, or a file")
     recipe = Recipe.make(**held)
@@ -161,6 +167,10 @@ def _says_rate(spec: object) -> bool:
     return bool(build(spec, dict.fromkeys(OPTIMISERS, first), "optimiser").given)
 
 
+def _name(factory: Factory) -> str:
+    return str(getattr(factory, "__name__", type(factory).__name__))
+
+
 _SPECS = ("method", "noise", "optimiser", "schedule", "augment")
 
 
@@ -169,18 +179,35 @@ def _same_data(recipe: Recipe, data: str | Path | Dataset | None) -> Dataset:
         return data
     if recipe.data.startswith(GIVEN):
         raise ValueError(f"the data was {recipe.data}: pass it again, as in pyrite.train(data, resume=...)")
-    if data is not None and str(data) != recipe.data:
+    if data is not None and recipe.data not in (str(data), os.path.abspath(str(data))):
         raise ValueError(f"data is {str(data)!r}, but the run that is resumed has {recipe.data!r}")
     return load(recipe.data)
 
 
 def _new_folder(out: str | Path | None) -> Path:
-    """A folder that is empty or not there. All processes take that of the first, whose clock it may be named after."""
-    folder = Path(gather(str(out) if out is not None else time.strftime("runs/%Y-%m-%d-%H%M%S"))[0])
+    """A folder that is empty or not there. All processes take that of the first."""
+    if out is None:
+        named = gather(_claimed(Path(time.strftime("runs/%Y-%m-%d-%H%M%S"))) if rank() == 0 else "")[0]
+        return Path(named)
+    folder = Path(out)
     problem = gather(_occupied(folder))[0]
     if problem:
         raise ValueError(problem)
     return folder
+
+
+def _claimed(folder: Path) -> str:
+    """A folder of this name, or with a number after it, that nobody else has: runs may begin in the same second."""
+    for number in count_from(1):
+        wanted = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
+        try:
+            wanted.mkdir(parents=True)
+            return str(wanted)
+        except FileExistsError:
+            continue
+        except OSError:  # said when the first file is written
+            return str(wanted)
+    raise AssertionError("there is always another number")
 
 
 def _occupied(folder: Path) -> str:

@@ -36,7 +36,7 @@ def test_a_run_for_every_loss_and_seed(found: pyrite.Comparison) -> None:
 
 def test_the_table_is_the_runs(found: pyrite.Comparison) -> None:
     lines = (found.path / "table.md").read_text().splitlines()
-    assert lines[0] == "| loss | final | best on test | clean followed | wrong followed | wrong seen through |"
+    assert lines[0] == "| loss | final | best on test | right followed | wrong followed | wrong seen through |"
     assert lines[1] == "|---|---|---|---|---|---|"
     folders = {"ce": "ce", "erm(mae)": "erm-mae", "0.5*ce + 0.5*mae": "0.5-ce-+-0.5-mae"}
     for line, (name, folder) in zip(lines[2:], folders.items(), strict=True):
