@@ -7,11 +7,12 @@ BIN := .venv/bin
 demo: .venv/.ready
 	$(BIN)/pyrite demo
 
+# Two at a time, a file to each: a file's tests share what is dear to make.
 test: .venv/.ready
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 test-slow: .venv/.ready
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
 lint: .venv/.ready
 	$(BIN)/ruff check .

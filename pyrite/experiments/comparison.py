@@ -51,7 +51,7 @@ class Comparison:
     rows: tuple[Row, ...]
 
     def columns(self) -> dict[str, str]:
-        """The columns that any run knows, with their headings; that of all labels only where right and wrong are not known."""
+        """The columns that any run knows, with headings; all labels together only where right ones are not known."""
         known = {name: words.short for name, words in COLUMNS.items() if any(row.values(name) for row in self.rows)}
         if "clean_accuracy" in known:
             del known["train_accuracy"]

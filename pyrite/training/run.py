@@ -95,7 +95,7 @@ class Run:
 
     def _found(self) -> dict[str, float | None]:
         """How well the method's trust tells wrong labels, if it weighs samples: at the end and at its best."""
-        found = [line["trust_auc"] for line in self.history if line["trust_auc"] is not None]
+        found = [line["trust_auc"] for line in self.history if line.get("trust_auc") is not None]
         return {"final_trust_auc": found[-1], "best_trust_auc": max(found)} if found else {}
 
     @cached_property

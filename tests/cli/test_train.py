@@ -36,7 +36,7 @@ def test_train_for_a_program(tmp_path: Path) -> None:
     )
     assert done.returncode == 0
     assert done.stderr == ""
-    assert json.loads(done.stdout) == {"run": str(out), **pyrite.Run.load(out).table}
+    assert json.loads(done.stdout) == {"run": str(out), **pyrite.Run.load(out).table, "warnings": [], "unreadable": {}}
 
 
 def test_every_option_arrives(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pytest
+from sklearn.metrics import roc_auc_score
 
 from pyrite.diagnostics import LearningWeights, Tally, TrainingObserver, subset_accuracies, weight_statistics
 
@@ -86,9 +87,12 @@ def test_without_truth_nothing_crashes_and_the_names_stay(labels: tuple[np.ndarr
         "snr",
         "clean_weight",
         "noisy_weight",
+        "margin_auc",
+        "margin_mean_auc",
+        "trust_auc",
     }
     assert all(lines[0][name] == lines[1][name] for name in lines[0].keys() - none)
-    assert None not in lines[0].values()
+    assert [name for name, value in lines[0].items() if value is None] == ["trust_auc"]  # nobody weighed samples
     assert unknown.histograms.all.tolist() == known.histograms.all.tolist()
 
 
@@ -151,3 +155,18 @@ def assert_same(one: TrainingObserver, other: TrainingObserver) -> None:
     assert mine.keys() == theirs.keys()
     for name, value in mine.items():
         assert np.asarray(value).tobytes() == np.asarray(theirs[name]).tobytes(), name
+
+
+def test_wrong_labels_are_found_by_low_margins_and_low_trust() -> None:
+    rows = np.random.default_rng(0)
+    given, true = rows.integers(3, size=60), rows.integers(3, size=60)
+    observer = TrainingObserver(given, true)
+    margins, trusts = rows.normal(size=(2, 60)), rows.random((2, 60))
+    for margin, trust in zip(margins, trusts, strict=True):
+        observer.update(np.arange(60), margin, given, np.ones(60), 0.1, trust)
+        line = observer.end_epoch()
+    wrong = given != true
+    assert line["margin_auc"] == pytest.approx(roc_auc_score(wrong, -margins[1]))
+    assert line["margin_mean_auc"] == pytest.approx(roc_auc_score(wrong, -margins.mean(0)))
+    assert line["trust_auc"] == pytest.approx(roc_auc_score(wrong, -trusts[1]))
+    assert np.array_equal(observer.evidence.arrays()["last_trust"], trusts[1])

@@ -5,10 +5,11 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
+import numpy as np
 import pytest
 
 import pyrite
-from pyrite.experiments.comparison import COLUMNS
+from pyrite.training import COLUMNS
 
 OPTIONS: dict[str, Any] = {"noise": "symmetric(0.4)", "samples": 200, "epochs": 2, "model": "mlp(hidden=[8])"}
 
@@ -103,7 +104,7 @@ def test_one_seed_has_no_spread_and_unknown_columns_go(tmp_path: Path) -> None:
     final = found.rows[0].runs[0].history[-1]["test_accuracy"]
     assert found.rows[0].spelled("final_test_accuracy") == f"{100 * final:.2f}"
     assert found.rows[0].spelled("memorised") == "unknown"
-    assert list(found.columns()) == ["final_test_accuracy", "best_test_accuracy"]
+    assert list(found.columns()) == ["final_test_accuracy", "best_test_accuracy", "train_accuracy"]
     assert set(found.columns()) < set(COLUMNS)
 
 
@@ -138,3 +139,12 @@ def test_a_short_spelling_is_the_same_recipe(tmp_path: Path) -> None:
     ]
     recipe.write_text("\n".join(short) + "\n")
     assert pyrite.compare("digits", ["ce"], out=tmp_path, **options).to_markdown() == first.to_markdown()
+
+
+def test_the_seed_of_a_config_and_data_without_truth_or_test(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0)
+    np.savez(tmp_path / "d.npz", x=rows.normal(size=(60, 4)).astype(np.float32), y=np.arange(60) % 3)
+    (tmp_path / "c.toml").write_text('seed = 5\nmodel = "mlp(hidden=[4])"\nepochs = 1\n')
+    found = pyrite.compare(tmp_path / "d.npz", ["ce"], out=tmp_path / "out", config=tmp_path / "c.toml")
+    assert found.rows[0].runs[0].recipe.seed == 5
+    assert found.to_markdown().startswith("| loss | validation | given followed |\n|---|---|---|\n")

@@ -56,7 +56,7 @@ def test_every_loss_ran_with_the_same_settings(lines: dict[str, list[dict[str, f
     assert {len(history) for history in lines.values()} == {EPOCHS}
     recipes = [path.read_text().splitlines() for path in folder.glob("demo/*/recipe.toml")]
     shared = set(recipes[0]).intersection(*recipes)
-    assert len(shared) == len(recipes[0]) - 2  # all but the method, and the learning rate of imae
+    assert len(shared) == len(recipes[0]) - 3  # all but the method, and the learning rate and clipping of imae
     assert {'noise = "symmetric(rate=0.4)"', 'data = "digits"', "seed = 0"} <= shared
 
 

@@ -239,7 +239,7 @@ def test_spelling() -> None:
     weighted = method("erm(ce(weight=[1, 2]))")
     assert str(method(str(weighted))) == str(weighted) == "erm(ce(weight=[1.0, 2.0]))"
     assert method(weighted) is weighted
-    assert set(pyrite.METHODS) == {"erm"}
+    assert set(pyrite.METHODS) == {"erm", "meta_weight", "l2rw"}
 
 
 @pytest.mark.parametrize(

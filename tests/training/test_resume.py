@@ -127,7 +127,7 @@ def after(steps: int) -> Callable[[], bool]:
         | {"batch_size": 80},
         {"loss": "ce(weight=[1, 2, 1, 2, 1, 2, 1, 2, 1, 2])", "model": "cnn4", "augment": "crop_flip(pad=1)"},
         {"method": "meta_weight(size=90, every=2)", "model": "wrn(depth=10, width=1, dropout=0.3)", "batch_size": 80},
-        {"method": "l2rw(size=70)", "model": "mlp(hidden=[8])", "batch_size": 60},
+        {"method": "l2rw(size=90)", "model": "mlp(hidden=[8])", "batch_size": 80},
         {"loss": "peer(ce)", "model": "mlp(hidden=[8])", "precision": "float64", "schedule": "cosine(warmup=0.5)"},
     ],
     ids=lambda options: options.get("loss", options.get("method"))[:4],

@@ -160,7 +160,7 @@ def test_without_truth_what_needs_it_is_unknown(tmp_path: Path) -> None:
 
 
 def test_a_set_that_knows_its_own_truth(tmp_path: Path) -> None:
-    """Human noise: given and true are the set's. Further noise is added to what is true."""
+    """Human noise: given and true are the set's. Further noise would replace what is wrong already, and is refused."""
     rows = np.random.default_rng(0)
     inputs, true = rows.normal(size=(90, 4)).astype(np.float32), np.arange(90) % 3
     given = np.where(rows.random(90) < 0.3, (true + 1) % 3, true)
@@ -170,8 +170,8 @@ def test_a_set_that_knows_its_own_truth(tmp_path: Path) -> None:
     assert np.array_equal(run.labels["given"], given)
     assert np.array_equal(run.labels["true"], true)
     assert run.history[0]["memorised"] is not None
-    more = pyrite.train(data, out=tmp_path / "b", noise="symmetric(0.5)", **options)
-    assert np.array_equal(more.labels["given"], pyrite.corrupt(true, "symmetric(0.5)", 3, 0).given)
+    with pytest.raises(ValueError, match=r"human has labels that are wrong already \(\d+ of 90\)"):
+        pyrite.train(data, out=tmp_path / "b", noise="symmetric(0.5)", **options)
 
 
 class Own(nn.Module):
@@ -291,3 +291,68 @@ def test_a_folder_named_after_the_time(tmp_path: Path, monkeypatch: pytest.Monke
 def test_not_a_run(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"is not a run: it has no recipe.toml"):
         pyrite.Run.load(tmp_path)
+
+
+def test_what_makes_a_net(tmp_path: Path) -> None:
+    """A factory is called with shape and classes; the weights it draws belong to the seed; a resume needs it again."""
+
+    def small(shape: tuple[int, ...], classes: int) -> nn.Module:
+        return nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(shape)), classes))
+
+    options: dict[str, Any] = {"samples": 200, "epochs": 2, "noise": "symmetric(0.2)"}
+    first, second = (pyrite.train("digits", model=small, out=tmp_path / name, **options) for name in "ab")
+    assert first.history == second.history
+    assert first.recipe.model.endswith("small")
+    stopped = pyrite.train("digits", model=small, out=tmp_path / "c", stop=lambda: True, **options)
+    with pytest.raises(ValueError, match="pass it again as model"):
+        pyrite.train(resume=stopped.path)
+    assert pyrite.train(model=small, resume=stopped.path).history == first.history
+
+
+def test_a_net_is_not_passed_from_loss_to_loss(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="every run would go on training"):
+        pyrite.compare("digits", ["ce", "mae"], out=tmp_path, model=nn.Linear(64, 10))
+
+
+def test_batches_in_which_nothing_counts(tmp_path: Path) -> None:
+    """Every label ignored but one class: many batches of two have none that counts, and the run goes on."""
+    kept = [0.0] * 9 + [1.0]
+    for number, loss in enumerate((f"ce(weight={kept})", "ce(ignore_index=3)")):
+        run = pyrite.train("digits", loss=loss, samples=60, batch_size=2, epochs=1, model="mlp(norm=False)",
+                           out=tmp_path / str(number))  # fmt: skip
+        assert run.history[0]["loss"] > 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"loss": "ce(weight=[1.0, 2.0])"}, "weight has 2 numbers, but there is a label"),
+        ({"clip": float("inf")}, "clip is inf"),
+        ({"noise": "symmetric(0.4)", "samples": 10**6}, "samples is 1000000"),
+    ],
+)
+def test_numbers_that_cannot_be(options: dict[str, Any], said: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=said):
+        pyrite.train("digits", epochs=1, out=tmp_path / "run", **options)
+
+
+def test_numbers_of_numpy_and_a_path_from_elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = np.random.default_rng(0)
+    np.savez(tmp_path / "d.npz", x=rows.normal(size=(60, 4)).astype(np.float32), y=np.arange(60) % 3)
+    monkeypatch.chdir(tmp_path)
+    options: dict[str, Any] = {"epochs": np.int64(2), "batch_size": np.int64(20), "model": "mlp(hidden=[4])"}
+    stopped = pyrite.train("d.npz", out=tmp_path / "run", stop=lambda: True, **options)
+    monkeypatch.chdir("/")
+    assert pyrite.train(resume=stopped.path).finished
+    np.savez(tmp_path / "d.npz", x=rows.normal(size=(60, 4)).astype(np.float32), y=np.arange(60) % 3)
+    with pytest.raises(ValueError, match="the inputs of .* are not those of"):
+        pyrite.train(resume=stopped.path)
+
+
+def test_runs_that_begin_in_the_same_second_have_folders_of_their_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("time.strftime", lambda form: "runs/now")
+    runs = [pyrite.train("digits", samples=50, epochs=1, model="mlp(hidden=[4])") for _ in range(2)]
+    assert [run.path.name for run in runs] == ["now", "now-2"]

@@ -4,6 +4,7 @@ Under torchrun the processes of one training are real ones; in a test it is call
 """
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -41,10 +42,10 @@ def _made(name: str, inputs: Any) -> Dataset:
 class Spare(nn.Module):
     """A net with a weight that is not used: weight decay must leave it alone everywhere."""
 
-    def __init__(self) -> None:
+    def __init__(self, seed: int = 0) -> None:
         super().__init__()
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)
+            torch.manual_seed(seed)
             self.used, self.spare = nn.Linear(4, CLASSES), nn.Linear(3, 3)
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -69,6 +70,8 @@ def cases() -> dict[str, tuple[Dataset, dict[str, Any]]]:
         "adam": small | {"loss": "ce", "optimiser": "adam(lr=0.01)", "clip": 0.1, "validation": 0.2},
         "batch-norm": {"model": "mlp(hidden=[6, 5])", "batch_size": 11, "loss": "ce"},
         "spare": {"model": Spare(), "batch_size": 11, "loss": "ce"},
+        # A net that each process made for itself: all begin with the first one's.
+        "own": {"model": Spare(int(os.environ.get("RANK", "0"))), "batch_size": 11, "loss": "ce"},
         "meta": small | {"method": "meta_weight(size=13, hidden=5, lr=0.5)"},
         "meta-norm": {
             "model": "mlp(hidden=[6])",
