@@ -28,6 +28,7 @@ bench: .venv/.ready
 	$(BIN)/python -m benchmarks.loading
 	$(BIN)/python -m benchmarks.diagnostics
 	$(BIN)/python -m benchmarks.models
+	$(BIN)/python -m benchmarks.meta
 
 .venv/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv

@@ -53,8 +53,10 @@ from .losses import (
 )
 from .methods import (
     ERM as ERM,
+    L2RW as L2RW,
     METHODS as METHODS,
     Learner as Learner,
+    MetaWeight as MetaWeight,
     Method as Method,
     Step as Step,
     method as method,

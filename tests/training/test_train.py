@@ -345,7 +345,7 @@ def test_numbers_of_numpy_and_a_path_from_elsewhere(tmp_path: Path, monkeypatch:
     monkeypatch.chdir("/")
     assert pyrite.train(resume=stopped.path).finished
     np.savez(tmp_path / "d.npz", x=rows.normal(size=(60, 4)).astype(np.float32), y=np.arange(60) % 3)
-    with pytest.raises(ValueError, match="the inputs of .* are not those of"):
+    with pytest.raises(ValueError, match=r"the inputs of .* are not those of"):
         pyrite.train(resume=stopped.path)
 
 
