@@ -2,8 +2,8 @@
 
     python -m benchmarks.models [--steps 10]
 
-The nets take turns, so that what else the machine does hits them alike. How far the default net comes on CIFAR-10 is said
-by ``pyrite train cifar10 --loss ce --epochs 10``.
+The nets take turns, so that what else the machine does hits them alike. How far the default net comes on CIFAR-10,
+``pyrite train cifar10 --loss ce --epochs 10`` says.
 """
 
 import argparse
