@@ -9,9 +9,9 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
-__all__ = ["arguments", "build", "call", "construct", "nearest", "registered_name", "spell"]
+__all__ = ["Spelled", "arguments", "build", "call", "construct", "is_number", "nearest", "registered_name", "spell"]
 
 Made = TypeVar("Made")
 
@@ -72,6 +72,16 @@ def spell(thing: object, **options: object) -> str:
     return registered_name(type(thing)) + _bracketed(thing, str, options)
 
 
+class Spelled:
+    """What is written as the text that makes it again: ``str`` for people and files, ``repr`` for Python."""
+
+    def __str__(self) -> str:
+        return spell(self)
+
+    def __repr__(self) -> str:
+        return construct(self)
+
+
 def construct(thing: object, **options: object) -> str:
     """The Python call that makes ``thing`` again: ``GCE(q=0.7)``."""
     return type(thing).__name__ + (_bracketed(thing, repr, options) or "()")
@@ -124,7 +134,7 @@ class _Reader:
 
     def combine(self, node: ast.BinOp) -> Any:
         left, right = self.read(node.left), self.read(node.right)
-        factors = sum(_is_number(side) for side in (left, right))
+        factors = sum(is_number(side) for side in (left, right))
         literals = sum(_is_literal(side) for side in (left, right))
         try:
             if isinstance(node.op, ast.Add) and literals == 0:
@@ -167,7 +177,8 @@ def _plain(value: object) -> object:
     return tolist() if tolist is not None else value
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether something is a plain number, which truth values are not."""
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pyrite.data import Batch, Batches
 from pyrite.methods.learner import Learner, Step
-from pyrite.spec import construct, spell
+from pyrite.spec import Spelled
 
 __all__ = ["Learning", "Meta", "Method"]
 
@@ -46,7 +46,7 @@ class Learning(ABC):
         """Go on where another left off."""
 
 
-class Method(ABC):
+class Method(Spelled, ABC):
     """How a model learns. ``str(method)`` is the text that makes it again."""
 
     @property
@@ -73,12 +73,6 @@ class Method(ABC):
     @abstractmethod
     def start(self, learner: Learner, meta: Batches | None = None) -> Learning:
         """The method at work on a model; ``meta`` are batches of the meta set it wants."""
-
-    def __str__(self) -> str:
-        return spell(self)
-
-    def __repr__(self) -> str:
-        return construct(self)
 
     def __eq__(self, other: Any) -> bool:
         return type(self) is type(other) and str(self) == str(other)

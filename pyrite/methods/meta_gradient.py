@@ -11,6 +11,7 @@ backward pass, no graph through the virtual step and no rewritten layers. Batch 
 the derivative goes through the statistics of the batch.
 """
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -183,7 +184,7 @@ class Passes:
             try:
                 return self._along(way, batch, losses)
             except (NotImplementedError, RuntimeError) as error:
-                if "forward" not in str(error):
+                if not re.search(r"forward( mode)? AD", str(error)):  # what torch says of a layer without it
                     raise
                 self._forward_mode = False
                 torch.set_rng_state(state)

@@ -12,13 +12,13 @@ from torch import Tensor, nn
 from pyrite.draws import check_seed, is_whole
 from pyrite.models.network import Network, Shape
 from pyrite.models.whitening import Whitening
-from pyrite.spec import construct, spell
+from pyrite.spec import Spelled
 
 __all__ = ["Architecture", "check_shape", "check_whole", "check_widths", "seeded"]
 
 
 @dataclass(frozen=True, repr=False)
-class Architecture(ABC):
+class Architecture(Spelled, ABC):
     """How a net is made for data of any shape. ``str(architecture)`` is the text that makes it again."""
 
     smallest: ClassVar[int | None] = None
@@ -67,12 +67,6 @@ class Architecture(ABC):
         if min(size[1:]) < self.smallest:
             raise ValueError(f"shape is {size}, but {self} takes images from {self.smallest} x {self.smallest} on")
         return size
-
-    def __str__(self) -> str:
-        return spell(self)
-
-    def __repr__(self) -> str:
-        return construct(self)
 
 
 @contextmanager

@@ -3,18 +3,18 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypeGuard, final
+from typing import final
 
 import torch
 from torch import nn
 
-from pyrite.spec import build, construct, spell
+from pyrite.spec import Spelled, build, is_number
 
 __all__ = ["OPTIMISERS", "SGD", "Adam", "Adamw", "Optimiser", "optimiser"]
 
 
 @dataclass(frozen=True, repr=False)
-class Optimiser(ABC):
+class Optimiser(Spelled, ABC):
     """How weights follow gradients. ``str(optimiser)`` is the text that makes it again."""
 
     lr: float
@@ -31,14 +31,8 @@ class Optimiser(ABC):
                 continue
             below = 1 if name in ("momentum", "betas") else float("inf")
             numbers = value if isinstance(value, Sequence) else [value]
-            if not all(_is_number(number) and 0 <= number < below for number in numbers):
+            if not all(is_number(number) and 0 <= number < below for number in numbers):
                 raise ValueError(f"{name} is {value!r}, but must be from 0 to below {below:g}")
-
-    def __str__(self) -> str:
-        return spell(self)
-
-    def __repr__(self) -> str:
-        return construct(self)
 
 
 @final
@@ -100,10 +94,6 @@ class Adamw(_Adaptive):
 
 
 OPTIMISERS: dict[str, Callable[..., Optimiser]] = {"sgd": SGD, "adam": Adam, "adamw": Adamw}
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def optimiser(spec: str | Optimiser) -> Optimiser:

@@ -5,15 +5,15 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Literal, TypeGuard, final
+from typing import Literal, final
 
-from pyrite.spec import build, construct, spell
+from pyrite.spec import Spelled, build, is_number
 
 __all__ = ["SCHEDULES", "Constant", "Cosine", "Linear", "Schedule", "Steps", "schedule"]
 
 
 @dataclass(frozen=True, repr=False)
-class Schedule(ABC):
+class Schedule(Spelled, ABC):
     """What share of the learning rate each step has. Parts of an epoch are allowed in ``warmup``: 0.5 is half of one.
 
     Args:
@@ -23,7 +23,7 @@ class Schedule(ABC):
     warmup: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not _is_number(self.warmup) or not 0 <= self.warmup < math.inf:
+        if not is_number(self.warmup) or not 0 <= self.warmup < math.inf:
             raise ValueError(f"warmup is {self.warmup!r}, but must be a number of epochs, 0 or more")
 
     def share(self, step: int, per_epoch: int, epochs: int) -> float:
@@ -36,12 +36,6 @@ class Schedule(ABC):
     @abstractmethod
     def after(self, epoch: float, warmup: float, step: int, epochs: int) -> float:
         """The share after the warm-up."""
-
-    def __str__(self) -> str:
-        return spell(self)
-
-    def __repr__(self) -> str:
-        return construct(self)
 
 
 @final
@@ -92,11 +86,11 @@ class Steps(Schedule):
     def __post_init__(self) -> None:
         super().__post_init__()
         places = self.at
-        if not isinstance(places, list | tuple) or not places or not all(_is_number(p) and p > 0 for p in places):
+        if not isinstance(places, list | tuple) or not places or not all(is_number(p) and p > 0 for p in places):
             raise ValueError(f"at is {self.at!r}, but must be a list of epochs or iterations, such as [40, 80]")
         if any(later <= earlier for earlier, later in pairwise(places)):
             raise ValueError(f"at is {self.at!r}, but must be in ascending order")
-        if not _is_number(self.factor) or not 0 < self.factor < math.inf:
+        if not is_number(self.factor) or not 0 < self.factor < math.inf:
             raise ValueError(f"factor is {self.factor!r}, but must be above 0")
         if self.by not in ("epoch", "iteration"):
             raise ValueError(f"by is {self.by!r}, but must be 'epoch' or 'iteration'")
@@ -130,7 +124,3 @@ def schedule(spec: str | Schedule) -> Schedule:
 def _along(epoch: float, warmup: float, epochs: int) -> float:
     """How much of the way after the warm-up is gone, from 0 to 1."""
     return min(1.0, (epoch - warmup) / (epochs - warmup)) if epochs > warmup else 1.0
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
