@@ -1,0 +1,176 @@
+"""What an audit found: a row a sample, the noise of the whole, and the files it becomes."""
+
+import csv
+import io
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple, final
+
+import numpy as np
+
+from pyrite.diagnostics.arrays import Flags, Floats, Ints
+from pyrite.files import write
+
+__all__ = ["Audit", "Confusion"]
+
+
+class Confusion(NamedTuple):
+    """Labels ``given`` to samples that are ``true``: the share of all labels that look so, and how many those are."""
+
+    true: str
+    given: str
+    share: float
+    count: int
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit:
+    """What an audit says of every label, in the order of the samples, and of all labels together.
+
+    Where the evidence cannot tell wrong labels from right ones (``can_tell`` is False), the ranking stands but there are
+    no suspects, and probabilities, noise rate and matrix are NaN.
+
+    Attributes:
+        labels: the given labels.
+        classes: their names.
+        index: the samples' numbers in the data set.
+        score: the log-odds that the label is wrong; higher: rather wrong. It ranks also where the probability rounds to 1.
+        choices: the most likely true classes of every sample, most likely first, up to five.
+        likelihoods: their probabilities.
+        threshold: labels with this probability of being wrong or more are suspects.
+        noise_rate: the share of wrong labels, and ``noise_rate_error`` its standard error.
+        matrix: T[i, j] = P(given j | true i), and ``matrix_error`` its standard errors.
+        can_tell: whether the evidence separates wrong labels from right ones.
+        paths: where the samples lie; empty if they are not files.
+        evidence: what the score was made from, by name, for people to see.
+        true: the true labels, where they are known. They are looked at by nothing but reports.
+        warnings: what a user should know about these labels.
+    """
+
+    labels: Ints
+    classes: tuple[str, ...]
+    index: Ints
+    score: Floats
+    choices: Ints
+    likelihoods: Floats
+    threshold: float
+    noise_rate: float
+    noise_rate_error: float
+    matrix: Floats
+    matrix_error: Floats
+    can_tell: bool = True
+    paths: tuple[str, ...] = ()
+    evidence: Mapping[str, Floats] = field(default_factory=dict)
+    true: Ints | None = None
+    warnings: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    def __repr__(self) -> str:
+        return f"<audit: {self.sentence}>"
+
+    @cached_property
+    def wrong_probability(self) -> Floats:
+        """The probability that the label is wrong."""
+        if not self.can_tell:
+            return np.full(len(self), np.nan)
+        return np.exp(-np.logaddexp(0, -self.score))
+
+    @cached_property
+    def ranking(self) -> Ints:
+        """Rows from the label that is most likely wrong to the one that is least; equal ones in their order."""
+        return np.argsort(-self.score, kind="stable")
+
+    @cached_property
+    def is_suspect(self) -> Flags:
+        """Whether the label should be looked at."""
+        return np.asarray(self.wrong_probability >= self.threshold)
+
+    @property
+    def suggested(self) -> Ints:
+        """The most likely true class, which may be the given one."""
+        return self.choices[:, 0]
+
+    @cached_property
+    def confusions(self) -> tuple[Confusion, ...]:
+        """Which wrong labels are given to which class, the most frequent first: the matrix as shares of all labels."""
+        suspects = self.is_suspect & (self.suggested != self.labels)
+        pairs = self.suggested[suspects] * len(self.classes) + self.labels[suspects]
+        found, counts = np.unique(pairs, return_counts=True)
+        order = np.argsort(-counts, kind="stable")
+        return tuple(
+            Confusion(
+                self.classes[pair // len(self.classes)], self.classes[pair % len(self.classes)], n / len(self), int(n)
+            )
+            for pair, n in zip(found[order].tolist(), counts[order].tolist(), strict=True)
+        )
+
+    @property
+    def sentence(self) -> str:
+        """The result in one sentence."""
+        if not self.can_tell:
+            return f"cannot tell which of {len(self):,} labels are wrong: the evidence does not separate them"
+        rate = f"about {100 * self.noise_rate:.1f} % ± {100 * self.noise_rate_error:.1f} of {len(self):,} labels look wrong"
+        if not self.confusions:
+            return rate
+        first = self.confusions[0]
+        return f"{rate}; most often {first.true} labelled as {first.given}"
+
+    def summary(self) -> dict[str, Any]:
+        """What a program wants to know, ready for JSON."""
+        known = self.can_tell
+        return {
+            "sentence": self.sentence,
+            "samples": len(self),
+            "classes": list(self.classes),
+            "can_tell": known,
+            "noise_rate": self.noise_rate if known else None,
+            "noise_rate_error": self.noise_rate_error if known else None,
+            "suspects": int(self.is_suspect.sum()),
+            "threshold": self.threshold if known else None,
+            "matrix": self.matrix.tolist() if known else None,
+            "matrix_error": self.matrix_error.tolist() if known else None,
+            "confusions": [found._asdict() for found in self.confusions[:20]],
+            "warnings": list(self.warnings),
+        }
+
+    def to_json(self, path: str | Path) -> Path:
+        """Write the summary."""
+        return _written(path, (json.dumps(self.summary(), indent=2, ensure_ascii=False) + "\n").encode())
+
+    def to_csv(self, path: str | Path) -> Path:
+        """Write all samples in the order of the ranking: the first lines are the suspects.
+
+        Its columns are index, path, given, suggested, wrong_probability, score, suspect, and the evidence.
+        ``pyrite train --corrections`` and ``--drop-suspects`` read it.
+        """
+        text = io.StringIO()
+        table = csv.writer(text, lineterminator="\n")
+        table.writerow(["index", "path", "given", "suggested", "wrong_probability", "score", "suspect", *self.evidence])
+        order = self.ranking
+        names = np.array(self.classes, object)
+        paths = np.array(self.paths, object)[order] if self.paths else [""] * len(self)
+        columns = [
+            self.index[order].tolist(),
+            paths,
+            names[self.labels[order]],
+            names[self.suggested[order]],
+            (f"{value:.6g}" for value in self.wrong_probability[order].tolist()),
+            (f"{value:.6g}" for value in self.score[order].tolist()),
+            self.is_suspect[order].astype(int).tolist(),
+            *((f"{value:.6g}" for value in values[order].tolist()) for values in self.evidence.values()),
+        ]
+        table.writerows(zip(*columns, strict=True))
+        return _written(path, text.getvalue().encode())
+
+
+def _written(path: str | Path, content: bytes) -> Path:
+    try:
+        return write(path, content)
+    except OSError as error:
+        raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
