@@ -81,9 +81,9 @@ class _Descent(Learning):
                 value += summed.detach()
                 (summed / whole.to(summed.dtype)).backward()
                 rows.append(_rows(scores, piece.labels, whole))
-            margins, weights, predictions = (torch.cat(column) for column in zip(*rows, strict=True))
+            found, margins, weights = (torch.cat(column) for column in zip(*rows, strict=True))
             mean = self._mean(value, whole, margins)
-        return Step(batch.index, margins, weights, predictions, mean, float(whole), rate)
+        return Step(batch.index, found, margins, weights, mean, float(whole), rate)
 
     def _sum(self, scores: Tensor, labels: Tensor) -> Tensor:
         """The loss of this process's samples. Where samples depend on each other it is that of everybody's.
@@ -119,7 +119,7 @@ class _Descent(Learning):
 
 @torch.no_grad()
 def _rows(scores: Tensor, labels: Tensor, whole: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Margins, weights and predictions."""
+    """Scores, margins and weights."""
     assert scores.grad is not None
     weight = scores.grad.abs().sum(1, dtype=torch.float64) * (whole / 2)
-    return margin(scores.detach(), labels), weight, scores.detach().argmax(1)
+    return scores.detach(), margin(scores.detach(), labels), weight

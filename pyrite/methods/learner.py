@@ -20,10 +20,10 @@ class Step(NamedTuple):
 
     Attributes:
         index: the numbers of this process's samples; the three that follow have a row for each of them.
-        margin: Δ of the given label, before the step.
+        scores: what the model gave them, before the step.
+        margin: Δ of the given label.
         weight: how much the sample counted: half the L1 norm of its loss's gradient by the scores. For a curve this
             is w(Δ), because ∇L = −w ∇Δ and the L1 norm of ∇Δ is 2.
-        prediction: the class with the highest score.
         loss: the mean loss of the whole batch, over all processes.
         share: what that mean was divided by: the number of samples, or the sum of their class weights.
         rate: the learning rate of the step.
@@ -31,19 +31,24 @@ class Step(NamedTuple):
     """
 
     index: Tensor  # type: ignore[assignment]
+    scores: Tensor
     margin: Tensor
     weight: Tensor
-    prediction: Tensor
     loss: float
     share: float
     rate: float
     trust: Tensor | None = None
 
+    @property
+    def prediction(self) -> Tensor:
+        """The class with the highest score."""
+        return self.scores.argmax(1)
+
     @classmethod
     def empty(cls, batch: Batch, rate: float) -> "Step":
         """What a batch shows in which no sample counts."""
         none = torch.zeros(0, dtype=torch.float64)
-        return cls(batch.index[:0], none, none, batch.labels[:0], 0.0, 0.0, rate)
+        return cls(batch.index[:0], none.view(0, 1), none, none, 0.0, 0.0, rate)
 
 
 @final

@@ -74,9 +74,7 @@ class Weighting(Learning):
                 (losses @ omega).backward()
         assert scores.grad is not None
         found, weight = scores.detach(), scores.grad.abs().sum(1, dtype=torch.float64) * (whole / 2)
-        return Step(
-            batch.index, margin(found, labels), weight, found.argmax(1), mean, float(whole), rate, trust.double()
-        )
+        return Step(batch.index, found, margin(found, labels), weight, mean, float(whole), rate, trust.double())
 
     def meta_batch(self) -> tuple[Tensor, Tensor]:
         """The next batch of the meta set."""
