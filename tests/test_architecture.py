@@ -27,6 +27,7 @@ MAY_IMPORT = {
     "models": {"spec", "draws"},
     "methods": {"soft_margin", "spec", "criterion", "curves", "losses", "data", "processes"},
     "training": {
+        "soft_margin",
         "spec",
         "draws",
         "files",
@@ -39,7 +40,7 @@ MAY_IMPORT = {
         "diagnostics",
         "methods",
     },
-    "auditing": {"files", "data", "diagnostics", "training"},
+    "auditing": {"soft_margin", "files", "data", "diagnostics", "training"},
     "experiments": {"spec", "files", "processes", "losses", "methods", "training"},
     "integrations": {"processes", "methods", "training"},
     "report": {"files", "criterion", "curves", "losses", "noise", "data", "training", "auditing", "experiments"},

@@ -1,5 +1,7 @@
 """Which labels are wrong: from what training showed of each sample, or from given scores."""
 
+from pyrite.auditing.audit import audit
 from pyrite.auditing.found import Audit, Confusion
+from pyrite.auditing.scores import Kind
 
-__all__ = ["Audit", "Confusion"]
+__all__ = ["Audit", "Confusion", "Kind", "audit"]

@@ -31,14 +31,14 @@ class Confusion(NamedTuple):
 class Audit:
     """What an audit says of every label, in the order of the samples, and of all labels together.
 
-    Where the evidence cannot tell wrong labels from right ones (``can_tell`` is False), the ranking stands but there are
-    no suspects, and probabilities, noise rate and matrix are NaN.
+    Where the evidence cannot tell wrong labels from right ones (``can_tell`` is False), the ranking stands but there
+    are no suspects, and probabilities, noise rate and matrix are NaN.
 
     Attributes:
         labels: the given labels.
         classes: their names.
         index: the samples' numbers in the data set.
-        score: the log-odds that the label is wrong; higher: rather wrong. It ranks also where the probability rounds to 1.
+        score: the log-odds that the label is wrong, which rank also where the probability rounds to 1.
         choices: the most likely true classes of every sample, most likely first, up to five.
         likelihoods: their probabilities.
         threshold: labels with this probability of being wrong or more are suspects.
@@ -115,7 +115,8 @@ class Audit:
         """The result in one sentence."""
         if not self.can_tell:
             return f"cannot tell which of {len(self):,} labels are wrong: the evidence does not separate them"
-        rate = f"about {100 * self.noise_rate:.1f} % ± {100 * self.noise_rate_error:.1f} of {len(self):,} labels look wrong"
+        error = f"{100 * self.noise_rate_error:.1f}"
+        rate = f"about {100 * self.noise_rate:.1f} % ± {error} of {len(self):,} labels look wrong"
         if not self.confusions:
             return rate
         first = self.confusions[0]

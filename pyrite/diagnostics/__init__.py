@@ -9,6 +9,7 @@ from pyrite.diagnostics.accuracy import (
     subset_accuracies,
 )
 from pyrite.diagnostics.calibration import Reliability, brier_score, brier_score_of_event, reliability, top_label
+from pyrite.diagnostics.class_margins import ClassMargins, epoch_weight
 from pyrite.diagnostics.detection import (
     BestF1,
     Detection,
@@ -29,6 +30,7 @@ __all__ = [
     "MARGIN_EDGES",
     "BestAndFinal",
     "BestF1",
+    "ClassMargins",
     "Detection",
     "LearningWeights",
     "MarginHistograms",
@@ -47,6 +49,7 @@ __all__ = [
     "detection",
     "effective_samples",
     "embed_sets",
+    "epoch_weight",
     "hybrid_accuracy",
     "local_intrinsic_dimension",
     "precision_at",

@@ -7,6 +7,7 @@ import numpy as np
 
 from pyrite.diagnostics.accuracy import BestAndFinal, Tally, subset_accuracies
 from pyrite.diagnostics.arrays import Flags, Floats, check_same_length, to_ints
+from pyrite.diagnostics.class_margins import ClassMargins, epoch_weight
 from pyrite.diagnostics.detection import roc_auc
 from pyrite.diagnostics.evidence import SampleEvidence, needed, within
 from pyrite.diagnostics.histograms import MARGIN_EDGES, MarginHistograms
@@ -21,12 +22,13 @@ class TrainingObserver:
 
     A batch costs a few assignments; the statistics are made at the end of an epoch, in the order of the samples, so
     that they do not depend on how samples came in batches or to processes. Several processes exchange their
-    ``evidence.epoch.state_dict()`` at the end of an epoch, and ``merge`` all of them before ``end_epoch``.
+    ``epoch_state()`` at the end of an epoch, and ``merge`` all of them before ``end_epoch``.
 
     Args:
         given: the labels a method sees, of every sample that an index may name.
         true: the true labels, if they are known. Without them, what needs them is None.
         edges: the bins of the margin histograms.
+        classes: how many there are, if the margins of all of them are to be kept.
 
     >>> observer = TrainingObserver(given=[0, 1, 1], true=[0, 1, 0])
     >>> observer.update([0, 1, 2], margin=[2.0, 1.0, -1.0], prediction=[0, 1, 0], weight=[0.2, 0.4, 0.1], rate=0.1)
@@ -35,7 +37,9 @@ class TrainingObserver:
     (1.0, 0.0, 1.0, 3.0)
     """
 
-    def __init__(self, given: object, true: object | None = None, edges: object = MARGIN_EDGES) -> None:
+    def __init__(
+        self, given: object, true: object | None = None, edges: object = MARGIN_EDGES, classes: int | None = None
+    ) -> None:
         self.evidence = SampleEvidence(given)
         self.true = None if true is None else to_ints(true, "true", least=0)
         self.is_wrong: Flags | None = None
@@ -43,6 +47,7 @@ class TrainingObserver:
             check_same_length(given=self.evidence.labels, true=self.true)
             self.is_wrong = self.evidence.labels != self.true
         self.histograms = MarginHistograms(edges, truth=true is not None)
+        self.class_margins = None if classes is None else ClassMargins(len(self.evidence.labels), classes)
         self.test = BestAndFinal()
         self.epochs = 0
         self._weights = LearningWeights()
@@ -66,9 +71,17 @@ class TrainingObserver:
         """
         self.evidence.update(index, margin, prediction, weight, rate, trust)
 
+    def epoch_state(self) -> dict[str, Any]:
+        """What this process saw in the epoch under way, for the others."""
+        margins = {} if self.class_margins is None else {"margins": self.class_margins.epoch_state()}
+        return {"visits": self.evidence.epoch.state_dict()} | margins
+
     def merge(self, states: Iterable[Mapping[str, Any]]) -> None:
-        """Take in what all processes saw in this epoch: each one's ``evidence.epoch.state_dict()``, by rank."""
-        self.evidence.epoch.merge(states)
+        """Take in what all processes saw in this epoch: each one's ``epoch_state()``, by rank."""
+        states = list(states)
+        self.evidence.epoch.merge(state["visits"] for state in states)
+        if self.class_margins is not None:
+            self.class_margins.merge(state["margins"] for state in states)
 
     @property
     def weights(self) -> LearningWeights:
@@ -80,11 +93,15 @@ class TrainingObserver:
         now.update(seen.weight[rows], seen.rate[rows], wrong)
         return now
 
-    def end_epoch(self, test: Tally | None = None) -> dict[str, float | None]:
+    def end_epoch(self, test: Tally | None = None, held_out: Tally | None = None) -> dict[str, float | None]:
         """Close the epoch. The line of a history, under the same names always; None says: unknown.
 
         Training accuracies are of the predictions made while training. Where the model has been evaluated on the
         training set, ``subset_accuracies`` of those predictions is the better number.
+
+        Args:
+            test: right predictions on test data.
+            held_out: predictions on held-out data that were the given label.
         """
         epoch = self.evidence.epoch
         rows = np.flatnonzero(epoch.seen)
@@ -104,6 +121,8 @@ class TrainingObserver:
         if test is not None and test.share is not None:
             self.test = self.test.after(self.epochs, test.share)
         shares = subsets.shares()
+        if self.class_margins is not None:
+            self.class_margins.end_epoch(epoch_weight(shares["given"], None if held_out is None else held_out.share))
         return {
             "test_accuracy": None if test is None else test.share,
             "train_accuracy": shares["given"],
@@ -128,6 +147,8 @@ class TrainingObserver:
             "weights": self._weights.state_dict(),
             "test": self.test.state_dict(),
         }
+        if self.class_margins is not None:
+            parts["class_margins"] = self.class_margins.state_dict()
         flat = {f"{part}.{name}": value for part, held in parts.items() for name, value in held.items()}
         return {"epochs": self.epochs} | flat
 
@@ -137,6 +158,8 @@ class TrainingObserver:
         self._weights.load_state_dict(within(state, "weights"))
         self.test = BestAndFinal.from_state_dict(within(state, "test"))
         self.evidence.load_state_dict(within(state, "evidence"))
+        if self.class_margins is not None:
+            self.class_margins.load_state_dict(within(state, "class_margins"))
         self.epochs = int(needed(state, "epochs"))
 
 

@@ -86,7 +86,9 @@ def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None) -
         source, answers, index = _meta(data, labels, wants.clean)
         meta = batches(source, answers, batch_size=size, index=index, drop_last=len(index) >= size)
     learning = how.start(learner, meta)
-    recorder = Recorder(learning, TrainingObserver(labels["given"], labels.get("true")), test, held_out)
+    recorder = Recorder(
+        learning, TrainingObserver(labels["given"], labels.get("true"), classes=len(data.classes)), test, held_out
+    )
     facts = {"classes": data.classes, "shape": data.inputs.shape[1:], "mean": scale.mean, "std": scale.std}
 
     def at_the_end() -> dict[str, Any]:

@@ -136,6 +136,8 @@ class Folder:
         histograms = recorder.observer.histograms
         arrays = recorder.observer.evidence.arrays() | {"margin_edges": histograms.edges, "margins": histograms.all}
         arrays |= {} if histograms.noisy is None else {"noisy_margins": histograms.noisy}
+        kept = recorder.observer.class_margins
+        arrays |= {} if kept is None or not kept.kept else {"class_margins": kept.mean}
         files = {"history.jsonl": history, "samples.npz": npz_bytes(arrays)}
         learned = self.parts.method.arrays()
         return files | {"method.npz": npz_bytes(learned)} if learned else files

@@ -4,11 +4,13 @@ from collections.abc import Mapping
 from typing import Any, final
 
 import torch
+from torch import Tensor
 
 from pyrite.data import Batches
 from pyrite.diagnostics import Tally, TrainingObserver
 from pyrite.methods import Learning, Step
 from pyrite.processes import gather, total
+from pyrite.soft_margin import margins
 
 __all__ = ["Line", "Recorder"]
 
@@ -39,27 +41,36 @@ class Recorder:
         self._share += step.share
         self._rate = step.rate
         self.observer.update(step.index, step.margin, step.prediction, step.weight, step.rate, step.trust)
+        self._keep(step.index, step.scores)
 
     def after_epoch(self, epoch: int) -> None:
+        test = None if self.test is None else self._tally(self.test)
+        validation = None if self.validation is None else self._tally(self.validation, keep=True)
         self.share()
-        test, validation = (None if part is None else self._tally(part) for part in (self.test, self.validation))
         line: Line = {
             "epoch": epoch,
             "loss": self._loss / self._share if self._share else None,
             "learning_rate": self._rate,
         }
         line |= {"validation_accuracy": None if validation is None else validation.share}
-        self.history.append(line | self.observer.end_epoch(test) | dict(self.method.end_epoch()))
+        self.history.append(line | self.observer.end_epoch(test, validation) | dict(self.method.end_epoch()))
         self._loss = self._share = 0.0
 
     def share(self) -> None:
         """Let every process know what all of them saw in this epoch."""
-        self.observer.merge(gather(self.observer.evidence.epoch.state_dict()))
+        self.observer.merge(gather(self.observer.epoch_state()))
 
-    def _tally(self, batches: Batches) -> Tally:
+    def _keep(self, index: Tensor, scores: Tensor) -> None:
+        if self.observer.class_margins is not None and len(index):
+            self.observer.class_margins.record(index, margins(scores))
+
+    def _tally(self, batches: Batches, *, keep: bool = False) -> Tally:
         counts = torch.zeros(2, dtype=torch.long, device=batches.device)
-        for inputs, labels, _ in batches:  # images that cannot be read are not among them
-            right = (self.learner.evaluate(inputs).argmax(1) == labels).sum()
+        for inputs, labels, index in batches:  # images that cannot be read are not among them
+            scores = self.learner.evaluate(inputs)
+            if keep:
+                self._keep(index, scores)
+            right = (scores.argmax(1) == labels).sum()
             counts += torch.stack([right, right.new_tensor(len(labels))])
         batches.seek(0)
         return Tally(*total(counts).tolist())

@@ -1,0 +1,200 @@
+"""From scores and labels, or from what a run left, to what is wrong with the labels."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.auditing.found import Audit
+from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds
+from pyrite.auditing.scores import Kind, check_scores, chunks, to_margins
+from pyrite.diagnostics.arrays import Floats, Ints, to_ints
+from pyrite.training import Run
+
+__all__ = ["audit"]
+
+_FEWEST: Final = 50
+_FITTED: Final = 5_000_000  # scores that the noise is fitted to; of more rows than that a random part
+_SHOWN: Final = 5  # choices kept of every sample
+
+
+def audit(
+    labels: object,
+    *,
+    scores: object | None = None,
+    kind: Kind | None = None,
+    classes: Sequence[str] | None = None,
+    seed: int = 0,
+) -> Audit:
+    """Say which labels are wrong, how many, and what they should be.
+
+    Args:
+        labels: the given labels, as class numbers; or a run or its folder, whose labels and evidence are taken.
+        scores: what a model makes of every sample, a row a sample, a column a class. The model must not have been
+            trained on that sample's label: labels that were learned look right.
+        kind: what the scores are: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``. It is never guessed.
+        classes: the names of the classes.
+        seed: of the resampling that standard errors come from.
+
+    >>> true = np.arange(600) % 3
+    >>> scores = 6 * np.eye(3)[true] + np.random.default_rng(0).normal(size=(600, 3))
+    >>> labels = np.where(np.arange(600) < 60, (true + 1) % 3, true)
+    >>> audit(labels, scores=scores, kind="logits", classes=["cat", "dog", "emu"])
+    <audit: about 10.0 % ± 1.5 of 600 labels look wrong; most often cat labelled as dog>
+    """
+    if isinstance(labels, Run | str | Path):
+        if scores is not None or kind is not None or classes is not None:
+            raise ValueError("a run has its own scores and classes: leave out scores, kind and classes")
+        return _audit_run(labels if isinstance(labels, Run) else Run.load(labels), seed)
+    if scores is None:
+        raise ValueError("scores are missing: pass what a model makes of every sample, or a run in place of the labels")
+    given = to_ints(labels, "labels", least=0)
+    table = check_scores(scores, given, kind)
+    assert kind is not None
+    names = tuple(map(str, range(table.shape[1]) if classes is None else classes))
+    if len(names) != table.shape[1]:
+        raise ValueError(f"classes has {len(names)} names, but scores have {table.shape[1]} columns")
+    _enough(given, names)
+    few = np.arange(len(given))
+    if table.size > _FITTED:
+        few = np.sort(np.random.default_rng(seed).choice(few, max(_FITTED // table.shape[1], _FEWEST), replace=False))
+    fit = fit_noise(to_margins(table[few], kind), given[few], seed)
+    columns = [_posterior(fit, to_margins(table[rows], kind), given[rows]) for rows in chunks(table.shape)]
+    score, choices, likelihoods = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    return _found(
+        fit,
+        labels=given,
+        classes=names,
+        index=np.arange(len(given)),
+        score=score,
+        choices=choices,
+        likelihoods=likelihoods,
+        warnings=_warnings(given, names),
+    )
+
+
+class _Posterior(NamedTuple):
+    """Of every sample: the log-odds of a wrong label, the likeliest classes, and their probabilities."""
+
+    score: Floats
+    choices: Ints
+    likelihoods: Floats
+
+
+def _posterior(fit: NoiseFit, margins: Floats, labels: Ints) -> _Posterior:
+    evidence = fit.evidence(margins, labels)
+    score = log_odds(evidence, labels)
+    return _Posterior(score, *_choices(evidence, labels, score))
+
+
+def _choices(evidence: Floats, labels: Ints, score: Floats) -> tuple[Ints, Floats]:
+    """The likeliest true classes: the label by its odds, the others share the rest by their evidence."""
+    rows = np.arange(len(labels))
+    others = evidence.copy()
+    others[rows, labels] = -np.inf
+    others = np.exp(others - others.max(1, keepdims=True))
+    wrong = np.exp(-np.logaddexp(0, -score))
+    shares = others / others.sum(1, keepdims=True) * wrong[:, None]
+    shares[rows, labels] = np.exp(-np.logaddexp(0, score))
+    # Of equals the given label comes first, then the lower number.
+    best = np.argsort(-shares, axis=1, kind="stable")[:, :_SHOWN]
+    return best, np.take_along_axis(shares, best, 1)
+
+
+def _found(fit: NoiseFit, **columns: Any) -> Audit:
+    """An audit by this fit; if it says nothing, only the ranking stays."""
+    wrong = np.exp(-np.logaddexp(0, -columns["score"]))
+    nothing = np.full_like(fit.matrix, np.nan)
+    return Audit(
+        can_tell=fit.can_tell,
+        threshold=_threshold(wrong) if fit.can_tell else np.nan,
+        noise_rate=float(wrong.mean()) if fit.can_tell else np.nan,
+        noise_rate_error=fit.rate_error if fit.can_tell else np.nan,
+        matrix=fit.matrix if fit.can_tell else nothing,
+        matrix_error=fit.matrix_error if fit.can_tell else nothing,
+        **columns,
+    )
+
+
+def _threshold(wrong: Floats) -> float:
+    """The probability above which the F1 of finding wrong labels is best, as far as the probabilities are right."""
+    ordered = np.sort(wrong)[::-1]
+    expected = 2 * np.cumsum(ordered) / (np.arange(1, len(ordered) + 1) + wrong.sum())
+    return float(ordered[expected.argmax()])
+
+
+def _audit_run(run: Run, seed: int) -> Audit:
+    """Held-out samples tell the noise. Those that were trained on are ranked by it, and have the probabilities that
+    held-out samples have at the same place in their ranking: learning by heart shifts margins more than their order.
+    """
+    held = run.samples
+    if "class_margins" not in held:
+        raise ValueError(
+            f"{run.path} keeps no margins of classes: samples times classes are too many, or it is too old"
+        )
+    part, given = run.labels["part"], run.labels["given"]
+    margins = held["class_margins"].astype(np.float64)
+    known = np.isfinite(margins).all(1)
+    index = np.flatnonzero(known & np.isin(part, (0, 1)))
+    out = part[index] == 1
+    margins, labels = margins[index], given[index]
+    _enough(labels, run.classes)
+    warnings = _warnings(labels, run.classes)
+    fit = fit_noise(margins[out], labels[out], seed) if out.sum() >= _FEWEST else NoiseFit.none(len(run.classes))
+    if out.sum() < _FEWEST:
+        few = f"{int(out.sum())} samples were held out, fewer than {_FEWEST}"
+        warnings = (*warnings, f"{few}: train with validation=0.2 for more than a ranking")
+    evidence = fit.evidence(margins, labels)
+    score = log_odds(evidence, labels)
+    if fit.can_tell:
+        score[~out] = _at_the_same_place(score[~out], score[out])
+    choices, likelihoods = _choices(evidence, labels, score)
+    return _found(
+        fit,
+        labels=labels,
+        classes=run.classes,
+        index=index,
+        score=score,
+        choices=choices,
+        likelihoods=likelihoods,
+        evidence=_evidence(held, margins, labels, index),
+        warnings=warnings,
+        true=run.labels["true"][index] if "true" in run.labels else None,
+        paths=tuple(run.labels["path"][index].tolist()) if "path" in run.labels else (),
+    )
+
+
+def _at_the_same_place(own: Floats, other: Floats) -> Floats:
+    """The values of ``other`` at the places that ``own`` has in its order. Where those are the same, own order stays."""
+    place = np.empty(len(own))
+    place[np.argsort(own, kind="stable")] = (np.arange(len(own)) + 0.5) / len(own)
+    return np.interp(place, (np.arange(len(other)) + 0.5) / len(other), np.sort(other)) + 1e-6 * place
+
+
+def _evidence(held: dict[str, npt.NDArray[Any]], margins: Floats, labels: Ints, index: Ints) -> dict[str, Floats]:
+    """What people may want to see of a sample: NaN where it was not trained on."""
+    visits = held["visits"][index]
+    columns = {
+        "margin": margins[np.arange(len(labels)), labels],
+        "last_margin": held["last_margin"][index],
+        "agreement": np.divide(held["agreements"][index], visits, out=np.full(len(index), np.nan), where=visits > 0),
+    }
+    trust = held["last_trust"][index]
+    return columns if np.isnan(trust).all() else columns | {"weight": trust}
+
+
+def _enough(labels: Ints, classes: Sequence[str]) -> None:
+    if len(labels) < _FEWEST:
+        raise ValueError(f"there are {len(labels)} samples: fewer than {_FEWEST} say too little about label noise")
+    held = np.unique(labels)
+    if len(held) < 2:
+        raise ValueError(f"all labels are {classes[held[0]]!r}: with one class no label can be told from another")
+
+
+def _warnings(labels: Ints, classes: Sequence[str]) -> tuple[str, ...]:
+    missing = [
+        name for name, count in zip(classes, np.bincount(labels, minlength=len(classes)), strict=True) if not count
+    ]
+    return (f"{len(missing)} classes have no label, the first: {missing[0]}",) if missing else ()
