@@ -12,7 +12,16 @@ from PIL import Image
 from pyrite.auditing import Audit
 from pyrite.data import Corrections, Dataset, load
 
-HOSTILE = ('a,"b"', "two\nlines", "carriage\r\nreturn", "<script>alert('x')</script>", " spaces ", "Käse, 猫", "=1+1", "'")
+HOSTILE = (
+    'a,"b"',
+    "two\nlines",
+    "carriage\r\nreturn",
+    "<script>alert('x')</script>",
+    " spaces ",
+    "Käse, 猫",
+    "=1+1",
+    "'",
+)
 COLUMNS = ["index", "path", "old", "new", "score", "decision"]
 
 
@@ -178,7 +187,7 @@ def with_cell(column: str, value: object) -> list[Any]:
         (exported([with_cell("index", "-1")]), "line 2: index is '-1', which is not the number of a sample"),
         (exported([with_cell("index", "1.0")]), "line 2: index is '1.0', which is not"),
         (exported([with_cell("index", "")]), "line 2: index is '', which is not"),
-        (exported([with_cell("index", "١")]), "line 2: index is '١', which is not"),
+        (exported([with_cell("index", "\u0661")]), "line 2: index is '\u0661', which is not"),
         (exported([with_cell("index", 12)]), "line 2: index is 12, but made has 12 samples, counted from 0"),
         (exported([with_cell("index", "9" * 5000)]), "line 2: index is 9{30}, but made has 12 samples"),
         (exported([GOOD, with_cell("index", 3), GOOD]), "line 4: sample 0 comes twice, first in line 2"),
@@ -222,7 +231,7 @@ def test_two_classes_of_one_name() -> None:
 
 
 def test_a_file_that_cannot_be_read(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="missing.csv: no such file"):
+    with pytest.raises(ValueError, match=r"missing\.csv: no such file"):
         Corrections.read(tmp_path / "missing.csv", made())
     with pytest.raises(ValueError, match="no such file"):
         Corrections.read(tmp_path, made())
