@@ -116,7 +116,7 @@ def compare(
         for seed in range(first, first + seeds):
             begin(name, seed)
             path = folder / f"{slugs[name]}-{seed}"
-            runs.append(train_once(data, out=path, **options, method=chosen, seed=seed))
+            runs.append(train_once(data, out=path, **{**options, "method": chosen, "seed": seed}))
         rows.append(Row(name, tuple(runs)))
     found = Comparison(folder, tuple(rows))
     if rank() == 0:
