@@ -167,7 +167,7 @@ def _audit_run(run: Run, seed: int) -> Audit:
 
 
 def _at_the_same_place(own: Floats, other: Floats) -> Floats:
-    """The values of ``other`` at the places that ``own`` has in its order. Where those are the same, own order stays."""
+    """The values of ``other`` at the places that ``own`` has in its order; where they are the same, own order stays."""
     place = np.empty(len(own))
     place[np.argsort(own, kind="stable")] = (np.arange(len(own)) + 0.5) / len(own)
     return np.interp(place, (np.arange(len(other)) + 0.5) / len(other), np.sort(other)) + 1e-6 * place

@@ -18,12 +18,12 @@ __all__ = ["Audit", "Confusion"]
 
 
 class Confusion(NamedTuple):
-    """Labels ``given`` to samples that are ``true``: the share of all labels that look so, and how many those are."""
+    """Labels ``given`` to samples that are ``true``: the share of all labels that look so, and how many labels."""
 
     true: str
     given: str
     share: float
-    count: int
+    labels: int
 
 
 @final

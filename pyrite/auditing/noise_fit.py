@@ -2,8 +2,8 @@
 
 The true class k of a sample has the probability p(k) ∝ exp(β m_k + b_k), with m_k the margins the net gives, and the
 label is drawn from row k of a matrix T. Sharpness β, bias b and matrix T are those under which the given labels are
-most likely (expectation maximisation); the probability that a label is wrong, the likely true class and the noise rate are
-then Bayes' rule. Three things follow:
+most likely (expectation maximisation); the probability that a label is wrong, the likely true class and the noise rate
+are then Bayes' rule. Three things follow:
 
 - The better the net already explains the labels by its own doubt, the less noise is found: on true labels β is such
   that p is calibrated and T is near the identity.

@@ -18,6 +18,11 @@ def train(
     loss: Annotated[str | None, typer.Option(help="A loss, such as 'gce(q=0.7)'; see 'pyrite list losses'.")] = None,
     method: Annotated[str | None, typer.Option(help="A method; --loss LOSS is short for 'erm(LOSS)'.")] = None,
     noise: Annotated[str | None, typer.Option(help="Make labels wrong first, such as 'symmetric(0.4)'.")] = None,
+    corrections: Annotated[Path | None, typer.Option(help="Corrected labels, as the report exports them.")] = None,
+    drop_suspects: Annotated[
+        float | None,
+        typer.Option(help="Leave out labels that are wrong with this probability; audits first if need be."),
+    ] = None,
     model: Annotated[str | None, typer.Option(help="A net; by default one that suits the data.")] = None,
     epochs: Annotated[int | None, typer.Option(help="Times over the data.")] = None,
     batch_size: Annotated[int | None, typer.Option(help="Samples a step, over all processes.")] = None,
@@ -47,13 +52,52 @@ def train(
     values |= {"schedule": schedule, "clip": clip, "accumulate": accumulate, "augment": augment, "samples": samples}
     values |= {"validation": validation, "precision": precision, "compile": compiled or None, "seed": seed}
     values |= {"device": device, "optimiser": optimiser, "checkpoint_every": checkpoint_every}
+    values |= {"corrections": corrections and str(corrections), "drop_suspects": drop_suspects}
     given = {name: value for name, value in values.items() if value is not None}
-    given |= {"progress": not as_json, "observers": _observers(tensorboard)}
+    given |= {"model": model, "loss": loss, "lr": lr, "config": config, "progress": not as_json}
     with failures():
-        run = train_run(data, model=model, loss=loss, lr=lr, out=out, resume=resume, config=config, **given)
+        if resume is None and (audited := _to_be_audited(given)):
+            run = _without_suspects(data, out, given | audited, tensorboard)
+        else:
+            run = train_run(data, out=out, resume=resume, observers=_observers(tensorboard), **given)
     if is_first():
-        said = {name: run.facts[name] for name in ("warnings", "unreadable")}
+        names = ("corrected", "dropped", "warnings", "unreadable")
+        said = {name: run.facts[name] for name in names if name in run.facts}
         typer.echo(json.dumps({"run": str(run.path), **run.table, **said}, indent=2)) if as_json else _show(run)
+
+
+def _to_be_audited(given: dict[str, Any]) -> dict[str, Any]:
+    """If suspects are to be dropped and nothing says which those are: what decides that, checked before hours pass."""
+    from pyrite.training import Recipe
+
+    said = {} if given["config"] is None else Recipe.read(given["config"])
+    said |= {name: value for name, value in given.items() if value is not None}
+    if not said.get("drop_suspects") or said.get("corrections"):
+        return {}
+    wanted = {name: said[name] for name in ("noise", "drop_suspects", "device") if name in said}
+    recipe = Recipe.make(data="", corrections="those of the audit", **wanted)
+    return {"drop_suspects": recipe.drop_suspects, "device": recipe.device}
+
+
+def _without_suspects(data: str | None, out: Path | None, options: dict[str, Any], tensorboard: bool) -> "Run":
+    """Train and audit in ``OUT/audit``, then train in ``OUT`` without suspects. Called again it goes on."""
+    from pyrite.auditing import audit
+    from pyrite.training import new_folder, train_once
+
+    begun = out is not None and (out / "audit" / "recipe.toml").exists()
+    home = out if out is not None and begun else new_folder(out, options["device"])
+    ranking = home / "audit" / "suspects.csv"
+    try:
+        everything = options | {"drop_suspects": 0.0, "observers": _observers(tensorboard)}
+        first = train_once(data, out=home / "audit", **everything)
+        if is_first():
+            found = audit(first)
+            found.to_csv(ranking)
+            typer.echo(found.sentence, err=not options["progress"])
+        rest = options | {"corrections": str(ranking), "observers": _observers(tensorboard)}
+        return train_once(data, out=home, **rest)
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped and saved; go on with the same command and --out {home}") from None
 
 
 def _observers(tensorboard: bool) -> list["Observer"]:
@@ -93,6 +137,8 @@ def _show(run: "Run") -> None:
         if value is not None:
             table.add_row(COLUMNS[name].long, f"{100 * value:6.2f} %")
     Console().print(table)
+    if "dropped" in run.facts:
+        typer.echo(f"{run.facts['corrected']} labels were corrected, {run.facts['dropped']} samples dropped")
     if unreadable := run.facts["unreadable"]:
         path, reason = next(iter(unreadable.items()))
         typer.echo(

@@ -46,6 +46,7 @@ class Dataset:
         clean: a part of the training data with labels that were checked by hand.
         validation: the part its authors set aside for validation.
         tracklets: which frames belong together.
+        paths: the files that the samples are, relative to their folder, as text that can be written to any file.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Dataset:
     clean: "Dataset | None" = None
     validation: "Dataset | None" = None
     tracklets: Tracklets | None = None
+    paths: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not (isinstance(self.labels, np.ndarray) and self.labels.dtype == np.int64 and self.labels.ndim == 1):
@@ -75,6 +77,12 @@ class Dataset:
         for column, values in columns.items():
             if values is not None:
                 check_range(values, len(self.classes), f"{column} of {self.name}")
+        names = self.inputs.names if isinstance(self.inputs, LazyImages) else self.paths
+        if len(names) not in (0, len(self.labels)):
+            raise ValueError(f"{self.name} has {len(self.labels)} samples but {len(names)} paths")
+        # A file's name may hold bytes that are no text, which Python keeps as halves of characters.
+        plain = tuple(name.encode("utf-8", "backslashreplace").decode() for name in names)
+        object.__setattr__(self, "paths", plain)
 
     def __len__(self) -> int:
         return len(self.labels)

@@ -82,7 +82,8 @@ def _part(
     if lazy or (lazy is None and images.nbytes > IN_MEMORY):
         return Dataset(name, images, numbers, classes, unreadable=tuple(bad))
     pixels, kept, undecodable = read_all(images)
-    return Dataset(name, pixels, numbers[kept], classes, unreadable=(*bad, *undecodable))
+    paths = tuple(images.names[index] for index in kept)
+    return Dataset(name, pixels, numbers[kept], classes, unreadable=(*bad, *undecodable), paths=paths)
 
 
 def read_all(images: LazyImages) -> tuple[Pixels, Labels, list[Unreadable]]:

@@ -13,9 +13,9 @@ from torch import nn
 from pyrite.files import write
 from pyrite.losses import LOSSES
 from pyrite.methods import METHODS, Method, method as read_method
-from pyrite.processes import gather, join, rank
+from pyrite.processes import join, rank
 from pyrite.spec import build
-from pyrite.training import COLUMNS, Recipe, Run, RunFailed, resolve, train
+from pyrite.training import COLUMNS, Recipe, Run, RunFailed, train_once
 
 __all__ = ["Comparison", "Row", "compare"]
 
@@ -115,7 +115,8 @@ def compare(
         runs = []
         for seed in range(first, first + seeds):
             begin(name, seed)
-            runs.append(_run(folder / f"{slugs[name]}-{seed}", data, {**options, "method": chosen, "seed": seed}))
+            path = folder / f"{slugs[name]}-{seed}"
+            runs.append(train_once(data, out=path, **{**options, "method": chosen, "seed": seed}))
         rows.append(Row(name, tuple(runs)))
     found = Comparison(folder, tuple(rows))
     if rank() == 0:
@@ -125,19 +126,6 @@ def compare(
         except OSError as error:
             raise RunFailed(f"cannot write to {folder}: {error.strerror or error}; the runs there are whole") from None
     return found
-
-
-def _run(path: Path, data: str | Path, options: dict[str, Any]) -> Run:
-    watched = {name: options.pop(name) for name in ("progress", "observers", "stop") if name in options}
-    if not gather((path / "recipe.toml").exists())[0]:
-        return train(data, out=path, **options, **watched)
-    wanted, source = resolve(data, **options)
-    found = Run.load(path)
-    held = found.recipe.resolved(source)
-    if held != wanted:
-        differ = [name for name in Recipe.model_fields if getattr(held, name) != getattr(wanted, name)]
-        raise ValueError(f"{path} holds a run with other {', '.join(differ)}: choose another out")
-    return found if found.finished else train(resume=path, **watched)
 
 
 def _method(spec: str) -> str:

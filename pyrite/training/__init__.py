@@ -7,7 +7,7 @@ from pyrite.training.recipe import Recipe
 from pyrite.training.recorder import Recorder
 from pyrite.training.run import COLUMNS, Run
 from pyrite.training.schedules import SCHEDULES
-from pyrite.training.start import RunObserver, resolve, train
+from pyrite.training.start import RunObserver, new_folder, resolve, train, train_once
 
 __all__ = [
     "COLUMNS",
@@ -22,6 +22,8 @@ __all__ = [
     "RunObserver",
     "divergence",
     "fit",
+    "new_folder",
     "resolve",
     "train",
+    "train_once",
 ]

@@ -16,6 +16,7 @@ from pyrite.methods import Learner, Learning, Meta, method
 from pyrite.models import Factory, build_model
 from pyrite.noise import corrupt
 from pyrite.processes import alike, count, gather, own_device, rank, share_statistics
+from pyrite.training.fixing import Fixed, fix
 from pyrite.training.optimisers import optimiser
 from pyrite.training.recipe import Recipe, augmentation
 from pyrite.training.recorder import Recorder
@@ -32,27 +33,30 @@ _WHITENED = 2048  # inputs that a net may look at before it begins, for whitenin
 class Parts:
     """A run before its first step.
 
-    ``labels`` are the columns of ``labels.npz``; ``facts`` is what is needed to use the net later; ``at_the_end`` says
-    what is too dear to be measured every epoch.
+    ``labels`` are the columns of ``labels.npz``; ``corrections`` the content of the file they were corrected by;
+    ``facts`` is what is needed to use the net later; ``warnings`` is what is odd before the first step; ``at_the_end``
+    says what is too dear to be measured every epoch.
     """
 
     batches: Batches
     method: Learning
     recorder: Recorder
     labels: dict[str, npt.NDArray[Any]]
+    corrections: bytes
     facts: dict[str, Any]
+    warnings: tuple[str, ...]
     at_the_end: Callable[[], dict[str, Any]]
 
 
-def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None) -> Parts:
-    """Read the recipe, which is resolved, from top to bottom."""
+def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None, corrections: bytes = b"") -> Parts:
+    """Read the recipe, which is resolved, from top to bottom. ``corrections`` is the content of the file it names."""
     device = own_device(recipe.device)
     try:
         torch.zeros((), device=device)
     except (RuntimeError, AssertionError) as error:
         raise ValueError(f"device is {recipe.device!r}, which is not to be had: {str(error).splitlines()[0]}") from None
     how = method(recipe.method)
-    labels = _labels(recipe, data, how.wants)
+    labels, fixed = _labels(recipe, data, how.wants, corrections)
     scale = Statistics.of(data.inputs, np.flatnonzero(labels["part"] == 0))
 
     workers = min(8, os.cpu_count() or 1) if isinstance(data.inputs, LazyImages) else 0
@@ -86,10 +90,10 @@ def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None) -
         source, answers, index = _meta(data, labels, wants.clean)
         meta = batches(source, answers, batch_size=size, index=index, drop_last=len(index) >= size)
     learning = how.start(learner, meta)
-    recorder = Recorder(
-        learning, TrainingObserver(labels["given"], labels.get("true"), classes=len(data.classes)), test, held_out
-    )
-    facts = {"classes": data.classes, "shape": data.inputs.shape[1:], "mean": scale.mean, "std": scale.std}
+    observer = TrainingObserver(labels["given"], labels.get("true"), classes=len(data.classes))
+    recorder = Recorder(learning, observer, test, held_out)
+    facts: dict[str, Any] = {"classes": data.classes, "shape": data.inputs.shape[1:]}
+    facts |= {"mean": scale.mean, "std": scale.std, **fixed.counts}
 
     def at_the_end() -> dict[str, Any]:
         parts = [part.unreadable.values() for part in (train, test, held_out) if part is not None]
@@ -102,7 +106,7 @@ def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None) -
                 found["retrieval"] = {"unknown": str(error)}
         return found
 
-    return Parts(train, learning, recorder, labels, facts, at_the_end)
+    return Parts(train, learning, recorder, labels, corrections, facts, fixed.warnings, at_the_end)
 
 
 def _meta(
@@ -114,8 +118,10 @@ def _meta(
     return data, labels["true" if clean else "given"], np.flatnonzero(labels["part"] == 3)
 
 
-def _labels(recipe: Recipe, data: Dataset, wants: Meta | None) -> dict[str, npt.NDArray[Any]]:
-    """Given labels, true ones where known, and the part each sample is in."""
+def _labels(
+    recipe: Recipe, data: Dataset, wants: Meta | None, corrections: bytes
+) -> tuple[dict[str, npt.NDArray[Any]], Fixed]:
+    """Given labels, true ones where known, and the part each sample is in; and what was corrected."""
     given, true = data.labels, data.true
     if recipe.noise:
         if true is not None and (given != true).any():
@@ -132,12 +138,16 @@ def _labels(recipe: Recipe, data: Dataset, wants: Meta | None) -> dict[str, npt.
         chosen = split(given, meta=recipe.samples, seed=recipe.seed).meta
     if wants and wants.clean and true is None and data.clean is None:
         raise ValueError(f"meta='clean' needs true labels, and nobody knows those of {data.name}: use meta='noisy'")
+    fixed = fix(recipe, data, chosen, corrections) if recipe.corrections else Fixed(given, chosen)
     held = wants.size if wants and not (wants.clean and data.clean is not None) else 0
-    parts = split(given[chosen], meta=held, validation=recipe.validation or 0.0, seed=recipe.seed)
+    parts = split(fixed.labels[fixed.kept], meta=held, validation=recipe.validation or 0.0, seed=recipe.seed)
     part = np.full(len(given), 2, np.int8)
-    part[chosen[parts.train]], part[chosen[parts.validation]], part[chosen[parts.meta]] = 0, 1, 3
-    columns: dict[str, npt.NDArray[Any]] = {"index": np.arange(len(given)), "given": given, "part": part}
-    return columns if true is None else columns | {"true": true}
+    for number, rows in ((0, parts.train), (1, parts.validation), (3, parts.meta)):
+        part[fixed.kept[rows]] = number
+    columns: dict[str, npt.NDArray[Any]] = {"index": np.arange(len(given)), "given": fixed.labels, "part": part}
+    columns |= {} if true is None else {"true": true}
+    columns |= {"original": given} if recipe.corrections else {}
+    return columns | ({"path": np.array(data.paths)} if data.paths else {}), fixed
 
 
 def _net(

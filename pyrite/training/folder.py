@@ -45,9 +45,11 @@ class Folder:
 
     def begin(self) -> None:
         """A new folder, with what is known before the first step; the recipe first, as with it a run can be resumed."""
+        fixed = self.parts.corrections
         self._write(
             lambda: {
                 "recipe.toml": self.recipe.to_toml().encode(),
+                **({"corrections.csv": fixed} if fixed else {}),
                 "labels.npz": npz_bytes(self.parts.labels),
                 "run.json": self._facts(),
             }
@@ -177,7 +179,7 @@ class Folder:
     def _facts(self, finished: bool = False, said: Sequence[str] = (), **found: Any) -> bytes:
         facts: dict[str, Any] = {
             "finished": finished,
-            "warnings": list(said),
+            "warnings": [*self.parts.warnings, *said],
             "seconds": round(self._elapsed(), 3),
             "seed": self.recipe.seed,
             "command": sys.argv,

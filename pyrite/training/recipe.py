@@ -31,6 +31,10 @@ class Recipe(BaseModel):
         data: a name, a spec, a folder or a file, as ``pyrite.data.load`` reads it.
         method: such as ``erm(gce(q=0.7))``.
         noise: makes labels wrong first, such as ``symmetric(0.4)``.
+        corrections: a file that ``Corrections`` reads: labels that a review corrected, samples that it dropped; or the
+            ranking of an audit.
+        drop_suspects: leave out labels that ``corrections`` says are wrong with this probability or more, but for
+            those that somebody decided to keep or relabel; 0 for none.
         model: a net by its spec.
         epochs: times over the data.
         batch_size: samples a step, over all processes.
@@ -53,6 +57,8 @@ class Recipe(BaseModel):
     data: str
     method: str = "erm(gce(q=0.7))"
     noise: str = ""
+    corrections: str = ""
+    drop_suspects: float = Field(0.0, ge=0, le=1, allow_inf_nan=False)
     model: str = ""
     epochs: int = Field(10, ge=1)
     batch_size: int = Field(128, ge=1)
@@ -77,11 +83,24 @@ class Recipe(BaseModel):
                 raise ValueError(f"a recipe has no {name!r}: {nearest(name, cls.model_fields)}")
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
         try:
-            return cls(**plain)
+            return cls(**plain)._checked()
         except ValidationError as error:
             first = error.errors()[0]
             value = "missing" if first["type"] == "missing" else repr(first["input"])
             raise ValueError(f"{'.'.join(map(str, first['loc']))} is {value}: {first['msg'].lower()}") from None
+
+    def _checked(self) -> Self:
+        if self.drop_suspects and not self.corrections:
+            raise ValueError(
+                f"drop_suspects is {self.drop_suspects}, but nothing says which labels those are: pass the "
+                "suspects.csv of an audit as corrections (on the command line, --drop-suspects alone audits first)"
+            )
+        if self.corrections and self.noise:
+            raise ValueError(
+                f"noise is {self.noise!r} and corrections are {self.corrections}: corrections are for labels that are "
+                "there, so leave out one of the two"
+            )
+        return self
 
     @classmethod
     def read(cls, path: Path) -> dict[str, Any]:

@@ -111,7 +111,11 @@ class Run:
 
     @cached_property
     def labels(self) -> dict[str, npt.NDArray[Any]]:
-        """``labels.npz``: index, given, part (0 trained on, 1 validation, 2 not used), and true where it is known."""
+        """``labels.npz``, a row a sample: index, given, part (0 trained on, 1 validation, 2 not used, 3 meta set).
+
+        Where it is known ``true``; ``path`` where samples are files, relative to the data's folder; with corrections
+        ``given`` are the corrected labels, and ``original`` those before.
+        """
         with np.load(self.path / "labels.npz") as held:
             return dict(held)
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import nn
 
-from pyrite.data import DATASETS, Dataset, load
+from pyrite.data import DATASETS, Dataset, load, read_content
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM
 from pyrite.models import Architecture, Factory
@@ -29,7 +29,7 @@ from pyrite.training.recipe import GIVEN, Recipe
 from pyrite.training.recorder import Recorder
 from pyrite.training.run import Run
 
-__all__ = ["RunObserver", "resolve", "train"]
+__all__ = ["RunObserver", "new_folder", "resolve", "train", "train_once"]
 
 
 @runtime_checkable
@@ -81,7 +81,8 @@ def train(
     if resume is None:
         recipe, source = resolve(data, model=model, loss=loss, lr=lr, config=config, **values)
         join(recipe.device)
-        folder = _new_folder(out)
+        fixed = _corrections(recipe)
+        folder = new_folder(out, recipe.device)
     else:
         named = model if isinstance(model, str | Architecture) else None
         if any(value is not None for value in (named, loss, lr, out, config, *values.values())):
@@ -90,10 +91,11 @@ def train(
         recipe = Run.load(folder).recipe
         join(recipe.device)
         source = _same_data(recipe, data)
+        fixed = _corrections(recipe, folder / "corrections.csv")
     own = None if isinstance(model, str | Architecture) else model
     if recipe.model.startswith(GIVEN) and own is None:
         raise ValueError(f"the net of {folder} was {recipe.model}: pass it again as model")
-    parts = assemble(recipe, source, own)
+    parts = assemble(recipe, source, own, fixed)
     keeper = Folder(folder, recipe, parts)
     keeper.begin() if resume is None else keeper.resume()
     return _go(keeper, Progress.wanted(progress, recipe, parts), observers, stop)
@@ -115,6 +117,23 @@ def _go(keeper: Folder, shown: Progress | None, observers: Sequence[Observer], s
             words = "finished" if done else "stopped and saved; go on with: pyrite train --resume"
             raise KeyboardInterrupt(f"{words} {folder}")
     return Run(folder, recipe, parts.recorder.history)
+
+
+def train_once(data: str | Path | None, *, out: Path, **options: Any) -> Run:
+    """As ``train``, but what ``out`` holds is not trained again: a finished run is read, another one is gone on with.
+
+    A run there that was made with other options is an error, not a result.
+    """
+    watched = {name: options.pop(name) for name in ("progress", "observers", "stop") if name in options}
+    if not gather((out / "recipe.toml").exists())[0]:
+        return train(data, out=out, **options, **watched)
+    wanted, source = resolve(data, **options)
+    found = Run.load(out)
+    held = found.recipe.resolved(source)
+    if held != wanted:
+        differ = [name for name in Recipe.model_fields if getattr(held, name) != getattr(wanted, name)]
+        raise ValueError(f"{out} holds a run with other {', '.join(differ)}: choose another out")
+    return found if found.finished else train(resume=out, **watched)
 
 
 def resolve(
@@ -139,6 +158,8 @@ def resolve(
         # A path from where one stands now would lead elsewhere when the run is resumed.
         here = str(data) not in DATASETS and os.path.exists(str(data))
         held["data"] = os.path.abspath(str(data)) if here else str(data)
+    if held.get("corrections"):
+        held["corrections"] = os.path.abspath(os.path.expanduser(str(held["corrections"])))
     if isinstance(model, str | Architecture):
         held["model"] = str(model)
     elif model is not None:
@@ -184,8 +205,29 @@ def _same_data(recipe: Recipe, data: str | Path | Dataset | None) -> Dataset:
     return load(recipe.data)
 
 
-def _new_folder(out: str | Path | None) -> Path:
-    """A folder that is empty or not there. All processes take that of the first."""
+def _corrections(recipe: Recipe, copy: Path | None = None) -> bytes:
+    """The content of the file that corrects labels; of a run that goes on, its own copy, as the file may have changed.
+
+    The first process reads, so that all have the same, and what it has written before is there for all.
+    """
+    if not recipe.corrections:
+        return b""
+
+    def found() -> tuple[bytes, str]:
+        try:
+            return read_content(copy if copy is not None and copy.exists() else recipe.corrections), ""
+        except ValueError as error:
+            return b"", str(error)
+
+    content, problem = gather(found() if rank() == 0 else (b"", ""))[0]
+    if problem:
+        raise ValueError(f"cannot read the corrections: {problem}")
+    return content
+
+
+def new_folder(out: str | Path | None, device: str = "cpu") -> Path:
+    """A folder for a run: ``out`` if it is empty or not there, or a new one. All processes take that of the first."""
+    join(device)
     if out is None:
         named = gather(_claimed(Path(time.strftime("runs/%Y-%m-%d-%H%M%S"))) if rank() == 0 else "")[0]
         return Path(named)
@@ -211,9 +253,13 @@ def _claimed(folder: Path) -> str:
 
 
 def _occupied(folder: Path) -> str:
-    """Why a folder cannot be taken. A file that a killed process had only begun to write is nothing."""
+    """Why a folder cannot be taken.
+
+    A file that a killed process had only begun to write is nothing, and the audit that comes before a run may be there.
+    """
     try:
-        held = [path.name for path in folder.iterdir() if not path.name.endswith(".part")] if folder.is_dir() else []
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        held = [name for name in names if name != "audit" and not name.endswith(".part")]
     except OSError as error:
         return f"cannot read {folder}: {error.strerror}"
     if held or (folder.exists() and not folder.is_dir()):

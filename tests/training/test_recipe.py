@@ -25,6 +25,8 @@ def test_resolved_leaves_nothing_open() -> None:
         "data": "digits",
         "method": "erm(gce(q=0.7))",
         "noise": "",
+        "corrections": "",
+        "drop_suspects": 0.0,
         "model": "fast_cnn",
         "epochs": 10,
         "batch_size": 128,

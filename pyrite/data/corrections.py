@@ -1,0 +1,227 @@
+"""What people and audits say of labels, read back: the corrections of a review, and the ranking of an audit."""
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.data.dataset import Dataset, Labels
+from pyrite.data.files import as_path, is_regular
+from pyrite.spec import nearest
+
+__all__ = ["DECISIONS", "Corrections", "read_content"]
+
+DECISIONS = ("keep", "relabel", "drop", "unsure")
+"""What a person may say of a label: it is right; it is that one; the sample is of no use; cannot tell."""
+
+_REVIEW = ("index", "old", "new", "decision")  # path and score may be there
+_RANKING = ("index", "given", "wrong_probability")  # path, suggested, score, suspect and the evidence may be there
+
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Corrections:
+    """What a file says of some samples of a data set, in the order of its rows.
+
+    Attributes:
+        source: the file.
+        index: the samples' numbers.
+        old: the labels they have.
+        new: the labels they shall have, which is another one where somebody decided to relabel.
+        decision: what a person decided, one of ``DECISIONS``; empty where nobody has, as in a ranking.
+        wrong_probability: how likely the old label is wrong; NaN where the file does not say.
+    """
+
+    source: str
+    index: Labels
+    old: Labels
+    new: Labels
+    decision: tuple[str, ...]
+    wrong_probability: npt.NDArray[np.float64]
+
+    @classmethod
+    def read(cls, path: str | Path, data: Dataset) -> "Corrections":
+        """The corrections that a review exported, or an audit's ranking; its columns tell which.
+
+        Every row is held against the data, so that a file that belongs to other data, or to other labels of it, is
+        refused, with the line.
+        """
+        return cls.parse(read_content(path), path, data)
+
+    @classmethod
+    def parse(cls, content: bytes, source: str | Path, data: Dataset) -> "Corrections":
+        """The same from a file's bytes; ``source`` is its name in what is said about them."""
+        records = _records(content, source)
+        where, header = next(records, ("", []))
+        if not header:
+            raise ValueError(f"{source} is empty: it has no header")
+        door = _Door(where, header, data)
+        rows: dict[int, _Row] = {}
+        lines: dict[int, str] = {}
+        for where, cells in records:
+            index, row = door.read(where, cells)
+            if index in rows:
+                raise ValueError(f"{where}: sample {index} comes twice, first in {lines[index].rpartition(', ')[2]}")
+            rows[index], lines[index] = row, where
+        if not rows:
+            raise ValueError(f"{source}: there are no rows below the header")
+        at = np.fromiter(rows, np.int64, len(rows))
+        new, decision, probability = zip(*rows.values(), strict=True)
+        return cls(str(source), at, data.labels[at], np.array(new, np.int64), decision, np.array(probability))
+
+    def __len__(self) -> int:
+        return len(self.index)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{self.decision.count(name)} {name}" for name in DECISIONS)
+        return f"<corrections of {len(self)} samples: {counts if self.decided else 'none decided'}>"
+
+    @property
+    def decided(self) -> bool:
+        """Whether a person decided anything. A ranking only says what is likely."""
+        return any(self.decision)
+
+    @property
+    def relabelled(self) -> Labels:
+        """The samples that get another label, in order."""
+        return np.sort(self.index[self.new != self.old])
+
+    def applied(self, labels: Labels) -> Labels:
+        """The labels with the corrected ones in their places."""
+        fixed = labels.copy()
+        fixed[self.index] = self.new
+        return fixed
+
+    def dropped(self, suspects: float = 0.0) -> Labels:
+        """The samples to leave out, in order: those that a person dropped and, with ``suspects``, likely wrong ones.
+
+        Args:
+            suspects: a label that is wrong with this probability or more is left out, unless a person decided to keep
+                it or gave it another one; with 0 only a person's decision counts.
+        """
+        decision = np.array(self.decision)
+        gone = decision == "drop"
+        if suspects:
+            gone |= (self.wrong_probability >= suspects) & ~np.isin(decision, ("keep", "relabel"))
+        return np.sort(self.index[gone])
+
+
+def read_content(path: str | Path) -> bytes:
+    """The bytes of a file that somebody named."""
+    place = as_path(path)
+    if not is_regular(place):  # opening a pipe would wait for ever
+        raise ValueError(f"{place}: no such file")
+    try:
+        return place.read_bytes()
+    except OSError as error:
+        raise ValueError(f"{place}: cannot be read ({error.strerror or error})") from None
+
+
+class _Row(NamedTuple):
+    new: int
+    decision: str
+    probability: float
+
+
+class _Door:
+    """Holds every row against the columns that must be there and the data it is said to belong to."""
+
+    def __init__(self, where: str, header: Sequence[str], data: Dataset) -> None:
+        twice = [name for name in header if header.count(name) > 1]
+        if twice:
+            raise ValueError(f"{where}: two columns are called {twice[0]!r}")
+        self.review = "decision" in header or not set(_RANKING) & {*header} - {"index"}
+        missing = [name for name in (_REVIEW if self.review else _RANKING) if name not in header]
+        if missing:
+            raise ValueError(
+                f"{where}: no column is called {missing[0]!r}; corrections have index, path, old, new, score and "
+                "decision, a ranking has index, path, given and wrong_probability"
+            )
+        self.place = {name: number for number, name in enumerate(header)}
+        self.data, self.labels, self.paths = data, data.labels.tolist(), data.paths
+        self.number = {name: number for number, name in enumerate(data.classes)}
+
+    def read(self, where: str, cells: Sequence[str]) -> tuple[int, _Row]:
+        if len(cells) != len(self.place):
+            raise ValueError(f"{where}: {len(cells)} cells, but {len(self.place)} columns")
+        index = self._index(where, self._cell(cells, "index"))
+        path = self._cell(cells, "path")
+        if path and self.paths and path != self.paths[index]:
+            raise self._other(where, f"sample {index} is the file {path!r}", repr(self.paths[index]))
+        old, known = self._cell(cells, "old" if self.review else "given"), self.data.classes[self.labels[index]]
+        if old != known:
+            raise self._other(where, f"sample {index} has the label {old!r}", repr(known))
+        probability = _probability(where, self._cell(cells, "score" if self.review else "wrong_probability"))
+        if not self.review:
+            return index, _Row(self.labels[index], "", probability)
+        decision = self._cell(cells, "decision")
+        new = self._new(where, index, decision, self._cell(cells, "new"))
+        return index, _Row(new, decision, probability)
+
+    def _cell(self, cells: Sequence[str], column: str) -> str:
+        return cells[self.place[column]] if column in self.place else ""
+
+    def _index(self, where: str, cell: str) -> int:
+        if not (cell.isascii() and cell.isdecimal()):
+            raise ValueError(f"{where}: index is {cell!r}, which is not the number of a sample")
+        index = int(cell) if len(cell) < 19 else len(self.labels)
+        if index >= len(self.labels):
+            raise ValueError(
+                f"{where}: index is {cell[:30]}, but {self.data.name} has {len(self.labels)} samples, counted from 0"
+            )
+        return index
+
+    def _new(self, where: str, index: int, decision: str, new: str) -> int:
+        """The label a sample shall have. A decision that the new label contradicts is no decision."""
+        old: int = self.labels[index]
+        if decision not in DECISIONS:
+            raise ValueError(f"{where}: decision is {decision!r}: {nearest(decision, dict.fromkeys(DECISIONS))}")
+        fits = {"keep": ("", self.data.classes[old]), "drop": ("",), "unsure": ("",)}
+        if decision in fits:
+            if new not in fits[decision]:
+                raise ValueError(f"{where}: the decision is {decision}, but new is {new!r}: for that it is relabel")
+            return old
+        if new not in self.number:
+            raise ValueError(f"{where}: new is {new!r}, which is not a class: {nearest(new, self.number)}")
+        if self.data.classes.count(new) > 1:
+            raise ValueError(f"{where}: new is {new!r}, and two classes are called so")
+        return self.number[new]
+
+    def _other(self, where: str, here: str, there: str) -> ValueError:
+        return ValueError(f"{where}: {here} here, but {there} in {self.data.name}: the file belongs to other data")
+
+
+def _probability(where: str, cell: str) -> float:
+    if not cell:
+        return math.nan
+    try:
+        value = float(cell)
+    except ValueError:
+        value = math.inf
+    if not (0 <= value <= 1 or math.isnan(value)):
+        raise ValueError(f"{where}: {cell[:30]!r} is not a probability from 0 to 1")
+    return value
+
+
+def _records(content: bytes, source: str | Path) -> Iterator[tuple[str, list[str]]]:
+    """Every record with the line that it begins in: a name may hold line breaks."""
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ValueError(f"{source}, line {line}: not a CSV file in UTF-8 ({error.reason})") from None
+    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    begin = 1
+    try:
+        for row in rows:
+            where, begin = f"{source}, line {begin}", rows.line_num + 1
+            if row:
+                yield where, row
+    except csv.Error as error:
+        raise ValueError(f"{source}, line {begin}: not a CSV file ({error})") from None
