@@ -1,4 +1,4 @@
-"""The queue of labels a person should look at, as compact as a page needs it: columns of numbers, sheets of pictures."""
+"""The queue of labels a person should look at, as compact as a page needs it: columns of numbers, and sheets."""
 
 import base64
 import hashlib

@@ -42,7 +42,7 @@ def curves_figure(losses: Sequence[Loss], classes: int = 10, *, narrow: bool = F
     _start(by_margin, drawn, classes)
     by_margin.set(xlabel="soft margin of the label", ylabel="weight of the sample", xlim=(low, high), ylim=(0, None))
     by_probability.set(xlabel="probability of the label", xlim=(0, 1), ylim=by_margin.get_ylim())
-    figure.legend(loc="outside upper center", ncols=2 if narrow else 3, frameon=False)
+    figure.legend(loc="outside upper center", ncols=2 if narrow else 3, frameon=False, fontsize=9 if narrow else None)
     return figure
 
 

@@ -43,7 +43,9 @@ function undo() {
 function filter(pair) {
   review.filter(pair);
   view.show();
-  if (review.pair) one("review").scrollIntoView({ block: "start" });
+  if (!review.pair) return;
+  one("review").scrollIntoView({ block: "start" });
+  one("card").focus({ preventScroll: true }); // so that arrows go through the queue, not through the matrix
 }
 
 function relabelCode(item) {
@@ -59,12 +61,13 @@ const ACTIONS = {
   back: () => go(-1),
   next: () => go(1),
   undo,
+  all: () => filter(null),
   "relabel-all": () => decideAll(relabelCode, "Relabelled"),
   "keep-all": () => decideAll(() => KEEP, "Kept"),
   "drop-all": () => decideAll(() => DROP, "Dropped"),
 };
 
-const KEYS = { k: "keep", r: "relabel", d: "drop", u: "unsure", z: "undo", ArrowLeft: "back", ArrowRight: "next" };
+const KEYS = { k: "keep", r: "relabel", d: "drop", u: "unsure", z: "undo", ArrowLeft: "back", ArrowRight: "next", Escape: "all" };
 
 /** Nobody should decide about what they do not see: a key brings a card that is out of sight back first. */
 function cardInSight() {
@@ -73,7 +76,7 @@ function cardInSight() {
 }
 
 function onKey(event) {
-  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("select")) return;
   if (event.target.closest("#matrix") && event.key.startsWith("Arrow")) {
     moveInMatrix(event);
     return;

@@ -13,7 +13,15 @@ function element(tag, text = "", kind = "") {
 }
 
 const count = (number) => number.toLocaleString("en");
-const percent = (share) => (100 * share).toFixed(share > 0.995 || share < 0.1 ? 1 : 0) + " %";
+
+/** A share in per cent; what rounds to none or to all is not said to be that. */
+function percent(share) {
+  if (share > 0.9995 && share < 1) return "> 99.9 %";
+  if (share > 0 && share < 0.0005) return "< 0.1 %";
+  return (100 * share).toFixed(share > 0.99 || share < 0.1 ? 1 : 0) + " %";
+}
+
+const plural = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 const short = (value) => (Number.isFinite(value) ? String(Number(value.toPrecision(4))) : "not known");
 
 class View {
@@ -21,8 +29,9 @@ class View {
     this.queue = queue;
     this.review = review;
     this.fillMenu();
-    for (const id of ["picture", "features", "blank"]) one(id).hidden = true;
+    one("why").open = innerWidth > 740; // on a phone the picture and the buttons come first
     one("card").classList.toggle("pixels", Boolean(queue.pictures) && queue.pictures.width < 100);
+    one("card").classList.toggle("wide", Boolean(queue.table));
     one("card").classList.toggle("plain", !queue.pictures && !queue.table);
   }
 
@@ -63,7 +72,7 @@ class View {
     one("progress").value = found.decided;
     one("precision").textContent = this.precision(found);
     one("export").disabled = !found.decided;
-    one("export").textContent = found.decided ? `Download ${count(found.decided)} corrections` : "Download corrections";
+    one("export").textContent = found.decided ? `Download ${plural(found.decided, "decision")}` : "Download corrections";
     one("undo").disabled = !review.steps.length;
     one("storage").hidden = review.saved;
     one("reviewed").checked = review.showReviewed;
@@ -113,7 +122,7 @@ class View {
     one("suggests").textContent = same ? "looks most like" : "looks like";
     one("suggested").textContent = queue.classes[queue.suggested(item)];
     one("probability").textContent = queue.canTell
-      ? `wrong with a probability of ${percent(queue.doubt(item))}`
+      ? `wrong with a probability of ${percent(Math.min(queue.doubt(item), 1 - 1e-9))}`
       : `score ${short(queue.doubt(item))}; higher is rather wrong`;
     one("path").textContent = queue.path(item);
     one("other").value = "";

@@ -1,0 +1,692 @@
+"""The page of an audit: what it says, that nothing in it can do harm, and, in a real browser, that it works."""
+
+import base64
+import csv
+import io
+import json
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pyrite.auditing import Audit
+from pyrite.data import Dataset
+from pyrite.data.images import LazyImages
+from pyrite.report.audit_page import write_audit_page
+from pyrite.training import Run
+
+webdriver = pytest.importorskip("selenium.webdriver")
+
+HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
+NAMES = ("cat", "dog", 'a "quoted", name', "two\nlines")
+KEYS = {"ArrowLeft": "\ue012", "ArrowRight": "\ue014", "ArrowDown": "\ue015", "Enter": "\ue007", "Escape": "\ue00c"}
+    "ArrowLeft": "\ue012",
+    "ArrowUp": "\ue013",
+    "ArrowRight": "\ue014",
+    "ArrowDown": "\ue015",
+    "Enter": "\ue007",
+    "Escape": "\ue00c",
+}
+KINDS = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "f4": np.float32}
+
+
+def make_audit(classes: tuple[str, ...] = NAMES, samples: int = 60, suspects: int = 20, **changes: Any) -> Audit:
+    """Sample i has the i-th highest score; the first are suspects. Given i % 4, and the next class is suggested."""
+    count = len(classes)
+    labels = np.arange(samples) % count
+    score = np.linspace(6, -6, samples) + (0.5 - suspects / samples) * -12
+    score = np.where(np.arange(samples) < suspects, 2 + (samples - np.arange(samples)) / samples, score - 20)
+    width = min(5, count)
+    choices = (labels[:, None] + 1 + np.arange(width)) % count
+    likelihoods = np.tile(np.array([0.6, 0.2, 0.1, 0.06, 0.04])[:width], (samples, 1))
+    matrix = 0.75 * np.eye(count) + 0.25 * np.roll(np.eye(count), 1, axis=0)
+    made: dict[str, Any] = {
+        "labels": labels,
+        "classes": classes,
+        "index": np.arange(samples) + 100,
+        "score": score,
+        "choices": choices,
+        "likelihoods": likelihoods,
+        "threshold": 0.5,
+        "noise_rate": 0.25,
+        "noise_rate_error": 0.021,
+        "matrix": matrix,
+        "matrix_error": np.full_like(matrix, 0.01),
+        "evidence": {"mean margin": -score},
+    }
+    return Audit(**(made | changes))
+
+
+def make_images(count: int = 200, side: int = 8) -> Dataset:
+    """Sample i is of one grey: i."""
+    inputs = np.broadcast_to(np.arange(count, dtype=np.uint8)[:, None, None, None], (count, 3, side, side)).copy()
+    return Dataset("greys", inputs, np.arange(count) % 4, NAMES)
+
+
+def cannot_tell() -> Audit:
+    nothing = {"threshold": np.nan, "noise_rate": np.nan, "noise_rate_error": np.nan}
+    unknown = np.full((4, 4), np.nan)
+    return make_audit(can_tell=False, matrix=unknown, matrix_error=unknown, **nothing)
+
+
+class Reader(HTMLParser):
+    """The words outside of scripts, the tags, and what the scripts hold."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.scripts: dict[str | None, str] = {}
+        self.said: list[str] = []
+        self.open: list[str] = []
+        self.held: str | None = None
+        self.feed(page)
+        self.words = re.sub(r"\s+", " ", "".join(self.said))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in ("meta", "img", "source", "input"):
+            self.open.append(tag)
+        if tag == "script":
+            self.held = dict(attrs).get("id")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts[self.held] = data
+        elif self.open and self.open[-1] != "style":
+            self.said.append(data)
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.scripts["data"])
+
+    def column(self, name: str) -> np.ndarray:
+        held = self.data[name]
+        return np.frombuffer(base64.b64decode(held["data"]), KINDS[held["kind"]])
+
+
+def read(path: Path) -> Reader:
+    found = Reader(path.read_text())
+    assert found.open == []  # every tag is closed, in order
+    return found
+
+
+def test_summary_and_what_the_threshold_means(tmp_path: Path) -> None:
+    audit = make_audit(warnings=("two classes are nearly empty",))
+    found = read(write_audit_page(audit, tmp_path / "page.html", title="A title & more"))
+    assert "A title & more" in found.words
+    assert "About 25.0 % ± 2.1 of 60 labels look wrong; most often " in found.words
+    assert "wrong with a probability of 50 % or more" in found.words
+    assert "20suspects to look at, of 60 labels in 4 classes" in found.words
+    mean = float((1 / (1 + np.exp(-audit.score[:20]))).mean())
+    assert f"{100 * mean:.0f} %of the suspects should be wrong" in found.words
+    assert "two classes are nearly empty" in found.words
+    assert "Checked against the truth" not in found.words
+    assert "How training went" not in found.words
+
+
+def test_truth_is_measured_and_named(tmp_path: Path) -> None:
+    audit = make_audit()
+    true = audit.labels.copy()
+    true[:15] = (
+        true[:15] + 1
+    ) % 4  # 15 of the 20 suspects, and the highest scores: every wrong label is above the rest
+    found = read(write_audit_page(replace(audit, true=true), tmp_path / "page.html"))
+    said = found.words[found.words.index("Checked against the truth") :]
+    assert "labels that are wrong25.0 %" in said.replace(" labels", "labels").replace("wrong ", "wrong")
+    assert re.search(r"precision\) ?75\.0 %", said)
+    assert re.search(r"recall\) ?100\.0 %", said)
+    assert re.search(r"AUROC of the ranking ?1\.000", said)
+    assert re.search(r"average precision of the ranking ?1\.000", said)
+
+
+def test_a_ranking_only_where_nothing_can_be_told(tmp_path: Path) -> None:
+    found = read(write_audit_page(cannot_tell(), tmp_path / "page.html"))
+    assert "Cannot tell which of 60 labels are wrong" in found.words
+    assert "This is a ranking only." in found.words
+    assert "The first 60 of the ranking" in found.words
+    assert "nan" not in found.words.lower()
+    assert "table" not in found.tags  # no matrix
+    assert len(found.column("index")) == 60
+
+
+def test_queue_is_the_suspects_in_order(tmp_path: Path) -> None:
+    order = np.random.default_rng(0).permutation(60)
+    audit = make_audit(samples=60)
+    mixed = replace(audit, score=audit.score[order], labels=audit.labels[order], choices=audit.choices[order])
+    found = read(write_audit_page(mixed, tmp_path / "page.html"))
+    expected = [100 + int(np.flatnonzero(order == rank)[0]) for rank in range(20)]
+    assert found.column("index").tolist() == expected
+    assert found.column("given").tolist() == [rank % 4 for rank in range(20)]
+    np.testing.assert_allclose(found.column("score"), audit.score[:20], rtol=1e-6)
+
+
+def test_without_suspects_the_head_of_the_ranking(tmp_path: Path) -> None:
+    found = read(write_audit_page(make_audit(samples=300, suspects=0), tmp_path / "page.html"))
+    assert len(found.column("index")) == 200
+    assert "No label reaches it" in found.words
+
+
+def test_matrix_is_a_table_with_buttons(tmp_path: Path) -> None:
+    path = write_audit_page(make_audit(("a", "b", "c", "d")), tmp_path / "page.html")
+    cells = re.findall(
+        r'<button type="button" data-pair="(\d),(\d)"[^>]*aria-label="([^"]*)"[^>]*>(\d+)<', path.read_text()
+    )
+    # Given 0 looks like 1, and so on round: 5 of the 20 suspects each.
+    assert {(true, given) for true, given, *_ in cells} == {("1", "0"), ("2", "1"), ("3", "2"), ("0", "3")}
+    assert ("1", "0", "b labelled as a: 25.0 % ± 1.0, 5 to review", "25") in cells
+
+
+def test_many_classes_have_a_list_first(tmp_path: Path) -> None:
+    names = tuple(f"class {number}" for number in range(120))
+    page = write_audit_page(make_audit(names, samples=600, suspects=300), tmp_path / "page.html").read_text()
+    assert page.index('class="pair"') < page.index('<details class="map">') < page.index('id="matrix"')
+    assert "The matrix of 100 of 120 classes" in page
+    assert "and 96 more pairs" in page
+
+
+def test_hostile_names_are_only_words(tmp_path: Path) -> None:
+    classes = (HOSTILE, "&lt;b&gt;", "\u2028line", "-->")
+    audit = make_audit(
+        classes,
+        paths=tuple(f"{HOSTILE}{number}\udcff.png" for number in range(60)),
+        evidence={HOSTILE: np.zeros(60)},
+        warnings=(HOSTILE,),
+    )
+    path = write_audit_page(audit, tmp_path / "page.html", title=HOSTILE)
+    found = read(path)
+    assert found.tags.count("script") == 2  # the data and ours
+    assert "onerror" not in {name for name, _ in found.attributes}
+    assert found.data["classes"] == list(classes)
+    assert found.data["evidence"][0]["name"] == HOSTILE
+    assert found.data["paths"][3] == f"{HOSTILE}3\udcff.png"
+    held = found.scripts["data"]
+    assert held.isascii()
+    assert not set("<>&") & set(held)
+
+
+def test_nothing_comes_from_elsewhere(tmp_path: Path, make_run: Callable[..., Run]) -> None:
+    run = make_run([0.5, 0.6], [0.1, 0.2])
+    page = write_audit_page(make_audit(), tmp_path / "page.html", data=make_images(), run=run).read_text()
+    for held in re.findall(r'(?:src|srcset|href)="([^"]*)"', page):
+        assert held.startswith(("data:image/png;base64,", "#"))
+    assert "default-src 'none'" in page
+    assert "unsafe-inline'; script-src 'sha256-" in page
+    assert "http:" not in page
+    assert "https:" not in page
+    assert "innerHTML" not in page
+    assert "url(" not in page
+
+
+def test_pictures_of_a_run(tmp_path: Path, make_run: Callable[..., Run]) -> None:
+    found = read(write_audit_page(make_audit(), tmp_path / "page.html", run=make_run([0.5, 0.6], [0.1, 0.2])))
+    assert found.tags.count("img") == 2
+    assert "What it learned to trust" not in found.words
+    run = make_run([0.5, 0.6], [0.1, 0.2])
+    run.path.mkdir(parents=True)
+    np.savez(run.path / "method.npz", weight_net=np.array([[1.0, 0.0, -2.0, 3.0]]))
+    found = read(write_audit_page(make_audit(), tmp_path / "page.html", run=run))
+    assert found.tags.count("img") == 3
+    assert "What it learned to trust" in found.words
+
+
+def sheets(found: Reader) -> list[np.ndarray]:
+    images = [text for name, text in sorted(found.scripts.items(), key=str) if name and name.startswith("sheet-")]
+    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(text)))) for text in images]
+
+
+def test_pictures_are_those_of_the_samples(tmp_path: Path) -> None:
+    found = read(write_audit_page(make_audit(), tmp_path / "page.html", data=make_images()))
+    held = found.data["pictures"]
+    (sheet,) = sheets(found)
+    assert (held["width"], held["height"], held["pitch"]) == (8, 8, [16, 16])
+    for place in range(20):  # the queue is samples 100, 101, ...
+        x, y = place % held["columns"] * 16, place // held["columns"] * 16
+        assert (sheet[y : y + 8, x : x + 8] == 100 + place).all()
+
+
+def test_files_are_read_larger_and_missing_ones_left_out(tmp_path: Path) -> None:
+    for number in range(160):
+        if number != 103:
+            Image.new("RGB", (300, 200), (number, 0, 0)).save(tmp_path / f"{number}.png")
+    (tmp_path / "104.png").write_bytes(b"not an image")
+    files = LazyImages(tmp_path, [f"{number}.png" for number in range(160)], 32)
+    data = Dataset("files", files, np.arange(160) % 4, NAMES)
+    found = read(write_audit_page(make_audit(), tmp_path / "page.html", data=data))
+    held = found.data["pictures"]
+    assert held["width"] == held["height"] == 320
+    place = np.frombuffer(base64.b64decode(held["place"]["data"]), np.uint32)
+    assert np.flatnonzero(place == 0).tolist() == [3, 4]
+    assert "18 of 20 are shown with a picture; 2 are not" in found.words
+    assert int(sheets(found)[0][5, 5, 0]) == 100
+
+
+def test_rows_of_a_table(tmp_path: Path) -> None:
+    features = np.arange(200 * 3, dtype=np.float32).reshape(200, 3)
+    features[5, 1] = np.nan
+    data = Dataset("table", features, np.arange(200) % 4, NAMES)
+    audit = make_audit()
+    found = read(write_audit_page(audit, tmp_path / "page.html", data=data, columns=("one", "two", "<b>three")))
+    table = found.data["table"]
+    values = np.frombuffer(base64.b64decode(table["values"]["data"]), np.float32).reshape(-1, 3)
+    np.testing.assert_array_equal(values, features[100:120])
+    typical = np.frombuffer(base64.b64decode(table["typical"]["data"]), np.float32).reshape(4, 3)
+    np.testing.assert_allclose(typical[1], features[121:160:4].mean(0))  # given 1, and no suspect
+    assert table["names"] == ["one", "two", "<b>three"]
+    found = read(write_audit_page(audit, tmp_path / "page.html", data=data))
+    assert found.data["table"]["names"] == ["feature 0", "feature 1", "feature 2"]
+
+
+def test_many_samples_stay_small(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    # Noise is the worst there is to compress: the budget has to hold.
+    inputs = rng.integers(0, 256, (50_000, 3, 32, 32), np.uint8)
+    data = Dataset("noise", inputs, np.arange(50_000) % 4, NAMES)
+    paths = tuple(f"some/folder/of/images/picture-{number:08d}.png" for number in range(50_000))
+    audit = make_audit(samples=50_000, suspects=20_000, index=np.arange(50_000), paths=paths)
+    path = write_audit_page(audit, tmp_path / "page.html", data=data)
+    assert path.stat().st_size < 20_000_000
+    found = read(path)
+    assert len(found.column("index")) == 20_000
+    assert re.search(r"[\d,]+ of 20,000 are shown with a picture", found.words)
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"index is 100 at index 0, but greys has 100 samples"):
+        write_audit_page(make_audit(), tmp_path / "page.html", data=make_images(100))
+    with pytest.raises(ValueError, match="cannot write"):
+        write_audit_page(make_audit(), Path("/proc/nowhere/page.html"))
+    table = Dataset("table", np.zeros((200, 3), np.float32), np.arange(200) % 4, NAMES)
+    with pytest.raises(ValueError, match="columns has 2 names, but there are 3 features"):
+        write_audit_page(make_audit(), tmp_path / "page.html", data=table, columns=("a", "b"))
+
+
+# In a real browser
+
+
+class Browser:
+    """A page in Chromium, asked and told what a person would."""
+
+    def __init__(self, driver: Any, folder: Path) -> None:
+        self.driver, self.folder = driver, folder
+
+    def open(self, audit: Audit, **more: Any) -> "Browser":
+        path = write_audit_page(audit, self.folder / "page.html", **more)
+        self.driver.get(path.as_uri())
+        self.js("localStorage.clear()")
+        return self.reload()
+
+    def reload(self) -> "Browser":
+        self.driver.refresh()
+        self.js("document.getElementById('card').scrollIntoView({block: 'center'})")
+        return self
+
+    def js(self, script: str, *values: Any) -> Any:
+        return self.driver.execute_script(script, *values)
+
+    def text(self, name: str) -> str:
+        return str(self.js("return document.getElementById(arguments[0]).textContent", name))
+
+    def shows(self, name: str) -> bool:
+        return bool(self.js("return document.getElementById(arguments[0]).getClientRects().length > 0", name))
+
+    def press(self, *keys: str) -> "Browser":
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        for key in keys:
+            ActionChains(self.driver).send_keys(KEYS.get(key, key)).perform()
+        return self
+
+    def click(self, selector: str) -> "Browser":
+        from selenium.webdriver.common.by import By
+
+        found = self.driver.find_element(By.CSS_SELECTOR, selector)
+        self.js("arguments[0].scrollIntoView({block: 'center'})", found)
+        found.click()
+        return self
+
+    @property
+    def sample(self) -> int:
+        return int(self.text("place").split("sample ")[1])
+
+    @property
+    def left(self) -> int:
+        return int(self.text("place").split(" of ")[1].split(" ")[0].replace(",", ""))
+
+    def export(self) -> list[dict[str, str]]:
+        path = self.folder / "corrections.csv"
+        path.unlink(missing_ok=True)
+        self.click("#export")
+        end = time.monotonic() + 10
+        while not path.exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        with path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file, strict=True))
+
+    def complaints(self) -> list[str]:
+        return [line["message"] for line in self.driver.get_log("browser")]
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    from selenium.webdriver.chrome.service import Service
+
+    program, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
+    if program is None or driver is None:
+        pytest.skip("there is no chromium or no chromedriver here (Debian: apt install chromium chromium-driver)")
+    folder = tmp_path_factory.mktemp("browser")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,900"):
+        options.add_argument(argument)
+    options.add_experimental_option("prefs", {"download.default_directory": str(folder)})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    started = webdriver.Chrome(options=options, service=Service(driver))
+    try:
+        yield Browser(started, folder)
+    finally:
+        started.quit()
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Iterator[Browser]:
+    yield chromium
+    assert chromium.complaints() == []  # whatever a test did, the console stayed empty
+
+
+def test_opens_with_the_first_suspect(browser: Browser) -> None:
+    browser.open(make_audit(), data=make_images())
+    assert browser.sample == 100
+    assert (browser.text("given"), browser.text("suggested")) == ("cat", "dog")
+    assert browser.left == 20
+    choices = browser.js("return [...document.querySelectorAll('#choices .name')].map((e) => e.textContent)")
+    assert choices == ["dog", 'a "quoted", name', "two\nlines", "cat"]
+    shares = browser.js("return [...document.querySelectorAll('#choices .share')].map((e) => e.textContent)")
+    assert shares == ["60 %", "20 %", "10 %", "6.0 %"]
+    assert "mean margin-3" in browser.text("evidence")
+    assert not browser.shows("storage")
+
+
+def test_the_picture_is_that_of_the_sample(browser: Browser) -> None:
+    browser.open(make_audit(), data=make_images()).press("ArrowRight")
+    pixel = """
+      const done = arguments[0], canvas = document.getElementById("picture");
+      const look = () => canvas.width === 8 ? done([...canvas.getContext("2d").getImageData(4, 4, 1, 1).data])
+        : setTimeout(look, 20);
+      setTimeout(look, 100);
+    """
+    assert browser.driver.execute_async_script(pixel) == [101, 101, 101, 255]
+    assert browser.js("return document.getElementById('picture').clientWidth") >= 300
+
+
+def test_one_key_decides_and_goes_on(browser: Browser) -> None:
+    browser.open(make_audit())
+    for key, after in (("k", 101), ("r", 102), ("d", 103), ("u", 104), ("2", 105), ("4", 106)):
+        browser.press(key)
+        assert browser.sample == after
+    # Given 0: keep; given 1: relabel to 2; given 3, not decided; then the second and the fourth choice, which is given.
+    rows = browser.export()
+    assert [row["decision"] for row in rows] == ["keep", "relabel", "drop", "unsure", "relabel", "keep"]
+    assert [row["new"] for row in rows] == ["cat", NAMES[2], "", "", NAMES[2], "dog"]
+
+
+def test_buttons_do_what_keys_do(browser: Browser) -> None:
+    browser.open(make_audit())
+    for selector in ("[data-do=keep]", "[data-do=relabel]", "[data-do=drop]", "[data-do=unsure]", "[data-choice='1']"):
+        browser.click(selector)
+    assert browser.sample == 105
+    assert [row["decision"] for row in browser.export()] == ["keep", "relabel", "drop", "unsure", "relabel"]
+    browser.click("#undo")
+    assert browser.sample == 104
+    browser.click("[data-do=next]")
+    assert browser.sample == 105
+    browser.click("[data-do=back]")
+    assert browser.sample == 104
+
+
+def test_any_class_can_be_chosen(browser: Browser) -> None:
+    names = tuple(f"class {number}" for number in range(30))
+    browser.open(make_audit(names))
+    browser.js(
+        "const menu = document.getElementById('other'); menu.value = 17; menu.dispatchEvent(new Event('change'))"
+    )
+    assert browser.sample == 101
+    assert browser.export()[0]["new"] == "class 17"
+
+
+def test_arrows_only_navigate(browser: Browser) -> None:
+    browser.open(make_audit()).press("ArrowRight", "ArrowRight", "ArrowLeft")
+    assert browser.sample == 101
+    assert browser.text("precision") == "20 to review"
+    browser.press("ArrowLeft", "ArrowLeft", "ArrowLeft")
+    assert browser.sample == 100
+    assert browser.js("return document.getElementById('export').disabled") is True
+
+
+def test_keys_with_a_modifier_are_the_browsers(browser: Browser) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    browser.open(make_audit())
+    ActionChains(browser.driver).key_down("\ue00a").send_keys("d").key_up("\ue00a").perform()  # Alt
+    assert browser.sample == 100
+
+
+def test_nothing_out_of_sight_is_decided(browser: Browser) -> None:
+    browser.open(make_audit())
+    browser.js("scrollTo(0, 0)")
+    browser.press("d")
+    assert browser.sample == 100
+    browser.press("d")  # the first brought it into sight
+    assert browser.sample == 101
+
+
+def test_reviewed_ones_are_hidden_until_asked_for(browser: Browser) -> None:
+    browser.open(make_audit()).press("k", "d")
+    assert browser.left == 18
+    browser.press("ArrowLeft")
+    assert browser.sample == 102
+    browser.click("#reviewed")
+    assert browser.left == 20
+    browser.press("ArrowLeft")
+    assert browser.sample == 101
+    assert browser.text("decided") == "dropped"
+    browser.press("k")  # another decision takes the place of the first
+    assert [row["decision"] for row in browser.export()] == ["keep", "keep"]
+
+
+def test_measured_precision(browser: Browser) -> None:
+    audit = make_audit()
+    browser.open(audit).press("r", "r", "d", "k", "u")
+    expected = round(float((1 / (1 + np.exp(-audit.score[:4]))).sum()))
+    assert browser.text("precision") == f"of 4 reviewed, 3 were wrong (75 %); expected were {expected}; unsure of 1"
+
+
+def test_a_cell_filters_the_queue(browser: Browser) -> None:
+    browser.open(make_audit())
+    browser.click("#matrix [data-pair='2,1']")  # looks like 2, given 1
+    assert browser.left == 5
+    assert (browser.sample, browser.text("given")) == (101, "dog")
+    browser.press("ArrowRight")
+    assert browser.sample == 105
+    assert browser.js("return document.querySelector(\"#matrix [data-pair='2,1']\").ariaPressed") == "true"
+    browser.click("#matrix [data-pair='2,1']")
+    assert browser.left == 20
+    browser.click(".pairs [data-pair='1,0']")
+    assert (browser.left, browser.sample) == (5, 100)
+    assert browser.text("filter") == "dog labelled as cat ✕"
+    browser.press("Escape")
+    assert (browser.left, browser.sample) == (20, 100)
+    browser.click(".pairs [data-pair='1,0']").click("#filter")
+    assert browser.left == 20
+    assert not browser.shows("filter")
+
+
+def test_the_matrix_by_keyboard(browser: Browser) -> None:
+    browser.open(make_audit())
+    browser.js("document.querySelector('#matrix button').focus()")
+    assert browser.js("return document.querySelectorAll('#matrix [tabindex=\"0\"]').length") == 1
+    # The only other cells that can be pressed are not in the same row or column.
+    browser.press("ArrowRight", "ArrowDown")
+    assert browser.js("return document.activeElement.dataset.pair") == "0,3"
+    assert browser.sample == 100  # arrows in the matrix leave the queue alone
+    browser.press("Enter")
+    assert browser.left == 5
+
+
+def test_undo_one_by_one(browser: Browser) -> None:
+    browser.open(make_audit()).press("k", "r", "d")
+    browser.press("z")
+    assert browser.sample == 102
+    browser.press("z", "z")
+    assert (browser.sample, browser.left) == (100, 20)
+    browser.press("z")
+    assert browser.sample == 100
+
+
+def test_undo_a_bulk_action(browser: Browser) -> None:
+    browser.open(make_audit()).press("k")
+    browser.click("#matrix [data-pair='2,1']")
+    browser.click(".bulk summary").click("[data-do='relabel-all']")
+    assert browser.shows("done")
+    rows = browser.export()
+    assert [(row["index"], row["decision"]) for row in rows] == [("100", "keep")] + [
+        (str(number), "relabel") for number in (101, 105, 109, 113, 117)
+    ]
+    assert {row["new"] for row in rows[1:]} == {NAMES[2]}
+    browser.click("#undo")
+    assert (browser.left, browser.sample) == (5, 101)
+    assert [row["decision"] for row in browser.export()] == ["keep"]
+    browser.click("#undo")
+    assert browser.sample == 100  # which is not part of the filter, so that is gone
+    assert browser.left == 20
+
+
+def test_reload_keeps_everything(browser: Browser) -> None:
+    browser.open(make_audit()).press("r", "d", "ArrowRight").reload()
+    assert (browser.left, browser.sample) == (18, 103)
+    assert browser.text("precision").startswith("of 2 reviewed, 2 were wrong")
+    browser.press("z")  # steps are kept too
+    assert browser.sample == 101
+    assert len(browser.export()) == 1
+
+
+def test_decisions_belong_to_their_audit(browser: Browser) -> None:
+    browser.open(make_audit()).press("r", "d")
+    other = make_audit(noise_rate=0.3, score=make_audit().score + 0.25)
+    browser.driver.get(write_audit_page(other, browser.folder / "other.html").as_uri())
+    assert browser.text("precision") == "20 to review"
+
+
+def test_what_was_saved_may_be_damaged(browser: Browser) -> None:
+    browser.open(make_audit()).press("r")
+    name = browser.js("return Object.keys(localStorage)[0]")
+    for held in ("{", "null", '{"codes": [900, 1, 2, 99999, 3, 1], "steps": [{}], "current": 7000}'):
+        browser.js("localStorage.setItem(arguments[0], arguments[1])", name, held)
+        browser.reload()
+        assert browser.shows("card")
+    assert browser.left == 19  # the one decision that makes sense
+
+
+def test_says_so_where_nothing_can_be_saved(browser: Browser) -> None:
+    broken = "Storage.prototype.setItem = () => { throw new Error('no') }"
+    made = browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": broken})
+    try:
+        browser.open(make_audit())
+        assert browser.shows("storage")
+        browser.press("k")
+        assert browser.sample == 101
+        browser.press("z")
+    finally:
+        browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", made)
+
+
+def test_export_round_trip(browser: Browser) -> None:
+    audit = make_audit(paths=tuple(f'a, "b"\n{number}é.png' for number in range(60)))
+    browser.open(audit).press("r", "r", "r", "r", "k", "d", "u")
+    raw_rows = browser.export()
+    header = (browser.folder / "corrections.csv").read_bytes().split(b"\r\n")[0]
+    assert header == b"index,path,old,new,score,decision"
+    decisions = ["relabel"] * 4 + ["keep", "drop", "unsure"]
+    for place, (row, decision) in enumerate(zip(raw_rows, decisions, strict=True)):
+        old = NAMES[place % 4]
+        fresh = {"relabel": NAMES[(place + 1) % 4], "keep": old}.get(decision, "")
+        score = float(row.pop("score"))
+        assert score == pytest.approx(audit.wrong_probability[place], rel=2e-6)
+        path = audit.paths[place]
+        assert row == {"index": str(100 + place), "path": path, "old": old, "new": fresh, "decision": decision}
+
+
+def test_ranking_only_exports_the_score(browser: Browser) -> None:
+    audit = cannot_tell()
+    browser.open(audit).press("r", "k")
+    assert browser.text("precision") == "of 2 reviewed, 1 were wrong (50 %)"
+    assert [float(row["score"]) for row in browser.export()] == pytest.approx(audit.score[:2], rel=2e-6)
+    assert browser.shows("probability")
+    assert "NaN" not in browser.text("review")
+
+
+def test_hostile_names_in_a_browser(browser: Browser) -> None:
+    classes = (HOSTILE, "<b>bold</b>", "&amp;", "\u202eright to left")
+    paths = tuple(HOSTILE for _ in range(60))
+    browser.open(make_audit(classes, paths=paths, evidence={HOSTILE: np.zeros(60)}), title="Safe")
+    browser.click(".pairs [data-pair='1,0']")
+    assert browser.driver.title == "Safe"
+    assert browser.text("given") == HOSTILE
+    assert browser.text("suggested") == "<b>bold</b>"
+    assert browser.text("path") == HOSTILE
+    browser.press("r")
+    row = browser.export()[0]
+    assert (row["old"], row["new"], row["path"]) == (HOSTILE, "<b>bold</b>", HOSTILE)
+    assert browser.js("return document.querySelectorAll('img, #review b b, script:not([type])').length") == 1
+    assert browser.driver.title == "Safe"
+
+
+def test_rows_of_a_table_in_a_browser(browser: Browser) -> None:
+    features = np.arange(200 * 20, dtype=np.float32).reshape(200, 20)
+    data = Dataset("table", features, np.arange(200) % 4, NAMES)
+    browser.open(make_audit(), data=data)
+    rows = "return [...document.querySelectorAll('#features tbody tr')].map((row) => row.cells[1].textContent)"
+    assert browser.js(rows) == [str(2000 + number) for number in range(12)]
+    browser.click("#features summary")
+    time.sleep(0.1)
+    assert browser.js(rows) == [str(2000 + number) for number in range(20)]
+    assert not browser.shows("picture")
+
+
+def test_only_a_window_is_in_the_page(browser: Browser) -> None:
+    browser.open(make_audit(samples=50_000, suspects=20_000))
+    assert browser.left == 20_000
+    assert browser.js("return document.querySelectorAll('*').length") < 500
+    browser.press("k", "ArrowRight")
+    assert browser.js("return document.querySelectorAll('#strip li').length") < 40
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_fits_a_phone(browser: Browser, scheme: str, make_run: Callable[..., Run]) -> None:
+    command = browser.driver.execute_cdp_cmd
+    command("Emulation.setDeviceMetricsOverride", {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True})
+    command("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+    try:
+        names = tuple(f"a class with quite a long name {number}" for number in range(30))
+        browser.open(make_audit(names), data=make_images(), run=make_run([0.5, 0.6], [0.1, 0.2]))
+        browser.js("document.querySelectorAll('details').forEach((more) => { more.open = true })")
+        assert browser.js("return document.documentElement.scrollWidth") <= 390
+        paper = browser.js("return getComputedStyle(document.body).backgroundColor")
+        assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 25, 29)"}[scheme]
+        browser.click("[data-do=keep]")
+        assert browser.sample == 101
+    finally:
+        command("Emulation.clearDeviceMetricsOverride", {})
+        command("Emulation.setEmulatedMedia", {"features": []})
