@@ -28,13 +28,6 @@ webdriver = pytest.importorskip("selenium.webdriver")
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
 NAMES = ("cat", "dog", 'a "quoted", name', "two\nlines")
 KEYS = {"ArrowLeft": "\ue012", "ArrowRight": "\ue014", "ArrowDown": "\ue015", "Enter": "\ue007", "Escape": "\ue00c"}
-    "ArrowLeft": "\ue012",
-    "ArrowUp": "\ue013",
-    "ArrowRight": "\ue014",
-    "ArrowDown": "\ue015",
-    "Enter": "\ue007",
-    "Escape": "\ue00c",
-}
 KINDS = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "f4": np.float32}
 
 
