@@ -83,7 +83,7 @@ def write_audit_page(
         missing=_missing(queue),
         matrix=heat_map(found, queue.rows) if found.can_tell else [],
         many=len(found.classes) > _MANY,
-        terse=max(map(len, found.classes)) <= 3,
+        terse=all(len(name) <= 3 for name in found.classes),
         pairs=confused[: 24 if len(found.classes) > _MANY else 8],
         pair_count=len(confused),
         run=run,

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -50,5 +51,6 @@ def _start(axes: Axes, drawn: np.ndarray, classes: int) -> None:
     """The initial margins as a shape without a scale: its height is a third of the picture."""
     counts, edges = np.histogram(drawn, bins=60)
     height = counts / counts.max() * axes.get_ylim()[1] / 3
+    shade = str(rcParams["text.color"])  # of either kind of page
     label = f"margins of an untrained model, {classes} classes"
-    axes.fill_between((edges[:-1] + edges[1:]) / 2, height, color="0.85", zorder=0, label=label)
+    axes.fill_between((edges[:-1] + edges[1:]) / 2, height, color=shade, alpha=0.15, linewidth=0, zorder=0, label=label)

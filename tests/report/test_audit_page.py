@@ -23,8 +23,6 @@ from pyrite.data.images import LazyImages
 from pyrite.report.audit_page import write_audit_page
 from pyrite.training import Run
 
-webdriver = pytest.importorskip("selenium.webdriver")
-
 HOSTILE = "</script><script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\">"
 NAMES = ("cat", "dog", 'a "quoted", name', "two\nlines")
 KEYS = {"ArrowLeft": "\ue012", "ArrowRight": "\ue014", "ArrowDown": "\ue015", "Enter": "\ue007", "Escape": "\ue00c"}
@@ -133,9 +131,8 @@ def test_summary_and_what_the_threshold_means(tmp_path: Path) -> None:
 def test_truth_is_measured_and_named(tmp_path: Path) -> None:
     audit = make_audit()
     true = audit.labels.copy()
-    true[:15] = (
-        true[:15] + 1
-    ) % 4  # 15 of the 20 suspects, and the highest scores: every wrong label is above the rest
+    # 15 of the 20 suspects are wrong. They have the highest scores: every wrong label is above every right one.
+    true[:15] = (true[:15] + 1) % 4
     found = read(write_audit_page(replace(audit, true=true), tmp_path / "page.html"))
     said = found.words[found.words.index("Checked against the truth") :]
     assert "labels that are wrong25.0 %" in said.replace(" labels", "labels").replace("wrong ", "wrong")
@@ -374,8 +371,7 @@ class Browser:
 
 @pytest.fixture(scope="module")
 def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    from selenium.webdriver.chrome.service import Service
-
+    webdriver = pytest.importorskip("selenium.webdriver")
     program, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
     if program is None or driver is None:
         pytest.skip("there is no chromium or no chromedriver here (Debian: apt install chromium chromium-driver)")
@@ -386,7 +382,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
         options.add_argument(argument)
     options.add_experimental_option("prefs", {"download.default_directory": str(folder)})
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    started = webdriver.Chrome(options=options, service=Service(driver))
+    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
     try:
         yield Browser(started, folder)
     finally:
@@ -503,7 +499,10 @@ def test_measured_precision(browser: Browser) -> None:
     audit = make_audit()
     browser.open(audit).press("r", "r", "d", "k", "u")
     expected = round(float((1 / (1 + np.exp(-audit.score[:4]))).sum()))
-    assert browser.text("precision") == f"of 4 reviewed, 3 were wrong (75 %); expected were {expected}; unsure of 1"
+    assert (
+        browser.text("precision")
+        == f"of 4 reviewed, 3 were wrong (75 %), where the audit expected {expected}; unsure of 1"
+    )
 
 
 def test_a_cell_filters_the_queue(browser: Browser) -> None:

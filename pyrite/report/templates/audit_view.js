@@ -32,6 +32,7 @@ class View {
     one("why").open = innerWidth > 740; // on a phone the picture and the buttons come first
     one("card").classList.toggle("pixels", Boolean(queue.pictures) && queue.pictures.width < 100);
     one("card").classList.toggle("wide", Boolean(queue.table));
+    one("strip").classList.toggle("words", !queue.pictures);
     one("card").classList.toggle("plain", !queue.pictures && !queue.table);
   }
 
@@ -86,7 +87,7 @@ class View {
     const unsure = found.decided - found.counted;
     return (
       text +
-      (this.queue.canTell ? `; expected were ${count(Math.round(found.expected))}` : "") +
+      (this.queue.canTell ? `, where the audit expected ${count(Math.round(found.expected))}` : "") +
       (unsure ? `; unsure of ${count(unsure)}` : "")
     );
   }
@@ -122,7 +123,7 @@ class View {
     one("suggests").textContent = same ? "looks most like" : "looks like";
     one("suggested").textContent = queue.classes[queue.suggested(item)];
     one("probability").textContent = queue.canTell
-      ? `wrong with a probability of ${percent(Math.min(queue.doubt(item), 1 - 1e-9))}`
+      ? `probability that the label is wrong: ${percent(Math.min(queue.doubt(item), 1 - 1e-9))}`
       : `score ${short(queue.doubt(item))}; higher is rather wrong`;
     one("path").textContent = queue.path(item);
     one("other").value = "";
@@ -171,7 +172,8 @@ class View {
     const parts = this.queue.evidence.flatMap((kind) => {
       const rank = kind.ranks[item];
       const words = element("dd", short(kind.values[item]));
-      if (rank !== 255) words.append(element("span", ` higher than ${rank} % of all`, "faint"));
+      const where = rank < 50 ? `lower than ${99 - rank} %` : `higher than ${rank} %`;
+      if (rank !== 255) words.append(element("span", ` ${where} of all`, "faint"));
       return [element("dt", kind.name), words];
     });
     one("evidence").replaceChildren(...parts);
@@ -244,7 +246,8 @@ class View {
       button.append(canvas);
     }
     const code = review.codes[item];
-    button.append(element("span", code ? this.decision(code) : looks, code ? "settled" : ""));
+    const words = queue.pictures ? looks : `${given} → ${looks}`;
+    button.append(element("span", code ? this.decision(code) : words, code ? "settled" : ""));
     const row = element("li");
     row.append(button);
     return row;
