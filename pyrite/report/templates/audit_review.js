@@ -50,7 +50,7 @@ class Review {
     }
     if (held) {
       this.put(held.codes || []);
-      this.steps = (held.steps || []).filter((step) => Array.isArray(step.before));
+      this.steps = Array.isArray(held.steps) ? held.steps.filter((step) => Array.isArray(step?.before)) : [];
       this.current = Number.isInteger(held.current) ? held.current : 0;
     }
     this.settle();
