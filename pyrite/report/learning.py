@@ -11,9 +11,12 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from pyrite.experiments import Comparison, Row
 from pyrite.report.style import line_style, save
+from pyrite.training import COLUMNS, Run
 
-__all__ = ["draw_learning", "learning_figure"]
+__all__ = ["draw_learning", "learning_figure", "run_figure"]
 
+# What one run says of itself, in this order. The given labels are all there is to follow where truth is unknown.
+_LINES = ("test_accuracy", "validation_accuracy", "train_accuracy", "clean_accuracy", "memorised", "recovered")
 _PANELS = {"test_accuracy": "test accuracy", "memorised": "wrong labels followed"}
 
 
@@ -47,6 +50,29 @@ def learning_figure(comparison: Comparison) -> Figure:
     legend = figure.legend(handles, names, loc="outside upper left", ncols=2, frameon=False, fontsize=10.5)
     for text in legend.get_texts():
         text.set_parse_math(False)
+    return figure
+
+
+def run_figure(run: Run) -> Figure:
+    """One run over its epochs: test and validation accuracy, and which labels are followed, right and wrong apart."""
+    known = {name: [line.get(name) for line in run.history] for name in _LINES}
+    drawn = {name: values for name, values in known.items() if values and None not in values}
+    if not drawn:
+        raise ValueError(f"{run.path} has nothing to draw: no epoch is finished")
+    if "clean_accuracy" in drawn:
+        drawn.pop("train_accuracy", None)
+    figure = Figure(figsize=(6, 3.9 + 0.1 * len(drawn)), layout="constrained")
+    axes = figure.subplots()
+    for number, (name, values) in enumerate(drawn.items()):
+        words = "test accuracy" if name == "test_accuracy" else COLUMNS[name].long
+        marker = "o" if len(values) == 1 else ""
+        axes.plot(range(1, len(values) + 1), values, label=words, linewidth=1.8, marker=marker, **line_style(number))  # type: ignore[arg-type]
+    axes.set(xlabel="epoch", ylim=(0, 1.02))
+    axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
+    axes.grid(axis="y", alpha=0.25)
+    axes.margins(x=0.01)
+    figure.legend(loc="outside upper left", ncols=2, frameon=False, fontsize=10)
     return figure
 
 

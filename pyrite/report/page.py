@@ -1,30 +1,16 @@
 """A comparison as one page that needs nothing else: numbers, pictures and what they mean."""
 
-import base64
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
-
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from matplotlib.figure import Figure
+from typing import Any
 
 from pyrite.experiments import Comparison, Row
 from pyrite.files import write
+from pyrite.report.inline import picture, templates
 from pyrite.report.learning import learning_figure
 from pyrite.report.margins import margins_figure
-from pyrite.report.style import dark, encode
 from pyrite.training import COLUMNS, Recipe, Run
 
 __all__ = ["write_page"]
-
-
-class _Picture(NamedTuple):
-    """A picture as it stands in a page, for light and for dark ones."""
-
-    light: str
-    dark: str
-    width: int
-    height: int
 
 
 def write_page(comparison: Comparison, path: str | Path, title: str = "Losses side by side") -> Path:
@@ -36,7 +22,7 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Losses si
     tested = bool(comparison.rows[0].values("final_test_accuracy"))
     known = "true" in first.labels
     shared, differ = _settings(comparison)
-    page = _templates().get_template("comparison.html").render(
+    page = templates().get_template("comparison.html").render(
         title=title,
         comparison=comparison,
         headings={name: COLUMNS[name].long for name in comparison.columns()},
@@ -48,40 +34,14 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Losses si
         labels=_labels(first),
         findings=_findings(comparison) if tested and _labels(first).get("wrong") else [],
         warnings=[(row.name, said) for row in comparison.rows for run in row.runs for said in run.facts["warnings"]],
-        learning=_picture(learning_figure, comparison) if tested or known else None,
-        margins=_picture(margins_figure, comparison),
+        learning=picture(lambda: learning_figure(comparison)) if tested or known else None,
+        margins=picture(lambda: margins_figure(comparison)),
         seconds=sum(run.facts["seconds"] for row in comparison.rows for run in row.runs),
     )  # fmt: skip
     try:
         return write(path, page.encode())
     except OSError as error:
         raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
-
-
-def _templates() -> Environment:
-    # Names of losses, classes and folders come from users and files: everything is escaped.
-    made = Environment(
-        loader=PackageLoader("pyrite.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    made.filters["percent"] = lambda share, digits=1: f"{100 * share:.{digits}f} %"
-    return made
-
-
-def _picture(draw: Callable[[Comparison], Figure], comparison: Comparison) -> _Picture:
-    figure = draw(comparison)
-    light = encode(figure)
-    with dark():
-        night = encode(draw(comparison))
-    width, height = (round(120 * side) for side in figure.get_size_inches())
-    return _Picture(_inline(light), _inline(night), width, height)
-
-
-def _inline(content: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(content).decode()}"
 
 
 def _settings(comparison: Comparison) -> tuple[dict[str, object], dict[str, dict[str, object]]]:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from matplotlib import rcParams
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
@@ -12,11 +13,16 @@ from pyrite.criterion import Loss
 from pyrite.curves import Curve, initial_margins
 from pyrite.report.style import line_style, save
 
-__all__ = ["draw_curves"]
+__all__ = ["curves_figure", "draw_curves"]
 
 
 def draw_curves(losses: Sequence[Loss], path: str | Path, classes: int = 10) -> Path:
     """Draw how much each loss weights a sample, with the margins an untrained model starts from behind it."""
+    return save(curves_figure(losses, classes), path)
+
+
+def curves_figure(losses: Sequence[Loss], classes: int = 10, *, narrow: bool = False) -> Figure:
+    """The same, not written yet; ``narrow``: as wide as a column of text, its panels one under the other."""
     if not losses:
         raise ValueError("losses is empty: name at least one, such as 'ce'")
     curves = []
@@ -24,8 +30,8 @@ def draw_curves(losses: Sequence[Loss], path: str | Path, classes: int = 10) -> 
         if not isinstance(loss, Curve):
             raise ValueError(f"{str(loss)!r} has no weighting curve: it depends on more than the margin of the label")
         curves.append(loss)
-    figure = Figure(figsize=(11, 4.8), layout="constrained")
-    by_margin, by_probability = figure.subplots(1, 2, width_ratios=(3, 2))
+    figure = Figure(figsize=(6, 6.6) if narrow else (11, 4.8), layout="constrained")
+    by_margin, by_probability = figure.subplots(2, 1) if narrow else figure.subplots(1, 2, width_ratios=(3, 2))
     drawn = initial_margins(classes)
     low, high = min(-8.0, float(drawn[0])), 8.0
     margin = torch.linspace(low, high, 801, dtype=torch.float64)
@@ -37,13 +43,14 @@ def draw_curves(losses: Sequence[Loss], path: str | Path, classes: int = 10) -> 
     _start(by_margin, drawn, classes)
     by_margin.set(xlabel="soft margin of the label", ylabel="weight of the sample", xlim=(low, high), ylim=(0, None))
     by_probability.set(xlabel="probability of the label", xlim=(0, 1), ylim=by_margin.get_ylim())
-    figure.legend(loc="outside upper center", ncols=3, frameon=False)
-    return save(figure, path)
+    figure.legend(loc="outside upper center", ncols=2 if narrow else 3, frameon=False, fontsize=9 if narrow else None)
+    return figure
 
 
 def _start(axes: Axes, drawn: np.ndarray, classes: int) -> None:
     """The initial margins as a shape without a scale: its height is a third of the picture."""
     counts, edges = np.histogram(drawn, bins=60)
     height = counts / counts.max() * axes.get_ylim()[1] / 3
+    shade = str(rcParams["text.color"])  # of either kind of page
     label = f"margins of an untrained model, {classes} classes"
-    axes.fill_between((edges[:-1] + edges[1:]) / 2, height, color="0.85", zorder=0, label=label)
+    axes.fill_between((edges[:-1] + edges[1:]) / 2, height, color=shade, alpha=0.15, linewidth=0, zorder=0, label=label)

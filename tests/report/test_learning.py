@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from pyrite.experiments import Comparison, Row
-from pyrite.report.learning import draw_learning, learning_figure
+from pyrite.report.learning import draw_learning, learning_figure, run_figure
 from pyrite.report.style import COLOURS, dark, encode
 from pyrite.training import Run
 
@@ -68,3 +68,19 @@ def test_dark_pictures_are_dark_and_leave_no_trace(make_run: Make, tmp_path: Pat
     # The seventh colour is black, which would not be seen.
     assert sum(int(lines(figure, 0)["loss 6"][0][i : i + 2], 16) for i in (1, 3, 5)) > 500
     assert lines(learning_figure(found), 0)["loss 6"][0] == COLOURS[6]
+
+
+def test_one_run_tells_right_labels_from_wrong_where_it_can(make_run: Make) -> None:
+    known = lines(run_figure(make_run([0.5, 0.7], [0.1, 0.4])), 0)
+    assert {name: values for name, (_, _, values) in known.items()} == {
+        "test accuracy": [0.5, 0.7],
+        "right labels followed": [0.9, 0.9],
+        "wrong labels followed": [0.1, 0.4],
+        "wrong labels seen through": [0.05, 0.05],
+    }
+    unknown = make_run([None, None], [None, None], truth=False)
+    for line in unknown.history:
+        line |= {"clean_accuracy": None, "recovered": None, "validation_accuracy": 0.5}
+    assert set(lines(run_figure(unknown), 0)) == {"validation accuracy, given labels", "given labels followed"}
+    with pytest.raises(ValueError, match="nothing to draw"):
+        run_figure(make_run([], []))

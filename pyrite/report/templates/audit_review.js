@@ -1,0 +1,181 @@
+// What was decided, what is left, and how that is kept. Nothing here knows the page.
+
+// A decision is one number: these, or RELABEL + the class.
+const [UNDECIDED, KEEP, DROP, UNSURE, RELABEL] = [0, 1, 2, 3, 4];
+const NAMES = ["", "keep", "drop", "unsure"];
+const STEPS = 200; // that can be undone
+
+/** The browser's storage, or one that says that it keeps nothing. */
+function openStore(key) {
+  try {
+    localStorage.setItem(key + "-try", "1");
+    localStorage.removeItem(key + "-try");
+  } catch {
+    return { works: false, read: () => null, write: () => false };
+  }
+  return {
+    works: true,
+    read: () => localStorage.getItem(key),
+    write(text) {
+      try {
+        localStorage.setItem(key, text);
+        return true;
+      } catch {
+        return false; // full
+      }
+    },
+  };
+}
+
+class Review {
+  constructor(queue, store) {
+    this.queue = queue;
+    this.store = store;
+    this.saved = store.works;
+    this.pair = null;
+    this.showReviewed = false;
+    this.restore();
+  }
+
+  /** Begin where the last visit ended. What cannot be understood is passed over. */
+  restore() {
+    this.codes = new Uint32Array(this.queue.size);
+    this.steps = [];
+    this.current = 0;
+    let held = null;
+    try {
+      held = JSON.parse(this.store.read());
+    } catch {
+      // As good as nothing.
+    }
+    if (held) {
+      this.put(held.codes || []);
+      this.steps = Array.isArray(held.steps) ? held.steps.filter((step) => Array.isArray(step?.before)) : [];
+      this.current = Number.isInteger(held.current) ? held.current : 0;
+    }
+    this.settle();
+  }
+
+  save() {
+    const codes = [];
+    this.codes.forEach((code, item) => code && codes.push(item, code));
+    const { steps, current } = this;
+    // Where there is no room for what can be undone, decisions alone are kept.
+    this.saved =
+      this.store.write(JSON.stringify({ codes, steps, current })) || this.store.write(JSON.stringify({ codes, current }));
+  }
+
+  /** Set decisions from a flat list of samples and codes. */
+  put(flat) {
+    for (let k = 0; k + 1 < flat.length; k += 2) {
+      const [item, code] = [flat[k], flat[k + 1]];
+      if (item >= 0 && item < this.codes.length && code >= 0 && code < RELABEL + this.queue.classes.length) {
+        this.codes[item] = code;
+      }
+    }
+  }
+
+  inFilter(item) {
+    return !this.pair || (this.queue.suggested(item) === this.pair[0] && this.queue.given[item] === this.pair[1]);
+  }
+
+  /** The samples that are shown, in order. */
+  listed() {
+    const shown = [];
+    for (let item = 0; item < this.queue.size; item++) {
+      if (this.inFilter(item) && (this.showReviewed || !this.codes[item])) shown.push(item);
+    }
+    return shown;
+  }
+
+  /** See that the current sample is one that is shown: itself, the next, or the first; -1 if none is. */
+  settle() {
+    this.shown = this.listed();
+    if (!this.shown.includes(this.current)) {
+      this.current = this.shown.find((item) => item > this.current) ?? this.shown[0] ?? -1;
+    }
+  }
+
+  move(by) {
+    const place = this.shown.indexOf(this.current) + by;
+    if (place >= 0 && place < this.shown.length) this.current = this.shown[place];
+  }
+
+  /** Decide one sample and go on. */
+  decide(code) {
+    if (this.current < 0) return;
+    const item = this.current;
+    this.record([item], () => code);
+    this.shown = this.listed();
+    this.current = this.shown.find((other) => other > item) ?? (this.showReviewed ? item : -1);
+    this.settle();
+    this.save();
+  }
+
+  /** Decide all that are shown and not decided yet, in one step; those that `codeOf` has nothing for stay. */
+  decideAll(codeOf) {
+    const items = this.shown.filter((item) => !this.codes[item] && codeOf(item));
+    if (items.length) this.record(items, codeOf);
+    this.settle();
+    this.save();
+    return items.length;
+  }
+
+  record(items, codeOf) {
+    this.steps.push({ current: this.current, before: items.flatMap((item) => [item, this.codes[item]]) });
+    if (this.steps.length > STEPS) this.steps.shift();
+    for (const item of items) this.codes[item] = codeOf(item);
+  }
+
+  /** Take back the last step, and go to where it was made. */
+  undo() {
+    const step = this.steps.pop();
+    if (!step) return 0;
+    this.put(step.before);
+    this.current = step.current;
+    if (!this.inFilter(this.current)) this.pair = null;
+    this.settle();
+    this.save();
+    return step.before.length / 2;
+  }
+
+  /** Show only samples of one suggested and given class; the same again shows all. */
+  filter(pair) {
+    this.pair = pair && this.pair && this.pair.join() === pair.join() ? null : pair;
+    this.current = this.pair ? -1 : this.current;
+    this.settle();
+  }
+
+  /** Of those decided, how many were wrong, and how many the audit expected. Who is unsure does not count. */
+  measure() {
+    const found = { decided: 0, counted: 0, wrong: 0, expected: 0 };
+    this.codes.forEach((code, item) => {
+      if (!code) return;
+      found.decided += 1;
+      if (code === UNSURE) return;
+      found.counted += 1;
+      found.wrong += code === KEEP ? 0 : 1;
+      found.expected += this.queue.doubt(item);
+    });
+    return found;
+  }
+
+  /** Decisions as a table that a spreadsheet and `pyrite train --corrections` read (RFC 4180). */
+  csv() {
+    const { queue } = this;
+    const lines = [["index", "path", "old", "new", "score", "decision"]];
+    this.codes.forEach((code, item) => {
+      if (!code) return;
+      const old = queue.classes[queue.given[item]];
+      const fresh = code >= RELABEL ? queue.classes[code - RELABEL] : code === KEEP ? old : "";
+      const score = Number(queue.doubt(item).toPrecision(6));
+      lines.push([queue.index[item], queue.path(item), old, fresh, score, NAMES[code] || "relabel"]);
+    });
+    return lines.map((line) => line.map(quoted).join(",") + "\r\n").join("");
+  }
+}
+
+function quoted(value) {
+  const text = String(value);
+  return /[",\r\n]|^\s|\s$/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
+}

@@ -1,0 +1,137 @@
+"""Small pictures of many samples, on a few sheets: what a page can hold and a browser opens one sheet at a time."""
+
+import base64
+import io
+import math
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from PIL import Image
+
+from pyrite.data.dataset import Inputs
+from pyrite.data.images import LazyImages, read_image
+from pyrite.diagnostics.arrays import Ints
+
+__all__ = ["Sheets", "make_sheets"]
+
+_Pixels = npt.NDArray[np.uint8]
+
+_SHEET = 512  # how wide and high a sheet is, at least about: a few hundred pictures of 32 x 32, nine of 160 x 160
+_LEAST, _MOST = 96, 320  # how large a picture from a file is shown
+_BYTES = 0.25  # what a pixel of a photograph takes on a sheet, about
+_LOSSLESS = 4_000_000  # so many bytes of pixels are kept exactly: a 32 x 32 picture is judged by single pixels
+_BLOCK = 16  # what is compressed together; pictures start at multiples of it, so that none runs into its neighbour
+
+
+class Sheets(NamedTuple):
+    """Pictures in rows on sheets, all of one size, in the order of the samples.
+
+    Attributes:
+        images: each sheet as base64 of WebP.
+        width, height: of a picture.
+        pitch: how far it is from one picture to the next, to the right and down.
+        columns: pictures in a row.
+        per_sheet: pictures on a sheet.
+        place: for every sample where its picture is, counted over all sheets from 1; 0 if it has none.
+    """
+
+    images: list[str]
+    width: int
+    height: int
+    pitch: tuple[int, int]
+    columns: int
+    per_sheet: int
+    place: Ints
+
+
+def make_sheets(inputs: Inputs, index: Ints, budget: int) -> Sheets:
+    """Pictures of the samples ``index`` until ``budget`` bytes are used; the first sheet is made whatever it takes.
+
+    Images that are files are read again, larger than training needs them where there is room. One that cannot be read
+    has no picture.
+    """
+    channels = inputs.shape[1]
+    height, width = _size(inputs, len(index), budget)
+    pitch = tuple(_BLOCK * math.ceil(side / _BLOCK) for side in (width, height))
+    columns, rows = (max(1, _SHEET // step) for step in pitch)
+    per_sheet = columns * rows
+    lossless = len(index) * channels * height * width <= _LOSSLESS
+    images: list[str] = []
+    place = np.zeros(len(index), np.int64)
+    used = 0
+    for start in range(0, len(index), per_sheet):
+        some = index[start : start + per_sheet]
+        pixels, good = _read(inputs, some, (height, width))
+        content = _encode(_lay(pixels, columns, (pitch[0], pitch[1])), lossless)
+        used += len(content)
+        if images and used > budget:
+            break
+        images.append(base64.b64encode(content).decode())
+        place[start : start + len(some)] = np.where(good, start + 1 + np.arange(len(some)), 0)
+    return Sheets(images, width, height, (pitch[0], pitch[1]), columns, per_sheet, place)
+
+
+def _size(inputs: Inputs, count: int, budget: int) -> tuple[int, int]:
+    """Height and width of a picture: that of the images, or, of files, as large as the budget lets all of them be."""
+    height, width = inputs.shape[2:]
+    longest = max(height, width)
+    side = float(np.clip(math.sqrt(budget / max(1, count) / _BYTES), _LEAST, _MOST))
+    if not isinstance(inputs, LazyImages):
+        side = min(side, longest)
+    return max(1, round(height * side / longest)), max(1, round(width * side / longest))
+
+
+def _read(inputs: Inputs, index: Ints, size: tuple[int, int]) -> tuple[_Pixels, npt.NDArray[np.bool_]]:
+    """Images as (N, height, width, 1 or 3), black where one cannot be read, and which could be."""
+    if isinstance(inputs, LazyImages):
+        return _read_files(inputs, index, size)
+    images = inputs[index]
+    # Two channels, or more than three, are not colours: the first ones are shown.
+    images = (images[:, :3] if images.shape[1] >= 3 else images[:, :1]).transpose(0, 2, 3, 1)
+    if images.shape[1:3] != size:
+        images = np.stack([_scaled(image, size) for image in images])
+    return np.ascontiguousarray(images), np.ones(len(index), bool)
+
+
+def _read_files(files: LazyImages, index: Ints, size: tuple[int, int]) -> tuple[_Pixels, npt.NDArray[np.bool_]]:
+    def read(number: int) -> _Pixels | None:
+        try:
+            return read_image(files.path(number), size, files.channels).transpose(1, 2, 0)
+        except ValueError:
+            return None
+
+    pixels = np.zeros((len(index), *size, files.channels), np.uint8)
+    good = np.zeros(len(index), bool)
+    with ThreadPoolExecutor(4) as pool:
+        for row, image in enumerate(pool.map(read, index.tolist())):
+            if image is not None:
+                pixels[row], good[row] = image, True
+    return pixels, good
+
+
+def _scaled(image: _Pixels, size: tuple[int, int]) -> _Pixels:
+    made = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).resize((size[1], size[0]))
+    pixels: _Pixels = np.asarray(made, np.uint8).reshape(*size, image.shape[2])
+    return pixels
+
+
+def _lay(pixels: _Pixels, columns: int, pitch: tuple[int, int]) -> _Pixels:
+    """Pictures in rows, each filled up to the pitch with its own last pixels."""
+    count, height, width, channels = pixels.shape
+    rows = math.ceil(count / columns)
+    filled = np.pad(pixels, ((0, 0), (0, pitch[1] - height), (0, pitch[0] - width), (0, 0)), mode="edge")
+    filled = np.pad(filled, ((0, rows * columns - count), (0, 0), (0, 0), (0, 0)))
+    laid = filled.reshape(rows, columns, pitch[1], pitch[0], channels).transpose(0, 2, 1, 3, 4)
+    return laid.reshape(rows * pitch[1], columns * pitch[0], channels)
+
+
+def _encode(sheet: _Pixels, lossless: bool) -> bytes:
+    options: dict[str, Any] = (
+        {"lossless": True, "quality": 20, "method": 1} if lossless else {"quality": 80, "method": 2}
+    )
+    buffer = io.BytesIO()
+    image = Image.fromarray(sheet[..., 0] if sheet.shape[2] == 1 else sheet)
+    image.convert("RGB").save(buffer, "WEBP", **options)
+    return buffer.getvalue()

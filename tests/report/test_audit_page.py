@@ -1,0 +1,258 @@
+"""The page of an audit: what it says, and that nothing in it can do harm."""
+
+import base64
+import io
+import json
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from pyrite.data import Dataset
+from pyrite.data.images import LazyImages
+from pyrite.report.audit_page import write_audit_page
+from pyrite.training import Run
+from tests.report.audits import HOSTILE, NAMES, cannot_tell, make_audit, make_images
+
+KINDS = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "f4": np.float32}
+
+
+class Reader(HTMLParser):
+    """The words outside of scripts, the tags, and what the scripts hold."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.scripts: dict[str | None, str] = {}
+        self.said: list[str] = []
+        self.open: list[str] = []
+        self.held: str | None = None
+        self.feed(page)
+        self.words = re.sub(r"\s+", " ", "".join(self.said))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += attrs
+        if tag not in ("meta", "img", "source", "input"):
+            self.open.append(tag)
+        if tag == "script":
+            self.held = dict(attrs).get("id")
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self.open and self.open[-1] == "script":
+            self.scripts[self.held] = data
+        elif self.open and self.open[-1] != "style":
+            self.said.append(data)
+
+    @property
+    def data(self) -> Any:
+        return json.loads(self.scripts["data"])
+
+    def column(self, name: str) -> np.ndarray:
+        held = self.data[name]
+        return np.frombuffer(base64.b64decode(held["data"]), KINDS[held["kind"]])
+
+
+def read(path: Path) -> Reader:
+    found = Reader(path.read_text())
+    assert found.open == []  # every tag is closed, in order
+    return found
+
+
+def test_summary_and_what_the_threshold_means(tmp_path: Path) -> None:
+    audit = make_audit(warnings=("two classes are nearly empty",))
+    found = read(write_audit_page(audit, tmp_path / "page.html", title="A title & more"))
+    assert "A title & more" in found.words
+    assert "About 25.0 % ± 2.1 of 60 labels look wrong; most often " in found.words
+    assert "wrong with a probability of 50 % or more" in found.words
+    assert "20suspects to look at, of 60 labels in 4 classes" in found.words
+    mean = float((1 / (1 + np.exp(-audit.score[:20]))).mean())
+    assert f"{100 * mean:.0f} %of the suspects should be wrong" in found.words
+    assert "two classes are nearly empty" in found.words
+    assert "Checked against the truth" not in found.words
+    assert "How training went" not in found.words
+
+
+def test_truth_is_measured_and_named(tmp_path: Path) -> None:
+    audit = make_audit()
+    true = audit.labels.copy()
+    # 15 of the 20 suspects are wrong. They have the highest scores: every wrong label is above every right one.
+    true[:15] = (true[:15] + 1) % 4
+    found = read(write_audit_page(replace(audit, true=true), tmp_path / "page.html"))
+    said = found.words[found.words.index("Checked against the truth") :]
+    assert re.search(r"labels that are wrong ?25\.0 %", said)
+    assert re.search(r"precision\) ?75\.0 %", said)
+    assert re.search(r"recall\) ?100\.0 %", said)
+    assert re.search(r"AUROC of the ranking ?1\.000", said)
+    assert re.search(r"average precision of the ranking ?1\.000", said)
+
+
+def test_a_ranking_only_where_nothing_can_be_told(tmp_path: Path) -> None:
+    found = read(write_audit_page(cannot_tell(), tmp_path / "page.html"))
+    assert "Cannot tell which of 60 labels are wrong" in found.words
+    assert "This is a ranking only." in found.words
+    assert "The first 60 of the ranking" in found.words
+    assert "nan" not in found.words.lower()
+    assert "table" not in found.tags  # no matrix
+    assert len(found.column("index")) == 60
+
+
+def test_queue_is_the_suspects_in_order(tmp_path: Path) -> None:
+    order = np.random.default_rng(0).permutation(60)
+    audit = make_audit(samples=60)
+    mixed = replace(audit, score=audit.score[order], labels=audit.labels[order], choices=audit.choices[order])
+    found = read(write_audit_page(mixed, tmp_path / "page.html"))
+    expected = [100 + int(np.flatnonzero(order == rank)[0]) for rank in range(20)]
+    assert found.column("index").tolist() == expected
+    assert found.column("given").tolist() == [rank % 4 for rank in range(20)]
+    np.testing.assert_allclose(found.column("score"), audit.score[:20], rtol=1e-6)
+
+
+def test_without_suspects_the_head_of_the_ranking(tmp_path: Path) -> None:
+    found = read(write_audit_page(make_audit(samples=300, suspects=0), tmp_path / "page.html"))
+    assert len(found.column("index")) == 200
+    assert "No label reaches it" in found.words
+
+
+def test_matrix_is_a_table_with_buttons(tmp_path: Path) -> None:
+    path = write_audit_page(make_audit(("a", "b", "c", "d")), tmp_path / "page.html")
+    cells = re.findall(
+        r'<button type="button" data-pair="(\d),(\d)"[^>]*aria-label="([^"]*)"[^>]*>(\d+)<', path.read_text()
+    )
+    # Given 0 looks like 1, and so on round: 5 of the 20 suspects each.
+    assert {(true, given) for true, given, *_ in cells} == {("1", "0"), ("2", "1"), ("3", "2"), ("0", "3")}
+    assert ("1", "0", "b labelled as a: 25.0 % ± 1.0, 5 to review", "25") in cells
+
+
+def test_many_classes_have_a_list_first(tmp_path: Path) -> None:
+    names = tuple(f"class {number}" for number in range(120))
+    page = write_audit_page(make_audit(names, samples=600, suspects=300), tmp_path / "page.html").read_text()
+    assert page.index('class="pair"') < page.index('<details class="map">') < page.index('id="matrix"')
+    assert "The matrix of 100 of 120 classes" in page
+    assert "and 96 more pairs" in page
+
+
+def test_hostile_names_are_only_words(tmp_path: Path) -> None:
+    classes = (HOSTILE, "&lt;b&gt;", "\u2028line", "-->")
+    audit = make_audit(
+        classes,
+        paths=tuple(f"{HOSTILE}{number}\udcff.png" for number in range(60)),
+        evidence={HOSTILE: np.zeros(60)},
+        warnings=(HOSTILE,),
+    )
+    path = write_audit_page(audit, tmp_path / "page.html", title=HOSTILE)
+    found = read(path)
+    assert found.tags.count("script") == 2  # the data and ours
+    assert "onerror" not in {name for name, _ in found.attributes}
+    assert found.data["classes"] == list(classes)
+    assert found.data["evidence"][0]["name"] == HOSTILE
+    assert found.data["paths"][3] == f"{HOSTILE}3\udcff.png"
+    held = found.scripts["data"]
+    assert held.isascii()
+    assert not set("<>&") & set(held)
+
+
+def test_nothing_comes_from_elsewhere(tmp_path: Path, make_run: Callable[..., Run]) -> None:
+    run = make_run([0.5, 0.6], [0.1, 0.2])
+    page = write_audit_page(make_audit(), tmp_path / "page.html", data=make_images(), run=run).read_text()
+    for held in re.findall(r'(?:src|srcset|href)="([^"]*)"', page):
+        assert held.startswith(("data:image/png;base64,", "#"))
+    assert "default-src 'none'" in page
+    assert "unsafe-inline'; script-src 'sha256-" in page
+    assert "http:" not in page
+    assert "https:" not in page
+    assert "innerHTML" not in page
+    assert "url(" not in page
+
+
+def test_pictures_of_a_run(tmp_path: Path, make_run: Callable[..., Run]) -> None:
+    found = read(write_audit_page(make_audit(), tmp_path / "page.html", run=make_run([0.5, 0.6], [0.1, 0.2])))
+    assert found.tags.count("img") == 2
+    assert "What it learned to trust" not in found.words
+    run = make_run([0.5, 0.6], [0.1, 0.2])
+    run.path.mkdir(parents=True)
+    np.savez(run.path / "method.npz", weight_net=np.array([[1.0, 0.0, -2.0, 3.0]]))
+    found = read(write_audit_page(make_audit(), tmp_path / "page.html", run=run))
+    assert found.tags.count("img") == 3
+    assert "What it learned to trust" in found.words
+
+
+def sheets(found: Reader) -> list[np.ndarray]:
+    images = [text for name, text in sorted(found.scripts.items(), key=str) if name and name.startswith("sheet-")]
+    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(text)))) for text in images]
+
+
+def test_pictures_are_those_of_the_samples(tmp_path: Path) -> None:
+    found = read(write_audit_page(make_audit(), tmp_path / "page.html", data=make_images()))
+    held = found.data["pictures"]
+    (sheet,) = sheets(found)
+    assert (held["width"], held["height"], held["pitch"]) == (8, 8, [16, 16])
+    for place in range(20):  # the queue is samples 100, 101, ...
+        x, y = place % held["columns"] * 16, place // held["columns"] * 16
+        assert (sheet[y : y + 8, x : x + 8] == 100 + place).all()
+
+
+def test_files_are_read_larger_and_missing_ones_left_out(tmp_path: Path) -> None:
+    for number in range(160):
+        if number != 103:
+            Image.new("RGB", (300, 200), (number, 0, 0)).save(tmp_path / f"{number}.png")
+    (tmp_path / "104.png").write_bytes(b"not an image")
+    files = LazyImages(tmp_path, [f"{number}.png" for number in range(160)], 32)
+    data = Dataset("files", files, np.arange(160) % 4, NAMES)
+    found = read(write_audit_page(make_audit(), tmp_path / "page.html", data=data))
+    held = found.data["pictures"]
+    assert held["width"] == held["height"] == 320
+    place = np.frombuffer(base64.b64decode(held["place"]["data"]), np.uint32)
+    assert np.flatnonzero(place == 0).tolist() == [3, 4]
+    assert "18 of 20 are shown with a picture; 2 are not" in found.words
+    assert int(sheets(found)[0][5, 5, 0]) == 100
+
+
+def test_rows_of_a_table(tmp_path: Path) -> None:
+    features = np.arange(200 * 3, dtype=np.float32).reshape(200, 3)
+    features[5, 1] = np.nan
+    data = Dataset("table", features, np.arange(200) % 4, NAMES)
+    audit = make_audit()
+    found = read(write_audit_page(audit, tmp_path / "page.html", data=data, columns=("one", "two", "<b>three")))
+    table = found.data["table"]
+    values = np.frombuffer(base64.b64decode(table["values"]["data"]), np.float32).reshape(-1, 3)
+    np.testing.assert_array_equal(values, features[100:120])
+    typical = np.frombuffer(base64.b64decode(table["typical"]["data"]), np.float32).reshape(4, 3)
+    np.testing.assert_allclose(typical[1], features[121:160:4].mean(0))  # given 1, and no suspect
+    assert table["names"] == ["one", "two", "<b>three"]
+    found = read(write_audit_page(audit, tmp_path / "page.html", data=data))
+    assert found.data["table"]["names"] == ["feature 0", "feature 1", "feature 2"]
+
+
+def test_many_samples_stay_small(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    # Noise is the worst there is to compress: the budget has to hold.
+    inputs = rng.integers(0, 256, (50_000, 3, 32, 32), np.uint8)
+    data = Dataset("noise", inputs, np.arange(50_000) % 4, NAMES)
+    paths = tuple(f"some/folder/of/images/picture-{number:08d}.png" for number in range(50_000))
+    audit = make_audit(samples=50_000, suspects=20_000, index=np.arange(50_000), paths=paths)
+    path = write_audit_page(audit, tmp_path / "page.html", data=data)
+    assert path.stat().st_size < 20_000_000
+    found = read(path)
+    assert len(found.column("index")) == 20_000
+    assert re.search(r"[\d,]+ of 20,000 are shown with a picture", found.words)
+
+
+def test_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"index is 100 at index 0, but greys has 100 samples"):
+        write_audit_page(make_audit(), tmp_path / "page.html", data=make_images(100))
+    with pytest.raises(ValueError, match="cannot write"):
+        write_audit_page(make_audit(), Path("/proc/nowhere/page.html"))
+    table = Dataset("table", np.zeros((200, 3), np.float32), np.arange(200) % 4, NAMES)
+    with pytest.raises(ValueError, match="columns has 2 names, but there are 3 features"):
+        write_audit_page(make_audit(), tmp_path / "page.html", data=table, columns=("a", "b"))

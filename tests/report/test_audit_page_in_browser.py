@@ -1,0 +1,415 @@
+"""The page of an audit in a real browser: Debian's chromium and chromium-driver."""
+
+import csv
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pyrite.auditing import Audit
+from pyrite.data import Dataset
+from pyrite.report.audit_page import write_audit_page
+from pyrite.training import Run
+from tests.report.audits import HOSTILE, NAMES, cannot_tell, make_audit, make_images
+
+KEYS = {"ArrowLeft": "\ue012", "ArrowRight": "\ue014", "ArrowDown": "\ue015", "Enter": "\ue007", "Escape": "\ue00c"}
+
+
+class Browser:
+    """A page in Chromium, asked and told what a person would."""
+
+    def __init__(self, driver: Any, folder: Path) -> None:
+        self.driver, self.folder = driver, folder
+
+    def open(self, audit: Audit, **more: Any) -> "Browser":
+        path = write_audit_page(audit, self.folder / "page.html", **more)
+        self.driver.get(path.as_uri())
+        self.js("localStorage.clear()")
+        return self.reload()
+
+    def reload(self) -> "Browser":
+        self.driver.refresh()
+        self.js("document.getElementById('card').scrollIntoView({block: 'center'})")
+        return self
+
+    def js(self, script: str, *values: Any) -> Any:
+        return self.driver.execute_script(script, *values)
+
+    def text(self, name: str) -> str:
+        return str(self.js("return document.getElementById(arguments[0]).textContent", name))
+
+    def shows(self, name: str) -> bool:
+        return bool(self.js("return document.getElementById(arguments[0]).getClientRects().length > 0", name))
+
+    def press(self, *keys: str) -> "Browser":
+        from selenium.webdriver.common.action_chains import ActionChains
+
+        for key in keys:
+            ActionChains(self.driver).send_keys(KEYS.get(key, key)).perform()
+        return self
+
+    def click(self, selector: str) -> "Browser":
+        from selenium.webdriver.common.by import By
+
+        found = self.driver.find_element(By.CSS_SELECTOR, selector)
+        self.js("arguments[0].scrollIntoView({block: 'center'})", found)
+        found.click()
+        return self
+
+    @property
+    def sample(self) -> int:
+        return int(self.text("place").split("sample ")[1])
+
+    @property
+    def left(self) -> int:
+        return int(self.text("place").split(" of ")[1].split(" ")[0].replace(",", ""))
+
+    def export(self) -> list[dict[str, str]]:
+        path = self.folder / "corrections.csv"
+        path.unlink(missing_ok=True)
+        self.click("#export")
+        end = time.monotonic() + 10
+        while not path.exists() and time.monotonic() < end:
+            time.sleep(0.02)
+        with path.open(encoding="utf-8", newline="") as file:
+            return list(csv.DictReader(file, strict=True))
+
+    def complaints(self) -> list[str]:
+        return [line["message"] for line in self.driver.get_log("browser")]
+
+
+@pytest.fixture(scope="module")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    webdriver = pytest.importorskip("selenium.webdriver")
+    program, driver = shutil.which("chromium") or shutil.which("google-chrome"), shutil.which("chromedriver")
+    if program is None or driver is None:
+        pytest.skip("there is no chromium or no chromedriver here (Debian: apt install chromium chromium-driver)")
+    folder = tmp_path_factory.mktemp("browser")
+    options = webdriver.ChromeOptions()
+    options.binary_location = program
+    for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--window-size=1280,900"):
+        options.add_argument(argument)
+    options.add_experimental_option("prefs", {"download.default_directory": str(folder)})
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    started = webdriver.Chrome(options=options, service=webdriver.ChromeService(driver))
+    try:
+        yield Browser(started, folder)
+    finally:
+        started.quit()
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Iterator[Browser]:
+    yield chromium
+    assert chromium.complaints() == []  # whatever a test did, the console stayed empty
+
+
+def test_opens_with_the_first_suspect(browser: Browser) -> None:
+    browser.open(make_audit(), data=make_images())
+    assert browser.sample == 100
+    assert (browser.text("given"), browser.text("suggested")) == ("cat", "dog")
+    assert browser.left == 20
+    choices = browser.js("return [...document.querySelectorAll('#choices .name')].map((e) => e.textContent)")
+    assert choices == ["dog", 'a "quoted", name', "two\nlines", "cat"]
+    shares = browser.js("return [...document.querySelectorAll('#choices .share')].map((e) => e.textContent)")
+    assert shares == ["60 %", "20 %", "10 %", "6.0 %"]
+    assert "mean margin-3" in browser.text("evidence")
+    assert not browser.shows("storage")
+
+
+def test_the_picture_is_that_of_the_sample(browser: Browser) -> None:
+    browser.open(make_audit(), data=make_images()).press("ArrowRight")
+    pixel = """
+      const done = arguments[0], canvas = document.getElementById("picture");
+      const look = () => canvas.width === 8 ? done([...canvas.getContext("2d").getImageData(4, 4, 1, 1).data])
+        : setTimeout(look, 20);
+      setTimeout(look, 100);
+    """
+    assert browser.driver.execute_async_script(pixel) == [101, 101, 101, 255]
+    assert browser.js("return document.getElementById('picture').clientWidth") >= 300
+
+
+def test_one_key_decides_and_goes_on(browser: Browser) -> None:
+    browser.open(make_audit())
+    for key, after in (("k", 101), ("r", 102), ("d", 103), ("u", 104), ("2", 105), ("4", 106)):
+        browser.press(key)
+        assert browser.sample == after
+    # Given 0: keep; given 1: relabel to 2; given 3, not decided; then the second and the fourth choice, which is given.
+    rows = browser.export()
+    assert [row["decision"] for row in rows] == ["keep", "relabel", "drop", "unsure", "relabel", "keep"]
+    assert [row["new"] for row in rows] == ["cat", NAMES[2], "", "", NAMES[2], "dog"]
+
+
+def test_buttons_do_what_keys_do(browser: Browser) -> None:
+    browser.open(make_audit())
+    for selector in ("[data-do=keep]", "[data-do=relabel]", "[data-do=drop]", "[data-do=unsure]", "[data-choice='1']"):
+        browser.click(selector)
+    assert browser.sample == 105
+    assert [row["decision"] for row in browser.export()] == ["keep", "relabel", "drop", "unsure", "relabel"]
+    browser.click("#undo")
+    assert browser.sample == 104
+    browser.click("[data-do=next]")
+    assert browser.sample == 105
+    browser.click("[data-do=back]")
+    assert browser.sample == 104
+
+
+def test_any_class_can_be_chosen(browser: Browser) -> None:
+    names = tuple(f"class {number}" for number in range(30))
+    browser.open(make_audit(names))
+    browser.js(
+        "const menu = document.getElementById('other'); menu.value = 17; menu.dispatchEvent(new Event('change'))"
+    )
+    assert browser.sample == 101
+    assert browser.export()[0]["new"] == "class 17"
+
+
+def test_arrows_only_navigate(browser: Browser) -> None:
+    browser.open(make_audit()).press("ArrowRight", "ArrowRight", "ArrowLeft")
+    assert browser.sample == 101
+    assert browser.text("precision") == "20 to review"
+    browser.press("ArrowLeft", "ArrowLeft", "ArrowLeft")
+    assert browser.sample == 100
+    assert browser.js("return document.getElementById('export').disabled") is True
+
+
+def test_keys_with_a_modifier_are_the_browsers(browser: Browser) -> None:
+    from selenium.webdriver.common.action_chains import ActionChains
+
+    browser.open(make_audit())
+    ActionChains(browser.driver).key_down("\ue00a").send_keys("d").key_up("\ue00a").perform()  # Alt
+    assert browser.sample == 100
+
+
+def test_nothing_out_of_sight_is_decided(browser: Browser) -> None:
+    browser.open(make_audit())
+    browser.js("scrollTo(0, 0)")
+    browser.press("d")
+    assert browser.sample == 100
+    browser.press("d")  # the first brought it into sight
+    assert browser.sample == 101
+
+
+def test_reviewed_ones_are_hidden_until_asked_for(browser: Browser) -> None:
+    browser.open(make_audit()).press("k", "d")
+    assert browser.left == 18
+    browser.press("ArrowLeft")
+    assert browser.sample == 102
+    browser.click("#reviewed")
+    assert browser.left == 20
+    browser.press("ArrowLeft")
+    assert browser.sample == 101
+    assert browser.text("decided") == "dropped"
+    browser.press("k")  # another decision takes the place of the first
+    assert [row["decision"] for row in browser.export()] == ["keep", "keep"]
+
+
+def test_measured_precision(browser: Browser) -> None:
+    audit = make_audit()
+    browser.open(audit).press("r", "r", "d", "k", "u")
+    expected = round(float((1 / (1 + np.exp(-audit.score[:4]))).sum()))
+    assert (
+        browser.text("precision")
+        == f"of 4 reviewed, 3 were wrong (75 %), where the audit expected {expected}; unsure of 1"
+    )
+
+
+def test_a_cell_filters_the_queue(browser: Browser) -> None:
+    browser.open(make_audit())
+    browser.click("#matrix [data-pair='2,1']")  # looks like 2, given 1
+    assert browser.left == 5
+    assert (browser.sample, browser.text("given")) == (101, "dog")
+    browser.press("ArrowRight")
+    assert browser.sample == 105
+    assert browser.js("return document.querySelector(\"#matrix [data-pair='2,1']\").ariaPressed") == "true"
+    browser.click("#matrix [data-pair='2,1']")
+    assert browser.left == 20
+    browser.click(".pairs [data-pair='1,0']")
+    assert (browser.left, browser.sample) == (5, 100)
+    assert browser.text("filter") == "dog labelled as cat ✕"
+    browser.press("Escape")
+    assert (browser.left, browser.sample) == (20, 100)
+    browser.click(".pairs [data-pair='1,0']").click("#filter")
+    assert browser.left == 20
+    assert not browser.shows("filter")
+
+
+def test_the_matrix_by_keyboard(browser: Browser) -> None:
+    browser.open(make_audit())
+    browser.js("document.querySelector('#matrix button').focus()")
+    assert browser.js("return document.querySelectorAll('#matrix [tabindex=\"0\"]').length") == 1
+    # The only other cells that can be pressed are not in the same row or column.
+    browser.press("ArrowRight", "ArrowDown")
+    assert browser.js("return document.activeElement.dataset.pair") == "0,3"
+    assert browser.sample == 100  # arrows in the matrix leave the queue alone
+    browser.press("Enter")
+    assert browser.left == 5
+
+
+def test_undo_one_by_one(browser: Browser) -> None:
+    browser.open(make_audit()).press("k", "r", "d")
+    browser.press("z")
+    assert browser.sample == 102
+    browser.press("z", "z")
+    assert (browser.sample, browser.left) == (100, 20)
+    browser.press("z")
+    assert browser.sample == 100
+
+
+def test_undo_a_bulk_action(browser: Browser) -> None:
+    browser.open(make_audit()).press("k")
+    browser.click("#matrix [data-pair='2,1']")
+    browser.click(".bulk summary").click("[data-do='relabel-all']")
+    assert browser.shows("done")
+    rows = browser.export()
+    assert [(row["index"], row["decision"]) for row in rows] == [("100", "keep")] + [
+        (str(number), "relabel") for number in (101, 105, 109, 113, 117)
+    ]
+    assert {row["new"] for row in rows[1:]} == {NAMES[2]}
+    browser.click("#undo")
+    assert (browser.left, browser.sample) == (5, 101)
+    assert [row["decision"] for row in browser.export()] == ["keep"]
+    browser.click("#undo")
+    assert browser.sample == 100  # which is not part of the filter, so that is gone
+    assert browser.left == 20
+
+
+def test_reload_keeps_everything(browser: Browser) -> None:
+    browser.open(make_audit()).press("r", "d", "ArrowRight").reload()
+    assert (browser.left, browser.sample) == (18, 103)
+    assert browser.text("precision").startswith("of 2 reviewed, 2 were wrong")
+    browser.press("z")  # steps are kept too
+    assert browser.sample == 101
+    assert len(browser.export()) == 1
+
+
+def test_two_tabs_do_not_write_over_each_other(browser: Browser) -> None:
+    browser.open(make_audit()).press("r")
+    first, page = browser.driver.current_window_handle, browser.driver.current_url
+    browser.driver.switch_to.new_window("tab")
+    browser.driver.get(page)
+    browser.reload().press("d")
+    browser.driver.close()
+    browser.driver.switch_to.window(first)
+    browser.press("k")
+    assert [row["decision"] for row in browser.export()] == ["relabel", "drop", "keep"]
+
+
+def test_decisions_belong_to_their_audit(browser: Browser) -> None:
+    browser.open(make_audit()).press("r", "d")
+    other = make_audit(noise_rate=0.3, score=make_audit().score + 0.25)
+    browser.driver.get(write_audit_page(other, browser.folder / "other.html").as_uri())
+    assert browser.text("precision") == "20 to review"
+
+
+def test_what_was_saved_may_be_damaged(browser: Browser) -> None:
+    browser.open(make_audit()).press("r")
+    name = browser.js("return Object.keys(localStorage)[0]")
+    for held in (
+        "{",
+        "null",
+        "7",
+        '{"codes": {}, "steps": {}}',
+        '{"codes": [900, 1, 2, 99999, 3, 1], "steps": [{}], "current": 7000}',
+    ):
+        browser.js("localStorage.setItem(arguments[0], arguments[1])", name, held)
+        browser.reload()
+        assert browser.shows("card")
+    assert browser.left == 19  # the one decision that makes sense
+
+
+def test_says_so_where_nothing_can_be_saved(browser: Browser) -> None:
+    broken = "Storage.prototype.setItem = () => { throw new Error('no') }"
+    made = browser.driver.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": broken})
+    try:
+        browser.open(make_audit())
+        assert browser.shows("storage")
+        browser.press("k")
+        assert browser.sample == 101
+        browser.press("z")
+    finally:
+        browser.driver.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", made)
+
+
+def test_export_round_trip(browser: Browser) -> None:
+    audit = make_audit(paths=tuple(f'a, "b"\n{number}é.png' for number in range(60)))
+    browser.open(audit).press("r", "r", "r", "r", "k", "d", "u")
+    raw_rows = browser.export()
+    header = (browser.folder / "corrections.csv").read_bytes().split(b"\r\n")[0]
+    assert header == b"index,path,old,new,score,decision"
+    decisions = ["relabel"] * 4 + ["keep", "drop", "unsure"]
+    for place, (row, decision) in enumerate(zip(raw_rows, decisions, strict=True)):
+        old = NAMES[place % 4]
+        fresh = {"relabel": NAMES[(place + 1) % 4], "keep": old}.get(decision, "")
+        score = float(row.pop("score"))
+        assert score == pytest.approx(audit.wrong_probability[place], rel=2e-6)
+        path = audit.paths[place]
+        assert row == {"index": str(100 + place), "path": path, "old": old, "new": fresh, "decision": decision}
+
+
+def test_ranking_only_exports_the_score(browser: Browser) -> None:
+    audit = cannot_tell()
+    browser.open(audit).press("r", "k")
+    assert browser.text("precision") == "of 2 reviewed, 1 were wrong (50 %)"
+    assert [float(row["score"]) for row in browser.export()] == pytest.approx(audit.score[:2], rel=2e-6)
+    assert browser.shows("probability")
+    assert "NaN" not in browser.text("review")
+
+
+def test_hostile_names_in_a_browser(browser: Browser) -> None:
+    classes = (HOSTILE, "<b>bold</b>", "&amp;", "\u202eright to left")
+    paths = tuple(HOSTILE for _ in range(60))
+    browser.open(make_audit(classes, paths=paths, evidence={HOSTILE: np.zeros(60)}), title="Safe")
+    browser.click(".pairs [data-pair='1,0']")
+    assert browser.driver.title == "Safe"
+    assert browser.text("given") == HOSTILE
+    assert browser.text("suggested") == "<b>bold</b>"
+    assert browser.text("path") == HOSTILE
+    browser.press("r")
+    row = browser.export()[0]
+    assert (row["old"], row["new"], row["path"]) == (HOSTILE, "<b>bold</b>", HOSTILE)
+    assert browser.js("return document.querySelectorAll('img, #review b b, script:not([type])').length") == 1
+    assert browser.driver.title == "Safe"
+
+
+def test_rows_of_a_table_in_a_browser(browser: Browser) -> None:
+    features = np.arange(200 * 20, dtype=np.float32).reshape(200, 20)
+    data = Dataset("table", features, np.arange(200) % 4, NAMES)
+    browser.open(make_audit(), data=data)
+    rows = "return [...document.querySelectorAll('#features tbody tr')].map((row) => row.cells[1].textContent)"
+    assert browser.js(rows) == [str(2000 + number) for number in range(12)]
+    browser.click("#features summary")
+    time.sleep(0.1)
+    assert browser.js(rows) == [str(2000 + number) for number in range(20)]
+    assert not browser.shows("picture")
+
+
+def test_only_a_window_is_in_the_page(browser: Browser) -> None:
+    browser.open(make_audit(samples=50_000, suspects=20_000))
+    assert browser.left == 20_000
+    assert browser.js("return document.querySelectorAll('*').length") < 500
+    browser.press("k", "ArrowRight")
+    assert browser.js("return document.querySelectorAll('#strip li').length") < 40
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_fits_a_phone(browser: Browser, scheme: str, make_run: Callable[..., Run]) -> None:
+    command = browser.driver.execute_cdp_cmd
+    command("Emulation.setDeviceMetricsOverride", {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True})
+    command("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
+    try:
+        names = tuple(f"a class with quite a long name {number}" for number in range(30))
+        browser.open(make_audit(names), data=make_images(), run=make_run([0.5, 0.6], [0.1, 0.2]))
+        browser.js("document.querySelectorAll('details').forEach((more) => { more.open = true })")
+        assert browser.js("return document.documentElement.scrollWidth") <= 390
+        paper = browser.js("return getComputedStyle(document.body).backgroundColor")
+        assert paper == {"light": "rgb(255, 255, 255)", "dark": "rgb(22, 25, 29)"}[scheme]
+        browser.click("[data-do=keep]")
+        assert browser.sample == 101
+    finally:
+        command("Emulation.clearDeviceMetricsOverride", {})
+        command("Emulation.setEmulatedMedia", {"features": []})
