@@ -1,4 +1,5 @@
 from . import data as data, diagnostics as diagnostics, models as models, noise as noise
+from .auditing import Audit as Audit, audit as audit, troubles as troubles
 from .criterion import Loss as Loss
 from .curves import (
     AEL as AEL,

@@ -1,6 +1,7 @@
 """From scores and labels, or from what a run left, to what is wrong with the labels."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -10,8 +11,10 @@ import numpy.typing as npt
 from pyrite.auditing.found import Audit
 from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds
 from pyrite.auditing.scores import Kind, check_scores, chunks, to_margins
+from pyrite.auditing.troubles import troubles
+from pyrite.data import Dataset
 from pyrite.diagnostics.arrays import Floats, Ints, to_ints
-from pyrite.training import Run
+from pyrite.training import GIVEN, Run, train, train_once
 
 __all__ = ["audit"]
 
@@ -20,23 +23,30 @@ _FITTED: Final = 5_000_000  # scores that the noise is fitted to; of more rows t
 _SHOWN: Final = 5  # choices kept of every sample
 
 
+METHOD: Final = "erm(gce(q=0.7))"
+"""What an audit trains with if nobody says otherwise: measured, see docs/auditing.md."""
+
+
 def audit(
-    labels: object,
+    what: object,
     *,
     scores: object | None = None,
     kind: Kind | None = None,
     classes: Sequence[str] | None = None,
     seed: int = 0,
+    **options: Any,
 ) -> Audit:
     """Say which labels are wrong, how many, and what they should be.
 
     Args:
-        labels: the given labels, as class numbers; or a run or its folder, whose labels and evidence are taken.
+        what: data, as ``train`` takes them, which are trained on first; a run or its folder; or, with ``scores``, the
+            given labels as class numbers.
         scores: what a model makes of every sample, a row a sample, a column a class. The model must not have been
             trained on that sample's label: labels that were learned look right.
         kind: what the scores are: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``. It is never guessed.
         classes: the names of the classes.
-        seed: of the resampling that standard errors come from.
+        seed: everything random comes from it.
+        options: for training, as ``train`` takes them. A fifth of the samples is held out if they do not say otherwise.
 
     >>> true = np.arange(600) % 3
     >>> scores = 6 * np.eye(3)[true] + np.random.default_rng(0).normal(size=(600, 3))
@@ -44,13 +54,18 @@ def audit(
     >>> audit(labels, scores=scores, kind="logits", classes=["cat", "dog", "emu"])
     <audit: about 10.0 % ± 1.5 of 600 labels look wrong; most often cat labelled as dog>
     """
-    if isinstance(labels, Run | str | Path):
+    if isinstance(what, Run | Dataset | str | Path):
         if scores is not None or kind is not None or classes is not None:
-            raise ValueError("a run has its own scores and classes: leave out scores, kind and classes")
-        return _audit_run(labels if isinstance(labels, Run) else Run.load(labels), seed)
+            raise ValueError("data and runs have their own scores and classes: leave out scores, kind and classes")
+        return _audit_data(what, seed, options)
+    if options:
+        raise ValueError(f"{next(iter(options))} is for training, and with given scores nothing is trained")
     if scores is None:
         raise ValueError("scores are missing: pass what a model makes of every sample, or a run in place of the labels")
-    given = to_ints(labels, "labels", least=0)
+    return _audit_scores(to_ints(what, "labels", least=0), scores, kind, classes, seed)
+
+
+def _audit_scores(given: Ints, scores: object, kind: Kind | None, classes: Sequence[str] | None, seed: int) -> Audit:
     table = check_scores(scores, given, kind)
     assert kind is not None
     names = tuple(map(str, range(table.shape[1]) if classes is None else classes))
@@ -112,8 +127,8 @@ def _found(fit: NoiseFit, **columns: Any) -> Audit:
         threshold=_threshold(wrong) if fit.can_tell else np.nan,
         noise_rate=float(wrong.mean()) if fit.can_tell else np.nan,
         noise_rate_error=fit.rate_error if fit.can_tell else np.nan,
-        matrix=fit.matrix if fit.can_tell else nothing,
-        matrix_error=fit.matrix_error if fit.can_tell else nothing,
+        matrix=fit.average if fit.can_tell else nothing,
+        matrix_error=fit.average_error if fit.can_tell else nothing,
         **columns,
     )
 
@@ -125,7 +140,22 @@ def _threshold(wrong: Floats) -> float:
     return float(ordered[expected.argmax()])
 
 
-def _audit_run(run: Run, seed: int) -> Audit:
+def _audit_data(what: Run | Dataset | str | Path, seed: int, options: dict[str, Any]) -> Audit:
+    """Train if it is not a run yet; then look at the evidence, and at the samples themselves if they are at hand."""
+    if isinstance(what, str | Path) and (Path(what) / "recipe.toml").is_file():
+        what = Run.load(what)
+    if isinstance(what, Run):
+        if options:
+            raise ValueError(f"{next(iter(options))} is for training, and {what.path} is trained already")
+        data = None if what.recipe.data.startswith(GIVEN) else what.dataset()
+        return _audit_run(what, seed, data)
+    said = {"method": METHOD} if not {"method", "loss", "config"} & options.keys() else {}
+    options = {"validation": 0.2, "seed": seed} | said | options
+    run = train(what, **options) if options.get("out") is None else train_once(what, **options)
+    return _audit_run(run, seed, what if isinstance(what, Dataset) else run.dataset())
+
+
+def _audit_run(run: Run, seed: int, data: Dataset | None) -> Audit:
     """Held-out samples tell the noise. Those that were trained on are ranked by it, and have the probabilities that
     held-out samples have at the same place in their ranking: learning by heart shifts margins more than their order.
     """
@@ -141,7 +171,8 @@ def _audit_run(run: Run, seed: int) -> Audit:
     out = part[index] == 1
     margins, labels = margins[index], given[index]
     _enough(labels, run.classes)
-    warnings = _warnings(labels, run.classes)
+    seen = None if data is None else troubles(replace(data, labels=given))
+    warnings = (*_warnings(labels, run.classes), *(() if seen is None else seen.sentences()))
     fit = fit_noise(margins[out], labels[out], seed) if out.sum() >= _FEWEST else NoiseFit.none(len(run.classes))
     if out.sum() < _FEWEST:
         few = f"{int(out.sum())} samples were held out, fewer than {_FEWEST}"
@@ -161,6 +192,8 @@ def _audit_run(run: Run, seed: int) -> Audit:
         likelihoods=likelihoods,
         evidence=_evidence(held, margins, labels, index),
         warnings=warnings,
+        troubles=seen,
+        run=run,
         true=run.labels["true"][index] if "true" in run.labels else None,
         paths=tuple(run.labels["path"][index].tolist()) if "path" in run.labels else (),
     )

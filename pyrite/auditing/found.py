@@ -11,8 +11,10 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from pyrite.auditing.troubles import Troubles
 from pyrite.diagnostics.arrays import Flags, Floats, Ints
 from pyrite.files import write
+from pyrite.training import Run
 
 __all__ = ["Audit", "Confusion"]
 
@@ -49,6 +51,8 @@ class Audit:
         evidence: what the score was made from, by name, for people to see.
         true: the true labels, where they are known. They are looked at by nothing but reports.
         warnings: what a user should know about these labels.
+        troubles: what the samples show without a net: copies, near-empty classes, unreadable files.
+        run: the run that the evidence is from, with its model; None if scores were given.
     """
 
     labels: Ints
@@ -67,6 +71,8 @@ class Audit:
     evidence: Mapping[str, Floats] = field(default_factory=dict)
     true: Ints | None = None
     warnings: tuple[str, ...] = ()
+    troubles: Troubles | None = None
+    run: Run | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -138,6 +144,8 @@ class Audit:
             "matrix_error": self.matrix_error.tolist() if known else None,
             "confusions": [found._asdict() for found in self.confusions[:20]],
             "warnings": list(self.warnings),
+            "troubles": None if self.troubles is None else self.troubles.summary(),
+            "run": None if self.run is None else str(self.run.path),
         }
 
     def to_json(self, path: str | Path) -> Path:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 import pyrite
+from pyrite.cli.audit import audit
 from pyrite.cli.check import check
 from pyrite.cli.compare import compare
 from pyrite.cli.corrupt import corrupt
@@ -22,6 +23,7 @@ app = typer.Typer(
 )
 app.command()(demo)
 app.command()(train)
+app.command()(audit)
 app.command()(compare)
 app.command()(curves)
 app.command()(check)

@@ -13,7 +13,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from pyrite.curves import Learned
-from pyrite.data import Batches, Inputs, Statistics
+from pyrite.data import Batches, Dataset, Inputs, Statistics, load
 from pyrite.models import build_model
 from pyrite.training.recipe import GIVEN, Recipe
 from pyrite.training.recorder import Line
@@ -124,6 +124,12 @@ class Run:
         """``samples.npz``: what training showed of every sample, and the margin histograms of every epoch."""
         with np.load(self.path / "samples.npz") as held:
             return dict(held)
+
+    def dataset(self) -> Dataset:
+        """The data it was trained on, read again."""
+        if self.recipe.data.startswith(GIVEN):
+            raise ValueError(f"the data of {self.path} were {self.recipe.data}: nothing says where they are")
+        return load(self.recipe.data)
 
     def weight_curve(self, epoch: int | None = None) -> Learned:
         """The weighting that ``meta_weight`` had learned after an epoch, the last one by default, as a curve.

@@ -119,7 +119,7 @@ def _go(keeper: Folder, shown: Progress | None, observers: Sequence[Observer], s
     return Run(folder, recipe, parts.recorder.history)
 
 
-def train_once(data: str | Path | None, *, out: Path, **options: Any) -> Run:
+def train_once(data: str | Path | Dataset | None, *, out: Path, **options: Any) -> Run:
     """As ``train``, but what ``out`` holds is not trained again: a finished run is read, another one is gone on with.
 
     A run there that was made with other options is an error, not a result.
@@ -133,7 +133,8 @@ def train_once(data: str | Path | None, *, out: Path, **options: Any) -> Run:
     if held != wanted:
         differ = [name for name in Recipe.model_fields if getattr(held, name) != getattr(wanted, name)]
         raise ValueError(f"{out} holds a run with other {', '.join(differ)}: choose another out")
-    return found if found.finished else train(resume=out, **watched)
+    again = data if isinstance(data, Dataset) else None
+    return found if found.finished else train(again, resume=out, **watched)
 
 
 def resolve(
