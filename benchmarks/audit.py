@@ -29,9 +29,9 @@ SETS = {
     "worst": ("cifar10n(column='worse_label')", ""),
     "aggregate": ("cifar10n(column='aggre_label')", ""),
     "random1": ("cifar10n(column='random_label1')", ""),
-    "fashion flip2": ("fashion-mnist", "flip2(0.4)"),
-    "fashion symmetric": ("fashion-mnist", "symmetric(0.4)"),
-    "fashion instance": ("fashion-mnist", "instance(0.4)"),
+    "fashion flip2": ("fashion_mnist", "flip2(0.4)"),
+    "fashion symmetric": ("fashion_mnist", "symmetric(0.4)"),
+    "fashion instance": ("fashion_mnist", "instance(0.4)"),
     "digits table flip2": ("digits", "flip2(0.4)"),
 }
 LOSSES = ("ce", "gce(q=0.7)", "unit(scale(mae, tau=2, classes=10))")
