@@ -13,6 +13,7 @@ from pyrite.cli.corrupt import corrupt
 from pyrite.cli.curves import curves
 from pyrite.cli.demo import demo
 from pyrite.cli.list import list_names
+from pyrite.cli.report import report
 from pyrite.cli.train import train
 
 app = typer.Typer(
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.command()(demo)
 app.command()(train)
 app.command()(audit)
+app.command()(report)
 app.command()(compare)
 app.command()(curves)
 app.command()(check)

@@ -90,13 +90,10 @@ def _labels(path: Path) -> Any:
 
 def _write(found: "Audit", folder: Path) -> None:
     from pyrite.report.audit_page import write_audit_page
-    from pyrite.training import GIVEN
 
     found.to_csv(folder / "suspects.csv")
     found.to_json(folder / "audit.json")
-    run = found.run
-    data = None if run is None or run.recipe.data.startswith(GIVEN) else run.dataset()
-    write_audit_page(found, folder / "report.html", data=data, run=run)
+    write_audit_page(found, folder / "report.html")
 
 
 def _show(found: "Audit", folder: Path) -> None:

@@ -17,7 +17,7 @@ from pyrite.data.npz import npz
 from pyrite.data.synthetic import blobs, digits, gratings
 from pyrite.data.table import csv, parquet
 from pyrite.data.web import clothing1m, webvision
-from pyrite.spec import build, call
+from pyrite.spec import build, call, nearest
 
 __all__ = ["DATASETS", "load"]
 
@@ -68,6 +68,8 @@ def load(data: str | Path | Dataset, **options: Any) -> Dataset:
     if known or (isinstance(data, str) and not _looks_like_path(text)):
         if options:
             raise ValueError(f"write {', '.join(options)} into the brackets of {text!r}, or give the bare name")
+        if re.fullmatch(r"[\w-]+", text) and "-" in text:  # a name, but none that a spec could be
+            raise ValueError(f"there is no data set {text!r}: {nearest(text.replace('-', '_'), DATASETS)}")
         built: Dataset = build(text, DATASETS, "data set")
         return built
     return _from_path(as_path(text), options)

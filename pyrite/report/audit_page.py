@@ -21,7 +21,7 @@ from pyrite.report.learning import run_figure
 from pyrite.report.margins import margins_figure
 from pyrite.report.review_queue import Queue, make_queue
 from pyrite.report.weight_curves import curves_figure
-from pyrite.training import Run
+from pyrite.training import GIVEN, Run
 
 __all__ = ["write_audit_page"]
 
@@ -51,7 +51,6 @@ def write_audit_page(
     path: str | Path,
     *,
     data: Dataset | None = None,
-    run: Run | None = None,
     columns: Sequence[str] = (),
     title: str = "Which labels look wrong",
 ) -> Path:
@@ -62,12 +61,14 @@ def write_audit_page(
     Args:
         found: the audit.
         path: the file.
-        data: where ``found.index`` points into; without it the queue has no pictures or values.
-        run: the training the evidence is from; without it the page says nothing of training.
+        data: where ``found.index`` points into; by default what the audit's run was trained on, read again. Without
+            either the queue has no pictures or values.
         columns: the names of a table's features.
         title: above everything.
     """
-    path = Path(path)
+    path, run = Path(path), found.run
+    if data is None and run is not None and not run.recipe.data.startswith(GIVEN):
+        data = run.dataset()
     _check(found, data)
     queue = make_queue(found, data, columns)
     script = Markup("\n").join(source(name) for name in _SCRIPTS)

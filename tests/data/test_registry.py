@@ -112,3 +112,8 @@ def test_list_data():
 def test_reading_data_does_not_load_torch():
     code = "import sys, pyrite; pyrite.data.load('digits'); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_name_with_a_hyphen_is_told_the_right_one() -> None:
+    with pytest.raises(ValueError, match=r"there is no data set 'fashion-mnist'.*fashion_mnist"):
+        load("fashion-mnist")

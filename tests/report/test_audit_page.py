@@ -164,7 +164,7 @@ def test_hostile_names_are_only_words(tmp_path: Path) -> None:
 
 def test_nothing_comes_from_elsewhere(tmp_path: Path, make_run: Callable[..., Run]) -> None:
     run = make_run([0.5, 0.6], [0.1, 0.2])
-    page = write_audit_page(make_audit(), tmp_path / "page.html", data=make_images(), run=run).read_text()
+    page = write_audit_page(replace(make_audit(), run=run), tmp_path / "page.html", data=make_images()).read_text()
     for held in re.findall(r'(?:src|srcset|href)="([^"]*)"', page):
         assert held.startswith(("data:image/png;base64,", "#"))
     assert "default-src 'none'" in page
@@ -176,13 +176,14 @@ def test_nothing_comes_from_elsewhere(tmp_path: Path, make_run: Callable[..., Ru
 
 
 def test_pictures_of_a_run(tmp_path: Path, make_run: Callable[..., Run]) -> None:
-    found = read(write_audit_page(make_audit(), tmp_path / "page.html", run=make_run([0.5, 0.6], [0.1, 0.2])))
+    audit = replace(make_audit(), run=make_run([0.5, 0.6], [0.1, 0.2]))
+    found = read(write_audit_page(audit, tmp_path / "page.html", data=make_images()))
     assert found.tags.count("img") == 2
     assert "What it learned to trust" not in found.words
     run = make_run([0.5, 0.6], [0.1, 0.2])
     run.path.mkdir(parents=True)
     np.savez(run.path / "method.npz", weight_net=np.array([[1.0, 0.0, -2.0, 3.0]]))
-    found = read(write_audit_page(make_audit(), tmp_path / "page.html", run=run))
+    found = read(write_audit_page(replace(make_audit(), run=run), tmp_path / "page.html", data=make_images()))
     assert found.tags.count("img") == 3
     assert "What it learned to trust" in found.words
 

@@ -4,6 +4,7 @@ import csv
 import shutil
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -403,7 +404,7 @@ def test_fits_a_phone(browser: Browser, scheme: str, make_run: Callable[..., Run
     command("Emulation.setEmulatedMedia", {"features": [{"name": "prefers-color-scheme", "value": scheme}]})
     try:
         names = tuple(f"a class with quite a long name {number}" for number in range(30))
-        browser.open(make_audit(names), data=make_images(), run=make_run([0.5, 0.6], [0.1, 0.2]))
+        browser.open(replace(make_audit(names), run=make_run([0.5, 0.6], [0.1, 0.2])), data=make_images())
         browser.js("document.querySelectorAll('details').forEach((more) => { more.open = true })")
         assert browser.js("return document.documentElement.scrollWidth") <= 390
         paper = browser.js("return getComputedStyle(document.body).backgroundColor")
