@@ -119,11 +119,12 @@ def _go(keeper: Folder, shown: Progress | None, observers: Sequence[Observer], s
     return Run(folder, recipe, parts.recorder.history)
 
 
-def train_once(data: str | Path | Dataset | None, *, out: Path, **options: Any) -> Run:
+def train_once(data: str | Path | Dataset | None, *, out: str | Path, **options: Any) -> Run:
     """As ``train``, but what ``out`` holds is not trained again: a finished run is read, another one is gone on with.
 
     A run there that was made with other options is an error, not a result.
     """
+    out = Path(out)
     watched = {name: options.pop(name) for name in ("progress", "observers", "stop") if name in options}
     if not gather((out / "recipe.toml").exists())[0]:
         return train(data, out=out, **options, **watched)
