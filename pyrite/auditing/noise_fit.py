@@ -14,11 +14,14 @@ is wrong, the likely true class and the noise rate are then Bayes' rule. Three t
   an assumption, not fitted. Without it (c = 0) a third of the wrong labels of CIFAR-10N would be taken for doubt.
 """
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Final, final
 
 import numpy as np
 
+from pyrite.auditing.expectation import MOST, Samples, Sums, exposure
 from pyrite.diagnostics.arrays import Floats, Ints
 
 __all__ = ["NoiseFit", "fit_noise", "log_odds"]
@@ -27,8 +30,8 @@ _STEPS: Final = 500
 _SETTLED: Final = 1e-7  # of the mean log-likelihood, from step to step
 _RESAMPLES: Final = 20  # a standard error from so many is good to a sixth
 _HARDER: Final = 1.0  # c, chosen on human and made noise: docs/auditing.md
-_MOST: Final = 0.95  # the largest chance of error that a sample of any class may have
 _CERTAIN: Final = 30.0  # a margin beyond it is taken for it: of a probability of 1e-13 nobody can be surer
+_RAREST: Final = 30.0  # the same of a class's bias
 
 
 @final
@@ -74,7 +77,7 @@ class NoiseFit:
     def evidence(self, margins: Floats, labels: Ints) -> Floats:
         """log p(k) T[k, label] up to a number a sample: how well each class explains the label."""
         bounded = np.clip(margins, -_CERTAIN, _CERTAIN)
-        chances, _ = _chances(self.matrix, _factors(bounded, self.sure), labels)
+        chances = _chances(self.matrix, _factors(bounded, self.sure), labels)
         with np.errstate(divide="ignore"):
             return np.asarray(self.sharpness * bounded + self.bias + np.log(chances))
 
@@ -97,54 +100,59 @@ def fit_noise(margins: Floats, labels: Ints, seed: int) -> NoiseFit:
         labels: the given ones.
         seed: samples are drawn again, with replacement, for the standard errors.
     """
-    fit = _fit(margins, labels, NoiseFit.none(margins.shape[1]))
+    bounded = np.clip(margins, -_CERTAIN, _CERTAIN)
+    sure = np.quantile(bounded.max(1), np.linspace(0, 1, 101))
+    table, factors, count = bounded.T.astype(np.float32, order="C"), _factors(bounded, sure), len(labels)
+    whole = Samples(table, labels, factors, np.ones(count, np.int64))
+    fit = replace(_fit(whole, NoiseFit.none(len(table))), sure=sure)
+
+    def again(drawn: Ints) -> NoiseFit:
+        rows, times = np.unique(drawn, return_counts=True)
+        return _fit(Samples(table.take(rows, 1), labels[rows], factors[rows], times), fit)
+
     random = np.random.default_rng(seed)
-    drawn = (random.integers(len(labels), size=len(labels)) for _ in range(_RESAMPLES))
-    again = [_fit(margins[rows], labels[rows], fit) for rows in drawn]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        others = list(pool.map(again, [random.integers(count, size=count) for _ in range(_RESAMPLES)]))
     return replace(
         fit,
-        rate_error=float(np.std([other.rate for other in again], ddof=1)),
-        average_error=np.std([other.average for other in again], axis=0, ddof=1),
+        rate_error=float(np.std([other.rate for other in others], ddof=1)),
+        average_error=np.std([other.average for other in others], axis=0, ddof=1),
     )
 
 
-def _fit(margins: Floats, labels: Ints, start: NoiseFit) -> NoiseFit:
-    order = np.argsort(labels, kind="stable")
-    labels, margins = labels[order], np.clip(margins[order], -_CERTAIN, _CERTAIN)
-    present, first = np.unique(labels, return_index=True)
-    sure = np.quantile(margins.max(1), np.linspace(0, 1, 101))
-    factors = _factors(margins, sure)
+def _fit(samples: Samples, start: NoiseFit) -> NoiseFit:
+    """By expectation maximisation."""
     sharpness, bias, matrix = start.sharpness, start.bias, start.matrix
     before = -np.inf
     for _ in range(_STEPS):
-        prior = _softmax(sharpness * margins + bias)
-        chances, exposed = _chances(matrix, factors, labels)
-        joint = prior * chances
-        likelihood = joint.sum(1)
-        likely = float(np.log(likelihood).mean())
-        truth = joint / likelihood[:, None]
-        counts = np.zeros_like(matrix)
-        counts[:, present] = np.add.reduceat(truth, first).T
-        matrix = _matrix(counts, (truth * exposed).sum(0))
-        sharpness, bias = _sharper(sharpness, bias, margins, truth, prior)
+        asked = sharpness, bias, matrix
+        sums = samples.sums(*asked)
+        likely = sums.likely / samples.times.sum()
+        matrix = _matrix(sums.counts, sums.exposed)
+        sharpness, bias = _sharper(sharpness, bias, sums)
         if abs(likely - before) < _SETTLED:
             break
         before = likely
-    frequency = np.bincount(labels, minlength=len(bias)) / len(labels)
-    gains = np.log(likelihood) - np.log(frequency[labels])
-    rate = 1 - float(np.trace(counts)) / len(labels)
-    error = float(gains.std() / np.sqrt(len(gains)))
+    gain, gain_error = _gain(samples, *asked)
     return replace(
         start,
         sharpness=sharpness,
         bias=bias,
         matrix=matrix,
-        average=_matrix(counts, counts.sum(1)),
-        sure=sure,
-        rate=rate,
-        gain=float(gains.mean()),
-        gain_error=error,
+        average=_matrix(sums.counts, sums.counts.sum(1)),
+        rate=1 - float(np.trace(sums.counts) / sums.counts.sum()),
+        gain=gain,
+        gain_error=gain_error,
     )
+
+
+def _gain(samples: Samples, sharpness: float, bias: Floats, matrix: Floats) -> tuple[float, float]:
+    """By how much labels are likelier than if they were guessed by frequency, in the mean; and its standard error."""
+    labels, times = samples.labels, samples.times
+    frequency = np.bincount(labels, times, minlength=len(bias)) / times.sum()
+    gains = np.log(samples.likelihoods(sharpness, bias, matrix)) - np.log(frequency[labels])
+    mean = float(np.average(gains, weights=times))
+    return mean, float(np.sqrt(np.average((gains - mean) ** 2, weights=times) / times.sum()))
 
 
 def _factors(margins: Floats, sure: Floats) -> Floats:
@@ -153,14 +161,14 @@ def _factors(margins: Floats, sure: Floats) -> Floats:
     return np.asarray(np.exp(_HARDER * (0.5 - easy)))
 
 
-def _chances(matrix: Floats, factors: Floats, labels: Ints) -> tuple[Floats, Floats]:
-    """P(label | true class) of every sample and class, and the factor that the errors of that class have there."""
+def _chances(matrix: Floats, factors: Floats, labels: Ints) -> Floats:
+    """P(label | true class) of every sample and class."""
     errors = 1 - np.diag(matrix)
-    exposed = np.minimum(factors[:, None], _MOST / np.maximum(errors, 1e-12))
-    chances = matrix.T[labels] * exposed
+    chances = matrix.T[labels]
+    chances *= exposure(factors, errors).T
     rows = np.arange(len(labels))
-    chances[rows, labels] = 1 - exposed[rows, labels] * errors[labels]
-    return chances, exposed
+    chances[rows, labels] = 1 - np.minimum(factors * errors[labels], MOST)
+    return np.asarray(chances)
 
 
 def _matrix(counts: Floats, exposed: Floats) -> Floats:
@@ -173,23 +181,16 @@ def _matrix(counts: Floats, exposed: Floats) -> Floats:
     usual = wrong.sum() / counts.sum() / (classes - 1)
     matrix = (wrong + classes * usual) / (exposed + classes)[:, None]
     np.fill_diagonal(matrix, 0)
-    matrix *= np.minimum(1, _MOST / np.maximum(matrix.sum(1, keepdims=True), 1e-12))
+    matrix *= np.minimum(1, MOST / np.maximum(matrix.sum(1, keepdims=True), 1e-12))
     np.fill_diagonal(matrix, 1 - matrix.sum(1))
     return np.asarray(matrix)
 
 
-def _sharper(sharpness: float, bias: Floats, margins: Floats, truth: Floats, prior: Floats) -> tuple[float, Floats]:
+def _sharper(sharpness: float, bias: Floats, sums: Sums) -> tuple[float, Floats]:
     """One Newton step of β, and one of b by the diagonal, towards the classes thought true; bounded."""
-    away = truth - prior
-    mean = (prior * margins).sum(1)
-    curvature = float(((prior * margins**2).sum(1) - mean**2).sum())
-    if curvature > 0:
-        sharpness = max(sharpness + float(np.clip((away * margins).sum() / curvature, -0.5, 0.5)), 0.0)
-    # A sample's worth is added to the curvature, so that a class that never occurs does not run away.
-    bias = bias + np.clip(away.sum(0) / ((prior * (1 - prior)).sum(0) + 1), -0.5, 0.5)
-    return sharpness, bias - bias.mean()
-
-
-def _softmax(values: Floats) -> Floats:
-    values = np.exp(values - values.max(1, keepdims=True))
-    return np.asarray(values / values.sum(1, keepdims=True))
+    if sums.curvature > 0:
+        sharpness = max(sharpness + float(np.clip(sums.slope / sums.curvature, -0.5, 0.5)), 0.0)
+    # A sample's worth is added to the curvature, so that a class that never occurs does not run away at once, and there
+    # is an end to it: no class is rarer than that.
+    bias = bias + np.clip(sums.pull / (sums.steepness + 1), -0.5, 0.5)
+    return sharpness, np.clip(bias - bias.mean(), -_RAREST, _RAREST)
