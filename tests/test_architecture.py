@@ -40,7 +40,7 @@ MAY_IMPORT = {
         "diagnostics",
         "methods",
     },
-    "auditing": {"soft_margin", "files", "data", "diagnostics", "training"},
+    "auditing": {"soft_margin", "curves", "files", "data", "diagnostics", "training"},
     "experiments": {"spec", "files", "processes", "losses", "methods", "training"},
     "integrations": {"processes", "methods", "training"},
     "report": {

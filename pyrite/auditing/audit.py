@@ -12,6 +12,7 @@ from pyrite.auditing.found import Audit
 from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds
 from pyrite.auditing.scores import Kind, check_scores, chunks, to_margins
 from pyrite.auditing.troubles import troubles
+from pyrite.curves import expected_margin
 from pyrite.data import Dataset, load
 from pyrite.diagnostics.arrays import Floats, Ints, to_ints
 from pyrite.training import GIVEN, Run, train, train_once
@@ -23,8 +24,15 @@ _FITTED: Final = 5_000_000  # scores that the noise is fitted to; of more rows t
 _SHOWN: Final = 5  # choices kept of every sample
 
 
-METHOD: Final = "erm(gce(q=0.7))"
-"""What an audit trains with if nobody says otherwise: measured, see docs/auditing.md."""
+def default_method(classes: int) -> str:
+    """What an audit trains with if nobody says otherwise: absolute error, scaled where classes are so many that it
+    would underfit. Why, docs/auditing.md says.
+
+    >>> default_method(3), default_method(10)
+    ('erm(unit(mae))', 'erm(unit(scale(mae, tau=2, classes=10)))')
+    """
+    low = -expected_margin(classes, exact=True) > 2  # where the untrained net's margins are
+    return f"erm(unit(scale(mae, tau=2, classes={classes})))" if low else "erm(unit(mae))"
 
 
 def audit(
@@ -127,8 +135,8 @@ def _found(fit: NoiseFit, **columns: Any) -> Audit:
         threshold=_threshold(wrong) if fit.can_tell else np.nan,
         noise_rate=float(wrong.mean()) if fit.can_tell else np.nan,
         noise_rate_error=fit.rate_error if fit.can_tell else np.nan,
-        matrix=fit.average if fit.can_tell else nothing,
-        matrix_error=fit.average_error if fit.can_tell else nothing,
+        matrix=fit.matrix if fit.can_tell else nothing,
+        matrix_error=fit.matrix_error if fit.can_tell else nothing,
         **columns,
     )
 
@@ -150,19 +158,20 @@ def _audit_data(what: Run | Dataset | str | Path, seed: int, options: dict[str, 
         data = None if what.recipe.data.startswith(GIVEN) else what.dataset()
         return _audit_run(what, seed, data)
     data = load(what)
-    options = _defaults(options, len(data)) | {"seed": seed} | options
+    options = _defaults(options, data) | {"seed": seed} | options
     run = train(what, **options) if options.get("out") is None else train_once(what, **options)
     return _audit_run(run, seed, data)
 
 
-def _defaults(options: dict[str, Any], samples: int) -> dict[str, Any]:
+def _defaults(options: dict[str, Any], data: Dataset) -> dict[str, Any]:
     """How an audit trains where nobody says: a fifth is held out, more of few samples so that some 250 tell the noise,
     and few samples are gone over more often.
     """
     if options.get("config") is not None:
         return {}
+    samples = options.get("samples") or len(data)
     usual = {"validation": min(max(250 / samples, 0.2), 0.4), "epochs": min(max(round(20_000 / samples), 10), 40)}
-    return usual if {"method", "loss"} & options.keys() else usual | {"method": METHOD}
+    return usual if {"method", "loss"} & options.keys() else usual | {"method": default_method(len(data.classes))}
 
 
 def _audit_run(run: Run, seed: int, data: Dataset | None) -> Audit:

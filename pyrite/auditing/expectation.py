@@ -12,23 +12,12 @@ import numpy.typing as npt
 
 from pyrite.diagnostics.arrays import Floats, Ints
 
-__all__ = ["MOST", "Samples", "Sums", "exposure"]
-
-MOST: Final = 0.95
-"""The largest chance of error that a sample of any class may have."""
+__all__ = ["Samples", "Sums"]
 
 _BLOCK: Final = 1 << 17  # scores worked on at once: half a MiB in float32
 _LEAST: Final = 1e-37  # a likelihood that float32 can hold
 
 Singles = npt.NDArray[np.float32]
-
-
-def exposure(factors: npt.NDArray[Any], errors: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """By what a class's chance of error is multiplied for each sample: by its factor, while a chance it remains.
-
-    A row a class, a column a sample.
-    """
-    return np.asarray(np.minimum(factors, (MOST / np.maximum(errors, 1e-12))[:, None].astype(factors.dtype)))
 
 
 @final
@@ -39,14 +28,12 @@ class Sums:
     Attributes:
         likely: of the log-likelihoods.
         counts: how many are of true class i and labelled j.
-        exposed: how many are of true class i, each times how much likelier its errors are.
         slope, curvature: derivatives by the sharpness, the first and the negative second one.
         pull, steepness: the same by each class's bias.
     """
 
     likely: float
     counts: Floats
-    exposed: Floats
     slope: float
     curvature: float
     pull: Floats
@@ -63,16 +50,15 @@ class Samples:
     Args:
         margins: of every class; bounded.
         labels: the given ones.
-        factors: how much likelier an error is than for a sample of middling difficulty.
         times: how often each sample counts.
     """
 
-    def __init__(self, margins: npt.NDArray[Any], labels: Ints, factors: npt.NDArray[Any], times: Ints) -> None:
+    def __init__(self, margins: npt.NDArray[Any], labels: Ints, times: Ints) -> None:
         order = np.argsort(labels, kind="stable")
         size = max(_BLOCK // len(margins), 1)
         starts = range(0, len(labels), size)
         self._blocks = [
-            _Block(margins.take(rows, 1), labels[rows], factors[rows], times[rows])
+            _Block(margins.take(rows, 1), labels[rows], times[rows])
             for rows in (order[start : start + size] for start in starts)
         ]
         self.labels, self.times = labels[order], times[order]
@@ -89,55 +75,47 @@ class Samples:
 
 
 class _Joint(NamedTuple):
-    """p(k) and p(k) T[k, label], and their sums, by which they are yet to be divided; and how exposed each is."""
+    """p(k) and p(k) T[k, label], and their sums, by which they are yet to be divided."""
 
     prior: Singles
     total: Floats
     both: Singles
     likelihood: Floats
-    exposed: Singles
 
 
 @final
 class _Block:
-    def __init__(self, margins: npt.NDArray[Any], labels: Ints, factors: npt.NDArray[Any], times: Ints) -> None:
+    def __init__(self, margins: npt.NDArray[Any], labels: Ints, times: Ints) -> None:
         # The probabilities do not change with a number a sample. With the largest at 0 no exponential can overflow.
         self.margins: Singles = (margins - margins.max(0)).astype(np.float32, order="C")
-        self.labels, self.factors, self.times = labels, factors.astype(np.float32), times
+        self.labels, self.times = labels, times
         self.present, self.first = np.unique(labels, return_index=True)
 
     def joint(self, sharpness: float, bias: Floats, matrix: Floats) -> _Joint:
         prior = self.margins * np.float32(sharpness)
         prior += (bias - bias.max())[:, None].astype(np.float32)
         np.exp(prior, out=prior)
-        errors = (1 - np.diag(matrix)).astype(np.float32)
-        exposed = exposure(self.factors, errors)
         both = matrix.astype(np.float32).take(self.labels, 1)
-        both *= exposed
-        own = self.labels, np.arange(len(self.labels))
-        both[own] = 1 - exposed[own] * errors[self.labels]
         both *= prior
         total, likelihood = (np.maximum(part.sum(0).astype(np.float64), _LEAST) for part in (prior, both))
-        return _Joint(prior, total, both, likelihood, exposed)
+        return _Joint(prior, total, both, likelihood)
 
     def sums(self, sharpness: float, bias: Floats, matrix: Floats) -> Sums:
-        prior, total, both, likelihood, exposed = self.joint(sharpness, bias, matrix)
+        prior, total, both, likelihood = self.joint(sharpness, bias, matrix)
         prior /= total.astype(np.float32)
         both *= (self.times / likelihood).astype(np.float32)  # how often each class is the true one
         counts = np.zeros_like(matrix)
         counts[:, self.present] = np.add.reduceat(both, self.first, axis=1)
-        exposed *= both
-        shares = exposed.sum(1).astype(np.float64)
-        np.multiply(both, self.margins, out=both)
-        np.multiply(prior, self.margins, out=exposed)
-        mean = exposed.sum(0)
+        both *= self.margins
+        pulled = prior * self.margins
+        mean = pulled.sum(0)
         slope = (both.sum(0) - self.times * mean).sum(dtype=np.float64)
-        exposed *= self.margins
-        curvature = (self.times * (exposed.sum(0) - mean**2)).sum(dtype=np.float64)
+        pulled *= self.margins
+        curvature = (self.times * (pulled.sum(0) - mean**2)).sum(dtype=np.float64)
         # Sums in numpy's pairwise way are exact enough in float32, and no slower than threads that wait for each other.
         times = self.times.astype(np.float32)
         usual = np.multiply(prior, times, out=both).sum(1).astype(np.float64)
         both *= prior
         likely = (self.times * np.log(likelihood / total)).sum()
         steepness = usual - both.sum(1)
-        return Sums(float(likely), counts, shares, float(slope), float(curvature), counts.sum(1) - usual, steepness)
+        return Sums(float(likely), counts, float(slope), float(curvature), counts.sum(1) - usual, steepness)

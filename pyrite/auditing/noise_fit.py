@@ -1,17 +1,16 @@
 """Which label noise explains the labels best, given what a net that never saw them makes of the samples.
 
 The true class k of a sample has the probability p(k) ∝ exp(β m_k + b_k), with m_k the margins the net gives, and the
-label is drawn from row k of a matrix T, whose chances of error are larger where the net is less sure: they are
-multiplied by exp(c (h - 1/2)), with h from 0 for the surest to 1 for the least sure sample. Sharpness β, bias b and
-matrix T are those under which the given labels are most likely (expectation maximisation); the probability that a label
-is wrong, the likely true class and the noise rate are then Bayes' rule. Three things follow:
+label is drawn from row k of a matrix T. Sharpness β, bias b and matrix T are those under which the given labels are
+most likely (expectation maximisation); the probability that a label is wrong, the likely true class and the noise rate
+are then Bayes' rule. Three things follow:
 
 - The better the net already explains the labels by its own doubt, the less noise is found: on true labels β is such
   that p is calibrated and T is near the identity.
 - The label must not have been learned by the net that is asked: what is learned by heart looks right. Held-out samples
   alone can be fitted.
-- Whether people err where the net doubts, or the net doubts where people are right, the labels alone cannot tell: c is
-  an assumption, not fitted. Without it (c = 0) a third of the wrong labels of CIFAR-10N would be taken for doubt.
+- Whether people err where the net doubts, or the net doubts where people are right, labels alone cannot tell. Doubt is
+  given the benefit, so where people err on what is hard the rate found is too low.
 """
 
 import os
@@ -21,7 +20,7 @@ from typing import Final, final
 
 import numpy as np
 
-from pyrite.auditing.expectation import MOST, Samples, Sums, exposure
+from pyrite.auditing.expectation import Samples, Sums
 from pyrite.diagnostics.arrays import Floats, Ints
 
 __all__ = ["NoiseFit", "fit_noise", "log_odds"]
@@ -29,7 +28,8 @@ __all__ = ["NoiseFit", "fit_noise", "log_odds"]
 _STEPS: Final = 500
 _SETTLED: Final = 1e-7  # of the mean log-likelihood, from step to step
 _RESAMPLES: Final = 20  # a standard error from so many is good to a sixth
-_HARDER: Final = 1.0  # c, chosen on human and made noise: docs/auditing.md
+_PULLS: Final = (1.0, 4.0, 16.0, 64.0)  # samples for each class that are added to a row of T
+_PARTS: Final = 4  # of cross validation, which chooses among them
 _CERTAIN: Final = 30.0  # a margin beyond it is taken for it: of a probability of 1e-13 nobody can be surer
 _RAREST: Final = 30.0  # the same of a class's bias
 
@@ -42,24 +42,22 @@ class NoiseFit:
     Attributes:
         sharpness: β.
         bias: b, a number a class.
-        matrix: T[i, j] = P(given j | true i), for a sample of middling difficulty, and ``average`` over all samples.
-        sure: the largest margin of the samples in even steps from the least sure to the surest, by which others are
-            said to be easy or hard.
+        matrix: T[i, j] = P(given j | true i).
+        pull: how strongly its rows were pulled towards symmetric noise.
         rate: the share of wrong labels.
         gain: the mean log-likelihood of a label over that of guessing by frequency.
-        gain_error, rate_error, average_error: their standard errors.
+        gain_error, rate_error, matrix_error: their standard errors.
     """
 
     sharpness: float
     bias: Floats
     matrix: Floats
-    average: Floats
-    sure: Floats
+    pull: float
     rate: float
     gain: float
     gain_error: float
     rate_error: float
-    average_error: Floats
+    matrix_error: Floats
 
     @classmethod
     def none(cls, classes: int) -> "NoiseFit":
@@ -67,7 +65,7 @@ class NoiseFit:
         matrix = np.full((classes, classes), 0.3 / (classes - 1))
         np.fill_diagonal(matrix, 0.7)
         unknown = np.full_like(matrix, np.inf)
-        return cls(0.5, np.zeros(classes), matrix, matrix, np.zeros(2), 0.3, 0.0, np.inf, np.inf, unknown)
+        return cls(0.5, np.zeros(classes), matrix, _PULLS[0], 0.3, 0.0, np.inf, np.inf, unknown)
 
     @property
     def can_tell(self) -> bool:
@@ -77,9 +75,8 @@ class NoiseFit:
     def evidence(self, margins: Floats, labels: Ints) -> Floats:
         """log p(k) T[k, label] up to a number a sample: how well each class explains the label."""
         bounded = np.clip(margins, -_CERTAIN, _CERTAIN)
-        chances = _chances(self.matrix, _factors(bounded, self.sure), labels)
         with np.errstate(divide="ignore"):
-            return np.asarray(self.sharpness * bounded + self.bias + np.log(chances))
+            return np.asarray(self.sharpness * bounded + self.bias + np.log(self.matrix).T[labels])
 
 
 def log_odds(evidence: Floats, labels: Ints) -> Floats:
@@ -100,24 +97,38 @@ def fit_noise(margins: Floats, labels: Ints, seed: int) -> NoiseFit:
         labels: the given ones.
         seed: samples are drawn again, with replacement, for the standard errors.
     """
-    bounded = np.clip(margins, -_CERTAIN, _CERTAIN)
-    sure = np.quantile(bounded.max(1), np.linspace(0, 1, 101))
-    table, factors, count = bounded.T.astype(np.float32, order="C"), _factors(bounded, sure), len(labels)
-    whole = Samples(table, labels, factors, np.ones(count, np.int64))
-    fit = replace(_fit(whole, NoiseFit.none(len(table))), sure=sure)
+    table = np.clip(margins, -_CERTAIN, _CERTAIN).T.astype(np.float32, order="C")
+    count, random = len(labels), np.random.default_rng(seed)
+
+    def part(rows: Ints, times: Ints | None = None) -> Samples:
+        return Samples(table.take(rows, 1), labels[rows], np.ones(len(rows), np.int64) if times is None else times)
 
     def again(drawn: Ints) -> NoiseFit:
-        rows, times = np.unique(drawn, return_counts=True)
-        return _fit(Samples(table.take(rows, 1), labels[rows], factors[rows], times), fit)
+        return _fit(part(*np.unique(drawn, return_counts=True)), fit)
 
-    random = np.random.default_rng(seed)
     with ThreadPoolExecutor(os.cpu_count()) as pool:
+        places = random.permutation(count) % _PARTS
+        parts = [
+            (part(np.flatnonzero(places != place)), part(np.flatnonzero(places == place))) for place in range(_PARTS)
+        ]
+        unseen = list(pool.map(lambda pull: _unseen(parts, NoiseFit.none(len(table)), pull), _PULLS))
+        best = replace(NoiseFit.none(len(table)), pull=_PULLS[int(np.argmax(unseen))])
+        fit = _fit(part(np.arange(count)), best)
         others = list(pool.map(again, [random.integers(count, size=count) for _ in range(_RESAMPLES)]))
     return replace(
         fit,
         rate_error=float(np.std([other.rate for other in others], ddof=1)),
-        average_error=np.std([other.average for other in others], axis=0, ddof=1),
+        matrix_error=np.std([other.matrix for other in others], axis=0, ddof=1),
     )
+
+
+def _unseen(parts: list[tuple[Samples, Samples]], start: NoiseFit, pull: float) -> float:
+    """The log-likelihood of labels that were not fitted, with this pull."""
+    likely = 0.0
+    for seen, unseen in parts:
+        fit = _fit(seen, replace(start, pull=pull))
+        likely += unseen.sums(fit.sharpness, fit.bias, fit.matrix).likely
+    return likely
 
 
 def _fit(samples: Samples, start: NoiseFit) -> NoiseFit:
@@ -128,7 +139,7 @@ def _fit(samples: Samples, start: NoiseFit) -> NoiseFit:
         asked = sharpness, bias, matrix
         sums = samples.sums(*asked)
         likely = sums.likely / samples.times.sum()
-        matrix = _matrix(sums.counts, sums.exposed)
+        matrix = _matrix(sums.counts, start.pull)
         sharpness, bias = _sharper(sharpness, bias, sums)
         if abs(likely - before) < _SETTLED:
             break
@@ -139,7 +150,6 @@ def _fit(samples: Samples, start: NoiseFit) -> NoiseFit:
         sharpness=sharpness,
         bias=bias,
         matrix=matrix,
-        average=_matrix(sums.counts, sums.counts.sum(1)),
         rate=1 - float(np.trace(sums.counts) / sums.counts.sum()),
         gain=gain,
         gain_error=gain_error,
@@ -155,35 +165,16 @@ def _gain(samples: Samples, sharpness: float, bias: Floats, matrix: Floats) -> t
     return mean, float(np.sqrt(np.average((gains - mean) ** 2, weights=times) / times.sum()))
 
 
-def _factors(margins: Floats, sure: Floats) -> Floats:
-    """How much likelier an error is than for a sample of middling difficulty."""
-    easy = np.interp(margins.max(1), sure, np.linspace(0, 1, len(sure)))
-    return np.asarray(np.exp(_HARDER * (0.5 - easy)))
-
-
-def _chances(matrix: Floats, factors: Floats, labels: Ints) -> Floats:
-    """P(label | true class) of every sample and class."""
-    errors = 1 - np.diag(matrix)
-    chances = matrix.T[labels]
-    chances *= exposure(factors, errors).T
-    rows = np.arange(len(labels))
-    chances[rows, labels] = 1 - np.minimum(factors * errors[labels], MOST)
-    return np.asarray(chances)
-
-
-def _matrix(counts: Floats, exposed: Floats) -> Floats:
-    """Rows of chances: errors over what was exposed to them. As many samples as there are classes are added to each
-    row, spread as symmetric noise of the same rate would: so a class with few samples has the noise of all, not what
-    two of its samples say.
+def _matrix(counts: Floats, pull: float) -> Floats:
+    """Rows of shares. To each row ``pull`` samples for every class are added, spread as symmetric noise of the same
+    rate would: so a class with few samples has the noise of all, not what two of its samples say.
     """
     classes = len(counts)
-    wrong = counts - np.diag(np.diag(counts))
-    usual = wrong.sum() / counts.sum() / (classes - 1)
-    matrix = (wrong + classes * usual) / (exposed + classes)[:, None]
-    np.fill_diagonal(matrix, 0)
-    matrix *= np.minimum(1, MOST / np.maximum(matrix.sum(1, keepdims=True), 1e-12))
-    np.fill_diagonal(matrix, 1 - matrix.sum(1))
-    return np.asarray(matrix)
+    rate = 1 - np.trace(counts) / counts.sum()
+    usual = np.full((classes, classes), rate / (classes - 1))
+    np.fill_diagonal(usual, 1 - rate)
+    filled = counts + pull * classes * usual
+    return np.asarray(filled / filled.sum(1, keepdims=True))
 
 
 def _sharper(sharpness: float, bias: Floats, sums: Sums) -> tuple[float, Floats]:
