@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_count, to_floats, to_ints
+from pyrite.diagnostics.evidence import needed
 
 __all__ = ["ClassMargins", "epoch_weight"]
 
@@ -100,7 +101,7 @@ class ClassMargins:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Go on where another left off. A state that does not fit is refused and changes nothing."""
-        total, share = np.asarray(state["sum"], np.float32), np.asarray(state["share"], np.float64)
+        total, share = np.asarray(needed(state, "sum"), np.float32), np.asarray(needed(state, "share"), np.float64)
         if total.shape != self._sum.shape or share.shape != self._share.shape:
             raise ValueError(f"the state has the shape {total.shape}, this is {self._sum.shape}")
         self._sum[:], self._share[:] = total, share
