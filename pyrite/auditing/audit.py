@@ -1,6 +1,8 @@
 """From scores and labels, or from what a run left, to what is wrong with the labels."""
 
+import os
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -84,8 +86,7 @@ def _audit_scores(given: Ints, scores: object, kind: Kind | None, classes: Seque
     if table.size > _FITTED:
         few = np.sort(np.random.default_rng(seed).choice(few, max(_FITTED // table.shape[1], _FEWEST), replace=False))
     fit = fit_noise(to_margins(table[few], kind), given[few], seed)
-    columns = [_posterior(fit, to_margins(table[rows], kind), given[rows]) for rows in chunks(table.shape)]
-    score, choices, likelihoods = (np.concatenate(parts) for parts in zip(*columns, strict=True))
+    score, choices, likelihoods = _posteriors(fit, table, kind, given)
     return _found(
         fit,
         labels=given,
@@ -106,10 +107,19 @@ class _Posterior(NamedTuple):
     likelihoods: Floats
 
 
-def _posterior(fit: NoiseFit, margins: Floats, labels: Ints) -> _Posterior:
-    evidence = fit.evidence(margins, labels)
-    score = log_odds(evidence, labels)
-    return _Posterior(score, *_choices(evidence, labels, score))
+def _posteriors(fit: NoiseFit, table: npt.NDArray[Any], kind: Kind, labels: Ints) -> _Posterior:
+    """In chunks, each written to its place: what is kept is a few numbers a sample."""
+    shape = len(labels), min(_SHOWN, table.shape[1])
+    found = _Posterior(np.empty(len(labels)), np.empty(shape, np.int64), np.empty(shape))
+
+    def look(rows: slice) -> None:
+        evidence = fit.evidence(to_margins(table[rows], kind), labels[rows])
+        found.score[rows] = log_odds(evidence, labels[rows])
+        found.choices[rows], found.likelihoods[rows] = _choices(evidence, labels[rows], found.score[rows])
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(look, chunks(table.shape)))
+    return found
 
 
 def _choices(evidence: Floats, labels: Ints, score: Floats) -> tuple[Ints, Floats]:
@@ -121,9 +131,14 @@ def _choices(evidence: Floats, labels: Ints, score: Floats) -> tuple[Ints, Float
     wrong = np.exp(-np.logaddexp(0, -score))
     shares = others / others.sum(1, keepdims=True) * wrong[:, None]
     shares[rows, labels] = np.exp(-np.logaddexp(0, score))
-    # Of equals the given label comes first, then the lower number.
-    best = np.argsort(-shares, axis=1, kind="stable")[:, :_SHOWN]
-    return best, np.take_along_axis(shares, best, 1)
+    best, likelihoods = np.empty((2, min(_SHOWN, shares.shape[1]), len(labels)))
+    for place in range(len(best)):
+        # Of equals the given label comes first, then the lower number.
+        top = shares.argmax(1)
+        top = np.where(shares[rows, labels] == shares[rows, top], labels, top)
+        best[place], likelihoods[place] = top, shares[rows, top]
+        shares[rows, top] = -1
+    return best.T.astype(np.int64), likelihoods.T
 
 
 def _found(fit: NoiseFit, **columns: Any) -> Audit:

@@ -1,0 +1,250 @@
+"""The noise that is found, against noise that was drawn from the very model that is fitted."""
+
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from scipy.special import log_softmax, logsumexp, softmax
+
+from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds
+from pyrite.soft_margin import margins as margins_of
+
+Floats = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.int64]
+
+NOISY = np.array([[0.7, 0.2, 0.07, 0.03], [0.04, 0.86, 0.05, 0.05], [0.1, 0.1, 0.6, 0.2], [0.15, 0.06, 0.05, 0.74]])
+BIAS = np.array([0.3, -0.3, 0.1, -0.1])
+
+
+class Drawn(NamedTuple):
+    logits: Floats
+    margins: Floats
+    true: Ints
+    given: Ints
+
+
+def pick(chances: Floats, random: np.random.Generator) -> Ints:
+    """A column of each row, by its chances."""
+    return np.minimum((chances.cumsum(1) < random.random((len(chances), 1))).sum(1), chances.shape[1] - 1)
+
+
+def hardness(margins: Floats) -> Floats:
+    """0 for the surest sample, 1 for the least sure one."""
+    rank = np.empty(len(margins))
+    rank[np.argsort(-margins.max(1))] = np.linspace(0, 1, len(margins))
+    return rank
+
+
+def chances(matrix: Floats, hard: Floats, true: Ints) -> Floats:
+    """The row of the matrix each sample has: errors exp(h - 1/2) times as likely, and 95 % at most."""
+    rows, each = matrix[true].copy(), np.arange(len(true))
+    wrong = 1 - rows[each, true]
+    factor = np.minimum(np.exp(hard - 0.5), 0.95 / np.maximum(wrong, 1e-12))
+    rows *= factor[:, None]
+    rows[each, true] = 1 - factor * wrong
+    return rows
+
+
+def draw(
+    matrix: Floats, samples: int, seed: int, sharpness: float = 1.3, bias: Floats | None = None, spread: float = 3.0
+) -> Drawn:
+    random = np.random.default_rng(seed)
+    logits = random.normal(0, spread, (samples, len(matrix)))
+    margins = margins_of(torch.from_numpy(logits)).numpy()
+    true = pick(softmax(sharpness * margins + (0 if bias is None else bias), axis=1), random)
+    return Drawn(logits, margins, true, pick(chances(matrix, hardness(margins), true), random))
+
+
+def likelihood(drawn: Drawn, sharpness: float, bias: Floats, matrix: Floats) -> float:
+    """The mean log-likelihood of the given labels, written out class by class."""
+    hard, samples = hardness(drawn.margins), len(drawn.given)
+    joint = log_softmax(sharpness * np.clip(drawn.margins, -30, 30) + bias, axis=1)
+    for true in range(len(matrix)):
+        rows = chances(matrix, hard, np.full(samples, true))
+        joint[:, true] += np.log(rows[np.arange(samples), drawn.given])
+    return float(logsumexp(joint, axis=1).mean())
+
+
+# --- the model comes back -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def several() -> list[tuple[Drawn, NoiseFit]]:
+    found = []
+    for seed in range(10):
+        drawn = draw(NOISY, 6000, seed, bias=BIAS)
+        found.append((drawn, fit_noise(drawn.margins, drawn.given, seed)))
+    return found
+
+
+def test_what_was_drawn_is_found() -> None:
+    drawn = draw(NOISY, 40_000, 0, bias=BIAS)
+    found = fit_noise(drawn.margins, drawn.given, 0)
+    assert found.can_tell
+    # Standard errors at this size, from ten simulations: 0.02 of the sharpness, 0.01 of a chance, 0.04 of a bias.
+    assert found.sharpness == pytest.approx(1.3, abs=0.06)
+    assert found.bias == pytest.approx(BIAS, abs=0.12)
+    assert found.matrix == pytest.approx(NOISY, abs=0.03)
+    assert abs(found.rate - (drawn.true != drawn.given).mean()) < 4 * found.rate_error
+    average = np.array([[(drawn.given[drawn.true == i] == j).mean() for j in range(4)] for i in range(4)])
+    assert found.average == pytest.approx(average, abs=0.03)
+    assert (abs(found.average - average) < 4 * found.average_error).all()
+    assert 0 < found.rate_error < 0.01
+
+
+def test_errors_are_the_spread(several: list[tuple[Drawn, NoiseFit]]) -> None:
+    """A spread over ten is good to a quarter, an error from twenty draws to a sixth: they agree within a factor of 2,
+    and the sixteen of the matrix in their root mean square within 1.4."""
+    spread = np.std([found.rate for _, found in several], ddof=1)
+    said = np.sqrt(np.mean([found.rate_error**2 for _, found in several]))
+    assert 0.5 < spread / said < 2
+    spread = np.std([found.average for _, found in several], axis=0, ddof=1)
+    said = np.sqrt(np.mean([found.average_error**2 for _, found in several], axis=0))
+    assert 1 / 1.4 < np.sqrt((spread**2).sum() / (said**2).sum()) < 1.4
+
+
+def test_rates_are_not_off_to_one_side(several: list[tuple[Drawn, NoiseFit]]) -> None:
+    off = [(found.rate - (drawn.true != drawn.given).mean()) / found.rate_error for drawn, found in several]
+    assert abs(np.mean(off)) < 3 / np.sqrt(len(off)) + 0.3  # a prior draws classes together: a bias of 0.3 at most
+
+
+def test_true_labels_of_a_calibrated_net() -> None:
+    for seed in range(3):
+        drawn = draw(np.eye(5), 5000, seed, sharpness=1.0)
+        found = fit_noise(drawn.margins, drawn.true, seed)
+        assert (drawn.margins.argmax(1) != drawn.true).mean() > 0.15  # the net errs, the labels do not
+        assert found.rate < 0.02
+        assert found.sharpness == pytest.approx(1, abs=0.15)
+        assert found.can_tell
+
+
+def test_random_labels_say_nothing() -> None:
+    for seed in range(3):
+        drawn = draw(NOISY, 800, seed)
+        assert not fit_noise(drawn.margins, np.random.default_rng(seed).integers(0, 4, 800), seed).can_tell
+
+
+# --- the likeliest point --------------------------------------------------------------------------------------------
+
+
+def test_no_point_near_by_is_likelier() -> None:
+    drawn = draw(NOISY, 20_000, 3, bias=BIAS)
+    found = fit_noise(drawn.margins, drawn.given, 0)
+    best = likelihood(drawn, found.sharpness, found.bias, found.matrix)
+    frequency = np.bincount(drawn.given) / len(drawn.given)
+    assert found.gain == pytest.approx(best - (frequency * np.log(frequency)).sum(), abs=1e-5)
+    random = np.random.default_rng(0)
+    # The prior counts as a sample a class; nearer than that the likelihood may rise a little.
+    for size in (0.02, 0.1):
+        for _ in range(5):
+            sharpness, bias = found.sharpness + size * random.normal(), found.bias + size * random.normal(size=4)
+            matrix = found.matrix * np.exp(size * random.normal(size=(4, 4)))
+            matrix /= matrix.sum(1, keepdims=True)
+            for point in (
+                (sharpness, found.bias, found.matrix),
+                (found.sharpness, bias, found.matrix),
+                (found.sharpness, found.bias, matrix),
+            ):
+                assert likelihood(drawn, *point) < best + 1e-6
+    assert likelihood(drawn, found.sharpness * 1.2, found.bias, found.matrix) < best - 1e-4  # it can tell
+
+
+def test_evidence_is_bayes_rule() -> None:
+    drawn = draw(NOISY, 3000, 4, bias=BIAS)
+    found = fit_noise(drawn.margins, drawn.given, 0)
+    each, hard = np.arange(3000), hardness(drawn.margins)
+    prior = softmax(found.sharpness * np.clip(drawn.margins, -30, 30) + found.bias, axis=1)
+    joint = np.stack(
+        [prior[:, k] * chances(found.matrix, hard, np.full(3000, k))[each, drawn.given] for k in range(4)], 1
+    )
+    posterior = joint / joint.sum(1, keepdims=True)
+    evidence = found.evidence(drawn.margins, drawn.given)
+    # Hardness is looked up among 101 quantiles: not quite the rank.
+    assert softmax(evidence, axis=1) == pytest.approx(posterior, abs=5e-3)
+    wrong = 1 - posterior[each, drawn.given]
+    odds = log_odds(evidence, drawn.given)
+    assert 1 / (1 + np.exp(-odds)) == pytest.approx(wrong, abs=5e-3)
+    own = evidence[each, drawn.given].copy()
+    evidence[each, drawn.given] = -np.inf
+    assert odds == pytest.approx(logsumexp(evidence, axis=1) - own, rel=1e-12)
+
+
+# --- what must not matter -------------------------------------------------------------------------------------------
+
+# By rounding alone the search may stop a step earlier: a fiftieth of a standard error.
+NEAR = 1e-4
+
+
+@pytest.fixture(scope="module")
+def plain() -> tuple[Drawn, NoiseFit]:
+    drawn = draw(NOISY, 4000, 5, bias=BIAS)
+    return drawn, fit_noise(drawn.margins, drawn.given, 0)
+
+
+def test_names_of_classes_do_not_matter(plain: tuple[Drawn, NoiseFit]) -> None:
+    drawn, found = plain
+    order = np.array([2, 0, 3, 1])  # new class i is old class order[i]
+    other = fit_noise(drawn.margins[:, order], np.argsort(order)[drawn.given], 0)
+    assert other.sharpness == pytest.approx(found.sharpness, abs=10 * NEAR)
+    assert other.rate == pytest.approx(found.rate, abs=NEAR)
+    assert other.bias == pytest.approx(found.bias[order], abs=10 * NEAR)
+    assert other.matrix == pytest.approx(found.matrix[np.ix_(order, order)], abs=2 * NEAR)
+    assert other.average_error == pytest.approx(found.average_error[np.ix_(order, order)], rel=0.02)
+
+
+def test_the_order_of_samples_does_not_matter(plain: tuple[Drawn, NoiseFit]) -> None:
+    drawn, found = plain
+    order = np.random.default_rng(0).permutation(4000)
+    other = fit_noise(drawn.margins[order], drawn.given[order], 0)
+    assert other.rate == pytest.approx(found.rate, abs=NEAR)
+    assert other.matrix == pytest.approx(found.matrix, abs=2 * NEAR)
+    evidence = found.evidence(drawn.margins, drawn.given)
+    assert (found.evidence(drawn.margins[order], drawn.given[order]) == evidence[order]).all()
+
+
+def test_the_same_seed_gives_the_same(plain: tuple[Drawn, NoiseFit]) -> None:
+    drawn, found = plain
+    again, other = (fit_noise(drawn.margins, drawn.given, seed) for seed in (0, 1))
+    assert (again.rate, again.rate_error) == (found.rate, found.rate_error)
+    assert (again.average_error == found.average_error).all()
+    assert other.rate == found.rate
+    assert other.rate_error != found.rate_error
+
+
+def test_blocks_do_not_matter(plain: tuple[Drawn, NoiseFit], monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn, found = plain
+    monkeypatch.setattr("pyrite.auditing.expectation._BLOCK", 3000)
+    other = fit_noise(drawn.margins, drawn.given, 0)
+    assert other.rate == pytest.approx(found.rate, abs=NEAR)
+    assert other.matrix == pytest.approx(found.matrix, abs=2 * NEAR)
+    assert (other.gain, other.gain_error) == pytest.approx((found.gain, found.gain_error), abs=1e-6)
+
+
+# --- little to go by ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", ["absent", "two", "hundred", "certain", "one sample"])
+def test_the_matrix_is_always_one(case: str) -> None:
+    random = np.random.default_rng(0)
+    classes, samples = {"two": (2, 200), "hundred": (100, 150)}.get(case, (4, 200))
+    drawn = draw(0.8 * np.eye(classes) + 0.2 / classes, samples, 1)
+    margins, given = drawn.margins, drawn.given
+    if case == "absent":
+        given = np.where(given == 2, 3, given)
+    elif case == "one sample":
+        given = np.where(given == 2, 3, given)
+        given[0] = 2
+    elif case == "certain":
+        margins = 1e6 * np.sign(margins) * random.random(margins.shape)
+    found = fit_noise(margins, given, 0)
+    for values in (found.matrix, found.average):
+        assert values.sum(1) == pytest.approx(np.ones(classes), abs=1e-12)
+        assert (values >= 0).all()
+        assert (np.diag(values) >= 0.05 - 1e-12).all()
+    for value in (found.bias, found.average_error, found.sharpness, found.rate, found.rate_error, found.gain_error):
+        assert np.isfinite(value).all()
+    assert 0 <= found.rate < 1
+    odds = log_odds(found.evidence(margins, given), given)
+    assert not np.isnan(odds).any()
