@@ -114,6 +114,8 @@ def fit_noise(margins: Floats, labels: Ints, seed: int) -> NoiseFit:
         unseen = list(pool.map(lambda pull: _unseen(parts, NoiseFit.none(len(table)), pull), _PULLS))
         best = replace(NoiseFit.none(len(table)), pull=_PULLS[int(np.argmax(unseen))])
         fit = _fit(part(np.arange(count)), best)
+        if not fit.can_tell:
+            return fit
         others = list(pool.map(again, [random.integers(count, size=count) for _ in range(_RESAMPLES)]))
     return replace(
         fit,
