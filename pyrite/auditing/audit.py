@@ -16,7 +16,7 @@ from pyrite.auditing.scores import Kind, check_scores, chunks, to_margins
 from pyrite.auditing.troubles import troubles
 from pyrite.data import Dataset
 from pyrite.diagnostics.arrays import Floats, Ints, to_ints
-from pyrite.training import GIVEN, Run, train, train_once
+from pyrite.training import GIVEN, Recipe, Run, train, train_once
 
 __all__ = ["audit"]
 
@@ -35,7 +35,7 @@ def audit(
     scores: object | None = None,
     kind: Kind | None = None,
     classes: Sequence[str] | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     **options: Any,
 ) -> Audit:
     """Say which labels are wrong, how many, and what they should be.
@@ -47,7 +47,7 @@ def audit(
             trained on that sample's label: labels that were learned look right.
         kind: what the scores are: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``. It is never guessed.
         classes: the names of the classes.
-        seed: everything random comes from it.
+        seed: everything random comes from it; 0 if nothing says otherwise.
         options: for training, as ``train`` takes them. A fifth of the samples is held out if they do not say otherwise.
 
     >>> true = np.arange(600) % 3
@@ -64,7 +64,7 @@ def audit(
         raise ValueError(f"{next(iter(options))} is for training, and with given scores nothing is trained")
     if scores is None:
         raise ValueError("scores are missing: pass what a model makes of every sample, or a run in place of the labels")
-    return _audit_scores(to_ints(what, "labels", least=0), scores, kind, classes, seed)
+    return _audit_scores(to_ints(what, "labels", least=0), scores, kind, classes, seed or 0)
 
 
 def _audit_scores(given: Ints, scores: object, kind: Kind | None, classes: Sequence[str] | None, seed: int) -> Audit:
@@ -155,19 +155,27 @@ def _threshold(wrong: Floats) -> float:
     return float(ordered[expected.argmax()])
 
 
-def _audit_data(what: Run | Dataset | str | Path, seed: int, options: dict[str, Any]) -> Audit:
+def _audit_data(what: Run | Dataset | str | Path, seed: int | None, options: dict[str, Any]) -> Audit:
     """Train if it is not a run yet; then look at the evidence, and at the samples themselves if they are at hand."""
-    if isinstance(what, str | Path) and (Path(what) / "recipe.toml").is_file():
+    if isinstance(what, str | Path) and os.path.isfile(os.path.join(what, "recipe.toml")):
         what = Run.load(what)
     if isinstance(what, Run):
         if options:
             raise ValueError(f"{next(iter(options))} is for training, and {what.path} is trained already")
         data = None if what.recipe.data.startswith(GIVEN) else what.dataset()
-        return _audit_run(what, seed, data)
-    said = {"method": METHOD} if not {"method", "loss", "config"} & options.keys() else {}
-    options = {"validation": 0.2, "seed": seed} | said | options
-    run = train(what, **options) if options.get("out") is None else train_once(what, **options)
-    return _audit_run(run, seed, what if isinstance(what, Dataset) else run.dataset())
+        return _audit_run(what, seed or 0, data)
+    options = {name: value for name, value in options.items() if value is not None}
+    usual: dict[str, Any] = {"validation": 0.2}
+    if not {"method", "loss"} & options.keys():
+        usual["method"] = METHOD
+    if "config" in options:
+        usual = {name: value for name, value in usual.items() if name not in Recipe.read(Path(options["config"]))}
+    if seed is not None:
+        options["seed"] = seed
+    out = options.pop("out", None)
+    options = usual | options
+    run = train(what, **options) if out is None else train_once(what, out=Path(out), **options)
+    return _audit_run(run, run.recipe.seed, what if isinstance(what, Dataset) else run.dataset())
 
 
 def _audit_run(run: Run, seed: int, data: Dataset | None) -> Audit:
@@ -245,4 +253,7 @@ def _warnings(labels: Ints, classes: Sequence[str]) -> tuple[str, ...]:
     missing = [
         name for name, count in zip(classes, np.bincount(labels, minlength=len(classes)), strict=True) if not count
     ]
-    return (f"{len(missing)} classes have no label, the first: {missing[0]}",) if missing else ()
+    if not missing:
+        return ()
+    said = f"no sample has the label {missing[0]!r}"
+    return (said if len(missing) == 1 else f"{said}, nor those of {len(missing) - 1} other classes",)
