@@ -17,7 +17,7 @@ from pyrite.auditing.troubles import troubles
 from pyrite.curves import expected_margin
 from pyrite.data import Dataset, load
 from pyrite.diagnostics.arrays import Floats, Ints, to_ints
-from pyrite.training import GIVEN, Run, train, train_once
+from pyrite.training import GIVEN, Recipe, Run, train, train_once
 
 __all__ = ["audit"]
 
@@ -43,7 +43,7 @@ def audit(
     scores: object | None = None,
     kind: Kind | None = None,
     classes: Sequence[str] | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     **options: Any,
 ) -> Audit:
     """Say which labels are wrong, how many, and what they should be.
@@ -55,7 +55,7 @@ def audit(
             trained on that sample's label: labels that were learned look right.
         kind: what the scores are: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``. It is never guessed.
         classes: the names of the classes.
-        seed: everything random comes from it.
+        seed: everything random comes from it; 0 if nothing says otherwise.
         options: for training, as ``train`` takes them. Without them a fifth is held out, or more of few samples.
 
     >>> true = np.arange(600) % 3
@@ -72,7 +72,7 @@ def audit(
         raise ValueError(f"{next(iter(options))} is for training, and with given scores nothing is trained")
     if scores is None:
         raise ValueError("scores are missing: pass what a model makes of every sample, or a run in place of the labels")
-    return _audit_scores(to_ints(what, "labels", least=0), scores, kind, classes, seed)
+    return _audit_scores(to_ints(what, "labels", least=0), scores, kind, classes, seed or 0)
 
 
 def _audit_scores(given: Ints, scores: object, kind: Kind | None, classes: Sequence[str] | None, seed: int) -> Audit:
@@ -163,30 +163,32 @@ def _threshold(wrong: Floats) -> float:
     return float(ordered[expected.argmax()])
 
 
-def _audit_data(what: Run | Dataset | str | Path, seed: int, options: dict[str, Any]) -> Audit:
+def _audit_data(what: Run | Dataset | str | Path, seed: int | None, options: dict[str, Any]) -> Audit:
     """Train if it is not a run yet; then look at the evidence, and at the samples themselves if they are at hand."""
-    if isinstance(what, str | Path) and (Path(what) / "recipe.toml").is_file():
+    if isinstance(what, str | Path) and os.path.isfile(os.path.join(what, "recipe.toml")):
         what = Run.load(what)
     if isinstance(what, Run):
         if options:
             raise ValueError(f"{next(iter(options))} is for training, and {what.path} is trained already")
         data = None if what.recipe.data.startswith(GIVEN) else what.dataset()
-        return _audit_run(what, seed, data)
+        return _audit_run(what, seed or 0, data)
+    options = {name: value for name, value in options.items() if value is not None}
+    if seed is not None:
+        options["seed"] = seed
+    said = options if "config" not in options else Recipe.read(Path(options["config"])) | options
     data = load(what)
-    options = _defaults(options, data) | {"seed": seed} | options
-    run = train(what, **options) if options.get("out") is None else train_once(what, **options)
-    return _audit_run(run, seed, data)
+    options = {name: value for name, value in usual(said, data).items() if name not in said} | options
+    run = train_once(what, **options) if "out" in options else train(what, **options)
+    return _audit_run(run, run.recipe.seed, data)
 
 
-def _defaults(options: dict[str, Any], data: Dataset) -> dict[str, Any]:
+def usual(said: dict[str, Any], data: Dataset) -> dict[str, Any]:
     """How an audit trains where nobody says: a fifth is held out, more of few samples so that some 250 tell the noise,
     and few samples are gone over more often.
     """
-    if options.get("config") is not None:
-        return {}
-    samples = options.get("samples") or len(data)
-    usual = {"validation": min(max(250 / samples, 0.2), 0.4), "epochs": min(max(round(20_000 / samples), 10), 40)}
-    return usual if {"method", "loss"} & options.keys() else usual | {"method": default_method(len(data.classes))}
+    samples = said.get("samples") or len(data)
+    values = {"validation": min(max(250 / samples, 0.2), 0.4), "epochs": min(max(round(20_000 / samples), 10), 40)}
+    return values if {"method", "loss"} & said.keys() else values | {"method": default_method(len(data.classes))}
 
 
 def _audit_run(run: Run, seed: int, data: Dataset | None) -> Audit:
@@ -264,4 +266,7 @@ def _warnings(labels: Ints, classes: Sequence[str]) -> tuple[str, ...]:
     missing = [
         name for name, count in zip(classes, np.bincount(labels, minlength=len(classes)), strict=True) if not count
     ]
-    return (f"{len(missing)} classes have no label, the first: {missing[0]}",) if missing else ()
+    if not missing:
+        return ()
+    said = f"no sample has the label {missing[0]!r}"
+    return (said if len(missing) == 1 else f"{said}, nor those of {len(missing) - 1} other classes",)

@@ -15,7 +15,9 @@ __all__ = ["Kind", "check_scores", "chunks", "to_margins"]
 Kind = Literal["logits", "probabilities", "log-probabilities"]
 
 _CHUNK: Final = 1 << 19  # scores worked on at once: 4 MiB in float64
-_SUM: Final = 1e-3  # by how much probabilities may miss 1, which float16 does
+# By how much probabilities may miss 1. In float16 the logarithm of a small one is good to some thousandths only.
+_SUM: Final = 1e-3
+_SUM_OF_HALVES: Final = 1e-2
 
 
 def chunks(shape: tuple[int, ...]) -> Iterator[slice]:
@@ -40,7 +42,7 @@ def check_scores(scores: object, labels: Ints, kind: object) -> npt.NDArray[Any]
     if kind not in get_args(Kind):
         known = ", ".join(get_args(Kind))
         raise ValueError(f"kind is {kind!r}, but must be one of {known}: what the scores are is not guessed")
-    table: npt.NDArray[Any] = scores if isinstance(scores, np.ndarray) else np.asarray(scores)
+    table = _table(scores)
     if table.ndim != 2 or table.dtype.kind not in "fiu":
         raise ValueError(
             f"scores are {table.dtype} of shape {table.shape}, but must be numbers, a row a sample, a column a class"
@@ -57,6 +59,17 @@ def check_scores(scores: object, labels: Ints, kind: object) -> npt.NDArray[Any]
     return table
 
 
+def _table(scores: object) -> npt.NDArray[Any]:
+    """As they are, not copied: a .npy file that is mapped stays where it lies."""
+    if isinstance(scores, torch.Tensor):
+        scores = scores.detach().cpu()
+        scores = scores.float().numpy() if scores.dtype == torch.bfloat16 else scores.numpy()  # numpy has no bfloat16
+    try:
+        return scores if isinstance(scores, np.ndarray) else np.asarray(scores)
+    except ValueError as error:
+        raise ValueError(f"scores cannot be read as an array: {error}") from None
+
+
 def _check_rows(rows: npt.NDArray[Any], kind: str, start: int) -> None:
     """Refuse what cannot be scores of this kind, by the number of the first row."""
     endless = ~np.isfinite(rows) if kind != "log-probabilities" else np.isnan(rows) | (rows == np.inf)
@@ -67,7 +80,7 @@ def _check_rows(rows: npt.NDArray[Any], kind: str, start: int) -> None:
         return
     with np.errstate(over="ignore"):
         shares = rows.astype(np.float64) if kind == "probabilities" else np.exp(rows.astype(np.float64))
-    off = (shares < 0).any(1) | (abs(shares.sum(1) - 1) > _SUM)
+    off = (shares < 0).any(1) | (abs(shares.sum(1) - 1) > (_SUM_OF_HALVES if rows.dtype == np.float16 else _SUM))
     if off.any():
         first = int(off.argmax())
         raise ValueError(

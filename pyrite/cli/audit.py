@@ -1,6 +1,7 @@
 """``pyrite audit``: which labels are wrong, as a ranking, a summary and a page to look at."""
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -24,7 +25,7 @@ def audit(
     epochs: Annotated[int | None, typer.Option(help="Times over the data.")] = None,
     samples: Annotated[int | None, typer.Option(help="Look at so many samples only.")] = None,
     validation: Annotated[float | None, typer.Option(help="Hold out this share: it tells the noise rate.")] = None,
-    seed: Annotated[int, typer.Option(help="Everything random comes from it.")] = 0,
+    seed: Annotated[int | None, typer.Option(help="Everything random comes from it.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
     config: Annotated[Path | None, typer.Option(help="A recipe, as TOML; options come before it.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder; the run's, or a new one, by default.")] = None,
@@ -47,17 +48,21 @@ def audit(
         typer.echo(json.dumps(found.summary() | {"folder": str(folder)}, indent=2)) if as_json else _show(found, folder)
 
 
-def _of_data(data: str, out: Path | None, options: dict[str, Any], seed: int, quiet: bool) -> tuple["Audit", Path]:
+def _of_data(
+    data: str, out: Path | None, options: dict[str, Any], seed: int | None, quiet: bool
+) -> tuple["Audit", Path]:
     from pyrite.auditing import audit as find
 
-    trained = (Path(data) / "recipe.toml").is_file()
+    trained = os.path.isfile(os.path.join(data, "recipe.toml"))
     with failures():
         found = find(data, seed=seed, **(options if trained else options | {"out": out, "progress": not quiet}))
     assert found.run is not None
     return found, out if trained and out is not None else found.run.path
 
 
-def _of_scores(scores: Path, labels: Path | None, kind: str | None, options: dict[str, Any], seed: int) -> "Audit":
+def _of_scores(
+    scores: Path, labels: Path | None, kind: str | None, options: dict[str, Any], seed: int | None
+) -> "Audit":
     from pyrite.auditing import audit as find
 
     if labels is None or kind is None:
@@ -71,7 +76,7 @@ def _array(path: Path) -> Any:
     import numpy as np
 
     try:
-        return np.load(path, mmap_mode="r", allow_pickle=False)
+        return np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
         raise ValueError(f"cannot read {path}: {error}") from None
 

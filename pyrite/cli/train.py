@@ -57,7 +57,7 @@ def train(
     given |= {"model": model, "loss": loss, "lr": lr, "config": config, "progress": not as_json}
     with failures():
         if resume is None and (audited := _to_be_audited(given)):
-            run = _without_suspects(data, out, given | audited, tensorboard)
+            run = _without_suspects(data, out, given, audited, tensorboard)
         else:
             run = train_run(data, out=out, resume=resume, observers=_observers(tensorboard), **given)
     if is_first():
@@ -74,21 +74,25 @@ def _to_be_audited(given: dict[str, Any]) -> dict[str, Any]:
     said |= {name: value for name, value in given.items() if value is not None}
     if not said.get("drop_suspects") or said.get("corrections"):
         return {}
-    wanted = {name: said[name] for name in ("noise", "drop_suspects", "device") if name in said}
+    names = ("noise", "drop_suspects", "device", "validation")
+    # Held-out samples tell how many labels are wrong: without them there would be a ranking, and nothing to drop.
+    wanted = {"validation": 0.2} | {name: said[name] for name in names if name in said}
     recipe = Recipe.make(data="", corrections="those of the audit", **wanted)
-    return {"drop_suspects": recipe.drop_suspects, "device": recipe.device}
+    return {name: getattr(recipe, name) for name in names[1:]}
 
 
-def _without_suspects(data: str | None, out: Path | None, options: dict[str, Any], tensorboard: bool) -> "Run":
+def _without_suspects(
+    data: str | None, out: Path | None, options: dict[str, Any], audited: dict[str, Any], tensorboard: bool
+) -> "Run":
     """Train and audit in ``OUT/audit``, then train in ``OUT`` without suspects. Called again it goes on."""
     from pyrite.auditing import audit
     from pyrite.training import new_folder, train_once
 
     begun = out is not None and (out / "audit" / "recipe.toml").exists()
-    home = out if out is not None and begun else new_folder(out, options["device"])
+    home = out if out is not None and begun else new_folder(out, audited["device"])
     ranking = home / "audit" / "suspects.csv"
     try:
-        everything = options | {"drop_suspects": 0.0, "observers": _observers(tensorboard)}
+        everything = options | audited | {"drop_suspects": 0.0, "observers": _observers(tensorboard)}
         first = train_once(data, out=home / "audit", **everything)
         if is_first():
             found = audit(first)

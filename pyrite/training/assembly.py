@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -138,7 +138,9 @@ def _labels(
         chosen = split(given, meta=recipe.samples, seed=recipe.seed).meta
     if wants and wants.clean and true is None and data.clean is None:
         raise ValueError(f"meta='clean' needs true labels, and nobody knows those of {data.name}: use meta='noisy'")
-    fixed = fix(recipe, data, chosen, corrections) if recipe.corrections else Fixed(given, chosen)
+    fixed = (
+        fix(recipe, replace(data, labels=given), chosen, corrections) if recipe.corrections else Fixed(given, chosen)
+    )
     held = wants.size if wants and not (wants.clean and data.clean is not None) else 0
     parts = split(fixed.labels[fixed.kept], meta=held, validation=recipe.validation or 0.0, seed=recipe.seed)
     part = np.full(len(given), 2, np.int8)

@@ -30,7 +30,7 @@ class Recipe(BaseModel):
     Attributes:
         data: a name, a spec, a folder or a file, as ``pyrite.data.load`` reads it.
         method: such as ``erm(gce(q=0.7))``.
-        noise: makes labels wrong first, such as ``symmetric(0.4)``.
+        noise: makes labels wrong first, such as ``symmetric(0.4)``; what is corrected are the labels after it.
         corrections: a file that ``Corrections`` reads: labels that a review corrected, samples that it dropped; or the
             ranking of an audit.
         drop_suspects: leave out labels that ``corrections`` says are wrong with this probability or more, but for
@@ -94,11 +94,6 @@ class Recipe(BaseModel):
             raise ValueError(
                 f"drop_suspects is {self.drop_suspects}, but nothing says which labels those are: pass the "
                 "suspects.csv of an audit as corrections (on the command line, --drop-suspects alone audits first)"
-            )
-        if self.corrections and self.noise:
-            raise ValueError(
-                f"noise is {self.noise!r} and corrections are {self.corrections}: corrections are for labels that are "
-                "there, so leave out one of the two"
             )
         return self
 
