@@ -30,6 +30,7 @@ _STEPS: Final = 500
 _SETTLED: Final = 1e-7  # of the mean log-likelihood, from step to step
 _RESAMPLES: Final = 20  # a standard error from so many is good to a sixth
 _HARDER: Final = 1.0  # c, chosen on human and made noise: docs/auditing.md
+_CLEANEST: Final = 1e-6  # no labels are better than that: with no error at all nothing could be said in odds
 _CERTAIN: Final = 30.0  # a margin beyond it is taken for it: of a probability of 1e-13 nobody can be surer
 _RAREST: Final = 30.0  # the same of a class's bias
 
@@ -105,6 +106,8 @@ def fit_noise(margins: Floats, labels: Ints, seed: int) -> NoiseFit:
     table, factors, count = bounded.T.astype(np.float32, order="C"), _factors(bounded, sure), len(labels)
     whole = Samples(table, labels, factors, np.ones(count, np.int64))
     fit = replace(_fit(whole, NoiseFit.none(len(table))), sure=sure)
+    if not fit.can_tell:  # then nobody asks how sure it is
+        return fit
 
     def again(drawn: Ints) -> NoiseFit:
         rows, times = np.unique(drawn, return_counts=True)
@@ -178,7 +181,7 @@ def _matrix(counts: Floats, exposed: Floats) -> Floats:
     """
     classes = len(counts)
     wrong = counts - np.diag(np.diag(counts))
-    usual = wrong.sum() / counts.sum() / (classes - 1)
+    usual = max(wrong.sum() / counts.sum(), _CLEANEST) / (classes - 1)
     matrix = (wrong + classes * usual) / (exposed + classes)[:, None]
     np.fill_diagonal(matrix, 0)
     matrix *= np.minimum(1, MOST / np.maximum(matrix.sum(1, keepdims=True), 1e-12))
