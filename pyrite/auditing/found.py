@@ -159,7 +159,7 @@ class Audit:
         ``pyrite train --corrections`` and ``--drop-suspects`` read it.
         """
         text = io.StringIO()
-        table = csv.writer(text, lineterminator="\n")
+        table = csv.writer(text)  # lines end in CR LF, as the format has it: so a name that holds either is quoted
         table.writerow(["index", "path", "given", "suggested", "wrong_probability", "score", "suspect", *self.evidence])
         order = self.ranking
         names = np.array(self.classes, object)

@@ -27,9 +27,11 @@ __all__ = ["NoiseFit", "fit_noise", "log_odds"]
 
 _STEPS: Final = 500
 _SETTLED: Final = 1e-7  # of the mean log-likelihood, from step to step
+_NEARLY: Final = 1e-5  # the same where only likelihoods are compared, or spreads
 _RESAMPLES: Final = 20  # a standard error from so many is good to a sixth
 _PULLS: Final = (1.0, 4.0, 16.0, 64.0)  # samples for each class that are added to a row of T
 _PARTS: Final = 4  # of cross validation, which chooses among them
+_CLEANEST: Final = 1e-6  # no labels are better than that: with no error at all nothing could be said in odds
 _CERTAIN: Final = 30.0  # a margin beyond it is taken for it: of a probability of 1e-13 nobody can be surer
 _RAREST: Final = 30.0  # the same of a class's bias
 
@@ -113,7 +115,7 @@ def fit_noise(margins: Floats, labels: Ints, seed: int) -> NoiseFit:
         ]
         unseen = list(pool.map(lambda pull: _unseen(parts, NoiseFit.none(len(table)), pull), _PULLS))
         best = replace(NoiseFit.none(len(table)), pull=_PULLS[int(np.argmax(unseen))])
-        fit = _fit(part(np.arange(count)), best)
+        fit = _fit(part(np.arange(count)), best, _SETTLED)
         if not fit.can_tell:
             return fit
         others = list(pool.map(again, [random.integers(count, size=count) for _ in range(_RESAMPLES)]))
@@ -133,7 +135,7 @@ def _unseen(parts: list[tuple[Samples, Samples]], start: NoiseFit, pull: float) 
     return likely
 
 
-def _fit(samples: Samples, start: NoiseFit) -> NoiseFit:
+def _fit(samples: Samples, start: NoiseFit, settled: float = _NEARLY) -> NoiseFit:
     """By expectation maximisation."""
     sharpness, bias, matrix = start.sharpness, start.bias, start.matrix
     before = -np.inf
@@ -143,7 +145,7 @@ def _fit(samples: Samples, start: NoiseFit) -> NoiseFit:
         likely = sums.likely / samples.times.sum()
         matrix = _matrix(sums.counts, start.pull)
         sharpness, bias = _sharper(sharpness, bias, sums)
-        if abs(likely - before) < _SETTLED:
+        if abs(likely - before) < settled:
             break
         before = likely
     gain, gain_error = _gain(samples, *asked)
@@ -172,7 +174,7 @@ def _matrix(counts: Floats, pull: float) -> Floats:
     rate would: so a class with few samples has the noise of all, not what two of its samples say.
     """
     classes = len(counts)
-    rate = 1 - np.trace(counts) / counts.sum()
+    rate = max(1 - np.trace(counts) / counts.sum(), _CLEANEST)
     usual = np.full((classes, classes), rate / (classes - 1))
     np.fill_diagonal(usual, 1 - rate)
     filled = counts + pull * classes * usual

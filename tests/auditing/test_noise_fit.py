@@ -219,8 +219,9 @@ def test_the_matrix_is_always_one(case: str) -> None:
     found = fit_noise(margins, given, 0)
     assert found.matrix.sum(1) == pytest.approx(np.ones(classes), abs=1e-12)
     assert (found.matrix >= 0).all()
-    for value in (found.bias, found.matrix_error, found.sharpness, found.rate, found.rate_error, found.gain_error):
+    for value in (found.bias, found.sharpness, found.rate, found.gain, found.gain_error):
         assert np.isfinite(value).all()
+    assert np.isfinite(found.matrix_error).all() == np.isfinite(found.rate_error) == found.can_tell
     assert 0 <= found.rate < 1
     odds = log_odds(found.evidence(margins, given), given)
     assert not np.isnan(odds).any()
