@@ -183,8 +183,10 @@ def _matrix(counts: Floats, pull: float) -> Floats:
 
 def _sharper(sharpness: float, bias: Floats, sums: Sums) -> tuple[float, Floats]:
     """One Newton step of β, and one of b by the diagonal, towards the classes thought true; bounded."""
-    if sums.curvature > 0:
-        sharpness = max(sharpness + float(np.clip(sums.slope / sums.curvature, -0.5, 0.5)), 0.0)
+    # Little is known of β before: 1, give or take 1. Against many samples that is nothing, but where a few are told
+    # apart without an error it would grow for ever, and so would the certainty of who is wrong.
+    slope, curvature = sums.slope + (1 - sharpness), sums.curvature + 1
+    sharpness = max(sharpness + float(np.clip(slope / curvature, -0.5, 0.5)), 0.0)
     # A sample's worth is added to the curvature, so that a class that never occurs does not run away at once, and there
     # is an end to it: no class is rarer than that.
     bias = bias + np.clip(sums.pull / (sums.steepness + 1), -0.5, 0.5)

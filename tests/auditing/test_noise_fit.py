@@ -239,3 +239,16 @@ def test_few_samples_are_pulled_together_and_many_are_not() -> None:
     found = fit_noise(many.margins, many.given, 0)
     assert found.pull == 1
     assert found.matrix == pytest.approx(flipped, abs=0.03)
+
+
+def test_few_samples_told_apart_are_no_certainty() -> None:
+    """Where no net errs, the likeliest sharpness is infinite; sixty samples do not say that."""
+    random = np.random.default_rng(0)
+    true = np.arange(60) % 3
+    logits = random.normal(size=(60, 3)) + 6 * np.eye(3)[true]
+    given = np.where(random.random(60) < 0.3, (true + 1) % 3, true)
+    margins = margins_of(torch.from_numpy(logits)).numpy()
+    assert (margins.argmax(1) == true).all()
+    found = fit_noise(margins, given, 0)
+    assert 1 < found.sharpness < 3
+    assert found.rate == pytest.approx((given != true).mean(), abs=0.05)
