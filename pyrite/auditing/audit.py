@@ -17,7 +17,7 @@ from pyrite.auditing.troubles import troubles
 from pyrite.curves import expected_margin
 from pyrite.data import Dataset, load
 from pyrite.diagnostics.arrays import Floats, Ints, to_ints
-from pyrite.training import GIVEN, Recipe, Run, train, train_once
+from pyrite.training import Recipe, Run, train, train_once
 
 __all__ = ["audit"]
 
@@ -170,7 +170,10 @@ def _audit_data(what: Run | Dataset | str | Path, seed: int | None, options: dic
     if isinstance(what, Run):
         if options:
             raise ValueError(f"{next(iter(options))} is for training, and {what.path} is trained already")
-        data = None if what.recipe.data.startswith(GIVEN) else what.dataset()
+        try:
+            data = what.dataset()
+        except ValueError:  # the evidence is in the run; only copies and near-empty classes cannot be looked for
+            data = None
         return _audit_run(what, seed or 0, data)
     options = {name: value for name, value in options.items() if value is not None}
     if seed is not None:

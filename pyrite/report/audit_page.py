@@ -3,6 +3,7 @@
 import base64
 import hashlib
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,7 +22,7 @@ from pyrite.report.learning import run_figure
 from pyrite.report.margins import margins_figure
 from pyrite.report.review_queue import Queue, make_queue
 from pyrite.report.weight_curves import curves_figure
-from pyrite.training import GIVEN, Run
+from pyrite.training import Run
 
 __all__ = ["write_audit_page"]
 
@@ -67,8 +68,9 @@ def write_audit_page(
         title: above everything.
     """
     path, run = Path(path), found.run
-    if data is None and run is not None and not run.recipe.data.startswith(GIVEN):
-        data = run.dataset()
+    if data is None and run is not None:
+        with suppress(ValueError):  # a page without pictures is better than none
+            data = run.dataset()
     _check(found, data)
     queue = make_queue(found, data, columns)
     script = Markup("\n").join(source(name) for name in _SCRIPTS)

@@ -62,7 +62,7 @@ def test_digits_with_wrong_labels(digits: Audit) -> None:
 def test_what_it_was_trained_with(digits: Audit) -> None:
     assert digits.run is not None
     assert digits.run.recipe.validation == 0.2
-    assert digits.run.recipe.method == "erm(gce(q=0.7))"
+    assert digits.run.recipe.method == "erm(unit(scale(mae, tau=2, classes=10)))"
     assert digits.run.recipe.seed == 0
     assert digits.run.finished
 
@@ -208,7 +208,7 @@ def test_a_csv_with_a_column_of_labels(tmp_path: Path) -> None:
     assert abs(found.noise_rate - wrong.mean()) < 3 * found.noise_rate_error + 0.05
     assert {(c.true, c.given) for c in found.confusions[:3]} == {("cat", "dog"), ("dog", "emu"), ("emu", "cat")}
     assert found.run is not None
-    page = write_audit_page(found, tmp_path / "report.html", data=found.run.dataset(), run=found.run)
+    page = write_audit_page(found, tmp_path / "report.html")
     assert page.stat().st_size < 2_000_000
 
 
