@@ -52,8 +52,7 @@ def test_corrections(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["--corrections", "/nowhere.csv"], "cannot read the corrections: /nowhere.csv: no such file"),
-        (["--corrections", "/nowhere.csv", "--noise", "flip(0.2)"], "leave out one of the two"),
-        (["--drop-suspects", "0.9", "--noise", "flip(0.2)"], "leave out one of the two"),
+        (["--drop-suspects", "0.9", "--validation", "1"], "validation is 1.0: input should be less than 1"),
         (["--drop-suspects", "1.5"], "drop_suspects is 1.5: input should be less than or equal to 1"),
         (["--drop-suspects", "-1"], "drop_suspects is -1.0: input should be greater than or equal to 0"),
         (["--resume", "/nowhere", "--drop-suspects", "0.9"], "leave out all other options"),
@@ -66,12 +65,24 @@ def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], said: str, 
     assert "Traceback" not in found
 
 
+def test_what_is_held_out_may_be_said(typed: "Type", tmp_path: Path) -> None:
+    words = [*SMALL, "--drop-suspects", "0.9", "--validation", "0.3"]
+    done = typed("digits", *words, "--out", str(tmp_path / "run"))
+    assert done.exit_code == 0, done.output
+    for place in ("run/audit", "run"):
+        assert pyrite.Run.load(tmp_path / place).recipe.validation == 0.3
+    (tmp_path / "run.toml").write_text('data = "digits"\nvalidation = 0.4\n')
+    done = typed("--config", str(tmp_path / "run.toml"), *words[:-2], "--out", str(tmp_path / "b"))
+    assert done.exit_code == 0, done.output
+    assert pyrite.Run.load(tmp_path / "b" / "audit").recipe.validation == 0.4
+
+
 # --- suspects alone: an audit comes first ---------------------------------------------------------------------------
 
 
 def suspecting(run: pyrite.Run) -> Audit:
-    """In the place of an audit: every third of the samples that were trained on is suspected with 95 %."""
-    index = np.flatnonzero(run.labels["part"] == 0)
+    """In the place of an audit: every third sample is suspected with 95 %."""
+    index = np.flatnonzero(run.labels["part"] < 2)
     given, classes = run.labels["given"][index], len(run.classes)
     likely = np.where(np.arange(len(index)) % 3 == 0, 0.95, 0.05)
     return Audit(
@@ -94,14 +105,16 @@ def check(home: Path, least: float) -> None:
     first, second = pyrite.Run.load(home / "audit"), pyrite.Run.load(home)
     assert first.finished
     assert second.finished
-    trained = np.flatnonzero(first.labels["part"] == 0)
+    assert (first.labels["part"] == 1).sum() == 40  # a fifth tells how many labels are wrong
+    trained = np.flatnonzero(first.labels["part"] < 2)
     assert len(trained) == 200
     left = np.setdiff1d(trained, trained[::3]) if least <= 0.95 else trained
     assert np.flatnonzero(second.labels["part"] == 0).tolist() == left.tolist()
     assert second.recipe.corrections == str(home / "audit" / "suspects.csv")
     assert second.recipe.drop_suspects == least
     assert (first.recipe.corrections, first.recipe.drop_suspects) == ("", 0.0)
-    same = {"corrections": "", "drop_suspects": 0.0}
+    assert (first.recipe.validation, second.recipe.validation) == (0.2, 0.0)
+    same = {"corrections": "", "drop_suspects": 0.0, "validation": 0.2}
     assert second.recipe.model_copy(update=same) == first.recipe
     assert (home / "corrections.csv").read_bytes() == (home / "audit" / "suspects.csv").read_bytes()
 

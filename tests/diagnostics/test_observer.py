@@ -113,7 +113,7 @@ def test_two_ranks_with_padding_equal_one_process(labels: tuple[np.ndarray, np.n
         feed(alone, drawn, rate)
         feed(first, drawn, rate, slice(23))
         feed(second, drawn, rate, slice(20, 40))  # three of them twice
-        states = [observer.evidence.epoch.state_dict() for observer in (first, second)]
+        states = [observer.epoch_state() for observer in (first, second)]
         first.merge(states)
         second.merge(states)
         assert first.end_epoch() == second.end_epoch() == alone.end_epoch()
