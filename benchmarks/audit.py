@@ -34,7 +34,8 @@ SETS = {
     "fashion instance": ("fashion_mnist", "instance(0.4)"),
     "digits table flip2": ("digits", "flip2(0.4)"),
 }
-LOSSES = ("ce", "gce(q=0.7)", "unit(scale(mae, tau=2, classes=10))")  # the last is what an audit takes
+MAE = ("unit(scale(mae, tau=2, classes=10))", "unit(scale(mae, tau=1, classes=10))")
+LOSSES = ("ce", "gce(q=0.7)", *MAE)  # the last is what an audit takes
 FOLDS = 5
 
 

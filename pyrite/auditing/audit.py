@@ -31,10 +31,10 @@ def default_method(classes: int) -> str:
     would underfit. Why, docs/auditing.md says.
 
     >>> default_method(3), default_method(10)
-    ('erm(unit(mae))', 'erm(unit(scale(mae, tau=2, classes=10)))')
+    ('erm(unit(mae))', 'erm(unit(scale(mae, tau=1, classes=10)))')
     """
-    low = -expected_margin(classes, exact=True) > 2  # where the untrained net's margins are
-    return f"erm(unit(scale(mae, tau=2, classes={classes})))" if low else "erm(unit(mae))"
+    low = -expected_margin(classes, exact=True) > 1  # where the untrained net's margins are
+    return f"erm(unit(scale(mae, tau=1, classes={classes})))" if low else "erm(unit(mae))"
 
 
 def audit(

@@ -62,7 +62,7 @@ def test_digits_with_wrong_labels(digits: Audit) -> None:
 def test_what_it_was_trained_with(digits: Audit) -> None:
     assert digits.run is not None
     assert digits.run.recipe.validation == 0.2
-    assert digits.run.recipe.method == "erm(unit(scale(mae, tau=2, classes=10)))"
+    assert digits.run.recipe.method == "erm(unit(scale(mae, tau=1, classes=10)))"
     assert digits.run.recipe.seed == 0
     assert digits.run.finished
 
