@@ -190,7 +190,7 @@ def usual(said: dict[str, Any], data: Dataset) -> dict[str, Any]:
     and few samples are gone over more often.
     """
     samples = said.get("samples") or len(data)
-    values = {"validation": min(max(250 / samples, 0.2), 0.4), "epochs": min(max(round(100_000 / samples), 10), 40)}
+    values = {"validation": min(max(250 / samples, 0.2), 0.4), "epochs": min(max(round(40_000 / samples), 10), 30)}
     return values if {"method", "loss"} & said.keys() else values | {"method": default_method(len(data.classes))}
 
 
