@@ -64,10 +64,10 @@ def test_what_was_drawn_is_found() -> None:
     drawn = draw(NOISY, 40_000, 0, bias=BIAS)
     found = fit_noise(drawn.margins, drawn.given, 0)
     assert found.can_tell
-    # Standard errors at this size, from ten simulations: 0.02 of the sharpness, 0.01 of a chance, 0.04 of a bias.
+    # The spread over ten other simulations of this size: 0.016 of the sharpness, 0.05 of a bias, 0.005 of a chance.
     assert found.sharpness == pytest.approx(1.3, abs=0.06)
-    assert found.bias == pytest.approx(BIAS, abs=0.12)
-    assert found.matrix == pytest.approx(NOISY, abs=0.03)
+    assert found.bias == pytest.approx(BIAS, abs=0.15)
+    assert found.matrix == pytest.approx(NOISY, abs=0.02)
     assert abs(found.rate - (drawn.true != drawn.given).mean()) < 4 * found.rate_error
     assert (abs(found.matrix - NOISY) < 4 * found.matrix_error).all()
     assert 0 < found.rate_error < 0.01
@@ -86,7 +86,7 @@ def test_errors_are_the_spread(several: list[tuple[Drawn, NoiseFit]]) -> None:
 
 def test_rates_are_not_off_to_one_side(several: list[tuple[Drawn, NoiseFit]]) -> None:
     off = [(found.rate - (drawn.true != drawn.given).mean()) / found.rate_error for drawn, found in several]
-    assert abs(np.mean(off)) < 3 / np.sqrt(len(off)) + 0.3  # a prior draws classes together: a bias of 0.3 at most
+    assert abs(np.mean(off)) < 3 / np.sqrt(len(off)) + 0.3  # over 40 simulations the mean was -0.17
 
 
 def test_true_labels_of_a_calibrated_net() -> None:

@@ -186,7 +186,12 @@ def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], said: str, 
 
 
 def test_what_was_found_is_dropped(tmp_path: Path) -> None:
-    """Cross entropy learns wrong labels by heart. On test: 90.0 % with all of them, 94.2 % without suspects."""
+    """Cross entropy learns wrong labels by heart, and is better without them: this seed shows it more than others.
+
+    Measured on test over seeds 0 to 4: 91.4, 90.0, 89.2, 91.4, 90.0 % with all labels, and 93.6, 94.4, 93.6, 91.7,
+    92.5 % without suspects. The default, gce, hardly learns them: 96.1, 95.0, 95.6, 95.8, 94.2 % with, and only 93.6,
+    95.8, 93.3, 94.2, 93.3 % without.
+    """
     words = ["digits", "--noise", "symmetric(0.4)", "--loss", "ce", "--model", "mlp(hidden=[64])", "--epochs", "20"]
     words += ["--seed", "1", "--json"]
     told = []
