@@ -33,7 +33,7 @@ def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
         program, *words = shlex.split(command)
         assert program == "pyrite"
         done = subprocess.run(
-            [sys.executable, "-m", "pyrite", *words], cwd=tmp_path, capture_output=True, text=True, timeout=120
+            [sys.executable, "-m", "pyrite", *words], cwd=tmp_path, capture_output=True, text=True, timeout=300
         )
         assert done.returncode == 0, done.stderr
         expected = shown[: shown.index("...")] if "..." in shown else shown
