@@ -196,7 +196,8 @@ def usual(said: dict[str, Any], data: Dataset) -> dict[str, Any]:
 
 def _audit_run(run: Run, seed: int, data: Dataset | None) -> Audit:
     """Held-out samples tell the noise. Those that were trained on are ranked by it, and have the probabilities that
-    held-out samples have at the same place in their ranking: learning by heart shifts margins more than their order.
+    held-out samples have at the same place in their ranking, or their own if those are higher: learning by heart shifts
+    margins more than their order.
     """
     held = run.samples
     if "class_margins" not in held:
@@ -219,7 +220,8 @@ def _audit_run(run: Run, seed: int, data: Dataset | None) -> Audit:
     evidence = fit.evidence(margins, labels)
     score = log_odds(evidence, labels)
     if fit.can_tell:
-        score[~out] = _at_the_same_place(score[~out], score[out])
+        # What was learned looks righter than it is: by itself a score can be too low, never too high.
+        score[~out] = np.maximum(score[~out], _at_the_same_place(score[~out], score[out]))
     choices, likelihoods = _choices(evidence, labels, score)
     return _found(
         fit,

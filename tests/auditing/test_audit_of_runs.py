@@ -284,3 +284,15 @@ def test_too_few(tmp_path: Path) -> None:
     np.savez(tmp_path / "few.npz", x=points, y=labels)
     with pytest.raises(ValueError, match="there are 40 samples: fewer than 50 say too little about label noise"):
         pyrite.audit(tmp_path / "few.npz", out=tmp_path / "run", **TINY)
+
+
+def test_rare_wrong_labels_are_found(tmp_path: Path) -> None:
+    """One in a hundred: of those few are held out, and yet those that were trained on are found."""
+    found = pyrite.audit("digits", noise="symmetric(0.01)", epochs=10, model="mlp", out=tmp_path / "run")
+    assert found.true is not None
+    wrong = found.labels != found.true
+    assert 5 < wrong.sum() < 30
+    assert roc_auc_score(wrong, found.score) > 0.99
+    assert found.is_suspect[wrong].mean() > 0.6
+    assert wrong[found.is_suspect].mean() > 0.8
+    assert abs(found.noise_rate - wrong.mean()) < 0.02
