@@ -23,6 +23,7 @@ __all__ = ["audit"]
 
 _FEWEST: Final = 50
 _FITTED: Final = 5_000_000  # scores that the noise is fitted to; of more rows than that a random part
+_LEAST: Final = 0.2  # the probability of being wrong that makes a suspect, at least
 _SHOWN: Final = 5  # choices kept of every sample
 
 
@@ -157,10 +158,13 @@ def _found(fit: NoiseFit, **columns: Any) -> Audit:
 
 
 def _threshold(wrong: Floats) -> float:
-    """The probability above which the F1 of finding wrong labels is best, as far as the probabilities are right."""
+    """The probability above which the F1 of finding wrong labels is best, as far as the probabilities are right.
+
+    Where hardly any label is wrong that would be any probability at all: below a fifth nothing is a suspect.
+    """
     ordered = np.sort(wrong)[::-1]
     expected = 2 * np.cumsum(ordered) / (np.arange(1, len(ordered) + 1) + wrong.sum())
-    return float(ordered[expected.argmax()])
+    return max(float(ordered[expected.argmax()]), _LEAST)
 
 
 def _audit_data(what: Run | Dataset | str | Path, seed: int | None, options: dict[str, Any]) -> Audit:
@@ -172,7 +176,7 @@ def _audit_data(what: Run | Dataset | str | Path, seed: int | None, options: dic
             raise ValueError(f"{next(iter(options))} is for training, and {what.path} is trained already")
         try:
             data = what.dataset()
-        except ValueError:  # the evidence is in the run; only copies and near-empty classes cannot be looked for
+        except ValueError:  # gone, or changed since. The evidence is in the run; only copies cannot be looked for
             data = None
         return _audit_run(what, seed or 0, data)
     options = {name: value for name, value in options.items() if value is not None}
@@ -190,7 +194,8 @@ def usual(said: dict[str, Any], data: Dataset) -> dict[str, Any]:
     and few samples are gone over more often.
     """
     samples = said.get("samples") or len(data)
-    values = {"validation": min(max(250 / samples, 0.2), 0.4), "epochs": min(max(round(40_000 / samples), 10), 30)}
+    share = min(max(250 / samples, 0.2), max(0.4, min(0.5, (_FEWEST + 2) / samples)))
+    values = {"validation": share, "epochs": min(max(round(40_000 / samples), 10), 30)}
     return values if {"method", "loss"} & said.keys() else values | {"method": default_method(len(data.classes))}
 
 
@@ -199,6 +204,8 @@ def _audit_run(run: Run, seed: int, data: Dataset | None) -> Audit:
     held-out samples have at the same place in their ranking, or their own if those are higher: learning by heart shifts
     margins more than their order.
     """
+    if not (run.path / "samples.npz").exists() or not (run.path / "labels.npz").exists():
+        raise ValueError(f"{run.path} has not finished an epoch: pyrite train --resume {run.path}")
     held = run.samples
     if "class_margins" not in held:
         raise ValueError(
@@ -216,7 +223,9 @@ def _audit_run(run: Run, seed: int, data: Dataset | None) -> Audit:
     fit = fit_noise(margins[out], labels[out], seed) if out.sum() >= _FEWEST else NoiseFit.none(len(run.classes))
     if out.sum() < _FEWEST:
         few = f"{int(out.sum())} samples were held out, fewer than {_FEWEST}"
-        warnings = (*warnings, f"{few}: train with validation=0.2 for more than a ranking")
+        share = max(0.2, (_FEWEST + 2) / len(labels))
+        cure = f"hold out more (validation={share:.2g})" if share <= 0.5 else "it takes some hundred samples"
+        warnings = (*warnings, f"{few}, so there is only a ranking: {cure}")
     evidence = fit.evidence(margins, labels)
     score = log_odds(evidence, labels)
     if fit.can_tell:

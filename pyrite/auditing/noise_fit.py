@@ -31,6 +31,7 @@ _NEARLY: Final = 1e-5  # the same where only likelihoods are compared, or spread
 _RESAMPLES: Final = 20  # a standard error from so many is good to a sixth
 _PULLS: Final = (1.0, 4.0, 16.0, 64.0)  # samples for each class that are added to a row of T
 _PARTS: Final = 4  # of cross validation, which chooses among them
+_MANY: Final = 1_000_000  # scores
 _CLEANEST: Final = 1e-6  # no labels are better than that: with no error at all nothing could be said in odds
 _CERTAIN: Final = 30.0  # a margin beyond it is taken for it: of a probability of 1e-13 nobody can be surer
 _RAREST: Final = 30.0  # the same of a class's bias
@@ -106,7 +107,8 @@ def fit_noise(margins: Floats, labels: Ints, seed: int) -> NoiseFit:
         return Samples(table.take(rows, 1), labels[rows], np.ones(len(rows), np.int64) if times is None else times)
 
     def again(drawn: Ints) -> NoiseFit:
-        return _fit(part(*np.unique(drawn, return_counts=True)), fit)
+        # From the beginning: where it ended may be a place it cannot leave. Of very many samples that is not so.
+        return _fit(part(*np.unique(drawn, return_counts=True)), best if table.size < _MANY else fit)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         places = random.permutation(count) % _PARTS

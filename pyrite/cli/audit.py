@@ -103,7 +103,9 @@ def _write(found: "Audit", folder: Path) -> None:
 
 def _show(found: "Audit", folder: Path) -> None:
     typer.echo(f"{found.sentence[0].upper()}{found.sentence[1:]}.")
-    if found.can_tell:
+    if found.can_tell and not found.is_suspect.any():
+        typer.echo("No label is a suspect.")
+    elif found.can_tell:
         typer.echo(
             f"{int(found.is_suspect.sum()):,} suspects, likely wrong with {100 * found.threshold:.0f} % or more:"
         )

@@ -13,5 +13,6 @@ def report(
     """Write a run's page: which labels look wrong, and how training went."""
     from pyrite.auditing import audit
     from pyrite.report.audit_page import write_audit_page
+    from pyrite.training import Run
 
-    typer.echo(f"wrote {write_audit_page(audit(run), out or run / 'report.html')}")
+    typer.echo(f"wrote {write_audit_page(audit(Run.load(run)), out or run / 'report.html')}")

@@ -80,9 +80,10 @@ class Dataset:
         names = self.inputs.names if isinstance(self.inputs, LazyImages) else self.paths
         if len(names) not in (0, len(self.labels)):
             raise ValueError(f"{self.name} has {len(self.labels)} samples but {len(names)} paths")
-        # A file's name may hold bytes that are no text, which Python keeps as halves of characters.
-        plain = tuple(name.encode("utf-8", "backslashreplace").decode() for name in names)
-        object.__setattr__(self, "paths", plain)
+        # The name of a file or folder may hold bytes that are no text, which Python keeps as halves of characters.
+        for part, texts in (("paths", names), ("classes", self.classes)):
+            plain = tuple(text.encode("utf-8", "backslashreplace").decode() for text in texts)
+            object.__setattr__(self, part, plain)
 
     def __len__(self) -> int:
         return len(self.labels)

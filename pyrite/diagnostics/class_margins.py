@@ -28,12 +28,12 @@ def epoch_weight(followed: float | None, held_out: float | None) -> float:
     epochs say the same.
 
     >>> epoch_weight(0.5, 0.5), epoch_weight(0.75, 0.5), epoch_weight(1.0, 0.5), epoch_weight(None, None)
-    (0.25, 0.125, 0.0, 1.0)
+    (0.25, 0.125, 1e-06, 1.0)
     """
     if followed is None or held_out is None:
         return 1.0
     left = 1.0 if held_out >= 1 else min(1.0, (1 - followed) / (1 - held_out))
-    return held_out**2 * left
+    return max(held_out**2 * left, 1e-6)  # if no epoch says anything, all of them say the same
 
 
 @final

@@ -129,7 +129,11 @@ class Run:
         """The data it was trained on, read again."""
         if self.recipe.data.startswith(GIVEN):
             raise ValueError(f"the data of {self.path} were {self.recipe.data}: nothing says where they are")
-        return load(self.recipe.data)
+        data = load(self.recipe.data)
+        paths = self.labels["path"].tolist() if "path" in self.labels else list(data.paths)
+        if len(data) != len(self.labels["given"]) or list(data.paths) != paths:
+            raise ValueError(f"{self.recipe.data} has changed since {self.path} was trained: it has other samples")
+        return data
 
     def weight_curve(self, epoch: int | None = None) -> Learned:
         """The weighting that ``meta_weight`` had learned after an epoch, the last one by default, as a curve.

@@ -144,7 +144,7 @@ def test_nothing_held_out_is_a_ranking(tmp_path: Path) -> None:
     found = pyrite.audit("digits", noise="symmetric(0.4)", validation=0.0, out=tmp_path / "run", **QUICK)
     assert not found.can_tell
     assert found.warnings == (
-        "0 samples were held out, fewer than 50: train with validation=0.2 for more than a ranking",
+        "0 samples were held out, fewer than 50, so there is only a ranking: hold out more (validation=0.2)",
     )
     assert found.true is not None
     assert roc_auc_score(found.labels != found.true, found.score) > 0.9
@@ -296,3 +296,41 @@ def test_rare_wrong_labels_are_found(tmp_path: Path) -> None:
     assert found.is_suspect[wrong].mean() > 0.6
     assert wrong[found.is_suspect].mean() > 0.8
     assert abs(found.noise_rate - wrong.mean()) < 0.02
+
+
+def test_true_labels_have_no_suspects(tmp_path: Path) -> None:
+    found = pyrite.audit("digits", epochs=10, model="mlp", out=tmp_path / "run")
+    assert found.noise_rate < 0.02
+    assert found.is_suspect.mean() < 0.01
+    assert found.threshold >= 0.2
+
+
+def test_a_folder_that_changed_shows_no_wrong_pictures(tmp_path: Path) -> None:
+    from PIL import Image
+
+    random = np.random.default_rng(0)
+    for name, shade in (("dark", 60), ("light", 180)):
+        (tmp_path / "photos" / name).mkdir(parents=True)
+        for number in range(60):
+            pixels = (shade + random.integers(-40, 40, (16, 16, 3))).astype(np.uint8)
+            Image.fromarray(pixels).save(tmp_path / "photos" / name / f"{number:02}.png")
+    found = pyrite.audit(tmp_path / "photos", epochs=2, out=tmp_path / "run")
+    assert not any("held out" in warning for warning in found.warnings)  # of 120 samples enough are held out
+    assert found.run is not None
+    data = found.run.dataset()
+    assert len(data) == 120
+    (tmp_path / "photos" / "dark" / "00.png").rename(tmp_path / "photos" / "light" / "99.png")
+    with pytest.raises(ValueError, match="has changed since"):
+        found.run.dataset()
+    again = pyrite.audit(tmp_path / "run")
+    assert again.troubles is None
+    assert (again.score == found.score).all()
+    assert 'id="sheet-0"' in write_audit_page(found, tmp_path / "page.html", data=data).read_text()
+    assert 'id="sheet-0"' not in write_audit_page(again, tmp_path / "page.html").read_text()
+
+
+def test_an_unfinished_run(tmp_path: Path) -> None:
+    run = pyrite.train("digits", epochs=1, model="mlp", samples=200, out=tmp_path / "run")
+    (run.path / "samples.npz").unlink()
+    with pytest.raises(ValueError, match="has not finished an epoch: pyrite train --resume"):
+        pyrite.audit(run.path)
