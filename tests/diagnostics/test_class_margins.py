@@ -167,8 +167,8 @@ def test_what_does_not_fit(index: Any, margins: Any, said: str) -> None:
         (0.6, 0.5, 0.25 * 0.4 / 0.5),
         (0.9, 0.6, 0.36 * 0.1 / 0.4),
         (0.3, 0.5, 0.25),  # as much as can be: nothing was learned by heart
-        (1.0, 0.5, 0.0),
-        (0.5, 0.0, 0.0),
+        (1.0, 0.5, 1e-6),
+        (0.5, 0.0, 1e-6),
         (1.0, 1.0, 1.0),  # labels without a fault, and all of them known
         (0.2, 1.0, 1.0),
         (None, 0.5, 1.0),
