@@ -112,7 +112,9 @@ def _show(found: "Audit", folder: Path) -> None:
         names = found.classes
         for row in found.ranking[: min(5, int(found.is_suspect.sum()))].tolist():
             where = found.paths[row] if found.paths else f"sample {found.index[row]}"
-            given, better = names[found.labels[row]], names[found.suggested[row]]
+            # A suspect's own label may still be the likeliest of all.
+            other = next(choice for choice in found.choices[row] if choice != found.labels[row])
+            given, better = names[found.labels[row]], names[other]
             typer.echo(f"  {where}: given {given}, rather {better} ({100 * found.wrong_probability[row]:.1f} % wrong)")
     for warning in found.warnings:
         typer.echo(f"pyrite: {warning}", err=True)

@@ -3,7 +3,7 @@
 from pyrite.training.divergence import FAR, divergence
 from pyrite.training.loop import Observer, RunFailed, fit
 from pyrite.training.optimisers import OPTIMISERS
-from pyrite.training.recipe import GIVEN, Recipe
+from pyrite.training.recipe import Recipe
 from pyrite.training.recorder import Recorder
 from pyrite.training.run import COLUMNS, Run
 from pyrite.training.schedules import SCHEDULES
@@ -12,7 +12,6 @@ from pyrite.training.start import RunObserver, new_folder, resolve, train, train
 __all__ = [
     "COLUMNS",
     "FAR",
-    "GIVEN",
     "OPTIMISERS",
     "SCHEDULES",
     "Observer",
