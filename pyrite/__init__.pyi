@@ -34,6 +34,7 @@ from .data import (
     Statistics as Statistics,
     split as split,
 )
+from .estimator import RobustClassifier as RobustClassifier
 from .experiments import Comparison as Comparison, compare as compare, demo as demo
 from .integrations import TensorBoard as TensorBoard
 from .losses import (

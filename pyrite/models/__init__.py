@@ -9,6 +9,7 @@ from pyrite.models.network import Network, embed
 from pyrite.models.paper_cnn import CNN4, CNN8
 from pyrite.models.registry import MODELS, Factory, architecture, build_model, default_architecture
 from pyrite.models.residual import WRN, Resnet20, Resnet32, Resnet44, Resnet56, Resnet110
+from pyrite.models.side_by_side import SideBySide, Stacked
 from pyrite.models.whitening import Whitening
 
 __all__ = [
@@ -29,6 +30,8 @@ __all__ = [
     "Resnet50",
     "Resnet56",
     "Resnet110",
+    "SideBySide",
+    "Stacked",
     "Whitening",
     "architecture",
     "build_model",

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.draws import check_seed, is_whole
+from pyrite.models.bins import TableInputs
 from pyrite.models.network import Network, Shape
 from pyrite.models.whitening import Whitening
 from pyrite.spec import Spelled
@@ -40,7 +41,8 @@ class Architecture(Spelled, ABC):
             classes: how many scores it gives, 2 or more.
             seed: the weights depend on it alone. Global random state is left as it was.
             inputs: some thousand training inputs as the net will see them, or what gives them, for a net that begins
-                by whitening them; the others do not ask. Without them a general model of images stands in.
+                by whitening them or cutting them into bins; the others do not ask. Without them a general model stands
+                in.
         """
         size = self.check(shape)
         check_whole("classes", classes, 2)
@@ -49,7 +51,7 @@ class Architecture(Spelled, ABC):
         network = Network(body, head, size, self.any_size)
         if inputs is not None:
             for layer in network.modules():
-                if isinstance(layer, Whitening):
+                if isinstance(layer, Whitening | TableInputs):
                     layer.fit(inputs if isinstance(inputs, Tensor) else inputs(), seed)
         return network
 

@@ -8,8 +8,10 @@ from typing import final
 
 from torch import nn
 
-from pyrite.models.architecture import Architecture, check_widths
+from pyrite.models.architecture import Architecture, check_whole, check_widths
+from pyrite.models.bins import TableInputs
 from pyrite.models.network import Shape
+from pyrite.spec import is_number
 
 __all__ = ["MLP"]
 
@@ -22,6 +24,8 @@ class MLP(Architecture):
     Args:
         hidden: the number of units of each hidden layer.
         norm: whether a batch norm follows each hidden layer.
+        limit: bend features so that none is further than this from 0; None leaves them.
+        bins: give the net beside each feature where it lies in so many bins of equal share, for tables with jumps.
 
     >>> str(MLP(hidden=[64, 32]))
     'mlp(hidden=(64, 32))'
@@ -29,15 +33,24 @@ class MLP(Architecture):
 
     hidden: Sequence[int] = field(default=(256, 256), kw_only=True)
     norm: bool = field(default=True, kw_only=True)
+    limit: float | None = field(default=None, kw_only=True)
+    bins: int = field(default=0, kw_only=True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", check_widths("hidden", self.hidden))
         if not isinstance(self.norm, bool):
             raise ValueError(f"norm is {self.norm!r}, but must be True or False")
+        if self.limit is not None and not (is_number(self.limit) and self.limit > 0):
+            raise ValueError(f"limit is {self.limit!r}, but must be a number above 0, or None")
+        check_whole("bins", self.bins, 0)
 
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
         layers: list[nn.Module] = [nn.Flatten()]
-        for before, after in pairwise((prod(shape), *self.hidden)):
+        width = prod(shape)
+        if self.bins or self.limit is not None:
+            layers.append(TableInputs(width, self.limit, self.bins))
+            width *= 1 + self.bins
+        for before, after in pairwise((width, *self.hidden)):
             layers.append(nn.Linear(before, after, bias=not self.norm))
             nn.init.kaiming_normal_(layers[-1].weight, nonlinearity="relu")  # type: ignore[arg-type]
             layers += [nn.BatchNorm1d(after), nn.ReLU()] if self.norm else [nn.ReLU()]

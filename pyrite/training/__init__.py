@@ -1,11 +1,12 @@
 """Training: one loop, a run directory, exact resume, many processes."""
 
+from pyrite.training.assembly import make_learner
 from pyrite.training.divergence import FAR, divergence
 from pyrite.training.loop import Observer, RunFailed, fit
 from pyrite.training.optimisers import OPTIMISERS
-from pyrite.training.recipe import Recipe
+from pyrite.training.recipe import Recipe, augmentation
 from pyrite.training.recorder import Recorder
-from pyrite.training.run import COLUMNS, Run
+from pyrite.training.run import COLUMNS, Run, net_scores
 from pyrite.training.schedules import SCHEDULES
 from pyrite.training.start import RunObserver, new_folder, resolve, train, train_once
 
@@ -20,8 +21,11 @@ __all__ = [
     "Run",
     "RunFailed",
     "RunObserver",
+    "augmentation",
     "divergence",
     "fit",
+    "make_learner",
+    "net_scores",
     "new_folder",
     "resolve",
     "train",

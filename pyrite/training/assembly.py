@@ -23,7 +23,7 @@ from pyrite.training.recorder import Recorder
 from pyrite.training.retrieval import measure_retrieval
 from pyrite.training.schedules import schedule
 
-__all__ = ["Parts", "assemble"]
+__all__ = ["Parts", "assemble", "make_learner"]
 
 _WHITENED = 2048  # inputs that a net may look at before it begins, for whitening
 
@@ -84,7 +84,7 @@ def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None, c
         if len(rows["validation"])
         else None
     )
-    learner = _learner(recipe, share_statistics(net), len(train))
+    learner = make_learner(recipe, share_statistics(net), len(train))
     meta = None
     if wants := how.wants:
         source, answers, index = _meta(data, labels, wants.clean)
@@ -178,7 +178,8 @@ def _least(net: nn.Module, accumulate: int) -> int:
     return 2 * accumulate if any(isinstance(part, norms) for part in net.modules()) else 1
 
 
-def _learner(recipe: Recipe, net: nn.Module, per_epoch: int) -> Learner:
+def make_learner(recipe: Recipe, net: nn.Module, per_epoch: int) -> Learner:
+    """The net with the optimiser, schedule and precision that a resolved recipe says."""
     rates = schedule(recipe.schedule)
     return Learner(
         net,

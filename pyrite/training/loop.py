@@ -50,7 +50,7 @@ def fit(
         while batches.epoch < epochs:
             epoch = batches.epoch
             for batch in batches:
-                torch.manual_seed(torch_seed(batches.seed, Stream.DROPOUT, learner.steps, rank()))
+                _seed(torch_seed(batches.seed, Stream.DROPOUT, learner.steps, rank()), len(cards))
                 try:
                     step = method.step(batch)
                 except FloatingPointError as error:
@@ -66,3 +66,10 @@ def fit(
             for observer in observers:
                 observer.after_epoch(epoch + 1)
     return True
+
+
+def _seed(seed: int, cards: int) -> None:
+    """What ``torch.manual_seed`` does. For devices that are not there it formats the stack each time: a millisecond."""
+    torch.default_generator.manual_seed(seed)
+    if cards:
+        torch.cuda.manual_seed_all(seed)

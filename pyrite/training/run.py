@@ -18,7 +18,7 @@ from pyrite.models import build_model
 from pyrite.training.recipe import GIVEN, Recipe
 from pyrite.training.recorder import Line
 
-__all__ = ["COLUMNS", "Column", "Run"]
+__all__ = ["COLUMNS", "Column", "Run", "net_scores"]
 
 
 class Column(NamedTuple):
@@ -164,12 +164,20 @@ class Run:
     def scores(self, inputs: Inputs, batch_size: int = 500) -> npt.NDArray[Any]:
         """Scores of images (uint8, N × C × H × W) or features (float32, N × F), as the data set had them."""
         scale = Statistics(tuple(self.facts["mean"]), tuple(self.facts["std"]))
-        batches = Batches(
-            inputs, np.zeros(len(inputs), np.int64), batch_size=batch_size, seed=0, shuffle=False, normalise=scale
-        )
-        dtype = next(self.model.parameters()).dtype
-        with torch.inference_mode():
-            return np.concatenate([self.model(batch.inputs.to(dtype)).numpy() for batch in batches])
+        return net_scores(self.model, inputs, scale, batch_size)
 
     def __repr__(self) -> str:
         return f"<run {self.path}: {self.recipe.method} on {self.recipe.data}, {len(self.history)} epochs>"
+
+
+def net_scores(
+    net: nn.Module, inputs: Inputs, scale: Statistics, batch_size: int = 500, axis: int = 0
+) -> npt.NDArray[Any]:
+    """What a net in evaluation mode gives inputs, normalised as those it was trained on; ``axis`` is that of inputs."""
+    first = next(net.parameters())
+    nothing = np.zeros(len(inputs), np.int64)
+    batches = Batches(
+        inputs, nothing, batch_size=batch_size, seed=0, shuffle=False, normalise=scale, device=first.device
+    )
+    with torch.inference_mode():
+        return np.concatenate([net(batch.inputs.to(first.dtype)).cpu().numpy() for batch in batches], axis)

@@ -1,0 +1,203 @@
+"""``RobustClassifier``: for tables and images whose labels are partly wrong."""
+
+from typing import Any, Final, Self, final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import log_softmax, logsumexp
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from torch import nn
+
+from pyrite.auditing import Audit, audit
+from pyrite.auditing.audit import _FEWEST as FEWEST, default_method
+from pyrite.data import Dataset
+from pyrite.draws import check_seed, is_whole
+from pyrite.estimator.rows import Floats, Ints, Rows, Spread, deal
+from pyrite.estimator.together import Nets, train_together
+from pyrite.losses import loss as read_loss
+from pyrite.methods import ERM, method
+from pyrite.models import Architecture, Factory
+from pyrite.training import resolve
+
+__all__ = ["RobustClassifier"]
+
+_TABLE_NETS: Final = "mlp(hidden=(128, 128), limit=3)", "mlp(hidden=(128, 128), limit=3, bins=8)"
+"""For tables that are smooth, and for those with jumps. Which one it is, held-out labels decide."""
+
+_STEPS: Final = 200
+"""Of training on a table, at least. Later ones learn wrong labels by heart: docs/sklearn.md."""
+
+
+@final
+class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """A classifier that does not learn wrong labels by heart, and says which labels are wrong.
+
+    First ``folds`` nets, each of which leaves out another part of the rows, say what they make of labels they have not
+    seen, and an audit concludes which are wrong. Then ``members`` nets are trained on all rows, each row counting as
+    much as its label is probably right. Their mean probabilities are the prediction.
+
+    Rows that are the same count as one of that weight, and their order does not matter: a weight of 2 is the same as
+    a row twice, to the last bit.
+
+    Args:
+        loss: a loss or its spec, such as ``"gce(q=0.7)"``; None for absolute error, scaled if there are many classes.
+        model: a spec such as ``"resnet20"``, a net of your own, of which copies are trained, or what makes one when it
+            is called with the shape of an input and the number of classes. None for a net that suits the data.
+        epochs: times over the data; None for some hundred steps, or 10 epochs of large data.
+        batch_size: rows a step; None for an eighth of the rows, from 16 to 128.
+        lr: the learning rate; None for one that suits net and loss.
+        folds: parts for the audit; 0 for no audit. None is 5 for tables and 2 for images.
+        members: nets that predict together. None is 5 for tables and 1 for images.
+        random_state: a whole number gives the same result every time; None another one each time.
+        device: cpu, cuda or cuda:1.
+
+    Attributes:
+        classes_: the labels there are, in order.
+        n_features_in_: features of a row, or channels of an image.
+        feature_names_in_: names of the columns, where ``X`` had names that are texts.
+        audit_: what ``pyrite.audit`` says of the rows that are not the same; None if there was no audit, or too few.
+        wrong_probability_: of every row, the probability that its label is wrong; NaN where nobody can tell.
+        suspects_: positions of rows whose labels should be looked at, the worst first.
+        noise_rate_: the share of wrong labels; NaN where nobody can tell.
+
+    >>> from sklearn.datasets import load_iris
+    >>> X, y = load_iris(return_X_y=True)
+    >>> RobustClassifier(random_state=0).fit(X, y).score(X, y) > 0.9
+    True
+    """
+
+    def __init__(
+        self,
+        loss: Any = None,
+        *,
+        model: str | Architecture | nn.Module | Factory | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        lr: float | None = None,
+        folds: int | None = None,
+        members: int | None = None,
+        random_state: int | None = 0,
+        device: str = "cpu",
+    ) -> None:
+        self.loss, self.model = loss, model
+        self.epochs, self.batch_size, self.lr = epochs, batch_size, lr
+        self.folds, self.members = folds, members
+        self.random_state, self.device = random_state, device
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
+        """Train on rows of features, or on images in bytes of shape (N, C, H, W)."""
+        inputs, given = validate_data(self, X, y, **_kind(X))
+        check_classification_targets(given)
+        self.classes_, labels = np.unique(given, return_inverse=True)
+        weight = _check_sample_weight(sample_weight, inputs, dtype=np.float64, ensure_non_negative=True)
+        seed = _seed(self.random_state)
+        rows = Rows.distinct(inputs, labels, weight, seed)
+        if len(np.unique(labels[rows.first])) < 2:
+            raise ValueError("the labels that count are of one class: there is nothing to tell apart")
+        self._spread = Spread.of(inputs[rows.first]) if inputs.ndim == 2 else None
+        names = tuple(map(str, self.classes_))
+        data = Dataset("rows", self._prepared(inputs[rows.first]), labels[rows.first], names)
+        self._train(data, rows, seed)
+        self._say_what_is_wrong(rows)
+        return self
+
+    def decision_function(self, X: Any) -> Floats:  # noqa: N803
+        """Scores: the logarithms of the probabilities, a column a class; of two classes the difference."""
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def predict_proba(self, X: Any) -> Floats:  # noqa: N803
+        """Probabilities, a column a class in the order of ``classes_``."""
+        return np.exp(self._scores(X))
+
+    def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803
+        """The likeliest class of every row."""
+        return self.classes_[self._scores(X).argmax(1)]  # type: ignore[no-any-return]
+
+    def _scores(self, X: Any) -> Floats:  # noqa: N803
+        check_is_fitted(self)
+        inputs = validate_data(self, X, reset=False, **_kind(X))
+        shape = self._nets.shape
+        if inputs.shape[1:] != shape:
+            raise ValueError(f"X has rows of shape {inputs.shape[1:]}, but the classifier was fitted to {shape}")
+        each = self._nets.scores(self._prepared(inputs))
+        return np.asarray(logsumexp(log_softmax(each, 2), 0) - np.log(len(each)))
+
+    def _prepared(self, inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        """What a data set holds: bytes of images, or features near 0, so that little is lost in float32."""
+        return inputs if self._spread is None else self._spread.apply(inputs)
+
+    def _train(self, data: Dataset, rows: Rows, seed: int) -> None:
+        table = data.inputs.ndim == 2
+        folds = _count("folds", self.folds, 5 if table else 2, least=2)
+        members = _count("members", self.members, 5 if table else 1, least=1)
+        nets = _TABLE_NETS if table and self.model is None else (self.model,)
+        self.audit_: Audit | None = None
+        trust = np.ones(len(data))
+        if folds and len(data) >= FEWEST:
+            part = deal(data.labels, rows.group, folds)
+            tried = [self._held_out(data, rows.weight, part, net, seed) for net in nets]
+            # Wrong labels make the share that is predicted smaller for all nets, but leave its order.
+            right = [((scores.argmax(1) == data.labels) * rows.weight).sum() for scores in tried]
+            best = int(np.argmax(right))
+            nets = (nets[best],)
+            self.audit_ = audit(data.labels, scores=tried[best], kind="logits", classes=data.classes, seed=seed)
+            if self.audit_.can_tell:
+                trust = 1 - self.audit_.wrong_probability
+        self._nets = self._fit(data, np.tile(rows.weight * trust, (members, 1)), nets[0], seed + 1)
+
+    def _held_out(self, data: Dataset, weight: Floats, part: Ints, net: Any, seed: int) -> Floats:
+        """What a net that has not seen a row's label gives the row."""
+        parts = np.unique(part)
+        trained = self._fit(data, weight * (part != parts[:, None]), net, seed)
+        return trained.scores(np.asarray(data.inputs))[np.searchsorted(parts, part), np.arange(len(data))]
+
+    def _fit(self, data: Dataset, weight: Floats, net: Any, seed: int) -> Nets:
+        size = self.batch_size or int(np.clip(len(data) // 8, 16, 128))
+        epochs = self.epochs or max(10, -(-_STEPS * size // len(data)))
+        how = method(default_method(len(data.classes))) if self.loss is None else ERM(read_loss(self.loss))
+        assert isinstance(how, ERM)
+        recipe, _ = resolve(
+            data, model=net, method=how, lr=self.lr, epochs=epochs, batch_size=size, validation=0.0, seed=seed,
+            device=self.device,
+        )  # fmt: skip
+        return train_together(data, weight, recipe.model if net is None else net, how, recipe)
+
+    def _say_what_is_wrong(self, rows: Rows) -> None:
+        found = self.audit_
+        self.wrong_probability_ = np.full(len(rows.number), np.nan)
+        self.suspects_ = np.zeros(0, np.int64)
+        self.noise_rate_ = np.nan if found is None else found.noise_rate
+        if found is None or not found.can_tell:
+            return
+        known = np.flatnonzero(rows.number >= 0)
+        self.wrong_probability_[known] = found.wrong_probability[rows.number[known]]
+        suspects = known[found.is_suspect[rows.number[known]]]
+        self.suspects_ = suspects[np.argsort(-found.score[rows.number[suspects]], kind="stable")]
+
+
+def _kind(inputs: Any) -> dict[str, Any]:
+    """How scikit-learn is to look at what is given: images stay bytes, everything else becomes numbers."""
+    if getattr(inputs, "ndim", 2) != 4:
+        return {"dtype": np.float64}
+    if inputs.dtype != np.uint8:
+        raise ValueError(f"X holds images of {inputs.dtype}, but they must be bytes (uint8) of shape (N, C, H, W)")
+    return {"dtype": np.uint8, "allow_nd": True}
+
+
+def _count(name: str, value: int | None, usual: int, least: int) -> int:
+    if value is None:
+        return usual
+    if not is_whole(value) or (value < least and not (name == "folds" and value == 0)):
+        raise ValueError(
+            f"{name} is {value!r}, but must be a whole number, {least} or more{' or 0' * (name == 'folds')}"
+        )
+    return int(value)
+
+
+def _seed(state: Any) -> int:
+    if isinstance(state, np.random.RandomState):
+        return int(state.randint(2**31))
+    return int(np.random.SeedSequence().generate_state(1)[0]) if state is None else check_seed(state)

@@ -1,0 +1,86 @@
+"""Several nets trained on the same batches, in each of which a row counts otherwise."""
+
+from copy import deepcopy
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from pyrite.criterion import Loss
+from pyrite.data import Batch, Batches, Dataset, Statistics
+from pyrite.estimator.rows import Floats
+from pyrite.methods import ERM, Learner, Learning, Step
+from pyrite.models import SideBySide, Stacked, build_model
+from pyrite.training import Recipe, augmentation, fit, make_learner, net_scores
+
+__all__ = ["Nets", "train_together"]
+
+
+class Nets(NamedTuple):
+    """Nets that are trained, and how the inputs they saw were normalised."""
+
+    net: nn.Module
+    scale: Statistics
+    shape: tuple[int, ...]
+
+    def scores(self, inputs: npt.NDArray[Any]) -> Floats:
+        """Of shape (nets, rows, classes)."""
+        return net_scores(self.net.eval(), inputs, self.scale, axis=1).astype(np.float64)
+
+
+def train_together(data: Dataset, weight: Floats, net: Any, method: ERM, recipe: Recipe) -> Nets:
+    """Nets of one kind, as many as ``weight`` has rows: in each, samples count what its row says.
+
+    ``net`` is what the resolved recipe calls its model; of a net that is built already copies are trained.
+    """
+    scale = Statistics.of(data.inputs)
+    size, seed = recipe.batch_size, recipe.seed
+    batches = Batches(
+        data.inputs, data.labels, batch_size=size, seed=seed, normalise=scale, device=recipe.device,
+        augment=augmentation(recipe.augment), drop_last=len(data) > size and len(data) % size == 1,
+    )  # fmt: skip
+    some = next(iter(Batches(data.inputs, data.labels, batch_size=2048, seed=seed, normalise=scale))).inputs
+    shape = tuple(data.inputs.shape[1:])
+    nets = [build_model(deepcopy(net), shape, len(data.classes), seed + number, some) for number in range(len(weight))]
+    # This library's nets for features are known to be fit for stacking; of other people's nobody knows.
+    stacked = len(shape) == 1 and not callable(net)
+    beside = (Stacked(nets) if stacked else SideBySide(nets)).to(recipe.device)
+    learner = make_learner(recipe.model_copy(update={"clip": 0.0}), beside, len(batches))
+    fit(_Together(method.loss, learner, beside, torch.from_numpy(weight), recipe.clip or 0.0), batches, recipe.epochs)
+    # In double precision a row's scores do not depend on the rows that come with it.
+    return Nets(beside.double() if len(shape) == 1 else beside, scale, shape)
+
+
+@final
+class _Together(Learning):
+    """Each net goes down its own weighted mean of the loss. They have no weight in common, so one sum will do."""
+
+    def __init__(self, loss: Loss, learner: Learner, beside: SideBySide | Stacked, weight: Tensor, clip: float) -> None:
+        self.learner, self.beside, self.clip = learner, beside, clip
+        self.loss = deepcopy(loss).configure(reduction="sum")
+        self.couples = any(part.couples for part in loss.modules() if isinstance(part, Loss))
+        self.weight = weight.to(learner.weights[0].device, learner.dtype)
+
+    def step(self, batch: Batch) -> Step:
+        learner, weight = self.learner, self.weight[:, batch.index]
+        share = weight.sum(1, keepdim=True)
+        weight = weight / torch.where(share > 0, share, 1)  # where no row counts, nothing is learned
+        rate = learner.rate
+        with learner.descent():
+            scores = learner.scores(learner.ready(batch.inputs))
+            value = self._sum(scores, batch.labels, weight)
+            if not value.isfinite():
+                raise FloatingPointError(f"the loss is {value.item()}")
+            value.backward()
+            if self.clip:
+                self.beside.clip_gradients(self.clip)
+        return Step.empty(batch, rate)
+
+    def _sum(self, scores: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
+        if self.couples:  # rows of one net only
+            each = [self.loss(own, labels, sample_weight=w) for own, w in zip(scores, weight, strict=True)]
+            return torch.stack(each).sum()
+        whole: Tensor = self.loss(scores.flatten(0, 1), labels.repeat(len(scores)), sample_weight=weight.flatten())
+        return whole
