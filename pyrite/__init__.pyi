@@ -35,7 +35,7 @@ from .data import (
     split as split,
 )
 from .experiments import Comparison as Comparison, compare as compare, demo as demo
-from .integrations import TensorBoard as TensorBoard
+from .integrations import Logged as Logged, TensorBoard as TensorBoard, hf_loss as hf_loss
 from .losses import (
     LOSSES as LOSSES,
     MSE as MSE,
