@@ -18,16 +18,16 @@ _IGNORED: Final = -100  # what the Trainer counts around
 def hf_loss(loss: str | Loss, *, shift: bool | None = None, **options: Unpack[Options]) -> "HFLoss":
     """A loss for ``Trainer(compute_loss_func=...)``.
 
-    It divides the sum over all labels that count by ``num_items_in_batch``, the number of them in all batches of a step,
-    so that accumulated gradients are those of one big batch. Labels of -100 do not count.
+    It divides the sum over all labels that count by ``num_items_in_batch``, the number of them in all batches of a
+    step, so that accumulated gradients are those of one big batch. Labels of -100 do not count.
 
     Args:
         loss: a spec or a loss. Its reduction is the Trainer's affair, and -100 is what the Trainer ignores.
         shift: whether each label is the one that the position before predicts, as causal language models have it. For
             scores of single positions it must be said, and only a ``TokenClassifierOutput`` says it by itself: shifted
             by one where it should not be, or the other way round, a model would learn nonsense without complaint.
-        options: ``weight`` and ``check``, as every loss takes them. Class weights multiply losses; the sum is still divided
-            by the number of labels, because the Trainer counts labels, not weights.
+        options: ``weight`` and ``check``, as every loss takes them. Class weights multiply losses; the sum is still
+            divided by the number of labels, because the Trainer counts labels, not weights.
 
     >>> loss = hf_loss("ce")
     >>> loss((torch.tensor([[0.0, 0.0], [0.0, 0.0]]),), torch.tensor([1, -100]), num_items_in_batch=2)
@@ -93,8 +93,8 @@ class HFLoss:
             return False
         if self.shift is None and type(outputs).__name__ != "TokenClassifierOutput":
             raise ValueError(
-                f"logits have the shape {tuple(scores.shape)}, with one label for each position: say shift=True if it is "
-                "the label that the position before predicts (causal language models), or shift=False if it is its own "
+                f"logits have the shape {tuple(scores.shape)}, with a label for each position: say shift=True if it is "
+                "what the position before predicts (causal language models), or shift=False if it is its own "
                 "(token classification, masked language models, encoder-decoders)"
             )
         return bool(self.shift)
