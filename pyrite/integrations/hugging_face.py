@@ -19,7 +19,8 @@ def hf_loss(loss: str | Loss, *, shift: bool | None = None, **options: Unpack[Op
     """A loss for ``Trainer(compute_loss_func=...)``.
 
     It divides the sum over all labels that count by ``num_items_in_batch``, the number of them in all batches of a
-    step, so that accumulated gradients are those of one big batch. Labels of -100 do not count.
+    step, so that accumulated gradients are those of one big batch. Labels of -100 do not count. The Trainer's number is
+    taken as it is, also where it has counted the first tokens of a causal model, as the model's own loss would.
 
     Args:
         loss: a spec or a loss. Its reduction is the Trainer's affair, and -100 is what the Trainer ignores.

@@ -26,6 +26,8 @@ try:
     from lightning.pytorch import Callback
 except ImportError as error:
     raise ImportError(f'Lightning is not installed ({error}): pip install "pyrite[lightning]"') from None
+except Exception as error:  # what it imports may be broken: a torchvision of another torch raises RuntimeError
+    raise ImportError(f"Lightning is installed, but cannot be imported ({error}): mend or remove that") from error
 
 __all__ = ["Indexed", "LabelAudit"]
 
