@@ -1,6 +1,7 @@
 """The callback in real fits: what it records against a reference, what it finds, and that a resume leaves no trace."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import lightning.pytorch as lightning
@@ -148,6 +149,22 @@ def test_a_resumed_fit_ends_the_same(whole: tuple[Any, LabelAudit, bytes], after
     assert found.audit is not None
     assert whole[1].audit is not None
     assert np.array_equal(found.audit.wrong_probability, whole[1].audit.wrong_probability)
+
+
+def test_an_epoch_that_was_not_ended_is_folded_in_with_the_next() -> None:
+    """Not every version of Lightning ends an epoch again after a resume from the checkpoint of its validation."""
+    labels, index = torch.tensor([0, 1, 1]), torch.arange(3)
+    ended, resumed = LabelAudit(labels), LabelAudit(labels)
+    for epoch, scores in enumerate(torch.randn(2, 3, 2, generator=torch.Generator().manual_seed(0))):
+        batch, trainer = Batch(scores, labels, index), SimpleNamespace(current_epoch=epoch)
+        for callback in (ended, resumed):
+            callback.on_train_batch_end(trainer, None, {"scores": scores}, batch, 0)
+        ended.on_train_epoch_end(trainer, None)
+    resumed.on_train_epoch_end(SimpleNamespace(current_epoch=1), None)
+    one, other = ended.state_dict(), resumed.state_dict()
+    assert one["observer.epochs"] == other["observer.epochs"] == 2
+    for name, value in one.items():
+        np.testing.assert_array_equal(np.asarray(value), np.asarray(other[name]))
 
 
 def test_validation_every_other_epoch(whole: tuple[Any, LabelAudit, bytes], tmp_path: Path) -> None:
