@@ -36,7 +36,7 @@ from .data import (
 )
 from .estimator import RobustClassifier as RobustClassifier
 from .experiments import Comparison as Comparison, compare as compare, demo as demo
-from .integrations import TensorBoard as TensorBoard
+from .integrations import Logged as Logged, TensorBoard as TensorBoard, hf_loss as hf_loss
 from .losses import (
     LOSSES as LOSSES,
     MSE as MSE,

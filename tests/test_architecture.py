@@ -42,7 +42,17 @@ MAY_IMPORT = {
     },
     "auditing": {"soft_margin", "curves", "files", "data", "diagnostics", "training"},
     "experiments": {"spec", "files", "processes", "losses", "methods", "training"},
-    "integrations": {"processes", "methods", "training"},
+    "integrations": {
+        "soft_margin",
+        "processes",
+        "criterion",
+        "losses",
+        "data",
+        "diagnostics",
+        "methods",
+        "training",
+        "auditing",
+    },
     "report": {
         "files",
         "criterion",

@@ -1,7 +1,7 @@
 """From scores and labels, or from what a run left, to what is wrong with the labels."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +16,10 @@ from pyrite.auditing.scores import Kind, check_scores, chunks, to_margins
 from pyrite.auditing.troubles import troubles
 from pyrite.curves import expected_margin
 from pyrite.data import Dataset, load
-from pyrite.diagnostics.arrays import Floats, Ints, to_ints
+from pyrite.diagnostics.arrays import Flags, Floats, Ints, to_ints
 from pyrite.training import Recipe, Run, train, train_once
 
-__all__ = ["audit"]
+__all__ = ["audit", "audit_margins"]
 
 _FEWEST: Final = 50
 _FITTED: Final = 5_000_000  # scores that the noise is fitted to; of more rows than that a random part
@@ -200,10 +200,6 @@ def usual(said: dict[str, Any], data: Dataset) -> dict[str, Any]:
 
 
 def _audit_run(run: Run, seed: int, data: Dataset | None) -> Audit:
-    """Held-out samples tell the noise. Those that were trained on are ranked by it, and have the probabilities that
-    held-out samples have at the same place in their ranking, or their own if those are higher: learning by heart shifts
-    margins more than their order.
-    """
     if not (run.path / "samples.npz").exists() or not (run.path / "labels.npz").exists():
         raise ValueError(f"{run.path} has not finished an epoch: pyrite train --resume {run.path}")
     held = run.samples
@@ -212,15 +208,56 @@ def _audit_run(run: Run, seed: int, data: Dataset | None) -> Audit:
             f"{run.path} keeps no margins of classes: samples times classes are too many, or it is too old"
         )
     part, given = run.labels["part"], run.labels["given"]
-    margins = held["class_margins"].astype(np.float64)
-    known = np.isfinite(margins).all(1)
-    index = np.flatnonzero(known & np.isin(part, (0, 1)))
-    out = part[index] == 1
-    margins, labels = margins[index], given[index]
-    _enough(labels, run.classes)
+    used = np.isin(part, (0, 1))
     seen = None if data is None else troubles(replace(data, labels=given))
-    warnings = (*_warnings(labels, run.classes), *(() if seen is None else seen.sentences()))
-    fit = fit_noise(margins[out], labels[out], seed) if out.sum() >= _FEWEST else NoiseFit.none(len(run.classes))
+    return audit_margins(
+        np.where(used[:, None], held["class_margins"], np.nan),
+        given,
+        part == 1,
+        run.classes,
+        held,
+        seed,
+        warnings=() if seen is None else seen.sentences(),
+        troubles=seen,
+        run=run,
+        true=run.labels.get("true"),
+        paths=run.labels.get("path"),
+    )
+
+
+def audit_margins(
+    margins: npt.NDArray[Any],
+    given: Ints,
+    held_out: Flags,
+    classes: tuple[str, ...],
+    shown: Mapping[str, npt.NDArray[Any]],
+    seed: int = 0,
+    *,
+    warnings: Sequence[str] = (),
+    true: Ints | None = None,
+    paths: npt.NDArray[Any] | None = None,
+    **found: Any,
+) -> Audit:
+    """Audit what training showed of every sample, whoever trained.
+
+    Held-out samples tell the noise. Those that were trained on are ranked by it, and have the probabilities that
+    held-out samples have at the same place in their ranking, or their own if those are higher: learning by heart shifts
+    margins more than their order.
+
+    Args:
+        margins: of all classes, averaged over the epochs, a row a sample; what was not seen is NaN, and left out.
+        given: the labels.
+        held_out: of which samples the labels were not trained on.
+        classes: their names.
+        shown: what else is known of the samples, as ``SampleEvidence.arrays`` has it.
+        seed: for the standard errors.
+        warnings, true, paths, found: what is known besides; the last as ``Audit`` has it.
+    """
+    index = np.flatnonzero(np.isfinite(margins).all(1))
+    margins, labels, out = margins[index].astype(np.float64), given[index], held_out[index]
+    _enough(labels, classes)
+    warnings = (*_warnings(labels, classes), *warnings)
+    fit = fit_noise(margins[out], labels[out], seed) if out.sum() >= _FEWEST else NoiseFit.none(len(classes))
     if out.sum() < _FEWEST:
         few = f"{int(out.sum())} samples were held out, fewer than {_FEWEST}"
         share = max(0.2, (_FEWEST + 2) / len(labels))
@@ -235,17 +272,16 @@ def _audit_run(run: Run, seed: int, data: Dataset | None) -> Audit:
     return _found(
         fit,
         labels=labels,
-        classes=run.classes,
+        classes=classes,
         index=index,
         score=score,
         choices=choices,
         likelihoods=likelihoods,
-        evidence=_evidence(held, margins, labels, index),
+        evidence=_evidence(shown, margins, labels, index),
         warnings=warnings,
-        troubles=seen,
-        run=run,
-        true=run.labels["true"][index] if "true" in run.labels else None,
-        paths=tuple(run.labels["path"][index].tolist()) if "path" in run.labels else (),
+        true=None if true is None else true[index],
+        paths=() if paths is None else tuple(paths[index].tolist()),
+        **found,
     )
 
 
@@ -256,7 +292,7 @@ def _at_the_same_place(own: Floats, other: Floats) -> Floats:
     return np.interp(place, (np.arange(len(other)) + 0.5) / len(other), np.sort(other)) + 1e-6 * place
 
 
-def _evidence(held: dict[str, npt.NDArray[Any]], margins: Floats, labels: Ints, index: Ints) -> dict[str, Floats]:
+def _evidence(held: Mapping[str, npt.NDArray[Any]], margins: Floats, labels: Ints, index: Ints) -> dict[str, Floats]:
     """What people may want to see of a sample: NaN where it was not trained on."""
     visits = held["visits"][index]
     columns = {

@@ -1,5 +1,10 @@
-"""Other people's tools, each thin and optional."""
+"""Other people's tools, each thin and optional.
 
-from pyrite.integrations.tensorboard import TensorBoard
+The names stand in ``__init__.pyi``; each is imported when it is first used, and nothing here imports another tool
+before somebody asks for its adapter. What must be a part of that tool, such as a Lightning callback, is in a module
+that has the tool's name: ``pyrite.integrations.lightning``.
+"""
 
-__all__ = ["TensorBoard"]
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

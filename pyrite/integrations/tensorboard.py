@@ -1,12 +1,13 @@
 """TensorBoard: a run's numbers and margins, while it goes on."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 
+from pyrite.integrations.logged import Logged
 from pyrite.methods import Step
 from pyrite.processes import rank
 from pyrite.training import Recorder
@@ -35,6 +36,7 @@ class TensorBoard:
         self._make: Any = SummaryWriter
         self._writer: Any = None
         self._recorder: Recorder | None = None
+        self._numbers = Logged(self)
 
     @contextmanager
     def watch(self, folder: Path, recorder: Recorder) -> Iterator[None]:
@@ -47,29 +49,33 @@ class TensorBoard:
             except OSError as error:
                 raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
         try:
-            yield
+            with self._numbers.watch(folder, recorder):
+                yield
         finally:
             if self._writer is not None:
                 self._writer.close()
             self._writer = self._recorder = None
 
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Write numbers, while a run is watched."""
+        if self._writer is not None:
+            for name, value in values.items():
+                self._writer.add_scalar(name, value, step)
+
     def after_step(self, step: Step) -> None:
-        if self._writer is not None and self._recorder is not None:
-            self._writer.add_scalar("step/loss", step.loss, self._recorder.learner.steps)
+        self._numbers.after_step(step)
 
     def after_epoch(self, epoch: int) -> None:
+        self._numbers.after_epoch(epoch)
         writer, recorder = self._writer, self._recorder
         if writer is None or recorder is None:
             return
-        steps = recorder.learner.steps
-        for name, value in recorder.history[-1].items():
-            if isinstance(value, int | float):
-                writer.add_scalar(f"epoch/{name}", value, steps)
         found = recorder.observer.histograms
         kinds = {"all": found.all, "right": found.clean, "wrong": found.noisy}
         for kind, counts in kinds.items():
             if counts is not None and counts[-1].any():
-                writer.add_histogram_raw(f"margins/{kind}", **_summary(counts[-1], found.edges), global_step=steps)
+                summary = _summary(counts[-1], found.edges)
+                writer.add_histogram_raw(f"margins/{kind}", **summary, global_step=recorder.learner.steps)
         writer.flush()
 
 

@@ -1,0 +1,125 @@
+"""Hugging Face: a loss as the ``Trainer`` of transformers wants it. Nothing of theirs is imported for it."""
+
+import copy
+from collections.abc import Mapping
+from typing import Any, Final, Unpack, final
+
+import torch
+from torch import Tensor
+
+from pyrite.criterion import Loss, Options
+from pyrite.losses import loss as read_loss
+
+__all__ = ["HFLoss", "hf_loss"]
+
+_IGNORED: Final = -100  # what the Trainer counts around
+
+
+def hf_loss(loss: str | Loss, *, shift: bool | None = None, **options: Unpack[Options]) -> "HFLoss":
+    """A loss for ``Trainer(compute_loss_func=...)``.
+
+    It divides the sum over all labels that count by ``num_items_in_batch``, the number of them in all batches of a
+    step, so that accumulated gradients are those of one big batch. Labels of -100 do not count. The Trainer's number is
+    taken as it is, also where it has counted the first tokens of a causal model, as the model's own loss would.
+
+    Args:
+        loss: a spec or a loss. Its reduction is the Trainer's affair, and -100 is what the Trainer ignores.
+        shift: whether each label is the one that the position before predicts, as causal language models have it. For
+            scores of single positions it must be said, and only a ``TokenClassifierOutput`` says it by itself: shifted
+            by one where it should not be, or the other way round, a model would learn nonsense without complaint.
+        options: ``weight`` and ``check``, as every loss takes them. Class weights multiply losses; the sum is still
+            divided by the number of labels, because the Trainer counts labels, not weights.
+
+    >>> loss = hf_loss("ce")
+    >>> loss((torch.tensor([[0.0, 0.0], [0.0, 0.0]]),), torch.tensor([1, -100]), num_items_in_batch=2)
+    tensor(0.3466)
+    """
+    return HFLoss(read_loss(loss, **options), shift)
+
+
+@final
+class HFLoss:
+    """What ``hf_loss`` makes."""
+
+    def __init__(self, loss: Loss, shift: bool | None = None) -> None:
+        if any(part.couples for part in loss.modules() if isinstance(part, Loss)):
+            raise ValueError(
+                f"the loss {str(loss)!r} ties the samples of a batch together, but the Trainer cuts batches in pieces"
+            )
+        if loss.reduction != "mean":
+            raise ValueError(f"reduction is {loss.reduction!r}, but the Trainer wants a mean: leave it out")
+        if loss.ignore_index != _IGNORED:
+            raise ValueError(f"ignore_index is {loss.ignore_index}, but the Trainer counts all labels but {_IGNORED}")
+        if not (shift is None or isinstance(shift, bool)):
+            raise ValueError(f"shift is {shift!r}, but must be True or False")
+        self.loss, self.shift = loss, shift
+        self._sum = copy.deepcopy(loss).configure(reduction="sum")
+
+    def __repr__(self) -> str:
+        return f"hf_loss({str(self.loss)!r}, shift={self.shift})"
+
+    def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Tensor | int | None = None) -> Tensor:
+        """The share of a batch in the mean over all labels of a step.
+
+        Args:
+            outputs: of the model: with ``logits``, or a tuple that begins with them.
+            labels: class numbers; -100 is left out.
+            num_items_in_batch: how many labels count in the step; if it is not said, those of this batch.
+        """
+        scores = _scores(outputs)
+        if not isinstance(labels, Tensor):
+            raise ValueError(
+                "the batch has no labels: name their column 'labels', and keep it (remove_unused_columns=False)"
+            )
+        if labels.is_floating_point():
+            raise ValueError(f"labels are {labels.dtype}, but must be class numbers: one class a sample or a token")
+        if labels.shape != scores.shape[:-1]:
+            raise ValueError(
+                f"labels have the shape {tuple(labels.shape)}, but logits the shape {tuple(scores.shape)}: "
+                "there must be one label for each row of them"
+            )
+        if self._shifted(outputs, scores):
+            # Labels move, not scores, which are large: the last position of each row predicts nothing.
+            labels = torch.cat([labels[..., 1:], torch.full_like(labels[..., :1], _IGNORED)], dim=-1)
+        labels = labels.reshape(-1).to(scores.device)
+        # A sum over many tokens is beyond half precision, and single ones would be rounded.
+        rows = scores.reshape(-1, scores.shape[-1]).to(torch.promote_types(scores.dtype, torch.float32))
+        value: Tensor = self._sum(rows, labels)
+        return value / _count(num_items_in_batch, labels)
+
+    def _shifted(self, outputs: Any, scores: Tensor) -> bool:
+        if scores.dim() == 2:
+            if self.shift:
+                raise ValueError(f"shift is True, but logits have the shape {tuple(scores.shape)}, and no positions")
+            return False
+        if self.shift is None and type(outputs).__name__ != "TokenClassifierOutput":
+            raise ValueError(
+                f"logits have the shape {tuple(scores.shape)}, with a label for each position: say shift=True if it is "
+                "what the position before predicts (causal language models), or shift=False if it is its own "
+                "(token classification, masked language models, encoder-decoders)"
+            )
+        return bool(self.shift)
+
+
+def _scores(outputs: Any) -> Tensor:
+    """The logits of what a model gives back: a ``ModelOutput`` or another mapping, a tuple, or a tensor."""
+    scores = outputs
+    if isinstance(outputs, Mapping):
+        if "logits" not in outputs:
+            raise ValueError(f"the model's output has no logits, only {', '.join(map(str, outputs))}")
+        scores = outputs["logits"]
+    elif isinstance(outputs, tuple | list) and outputs:
+        scores = outputs[0]
+    if not isinstance(scores, Tensor) or scores.dim() < 2:
+        found = f"of shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
+        raise ValueError(f"logits are {found}, but must be a tensor with a row a sample and a column a class")
+    return scores
+
+
+def _count(items: Tensor | int | None, labels: Tensor) -> Tensor | int:
+    """What to divide by: never by 0, for a step in which nothing counts should move nothing."""
+    if items is None:
+        return (labels != _IGNORED).sum().clamp(min=1)
+    if isinstance(items, Tensor):
+        return items.reshape(-1)[0].to(labels.device).clamp(min=1)  # several devices are told the same number each
+    return max(items, 1)

@@ -1,0 +1,49 @@
+"""A data set whose samples say which they are."""
+
+from collections.abc import Mapping
+from typing import Any, final
+
+from torch.utils.data import Dataset, IterableDataset
+
+from pyrite.data import Batch
+
+__all__ = ["Indexed"]
+
+
+@final
+class Indexed(Dataset[Any]):
+    """A data set of ``(inputs, labels)`` as one of ``(inputs, labels, index)``; dictionaries get an ``"index"``.
+
+    The triple has names too: ``batch.inputs``, ``batch.labels``, ``batch.index``. So it can be told from a pair, and
+    torch's collation, pinning and the way to another device keep them.
+
+    Wrap before you split, and the numbers are those of the whole. Data that are two sets from the beginning get
+    numbers of their own by ``start``: ``Indexed(validation, start=len(train))``.
+
+    >>> from torch.utils.data import random_split
+    >>> whole = Indexed([("a", 0), ("b", 1), ("c", 0)])
+    >>> whole[2], Indexed([("d", 1)], start=len(whole))[0].index
+    (Batch(inputs='c', labels=0, index=2), 3)
+    """
+
+    def __init__(self, dataset: Any, start: int = 0) -> None:
+        if isinstance(dataset, IterableDataset):
+            raise ValueError(
+                "a data set that is only gone through has no numbers for its samples: give one with dataset[i]"
+            )
+        if isinstance(start, bool) or not isinstance(start, int) or start < 0:
+            raise ValueError(f"start is {start!r}, but must be a whole number from 0")
+        self.dataset, self.start = dataset, start
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, place: int) -> Any:
+        index = self.start + range(len(self))[place]
+        sample = self.dataset[place]
+        if isinstance(sample, Mapping):
+            return {**sample, "index": index}
+        if not isinstance(sample, tuple | list) or len(sample) != 2:
+            raise ValueError(f"sample {place} is {type(sample).__name__}, but must be (inputs, labels) or a dictionary")
+        inputs, labels = sample
+        return Batch(inputs, labels, index)  # type: ignore[arg-type]  # a sample now, a batch once they are collated

@@ -1,0 +1,68 @@
+"""The one way numbers of a run go to a logger, whoever made it: ``log(values, step)``."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol, final, runtime_checkable
+
+from pyrite.methods import Step
+from pyrite.processes import rank
+from pyrite.training import Recorder
+
+__all__ = ["Log", "Logged"]
+
+
+@runtime_checkable
+class Log(Protocol):
+    """What takes numbers by name, and the number of the step they belong to."""
+
+    def log(self, values: Mapping[str, float], step: int, /) -> object: ...
+
+
+@final
+class Logged:
+    """An observer that logs a run: ``step/loss`` after every step, and after every epoch the line of its history under
+    ``epoch/``, less what is unknown.
+
+    Steps are those of the optimiser, from 1. Process 0 alone logs.
+
+    Args:
+        logger: a function that is called as ``logger(values, step=step)``, such as ``wandb.log`` or
+            ``mlflow.log_metrics``; or what has such a method ``log``.
+
+    >>> import pyrite
+    >>> class Printer:
+    ...     def log(self, values, step):
+    ...         print(step, *values)
+    >>> isinstance(Printer(), Log), Logged(Printer())
+    (True, <a run's numbers go to Printer>)
+    """
+
+    def __init__(self, logger: Log | Callable[..., object]) -> None:
+        if not isinstance(logger, Log) and not callable(logger):
+            raise ValueError(f"logger is {logger!r}, but must have a method log(values, step), or be such a function")
+        self.logger = logger
+        self._log: Callable[..., object] = logger.log if isinstance(logger, Log) else logger
+        self._recorder: Recorder | None = None
+
+    def __repr__(self) -> str:
+        return f"<a run's numbers go to {getattr(self.logger, '__qualname__', type(self.logger).__name__)}>"
+
+    @contextmanager
+    def watch(self, folder: Path, recorder: Recorder) -> Iterator[None]:
+        """Around a run."""
+        self._recorder = recorder if rank() == 0 else None
+        try:
+            yield
+        finally:
+            self._recorder = None
+
+    def after_step(self, step: Step) -> None:
+        if self._recorder is not None:
+            self._log({"step/loss": step.loss}, step=self._recorder.learner.steps)
+
+    def after_epoch(self, epoch: int) -> None:
+        if self._recorder is not None:
+            line = self._recorder.history[-1]
+            values = {f"epoch/{name}": value for name, value in line.items() if isinstance(value, int | float)}
+            self._log(values, step=self._recorder.learner.steps)
