@@ -19,9 +19,11 @@ from pyrite.data import Dataset, load
 from pyrite.diagnostics.arrays import Flags, Floats, Ints, to_ints
 from pyrite.training import Recipe, Run, train, train_once
 
-__all__ = ["audit", "audit_margins"]
+__all__ = ["FEWEST", "audit", "audit_margins", "default_method"]
 
-_FEWEST: Final = 50
+FEWEST: Final = 50
+"""Samples, at least, to say something of the noise."""
+
 _FITTED: Final = 5_000_000  # scores that the noise is fitted to; of more rows than that a random part
 _LEAST: Final = 0.2  # the probability of being wrong that makes a suspect, at least
 _SHOWN: Final = 5  # choices kept of every sample
@@ -85,7 +87,7 @@ def _audit_scores(given: Ints, scores: object, kind: Kind | None, classes: Seque
     _enough(given, names)
     few = np.arange(len(given))
     if table.size > _FITTED:
-        few = np.sort(np.random.default_rng(seed).choice(few, max(_FITTED // table.shape[1], _FEWEST), replace=False))
+        few = np.sort(np.random.default_rng(seed).choice(few, max(_FITTED // table.shape[1], FEWEST), replace=False))
     fit = fit_noise(to_margins(table[few], kind), given[few], seed)
     score, choices, likelihoods = _posteriors(fit, table, kind, given)
     return _found(
@@ -194,7 +196,7 @@ def usual(said: dict[str, Any], data: Dataset) -> dict[str, Any]:
     and few samples are gone over more often.
     """
     samples = said.get("samples") or len(data)
-    share = min(max(250 / samples, 0.2), max(0.4, min(0.5, (_FEWEST + 2) / samples)))
+    share = min(max(250 / samples, 0.2), max(0.4, min(0.5, (FEWEST + 2) / samples)))
     values = {"validation": share, "epochs": min(max(round(40_000 / samples), 10), 30)}
     return values if {"method", "loss"} & said.keys() else values | {"method": default_method(len(data.classes))}
 
@@ -257,10 +259,10 @@ def audit_margins(
     margins, labels, out = margins[index].astype(np.float64), given[index], held_out[index]
     _enough(labels, classes)
     warnings = (*_warnings(labels, classes), *warnings)
-    fit = fit_noise(margins[out], labels[out], seed) if out.sum() >= _FEWEST else NoiseFit.none(len(classes))
-    if out.sum() < _FEWEST:
-        few = f"{int(out.sum())} samples were held out, fewer than {_FEWEST}"
-        share = max(0.2, (_FEWEST + 2) / len(labels))
+    fit = fit_noise(margins[out], labels[out], seed) if out.sum() >= FEWEST else NoiseFit.none(len(classes))
+    if out.sum() < FEWEST:
+        few = f"{int(out.sum())} samples were held out, fewer than {FEWEST}"
+        share = max(0.2, (FEWEST + 2) / len(labels))
         cure = f"hold out more (validation={share:.2g})" if share <= 0.5 else "it takes some hundred samples"
         warnings = (*warnings, f"{few}, so there is only a ranking: {cure}")
     evidence = fit.evidence(margins, labels)
@@ -305,8 +307,8 @@ def _evidence(held: Mapping[str, npt.NDArray[Any]], margins: Floats, labels: Int
 
 
 def _enough(labels: Ints, classes: Sequence[str]) -> None:
-    if len(labels) < _FEWEST:
-        raise ValueError(f"there are {len(labels)} samples: fewer than {_FEWEST} say too little about label noise")
+    if len(labels) < FEWEST:
+        raise ValueError(f"there are {len(labels)} samples: fewer than {FEWEST} say too little about label noise")
     held = np.unique(labels)
     if len(held) < 2:
         raise ValueError(f"all labels are {classes[held[0]]!r}: with one class no label can be told from another")

@@ -10,8 +10,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import nn
 
-from pyrite.auditing import Audit, audit
-from pyrite.auditing.audit import _FEWEST as FEWEST, default_method
+from pyrite.auditing import FEWEST, Audit, audit, default_method
 from pyrite.data import Dataset
 from pyrite.draws import check_seed, is_whole
 from pyrite.estimator.rows import Floats, Ints, Rows, Spread, deal

@@ -1,0 +1,134 @@
+"""Nets side by side are the nets that they would be alone, and know nothing of the labels they are to judge."""
+
+from copy import deepcopy
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import pyrite
+from pyrite.data import Dataset
+from pyrite.estimator.rows import Rows, Spread, deal
+from pyrite.estimator.together import train_together
+from pyrite.methods import ERM
+from pyrite.models import SideBySide, Stacked, build_model
+from pyrite.training import resolve
+
+
+def nets(count: int = 3) -> list[nn.Module]:
+    return [build_model("mlp(hidden=(8, 8), limit=3, bins=4)", (5,), 3, seed) for seed in range(count)]
+
+
+@pytest.mark.parametrize("kind", [SideBySide, Stacked])
+@pytest.mark.parametrize("training", [True, False])
+def test_scores_and_statistics_are_those_of_each_alone(kind: type, training: bool) -> None:
+    alone = nets()
+    together = kind(deepcopy(alone)).train(training)
+    inputs = torch.randn(16, 5, generator=torch.Generator().manual_seed(0))
+    expected = torch.stack([net.train(training)(inputs) for net in alone])
+    torch.testing.assert_close(together(inputs), expected)
+    # The batch norms have seen the same, too.
+    torch.testing.assert_close(together.eval()(inputs), torch.stack([net.eval()(inputs) for net in alone]))
+
+
+@pytest.mark.parametrize("kind", [SideBySide, Stacked])
+def test_gradients_are_clipped_net_by_net(kind: type) -> None:
+    alone = nets(2)
+    together = kind(deepcopy(alone))
+    inputs = torch.randn(16, 5, generator=torch.Generator().manual_seed(0))
+    steep = torch.tensor([100.0, 1e-3])[:, None, None]
+    (together(inputs) * steep).sum().backward()
+    together.clip_gradients(1.0)
+    for place, net in enumerate(alone):
+        (net(inputs) * steep[place]).sum().backward()
+        nn.utils.clip_grad_norm_(net.parameters(), 1.0)
+    own = [weight.grad for net in alone for weight in net.parameters()]
+    found = [weight.grad for weight in together.parameters()]
+    if kind is Stacked:
+        found = [gradient[place] for place in range(2) for gradient in found]
+    for one, other in zip(own, found, strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def rows(seed: int = 0) -> Dataset:
+    rng = np.random.default_rng(seed)
+    labels = np.arange(60) % 3
+    return Dataset("rows", (rng.normal(size=(60, 4)) + labels[:, None]).astype(np.float32), labels, ("a", "b", "c"))
+
+
+def scores(data: Dataset, weight: np.ndarray, loss: str = "gce(q=0.7)", net: object = "mlp(hidden=(8,))") -> np.ndarray:
+    how = ERM(pyrite.loss(loss))
+    recipe, _ = resolve(data, model=net, method=how, epochs=4, batch_size=20, seed=0, validation=0.0)
+    recipe = recipe.model_copy(update={"precision": "float64"})
+    return train_together(data, weight, net, how, recipe).scores(np.asarray(data.inputs))
+
+
+@pytest.mark.parametrize("loss", ["gce(q=0.7)", "imae(T=8)", "peer(ce, alpha=0.5)"])
+def test_each_net_learns_as_if_it_were_alone(loss: str) -> None:
+    data = rows()
+    weight = np.stack([np.ones(60), np.arange(60) % 4 + 0.5])
+    both = scores(data, weight, loss)
+    assert np.abs(both[0] - both[1]).max() > 1e-3
+    np.testing.assert_allclose(scores(data, weight[:1], loss)[0], both[0], rtol=1e-9)
+
+
+def test_a_net_of_ones_own_is_copied_and_left_as_it_was() -> None:
+    net = nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 3)).double()
+    before = deepcopy(net.state_dict())
+    found = scores(rows(), np.ones((2, 60)), net=net)
+    np.testing.assert_array_equal(found[0], found[1])  # copies of one net on the same batches
+    assert all(torch.equal(before[name], value) for name, value in net.state_dict().items())
+
+
+def test_held_out_scores_do_not_depend_on_held_out_labels() -> None:
+    data = rows()
+    part = np.arange(60) % 5
+    weight = 1.0 * (part != np.arange(5)[:, None])
+    held = part == 2
+    other = Dataset(data.name, data.inputs, np.where(held, (data.labels + 1) % 3, data.labels), data.classes)
+    first, second = scores(data, weight), scores(other, weight)
+    np.testing.assert_array_equal(first[2], second[2])
+    assert np.abs(first[1] - second[1]).max() > 1e-3
+
+
+def test_rows_that_are_the_same_are_one() -> None:
+    inputs = np.array([[1.0, 2], [0, 0], [1, 2], [-0.0, 0], [1, 2], [9, 9]])
+    labels = np.array([0, 1, 0, 1, 1, 0])
+    found = Rows.distinct(inputs, labels, np.array([1.0, 2, 3, 0.5, 1, 0]), seed=0)
+    assert found.number[0] == found.number[2] != found.number[4]
+    assert found.number[1] == found.number[3]
+    assert found.number[5] == -1
+    assert found.weight[found.number[[0, 1, 4]]].tolist() == [4, 2.5, 1]
+    assert found.group[found.number[0]] == found.group[found.number[4]] != found.group[found.number[1]]
+    np.testing.assert_array_equal(labels[found.first][found.number[:5]], labels[:5])
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**40])
+def test_the_order_of_rows_is_theirs(seed: int) -> None:
+    rng = np.random.default_rng(0)
+    inputs, labels = rng.normal(size=(50, 3)), rng.integers(0, 3, 50)
+    mixed = rng.permutation(50)
+    one = Rows.distinct(inputs, labels, np.ones(50), seed)
+    other = Rows.distinct(inputs[mixed], labels[mixed], np.ones(50), seed)
+    np.testing.assert_array_equal(inputs[one.first], inputs[mixed][other.first])
+
+
+def test_parts_hold_whole_groups_and_a_share_of_every_class() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.sort(rng.integers(0, 3, 200))[rng.permutation(200)]
+    group = np.sort(rng.integers(0, 150, 200))
+    group = np.unique(group, return_inverse=True)[1]
+    part = deal(labels, group, 5)
+    assert all(len(np.unique(part[group == one])) == 1 for one in np.unique(group))
+    alone = deal(labels, np.arange(200), 5)
+    for one in range(3):
+        counts = np.bincount(alone[labels == one], minlength=5)
+        assert counts.max() - counts.min() <= 1
+
+
+def test_times_in_seconds_keep_their_differences() -> None:
+    seconds = 1.7e9 + np.arange(100.0)[:, None]
+    assert len(np.unique(Spread.of(seconds).apply(seconds))) == 100
+    assert len(np.unique(seconds.astype(np.float32))) < 5
+    assert np.isfinite(Spread.of(seconds).apply(np.full((1, 1), 1e300))).all()
