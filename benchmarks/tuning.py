@@ -4,8 +4,8 @@
 
 The configurations are drawn from the default space of ``pyrite tune``, the same number of each loss, before anything is
 trained: a search that follows one criterion would favour it. Nothing is pruned. Runs are kept in FOLDER and not made
-again, so that a benchmark that was stopped goes on; tables are printed, and everything goes to FOLDER/tuning.json. Needs
-the data (PYRITE_DATA).
+again, so that a benchmark that was stopped goes on; tables are printed, and everything goes to FOLDER/tuning.json.
+Needs the data (PYRITE_DATA).
 """
 
 import argparse
@@ -96,7 +96,7 @@ def by_epoch(runs: list[Run]) -> dict[str, Any]:
 def table(name: str, found: dict[str, Any]) -> str:
     configuration, epoch = found["configuration"], found["epoch"]
     lines = [f"{name}: {found['runs']} configurations, oracle {100 * configuration['oracle']['test']:.2f} %", ""]
-    lines += ["| chosen by | test accuracy | below the oracle | the same, studies of ten | epoch: below the best, mean |"]
+    lines += ["| chosen by | test accuracy | below the oracle | below it, studies of ten | epoch: below the best |"]
     lines += ["|---|---|---|---|---|"]
     for criterion in CRITERIA:
         row = configuration[criterion]
@@ -119,7 +119,7 @@ def main() -> None:
         for number, (method, factor) in enumerate(configurations(options.configurations, 10, options.seed)):
             run = trained(name, number, method, factor, options.out, options.seed)
             runs.append(run)
-            print(f"{name} {number}: {method}, lr ×{factor}: {run.history[-1]['test_accuracy']:.4f}", flush=True)
+            print(f"{name} {number}: {method}, lr times {factor}: {run.history[-1]['test_accuracy']:.4f}", flush=True)
         found = {"runs": len(runs), "configuration": by_configuration(runs), "epoch": by_epoch(runs)}
         found |= {"recipe": json.loads(runs[0].recipe.model_dump_json()), "versions": runs[0].facts["versions"]}
         found["lines"] = [

@@ -34,7 +34,14 @@ from .data import (
     Statistics as Statistics,
     split as split,
 )
-from .experiments import Comparison as Comparison, compare as compare, demo as demo
+from .experiments import (
+    Comparison as Comparison,
+    Trial as Trial,
+    Tuning as Tuning,
+    compare as compare,
+    demo as demo,
+    tune as tune,
+)
 from .integrations import TensorBoard as TensorBoard
 from .losses import (
     LOSSES as LOSSES,

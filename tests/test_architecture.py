@@ -41,7 +41,7 @@ MAY_IMPORT = {
         "methods",
     },
     "auditing": {"soft_margin", "curves", "files", "data", "diagnostics", "training"},
-    "experiments": {"spec", "files", "processes", "losses", "methods", "training"},
+    "experiments": {"spec", "files", "processes", "losses", "data", "methods", "training"},
     "integrations": {"processes", "methods", "training"},
     "report": {
         "files",

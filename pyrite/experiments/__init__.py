@@ -2,5 +2,7 @@
 
 from pyrite.experiments.comparison import Comparison, Row, compare
 from pyrite.experiments.demo import demo
+from pyrite.experiments.study import Trial
+from pyrite.experiments.tuning import Tuning, tune
 
-__all__ = ["Comparison", "Row", "compare", "demo"]
+__all__ = ["Comparison", "Row", "Trial", "Tuning", "compare", "demo", "tune"]
