@@ -15,7 +15,7 @@ def blocks(kind: str, page: str = "README.md") -> list[str]:
     return re.findall(rf"```{kind}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/training.md", "docs/auditing.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/training.md", "docs/auditing.md", "docs/tuning.md"])
 def test_the_python_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

@@ -152,8 +152,8 @@ class Space:
         return _built(one, filled)
 
     def _check(self, one: str) -> None:
-        """Build it in the middle, which finds its ranges, and then at the ends, of which there may be very many."""
-        self.read(one, lambda name, found: found.middle)
+        """Build it once, which finds its ranges, and then at all their ends, of which there may be very many."""
+        self.read(one, lambda name, found: found.ends[0])
         held = [self.ranges[name] for name in self._names[one]]
         for values in islice(product(*(found.ends for found in held)), 1000):
             fixed = dict(zip(self._names[one], values, strict=True))

@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
 from pyrite.experiments import Trial, Tuning
 from pyrite.experiments.space import METHOD, Between
@@ -42,13 +42,16 @@ def tuning_figure(found: Tuning) -> Figure:
     _finish(first, found)
     for number, name in enumerate(panels):
         axes = figure.add_subplot(grid[1 + number // 2, number % 2], sharey=first)
+        axes.tick_params(labelleft=number % 2 == 0)
         at = {trial.number: float(trial.lr if name == "lr" else trial.params.get(name, "nan")) for trial, _ in ended}
         _scatter(axes, ended, styles, at)
         held = found.search.space.ranges.get(name)
-        if name == "lr" or (isinstance(held, Between) and held.log):
-            axes.set_xscale("log")
+        if isinstance(held, Between):
+            _span(axes, held)
+        elif name == "lr":
+            _span(axes, Between(min(at.values()) / 1.1, max(at.values()) * 1.1, log=True))
         axes.set_xlabel("learning rate" if name == "lr" else name, fontsize=11)
-        _finish(axes, found)
+        _finish(axes, found, labelled=number % 2 == 0)
     _legend(figure, styles, any(trial.state == "pruned" for trial, _ in ended))
     return figure
 
@@ -70,11 +73,28 @@ def _best_so_far(axes: Axes, found: Tuning) -> None:
             values.append(trial.value)
             numbers.append(trial.number)
             best.append(found.criterion.best(values))
+    numbers.append(found.trials[-1].number)
+    best.append(best[-1])
     axes.step(numbers, best, where="post", color="0.5", linewidth=1.4, zorder=2)
 
 
-def _finish(axes: Axes, found: Tuning) -> None:
-    axes.set_ylabel(f"held-out {found.criterion.words}", fontsize=10)
+def _span(axes: Axes, held: Between) -> None:
+    """The whole range, so that it is seen where nothing was tried."""
+    if held.log:
+        axes.set_xscale("log")
+        edge = (held.high / held.low) ** 0.04
+        axes.set_xlim(held.low / edge, held.high * edge)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=4))
+        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+        axes.xaxis.set_minor_locator(NullLocator())
+    else:
+        edge = 0.04 * (held.high - held.low)
+        axes.set_xlim(held.low - edge, held.high + edge)
+
+
+def _finish(axes: Axes, found: Tuning, labelled: bool = True) -> None:
+    if labelled:
+        axes.set_ylabel(f"held-out {found.criterion.words}", fontsize=10)
     if found.criterion.rises:
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
     axes.grid(axis="y", alpha=0.25)

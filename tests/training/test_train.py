@@ -109,6 +109,10 @@ def test_a_run_can_be_used(recorded: tuple[pyrite.Run, Records]) -> None:
     held = np.flatnonzero(run.labels["part"] == 1)
     validated = run.scores(data.inputs[held], batch_size=7).argmax(1)
     assert float(np.mean(validated == run.labels["given"][held])) == run.history[-1]["validation_accuracy"]
+    scores, given = torch.tensor(run.scores(data.inputs[held])).double(), torch.tensor(run.labels["given"][held])
+    followed = scores.softmax(1)[torch.arange(len(held)), given]
+    assert run.history[-1]["validation_mae"] == pytest.approx(float((2 - 2 * followed).mean()), rel=1e-6)
+    assert run.history[-1]["validation_ce"] == pytest.approx(float(-followed.log().mean()), rel=1e-6)
     assert not run.model.training
     assert run.classes == data.classes
     assert repr(run) == f"<run {run.path}: {run.recipe.method} on digits, 3 epochs>"
