@@ -60,6 +60,11 @@ def trained(name: str, number: int, method: str, factor: float, out: Path, seed:
     )
 
 
+def worth(value: float | None, sign: int) -> float:
+    """The larger the better; what is not finite is the worst."""
+    return -np.inf if value is None else sign * value
+
+
 def by_configuration(runs: list[Run]) -> dict[str, Any]:
     """Test accuracy at the end of the configuration that each criterion chooses, and how far below the best one it is.
 
@@ -71,7 +76,7 @@ def by_configuration(runs: list[Run]) -> dict[str, Any]:
     chosen = np.array([studies.choice(len(runs), min(STUDY, len(runs)), replace=False) for _ in range(DRAWS)])
     found: dict[str, Any] = {"oracle": {"test": tests.max(), "run": int(tests.argmax())}}
     for criterion, (column, sign) in CRITERIA.items():
-        values = sign * np.array([line[column] for line in last])
+        values = np.array([worth(line[column], sign) for line in last])
         best = int(values.argmax())
         small = tests[chosen].max(1) - tests[chosen[np.arange(DRAWS), values[chosen].argmax(1)]]
         found[criterion] = {"test": tests[best], "run": best, "method": runs[best].recipe.method}
@@ -87,7 +92,7 @@ def by_epoch(runs: list[Run]) -> dict[str, Any]:
     for run in runs:
         tests = [line["test_accuracy"] for line in run.history]
         for criterion, (column, sign) in CRITERIA.items():
-            values = [sign * line[column] for line in run.history]
+            values = [worth(line[column], sign) for line in run.history]
             distances[criterion].append(max(tests) - tests[values.index(max(values))])
         distances["last"].append(max(tests) - tests[-1])
     return {name: {"mean": mean(values), "largest": max(values)} for name, values in distances.items()}

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 def tune(
     data: Annotated[str, typer.Argument(help="A data set's name, a folder, or a file.")],
+    out: Annotated[Path, typer.Option(help="The folder for the runs and the result; again: go on there.")],
     methods: Annotated[
         list[str] | None,
         typer.Argument(help="Losses or methods with ranges, such as ce 'gce(q=between(0.1, 0.9))'; a few by default."),
     ] = None,
-    out: Annotated[Path, typer.Option(help="The folder for the runs and the result; again: go on there.")] = ...,  # type: ignore[assignment]
     trials: Annotated[int, typer.Option(help="How many, of all processes together.")] = 20,
     by: Annotated[str, typer.Option(help="What to go by on held-out given labels: accuracy or mae.")] = "accuracy",
     lr: Annotated[str | None, typer.Option(help="A learning rate or a range: 'between(0.01, 1, log=True)'.")] = None,

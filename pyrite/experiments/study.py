@@ -126,9 +126,11 @@ class Study:
                 done()
 
     def record(self, trial: Trial) -> None:
-        """Write down what is known of a trial."""
+        """Write down what is known of a trial. Only the process that it belongs to does."""
         with _failures(self.path):
-            write(self.path / f"{trial.name}.json", (json.dumps(asdict(trial), indent=2) + "\n").encode())
+            path = write(self.path / f"{trial.name}.json", (json.dumps(asdict(trial), indent=2) + "\n").encode())
+            for part in self.path.glob(f".{path.name}.*.part"):  # what a killed process had begun
+                part.unlink(missing_ok=True)
 
     def finish(self, trial: Trial, **found: Any) -> Trial:
         """Write down what came of a trial."""

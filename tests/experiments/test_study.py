@@ -105,6 +105,18 @@ def test_who_waits_for_another_takes_over_if_that_dies(tmp_path: Path) -> None:
     assert not (out / "trial-0002.json").exists()
 
 
+def test_stopped_by_ctrl_c_it_says_how_to_go_on(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    process = start(*WORDS, "--epochs", "200", "--trials", "2", "--out", str(out), log=tmp_path / "log")
+    appears(out / "trial-0001" / "state" / "state.safetensors", process)
+    os.kill(process.pid or 0, signal.SIGINT)
+    process.join(60)
+    assert process.exitcode == 130
+    assert f"pyrite: stopped and saved; the same command goes on with {out}" in (tmp_path / "log").read_text()
+    assert trial(out, 1)["state"] == "running"
+    assert not locked(out, "trial-0001")
+
+
 def _waits(pid: int) -> bool:
     """Whether a process waits for a file lock: the kernel lists those with an arrow."""
     return any("->" in line and f" {pid} " in line for line in Path("/proc/locks").read_text().splitlines())

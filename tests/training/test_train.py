@@ -132,6 +132,11 @@ def test_other_runs_can_be_used(options: dict[str, Any], tmp_path: Path) -> None
     assert float(np.mean(scores.argmax(1) == data.labels)) == run.history[-1]["test_accuracy"]
 
 
+def test_every_name_of_the_history_is_explained(recorded: tuple[pyrite.Run, Records]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "diagnostics.md").read_text()
+    assert [name for name in recorded[0].history[0] if f"`{name}`" not in page] == []
+
+
 def test_what_a_run_leaves(recorded: tuple[pyrite.Run, Records]) -> None:
     run, _ = recorded
     names = {"recipe.toml", "labels.npz", "history.jsonl", "samples.npz", "model.safetensors", "run.json", "state"}
