@@ -94,9 +94,9 @@ class Tuning:
         tests = [test for test in known if test is not None]
         if self.best.test_accuracy is None or not tests:
             return ""
+        own, best = (f"{100 * test:.2f} %" for test in (self.best.test_accuracy, max(tests)))
         return (
-            f"On the test part, which the choice did not look at, it has {100 * self.best.test_accuracy:.2f} %; "
-            f"the best trial on {100 * max(tests):.2f} %"
+            f"On the test part, which the choice did not look at, its accuracy is {own}, that of the best trial {best}"
         )
 
     @property

@@ -65,7 +65,7 @@ def test_the_best_by_the_end(found: pyrite.Tuning) -> None:
     assert repr(found) == f"<tuning {found.path}: {found.sentence}>"
     best_test = max(trial.test_accuracy or 0 for trial in found.trials)
     assert "did not look at" in found.tested
-    assert found.tested.endswith(f"the best trial on {100 * best_test:.2f} %")
+    assert found.tested.endswith(f"that of the best trial {100 * best_test:.2f} %")
 
 
 def test_what_is_written(found: pyrite.Tuning) -> None:
