@@ -118,7 +118,8 @@ def main() -> None:
     parser.add_argument("--configurations", type=int, default=28)
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
-    everything: dict[str, Any] = {}
+    path = options.out / "tuning.json"
+    everything: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     for name in options.sets:
         runs = []
         for number, (method, factor) in enumerate(configurations(options.configurations, 10, options.seed)):
@@ -130,13 +131,13 @@ def main() -> None:
         found["lines"] = [
             {"method": run.recipe.method, "optimiser": run.recipe.optimiser}
             | {
-                column: [line[column] for line in run.history]
+                column: [None if line[column] is None else round(line[column], 5) for line in run.history]
                 for column in ("test_accuracy", *(column for column, _ in CRITERIA.values()))
             }
             for run in runs
         ]
         everything[name] = found
-        options.out.joinpath("tuning.json").write_text(json.dumps(everything, indent=1) + "\n")
+        path.write_text(json.dumps(everything) + "\n")
         print("\n" + table(name, found), flush=True)
 
 
