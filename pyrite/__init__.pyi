@@ -35,7 +35,14 @@ from .data import (
     split as split,
 )
 from .estimator import RobustClassifier as RobustClassifier
-from .experiments import Comparison as Comparison, compare as compare, demo as demo
+from .experiments import (
+    Comparison as Comparison,
+    Trial as Trial,
+    Tuning as Tuning,
+    compare as compare,
+    demo as demo,
+    tune as tune,
+)
 from .integrations import Logged as Logged, TensorBoard as TensorBoard, hf_loss as hf_loss
 from .losses import (
     LOSSES as LOSSES,

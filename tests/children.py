@@ -18,7 +18,7 @@ import pytest
 
 FORKS = multiprocessing.get_context("forkserver")
 # torch._dynamo is what optimisers import when they make their first step.
-PRELOADED = ["tests.children", "pyrite.cli.app", "pyrite.training", "sklearn.datasets", "torch._dynamo"]
+PRELOADED = ["tests.children", "pyrite.cli.app", "pyrite.training", "sklearn.datasets", "torch._dynamo", "optuna"]
 FORKS.set_forkserver_preload(PRELOADED)
 RESULTS = ("history.jsonl", "samples.npz", "labels.npz", "recipe.toml", "model.safetensors")
 

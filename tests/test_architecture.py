@@ -41,7 +41,8 @@ MAY_IMPORT = {
         "methods",
     },
     "auditing": {"soft_margin", "curves", "files", "data", "diagnostics", "training"},
-    "experiments": {"spec", "files", "processes", "losses", "methods", "training"},
+    "estimator": {"criterion", "draws", "losses", "data", "models", "methods", "training", "auditing"},
+    "experiments": {"spec", "files", "processes", "losses", "data", "methods", "training"},
     "integrations": {
         "soft_margin",
         "processes",

@@ -68,6 +68,7 @@ print("imported:", *sorted(imported))
 ADAPTERS = {
     "lightning": "import pyrite.integrations.lightning",
     "tensorboard": "import pyrite; pyrite.TensorBoard()",
+    "tune": "import pyrite; pyrite.tune('digits', out='search')",
     "parquet": "import pyrite; pyrite.data.load('table.parquet')",
 }
 

@@ -15,7 +15,10 @@ def blocks(kind: str, page: str = "README.md") -> list[str]:
     return re.findall(rf"```{kind}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/training.md", "docs/auditing.md", "docs/integrations.md"])
+PAGES = ["README.md", *(f"docs/{name}.md" for name in ("training", "auditing", "integrations", "tuning", "sklearn"))]
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_the_python_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

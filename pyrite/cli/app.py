@@ -15,6 +15,7 @@ from pyrite.cli.demo import demo
 from pyrite.cli.list import list_names
 from pyrite.cli.report import report
 from pyrite.cli.train import train
+from pyrite.cli.tune import tune
 
 app = typer.Typer(
     help="Learn from labels that are partly wrong, and say which.",
@@ -27,6 +28,7 @@ app.command()(train)
 app.command()(audit)
 app.command()(report)
 app.command()(compare)
+app.command()(tune)
 app.command()(curves)
 app.command()(check)
 app.command()(corrupt)

@@ -46,7 +46,8 @@ def train_together(data: Dataset, weight: Floats, net: Any, method: ERM, recipe:
     nets = [build_model(deepcopy(net), shape, len(data.classes), seed + number, some) for number in range(len(weight))]
     # This library's nets for features are known to be fit for stacking; of other people's nobody knows.
     stacked = len(shape) == 1 and not callable(net)
-    beside = (Stacked(nets) if stacked else SideBySide(nets)).to(recipe.device)
+    dtype = torch.float64 if recipe.precision == "float64" else torch.float32
+    beside = (Stacked(nets) if stacked else SideBySide(nets)).to(recipe.device, dtype)
     learner = make_learner(recipe.model_copy(update={"clip": 0.0}), beside, len(batches))
     fit(_Together(method.loss, learner, beside, torch.from_numpy(weight), recipe.clip or 0.0), batches, recipe.epochs)
     # In double precision a row's scores do not depend on the rows that come with it.

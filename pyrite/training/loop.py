@@ -10,7 +10,7 @@ from pyrite.draws import Stream, torch_seed
 from pyrite.methods import Learning, Step
 from pyrite.processes import rank
 
-__all__ = ["Observer", "RunFailed", "fit"]
+__all__ = ["Diverged", "Observer", "RunFailed", "fit"]
 
 
 class Observer(Protocol):
@@ -23,6 +23,10 @@ class Observer(Protocol):
 
 class RunFailed(Exception):  # noqa: N818  # it says what happened
     """A run that cannot go on, in words for its owner. Its last checkpoint is good."""
+
+
+class Diverged(RunFailed):
+    """A run that cannot go on because of its own settings: it would fail again."""
 
 
 def fit(
@@ -54,7 +58,7 @@ def fit(
                 try:
                     step = method.step(batch)
                 except FloatingPointError as error:
-                    raise RunFailed(
+                    raise Diverged(
                         f"{error}, in batch {batches.position} of {len(batches)} of epoch {epoch + 1}, at learning "
                         f"rate {learner.rate:.3g}. Try a learning rate ten times lower, gradient clipping (clip 5), or "
                         "a loss with bounded weights such as gce(q=0.7)"

@@ -1,16 +1,18 @@
 """What a run measures of itself: a line of its history for every epoch."""
 
 from collections.abc import Mapping
+from math import isfinite
 from typing import Any, final
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from pyrite.data import Batches
 from pyrite.diagnostics import Tally, TrainingObserver
 from pyrite.methods import Learning, Step
 from pyrite.processes import gather, total
-from pyrite.soft_margin import margins
+from pyrite.soft_margin import margins, row_margin
 
 __all__ = ["Line", "Recorder"]
 
@@ -45,14 +47,14 @@ class Recorder:
 
     def after_epoch(self, epoch: int) -> None:
         test = None if self.test is None else self._tally(self.test)
-        validation = None if self.validation is None else self._tally(self.validation, keep=True)
+        validation, costs = self._held_out()
         self.share()
         line: Line = {
             "epoch": epoch,
             "loss": self._loss / self._share if self._share else None,
             "learning_rate": self._rate,
         }
-        line |= {"validation_accuracy": None if validation is None else validation.share}
+        line |= {"validation_accuracy": None if validation is None else validation.share} | costs
         self.history.append(line | self.observer.end_epoch(test, validation) | dict(self.method.end_epoch()))
         self._loss = self._share = 0.0
 
@@ -64,16 +66,32 @@ class Recorder:
         if self.observer.class_margins is not None and len(index):
             self.observer.class_margins.record(index, margins(scores))
 
-    def _tally(self, batches: Batches, *, keep: bool = False) -> Tally:
+    def _tally(self, batches: Batches) -> Tally:
         counts = torch.zeros(2, dtype=torch.long, device=batches.device)
-        for inputs, labels, index in batches:  # images that cannot be read are not among them
-            scores = self.learner.evaluate(inputs)
-            if keep:
-                self._keep(index, scores)
-            right = (scores.argmax(1) == labels).sum()
+        for inputs, labels, _ in batches:  # images that cannot be read are not among them
+            right = (self.learner.evaluate(inputs).argmax(1) == labels).sum()
             counts += torch.stack([right, right.new_tensor(len(labels))])
         batches.seek(0)
         return Tally(*total(counts).tolist())
+
+    def _held_out(self) -> tuple[Tally | None, Line]:
+        """How many given labels of held-out samples are predicted, and what the predictions cost under them."""
+        if self.validation is None:
+            return None, {"validation_mae": None, "validation_ce": None}
+        # In float64 whole numbers are whole, too: they are right, all, and the two costs.
+        sums = torch.zeros(4, dtype=torch.float64, device=self.validation.device)
+        for inputs, labels, index in self.validation:
+            scores = self.learner.evaluate(inputs)
+            self._keep(index, scores)
+            margin = row_margin(scores, labels).double()
+            right = (scores.argmax(1) == labels).double().sum()
+            costs = 2 * torch.sigmoid(-margin).sum(), softplus(-margin).sum()
+            sums += torch.stack([right, right.new_tensor(len(labels)), *costs])
+        self.validation.seek(0)
+        right_sum, count, *totals = total(sums).tolist()
+        means = [cost / count if count and isfinite(cost) else None for cost in totals]
+        names = ("validation_mae", "validation_ce")
+        return Tally(int(right_sum), int(count)), dict(zip(names, means, strict=True))
 
     def state_dict(self) -> dict[str, Any]:
         """For a resume, in the middle of an epoch too."""

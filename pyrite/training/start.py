@@ -29,7 +29,7 @@ from pyrite.training.recipe import GIVEN, Recipe
 from pyrite.training.recorder import Recorder
 from pyrite.training.run import Run
 
-__all__ = ["RunObserver", "new_folder", "resolve", "train", "train_once"]
+__all__ = ["RunObserver", "new_folder", "resolve", "says_rate", "train", "train_once"]
 
 
 @runtime_checkable
@@ -172,14 +172,14 @@ def resolve(
     source = data if isinstance(data, Dataset) else load(recipe.data)
     recipe = recipe.resolved(source)
     if lr is not None:
-        if _says_rate(values.get("optimiser")):
+        if says_rate(values.get("optimiser")):
             raise ValueError(f"lr is given twice: alone, and in the optimiser {str(values['optimiser'])!r}")
         rest = vars(optimiser(recipe.optimiser)) | {"lr": lr}
         recipe = recipe.model_copy(update={"optimiser": str(type(optimiser(recipe.optimiser))(**rest))})
     return recipe, source
 
 
-def _says_rate(spec: object) -> bool:
+def says_rate(spec: object) -> bool:
     """Whether an optimiser that was passed says its learning rate, first or by name."""
     if not isinstance(spec, str):
         return spec is not None

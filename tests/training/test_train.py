@@ -109,6 +109,10 @@ def test_a_run_can_be_used(recorded: tuple[pyrite.Run, Records]) -> None:
     held = np.flatnonzero(run.labels["part"] == 1)
     validated = run.scores(data.inputs[held], batch_size=7).argmax(1)
     assert float(np.mean(validated == run.labels["given"][held])) == run.history[-1]["validation_accuracy"]
+    scores, given = torch.tensor(run.scores(data.inputs[held])).double(), torch.tensor(run.labels["given"][held])
+    followed = scores.softmax(1)[torch.arange(len(held)), given]
+    assert run.history[-1]["validation_mae"] == pytest.approx(float((2 - 2 * followed).mean()), rel=1e-6)
+    assert run.history[-1]["validation_ce"] == pytest.approx(float(-followed.log().mean()), rel=1e-6)
     assert not run.model.training
     assert run.classes == data.classes
     assert repr(run) == f"<run {run.path}: {run.recipe.method} on digits, 3 epochs>"
@@ -126,6 +130,11 @@ def test_other_runs_can_be_used(options: dict[str, Any], tmp_path: Path) -> None
     scores = pyrite.Run.load(run.path).scores(data.inputs)
     assert scores.dtype == (np.float64 if "precision" in options else np.float32)
     assert float(np.mean(scores.argmax(1) == data.labels)) == run.history[-1]["test_accuracy"]
+
+
+def test_every_name_of_the_history_is_explained(recorded: tuple[pyrite.Run, Records]) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "diagnostics.md").read_text()
+    assert [name for name in recorded[0].history[0] if f"`{name}`" not in page] == []
 
 
 def test_what_a_run_leaves(recorded: tuple[pyrite.Run, Records]) -> None:

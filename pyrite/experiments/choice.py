@@ -1,0 +1,167 @@
+"""What a search found: the choice, why it was made, and what to do with it."""
+
+import json
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+
+from pyrite.experiments.criteria import CRITERIA, Criterion
+from pyrite.experiments.following import described
+from pyrite.experiments.search import Search
+from pyrite.experiments.space import short
+from pyrite.experiments.study import Trial
+from pyrite.files import write
+from pyrite.methods import method as read_method
+from pyrite.training import Run, RunFailed
+
+if TYPE_CHECKING:
+    import optuna
+
+__all__ = ["Tuning", "best_of"]
+
+
+@final
+@dataclass(frozen=True)
+class Tuning:
+    """What a search found.
+
+    Attributes:
+        path: its folder, with a run for each trial.
+        by: the criterion.
+        trials: all of them.
+        search: what they were chosen from.
+        data: the data's spelling, None if they were handed over as an object.
+        options: what ``pyrite.train`` takes, beside the data, to train with the choice on all samples.
+    """
+
+    path: Path
+    by: str
+    trials: tuple[Trial, ...]
+    search: Search
+    data: str | None
+    options: Mapping[str, Any]
+
+    @property
+    def best(self) -> Trial:
+        """The first of those with the best value at the end of their training; pruned ones do not count."""
+        return best_of(self.trials, self.criterion)
+
+    @property
+    def criterion(self) -> Criterion:
+        return CRITERIA[self.by]
+
+    @cached_property
+    def run(self) -> Run:
+        """The run of the best trial. It was trained without the samples that it was chosen on."""
+        return Run.load(self.path / self.best.name)
+
+    @property
+    def held_out(self) -> int:
+        """How many samples it was chosen on."""
+        return int(np.count_nonzero(self.run.labels["part"] == 1))
+
+    @property
+    def sentence(self) -> str:
+        """What was chosen, and why."""
+        best, value, rule = self.best, self.best.values[-1], self.criterion
+        states = [trial.state for trial in self.trials]
+        others = [f"{states.count(state)} {state}" for state in ("pruned", "failed") if state in states]
+        return (
+            f"{described(best)} has the best {rule.words}, {rule.spelled(value, self.held_out)}, "
+            f"on the given labels of {self.held_out:,} held-out samples, "
+            f"of {len(self.trials)} trials{' (' + ', '.join(others) + ')' if others else ''}"
+        )
+
+    @property
+    def tested(self) -> str:
+        """What the test part says of the choice, where there is one; nothing was chosen by it."""
+        known = [trial.test_accuracy for trial in self.trials if trial.value is not None]
+        tests = [test for test in known if test is not None]
+        if self.best.test_accuracy is None or not tests:
+            return ""
+        own, best = (f"{100 * test:.2f} %" for test in (self.best.test_accuracy, max(tests)))
+        return (
+            f"On the test part, which the choice did not look at, its accuracy is {own}, that of the best trial {best}"
+        )
+
+    @property
+    def command(self) -> str | None:
+        """What to type to train with the choice on all samples; None if data or net have no spelling."""
+        plain = all(value is None or isinstance(value, str | int | float | Path) for value in self.options.values())
+        if self.data is None or not plain:
+            return None
+        words = ["pyrite", "train", self.data]
+        for name, value in self.options.items():
+            flag = f"--{name.replace('_', '-')}"
+            words += [flag] if value is True else [] if value is None or value is False else [flag, _typed(value)]
+        return shlex.join(words)
+
+    def to_optuna(self) -> "optuna.Study":
+        """The trials as a study of optuna's, for its pictures and tables."""
+        return self.search.to_optuna(self.trials)
+
+    def to_markdown(self) -> str:
+        """A table of all trials, the best first."""
+        tested = any(trial.test_accuracy is not None for trial in self.trials)
+        heads = ["trial", "loss or method", "learning rate", f"held-out {self.criterion.words}", "epochs"]
+        heads += ["test accuracy (not looked at)"] if tested else []
+        lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+        for trial in self.ranked:
+            cells = [str(trial.number), f"`{short(read_method(trial.method))}`", f"{trial.lr:g}", self.shown(trial)]
+            cells += [str(len(trial.values))]
+            cells += ["" if trial.test_accuracy is None else f"{100 * trial.test_accuracy:.2f} %"] if tested else []
+            lines.append(f"| {' | '.join(cells)} |")
+        return "\n".join(lines) + "\n"
+
+    @property
+    def ranked(self) -> list[Trial]:
+        """The trials, the best first, and those without a value at the end."""
+        sign = -1 if self.criterion.rises else 1
+        worst = float("inf")
+        return sorted(self.trials, key=lambda trial: worst if trial.value is None else sign * trial.value)
+
+    def shown(self, trial: Trial) -> str:
+        """A trial's value, or why it has none."""
+        return trial.state if trial.value is None else self.criterion.spelled(trial.value)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything, for a program to read."""
+        return {
+            "path": str(self.path),
+            "by": self.by,
+            "best": self._row(self.best),
+            "held_out": self.held_out,
+            "command": self.command,
+            "trials": [self._row(trial) for trial in self.trials],
+        }
+
+    def to_json(self, path: str | Path) -> Path:
+        """Write ``to_dict`` as a file."""
+        return write(path, (json.dumps(self.to_dict(), indent=2) + "\n").encode())
+
+    def _row(self, trial: Trial) -> dict[str, Any]:
+        row = {"number": trial.number, "method": trial.method, "lr": trial.lr, "value": trial.value}
+        row |= {"state": trial.state, "epochs": len(trial.values), "test_accuracy": trial.test_accuracy}
+        return row | {"run": str(self.path / trial.name), "params": dict(trial.params), "reason": trial.reason}
+
+    def __repr__(self) -> str:
+        return f"<tuning {self.path}: {self.sentence}>"
+
+
+def best_of(trials: Sequence[Trial], criterion: Criterion) -> Trial:
+    """The first of those with the best value at the end of their training; pruned ones have none."""
+    values = {trial.number: trial.value for trial in trials if trial.value is not None}
+    if not values:
+        reasons = [f": {trial.reason}" for trial in trials if trial.reason]
+        raise RunFailed(f"none of {len(trials)} trials came to its end{reasons[0] if reasons else ''}")
+    best = criterion.best(list(values.values()))
+    return next(trial for trial in trials if trial.value == best)
+
+
+def _typed(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,49 @@
+"""What a choice can go by: numbers of held-out samples and their given labels, which are partly wrong."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import sqrt
+from typing import Final, final
+
+__all__ = ["CRITERIA", "TRAP", "Criterion"]
+
+TRAP: Final = (
+    "choosing by cross entropy on noisy labels is a trap: a wrong label costs a confident model without bound, so that "
+    "the vaguest model wins, not the most accurate; accuracy and mae keep the order of models under symmetric noise"
+)
+
+
+@final
+@dataclass(frozen=True)
+class Criterion:
+    """A column of a run's history.
+
+    Attributes:
+        column: its name there.
+        words: what it is.
+        rises: whether a larger number is better.
+        symmetric: whether it adds up to the same over all labels, whatever the model: then symmetric noise shrinks and
+            moves it, for all models alike, and their order stays.
+    """
+
+    column: str
+    words: str
+    rises: bool
+    symmetric: bool
+
+    def spelled(self, value: float, count: int = 0) -> str:
+        """A value for people; a share of ``count`` samples with its standard error: how far luck may have moved it."""
+        if not self.rises:
+            return f"{value:.4f}"
+        return f"{100 * value:.2f}{f' ± {100 * sqrt(value * (1 - value) / count):.2f}' if count else ''} %"
+
+    def best(self, values: list[float]) -> float:
+        """The best of several."""
+        return max(values) if self.rises else min(values)
+
+
+CRITERIA: Final[Mapping[str, Criterion]] = {
+    "accuracy": Criterion("validation_accuracy", "accuracy", rises=True, symmetric=True),
+    "mae": Criterion("validation_mae", "MAE", rises=False, symmetric=True),
+    "ce": Criterion("validation_ce", "cross entropy", rises=False, symmetric=False),
+}

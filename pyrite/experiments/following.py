@@ -1,0 +1,73 @@
+"""How far a search is: a bar at a terminal, a line a trial elsewhere."""
+
+import sys
+from collections.abc import Sequence
+from typing import Self, final
+
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeElapsedColumn
+
+from pyrite.experiments.criteria import Criterion
+from pyrite.experiments.space import short
+from pyrite.experiments.study import Trial
+from pyrite.methods import method as read_method
+
+__all__ = ["Following"]
+
+
+@final
+class Following:
+    """Shows trials as they come, on standard error.
+
+    Args:
+        wanted: None for: if somebody sits at a terminal.
+        trials: how many there are to be.
+        epochs: of each.
+        criterion: what is chosen by.
+    """
+
+    def __init__(self, wanted: bool | None, trials: int, epochs: int, criterion: Criterion) -> None:
+        self.trials, self.epochs, self.criterion = trials, epochs, criterion
+        self.console = Console(stderr=True, quiet=not (sys.stderr.isatty() if wanted is None else wanted))
+        columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[now]}"), TimeElapsedColumn())
+        shown = self.console.is_terminal and not self.console.quiet
+        self._bar = Bar(*columns, console=self.console, disable=not shown)
+        self._task = self._bar.add_task("", total=trials * epochs, now="")
+        self._before = 0
+
+    def __enter__(self) -> Self:
+        self._bar.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._bar.stop()
+
+    def begin(self, trial: Trial, trials: Sequence[Trial]) -> None:
+        """A trial is taken up; those that ended count as a whole, however early that was."""
+        self._before = self.epochs * sum(other.state != "running" for other in trials)
+        about = f"trial {trial.number}/{self.trials}"
+        self._bar.update(self._task, completed=self._before, description=about, now=escape(described(trial)))
+
+    def epoch(self, number: int) -> None:
+        """An epoch of it is over."""
+        self._bar.update(self._task, completed=self._before + number)
+
+    def end(self, trial: Trial, trials: Sequence[Trial]) -> None:
+        """It is over."""
+        self._bar.update(self._task, completed=self._before + self.epochs)
+        if trial.state == "complete":
+            came = f"{self.criterion.words} {self.criterion.spelled(trial.values[-1])}"
+        elif trial.state == "pruned":
+            came = f"pruned after {len(trial.values)} of {self.epochs} epochs"
+        else:
+            came = f"failed: {trial.reason}"
+        values = [one.value for one in trials if one.value is not None]
+        best = f" (best {self.criterion.spelled(self.criterion.best(values))})" if values else ""
+        text = f"trial {trial.number}/{self.trials}  {described(trial)}: {came}{best}"
+        self.console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+
+def described(trial: Trial) -> str:
+    """A trial in few words: ``gce(q=0.5), lr 0.1``."""
+    return f"{short(read_method(trial.method))}, lr {trial.lr:g}"

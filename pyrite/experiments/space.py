@@ -1,0 +1,215 @@
+"""What there is to choose from: losses and methods in their one spelling, with ranges in place of numbers."""
+
+import ast
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice, product
+from math import isfinite, sqrt
+from typing import Any, Final, final
+
+from pyrite.losses import LOSSES
+from pyrite.methods import ERM, METHODS, Method
+from pyrite.spec import build, is_number
+
+__all__ = ["Between", "Choose", "OneOf", "Range", "Space", "default_methods", "read_range", "short"]
+
+
+@final
+@dataclass(frozen=True)
+class Between:
+    """Any number from ``low`` to ``high``, both included; with ``log`` each factor is as likely as each other.
+
+    >>> Between(0.1, 0.9)
+    Between(low=0.1, high=0.9, log=False)
+    """
+
+    low: float
+    high: float
+    log: bool = False
+
+    def __post_init__(self) -> None:
+        for name, value in (("low", self.low), ("high", self.high)):
+            if not is_number(value) or not isfinite(value):
+                raise ValueError(f"between: {name} is {value!r}, but must be a number")
+        if not isinstance(self.log, bool):
+            raise ValueError(f"between: log is {self.log!r}, but must be True or False")
+        if not self.low < self.high:
+            raise ValueError(f"between: low is {self.low} and high {self.high}, but low must be below high")
+        if self.log and self.low <= 0:
+            raise ValueError(f"between: low is {self.low}, but must be above 0 with log=True")
+
+    def rounded(self, value: float) -> float:
+        """Three digits are enough to choose by, and can be typed again; the ends stay what they are."""
+        return min(max(float(f"{value:.3g}"), float(self.low)), float(self.high))
+
+    @property
+    def middle(self) -> float:
+        return self.rounded(sqrt(self.low * self.high) if self.log else (self.low + self.high) / 2)
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        return float(self.low), float(self.high)
+
+
+@final
+@dataclass(frozen=True)
+class OneOf:
+    """One of several things."""
+
+    choices: tuple[Any, ...]
+
+    def __post_init__(self) -> None:
+        if not self.choices:
+            raise ValueError("one_of has no choices")
+        if len(self.names) > len(set(self.names)):
+            raise ValueError(f"one_of has a choice twice: {', '.join(map(str, self.names))}")
+
+    @property
+    def names(self) -> tuple[Any, ...]:
+        """The choices as something that a file holds: numbers and texts as they are, losses by their spelling."""
+        return tuple(one if isinstance(one, bool | int | float | str) else str(one) for one in self.choices)
+
+    @property
+    def middle(self) -> Any:
+        return self.names[0]
+
+    @property
+    def ends(self) -> tuple[Any, ...]:
+        return self.names
+
+    def named(self, name: Any) -> Any:
+        """The choice of this name."""
+        return self.choices[self.names.index(name)]
+
+
+Range = Between | OneOf
+Choose = Callable[[str, Range], Any]
+"""Gives a value for the range of a parameter with this name; for ``OneOf``, the name of a choice."""
+
+METHOD: Final = "method"
+
+
+def default_methods(classes: int) -> tuple[str, ...]:
+    """What is chosen from if nobody says: cross entropy, and each kind of robustness over the range where it differs.
+
+    With few classes MAE does not underfit, and with two there is no expected margin to scale it by.
+    """
+    mae = f"unit(scale(mae, tau=between(0.5, 4), classes={classes}))" if classes > 2 else "unit(mae)"
+    return ("ce", "gce(q=between(0.1, 1))", "imae(T=between(0.5, 16, log=True))", mae)
+
+
+@final
+class Space:
+    """Losses or methods to choose from, and the ranges of their parameters.
+
+    Every one is built at the ends of its ranges, so that what cannot be is said before anything is trained.
+
+    Args:
+        methods: such as ``ce``, ``gce(q=between(0.1, 0.9))``, ``meta_weight(one_of(mae, ce))``.
+        rate: the range of the learning rate, or of the factor by which it differs from what a recipe would take; None
+            if it is not chosen.
+        by_factor: which of the two.
+
+    Attributes:
+        ranges: by the names of parameters: ``gce.q``; a second loss of a kind has ``gce.q 2``.
+    """
+
+    def __init__(self, methods: Sequence[str], rate: Range | None = None, by_factor: bool = True) -> None:
+        if isinstance(methods, str) or not methods:
+            raise ValueError(f"methods is {methods!r}, but must be a list of losses or methods, at least one")
+        self.methods = tuple(str(one).strip() for one in methods)
+        twice = [one for one, count in Counter(self.methods).items() if count > 1]
+        if twice:
+            raise ValueError(f"methods has {twice[0]!r} twice")
+        self.rate, self.rate_name = rate, "lr_factor" if by_factor else "lr"
+        self.ranges: dict[str, Range] = {METHOD: OneOf(self.methods)}
+        self._names: dict[str, list[str]] = {}
+        taken: Counter[str] = Counter()
+        for one in self.methods:
+            names = self._names[one] = []
+            for name in _range_names(one):
+                taken[name] += 1
+                names.append(name if taken[name] == 1 else f"{name} {taken[name]}")
+            self._check(one)
+        if rate is not None:
+            self.ranges[self.rate_name] = rate
+
+    def pick(self, choose: Choose) -> tuple[Method, float | None]:
+        """A method, its parameters and the number for its learning rate, each as ``choose`` says."""
+        made = self.read(choose(METHOD, self.ranges[METHOD]), choose)
+        return made, None if self.rate is None else float(choose(self.rate_name, self.rate))
+
+    def read(self, one: str, choose: Choose) -> Method:
+        """One of the methods, with ``choose`` filling in its ranges."""
+        names = iter(self._names[one])
+
+        def filled(found: Range) -> Any:
+            name = next(names)
+            value = choose(name, self.ranges.setdefault(name, found))
+            return found.named(value) if isinstance(found, OneOf) else value
+
+        return _built(one, filled)
+
+    def _check(self, one: str) -> None:
+        """Build it once, which finds its ranges, and then at all their ends, of which there may be very many."""
+        self.read(one, lambda name, found: found.ends[0])
+        held = [self.ranges[name] for name in self._names[one]]
+        for values in islice(product(*(found.ends for found in held)), 1000):
+            fixed = dict(zip(self._names[one], values, strict=True))
+            self.read(one, lambda name, found, fixed=fixed: fixed[name])  # type: ignore[misc]
+
+
+def read_range(text: str, name: str) -> Range:
+    """The range that a text spells: ``between(0.01, 1, log=True)``."""
+    found = build(text, {"between": Between, "one_of": lambda *choices: OneOf(choices)}, "range")
+    if not isinstance(found, Between | OneOf):
+        raise ValueError(f"{name} is {text!r}, but must be a number or a range such as 'between(0.01, 1, log=True)'")
+    return found
+
+
+def short(method: Method) -> str:
+    """How people call a method: plain training by its loss."""
+    return str(method.loss) if isinstance(method, ERM) and str(ERM(method.loss)) == str(method) else str(method)
+
+
+def _built(text: str, filled: Callable[[Range], Any]) -> Method:
+    def between(low: float, high: float, log: bool = False) -> Any:
+        return filled(Between(low, high, log))
+
+    def one_of(*choices: Any) -> Any:
+        return filled(OneOf(choices))
+
+    ranges: dict[str, Callable[..., Any]] = {"between": between, "one_of": one_of}
+    made = build(text, METHODS | LOSSES | ranges, "method")
+    return made if isinstance(made, Method) else ERM(made)
+
+
+def _range_names(text: str) -> list[str]:
+    """The names of the parameters that have ranges, in the order in which ``build`` comes to them.
+
+    >>> _range_names("0.5*gce(q=between(0.1, 1)) + scale(one_of(mae, ce), tau=between(1, 2), classes=10)")
+    ['gce.q', 'scale.1', 'scale.tau']
+    """
+    try:
+        tree = ast.parse(text, mode="eval")
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []  # ``build`` says what is wrong
+    return list(_named(tree.body, "factor", text))
+
+
+def _named(node: ast.AST, name: str, text: str) -> Iterator[str]:
+    if not isinstance(node, ast.Call):
+        for part in ast.iter_child_nodes(node):
+            yield from _named(part, name, text)
+        return
+    called = node.func.id if isinstance(node.func, ast.Name) else ""
+    parts = [(f"{called}.{number}", part) for number, part in enumerate(node.args, 1)]
+    parts += [(f"{called}.{word.arg}", word.value) for word in node.keywords]
+    inner = [found for under, part in parts for found in _named(part, under, text)]
+    if called not in ("between", "one_of"):
+        yield from inner
+        return
+    if inner:
+        raise ValueError(f"cannot read {text!r}: a range within a range")
+    yield name

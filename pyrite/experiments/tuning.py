@@ -1,0 +1,240 @@
+"""Choosing loss, parameters and learning rate on held-out labels that are partly wrong themselves."""
+
+import os
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, final
+
+from torch import nn
+
+from pyrite.data import Dataset
+from pyrite.experiments.choice import Tuning, best_of
+from pyrite.experiments.criteria import CRITERIA, TRAP
+from pyrite.experiments.following import Following
+from pyrite.experiments.search import Search, need_optuna
+from pyrite.experiments.space import Between, Range, Space, default_methods, read_range, short
+from pyrite.experiments.study import Claim, Study, Trial
+from pyrite.files import write
+from pyrite.methods import Method, Step, method as read_method
+from pyrite.spec import is_number, nearest
+from pyrite.training import Diverged, Recipe, Recorder, RunFailed, optimiser, resolve, says_rate, train_once
+
+__all__ = ["tune"]
+
+FACTOR: Final = Between(0.25, 4, log=True)
+"""How far the learning rate may be from what a recipe takes by itself for a net and a method."""
+HELD_OUT: Final = 0.2
+
+
+def tune(
+    data: str | Path | Dataset,
+    methods: Sequence[str] | None = None,
+    *,
+    out: str | Path,
+    trials: int = 20,
+    by: str = "accuracy",
+    lr: float | str | None = None,
+    prune: bool = True,
+    progress: bool | None = None,
+    **options: Any,
+) -> Tuning:
+    """Choose loss or method, its parameters and the learning rate without a single clean label.
+
+    Each trial is trained without a part of the samples, and judged at its end by what it makes of their given labels.
+    If those are wrong by symmetric noise, accuracy and MAE on them are on average increasing linear functions of the
+    clean ones, so that the order of models is kept; docs/tuning.md says when it is not.
+
+    Called again with the same ``out`` it goes on, to ``trials`` in all. Several processes may do so at a time, and then
+    share the work; a trial whose process died is taken up by another, and its run resumed.
+
+    Args:
+        data: as for ``train``.
+        methods: losses or methods to choose from, with ranges in place of numbers: ``gce(q=between(0.1, 0.9))``,
+            ``imae(T=between(0.5, 16, log=True))``, ``scale(one_of(mae, gce(q=0.9)), tau=2, classes=10)``.
+        out: the folder that gets a run for each trial, ``table.md`` and ``tuning.json``.
+        trials: how many in all.
+        by: ``accuracy``, ``mae``, or ``ce``, which is a trap.
+        lr: a number, or a range such as ``between(0.01, 1, log=True)``; by default from a quarter of what a recipe
+            would take for the net and the method to four times that, unless ``optimiser`` says a rate.
+        prune: end trials early that are behind the median of the finished ones, after half of their epochs.
+        progress: show how far it is; by default if somebody sits at a terminal.
+        options: those of ``train``; ``validation`` is 0.2 if nothing says otherwise.
+    """
+    work = _Work(data, methods, Path(out), trials, by, lr, prune, options)
+    if not work.criterion.symmetric:
+        warnings.warn(TRAP, stacklevel=2)
+    study = work.study
+    study.open(work.settings)
+    with Following(progress, trials, work.recipe.epochs, work.criterion) as shown, _stopped(study.path):
+        while claim := study.claim(work.ask):
+            try:
+                shown.begin(claim.trial, study.trials())
+                ended = work.train(claim, shown)
+                shown.end(ended, study.trials())
+            finally:
+                claim.release()
+    return work.found()
+
+
+@final
+class _Work:
+    """What a search was asked for, checked, and how one of its trials is trained."""
+
+    def __init__(
+        self,
+        data: str | Path | Dataset,
+        methods: Sequence[str] | None,
+        out: Path,
+        trials: int,
+        by: str,
+        lr: float | str | None,
+        prune: bool,
+        options: Mapping[str, Any],
+    ) -> None:
+        need_optuna()
+        _check(trials, by, options)
+        self.data, self.study, self.limit, self.by, self.prune = data, Study(out), trials, by, prune
+        self.criterion = CRITERIA[by]
+        said = Recipe.read(Path(options["config"])) if options.get("config") is not None else {}
+        given = {name: value for name, value in options.items() if value is not None}
+        self.options = {"validation": said.get("validation", HELD_OUT)} | given
+        self.whole = {"samples": 0} if "samples" in said else {}  # a choice made on some is for all of them
+        self.rate, found = _rate(lr, given.get("optimiser", said.get("optimiser")))
+        # A rate that is not looked for and not said is that of the optimiser.
+        self.recipe, self.source = resolve(data, lr=self.rate, **self.options)
+        if not self.recipe.validation:
+            raise ValueError("validation is 0, but there must be held-out samples to choose by")
+        for rate in found.ends if found is not None and lr is not None else ():
+            resolve(self.source, **self.options, lr=rate)
+        self.space = Space(methods or default_methods(len(self.source.classes)), found, by_factor=lr is None)
+        self.search = Search(self.space, self.criterion, self.recipe.seed, self.recipe.epochs)
+        # What decides the search. How many trials there are to be does not, so that there can be more of them.
+        self.settings = {"methods": self.space.methods, "lr": repr(found) if found else self.rate, "by": by}
+        self.settings |= {"prune": prune, **self.recipe.model_dump(exclude={"method"})}
+
+    def ask(self, trials: tuple[Trial, ...]) -> Trial | None:
+        """The next trial, if there is to be one."""
+        number = len(trials) + 1
+
+        def make(method: Method, rate: float | None, params: Mapping[str, Any]) -> Trial:
+            return Trial(number, str(method), self._rate_of(method, rate), params)
+
+        return self.search.ask(trials, make) if number <= self.limit else None
+
+    def _rate_of(self, method: Method, number: float | None) -> float:
+        """A learning rate: said, found, or a factor times what the recipe takes for this method."""
+        if number is not None and self.space.rate_name == "lr":
+            return number
+        if self.rate is not None:
+            return self.rate
+        usual = float(optimiser(resolve(self.source, **self.options, method=str(method))[0].optimiser).lr)
+        return usual if number is None else float(f"{usual * number:.3g}")
+
+    def _chosen(self, trial: Trial) -> dict[str, Any]:
+        """What ``train`` takes for a trial; a rate that the optimiser says is not said again."""
+        chosen: dict[str, Any] = {"method": trial.method}
+        return chosen if self.rate is None and self.space.rate is None else chosen | {"lr": trial.lr}
+
+    def train(self, claim: Claim, shown: Following) -> Trial:
+        """Train a trial to its end, or to where it is plain that others are better, and write down what came of it."""
+        trial, watch = claim.trial, _Watch(self, shown)
+        try:
+            run = train_once(
+                self.data,
+                out=self.study.path / trial.name,
+                observers=[watch],
+                stop=lambda: watch.hopeless,
+                progress=False,
+                **self.options,
+                **self._chosen(trial),
+            )
+        except Diverged as error:
+            return self.study.finish(trial, state="failed", reason=str(error))
+        values = [line[self.criterion.column] for line in run.history]
+        if None in values:
+            return self.study.finish(trial, state="failed", reason="scores of held-out samples are not finite")
+        state = "complete" if run.finished else "pruned"
+        test = run.history[-1]["test_accuracy"]
+        return self.study.finish(trial, state=state, values=tuple(values), test_accuracy=test)
+
+    def found(self) -> Tuning:
+        """The result, written too."""
+        trials = self.study.trials()
+        chosen = self._chosen(best_of(trials, self.criterion))
+        method = read_method(chosen["method"])
+        if short(method) != str(method):
+            chosen = {"loss": short(method)} | {name: value for name, value in chosen.items() if name != "method"}
+        rest = {name: value for name, value in self.options.items() if name != "samples"}
+        options = chosen | rest | self.whole | {"validation": 0.0}
+        data = None if isinstance(self.data, Dataset) else str(self.data)
+        found = Tuning(self.study.path, self.by, trials, self.search, data, options)
+        try:
+            write(found.path / "table.md", found.to_markdown().encode())
+            found.to_json(found.path / "tuning.json")
+        except OSError as error:
+            raise RunFailed(f"cannot write to {found.path}: {error.strerror or error}; the runs are whole") from None
+        return found
+
+
+@final
+class _Watch:
+    """Looks at a trial after every epoch, and says when it is hopeless."""
+
+    def __init__(self, work: _Work, shown: Following) -> None:
+        self.work, self.shown, self.hopeless = work, shown, False
+        self._recorder: Recorder | None = None
+
+    @contextmanager
+    def watch(self, folder: Path, recorder: Recorder) -> Iterator[None]:
+        """Around a run."""
+        self._recorder = recorder
+        yield
+
+    def after_step(self, step: Step) -> None:
+        pass
+
+    def after_epoch(self, epoch: int) -> None:
+        assert self._recorder is not None
+        self.shown.epoch(epoch)
+        values = [line[self.work.criterion.column] for line in self._recorder.history]
+        if self.work.prune and None not in values:
+            self.hopeless = self.work.search.hopeless(self.work.study.trials(), values)
+
+
+def _check(trials: object, by: str, options: Mapping[str, Any]) -> None:
+    if not isinstance(trials, int) or isinstance(trials, bool) or trials < 1:
+        raise ValueError(f"trials is {trials!r}, but must be a whole number, 1 or more")
+    if by not in CRITERIA:
+        raise ValueError(f"by is {by!r}: {nearest(str(by), CRITERIA)}")
+    for name in ("method", "loss", "resume", "observers", "stop"):
+        if options.get(name) is not None:
+            raise ValueError(f"tune has no {name}: it trains many runs, with methods to choose from")
+    if isinstance(options.get("model"), nn.Module):
+        raise ValueError("model is a net, which every trial would go on training: pass a spec, or what makes one")
+    if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+        raise ValueError("a trial is trained by one process: instead of torchrun, start the same command several times")
+
+
+def _rate(lr: float | str | None, optimiser_said: object) -> tuple[float | None, Range | None]:
+    """A learning rate that is fixed, and the range of one that is to be found; neither if the optimiser says it."""
+    if isinstance(lr, str):
+        try:
+            return float(lr), None
+        except ValueError:
+            return None, read_range(lr, "lr")
+    if lr is not None:
+        if not is_number(lr):
+            raise ValueError(f"lr is {lr!r}, but must be a number or a range such as 'between(0.01, 1, log=True)'")
+        return float(lr), None
+    return None, None if says_rate(optimiser_said) else FACTOR
+
+
+@contextmanager
+def _stopped(path: Path) -> Iterator[None]:
+    """What was stopped goes on in another way than a single run."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped and saved; the same command goes on with {path}") from None
