@@ -41,7 +41,7 @@ MAY_IMPORT = {
         "methods",
     },
     "auditing": {"soft_margin", "curves", "files", "data", "diagnostics", "training"},
-    "estimator": {"criterion", "draws", "losses", "data", "models", "methods", "training", "auditing"},
+    "estimator": {"criterion", "curves", "draws", "losses", "data", "models", "methods", "training", "auditing"},
     "experiments": {"spec", "files", "processes", "losses", "data", "methods", "training"},
     "integrations": {
         "soft_margin",
