@@ -1,0 +1,221 @@
+"""What ``RobustClassifier`` promises beyond scikit-learn's checks."""
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from scipy.sparse import csr_array
+from scipy.special import softmax
+from sklearn.base import clone
+from sklearn.datasets import load_digits, make_moons
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+import pyrite
+from pyrite import RobustClassifier
+
+
+def quick(**options: Any) -> RobustClassifier:
+    return RobustClassifier(**{"folds": 0, "members": 2, "epochs": 2, "batch_size": 32} | options)
+
+
+@pytest.fixture(scope="module")
+def digits() -> dict[str, Any]:
+    """A third of the labels of each class are those of another class."""
+    inputs, true = load_digits(return_X_y=True)
+    train, test, labels, answers = train_test_split(inputs, true, test_size=0.3, stratify=true, random_state=3)
+    given = pyrite.corrupt(labels, "flip(0.3)", classes=10, seed=3).given
+    fitted = RobustClassifier().fit(train, given)
+    return {"train": train, "test": test, "given": given, "true": labels, "answers": answers, "fitted": fitted}
+
+
+def moons(count: int = 80) -> tuple[Any, Any]:
+    return make_moons(count, noise=0.2, random_state=0)
+
+
+def test_it_sees_through_wrong_labels(digits: dict[str, Any]) -> None:
+    usual = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1000)).fit(digits["train"], digits["given"])
+    beaten = usual.score(digits["test"], digits["answers"])
+    assert beaten < 0.85
+    assert digits["fitted"].score(digits["test"], digits["answers"]) > 0.91
+
+
+def test_it_says_which_labels_are_wrong(digits: dict[str, Any]) -> None:
+    fitted, wrong = digits["fitted"], digits["given"] != digits["true"]
+    assert roc_auc_score(wrong, fitted.wrong_probability_) > 0.95
+    assert abs(fitted.noise_rate_ - wrong.mean()) < 0.06
+    assert wrong[fitted.suspects_].mean() > 0.8
+    assert wrong[fitted.suspects_].sum() > 0.8 * wrong.sum()
+    assert (np.diff(fitted.wrong_probability_[fitted.suspects_]) <= 1e-12).all()
+    suggested = fitted.audit_.suggested[fitted.audit_.ranking[:50]]
+    assert len(suggested) == 50
+
+
+def test_probabilities_are_those_of_the_scores(digits: dict[str, Any]) -> None:
+    fitted, some = digits["fitted"], digits["test"][:20]
+    np.testing.assert_allclose(softmax(fitted.decision_function(some), 1), fitted.predict_proba(some), atol=1e-12)
+    assert (fitted.classes_[fitted.decision_function(some).argmax(1)] == fitted.predict(some)).all()
+    two = quick().fit(*moons())
+    odds = two.predict_proba(moons()[0])
+    np.testing.assert_allclose(two.decision_function(moons()[0]), np.log(odds[:, 1] / odds[:, 0]), atol=1e-9)
+
+
+def test_a_pickle_and_a_clone(digits: dict[str, Any]) -> None:
+    fitted, some = digits["fitted"], digits["test"][:20]
+    again = pickle.loads(pickle.dumps(fitted))
+    np.testing.assert_array_equal(again.decision_function(some), fitted.decision_function(some))
+    np.testing.assert_array_equal(again.suspects_, fitted.suspects_)
+    loss = pyrite.IMAE(T=8)
+    assert str(clone(RobustClassifier(loss, lr=0.5)).loss) == "imae(T=8)"
+
+
+def test_weights_are_repetitions_also_where_there_is_an_audit() -> None:
+    inputs, labels = moons(70)
+    rng = np.random.default_rng(0)
+    counts = rng.integers(0, 3, 70)
+    mixed = rng.permutation(70)
+    weighted = RobustClassifier(epochs=2).fit(inputs[mixed], labels[mixed], sample_weight=counts[mixed])
+    repeated = RobustClassifier(epochs=2).fit(inputs.repeat(counts, 0), labels.repeat(counts))
+    np.testing.assert_array_equal(weighted.decision_function(inputs), repeated.decision_function(inputs))
+    assert np.isnan(weighted.wrong_probability_[counts[mixed] == 0]).all()
+    back = np.argsort(mixed)
+    expected = weighted.wrong_probability_[back].repeat(counts)
+    np.testing.assert_array_equal(expected, repeated.wrong_probability_)
+
+
+def test_weights_matter_and_their_scale_does_not() -> None:
+    inputs, labels = moons()
+    weight = np.where(labels, 20.0, 1.0)
+    plain, weighted = (quick(epochs=10).fit(inputs, labels, given) for given in (None, weight))
+    assert weighted.predict_proba(inputs)[:, 1].mean() > plain.predict_proba(inputs)[:, 1].mean() + 0.05
+    scaled = quick(epochs=10).fit(inputs, labels, weight * 4)
+    np.testing.assert_allclose(
+        scaled.decision_function(inputs), weighted.decision_function(inputs), rtol=1e-4, atol=1e-4
+    )
+
+
+def test_labels_may_be_texts_and_columns_have_names() -> None:
+    inputs, labels = moons()
+    frame = pd.DataFrame(inputs, columns=["width", "height"])
+    fitted = quick().fit(frame, pd.Series(np.where(labels, "new", "full")))
+    assert fitted.classes_.tolist() == ["full", "new"]
+    assert fitted.feature_names_in_.tolist() == ["width", "height"]
+    assert set(fitted.predict(frame)) <= {"full", "new"}
+    with pytest.raises(ValueError, match="feature names"):
+        fitted.predict(frame[["height", "width"]])
+
+
+def test_pipelines_cross_validation_and_grids() -> None:
+    inputs, labels = moons()
+    assert len(cross_val_score(make_pipeline(StandardScaler(), quick()), inputs, labels, cv=2)) == 2
+    losses = ["ce", "imae(T=8)", "gce(q=0.7)"]
+    search = GridSearchCV(quick(), {"loss": losses}, cv=2).fit(inputs, labels)
+    assert search.best_params_["loss"] in losses
+    scores = {loss: quick(loss=loss).fit(inputs, labels).decision_function(inputs) for loss in losses}
+    assert np.abs(scores["ce"] - scores["gce(q=0.7)"]).max() > 1e-3
+
+
+def test_images() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.arange(90) % 3
+    images = rng.integers(0, 60, (90, 3, 16, 16), dtype=np.uint8)
+    images[np.arange(90), labels] += 150
+    fitted = RobustClassifier(epochs=3, lr=0.05).fit(images, labels)
+    assert fitted.score(images, labels) > 0.9
+    assert fitted.wrong_probability_.shape == (90,)
+    assert fitted.n_features_in_ == 3
+    with pytest.raises(ValueError, match=r"rows of shape \(3, 8, 8\)"):
+        fitted.predict(images[:, :, :8, :8])
+    with pytest.raises(ValueError, match="bytes"):
+        quick().fit(images / 255, labels)
+
+
+def test_a_net_of_ones_own() -> None:
+    inputs, labels = moons()
+    net = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 2))
+    before = [weight.clone() for weight in net.parameters()]
+    fitted = quick(model=net, epochs=20, lr=0.1).fit(inputs, labels)
+    assert fitted.score(inputs, labels) > 0.75
+    assert all(torch.equal(one, other) for one, other in zip(before, net.parameters(), strict=True))
+
+    def made(shape: tuple[int, ...], classes: int) -> nn.Module:
+        return nn.Linear(shape[0], classes)
+
+    assert quick(model=made).fit(inputs, labels).predict(inputs).shape == (80,)
+
+
+def test_a_step_in_one_column_is_found() -> None:
+    """Held-out labels choose the net with bins where a threshold decides; without bins it is half as good."""
+    rng = np.random.default_rng(0)
+    inputs = np.exp(2 * rng.normal(size=(600, 4)))
+    labels = ((inputs[:, 0] > 1) ^ (inputs[:, 1] > 2)).astype(int)
+    fitted = RobustClassifier().fit(inputs[:400], labels[:400])
+    without = RobustClassifier(model="mlp(hidden=(128, 128))").fit(inputs[:400], labels[:400])
+    assert fitted.score(inputs[400:], labels[400:]) > 0.93
+    assert fitted.score(inputs[400:], labels[400:]) > without.score(inputs[400:], labels[400:]) + 0.02
+
+
+def test_seeds() -> None:
+    inputs, labels = moons()
+
+    def scores(state: Any) -> Any:
+        return quick(random_state=state).fit(inputs, labels).decision_function(inputs)
+
+    before = torch.random.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    np.testing.assert_array_equal(scores(4), scores(4))
+    np.testing.assert_array_equal(scores(np.random.RandomState(1)), scores(np.random.RandomState(1)))
+    assert np.abs(scores(4) - scores(5)).max() > 0
+    assert np.abs(scores(None) - scores(None)).max() > 0
+    assert torch.equal(before[0], torch.random.get_rng_state())
+    assert (before[1] == np.random.get_state()[1]).all()  # noqa: NPY002
+
+
+def test_few_rows_have_no_audit() -> None:
+    inputs, labels = moons(40)
+    fitted = RobustClassifier(epochs=2).fit(inputs, labels)
+    assert fitted.audit_ is None
+    assert np.isnan(fitted.noise_rate_)
+    assert np.isnan(fitted.wrong_probability_).all()
+    assert len(fitted.suspects_) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"folds": 1}, "folds is 1"),
+        ({"folds": 2.5}, "folds is 2.5"),
+        ({"members": 0}, "members is 0"),
+        ({"epochs": -1}, "epochs is -1"),
+        ({"loss": "gcee"}, "gce"),
+        ({"model": "mpl"}, "mlp"),
+        ({"lr": -1.0}, "lr is -1.0"),
+        ({"device": "nowhere"}, "nowhere"),
+        ({"random_state": -3}, "-3"),
+    ],
+)
+def test_bad_settings_are_named(options: dict[str, Any], words: str) -> None:
+    with pytest.raises((ValueError, RuntimeError), match=words):
+        quick(**options).fit(*moons())
+
+
+def test_bad_data_get_a_sentence() -> None:
+    inputs, labels = moons()
+    with pytest.raises(TypeError, match=r"[Ss]parse"):
+        quick().fit(csr_array(inputs), labels)
+    with pytest.raises(ValueError, match="NaN"):
+        quick().fit(np.where(inputs > 1, np.nan, inputs), labels)
+    with pytest.raises(ValueError, match="one class"):
+        quick().fit(inputs, np.zeros(80))
+    with pytest.raises(ValueError, match="one class"):
+        quick().fit(inputs, labels, sample_weight=1.0 * (labels == 0))
+    with pytest.raises(ValueError, match="Negative"):
+        quick().fit(inputs, labels, sample_weight=np.where(labels, -1.0, 1.0))
+    with pytest.raises(ValueError, match="Unknown label type"):
+        quick().fit(inputs, inputs[:, 0])
