@@ -8,13 +8,17 @@ inverting a distribution. Global random state is neither read nor changed.
 """
 
 from enum import Enum
+from threading import RLock
 from typing import Any, Final, TypeGuard
 
 import numpy as np
 
-__all__ = ["Array", "Stream", "check_seed", "is_whole", "normals", "order", "torch_seed", "uniforms"]
+__all__ = ["TORCH_GENERATOR", "Array", "Stream", "check_seed", "is_whole", "normals", "order", "torch_seed", "uniforms"]
 
 Array = np.ndarray[Any, Any]
+
+TORCH_GENERATOR: Final = RLock()
+"""Whoever seeds torch's global generator holds this until it is as it was before: all threads have the same one."""
 
 _NOISE: Final = 0x6E6F6973  # "nois" in ASCII
 

@@ -61,6 +61,8 @@ assert log.values["epoch/validation_accuracy"] == run.history[-1]["validation_ac
 assert len(pyrite.audit(run).ranking) == 400
 pyrite.compare("digits", ["ce", "mae"], out="side", **options)
 pyrite.integrations.Indexed([(0, 1)])[0]
+rows = [[number % 7, number % 5, number] for number in range(60)]
+pyrite.RobustClassifier(epochs=1).fit(rows, ["even", "odd"] * 30).predict(rows)
 imported = {{name.partition(".")[0] for name in sys.modules}} & set({EXTRAS!r})
 print("imported:", *sorted(imported))
 """

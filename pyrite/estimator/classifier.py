@@ -1,5 +1,6 @@
 """``RobustClassifier``: for tables and images whose labels are partly wrong."""
 
+from dataclasses import replace
 from typing import Any, Final, NamedTuple, Self, final
 
 import numpy as np
@@ -13,13 +14,13 @@ from torch import nn
 from pyrite.auditing import FEWEST, Audit, audit, default_method
 from pyrite.curves import GCE
 from pyrite.data import Dataset
-from pyrite.draws import check_seed, is_whole
+from pyrite.draws import is_whole
 from pyrite.estimator.rows import Floats, Ints, Rows, Spread, deal
 from pyrite.estimator.together import Nets, train_together
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, method
 from pyrite.models import Architecture, Factory
-from pyrite.training import resolve
+from pyrite.training import RunFailed, resolve
 
 __all__ = ["RobustClassifier"]
 
@@ -38,8 +39,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     seen, and an audit concludes which are wrong. Then ``members`` nets are trained on all rows, each row counting as
     much as its label is probably right. Their mean probabilities are the prediction.
 
-    Rows that are the same count as one of that weight, and their order does not matter: a weight of 2 is the same as
-    a row twice, to the last bit.
+    The order of the rows does not matter, and a weight of 2 is the same as a row twice, to the last bit (up to 100,000
+    rows).
 
     Args:
         loss: a loss or its spec, such as ``"gce(q=0.7)"``. None for absolute error, scaled if there are many classes,
@@ -50,7 +51,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         batch_size: rows a step; None for an eighth of the rows, from 16 to 128.
         lr: the learning rate; None for one that suits net and loss.
         folds: parts for the audit; 0 for no audit. None is 5 for tables and 2 for images.
-        members: nets that predict together. None is 5 for tables and 1 for images.
+        members: nets that predict together. None is 5 for tables, and 1 for images or a net of your own.
         random_state: a whole number gives the same result every time; None another one each time.
         device: cpu, cuda or cuda:1.
 
@@ -58,7 +59,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         classes_: the labels there are, in order.
         n_features_in_: features of a row, or channels of an image.
         feature_names_in_: names of the columns, where ``X`` had names that are texts.
-        audit_: what ``pyrite.audit`` says of the rows that are not the same; None if there was no audit, or too few.
+        audit_: what ``pyrite.audit`` says of the rows, by their ``index``; None if there was no audit, or too few rows.
         wrong_probability_: of every row, the probability that its label is wrong; NaN where nobody can tell.
         suspects_: positions of rows whose labels should be looked at, the worst first.
         noise_rate_: the share of wrong labels; NaN where nobody can tell.
@@ -89,19 +90,23 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
         """Train on rows of features, or on images in bytes of shape (N, C, H, W)."""
+        _check_no_label_is_missing(y)
         inputs, given = validate_data(self, X, y, **_kind(X))
         check_classification_targets(given)
         self.classes_, labels = np.unique(given, return_inverse=True)
         weight = _check_sample_weight(sample_weight, inputs, dtype=np.float64, ensure_non_negative=True)
         seed = _seed(self.random_state)
-        rows = Rows.distinct(inputs, labels, weight, seed)
-        if len(np.unique(labels[rows.first])) < 2:
+        rows = Rows.of(inputs, labels, weight, seed)
+        if len(np.unique(labels[rows.order])) < 2:
             raise ValueError("the labels that count are of one class: there is nothing to tell apart")
-        self._spread = Spread.of(inputs[rows.first]) if inputs.ndim == 2 else None
+        self._spread = Spread.of(inputs[rows.order]) if inputs.ndim == 2 else None
         names = tuple(map(str, self.classes_))
-        data = Dataset("rows", self._prepared(inputs[rows.first]), labels[rows.first], names)
-        self._train(data, rows, seed)
-        self._say_what_is_wrong(rows)
+        data = Dataset("rows", self._prepared(inputs[rows.order]), labels[rows.order], names)
+        try:
+            self._train(data, rows, seed)
+        except RunFailed as error:
+            raise ValueError(f"training diverged, {str(error).partition('. ')[0]}: set lr to a tenth of that") from None
+        self._say_what_is_wrong(rows, len(labels))
         return self
 
     def decision_function(self, X: Any) -> Floats:  # noqa: N803
@@ -134,21 +139,23 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _train(self, data: Dataset, rows: Rows, seed: int) -> None:
         table = data.inputs.ndim == 2
         folds = _count("folds", self.folds, 5 if table else 2, least=2)
-        members = _count("members", self.members, 5 if table else 1, least=1)
+        # Copies of one net that see the same batches stay copies.
+        members = _count("members", self.members, 5 if table and not isinstance(self.model, nn.Module) else 1, least=1)
         nets = _TABLE_NETS if table and self.model is None else (self.model,)
         methods = (ERM(read_loss(self.loss)),) if self.loss is not None else _methods(len(data.classes), table)
         self.audit_: Audit | None = None
         weight = rows.weight
         best = _Way(nets[0], methods[0])
         if folds and len(data) >= FEWEST:
-            part = deal(data.labels, rows.group, folds)
+            part = deal(data.labels, rows.cell, folds)
             scores = self._held_out(data, weight, part, best, seed)
             for changed in [{"net": net} for net in nets[1:]] + [{"method": other} for other in methods[1:]]:
                 way = best._replace(**changed)
-                found = self._held_out(data, weight, part, way, seed)
-                if _predicts_more(found, scores, data.labels, weight):
-                    best, scores = way, found
-            self.audit_ = audit(data.labels, scores=scores, kind="logits", classes=data.classes, seed=seed)
+                other_scores = self._held_out(data, weight, part, way, seed)
+                if _predicts_more(other_scores, scores, data.labels, weight):
+                    best, scores = way, other_scores
+            found = audit(data.labels, scores=scores, kind="logits", classes=data.classes, seed=seed)
+            self.audit_ = replace(found, index=rows.order)
             if self.audit_.noise_rate < 0.5:  # NaN where it cannot tell; beyond, it may have taken wrong for right
                 weight = weight * (1 - self.audit_.wrong_probability)
         self._nets = self._fit(data, np.tile(weight, (members, 1)), best, seed + 1)
@@ -160,25 +167,26 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         return trained.scores(np.asarray(data.inputs))[np.searchsorted(parts, part), np.arange(len(data))]
 
     def _fit(self, data: Dataset, weight: Floats, way: "_Way", seed: int) -> Nets:
-        size = self.batch_size or int(np.clip(len(data) // 8, 16, 128))
-        epochs = self.epochs or max(10, -(-_STEPS * size // len(data)))
+        size = _count("batch_size", self.batch_size, int(np.clip(len(data) // 8, 16, 128)), least=2)
+        epochs = _count("epochs", self.epochs, max(10, -(-_STEPS * size // len(data))), least=1)
         recipe, _ = resolve(
             data, model=way.net, method=way.method, lr=self.lr, epochs=epochs, batch_size=size, validation=0.0,
             seed=seed, device=self.device,
         )  # fmt: skip
         return train_together(data, weight, recipe.model if way.net is None else way.net, way.method, recipe)
 
-    def _say_what_is_wrong(self, rows: Rows) -> None:
+    def _say_what_is_wrong(self, rows: Rows, count: int) -> None:
         found = self.audit_
-        self.wrong_probability_ = np.full(len(rows.number), np.nan)
+        self.wrong_probability_ = np.full(count, np.nan)
         self.suspects_ = np.zeros(0, np.int64)
         self.noise_rate_ = np.nan if found is None else found.noise_rate
         if found is None or not found.can_tell:
             return
-        known = np.flatnonzero(rows.number >= 0)
-        self.wrong_probability_[known] = found.wrong_probability[rows.number[known]]
-        suspects = known[found.is_suspect[rows.number[known]]]
-        self.suspects_ = suspects[np.argsort(-found.score[rows.number[suspects]], kind="stable")]
+        # Rows that are the same were judged by several nets; what is said of them is the same.
+        summed = np.bincount(rows.content, weights=found.wrong_probability) / np.bincount(rows.content)
+        self.wrong_probability_[rows.order] = summed[rows.content]
+        suspects = np.flatnonzero(self.wrong_probability_ >= found.threshold)
+        self.suspects_ = suspects[np.argsort(-self.wrong_probability_[suspects], kind="stable")]
 
 
 def _methods(classes: int, table: bool) -> tuple[ERM, ...]:
@@ -203,12 +211,21 @@ def _predicts_more(new: Floats, old: Floats, labels: Ints, weight: Floats) -> bo
     return bool(gained.sum() > np.sqrt((gained**2).sum()))
 
 
+def _check_no_label_is_missing(labels: Any) -> None:
+    if np.ndim(labels) != 1 or np.asarray(labels).dtype.kind != "O":
+        return
+    for index, label in enumerate(labels):
+        if label is None or type(label).__name__ in ("NAType", "NaTType") or label != label:
+            raise ValueError(f"y is {label!r} at index {index}: a row without a label cannot be trained on")
+
+
 def _kind(inputs: Any) -> dict[str, Any]:
     """How scikit-learn is to look at what is given: images stay bytes, everything else becomes numbers."""
     if getattr(inputs, "ndim", 2) != 4:
         return {"dtype": np.float64}
-    if inputs.dtype != np.uint8:
-        raise ValueError(f"X holds images of {inputs.dtype}, but they must be bytes (uint8) of shape (N, C, H, W)")
+    held = np.asarray(inputs).dtype
+    if held != np.uint8:
+        raise ValueError(f"X holds images of {held}, but they must be bytes (uint8) of shape (N, C, H, W)")
     return {"dtype": np.uint8, "allow_nd": True}
 
 
@@ -216,13 +233,18 @@ def _count(name: str, value: int | None, usual: int, least: int) -> int:
     if value is None:
         return usual
     if not is_whole(value) or (value < least and not (name == "folds" and value == 0)):
-        raise ValueError(
-            f"{name} is {value!r}, but must be a whole number, {least} or more{' or 0' * (name == 'folds')}"
-        )
+        none = ", or 0" if name == "folds" else ""
+        raise ValueError(f"{name} is {value!r}, but must be a whole number, {least} or more{none}")
     return int(value)
 
 
 def _seed(state: Any) -> int:
     if isinstance(state, np.random.RandomState):
         return int(state.randint(2**31))
-    return int(np.random.SeedSequence().generate_state(1)[0]) if state is None else check_seed(state)
+    if state is None:
+        return int(np.random.SeedSequence().generate_state(1)[0])
+    if not is_whole(state) or not 0 <= state < 2**32:
+        raise ValueError(
+            f"random_state is {state!r}, but must be a whole number from 0 to 2**32 - 1, a RandomState or None"
+        )
+    return int(state)

@@ -1,7 +1,7 @@
-"""Rows of a table or images: which are the same, how they are put in order, and in parts."""
+"""Rows of a table, or images: in an order that is theirs, in parts, and at a scale that nets can work with."""
 
 from hashlib import blake2b
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -11,58 +11,78 @@ __all__ = ["Floats", "Ints", "Rows", "Spread", "deal"]
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
+_SPELLED_OUT: Final = 100_000  # rows, at most, that whole weights are written out as
+_COMMON: Final = 10  # rows with the same inputs, from which on they are not copies but values that many rows have
+
 
 class Rows(NamedTuple):
-    """Rows that differ, in an order that depends on what they are and on the seed, not on where they stood.
+    """Rows that count, in an order that depends on what they are and on the seed, not on where they stood.
+
+    Whole weights are written out: a weight of 3 is three rows. So a row twice and a row of weight 2 are the same, to
+    the last bit.
 
     Attributes:
-        first: where each is found first.
-        number: which of them every original row is; -1 if it counts nothing.
-        weight: what all that are the same count together.
-        group: rows of one group differ in their labels only.
+        order: the original row that each of them is.
+        weight: what each counts, 1 on average.
+        cell: the number of its inputs: rows of one cell differ in their labels at most.
+        content: the number of its inputs and label.
     """
 
-    first: Ints
-    number: Ints
+    order: Ints
     weight: Floats
-    group: Ints
+    cell: Ints
+    content: Ints
 
     @staticmethod
-    def distinct(inputs: npt.NDArray[Any], labels: Ints, weight: Floats, seed: int) -> "Rows":
+    def of(inputs: npt.NDArray[Any], labels: Ints, weight: Floats, seed: int) -> "Rows":
         """Those of these inputs and labels that count anything."""
         counted = np.flatnonzero(weight > 0)
         key = seed.to_bytes(32, "little")
         plain = np.ascontiguousarray(inputs[counted]) + np.zeros((), inputs.dtype)  # so that -0 is 0
         digests = b"".join(blake2b(row.tobytes(), digest_size=16, key=key).digest() for row in plain)
         halves = np.frombuffer(digests, "<u8").reshape(-1, 2)
-        order = np.lexsort((labels[counted], halves[:, 1], halves[:, 0]))
-        other = np.ones(len(order), bool)
-        other[1:] = (np.diff(halves[order], axis=0) != 0).any(1)
-        new = other.copy()
-        new[1:] |= np.diff(labels[counted][order]) != 0
-        number = np.full(len(labels), -1, np.int64)
-        number[counted[order]] = np.cumsum(new) - 1
-        summed = np.zeros(int(new.sum()))
-        np.add.at(summed, number[counted], weight[counted])
-        return Rows(counted[order][new], number, summed, (np.cumsum(other) - 1)[new])
+        sort = np.lexsort((weight[counted], labels[counted], halves[:, 1], halves[:, 0]))
+        order, halves = counted[sort], halves[sort]
+        cell = np.cumsum(_changes(halves)) - 1
+        content = np.cumsum(_changes(np.stack([cell, labels[order]], 1))) - 1
+        counts = weight[order]
+        if (counts == np.floor(counts)).all() and counts.sum() <= _SPELLED_OUT:
+            times = counts.astype(np.int64)
+            return Rows(order.repeat(times), np.ones(times.sum()), cell.repeat(times), content.repeat(times))
+        counts = counts / counts.max()
+        return Rows(order, counts / counts.mean(), cell, content)
 
 
-def deal(labels: Ints, group: Ints, parts: int) -> Ints:
-    """Which part every row is in: each has its share of every class, and a group is in one of them.
+def _changes(rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    """Whether each row differs from the one before."""
+    changes = np.ones(len(rows), bool)
+    changes[1:] = (rows[1:] != rows[:-1]).any(1)
+    return changes
+
+
+def deal(labels: Ints, cell: Ints, parts: int) -> Ints:
+    """Which part every row is in: each has its share of every class.
+
+    Rows with the same inputs are in the same part, for copies would be judged by what was learned of each other; but
+    not where so many are the same that they are no copies.
 
     >>> deal(np.array([0, 0, 1, 0, 1]), np.array([0, 1, 1, 2, 3]), 2)
     array([0, 1, 1, 0, 1])
     """
-    first = np.ones(len(group), bool)
-    first[1:] = np.diff(group) != 0
-    by_class = np.argsort(labels[first], kind="stable")
+    common = np.bincount(cell)[cell] >= _COMMON
+    lead = _changes(cell[:, None]) | common
+    group = np.cumsum(lead) - 1
+    by_class = np.argsort(labels[lead], kind="stable")
     part = np.empty(len(by_class), np.int64)
     part[by_class] = np.arange(len(by_class)) % parts
-    return part[group]
+    return np.asarray(part[group])
 
 
 class Spread(NamedTuple):
-    """Where features lie, in double precision: of a time in seconds, float32 alone would keep two minutes."""
+    """Where features lie, but for the outermost 2 % on each side, which may be anywhere.
+
+    In double precision: of a time in seconds, float32 alone would keep two minutes.
+    """
 
     mean: Floats
     std: Floats
@@ -70,10 +90,14 @@ class Spread(NamedTuple):
     @staticmethod
     def of(features: Floats) -> "Spread":
         """That of these rows."""
-        mean, std = features.mean(0), features.std(0)
-        return Spread(mean, np.where(std > 0, std, 1.0))
+        with np.errstate(over="ignore", invalid="ignore"):
+            inner = features.clip(*np.quantile(features, [0.02, 0.98], axis=0))
+            std = inner.std(0)
+            std = np.where(std > 0, std, features.std(0))  # all but a few are the same
+        known = np.isfinite(std) & (std > 0)
+        return Spread(inner.mean(0), np.where(known, std, 1.0))
 
     def apply(self, features: Floats) -> npt.NDArray[np.float32]:
-        """Features near 0, ready for float32; what is further away than float32 reaches is taken to be at its end."""
-        limit = np.finfo(np.float32).max
-        return ((features - self.mean) / self.std).clip(-limit, limit).astype(np.float32)
+        """Features near 0, ready for float32. A billion deviations are far enough."""
+        with np.errstate(over="ignore"):
+            return ((features - self.mean) / self.std).clip(-1e9, 1e9).astype(np.float32)

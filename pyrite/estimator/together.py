@@ -13,16 +13,16 @@ from pyrite.data import Batch, Batches, Dataset, Statistics
 from pyrite.estimator.rows import Floats
 from pyrite.methods import ERM, Learner, Learning, Step
 from pyrite.models import SideBySide, Stacked, build_model
-from pyrite.training import Recipe, augmentation, fit, make_learner, net_scores
+from pyrite.training import Recipe, augmentation, check_device, fit, make_learner, net_scores
 
 __all__ = ["Nets", "train_together"]
 
 
 class Nets(NamedTuple):
-    """Nets that are trained, and how the inputs they saw were normalised."""
+    """Nets that are trained, and how the images they saw were normalised; features are taken as they are."""
 
     net: nn.Module
-    scale: Statistics
+    scale: Statistics | None
     shape: tuple[int, ...]
 
     def scores(self, inputs: npt.NDArray[Any]) -> Floats:
@@ -35,7 +35,8 @@ def train_together(data: Dataset, weight: Floats, net: Any, method: ERM, recipe:
 
     ``net`` is what the resolved recipe calls its model; of a net that is built already copies are trained.
     """
-    scale = Statistics.of(data.inputs)
+    check_device(recipe.device)
+    scale = Statistics.of(data.inputs) if data.inputs.ndim == 4 else None
     size, seed = recipe.batch_size, recipe.seed
     batches = Batches(
         data.inputs, data.labels, batch_size=size, seed=seed, normalise=scale, device=recipe.device,
@@ -44,6 +45,7 @@ def train_together(data: Dataset, weight: Floats, net: Any, method: ERM, recipe:
     some = next(iter(Batches(data.inputs, data.labels, batch_size=2048, seed=seed, normalise=scale))).inputs
     shape = tuple(data.inputs.shape[1:])
     nets = [build_model(deepcopy(net), shape, len(data.classes), seed + number, some) for number in range(len(weight))]
+    _check_scores(nets[0], some[:2], len(data.classes))
     # This library's nets for features are known to be fit for stacking; of other people's nobody knows.
     stacked = len(shape) == 1 and not callable(net)
     dtype = torch.float64 if recipe.precision == "float64" else torch.float32
@@ -52,6 +54,24 @@ def train_together(data: Dataset, weight: Floats, net: Any, method: ERM, recipe:
     fit(_Together(method.loss, learner, beside, torch.from_numpy(weight), recipe.clip or 0.0), batches, recipe.epochs)
     # In double precision a row's scores do not depend on the rows that come with it.
     return Nets(beside.double() if len(shape) == 1 else beside, scale, shape)
+
+
+def _check_scores(net: nn.Module, inputs: Tensor, classes: int) -> None:
+    """Refuse a net that is not for these inputs and classes."""
+    if not any(weight.requires_grad for weight in net.parameters()):
+        raise ValueError(f"model is a {type(net).__name__} without weights to train")
+    first = next(net.parameters())
+    try:
+        with torch.inference_mode():
+            shape = tuple(deepcopy(net).eval().cpu()(inputs.to("cpu", first.dtype)).shape)
+    except (RuntimeError, ValueError, TypeError) as error:
+        what = f"inputs of shape {tuple(inputs.shape)}"
+        raise ValueError(f"model is a {type(net).__name__} that does not take {what}: {error}") from None
+    if shape != (len(inputs), classes):
+        wanted = f"{(len(inputs), classes)}, a score for each of {classes} classes"
+        raise ValueError(
+            f"model is a {type(net).__name__} that gives scores of shape {shape} where it should give {wanted}"
+        )
 
 
 @final

@@ -164,4 +164,4 @@ def best_of(trials: Sequence[Trial], criterion: Criterion) -> Trial:
 
 
 def _typed(value: object) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return repr(value) if isinstance(value, float) else str(value)

@@ -4,9 +4,11 @@ import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, final
 
+import numpy as np
 from torch import nn
 
 from pyrite.data import Dataset
@@ -113,6 +115,8 @@ class _Work:
         # What decides the search. How many trials there are to be does not, so that there can be more of them.
         self.settings = {"methods": self.space.methods, "lr": repr(found) if found else self.rate, "by": by}
         self.settings |= {"prune": prune, **self.recipe.model_dump(exclude={"method"})}
+        if isinstance(data, Dataset):  # a name tells nothing of what it holds
+            self.settings["content"] = _digest(data)
 
     def ask(self, trials: tuple[Trial, ...]) -> Trial | None:
         """The next trial, if there is to be one."""
@@ -238,3 +242,11 @@ def _stopped(path: Path) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped and saved; the same command goes on with {path}") from None
+
+
+def _digest(data: Dataset) -> str:
+    """What tells data sets apart that were handed over. Of images that are read when they are needed, the labels."""
+    held = blake2b(data.labels.tobytes(), digest_size=16)
+    if isinstance(data.inputs, np.ndarray):
+        held.update(data.inputs.tobytes())
+    return held.hexdigest()

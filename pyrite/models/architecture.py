@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from pyrite.draws import check_seed, is_whole
+from pyrite.draws import TORCH_GENERATOR, check_seed, is_whole
 from pyrite.models.bins import TableInputs
 from pyrite.models.network import Network, Shape
 from pyrite.models.whitening import Whitening
@@ -80,7 +80,7 @@ def seeded(seed: int) -> Iterator[None]:
     if check_seed(seed) >= 2**64:
         raise ValueError(f"seed is {seed}, but torch takes seeds below 2**64")
     devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
-    with torch.random.fork_rng(devices=devices), torch.device("cpu"):
+    with TORCH_GENERATOR, torch.random.fork_rng(devices=devices), torch.device("cpu"):
         torch.manual_seed(int(seed))
         yield
 

@@ -24,13 +24,15 @@ class TableInputs(nn.Module):
     def __init__(self, features: int, limit: float | None, bins: int) -> None:
         super().__init__()
         self.limit, self.bins = limit, bins
-        self.width = features * (1 + bins)
         places = torch.linspace(0, 1, bins + 1) if bins else torch.zeros(0)
         normal = torch.special.ndtri(places.clamp(0.01, 0.99))
         self.register_buffer("edges", normal.expand(features, -1).clone())
 
     def forward(self, inputs: Tensor) -> Tensor:
-        bent = inputs if self.limit is None else inputs / torch.sqrt(1 + (inputs / self.limit) ** 2)
+        bent = inputs
+        if self.limit is not None:
+            far = (inputs / self.limit).clamp(-1e9, 1e9)  # whose square float32 still holds
+            bent = self.limit * far / torch.sqrt(1 + far**2)
         if not self.bins:
             return bent
         low, high = self.edges[:, :-1], self.edges[:, 1:]

@@ -1,6 +1,6 @@
 """Training: one loop, a run directory, exact resume, many processes."""
 
-from pyrite.training.assembly import make_learner
+from pyrite.training.assembly import check_device, make_learner
 from pyrite.training.divergence import FAR, divergence
 from pyrite.training.loop import Diverged, Observer, RunFailed, fit
 from pyrite.training.optimisers import OPTIMISERS, optimiser
@@ -23,6 +23,7 @@ __all__ = [
     "RunFailed",
     "RunObserver",
     "augmentation",
+    "check_device",
     "divergence",
     "fit",
     "make_learner",

@@ -23,7 +23,7 @@ from pyrite.training.recorder import Recorder
 from pyrite.training.retrieval import measure_retrieval
 from pyrite.training.schedules import schedule
 
-__all__ = ["Parts", "assemble", "make_learner"]
+__all__ = ["Parts", "assemble", "check_device", "make_learner"]
 
 _WHITENED = 2048  # inputs that a net may look at before it begins, for whitening
 
@@ -51,10 +51,7 @@ class Parts:
 def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None, corrections: bytes = b"") -> Parts:
     """Read the recipe, which is resolved, from top to bottom. ``corrections`` is the content of the file it names."""
     device = own_device(recipe.device)
-    try:
-        torch.zeros((), device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device is {recipe.device!r}, which is not to be had: {str(error).splitlines()[0]}") from None
+    check_device(device)
     how = method(recipe.method)
     labels, fixed = _labels(recipe, data, how.wants, corrections)
     scale = Statistics.of(data.inputs, np.flatnonzero(labels["part"] == 0))
@@ -107,6 +104,14 @@ def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None, c
         return found
 
     return Parts(train, learning, recorder, labels, corrections, facts, fixed.warnings, at_the_end)
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that is not there."""
+    try:
+        torch.zeros((), device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ValueError(f"device is {device!r}, which is not to be had: {str(error).splitlines()[0]}") from None
 
 
 def _meta(

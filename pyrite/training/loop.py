@@ -6,7 +6,7 @@ from typing import Protocol
 import torch
 
 from pyrite.data import Batches
-from pyrite.draws import Stream, torch_seed
+from pyrite.draws import TORCH_GENERATOR, Stream, torch_seed
 from pyrite.methods import Learning, Step
 from pyrite.processes import rank
 
@@ -39,7 +39,8 @@ def fit(
     """Train until ``epochs`` are done, from wherever ``batches`` stand. False if ``stop`` ended it before.
 
     What is random inside a net, dropout say, belongs to the seed of the batches and the number of the step, so that a
-    resumed run draws the same. torch's global generator is given back as it was.
+    resumed run draws the same. torch's global generator is given back as it was; as threads share it, they train one
+    after the other.
 
     Args:
         method: started on its model: ``ERM(loss).start(Learner(model, optimiser))``.
@@ -50,7 +51,7 @@ def fit(
     """
     learner = method.learner
     cards = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
-    with torch.random.fork_rng(devices=cards):
+    with TORCH_GENERATOR, torch.random.fork_rng(devices=cards):
         while batches.epoch < epochs:
             epoch = batches.epoch
             for batch in batches:

@@ -171,7 +171,7 @@ class Run:
 
 
 def net_scores(
-    net: nn.Module, inputs: Inputs, scale: Statistics, batch_size: int = 500, axis: int = 0
+    net: nn.Module, inputs: Inputs, scale: Statistics | None, batch_size: int = 500, axis: int = 0
 ) -> npt.NDArray[Any]:
     """What a net in evaluation mode gives inputs, normalised as those it was trained on; ``axis`` is that of inputs."""
     first = next(net.parameters())

@@ -92,43 +92,70 @@ def test_held_out_scores_do_not_depend_on_held_out_labels() -> None:
     assert np.abs(first[1] - second[1]).max() > 1e-3
 
 
-def test_rows_that_are_the_same_are_one() -> None:
+def test_whole_weights_are_written_out() -> None:
     inputs = np.array([[1.0, 2], [0, 0], [1, 2], [-0.0, 0], [1, 2], [9, 9]])
     labels = np.array([0, 1, 0, 1, 1, 0])
-    found = Rows.distinct(inputs, labels, np.array([1.0, 2, 3, 0.5, 1, 0]), seed=0)
-    assert found.number[0] == found.number[2] != found.number[4]
-    assert found.number[1] == found.number[3]
-    assert found.number[5] == -1
-    assert found.weight[found.number[[0, 1, 4]]].tolist() == [4, 2.5, 1]
-    assert found.group[found.number[0]] == found.group[found.number[4]] != found.group[found.number[1]]
-    np.testing.assert_array_equal(labels[found.first][found.number[:5]], labels[:5])
+    found = Rows.of(inputs, labels, np.array([1.0, 2, 3, 1, 1, 0]), seed=0)
+    assert sorted(found.order.tolist()) == [0, 1, 1, 2, 2, 2, 3, 4]
+    assert (found.weight == 1).all()
+    content = {row: set(found.content[found.order == row].tolist()) for row in range(5)}
+    assert content[0] == content[2] != content[4]
+    assert content[1] == content[3]
+    assert set(found.cell[np.isin(found.order, [0, 2, 4])]) != set(found.cell[np.isin(found.order, [1, 3])])
+    assert len(set(found.cell.tolist())) == 2
+
+
+@pytest.mark.parametrize("scale", [1.0, 1e-300, 1e300])
+def test_other_weights_are_kept_in_proportion(scale: float) -> None:
+    found = Rows.of(np.arange(3.0)[:, None], np.array([0, 1, 0]), np.array([0.5, 1.0, 2.5]) * scale, seed=0)
+    np.testing.assert_allclose(found.weight[np.argsort(found.order)], [0.375, 0.75, 1.875])
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**40])
-def test_the_order_of_rows_is_theirs(seed: int) -> None:
+@pytest.mark.parametrize("whole", [True, False])
+def test_the_order_of_rows_is_theirs(seed: int, whole: bool) -> None:
     rng = np.random.default_rng(0)
-    inputs, labels = rng.normal(size=(50, 3)), rng.integers(0, 3, 50)
+    inputs, labels = rng.integers(0, 3, (50, 2)), rng.integers(0, 3, 50)
+    weight = rng.integers(1, 4, 50) * (1.0 if whole else 0.3)
     mixed = rng.permutation(50)
-    one = Rows.distinct(inputs, labels, np.ones(50), seed)
-    other = Rows.distinct(inputs[mixed], labels[mixed], np.ones(50), seed)
-    np.testing.assert_array_equal(inputs[one.first], inputs[mixed][other.first])
+    one = Rows.of(inputs, labels, weight, seed)
+    other = Rows.of(inputs[mixed], labels[mixed], weight[mixed], seed)
+    np.testing.assert_array_equal(inputs[one.order], inputs[mixed][other.order])
+    np.testing.assert_array_equal(labels[one.order], labels[mixed][other.order])
+    for own, others in zip(one[1:], other[1:], strict=True):
+        np.testing.assert_array_equal(own, others)
 
 
-def test_parts_hold_whole_groups_and_a_share_of_every_class() -> None:
+def test_parts_hold_whole_cells_and_a_share_of_every_class() -> None:
     rng = np.random.default_rng(0)
-    labels = np.sort(rng.integers(0, 3, 200))[rng.permutation(200)]
-    group = np.sort(rng.integers(0, 150, 200))
-    group = np.unique(group, return_inverse=True)[1]
-    part = deal(labels, group, 5)
-    assert all(len(np.unique(part[group == one])) == 1 for one in np.unique(group))
+    labels = rng.integers(0, 3, 200)
+    cell = np.unique(np.sort(rng.integers(0, 150, 200)), return_inverse=True)[1]
+    part = deal(labels, cell, 5)
+    assert all(len(np.unique(part[cell == one])) == 1 for one in np.unique(cell))
     alone = deal(labels, np.arange(200), 5)
     for one in range(3):
         counts = np.bincount(alone[labels == one], minlength=5)
         assert counts.max() - counts.min() <= 1
 
 
+def test_what_many_rows_have_in_common_is_in_all_parts() -> None:
+    part = deal(np.arange(60) % 2, np.repeat([0, 1, 2], 20), 5)
+    assert all(set(part[20 * cell : 20 * cell + 20]) == set(range(5)) for cell in range(3))
+
+
 def test_times_in_seconds_keep_their_differences() -> None:
     seconds = 1.7e9 + np.arange(100.0)[:, None]
     assert len(np.unique(Spread.of(seconds).apply(seconds))) == 100
     assert len(np.unique(seconds.astype(np.float32))) < 5
-    assert np.isfinite(Spread.of(seconds).apply(np.full((1, 1), 1e300))).all()
+
+
+@pytest.mark.parametrize("far", [1e9, 1e200, 1.7e308])
+def test_a_few_values_anywhere_change_little(far: float) -> None:
+    column = np.random.default_rng(0).normal(5, 2, size=(1000, 1))
+    plain = Spread.of(column)
+    column[:10] = far
+    spread = Spread.of(column)
+    np.testing.assert_allclose(spread.mean, plain.mean, atol=0.1)
+    np.testing.assert_allclose(spread.std, plain.std, rtol=0.1)
+    assert np.isfinite(spread.apply(column)).all()
+    assert Spread.of(np.zeros((5, 1))).std == 1
