@@ -139,6 +139,16 @@ def test_another_search_in_the_same_folder_is_refused(found: pyrite.Tuning, chan
         pyrite.tune(out=found.path, trials=6, **asked)
 
 
+def test_data_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
+    inputs = np.random.default_rng(0).normal(size=(60, 2)).astype(np.float32)
+    one, other = (pyrite.Dataset("rows", sign * inputs, np.arange(60) % 2, ("a", "b")) for sign in (1, -1))
+    small = {"epochs": 1, "model": "mlp(hidden=(4,))", "lr": 0.1, "trials": 1}
+    pyrite.tune(one, ["ce"], out=tmp_path / "a", **small)
+    pyrite.tune(one, ["ce"], out=tmp_path / "a", **small)
+    with pytest.raises(ValueError, match="holds a search with other content"):
+        pyrite.tune(other, ["ce"], out=tmp_path / "a", **small)
+
+
 def test_a_folder_with_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(ValueError, match="is not empty, and holds no search"):
