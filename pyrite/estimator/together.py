@@ -46,8 +46,7 @@ def train_together(data: Dataset, weight: Floats, net: Any, method: ERM, recipe:
     shape = tuple(data.inputs.shape[1:])
     nets = [build_model(deepcopy(net), shape, len(data.classes), seed + number, some) for number in range(len(weight))]
     _check_scores(nets[0], some[:2], len(data.classes))
-    # This library's nets for features are known to be fit for stacking; of other people's nobody knows.
-    stacked = len(shape) == 1 and not callable(net)
+    stacked = len(shape) == 1 and not callable(net)  # then it is an mlp
     dtype = torch.float64 if recipe.precision == "float64" else torch.float32
     beside = (Stacked(nets) if stacked else SideBySide(nets)).to(recipe.device, dtype)
     learner = make_learner(recipe.model_copy(update={"clip": 0.0}), beside, len(batches))

@@ -1,12 +1,14 @@
 """Several nets of one kind as one module: inputs of shape (N, ...) to scores of shape (nets, N, K)."""
 
 from collections.abc import Sequence
-from copy import deepcopy
 from typing import final
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call, stack_module_state, vmap
+from torch.nn.functional import batch_norm
+
+from pyrite.models.bins import TableInputs
+from pyrite.models.network import Network
 
 __all__ = ["SideBySide", "Stacked"]
 
@@ -30,40 +32,85 @@ class SideBySide(nn.Module):
 
 @final
 class Stacked(nn.Module):
-    """The same for small nets, which spend their time on calls, not on numbers: all go through one call.
+    """The same for nets that ``mlp`` describes, which are small and spend their time on calls, not on numbers.
 
-    Their weights are stacked, and ``torch.vmap`` goes over the stack; so it is for nets whose layers it knows.
+    Their weights are stacked, so that a layer of all nets is one product of matrices.
     """
 
     def __init__(self, nets: Sequence[nn.Module]) -> None:
         super().__init__()
-        weights, buffers = stack_module_state(list(nets))
-        self._names = tuple(weights), tuple(buffers)
-        self.weights = nn.ParameterList(weights.values())
-        for place, buffer in enumerate(buffers.values()):
-            self.register_buffer(f"buffer_{place}", buffer)
-        # What it is taken for is the way from weights to scores, which are those above; in a tuple it is no submodule.
-        self._pattern = (deepcopy(nets[0]).to("meta"),)
+        self.layers = nn.ModuleList()
+        for alike in zip(*map(_layers, nets), strict=True):
+            first = alike[0]
+            if isinstance(first, nn.Linear):
+                self.layers.append(_Linears(alike))
+            elif isinstance(first, nn.BatchNorm1d):
+                self.layers.append(_Norms(alike))
+            elif isinstance(first, nn.Flatten | nn.ReLU | TableInputs):  # of which all have the same
+                self.layers.append(first)
+            else:
+                raise ValueError(f"nets with a {type(first).__name__} cannot be stacked")
 
     def forward(self, inputs: Tensor) -> Tensor:
-        pattern = self._pattern[0].train(self.training)
-        weights, buffers = self._names
-
-        def one(own: dict[str, Tensor], held: dict[str, Tensor]) -> Tensor:
-            scores: Tensor = functional_call(pattern, (own, held), (inputs,))
-            return scores
-
-        stacked: Tensor = vmap(one, randomness="different")(
-            dict(zip(weights, self.weights, strict=True)),
-            {name: getattr(self, f"buffer_{place}") for place, name in enumerate(buffers)},
-        )
-        return stacked
+        hidden = inputs
+        for layer in self.layers:
+            hidden = layer(hidden)
+        return hidden
 
     @torch.no_grad()
     def clip_gradients(self, length: float) -> None:
         """Shorten the gradient of each net to this norm."""
-        gradients = [weight.grad for weight in self.weights if weight.grad is not None]
+        gradients = [weight.grad for weight in self.parameters() if weight.grad is not None]
         norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)
         share = (length / (norms + 1e-6)).clamp(max=1)  # as torch does it
         for gradient in gradients:
             gradient *= share.view(-1, *[1] * (gradient.dim() - 1))
+
+
+def _layers(net: nn.Module) -> tuple[nn.Module, ...]:
+    if not isinstance(net, Network) or not isinstance(net.body, nn.Sequential):
+        raise ValueError(f"a {type(net).__name__} cannot be stacked: it is not made of layers one after the other")
+    return (*net.body, net.head)
+
+
+@final
+class _Linears(nn.Module):
+    def __init__(self, layers: Sequence[nn.Linear]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.stack([layer.weight.detach().T for layer in layers]))
+        biases = [layer.bias.detach() for layer in layers if layer.bias is not None]
+        self.bias = nn.Parameter(torch.stack(biases)) if biases else None
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        each = hidden.expand(len(self.weight), -1, -1) if hidden.dim() == 2 else hidden  # the first sees inputs of all
+        return each @ self.weight if self.bias is None else torch.baddbmm(self.bias[:, None], each, self.weight)
+
+
+@final
+class _Norms(nn.Module):
+    """The channels of all nets side by side are channels of one batch norm."""
+
+    running_mean: Tensor
+    running_var: Tensor
+
+    def __init__(self, layers: Sequence[nn.BatchNorm1d]) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.stack([layer.weight.detach() for layer in layers]))
+        self.bias = nn.Parameter(torch.stack([layer.bias.detach() for layer in layers]))
+        for name in ("running_mean", "running_var"):
+            self.register_buffer(name, torch.stack([getattr(layer, name) for layer in layers]))
+        self.momentum, self.eps = layers[0].momentum or 0.0, layers[0].eps
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        nets, count, width = hidden.shape
+        normed = batch_norm(
+            hidden.transpose(0, 1).reshape(count, nets * width),
+            self.running_mean.view(-1),
+            self.running_var.view(-1),
+            self.weight.view(-1),
+            self.bias.view(-1),
+            self.training,
+            self.momentum,
+            self.eps,
+        )
+        return normed.view(count, nets, width).transpose(0, 1)

@@ -45,8 +45,9 @@ def test_gradients_are_clipped_net_by_net(kind: type) -> None:
         nn.utils.clip_grad_norm_(net.parameters(), 1.0)
     own = [weight.grad for net in alone for weight in net.parameters()]
     found = [weight.grad for weight in together.parameters()]
-    if kind is Stacked:
+    if kind is Stacked:  # which holds the weights of a layer the other way round
         found = [gradient[place] for place in range(2) for gradient in found]
+        found = [gradient.T if gradient.dim() == 2 else gradient for gradient in found]
     for one, other in zip(own, found, strict=True):
         torch.testing.assert_close(one, other)
 
