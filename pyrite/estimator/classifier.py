@@ -212,9 +212,10 @@ def _predicts_more(new: Floats, old: Floats, labels: Ints, weight: Floats) -> bo
 
 
 def _check_no_label_is_missing(labels: Any) -> None:
-    if np.ndim(labels) != 1 or np.asarray(labels).dtype.kind != "O":
+    held = np.asarray(labels)
+    if held.ndim != 1 or held.dtype.kind != "O":
         return
-    for index, label in enumerate(labels):
+    for index, label in enumerate(held):
         if label is None or type(label).__name__ in ("NAType", "NaTType") or label != label:
             raise ValueError(f"y is {label!r} at index {index}: a row without a label cannot be trained on")
 
