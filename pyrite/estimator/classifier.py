@@ -183,10 +183,16 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         if found is None or not found.can_tell:
             return
         # Rows that are the same were judged by several nets; what is said of them is the same.
-        summed = np.bincount(rows.content, weights=found.wrong_probability) / np.bincount(rows.content)
-        self.wrong_probability_[rows.order] = summed[rows.content]
+        copies = np.bincount(rows.content)
+        wrong, score = (
+            (np.bincount(rows.content, weights=values) / copies)[rows.content]
+            for values in (found.wrong_probability, found.score)
+        )
+        self.wrong_probability_[rows.order] = wrong
+        rank = np.zeros(count)  # by the score where probabilities round to 1
+        rank[rows.order] = score
         suspects = np.flatnonzero(self.wrong_probability_ >= found.threshold)
-        self.suspects_ = suspects[np.argsort(-self.wrong_probability_[suspects], kind="stable")]
+        self.suspects_ = suspects[np.lexsort((-rank[suspects], -self.wrong_probability_[suspects]))]
 
 
 def _methods(classes: int, table: bool) -> tuple[ERM, ...]:
