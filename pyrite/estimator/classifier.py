@@ -54,6 +54,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         members: nets that predict together. None is 5 for tables, and 1 for images or a net of your own.
         random_state: a whole number gives the same result every time; None another one each time.
         device: cpu, cuda or cuda:1.
+        verbose: print what is being trained.
 
     Attributes:
         classes_: the labels there are, in order.
@@ -82,11 +83,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         members: int | None = None,
         random_state: int | None = 0,
         device: str = "cpu",
+        verbose: bool = False,
     ) -> None:
         self.loss, self.model = loss, model
         self.epochs, self.batch_size, self.lr = epochs, batch_size, lr
         self.folds, self.members = folds, members
-        self.random_state, self.device = random_state, device
+        self.random_state, self.device, self.verbose = random_state, device, verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
         """Train on rows of features, or on images in bytes of shape (N, C, H, W)."""
@@ -173,6 +175,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             data, model=way.net, method=way.method, lr=self.lr, epochs=epochs, batch_size=size, validation=0.0,
             seed=seed, device=self.device,
         )  # fmt: skip
+        if self.verbose:
+            print(f"{len(weight)} x {recipe.model}, {recipe.method}, {epochs} epochs of {len(data)} rows", flush=True)
         return train_together(data, weight, recipe.model if way.net is None else way.net, way.method, recipe)
 
     def _say_what_is_wrong(self, rows: Rows, count: int) -> None:

@@ -264,3 +264,14 @@ def test_bad_data_get_a_sentence() -> None:
         quick().fit(inputs, pd.Series(["a", None] * 40, dtype="string"))
     with pytest.raises(ValueError, match="Unknown label type"):
         quick().fit(inputs, inputs[:, 0])
+
+
+def test_it_says_what_it_does_if_asked(capsys: pytest.CaptureFixture[str]) -> None:
+    RobustClassifier(epochs=1, verbose=True).fit(*moons())
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 4  # two nets and two losses, then all rows
+    assert all("1 epochs of 80 rows" in line for line in lines)
+    assert "bins=8" in lines[1]
+    assert "gce" in lines[2]
+    RobustClassifier(epochs=1).fit(*moons())
+    assert capsys.readouterr().out == ""
