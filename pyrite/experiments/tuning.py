@@ -20,7 +20,7 @@ from pyrite.experiments.space import Between, Range, Space, default_methods, rea
 from pyrite.experiments.study import Claim, Study, Trial
 from pyrite.files import write
 from pyrite.methods import Method, Step, method as read_method
-from pyrite.spec import is_number, nearest
+from pyrite.spec import is_number
 from pyrite.training import Diverged, Recipe, Recorder, RunFailed, optimiser, resolve, says_rate, train_once
 
 __all__ = ["tune"]
@@ -211,7 +211,8 @@ def _check(trials: object, by: str, options: Mapping[str, Any]) -> None:
     if not isinstance(trials, int) or isinstance(trials, bool) or trials < 1:
         raise ValueError(f"trials is {trials!r}, but must be a whole number, 1 or more")
     if by not in CRITERIA:
-        raise ValueError(f"by is {by!r}: {nearest(str(by), CRITERIA)}")
+        # Nobody who mistypes is sent into the trap.
+        raise ValueError(f"by is {by!r}, but must be one of {', '.join(name for name in CRITERIA if name != 'ce')}")
     for name in ("method", "loss", "resume", "observers", "stop"):
         if options.get(name) is not None:
             raise ValueError(f"tune has no {name}: it trains many runs, with methods to choose from")

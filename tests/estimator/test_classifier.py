@@ -2,6 +2,7 @@
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from torch import nn
 
 import pyrite
 from pyrite import RobustClassifier
+from pyrite.estimator.classifier import _predicts_more
 
 
 def quick(**options: Any) -> RobustClassifier:
@@ -195,6 +197,37 @@ def test_a_step_in_one_column_is_found() -> None:
     without = RobustClassifier(model="mlp(hidden=(128, 128))").fit(inputs[:400], labels[:400])
     assert fitted.score(inputs[400:], labels[400:]) > 0.93
     assert fitted.score(inputs[400:], labels[400:]) > without.score(inputs[400:], labels[400:]) + 0.02
+
+
+def test_another_way_must_be_better_by_more_than_chance() -> None:
+    labels = np.zeros(100, int)
+    old = np.tile([1.0, 0.0], (100, 1))
+    old[:40] = [0.0, 1.0]  # 60 are right
+
+    def new(right: int, lost: int) -> Any:
+        made = old.copy()
+        made[:right] = [1.0, 0.0]
+        made[40 : 40 + lost] = [0.0, 1.0]
+        return made
+
+    # Of 9 rows that change 3 more are gained than lost, which is √9; of 10, 4 more, and √10 < 4.
+    for gained, lost, more in ((6, 3, False), (7, 3, True), (8, 4, True), (9, 7, False), (0, 0, False), (1, 0, False)):
+        assert _predicts_more(new(gained, lost), old, labels, np.ones(100)) is more
+
+
+def test_an_audit_that_calls_most_labels_wrong_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+    inputs, labels = moons()
+    scores = {}
+    for rate in (0.2, 0.6, np.nan):
+
+        def found(given: Any, rate: float = rate, **options: Any) -> pyrite.Audit:
+            doubted = 5.0 * (np.arange(len(given)) % 2)
+            return replace(pyrite.audit(given, **options), noise_rate=rate, score=doubted, can_tell=True)
+
+        monkeypatch.setattr("pyrite.estimator.classifier.audit", found)
+        scores[rate] = RobustClassifier(epochs=2).fit(inputs, labels).decision_function(inputs)
+    np.testing.assert_array_equal(scores[0.6], scores[np.nan])
+    assert np.abs(scores[0.6] - scores[0.2]).max() > 1e-3
 
 
 def test_seeds() -> None:

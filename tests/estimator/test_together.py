@@ -8,12 +8,13 @@ import torch
 from torch import nn
 
 import pyrite
-from pyrite.data import Dataset
+from pyrite.data import Batches, Dataset
 from pyrite.estimator.rows import Rows, Spread, deal
 from pyrite.estimator.together import train_together
 from pyrite.methods import ERM
 from pyrite.models import SideBySide, Stacked, build_model
 from pyrite.training import resolve
+from pyrite.training.schedules import schedule
 
 
 def nets(count: int = 3) -> list[nn.Module]:
@@ -72,6 +73,33 @@ def test_each_net_learns_as_if_it_were_alone(loss: str) -> None:
     both = scores(data, weight, loss)
     assert np.abs(both[0] - both[1]).max() > 1e-3
     np.testing.assert_allclose(scores(data, weight[:1], loss)[0], both[0], rtol=1e-9)
+
+
+@pytest.mark.parametrize("net", ["mlp(hidden=(8,), limit=3, bins=4)", "mlp(hidden=(8,), norm=False)"])
+def test_the_way_down_is_that_of_a_loop_written_by_hand(net: str) -> None:
+    """The same batches through torch's own optimiser; the loss is cross entropy, by torch, weighted by hand."""
+    data, weight = rows(), np.arange(60) % 4 + 0.5
+    recipe, _ = resolve(data, model=net, method="erm(ce)", epochs=4, batch_size=20, seed=0, validation=0.0)
+    batches = Batches(data.inputs, data.labels, batch_size=20, seed=0)
+    whole = torch.from_numpy(np.asarray(data.inputs))
+    alone = build_model(net, (4,), 3, 0, whole).double()
+    optimiser = torch.optim.SGD(alone.parameters(), 0.1, 0.9, weight_decay=5e-4, nesterov=True)
+    total, step = 4 * len(batches), 0
+    rates = schedule(recipe.schedule)
+    assert recipe.optimiser == "sgd(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.0005)"
+    for _ in range(4):
+        for inputs, labels, index in batches:
+            optimiser.param_groups[0]["lr"] = 0.1 * rates.share(step, len(batches), 4)
+            counts = torch.from_numpy(weight)[index]
+            each = nn.functional.cross_entropy(alone.train()(inputs.double()), labels, reduction="none")
+            optimiser.zero_grad()
+            ((each * counts).sum() / counts.sum()).backward()
+            optimiser.step()
+            step += 1
+    assert step == total
+    with torch.no_grad():
+        expected = alone.eval()(whole.double()).numpy()
+    np.testing.assert_allclose(scores(data, weight[None], "ce", net)[0], expected, rtol=1e-9, atol=1e-12)
 
 
 def test_a_net_of_ones_own_is_copied_and_left_as_it_was() -> None:
