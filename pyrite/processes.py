@@ -13,16 +13,16 @@ import torch.distributed as dist
 from torch import Tensor, nn
 
 __all__ = [
-    "alike",
-    "count",
-    "differentiable_total",
-    "gather",
+    "all_gather",
+    "all_reduce",
+    "all_reduce_gradients",
+    "broadcast_weights",
+    "differentiable_all_reduce",
     "join",
-    "own_device",
+    "local_device",
     "rank",
-    "share_statistics",
-    "total",
-    "total_gradient",
+    "sync_batch_norm",
+    "world_size",
 ]
 
 Kind = TypeVar("Kind")
@@ -33,14 +33,14 @@ def rank() -> int:
     return dist.get_rank() if dist.is_initialized() else 0
 
 
-def count() -> int:
+def world_size() -> int:
     """How many processes there are."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-def own_device(device: str) -> str:
+def local_device(device: str) -> str:
     """The device of this process: of several that ask for "cuda", each has a card of its own."""
-    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and count() > 1 else device
+    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and world_size() > 1 else device
 
 
 def join(device: str) -> None:
@@ -60,7 +60,7 @@ def _leave() -> None:
         dist.destroy_process_group()
 
 
-def total(value: Tensor) -> Tensor:
+def all_reduce(value: Tensor) -> Tensor:
     """A sum over all processes, without a gradient."""
     value = value.detach().clone()
     if dist.is_initialized():
@@ -68,17 +68,17 @@ def total(value: Tensor) -> Tensor:
     return value
 
 
-def gather(thing: Kind) -> list[Kind]:
+def all_gather(thing: Kind) -> list[Kind]:
     """What every process has, by their numbers, at every process."""
     if not dist.is_initialized():
         return [thing]
-    things: list[Any] = [None] * count()
+    things: list[Any] = [None] * world_size()
     dist.all_gather_object(things, thing)
     return things
 
 
 @torch.no_grad()
-def alike(model: nn.Module) -> None:
+def broadcast_weights(model: nn.Module) -> None:
     """Give every process the weights and buffers of the first."""
     if dist.is_initialized():
         for part in (*model.parameters(), *model.buffers()):
@@ -87,7 +87,7 @@ def alike(model: nn.Module) -> None:
             part.copy_(held)
 
 
-def total_gradient(weights: list[nn.Parameter]) -> None:
+def all_reduce_gradients(weights: list[nn.Parameter]) -> None:
     """Add up the gradients of all processes in one message.
 
     A weight that has none at any process keeps none, as with one process: optimisers leave it alone, decay and all.
@@ -103,12 +103,12 @@ def total_gradient(weights: list[nn.Parameter]) -> None:
         weight.grad = part.copy_(sums.view_as(part)) if anywhere else None
 
 
-def share_statistics(model: nn.Module) -> nn.Module:
+def sync_batch_norm(model: nn.Module) -> nn.Module:
     """Let every batch norm see the batch of all processes, as one process would; a lone process changes nothing.
 
     torch's ``SyncBatchNorm`` is for graphics cards alone.
     """
-    if count() == 1:
+    if world_size() == 1:
         return model
     for parent in list(model.modules()):
         for name, child in list(parent.named_children()):
@@ -118,25 +118,25 @@ def share_statistics(model: nn.Module) -> nn.Module:
 
 
 @final
-class _Total(torch.autograd.Function):
+class _AllReduce(torch.autograd.Function):
     """A sum over all processes that gradients flow through: each process's share moves the objective of all."""
 
     @staticmethod
     def forward(context: Any, value: Tensor) -> Tensor:
-        return total(value)
+        return all_reduce(value)
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> Tensor:
-        return total(gradient)
+        return all_reduce(gradient)
 
     @staticmethod
     def jvp(context: Any, tangent: Tensor) -> Tensor:
-        return total(tangent)
+        return all_reduce(tangent)
 
 
-def differentiable_total(value: Tensor) -> Tensor:
+def differentiable_all_reduce(value: Tensor) -> Tensor:
     """A sum over all processes that gradients flow through."""
-    found: Tensor = value if count() == 1 else _Total.apply(value)
+    found: Tensor = value if world_size() == 1 else _AllReduce.apply(value)
     return found
 
 
@@ -153,13 +153,13 @@ class _SharedNorm(nn.modules.batchnorm._BatchNorm):
         if not self.training:
             return super().forward(inputs)
         places = [0, *range(2, inputs.dim())]
-        size = total(inputs.new_tensor(inputs.numel() / self.num_features))
+        size = all_reduce(inputs.new_tensor(inputs.numel() / self.num_features))
         if size == 1:  # as torch's: there is nothing to normalise by
             raise ValueError(f"a batch norm over {self.num_features} features was given a single sample")
         shape = [1, -1, *[1] * (inputs.dim() - 2)]
-        mean = _Total.apply(inputs.sum(places)) / size
+        mean = _AllReduce.apply(inputs.sum(places)) / size
         away = inputs - mean.view(shape)
-        variance = _Total.apply((away * away).sum(places)) / size
+        variance = _AllReduce.apply((away * away).sum(places)) / size
         if size:  # none at all, if a batch is cut into more pieces than it has samples
             self._remember(mean.detach(), variance.detach() * size / (size - 1))
         out: Tensor = away * (variance + self.eps).rsqrt().view(shape)

@@ -19,7 +19,7 @@ from pyrite.diagnostics import Tally, TrainingObserver
 from pyrite.diagnostics.arrays import Ints, to_ints
 from pyrite.diagnostics.evidence import within
 from pyrite.integrations.indexed import Indexed
-from pyrite.processes import gather, rank
+from pyrite.processes import all_gather, rank
 from pyrite.soft_margin import margins
 
 try:
@@ -171,7 +171,7 @@ class LabelAudit(Callback):
         self._epoch = epoch
 
     def _share(self) -> None:
-        self._observer.merge(gather(self._observer.epoch_state()))
+        self._observer.merge(all_gather(self._observer.epoch_state()))
 
     def _end_epoch(self) -> None:
         """Fold the epoch in, weighed by held-out labels; if these came in some epochs only, only those count."""

@@ -12,7 +12,7 @@ from pyrite.data import Batch, Batches
 from pyrite.losses import grows_without_bound
 from pyrite.methods.learner import Learner, Step
 from pyrite.methods.learning import Learning, Method
-from pyrite.processes import count, gather, rank, total
+from pyrite.processes import all_gather, all_reduce, rank, world_size
 from pyrite.soft_margin import margin
 
 __all__ = ["ERM"]
@@ -66,7 +66,7 @@ class _Descent(Learning):
     def step(self, batch: Batch) -> Step:
         """One forward and one backward pass."""
         learner = self.learner
-        whole = total(self._share(batch.labels))
+        whole = all_reduce(self._share(batch.labels))
         if not whole:  # no image could be read, or no label counts
             learner.steps += 1
             return Step.empty(batch, learner.rate)
@@ -90,16 +90,16 @@ class _Descent(Learning):
 
         Of the others' scores only the values are here; each process follows the gradient to its own.
         """
-        if not self.couples or count() == 1:
+        if not self.couples or world_size() == 1:
             return self.loss(scores, labels)  # type: ignore[no-any-return]
-        everyone = gather((scores.detach(), labels))
+        everyone = all_gather((scores.detach(), labels))
         everyone[rank()] = scores, labels
         return self.loss(*(torch.cat(parts) for parts in zip(*everyone, strict=True)))  # type: ignore[no-any-return]
 
     def _mean(self, value: Tensor, whole: Tensor, margins: Tensor) -> float:
         """The mean loss over all processes. A bounded loss is finite where scores are not, so margins are looked at."""
-        own = value / count() if self.couples else value
-        summed, infinite = total(torch.stack([own, (~margins.isfinite()).sum().to(own)])).tolist()
+        own = value / world_size() if self.couples else value
+        summed, infinite = all_reduce(torch.stack([own, (~margins.isfinite()).sum().to(own)])).tolist()
         mean = float(summed) / float(whole)
         if not abs(mean) < float("inf"):
             raise FloatingPointError(f"the loss is {mean}")

@@ -11,7 +11,7 @@ from pyrite.data import Batches
 from pyrite.methods.learner import Learner
 from pyrite.methods.learning import Meta, Method
 from pyrite.methods.weighting import Again, Weighting, check_learner
-from pyrite.processes import total
+from pyrite.processes import all_reduce
 
 __all__ = ["L2RW"]
 
@@ -57,6 +57,6 @@ class _Reweighting(Weighting):
         way = self.passes.way(losses, torch.zeros_like(losses), self.meta_batch(), 1.0, fast=True)
         with again():
             helps = (-self.passes.slopes(way, batch, losses.detach())).clamp(min=0)
-        whole = total(helps.sum())
+        whole = all_reduce(helps.sum())
         omega = helps / torch.where(whole > 0, whole, 1.0)
         return omega, helps

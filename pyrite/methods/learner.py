@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.data import Batch
-from pyrite.processes import count, total_gradient
+from pyrite.processes import all_reduce_gradients, world_size
 
 __all__ = ["Learner", "Precision", "Step"]
 
@@ -100,7 +100,7 @@ class Learner:
         Several processes always make the same number of pieces, be some of them empty: their batch norms wait for
         each other.
         """
-        pieces = self.accumulate if count() > 1 else max(1, min(self.accumulate, len(batch.labels)))
+        pieces = self.accumulate if world_size() > 1 else max(1, min(self.accumulate, len(batch.labels)))
         for inputs, labels, index in zip(*(part.tensor_split(pieces) for part in batch), strict=True):
             yield Batch(self.ready(inputs), labels, index)
 
@@ -132,7 +132,7 @@ class Learner:
         """
         self.optimiser.zero_grad(set_to_none=True)
         yield
-        total_gradient(self.weights)
+        all_reduce_gradients(self.weights)
         length = nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
         if not length.isfinite():  # before the step, so that the weights are still good
             raise FloatingPointError("the gradient is not finite")

@@ -26,7 +26,7 @@ from torch.func import functional_call
 from pyrite.criterion import Loss
 from pyrite.curves import CE, MAE
 from pyrite.methods.virtual_step import virtual_step
-from pyrite.processes import differentiable_total, total
+from pyrite.processes import all_reduce, differentiable_all_reduce
 
 __all__ = [
     "Gradient",
@@ -102,14 +102,14 @@ def meta_gradient(
 def theta_gradient(weight_net: nn.Module, losses: Tensor, slopes: Tensor, normalise: Normalise) -> tuple[Tensor, ...]:
     """The derivative of Σ_i ω_i s_i by the weight network's parameters, over all processes."""
     omega = shares(weight_net(losses.unsqueeze(1)).reshape(-1), normalise)
-    return tuple(total(part) for part in torch.autograd.grad(omega @ slopes, list(weight_net.parameters())))
+    return tuple(all_reduce(part) for part in torch.autograd.grad(omega @ slopes, list(weight_net.parameters())))
 
 
 def shares(weights: Tensor, normalise: Normalise) -> Tensor:
     """ω: what each sample's loss is multiplied by in the objective of all processes."""
     if normalise == "mean":
-        return weights / total(weights.new_tensor(len(weights)))
-    whole = differentiable_total(weights.sum())
+        return weights / all_reduce(weights.new_tensor(len(weights)))
+    whole = differentiable_all_reduce(weights.sum())
     return weights / torch.where(whole > 0, whole, 1.0)
 
 
@@ -167,13 +167,13 @@ class Passes:
             parts = torch.autograd.grad(
                 losses @ omega, list(self.weights.values()), retain_graph=keep, materialize_grads=True
             )
-            gradient = {name: total(part) for name, part in zip(names, parts, strict=True)}
+            gradient = {name: all_reduce(part) for name, part in zip(names, parts, strict=True)}
             moved, pull_back = virtual_step(self.weights, gradient, lr, optimiser)
         leaves = {name: w.requires_grad_() for name, w in moved.items()}
         values = self._call(leaves, meta, self.meta_loss)
-        mean = values.sum() / total(values.new_tensor(len(values)))
+        mean = values.sum() / all_reduce(values.new_tensor(len(values)))
         found = torch.autograd.grad(mean, list(leaves.values()), materialize_grads=True)
-        return pull_back({name: total(part) for name, part in zip(names, found, strict=True)})
+        return pull_back({name: all_reduce(part) for name, part in zip(names, found, strict=True)})
 
     def slopes(self, way: Weights, batch: tuple[Tensor, Tensor], losses: Tensor, *, fast: bool = False) -> Tensor:
         """The derivative of each sample's loss along ``way``, in one forward-mode pass; by a difference if ``fast``."""

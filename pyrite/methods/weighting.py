@@ -16,7 +16,7 @@ from pyrite.data import Batch, Batches
 from pyrite.methods.learner import Learner, Step
 from pyrite.methods.learning import Learning
 from pyrite.methods.meta_gradient import Passes, per_sample, same_draws
-from pyrite.processes import total
+from pyrite.processes import all_reduce
 from pyrite.soft_margin import margin
 
 __all__ = ["Weighting", "check_learner"]
@@ -52,7 +52,7 @@ class Weighting(Learning):
     def step(self, batch: Batch) -> Step:
         learner = self.learner
         inputs, labels = learner.ready(batch.inputs), batch.labels
-        whole = total(torch.tensor(len(labels), dtype=torch.float64, device=labels.device))
+        whole = all_reduce(torch.tensor(len(labels), dtype=torch.float64, device=labels.device))
         rate = learner.rate
         if not whole:
             learner.steps += 1
@@ -66,7 +66,7 @@ class Weighting(Learning):
                 with again():
                     scores = self.passes.scores(inputs)
                 losses = self.passes.loss(scores, labels)
-            mean = float(total(known @ omega))
+            mean = float(all_reduce(known @ omega))
             if not abs(mean) < float("inf"):
                 raise FloatingPointError(f"the loss is {mean}")
             scores.retain_grad()

@@ -15,7 +15,7 @@ from pyrite.diagnostics import TrainingObserver
 from pyrite.methods import Learner, Learning, Meta, method
 from pyrite.models import Factory, build_model
 from pyrite.noise import corrupt
-from pyrite.processes import alike, count, gather, own_device, rank, share_statistics
+from pyrite.processes import all_gather, broadcast_weights, local_device, rank, sync_batch_norm, world_size
 from pyrite.training.fixing import Fixed, fix
 from pyrite.training.optimisers import optimiser
 from pyrite.training.recipe import Recipe, augmentation
@@ -50,7 +50,7 @@ class Parts:
 
 def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None, corrections: bytes = b"") -> Parts:
     """Read the recipe, which is resolved, from top to bottom. ``corrections`` is the content of the file it names."""
-    device = own_device(recipe.device)
+    device = local_device(recipe.device)
     check_device(device)
     how = method(recipe.method)
     labels, fixed = _labels(recipe, data, how.wants, corrections)
@@ -60,7 +60,7 @@ def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None, c
 
     def batches(source: Dataset, given: npt.NDArray[Any], **options: Any) -> Batches:
         return Batches(
-            source.inputs, given, seed=recipe.seed, normalise=scale, rank=rank(), world_size=count(),
+            source.inputs, given, seed=recipe.seed, normalise=scale, rank=rank(), world_size=world_size(),
             device=device, workers=workers, **options,
         )  # fmt: skip
 
@@ -81,7 +81,7 @@ def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None, c
         if len(rows["validation"])
         else None
     )
-    learner = make_learner(recipe, share_statistics(net), len(train))
+    learner = make_learner(recipe, sync_batch_norm(net), len(train))
     meta = None
     if wants := how.wants:
         source, answers, index = _meta(data, labels, wants.clean)
@@ -95,7 +95,7 @@ def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None, c
     def at_the_end() -> dict[str, Any]:
         parts = [part.unreadable.values() for part in (train, test, held_out) if part is not None]
         mine = {entry.path: entry.reason for part in (data.unreadable, *parts) for entry in part}
-        found: dict[str, Any] = {"unreadable": {path: why for share in gather(mine) for path, why in share.items()}}
+        found: dict[str, Any] = {"unreadable": {path: why for share in all_gather(mine) for path, why in share.items()}}
         if data.test is not None and apart:
             try:
                 found["retrieval"] = measure_retrieval(learner, data.test, scale)
@@ -169,8 +169,8 @@ def _net(
     net = build_model(recipe.model if model is None else model, shape, len(data.classes), recipe.seed, some)
     dtype = torch.float64 if recipe.precision == "float64" else torch.float32
     layout = torch.channels_last if len(shape) == 3 else torch.preserve_format
-    net.to(own_device(recipe.device), dtype).to(memory_format=layout)  # type: ignore[call-overload]  # in place
-    alike(net)
+    net.to(local_device(recipe.device), dtype).to(memory_format=layout)  # type: ignore[call-overload]  # in place
+    broadcast_weights(net)
     return net
 
 

@@ -21,7 +21,7 @@ import pyrite
 from pyrite.data import Unreadable
 from pyrite.files import npz_bytes, write
 from pyrite.methods import Step
-from pyrite.processes import count, gather, rank
+from pyrite.processes import all_gather, rank, world_size
 from pyrite.training.assembly import Parts
 from pyrite.training.divergence import divergence
 from pyrite.training.loop import RunFailed
@@ -58,7 +58,7 @@ class Folder:
     def resume(self) -> None:
         """Go on where the folder says that the run stood; at the beginning if it was never saved."""
         path = self.path / "state" / "state.safetensors"
-        saved, labelled = gather((path.exists(), (self.path / "labels.npz").exists()))[0]
+        saved, labelled = all_gather((path.exists(), (self.path / "labels.npz").exists()))[0]
         if saved or labelled:
             self._check_labels()
             self._check_facts()
@@ -96,7 +96,7 @@ class Folder:
         changed = [name for name, value in now.items() if held.get(name) != value]
         if changed:
             raise ValueError(f"the inputs of {self.recipe.data} are not those of {path}: other {', '.join(changed)}")
-        for name, value in (("threads", torch.get_num_threads()), ("processes", count())):
+        for name, value in (("threads", torch.get_num_threads()), ("processes", world_size())):
             if held[name] != value:
                 said = f"{self.path} was begun with {held[name]} {name}, not {value}: the last digits will differ"
                 warnings.warn(said, stacklevel=4)
@@ -159,7 +159,7 @@ class Folder:
 
     def _write(self, contents: Callable[[], dict[str, bytes]]) -> None:
         """Files by their names, in this order. All processes wait for it, and fail together."""
-        problem = gather(self._written(contents()) if rank() == 0 else "")[0]
+        problem = all_gather(self._written(contents()) if rank() == 0 else "")[0]
         if problem:
             raise RunFailed(problem)
 
@@ -184,7 +184,7 @@ class Folder:
             "seed": self.recipe.seed,
             "command": sys.argv,
             "git": _git_hash(),
-            "processes": count(),
+            "processes": world_size(),
             "threads": torch.get_num_threads(),
             "versions": {
                 "pyrite": pyrite.__version__,

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingColumn
 
 from pyrite.methods import Step
-from pyrite.processes import count, rank
+from pyrite.processes import rank, world_size
 from pyrite.training.assembly import Parts
 from pyrite.training.divergence import divergence
 from pyrite.training.recipe import Recipe
@@ -45,7 +45,7 @@ class Progress:
         self._bar.stop()
 
     def after_step(self, step: Step) -> None:
-        self._samples += len(step.index) * count()
+        self._samples += len(step.index) * world_size()
         # An average over about 20 steps, so that the number can be read.
         self._loss = step.loss if self._loss != self._loss else 0.95 * self._loss + 0.05 * step.loss
         self._bar.update(self._task, completed=self.parts.method.learner.steps, **self._fields())

@@ -11,7 +11,7 @@ from torch.nn.functional import softplus
 from pyrite.data import Batches
 from pyrite.diagnostics import Tally, TrainingObserver
 from pyrite.methods import Learning, Step
-from pyrite.processes import gather, total
+from pyrite.processes import all_gather, all_reduce
 from pyrite.soft_margin import margins, row_margin
 
 __all__ = ["Line", "Recorder"]
@@ -60,7 +60,7 @@ class Recorder:
 
     def share(self) -> None:
         """Let every process know what all of them saw in this epoch."""
-        self.observer.merge(gather(self.observer.epoch_state()))
+        self.observer.merge(all_gather(self.observer.epoch_state()))
 
     def _keep(self, index: Tensor, scores: Tensor) -> None:
         if self.observer.class_margins is not None and len(index):
@@ -72,7 +72,7 @@ class Recorder:
             right = (self.learner.evaluate(inputs).argmax(1) == labels).sum()
             counts += torch.stack([right, right.new_tensor(len(labels))])
         batches.seek(0)
-        return Tally(*total(counts).tolist())
+        return Tally(*all_reduce(counts).tolist())
 
     def _held_out(self) -> tuple[Tally | None, Line]:
         """How many given labels of held-out samples are predicted, and what the predictions cost under them."""
@@ -88,7 +88,7 @@ class Recorder:
             costs = 2 * torch.sigmoid(-margin).sum(), softplus(-margin).sum()
             sums += torch.stack([right, right.new_tensor(len(labels)), *costs])
         self.validation.seek(0)
-        right_sum, count, *totals = total(sums).tolist()
+        right_sum, count, *totals = all_reduce(sums).tolist()
         means = [cost / count if count and isfinite(cost) else None for cost in totals]
         names = ("validation_mae", "validation_ce")
         return Tally(int(right_sum), int(count)), dict(zip(names, means, strict=True))

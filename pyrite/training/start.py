@@ -18,7 +18,7 @@ from pyrite.data import DATASETS, Dataset, load, read_content
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM
 from pyrite.models import Architecture, Factory
-from pyrite.processes import count, gather, join, rank, total
+from pyrite.processes import all_gather, all_reduce, join, rank, world_size
 from pyrite.spec import build
 from pyrite.training.assembly import assemble
 from pyrite.training.folder import Folder
@@ -126,7 +126,7 @@ def train_once(data: str | Path | Dataset | None, *, out: str | Path, **options:
     """
     out = Path(out)
     watched = {name: options.pop(name) for name in ("progress", "observers", "stop") if name in options}
-    if not gather((out / "recipe.toml").exists())[0]:
+    if not all_gather((out / "recipe.toml").exists())[0]:
         return train(data, out=out, **options, **watched)
     wanted, source = resolve(data, **options)
     found = Run.load(out)
@@ -221,7 +221,7 @@ def _corrections(recipe: Recipe, copy: Path | None = None) -> bytes:
         except ValueError as error:
             return b"", str(error)
 
-    content, problem = gather(found() if rank() == 0 else (b"", ""))[0]
+    content, problem = all_gather(found() if rank() == 0 else (b"", ""))[0]
     if problem:
         raise ValueError(f"cannot read the corrections: {problem}")
     return content
@@ -231,10 +231,10 @@ def new_folder(out: str | Path | None, device: str = "cpu") -> Path:
     """A folder for a run: ``out`` if it is empty or not there, or a new one. All processes take that of the first."""
     join(device)
     if out is None:
-        named = gather(_claimed(Path(time.strftime("runs/%Y-%m-%d-%H%M%S"))) if rank() == 0 else "")[0]
+        named = all_gather(_claimed(Path(time.strftime("runs/%Y-%m-%d-%H%M%S"))) if rank() == 0 else "")[0]
         return Path(named)
     folder = Path(out)
-    problem = gather(_occupied(folder))[0]
+    problem = all_gather(_occupied(folder))[0]
     if problem:
         raise ValueError(problem)
     return folder
@@ -281,7 +281,7 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
     def ask(number: int, frame: FrameType | None) -> None:
         asked.append(number)
-        if count() == 1:  # torchrun passes on to its processes what the terminal has sent them already
+        if world_size() == 1:  # torchrun passes on to its processes what the terminal has sent them already
             signal.signal(number, before[number] or signal.SIG_DFL)
 
     for number in before:
@@ -295,6 +295,6 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
 
 def _agreed(stop: Callable[[], bool]) -> Callable[[], bool]:
     """All processes stop after the same step."""
-    if count() == 1:
+    if world_size() == 1:
         return stop
-    return lambda: bool(total(torch.tensor(float(stop()))))
+    return lambda: bool(all_reduce(torch.tensor(float(stop()))))
