@@ -20,7 +20,7 @@ from torch import nn
 import pyrite
 from benchmarks.memory import peak_bytes
 from pyrite.data import Batch, Batches
-from pyrite.methods import Learner, WeightNet, meta_gradient, method
+from pyrite.methods import Bench, Learner, WeightNet, meta_gradient, method
 from pyrite.models import build_model
 
 FORMS = {
@@ -49,7 +49,9 @@ def forms(model: str) -> dict[str, Callable[[], object]]:
     batch = next(iter(images(0)))
     made: dict[str, Callable[[], object]] = {}
     for name, spec in FORMS.items():
-        learning = method(spec).start(learner(model), images(1))
+        made_by = learner(model)
+        bench = Bench(images(0), lambda number, epochs, own=made_by: own, epochs=1, classes=10, meta=images(1))
+        learning = method(spec).start(bench)
         made[name] = lambda learning=learning: learning.step(batch)
     made["double backward"] = double_backward(learner(model), batch, next(iter(images(1))))
     return made

@@ -35,6 +35,8 @@ class Stream(Enum):
     FLIP = (4,)  # whether it is mirrored
     SYNTHETIC = (5,)  # data that is made up
     DROPOUT = (6,)  # what is random inside a net while it trains
+    NETS = (7,)  # the initial weights of further nets of one run
+    EPOCH = (8,)  # what a method draws at the beginning and the end of an epoch
     MATRIX = (_NOISE, 0)  # which classes a class is mistaken for
     LABELS = (_NOISE, 1)  # which samples are mistaken, and for which class
     ROUNDING = (_NOISE, 2)  # which classes get the samples left over when counts are exact

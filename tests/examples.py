@@ -71,3 +71,12 @@ def losses() -> dict[str, pyrite.Loss]:
 
 def curves() -> dict[str, pyrite.Curve]:
     return {spec: loss for spec, loss in losses().items() if isinstance(loss, pyrite.Curve)}
+
+
+METHOD_EXAMPLES = {
+    "erm": "erm(gce(q=0.7))",
+    "meta_weight": "meta_weight(size=13, hidden=5, lr=0.5)",
+    "l2rw": "l2rw(mae, size=13)",
+    "staged": "staged(erm(ce), erm(mae), at=0.5, restart=True)",
+}
+"""Methods as the contract tests call them: small enough for 45 samples. Those that are not here take no arguments."""

@@ -25,7 +25,7 @@ MAY_IMPORT = {
     "files": set(),
     "processes": set(),
     "models": {"spec", "draws"},
-    "methods": {"soft_margin", "spec", "criterion", "curves", "losses", "data", "processes"},
+    "methods": {"soft_margin", "spec", "criterion", "curves", "losses", "data", "models", "processes"},
     "training": {
         "soft_margin",
         "spec",

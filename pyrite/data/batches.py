@@ -164,6 +164,14 @@ class Batches:
         self._still_at(number, len(self))
         self.seek(number + 1)
 
+    def in_order(self, batch_size: int = 500) -> "Batches":
+        """The same samples in the order of their numbers, without augmentation: for evaluation."""
+        return Batches(
+            self.inputs, self.labels.numpy(), batch_size=batch_size, seed=self.seed, index=np.sort(self.index),
+            shuffle=False, normalise=self.normalise, rank=self.rank, world_size=self.world_size, device=self.device,
+            workers=self.workers,
+        )  # fmt: skip
+
     def _still_at(self, epoch: int, position: int) -> None:
         if (self.epoch, self.position) != (epoch, position):
             raise RuntimeError("these batches were moved while they were iterated over: begin a new iteration")

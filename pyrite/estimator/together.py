@@ -1,6 +1,7 @@
 """Several nets trained on the same batches, in each of which a row counts otherwise."""
 
 from copy import deepcopy
+from functools import partial
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 from pyrite.criterion import Loss
 from pyrite.data import Batch, Batches, Dataset, Statistics
 from pyrite.estimator.rows import Floats
-from pyrite.methods import ERM, Learner, Learning, Step
+from pyrite.methods import ERM, Bench, Learner, Step, Trainer
 from pyrite.models import SideBySide, Stacked, build_model
 from pyrite.training import Recipe, augmentation, check_device, fit, make_learner, net_scores
 
@@ -49,8 +50,14 @@ def train_together(data: Dataset, weight: Floats, net: Any, method: ERM, recipe:
     stacked = len(shape) == 1 and not callable(net)  # then it is an mlp
     dtype = torch.float64 if recipe.precision == "float64" else torch.float32
     beside = (Stacked(nets) if stacked else SideBySide(nets)).to(recipe.device, dtype)
-    learner = make_learner(recipe.model_copy(update={"clip": 0.0}), beside, len(batches))
-    fit(_Together(method.loss, learner, beside, torch.from_numpy(weight), recipe.clip or 0.0), batches, recipe.epochs)
+    # Each net has a gradient of its own to clip.
+    clip = partial(beside.clip_gradients, recipe.clip) if recipe.clip else None
+
+    def learner(number: int, epochs: int) -> Learner:
+        return make_learner(recipe, beside, len(batches), epochs, clip)
+
+    bench = Bench(batches, learner, epochs=recipe.epochs, classes=len(data.classes))
+    fit(_Together(method.loss, bench, torch.from_numpy(weight)), batches, recipe.epochs)
     # In double precision a row's scores do not depend on the rows that come with it.
     return Nets(beside.double() if len(shape) == 1 else beside, scale, shape)
 
@@ -74,29 +81,31 @@ def _check_scores(net: nn.Module, inputs: Tensor, classes: int) -> None:
 
 
 @final
-class _Together(Learning):
-    """Each net goes down its own weighted mean of the loss. They have no weight in common, so one sum will do."""
+class _Together(Trainer):
+    """Each net descends its own weighted mean of the loss. They have no weight in common, so one sum is enough."""
 
-    def __init__(self, loss: Loss, learner: Learner, beside: SideBySide | Stacked, weight: Tensor, clip: float) -> None:
-        self.learner, self.beside, self.clip = learner, beside, clip
+    def __init__(self, loss: Loss, bench: Bench, weight: Tensor) -> None:
+        learner = bench.make_learner()
+        self.learners = [learner]
         self.loss = deepcopy(loss).configure(reduction="sum")
         self.couples = any(part.couples for part in loss.modules() if isinstance(part, Loss))
         self.weight = weight.to(learner.weights[0].device, learner.dtype)
 
     def step(self, batch: Batch) -> Step:
-        learner, weight = self.learner, self.weight[:, batch.index]
+        learner, weight = self.learners[0], self.weight[:, batch.index]
         share = weight.sum(1, keepdim=True)
         weight = weight / torch.where(share > 0, share, 1)  # where no row counts, nothing is learned
         rate = learner.rate
         with learner.descent():
             scores = learner.scores(learner.ready(batch.inputs))
+            scores.retain_grad()
             value = self._sum(scores, batch.labels, weight)
             if not value.isfinite():
                 raise FloatingPointError(f"the loss is {value.item()}")
             value.backward()
-            if self.clip:
-                self.beside.clip_gradients(self.clip)
-        return Step.empty(batch, rate)
+        assert scores.grad is not None
+        mean, nets = float(value.detach()) / len(scores), scores.detach()
+        return Step(batch.index, batch.labels, nets.mean(0), scores.grad.mean(0), mean, float(len(weight[0])), rate)
 
     def _sum(self, scores: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
         if self.couples:  # rows of one net only

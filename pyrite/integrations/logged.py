@@ -59,10 +59,10 @@ class Logged:
 
     def after_step(self, step: Step) -> None:
         if self._recorder is not None:
-            self._log({"step/loss": step.loss}, step=self._recorder.learner.steps)
+            self._log({"step/loss": step.loss}, step=self._recorder.steps)
 
     def after_epoch(self, epoch: int) -> None:
         if self._recorder is not None:
             line = self._recorder.history[-1]
             values = {f"epoch/{name}": value for name, value in line.items() if isinstance(value, int | float)}
-            self._log(values, step=self._recorder.learner.steps)
+            self._log(values, step=self._recorder.steps)

@@ -45,7 +45,7 @@ class TensorBoard:
         if rank() == 0:
             path = self.path or folder / "tensorboard"
             try:
-                self._writer = self._make(str(path), purge_step=recorder.learner.steps + 1)
+                self._writer = self._make(str(path), purge_step=recorder.steps + 1)
             except OSError as error:
                 raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
         try:
@@ -75,7 +75,7 @@ class TensorBoard:
         for kind, counts in kinds.items():
             if counts is not None and counts[-1].any():
                 summary = _summary(counts[-1], found.edges)
-                writer.add_histogram_raw(f"margins/{kind}", **summary, global_step=recorder.learner.steps)
+                writer.add_histogram_raw(f"margins/{kind}", **summary, global_step=recorder.steps)
         writer.flush()
 
 

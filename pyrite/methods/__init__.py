@@ -1,26 +1,38 @@
-"""Methods: one algorithm a file. A description, ``erm(ce)``, is started on a model; then it makes steps of batches."""
+"""Methods: one algorithm per file. A description, ``erm(ce)``, is started on a bench and makes steps of batches."""
 
+from pyrite.methods.bench import Bench
+from pyrite.methods.descent import backward_step, descend
 from pyrite.methods.erm import ERM
 from pyrite.methods.l2rw import L2RW
-from pyrite.methods.learner import Learner, Step
-from pyrite.methods.learning import Learning, Meta, Method
+from pyrite.methods.learner import Learner
+from pyrite.methods.memory import Memory
 from pyrite.methods.meta_gradient import MetaGradient, meta_gradient
 from pyrite.methods.meta_weight import MetaWeight
+from pyrite.methods.method import MetaSet, Method, Trainer
 from pyrite.methods.registry import METHODS, method
+from pyrite.methods.staged import Stage, Staged, Stages
+from pyrite.methods.step import Step
 from pyrite.methods.weight_net import WeightNet
 
 __all__ = [
     "ERM",
     "L2RW",
     "METHODS",
+    "Bench",
     "Learner",
-    "Learning",
-    "Meta",
+    "Memory",
     "MetaGradient",
+    "MetaSet",
     "MetaWeight",
     "Method",
+    "Stage",
+    "Staged",
+    "Stages",
     "Step",
+    "Trainer",
     "WeightNet",
+    "backward_step",
+    "descend",
     "meta_gradient",
     "method",
 ]

@@ -7,10 +7,9 @@ from torch import Tensor
 
 from pyrite.criterion import Loss
 from pyrite.curves import CE
-from pyrite.data import Batches
-from pyrite.methods.learner import Learner
-from pyrite.methods.learning import Meta, Method
-from pyrite.methods.weighting import Again, Weighting, check_learner
+from pyrite.methods.bench import Bench
+from pyrite.methods.method import MetaSet, Method
+from pyrite.methods.weighting import Again, Weighting
 from pyrite.processes import all_reduce
 
 __all__ = ["L2RW"]
@@ -42,21 +41,20 @@ class L2RW(Method):
         self.meta, self.size = meta, size
 
     @property
-    def wants(self) -> Meta:
-        return Meta(self.size, clean=self.meta == "clean")
+    def meta_set(self) -> MetaSet:
+        return MetaSet(self.size, clean=self.meta == "clean")
 
-    def start(self, learner: Learner, meta: Batches | None = None) -> "_Reweighting":
-        check_learner(learner, "l2rw")
-        return _Reweighting(learner, meta, self.meta_loss)
+    def start(self, bench: Bench) -> "_Reweighting":
+        return _Reweighting(bench, self.meta_loss)
 
 
 @final
 class _Reweighting(Weighting):
     def weigh(self, batch: tuple[Tensor, Tensor], losses: Tensor, again: Again) -> tuple[Tensor, Tensor]:
         # The step's size falls out when weights are divided by their sum.
-        way = self.passes.way(losses, torch.zeros_like(losses), self.meta_batch(), 1.0, fast=True)
+        direction = self.passes.direction(losses, torch.zeros_like(losses), self.meta_batch(), 1.0, fast=True)
         with again():
-            helps = (-self.passes.slopes(way, batch, losses.detach())).clamp(min=0)
+            helps = (-self.passes.slopes(direction, batch, losses.detach())).clamp(min=0)
         whole = all_reduce(helps.sum())
         omega = helps / torch.where(whole > 0, whole, 1.0)
         return omega, helps

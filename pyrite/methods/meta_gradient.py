@@ -92,9 +92,9 @@ def meta_gradient(
             return passes.reference(weight_net, losses, meta, lr, normalise)
         with torch.no_grad():
             omega = shares(weight_net(losses.detach().unsqueeze(1)).reshape(-1), normalise)
-        way = passes.way(losses, omega, meta, lr, fast=gradient == "fast")
+        direction = passes.direction(losses, omega, meta, lr, fast=gradient == "fast")
         with again():
-            slopes = passes.slopes(way, batch, losses.detach(), fast=gradient == "fast")
+            slopes = passes.slopes(direction, batch, losses.detach(), fast=gradient == "fast")
     gradients = theta_gradient(weight_net, losses.detach(), slopes, normalise)
     return MetaGradient(gradients, -slopes / lr)
 
@@ -138,7 +138,7 @@ class Passes:
         found: Tensor = functional_call(self.model, buffers, (inputs,))
         return found
 
-    def way(
+    def direction(
         self,
         losses: Tensor,
         omega: Tensor,
@@ -175,14 +175,14 @@ class Passes:
         found = torch.autograd.grad(mean, list(leaves.values()), materialize_grads=True)
         return pull_back({name: all_reduce(part) for name, part in zip(names, found, strict=True)})
 
-    def slopes(self, way: Weights, batch: tuple[Tensor, Tensor], losses: Tensor, *, fast: bool = False) -> Tensor:
-        """The derivative of each sample's loss along ``way``, in one forward-mode pass; by a difference if ``fast``."""
+    def slopes(self, direction: Weights, batch: tuple[Tensor, Tensor], losses: Tensor, *, fast: bool = False) -> Tensor:
+        """The derivative of each sample's loss along ``direction``, in one forward-mode pass, or a difference."""
         if fast:
-            return self._differences(way, batch, losses)
+            return self._differences(direction, batch, losses)
         if self._forward_mode:
             state = torch.get_rng_state()
             try:
-                return self._along(way, batch, losses)
+                return self._along(direction, batch, losses)
             except (NotImplementedError, RuntimeError) as error:
                 if not re.search(r"forward( mode)? AD", str(error)):  # what torch says of a layer without it
                     raise
@@ -193,31 +193,31 @@ class Passes:
                     "its meta-gradient is found by differentiating twice, which takes longer and more memory",
                     stacklevel=2,
                 )
-        return self._twice(way, batch)
+        return self._twice(direction, batch)
 
     @torch.no_grad()
-    def _along(self, way: Weights, batch: tuple[Tensor, Tensor], losses: Tensor) -> Tensor:
+    def _along(self, direction: Weights, batch: tuple[Tensor, Tensor], losses: Tensor) -> Tensor:
         with forward_ad.dual_level():
-            duals = {name: forward_ad.make_dual(w.detach(), way[name]) for name, w in self.weights.items()}
+            duals = {name: forward_ad.make_dual(w.detach(), direction[name]) for name, w in self.weights.items()}
             tangent = forward_ad.unpack_dual(self._call(duals, batch, self.loss)).tangent
             return torch.zeros_like(losses) if tangent is None else tangent.detach().clone()
 
-    def _twice(self, way: Weights, batch: tuple[Tensor, Tensor]) -> Tensor:
+    def _twice(self, direction: Weights, batch: tuple[Tensor, Tensor]) -> Tensor:
         """The same by two backward passes: the first is linear in what it starts with; it is differentiated by that."""
         leaves = {name: w.detach().requires_grad_() for name, w in self.weights.items()}
         losses = self._call(leaves, batch, self.loss)
         start = torch.zeros_like(losses, requires_grad=True)
         parts = torch.autograd.grad(losses, list(leaves.values()), start, create_graph=True, materialize_grads=True)
-        aim = torch.stack([(part * way[name]).sum() for name, part in zip(leaves, parts, strict=True)]).sum()
+        aim = torch.stack([(part * direction[name]).sum() for name, part in zip(leaves, parts, strict=True)]).sum()
         return torch.autograd.grad(aim, start)[0]
 
     @torch.no_grad()
-    def _differences(self, way: Weights, batch: tuple[Tensor, Tensor], losses: Tensor) -> Tensor:
-        length = torch.stack([part.norm() for part in way.values()]).norm()
+    def _differences(self, direction: Weights, batch: tuple[Tensor, Tensor], losses: Tensor) -> Tensor:
+        length = torch.stack([part.norm() for part in direction.values()]).norm()
         if not length > 0:
             return torch.zeros_like(losses)
         step = _STEP / length
-        moved = {name: w.detach() + step * way[name] for name, w in self.weights.items()}
+        moved = {name: w.detach() + step * direction[name] for name, w in self.weights.items()}
         slopes: Tensor = (self._call(moved, batch, self.loss) - losses) / step
         return slopes
 

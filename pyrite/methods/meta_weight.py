@@ -11,13 +11,12 @@ from torch.nn.utils import parameters_to_vector
 
 from pyrite.criterion import Loss
 from pyrite.curves import MAE
-from pyrite.data import Batches
-from pyrite.methods.learner import Learner
-from pyrite.methods.learning import Meta, Method
+from pyrite.methods.bench import Bench
 from pyrite.methods.meta_gradient import Gradient, Normalise, shares, theta_gradient
+from pyrite.methods.method import MetaSet, Method
 from pyrite.methods.virtual_step import Virtual, check_optimiser
 from pyrite.methods.weight_net import WeightNet
-from pyrite.methods.weighting import Again, Weighting, check_learner
+from pyrite.methods.weighting import Again, Weighting
 
 __all__ = ["MetaWeight"]
 
@@ -78,57 +77,56 @@ class MetaWeight(Method):
         self.gradient, self.every, self.virtual, self.lr, self.weight_decay = gradient, every, virtual, lr, weight_decay
 
     @property
-    def wants(self) -> Meta:
-        return Meta(self.size, clean=self.meta == "clean")
+    def meta_set(self) -> MetaSet:
+        return MetaSet(self.size, clean=self.meta == "clean")
 
-    def start(self, learner: Learner, meta: Batches | None = None) -> "_MetaWeighting":
-        check_learner(learner, "meta_weight")
-        if self.virtual == "optimizer":
-            check_optimiser(learner.optimiser)
-            if learner.clip is not None:
-                raise ValueError("clip is set, which virtual='optimizer' does not look ahead at: use virtual='sgd'")
-        return _MetaWeighting(self, learner, meta)
+    def start(self, bench: Bench) -> "_MetaWeighting":
+        return _MetaWeighting(self, bench)
 
 
 @final
 class _MetaWeighting(Weighting):
-    """Steps on weighted samples, and steps of the network that weighs them."""
+    """Steps on weighted samples, and steps of the network that weights them."""
 
-    def __init__(self, how: MetaWeight, learner: Learner, meta: Batches | None) -> None:
-        super().__init__(learner, meta, how.meta_loss, lean=how.gradient == "lean")
-        self.how = how
+    def __init__(self, method: MetaWeight, bench: Bench) -> None:
+        super().__init__(bench, method.meta_loss, lean=method.gradient == "lean")
+        if method.virtual == "optimizer":
+            check_optimiser(self.learner.optimiser)
+            if self.learner.clip is not None:
+                raise ValueError("clip is set, which virtual='optimizer' does not look ahead at: use virtual='sgd'")
+        self.method = method
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.meta.seed)
-            self.net = WeightNet(how.hidden).to(learner.weights[0].device, learner.dtype)
-        self.optimiser = torch.optim.SGD(self.net.parameters(), how.lr, weight_decay=how.weight_decay)
+            self.net = WeightNet(method.hidden).to(self.learner.weights[0].device, self.learner.dtype)
+        self.optimiser = torch.optim.SGD(self.net.parameters(), method.lr, weight_decay=method.weight_decay)
         self.skipped = 0
         self.past: list[Tensor] = []
 
     def weigh(self, batch: tuple[Tensor, Tensor], losses: Tensor, again: Again) -> tuple[Tensor, Tensor]:
         known = losses.detach()
-        if self.learner.steps % self.how.every == 0:
+        if self.learner.steps % self.method.every == 0:
             self._learn(known, self._slopes(batch, losses, again))
         trust = self._trust(known)
-        return shares(trust, self.how.normalise), trust
+        return shares(trust, self.method.normalise), trust
 
     def _slopes(self, batch: tuple[Tensor, Tensor], losses: Tensor, again: Again) -> Tensor:
         """How the meta loss after the virtual step changes with each sample's share."""
-        how, fast = self.how, self.how.gradient == "fast"
-        way = self.passes.way(
+        method, fast = self.method, self.method.gradient == "fast"
+        direction = self.passes.direction(
             losses,
-            shares(self._trust(losses.detach()), how.normalise),
+            shares(self._trust(losses.detach()), method.normalise),
             self.meta_batch(),
             self.learner.rate,
             fast=fast,
             keep=not self.lean,
-            optimiser=self.learner.optimiser if how.virtual == "optimizer" else None,
+            optimiser=self.learner.optimiser if method.virtual == "optimizer" else None,
         )
         with again():
-            return self.passes.slopes(way, batch, losses.detach(), fast=fast)
+            return self.passes.slopes(direction, batch, losses.detach(), fast=fast)
 
     def _learn(self, losses: Tensor, slopes: Tensor) -> None:
         """A step of the weight network; none if its gradient is not finite, which is counted."""
-        gradients = theta_gradient(self.net, losses, slopes, self.how.normalise)
+        gradients = theta_gradient(self.net, losses, slopes, self.method.normalise)
         if not all(bool(part.isfinite().all()) for part in gradients):
             self.skipped += 1
             return
@@ -142,14 +140,16 @@ class _MetaWeighting(Weighting):
         found: Tensor = self.net(losses.unsqueeze(1)).reshape(-1)
         return found
 
-    def end_epoch(self) -> Mapping[str, float]:
+    def end_epoch(self) -> None:
         self.past.append(parameters_to_vector(self.net.parameters()).detach().cpu())
+
+    def facts(self) -> Mapping[str, float]:
         return {"meta_skipped": self.skipped}
 
     def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
         return {"weight_net": torch.stack(self.past).numpy()} if self.past else {}
 
-    def state_dict(self) -> Mapping[str, Any]:
+    def state_dict(self) -> dict[str, Any]:
         own = {"net": self.net.state_dict(), "skipped": self.skipped}
         return {**super().state_dict(), **own, **self.arrays()}
 

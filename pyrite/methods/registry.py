@@ -6,8 +6,9 @@ from pyrite.criterion import Loss
 from pyrite.losses import LOSSES
 from pyrite.methods.erm import ERM
 from pyrite.methods.l2rw import L2RW
-from pyrite.methods.learning import Method
 from pyrite.methods.meta_weight import MetaWeight
+from pyrite.methods.method import Method
+from pyrite.methods.staged import Staged
 from pyrite.spec import build
 
 __all__ = ["METHODS", "method"]
@@ -16,6 +17,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "erm": ERM,
     "meta_weight": MetaWeight,
     "l2rw": L2RW,
+    "staged": Staged,
 }
 
 

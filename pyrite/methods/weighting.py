@@ -13,34 +13,37 @@ from torch import Tensor
 from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch, Batches
-from pyrite.methods.learner import Learner, Step
-from pyrite.methods.learning import Learning
+from pyrite.methods.bench import Bench
+from pyrite.methods.descent import backward_step
+from pyrite.methods.learner import Learner
 from pyrite.methods.meta_gradient import Passes, per_sample, same_draws
+from pyrite.methods.method import Trainer
+from pyrite.methods.step import Step
 from pyrite.processes import all_reduce
-from pyrite.soft_margin import margin
 
-__all__ = ["Weighting", "check_learner"]
+__all__ = ["Again", "Weighting"]
 
 Again = Callable[[], AbstractContextManager[None]]
 
 
-class Weighting(Learning):
-    """One step of a model on a weighted sum of cross entropies; a subclass says how samples are weighed.
+class Weighting(Trainer):
+    """One step of a model on a weighted sum of losses; a subclass says how samples are weighted.
 
     Args:
-        learner: the model with its optimiser.
-        meta: batches of the meta set, which begin anew whenever they end.
-        meta_loss: what is measured on it.
-        lean: make the graph of the training pass twice, to hold only one graph at a time.
+        bench: with the meta set, whose batches begin anew whenever they end.
+        meta_loss: what is measured on the meta set.
+        loss: what the model is trained with.
+        lean: compute the graph of the training pass twice, to hold only one graph at a time.
     """
 
-    def __init__(self, learner: Learner, meta: Batches | None, meta_loss: Loss, *, lean: bool = False) -> None:
-        if meta is None:
-            raise ValueError("meta is missing: the method needs batches of a meta set")
-        self.learner, self.meta, self.lean = learner, meta, lean
-        self.passes = Passes(learner.model, per_sample(CE()), per_sample(meta_loss))
-        self._coming = iter(meta)
-        _look_at(meta)
+    def __init__(self, bench: Bench, meta_loss: Loss, loss: Loss | None = None, *, lean: bool = False) -> None:
+        self.meta, self.lean = bench.meta, lean
+        self.learner = bench.make_learner()
+        self.learners = [self.learner]
+        _check_learner(self.learner)
+        self.passes = Passes(self.learner.model, per_sample(loss or CE()), per_sample(meta_loss))
+        self._coming = iter(self.meta)
+        _check_meta_set(self.meta, bench.labels)
 
     @abstractmethod
     def weigh(self, batch: tuple[Tensor, Tensor], losses: Tensor, again: Again) -> tuple[Tensor, Tensor]:
@@ -52,29 +55,20 @@ class Weighting(Learning):
     def step(self, batch: Batch) -> Step:
         learner = self.learner
         inputs, labels = learner.ready(batch.inputs), batch.labels
-        whole = all_reduce(torch.tensor(len(labels), dtype=torch.float64, device=labels.device))
-        rate = learner.rate
-        if not whole:
-            learner.steps += 1
-            return Step.empty(batch, rate)
+        own = torch.tensor(len(labels), dtype=torch.float64, device=labels.device)
+        count = float(all_reduce(own))
+        if not count:
+            learner.skip()
+            return Step.empty(batch, learner.rate)
         with same_draws(learner.model) as again:
             scores = learner.scores(inputs)
             losses = self.passes.loss(scores, labels)
-            known = losses.detach()
             omega, trust = self.weigh((inputs, labels), losses, again)
-            if self.lean:  # the graph is gone; running statistics have had their turn
+            if self.lean:  # the graph is gone; running statistics have been updated already
                 with again():
                     scores = self.passes.scores(inputs)
                 losses = self.passes.loss(scores, labels)
-            mean = float(all_reduce(known @ omega))
-            if not abs(mean) < float("inf"):
-                raise FloatingPointError(f"the loss is {mean}")
-            scores.retain_grad()
-            with learner.descent():
-                (losses @ omega).backward()
-        assert scores.grad is not None
-        found, weight = scores.detach(), scores.grad.abs().sum(1, dtype=torch.float64) * (whole / 2)
-        return Step(batch.index, found, margin(found, labels), weight, mean, float(whole), rate, trust.double())
+            return backward_step(learner, batch, scores, losses * (omega * count), own, trust.double())
 
     def meta_batch(self) -> tuple[Tensor, Tensor]:
         """The next batch of the meta set."""
@@ -85,31 +79,31 @@ class Weighting(Learning):
             inputs, labels, _ = next(self._coming)
         return self.learner.ready(inputs), labels
 
-    def state_dict(self) -> Mapping[str, Any]:
-        return {"meta": self.meta.state_dict()}
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "meta": self.meta.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
         self.meta.load_state_dict(state["meta"])
         self._coming = iter(self.meta)
 
 
-def check_learner(learner: Learner, method: str) -> None:
+def _check_learner(learner: Learner) -> None:
     """Refuse what a meta-gradient does not go with."""
     if learner.accumulate > 1:
-        raise ValueError(f"accumulate is {learner.accumulate}, but {method} needs whole batches: leave it 1")
+        raise ValueError(f"accumulate is {learner.accumulate}, but meta-gradients need whole batches: leave it 1")
     if learner.precision == "bfloat16":
-        raise ValueError(f"precision is bfloat16, but {method} needs float32 or float64")
+        raise ValueError("precision is bfloat16, but meta-gradients need float32 or float64")
 
 
-def _look_at(meta: Batches) -> None:
-    """Say what a user would want to know of the meta set."""
+def _check_meta_set(meta: Batches, given: Tensor) -> None:
+    """Warn of a meta set that is smaller than a batch, or in which classes are missing."""
     count = len(meta.index)
     if count < meta.batch_size:
         warnings.warn(
             f"the meta set has {count} samples, fewer than a batch of {meta.batch_size}: each step sees all",
             stacklevel=4,
         )
-    labels = meta.labels.numpy()
-    missing = np.setdiff1d(labels, labels[meta.index])
+    missing = np.setdiff1d(given[given >= 0].cpu().numpy(), meta.labels.numpy()[meta.index])
     if len(missing):
         warnings.warn(f"the meta set has no sample of {len(missing)} classes, the first: {missing[0]}", stacklevel=4)

@@ -2,8 +2,10 @@
 
 from pyrite.models.architecture import Architecture
 from pyrite.models.bn_inception import BNInception
+from pyrite.models.ensemble import Ensemble, mean_scores
 from pyrite.models.fast_cnn import FastCNN
 from pyrite.models.imagenet_resnet import Resnet34, Resnet50
+from pyrite.models.initial import reinitialised
 from pyrite.models.mlp import MLP
 from pyrite.models.network import Network, embed
 from pyrite.models.paper_cnn import CNN4, CNN8
@@ -20,6 +22,7 @@ __all__ = [
     "WRN",
     "Architecture",
     "BNInception",
+    "Ensemble",
     "Factory",
     "FastCNN",
     "Network",
@@ -37,4 +40,6 @@ __all__ = [
     "build_model",
     "default_architecture",
     "embed",
+    "mean_scores",
+    "reinitialised",
 ]

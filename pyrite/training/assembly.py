@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -12,8 +13,9 @@ from torch import Tensor, nn
 
 from pyrite.data import Batches, Dataset, LazyImages, Statistics, split
 from pyrite.diagnostics import TrainingObserver
-from pyrite.methods import Learner, Learning, Meta, method
-from pyrite.models import Factory, build_model
+from pyrite.draws import Stream, torch_seed
+from pyrite.methods import Bench, Learner, MetaSet, Method, Trainer
+from pyrite.models import Factory, build_model, reinitialised
 from pyrite.noise import corrupt
 from pyrite.processes import all_gather, broadcast_weights, local_device, rank, sync_batch_norm, world_size
 from pyrite.training.fixing import Fixed, fix
@@ -39,7 +41,7 @@ class Parts:
     """
 
     batches: Batches
-    method: Learning
+    trainer: Trainer
     recorder: Recorder
     labels: dict[str, npt.NDArray[Any]]
     corrections: bytes
@@ -48,12 +50,17 @@ class Parts:
     at_the_end: Callable[[], dict[str, Any]]
 
 
-def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None, corrections: bytes = b"") -> Parts:
-    """Read the recipe, which is resolved, from top to bottom. ``corrections`` is the content of the file it names."""
+def assemble(
+    recipe: Recipe, data: Dataset, method: Method, model: nn.Module | Factory | None, corrections: bytes = b""
+) -> Parts:
+    """Read the recipe, which is resolved, from top to bottom.
+
+    ``method`` and ``model`` are what it names, the latter None where its spelling is enough; ``corrections`` is the
+    content of the file it names.
+    """
     device = local_device(recipe.device)
     check_device(device)
-    how = method(recipe.method)
-    labels, fixed = _labels(recipe, data, how.wants, corrections)
+    labels, fixed = _labels(recipe, data, method.meta_set, corrections)
     scale = Statistics.of(data.inputs, np.flatnonzero(labels["part"] == 0))
 
     workers = min(8, os.cpu_count() or 1) if isinstance(data.inputs, LazyImages) else 0
@@ -65,11 +72,12 @@ def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None, c
         )  # fmt: skip
 
     rows = {name: np.flatnonzero(labels["part"] == part) for part, name in enumerate(("train", "validation"))}
-    net = _net(recipe, data, model, rows["train"], scale)
+    nets = _Nets(recipe, data, model, rows["train"], scale)
     size = recipe.batch_size
     train = batches(
-        data, labels["given"], batch_size=size, index=rows["train"], augment=augmentation(recipe.augment),
-        drop_last=len(rows["train"]) > size and len(rows["train"]) % size < _least(net, recipe.accumulate),
+        data, _only(labels["given"], rows["train"]), batch_size=size, index=rows["train"],
+        augment=augmentation(recipe.augment),
+        drop_last=len(rows["train"]) > size and len(rows["train"]) % size < _least(nets.first, recipe.accumulate),
     )  # fmt: skip
     # A test part in tracklets shows other people: its labels are nothing that could be predicted.
     apart = data.test is not None and data.test.tracklets is not None
@@ -81,14 +89,17 @@ def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None, c
         if len(rows["validation"])
         else None
     )
-    learner = make_learner(recipe, sync_batch_norm(net), len(train))
     meta = None
-    if wants := how.wants:
-        source, answers, index = _meta(data, labels, wants.clean)
+    if wanted := method.meta_set:
+        source, answers, index = _meta(data, labels, wanted.clean)
         meta = batches(source, answers, batch_size=size, index=index, drop_last=len(index) >= size)
-    learning = how.start(learner, meta)
+
+    def learner(number: int, epochs: int) -> Learner:
+        return make_learner(recipe, sync_batch_norm(nets.make(number)), len(train), epochs)
+
+    trainer = method.start(Bench(train, learner, epochs=recipe.epochs, classes=len(data.classes), meta=meta))
     observer = TrainingObserver(labels["given"], labels.get("true"), classes=len(data.classes))
-    recorder = Recorder(learning, observer, test, held_out)
+    recorder = Recorder(trainer, observer, test, held_out)
     facts: dict[str, Any] = {"classes": data.classes, "shape": data.inputs.shape[1:]}
     facts |= {"mean": scale.mean, "std": scale.std, **fixed.counts}
 
@@ -98,12 +109,12 @@ def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None, c
         found: dict[str, Any] = {"unreadable": {path: why for share in all_gather(mine) for path, why in share.items()}}
         if data.test is not None and apart:
             try:
-                found["retrieval"] = measure_retrieval(learner, data.test, scale)
+                found["retrieval"] = measure_retrieval(trainer, data.test, scale)
             except ValueError as error:  # a net without embeddings is no reason to lose what it has learned
                 found["retrieval"] = {"unknown": str(error)}
         return found
 
-    return Parts(train, learning, recorder, labels, corrections, facts, fixed.warnings, at_the_end)
+    return Parts(train, trainer, recorder, labels, corrections, facts, fixed.warnings, at_the_end)
 
 
 def check_device(device: str) -> None:
@@ -120,11 +131,19 @@ def _meta(
     """Where the meta set is, its labels, and its samples' numbers."""
     if clean and data.clean is not None:
         return data.clean, data.clean.labels, np.arange(len(data.clean))
-    return data, labels["true" if clean else "given"], np.flatnonzero(labels["part"] == 3)
+    index = np.flatnonzero(labels["part"] == 3)
+    return data, _only(labels["true" if clean else "given"], index), index
+
+
+def _only(labels: npt.NDArray[Any], index: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """The labels of these samples, and −1 for all others: what a method is not to learn from is not handed to it."""
+    own = np.full_like(labels, -1)
+    own[index] = labels[index]
+    return own
 
 
 def _labels(
-    recipe: Recipe, data: Dataset, wants: Meta | None, corrections: bytes
+    recipe: Recipe, data: Dataset, wanted: MetaSet | None, corrections: bytes
 ) -> tuple[dict[str, npt.NDArray[Any]], Fixed]:
     """Given labels, true ones where known, and the part each sample is in; and what was corrected."""
     given, true = data.labels, data.true
@@ -141,13 +160,13 @@ def _labels(
     chosen = np.arange(len(given))
     if 0 < recipe.samples < len(given):
         chosen = split(given, meta=recipe.samples, seed=recipe.seed).meta
-    if wants and wants.clean and true is None and data.clean is None:
+    if wanted and wanted.clean and true is None and data.clean is None:
         raise ValueError(f"meta='clean' needs true labels, and nobody knows those of {data.name}: use meta='noisy'")
     fixed = (
         fix(recipe, replace(data, labels=given), chosen, corrections) if recipe.corrections else Fixed(given, chosen)
     )
-    held = wants.size if wants and not (wants.clean and data.clean is not None) else 0
-    parts = split(fixed.labels[fixed.kept], meta=held, validation=recipe.validation or 0.0, seed=recipe.seed)
+    meta = wanted.size if wanted and not (wanted.clean and data.clean is not None) else 0
+    parts = split(fixed.labels[fixed.kept], meta=meta, validation=recipe.validation or 0.0, seed=recipe.seed)
     part = np.full(len(given), 2, np.int8)
     for number, rows in ((0, parts.train), (1, parts.validation), (3, parts.meta)):
         part[fixed.kept[rows]] = number
@@ -157,21 +176,53 @@ def _labels(
     return columns | ({"path": np.array(data.paths)} if data.paths else {}), fixed
 
 
-def _net(
-    recipe: Recipe, data: Dataset, model: nn.Module | Factory | None, rows: npt.NDArray[Any], scale: Statistics
-) -> nn.Module:
-    shape = tuple(data.inputs.shape[1:])
+@final
+class _Nets:
+    """The nets of a run by number. The same number gives the same initial weights, any other number others."""
 
-    def some() -> Tensor:
-        plain = Batches(data.inputs, data.labels, batch_size=_WHITENED, index=rows, seed=recipe.seed, normalise=scale)
-        return next(iter(plain)).inputs
+    def __init__(
+        self,
+        recipe: Recipe,
+        data: Dataset,
+        model: nn.Module | Factory | None,
+        rows: npt.NDArray[Any],
+        scale: Statistics,
+    ) -> None:
+        self.recipe, self.data, self.rows, self.scale = recipe, data, rows, scale
+        self.model = recipe.model if model is None else model
+        self.first = self._build(self.model, recipe.seed)
+        # A net that was handed over is trained in place, so its initial weights are kept if they are needed again.
+        self._initial = deepcopy(self.first.state_dict()) if isinstance(model, nn.Module) else None
+        self._first_is_new = True
 
-    net = build_model(recipe.model if model is None else model, shape, len(data.classes), recipe.seed, some)
-    dtype = torch.float64 if recipe.precision == "float64" else torch.float32
-    layout = torch.channels_last if len(shape) == 3 else torch.preserve_format
-    net.to(local_device(recipe.device), dtype).to(memory_format=layout)  # type: ignore[call-overload]  # in place
-    broadcast_weights(net)
-    return net
+    def make(self, number: int) -> nn.Module:
+        """A net with the initial weights of this number."""
+        if number == 0 and (self._first_is_new or self._initial is not None):
+            if self._initial is not None:
+                self.first.load_state_dict(self._initial)
+            self._first_is_new = False
+            return self.first
+        seed = self.recipe.seed if number == 0 else torch_seed(self.recipe.seed, Stream.NETS, number)
+        if isinstance(self.model, nn.Module):
+            return self._build(reinitialised(self.first, seed), seed)
+        return self._build(self.model, seed)
+
+    def _build(self, model: str | nn.Module | Factory, seed: int) -> nn.Module:
+        recipe, data = self.recipe, self.data
+        shape = tuple(data.inputs.shape[1:])
+        net = build_model(model, shape, len(data.classes), seed, self._some)
+        dtype = torch.float64 if recipe.precision == "float64" else torch.float32
+        layout = torch.channels_last if len(shape) == 3 else torch.preserve_format
+        net.to(local_device(recipe.device), dtype).to(memory_format=layout)  # type: ignore[call-overload]  # in place
+        broadcast_weights(net)
+        return net
+
+    def _some(self) -> Tensor:
+        batches = Batches(
+            self.data.inputs, self.data.labels, batch_size=_WHITENED, index=self.rows, seed=self.recipe.seed,
+            normalise=self.scale,
+        )  # fmt: skip
+        return next(iter(batches)).inputs
 
 
 def _least(net: nn.Module, accumulate: int) -> int:
@@ -183,14 +234,19 @@ def _least(net: nn.Module, accumulate: int) -> int:
     return 2 * accumulate if any(isinstance(part, norms) for part in net.modules()) else 1
 
 
-def make_learner(recipe: Recipe, net: nn.Module, per_epoch: int) -> Learner:
-    """The net with the optimiser, schedule and precision that a resolved recipe says."""
+def make_learner(
+    recipe: Recipe, net: nn.Module, steps_per_epoch: int, epochs: int, clip: Callable[[], None] | None = None
+) -> Learner:
+    """The net with the optimiser, precision and schedule of a resolved recipe, the last over so many epochs.
+
+    ``clip`` replaces the recipe's clipping of gradients.
+    """
     rates = schedule(recipe.schedule)
     return Learner(
         net,
         optimiser(recipe.optimiser).build([weight for weight in net.parameters() if weight.requires_grad]),
-        lambda step: rates.share(step, per_epoch, recipe.epochs),
-        clip=recipe.clip or None,
+        lambda step: rates.share(step, steps_per_epoch, epochs),
+        clip=clip or recipe.clip or None,
         accumulate=recipe.accumulate,
         precision=recipe.precision,
         compiled=recipe.compile,

@@ -64,14 +64,9 @@ class Folder:
             self._check_facts()
         if not saved:
             return self.begin()
-        state, learner = unpack(path), self.parts.method.learner
-        learner.model.load_state_dict(state["model"])
-        held_by = {int(number): entry for number, entry in state["optimiser"].items()}
-        learner.optimiser.load_state_dict(
-            {"state": held_by, "param_groups": learner.optimiser.state_dict()["param_groups"]}
-        )
-        learner.steps, self.seconds = state["steps"], state["seconds"]
-        self.parts.method.load_state_dict(state["method"])
+        state = unpack(path)
+        self.seconds = state["seconds"]
+        self.parts.trainer.load_state_dict(state["trainer"])
         self.parts.batches.load_state_dict(state["batches"])
         self.parts.recorder.load_state_dict(state["recorder"])
         self.parts.batches.unreadable |= {path: Unreadable(path, why) for path, why in state["unreadable"].items()}
@@ -102,8 +97,8 @@ class Folder:
                 warnings.warn(said, stacklevel=4)
 
     def after_step(self, step: Step) -> None:
-        every, steps = self.recipe.checkpoint_every, self.parts.method.learner.steps
-        if every and steps % every == 0:
+        every = self.recipe.checkpoint_every
+        if every and self.parts.recorder.steps % every == 0:
             self.save()
 
     def after_epoch(self, epoch: int) -> None:
@@ -116,14 +111,10 @@ class Folder:
         self._write(lambda: {"state/state.safetensors": pack(self._state())})
 
     def _state(self) -> dict[str, Any]:
-        learner = self.parts.method.learner
         return {
-            "steps": learner.steps,
             "seconds": self._elapsed(),
             "batches": self.parts.batches.state_dict(),
-            "model": learner.model.state_dict(),
-            "optimiser": {str(number): held for number, held in learner.optimiser.state_dict()["state"].items()},
-            "method": self.parts.method.state_dict(),
+            "trainer": self.parts.trainer.state_dict(),
             "recorder": self.parts.recorder.state_dict(),
             "unreadable": {entry.path: entry.reason for entry in self.parts.batches.unreadable.values()},
         }
@@ -141,7 +132,7 @@ class Folder:
         kept = recorder.observer.class_margins
         arrays |= {} if kept is None or not kept.kept else {"class_margins": kept.mean}
         files = {"history.jsonl": history, "samples.npz": npz_bytes(arrays)}
-        learned = self.parts.method.arrays()
+        learned = self.parts.trainer.arrays()
         return files | {"method.npz": npz_bytes(learned)} if learned else files
 
     def finish(self) -> None:
@@ -149,11 +140,11 @@ class Folder:
         self.write_results()
         said = divergence(self.parts.recorder.history)
         found = self.parts.at_the_end()
-        model = self.parts.method.learner.model
+        trainer = self.parts.trainer
         self._write(
             lambda: {
-                "model.safetensors": save(_plain(model.state_dict())),
-                "run.json": self._facts(finished=True, said=said, **found),
+                "model.safetensors": save(_plain(trainer.model.state_dict())),
+                "run.json": self._facts(finished=True, said=said, nets=len(trainer.predictors), **found),
             }
         )
 

@@ -1,4 +1,4 @@
-"""How far a run is: a bar at a terminal, a line an epoch elsewhere."""
+"""How far a run is: a bar at a terminal, one line per epoch elsewhere."""
 
 import sys
 import time
@@ -28,7 +28,7 @@ class Progress:
         columns = (TextColumn("epoch {task.fields[epoch]}"), BarColumn(), TextColumn("{task.fields[now]}"))
         self._bar = Bar(*columns, TimeRemainingColumn(), console=self.console, disable=not self.console.is_terminal)
         self._task = self._bar.add_task(
-            "", total=recipe.epochs * len(parts.batches), completed=parts.method.learner.steps, **self._fields()
+            "", total=recipe.epochs * len(parts.batches), completed=parts.recorder.steps, **self._fields()
         )
 
     @classmethod
@@ -48,7 +48,7 @@ class Progress:
         self._samples += len(step.index) * world_size()
         # An average over about 20 steps, so that the number can be read.
         self._loss = step.loss if self._loss != self._loss else 0.95 * self._loss + 0.05 * step.loss
-        self._bar.update(self._task, completed=self.parts.method.learner.steps, **self._fields())
+        self._bar.update(self._task, completed=self.parts.recorder.steps, **self._fields())
 
     def after_epoch(self, epoch: int) -> None:
         said = divergence(self.parts.recorder.history)

@@ -122,15 +122,15 @@ class Recipe(BaseModel):
         """
         shape = tuple(data.inputs.shape[1:])
         net = None if self.model.startswith(GIVEN) else architecture(self.model or default_architecture(shape))
-        how = method(self.method)
-        rate = float(f"{(0.1 if net is None else net.rate) / how.strength:.3g}")
+        chosen = method(self.method)
+        rate = float(f"{(0.1 if net is None else net.rate) / chosen.strength:.3g}")
         return self.model_copy(
             update={
-                "method": str(how),
+                "method": str(chosen),
                 "noise": str(noise_model(self.noise)) if self.noise else "",
                 "model": self.model if net is None else str(net),
                 "optimiser": str(optimiser(self.optimiser or SGD(lr=rate))),
-                "clip": float(how.grows) if self.clip is None else self.clip,
+                "clip": float(chosen.grows) if self.clip is None else self.clip,
                 "schedule": str(schedule(self.schedule or Linear(warmup=self.epochs / 5))),
                 "augment": _spelled(augmentation(self.augment)) if self.augment else _suits(shape),
                 "validation": (0.1 if data.test is None else 0.0) if self.validation is None else self.validation,

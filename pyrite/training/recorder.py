@@ -1,16 +1,15 @@
-"""What a run measures of itself: a line of its history for every epoch."""
+"""What a run measures of itself: one line of its history per epoch."""
 
 from collections.abc import Mapping
 from math import isfinite
 from typing import Any, final
 
 import torch
-from torch import Tensor
 from torch.nn.functional import softplus
 
 from pyrite.data import Batches
 from pyrite.diagnostics import Tally, TrainingObserver
-from pyrite.methods import Learning, Step
+from pyrite.methods import Step, Trainer
 from pyrite.processes import all_gather, all_reduce
 from pyrite.soft_margin import margins, row_margin
 
@@ -21,29 +20,31 @@ Line = dict[str, Any]
 
 @final
 class Recorder:
-    """Observes steps and makes a line an epoch. It knows the true labels, if anybody does; no method sees it.
+    """Observes steps and makes one line per epoch. It knows the true labels where they are known; no method sees it.
 
     Args:
-        method: asked for scores of what is held out, and what it has to say itself.
+        trainer: predicts the held-out samples, and may add numbers of its own.
         observer: of the training samples, with their true labels where they are known.
         test: batches with true labels.
         validation: batches with given labels.
     """
 
     def __init__(
-        self, method: Learning, observer: TrainingObserver, test: Batches | None, validation: Batches | None
+        self, trainer: Trainer, observer: TrainingObserver, test: Batches | None, validation: Batches | None
     ) -> None:
-        self.method, self.observer, self.test, self.validation = method, observer, test, validation
-        self.learner = method.learner
+        self.trainer, self.observer, self.test, self.validation = trainer, observer, test, validation
         self.history: list[Line] = []
+        self.steps = 0
         self._loss = self._share = self._rate = 0.0
 
     def after_step(self, step: Step) -> None:
+        self.steps += 1
         self._loss += step.loss * step.share
         self._share += step.share
         self._rate = step.rate
         self.observer.update(step.index, step.margin, step.prediction, step.weight, step.rate, step.trust)
-        self._keep(step.index, step.scores)
+        if self.observer.class_margins is not None and len(step.index):
+            self.observer.class_margins.record(step.index, step.margins)
 
     def after_epoch(self, epoch: int) -> None:
         test = None if self.test is None else self._tally(self.test)
@@ -55,21 +56,17 @@ class Recorder:
             "learning_rate": self._rate,
         }
         line |= {"validation_accuracy": None if validation is None else validation.share} | costs
-        self.history.append(line | self.observer.end_epoch(test, validation) | dict(self.method.end_epoch()))
+        self.history.append(line | self.observer.end_epoch(test, validation) | dict(self.trainer.facts()))
         self._loss = self._share = 0.0
 
     def share(self) -> None:
         """Let every process know what all of them saw in this epoch."""
         self.observer.merge(all_gather(self.observer.epoch_state()))
 
-    def _keep(self, index: Tensor, scores: Tensor) -> None:
-        if self.observer.class_margins is not None and len(index):
-            self.observer.class_margins.record(index, margins(scores))
-
     def _tally(self, batches: Batches) -> Tally:
         counts = torch.zeros(2, dtype=torch.long, device=batches.device)
         for inputs, labels, _ in batches:  # images that cannot be read are not among them
-            right = (self.learner.evaluate(inputs).argmax(1) == labels).sum()
+            right = (self.trainer.predict(inputs).argmax(1) == labels).sum()
             counts += torch.stack([right, right.new_tensor(len(labels))])
         batches.seek(0)
         return Tally(*all_reduce(counts).tolist())
@@ -81,8 +78,9 @@ class Recorder:
         # In float64 whole numbers are whole, too: they are right, all, and the two costs.
         sums = torch.zeros(4, dtype=torch.float64, device=self.validation.device)
         for inputs, labels, index in self.validation:
-            scores = self.learner.evaluate(inputs)
-            self._keep(index, scores)
+            scores = self.trainer.predict(inputs)
+            if self.observer.class_margins is not None and len(index):
+                self.observer.class_margins.record(index, margins(scores))
             margin = row_margin(scores, labels).double()
             right = (scores.argmax(1) == labels).double().sum()
             costs = 2 * torch.sigmoid(-margin).sum(), softplus(-margin).sum()
@@ -95,11 +93,11 @@ class Recorder:
 
     def state_dict(self) -> dict[str, Any]:
         """For a resume, in the middle of an epoch too."""
-        sums = {"loss": self._loss, "share": self._share, "rate": self._rate, "history": self.history}
-        return sums | {"observer": self.observer.state_dict()}
+        sums = {"loss": self._loss, "share": self._share, "rate": self._rate, "steps": self.steps}
+        return sums | {"history": self.history, "observer": self.observer.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where another left off."""
+        """Continue where another recorder stopped."""
         self.observer.load_state_dict(state["observer"])
         self._loss, self._share, self._rate = state["loss"], state["share"], state["rate"]
-        self.history = state["history"]
+        self.history, self.steps = state["history"], state["steps"]

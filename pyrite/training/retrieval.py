@@ -7,19 +7,19 @@ import torch
 
 from pyrite.data import Batches, Dataset, Statistics
 from pyrite.diagnostics import embed_sets, retrieve
-from pyrite.methods import Learner
+from pyrite.methods import Trainer
 from pyrite.models import embed
 
 __all__ = ["measure_retrieval"]
 
 
-def measure_retrieval(learner: Learner, test: Dataset, scale: Statistics) -> dict[str, Any] | None:
+def measure_retrieval(trainer: Trainer, test: Dataset, scale: Statistics) -> dict[str, Any] | None:
     """Mean average precision and cumulative matches on a test part in tracklets; None if it is not.
 
     A tracklet is the mean of its frames' embeddings, brought to length 1; the gallery is every tracklet, without those
     of the same person in the same camera (see ``diagnostics.retrieve``).
     """
-    model, tracklets = learner.model, test.tracklets
+    learner, model, tracklets = trainer.learners[0], trainer.predictors[0], test.tracklets
     if tracklets is None:
         return None
     device = learner.weights[0].device

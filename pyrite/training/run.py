@@ -14,7 +14,7 @@ from torch import nn
 
 from pyrite.curves import Learned
 from pyrite.data import Batches, Dataset, Inputs, Statistics, load
-from pyrite.models import build_model
+from pyrite.models import Ensemble, build_model
 from pyrite.training.recipe import GIVEN, Recipe
 from pyrite.training.recorder import Line
 
@@ -155,7 +155,9 @@ class Run:
         """The trained net, ready for use. It takes inputs as ``scores`` prepares them."""
         if self.recipe.model.startswith(GIVEN):
             raise ValueError(f"the net was {self.recipe.model}: load {self.path / 'model.safetensors'} into it")
-        net = build_model(self.recipe.model, self.facts["shape"], len(self.classes), self.recipe.seed)
+        shape, count = self.facts["shape"], self.facts.get("nets", 1)
+        nets = [build_model(self.recipe.model, shape, len(self.classes), self.recipe.seed) for _ in range(count)]
+        net = nets[0] if count == 1 else Ensemble(nets)
         if self.recipe.precision == "float64":
             net = net.double()
         net.load_state_dict(load_file(self.path / "model.safetensors"))

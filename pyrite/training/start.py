@@ -16,7 +16,7 @@ from torch import nn
 
 from pyrite.data import DATASETS, Dataset, load, read_content
 from pyrite.losses import loss as read_loss
-from pyrite.methods import ERM
+from pyrite.methods import ERM, method as read_method
 from pyrite.models import Architecture, Factory
 from pyrite.processes import all_gather, all_reduce, join, rank, world_size
 from pyrite.spec import build
@@ -95,7 +95,7 @@ def train(
     own = None if isinstance(model, str | Architecture) else model
     if recipe.model.startswith(GIVEN) and own is None:
         raise ValueError(f"the net of {folder} was {recipe.model}: pass it again as model")
-    parts = assemble(recipe, source, own, fixed)
+    parts = assemble(recipe, source, read_method(recipe.method), own, fixed)
     keeper = Folder(folder, recipe, parts)
     keeper.begin() if resume is None else keeper.resume()
     return _go(keeper, Progress.wanted(progress, recipe, parts), observers, stop)
@@ -111,7 +111,7 @@ def _go(keeper: Folder, shown: Progress | None, observers: Sequence[Observer], s
                 if isinstance(observer, RunObserver):
                     around.enter_context(observer.watch(folder, parts.recorder))
             around.enter_context(shown or nullcontext())
-            done = fit(parts.method, parts.batches, recipe.epochs, watching, _agreed(lambda: interrupted() or stop()))
+            done = fit(parts.trainer, parts.batches, recipe.epochs, watching, _agreed(lambda: interrupted() or stop()))
         keeper.finish() if done else keeper.save()
         if interrupted():
             words = "finished" if done else "stopped and saved; go on with: pyrite train --resume"

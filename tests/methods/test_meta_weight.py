@@ -18,6 +18,7 @@ from pyrite.curves import Learned
 from pyrite.data import Batch, Batches
 from pyrite.methods import Learner, WeightNet, method
 from pyrite.models import build_model
+from tests.benches import bench_of
 
 D = torch.float64
 ROWS = np.random.default_rng(0)
@@ -33,7 +34,7 @@ def started(spec: str, model: nn.Module, size: int = 20, **options: Any) -> Any:
     optimiser = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
     learner = Learner(model, optimiser, precision="float64", **options)
     meta = Batches(INPUTS, LABELS, batch_size=10, seed=3, index=np.arange(size), drop_last=size >= 10)
-    return method(spec).start(learner, meta)
+    return method(spec).start(bench_of(learner, meta, classes=3))
 
 
 def batches() -> Iterator[Batch]:
@@ -129,7 +130,7 @@ def test_a_meta_gradient_that_is_not_finite_is_skipped_and_counted() -> None:
     before = deepcopy(learning.net.state_dict())
     learning.passes.meta_loss = lambda scores, labels: scores.sum(1) * float("nan")
     learning.step(next(batches()))
-    assert learning.end_epoch() == {"meta_skipped": 1}
+    assert learning.facts() == {"meta_skipped": 1}
     assert all(torch.equal(before[name], value) for name, value in learning.net.state_dict().items())
 
 
@@ -182,12 +183,16 @@ def test_what_is_refused_and_warned_of() -> None:
     with pytest.raises(ValueError, match="clip is set"):
         started("meta_weight(virtual='optimizer')", net(), clip=1.0)
     with pytest.raises(ValueError, match="meta is missing"):
-        method("meta_weight").start(Learner(net(), torch.optim.SGD(net().parameters(), lr=0.1), precision="float64"))
+        method("meta_weight").start(
+            bench_of(Learner(net(), torch.optim.SGD(net().parameters(), lr=0.1), precision="float64"))
+        )
     with pytest.warns(UserWarning, match="fewer than a batch"):
         started("meta_weight", net(), size=8)
     few = Batches(INPUTS, np.arange(60) % 3, batch_size=2, seed=0, index=[0, 3, 6])
     with pytest.warns(UserWarning, match="no sample of 2 classes, the first: 1"):
-        method("meta_weight").start(Learner(net(), torch.optim.SGD(net().parameters(), lr=0.1)), few)
+        method("meta_weight").start(
+            bench_of(Learner(net(), torch.optim.SGD(net().parameters(), lr=0.1)), few, classes=3)
+        )
 
 
 def test_a_run_holds_out_its_meta_set_and_draws_its_curve(tmp_path: Path) -> None:

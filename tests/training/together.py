@@ -8,6 +8,7 @@ import os
 import sys
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -17,7 +18,8 @@ import pyrite
 import pyrite.training.folder
 from pyrite.data import Dataset
 from pyrite.processes import rank
-from tests.examples import CLASSES, instance
+from tests.contracts.toys import TOYS
+from tests.examples import CLASSES, METHOD_EXAMPLES, instance
 
 WEIGHTS = [1.0, 2.0, 0.5, 3.0, 1.5]
 
@@ -82,6 +84,9 @@ def cases() -> dict[str, tuple[Dataset, dict[str, Any]]]:
         "meta-fast": small | {"method": "meta_weight(size=13, gradient='fast', every=2)"},
         "l2rw": {"model": "mlp(hidden=[6])", "batch_size": 8, "method": "l2rw(mae, size=9)"},
     }
+    norms = {"model": "mlp(hidden=[6])", "batch_size": 11}  # batch norms, which must see the batch of all processes
+    for name in [*pyrite.METHODS, *TOYS]:
+        more[f"method-{name}"] = norms | {"method": METHOD_EXAMPLES.get(name, name)}
     found |= {name: (features(), options) for name, options in more.items()}
     for name, model in {"fast_cnn": "fast_cnn(widths=[4, 4, 4])", "wrn": "wrn(depth=10, width=1)"}.items():
         found[name] = images(), {"model": model, "batch_size": 11, "loss": "imae(T=8)", "augment": "crop_flip(pad=1)"}
@@ -89,7 +94,13 @@ def cases() -> dict[str, tuple[Dataset, dict[str, Any]]]:
 
 
 def train_all(out: Path) -> None:
-    for name, (data, options) in cases().items():
+    chosen = cases()
+    with patch.dict(pyrite.METHODS, TOYS):
+        _train(out, chosen)
+
+
+def _train(out: Path, chosen: dict[str, tuple[Dataset, dict[str, Any]]]) -> None:
+    for name, (data, options) in chosen.items():
         pyrite.train(
             data, noise="symmetric(0.3)", epochs=2, precision="float64", out=out / name, progress=False, **options
         )

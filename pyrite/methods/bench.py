@@ -1,0 +1,101 @@
+"""What a method is started on."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import final
+
+import torch
+from torch import Tensor
+
+from pyrite.data import Batches
+from pyrite.methods.learner import Learner
+from pyrite.methods.memory import Memory
+
+__all__ = ["Bench"]
+
+MakeLearner = Callable[[int, int], Learner]
+
+
+@final
+class Bench:
+    """What is known before the first step, and what makes learners.
+
+    Args:
+        batches: those that will be trained on.
+        make_learner: called with the number of a net and the epochs that its schedule covers. The same number means
+            the same initial weights, another number means others.
+        epochs: the length of the run.
+        classes: the number of classes.
+        meta: batches of the meta set that the method asked for by ``meta_set``.
+    """
+
+    def __init__(
+        self,
+        batches: Batches,
+        make_learner: MakeLearner,
+        *,
+        epochs: int,
+        classes: int,
+        meta: Batches | None = None,
+    ) -> None:
+        self.batches, self.epochs, self.classes = batches, epochs, classes
+        self._make, self._meta = make_learner, meta
+        self._made = 0
+        self._learners: Sequence[Learner] = ()
+
+    @property
+    def seed(self) -> int:
+        """Of the run. Whatever is random in a method comes from it."""
+        return self.batches.seed
+
+    @property
+    def device(self) -> torch.device:
+        """Where batches are."""
+        return self.batches.device
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches per epoch."""
+        return len(self.batches)
+
+    @cached_property
+    def labels(self) -> Tensor:
+        """The given label of every sample, by the numbers in ``Batch.index``; −1 for samples that are not trained on.
+
+        Held-out samples are among the latter: a method must not learn from the labels that it is judged by.
+        """
+        labels = torch.full_like(self.batches.labels, -1)
+        index = torch.from_numpy(self.batches.index)
+        labels[index] = self.batches.labels[index]
+        return labels.to(self.device)
+
+    @property
+    def meta(self) -> Batches:
+        """Batches of the meta set."""
+        if self._meta is None:
+            raise ValueError("meta is missing: the method needs batches of a meta set")
+        return self._meta
+
+    def make_learner(self) -> Learner:
+        """A net with its optimiser and schedule; each call makes another net, with initial weights of its own."""
+        number, self._made = self._made, self._made + 1
+        return self._learners[number] if number < len(self._learners) else self._make(number, self.epochs)
+
+    def stage(self, epochs: int, learners: Sequence[Learner] = ()) -> "Bench":
+        """The bench of a stage of so many epochs. Its learners start from the same initial weights as this one's.
+
+        With ``learners``, training goes on with those instead.
+        """
+        bench = Bench(self.batches, self._make, epochs=epochs, classes=self.classes, meta=self._meta)
+        bench._learners = learners
+        return bench
+
+    def evaluate(self, predict: Callable[[Tensor], Tensor]) -> Tensor:
+        """Scores of every training sample, without augmentation: one row per sample, the same at every process.
+
+        Rows of samples that are not trained on, or that cannot be read, are NaN.
+        """
+        scores = Memory(torch.full((len(self.labels), self.classes), torch.nan, device=self.device))
+        for inputs, _, index in self.batches.in_order():
+            scores.write(index, predict(inputs))
+        return scores.rows

@@ -1,0 +1,125 @@
+"""The contract of methods: a description with one spelling, and the trainer that it becomes for one run."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from pyrite.data import Batch
+from pyrite.methods.bench import Bench
+from pyrite.methods.learner import Learner
+from pyrite.methods.step import Step
+from pyrite.models import Ensemble, mean_scores
+from pyrite.spec import Spelled
+
+__all__ = ["MetaSet", "Method", "Trainer"]
+
+
+class MetaSet(NamedTuple):
+    """The samples a method wants held out to be guided by: how many, and whether with true labels or given ones."""
+
+    size: int
+    clean: bool = False
+
+
+class Trainer(ABC):
+    """A method at work in one run.
+
+    A subclass sets ``learners`` when it is made, and says what a step is. Whatever else it keeps between steps goes
+    into ``state_dict``, so that a resumed run ends with the same bytes. With several processes each of them has a
+    trainer, which sees its share of every batch: sums over samples are all-reduced, and what is remembered of samples
+    is a ``Memory``.
+    """
+
+    learners: Sequence[Learner]
+
+    @abstractmethod
+    def step(self, batch: Batch) -> Step:
+        """One step on a batch.
+
+        If the loss or the gradient is not finite, ``FloatingPointError`` is raised, and the weights stay as they were.
+        """
+
+    def begin_epoch(self, epoch: int) -> None:  # noqa: B027  # most have nothing to do
+        """Called before the first batch of an epoch; epochs are counted from 1."""
+
+    def end_epoch(self) -> None:  # noqa: B027
+        """Called after the last batch of an epoch, before anything is evaluated."""
+
+    def facts(self) -> Mapping[str, float]:
+        """Numbers about the epoch that has ended, for the history."""
+        return {}
+
+    def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
+        """What was learned beside the nets, under names of the method's own; written to ``method.npz``."""
+        return {}
+
+    @property
+    def rate(self) -> float:
+        """The learning rate of the next step."""
+        return self.learners[0].rate
+
+    @property
+    def predictors(self) -> Sequence[nn.Module]:
+        """The nets that predict; of several, the mean of their probabilities is the prediction."""
+        return [learner.model for learner in self.learners]
+
+    def predict(self, inputs: Tensor) -> Tensor:
+        """Scores as the trained model will give them."""
+        each = [self.learners[0].evaluate(inputs, net) for net in self.predictors]
+        return each[0] if len(each) == 1 else mean_scores(torch.stack(each))
+
+    @property
+    def model(self) -> nn.Module:
+        """What predicts, as one module: this is what a run saves."""
+        nets = self.predictors
+        return nets[0] if len(nets) == 1 else Ensemble(nets)
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that a resume needs. A subclass adds to it."""
+        return {"learners": {str(number): learner.state_dict() for number, learner in enumerate(self.learners)}}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where another trainer of the same method stopped."""
+        for number, learner in enumerate(self.learners):
+            learner.load_state_dict(state["learners"][str(number)])
+
+
+class Method(Spelled, ABC):
+    """How nets learn. ``str(method)`` is the text that makes it again."""
+
+    @property
+    def meta_set(self) -> MetaSet | None:
+        """The samples it wants held out to be guided by; None if none."""
+        return None
+
+    @property
+    def strength(self) -> float:
+        """The largest weight it gives a sample, at least 1, which is that of cross entropy.
+
+        Default learning rates suit cross entropy. A method that weights samples more makes larger steps, so its default
+        rate is lower.
+        """
+        return 1.0
+
+    @property
+    def grows(self) -> bool:
+        """Whether it keeps pushing samples that are learned, so that scores can grow without bound.
+
+        Then gradients grow with the scores, so they are clipped unless a recipe says otherwise.
+        """
+        return False
+
+    @abstractmethod
+    def start(self, bench: Bench) -> Trainer:
+        """The method at work in one run."""
+
+    def __eq__(self, other: Any) -> bool:
+        return type(self) is type(other) and str(self) == str(other)
+
+    def __hash__(self) -> int:
+        return hash(str(self))

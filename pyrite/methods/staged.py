@@ -1,0 +1,147 @@
+"""Methods in stages: a first model, something estimated from it, then training with that."""
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor, nn
+
+from pyrite.data import Batch
+from pyrite.methods.bench import Bench
+from pyrite.methods.method import MetaSet, Method, Trainer
+from pyrite.methods.step import Step
+
+__all__ = ["Estimate", "Stage", "Staged", "Stages"]
+
+Estimate = Mapping[str, Tensor]
+
+
+def _nothing(trainer: Trainer) -> Estimate:
+    return {}
+
+
+class Stage(NamedTuple):
+    """A part of a run with a trainer of its own.
+
+    Attributes:
+        epochs: its length.
+        start: makes its trainer from what earlier stages estimated, and from the trainer before it. That one is None in
+            the first stage, and in a resumed run, whose state is loaded afterwards.
+        estimate: what is concluded from its trainer when it ends, as tensors; they are saved for a resume.
+    """
+
+    epochs: int
+    start: Callable[[Estimate, Trainer | None], Trainer]
+    estimate: Callable[[Trainer], Estimate] = _nothing
+
+
+@final
+class Stages(Trainer):
+    """The trainers of several stages, one after the other."""
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self.stages = stages
+        self.ends = list(accumulate(stage.epochs for stage in stages))
+        self.number = 0
+        self.known: Estimate = {}
+        self._enter(None)
+
+    def begin_epoch(self, epoch: int) -> None:
+        while epoch > self.ends[self.number] and self.number + 1 < len(self.stages):
+            self.known = {**self.known, **self.stages[self.number].estimate(self.now)}
+            self.number += 1
+            self._enter(self.now)
+        self.now.begin_epoch(epoch - (self.ends[self.number - 1] if self.number else 0))
+
+    def _enter(self, before: Trainer | None) -> None:
+        self.now = self.stages[self.number].start(self.known, before)
+        self.learners = self.now.learners
+
+    def step(self, batch: Batch) -> Step:
+        return self.now.step(batch)
+
+    def end_epoch(self) -> None:
+        self.now.end_epoch()
+
+    def facts(self) -> Mapping[str, float]:
+        return {"stage": self.number + 1, **self.now.facts()}
+
+    def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
+        """What was estimated, and what the present stage has to show."""
+        return {name: value.cpu().numpy() for name, value in self.known.items()} | dict(self.now.arrays())
+
+    @property
+    def predictors(self) -> Sequence[nn.Module]:
+        return self.now.predictors
+
+    def predict(self, inputs: Tensor) -> Tensor:
+        return self.now.predict(inputs)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"stage": self.number, "known": dict(self.known), "now": self.now.state_dict()}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.number, self.known = state["stage"], state["known"]
+        if self.number:
+            self._enter(None)
+        self.now.load_state_dict(state["now"])
+
+
+@final
+class Staged(Method):
+    """One method after another, such as a warm-up with cross entropy before a robust loss.
+
+    Args:
+        first: the method of the first stage.
+        then: the method of the second stage.
+        at: the share of the epochs that the first stage has.
+        restart: begin the second stage with the initial weights. Otherwise it goes on with the nets, optimisers and
+            schedule of the first.
+
+    >>> from pyrite import CE, MAE
+    >>> from pyrite.methods import ERM
+    >>> str(Staged(ERM(CE()), ERM(MAE()), at=0.2))
+    'staged(erm(ce), erm(mae), at=0.2, restart=False)'
+    """
+
+    def __init__(self, first: Method, then: Method, *, at: float = 0.2, restart: bool = False) -> None:
+        for name, method in (("first", first), ("then", then)):
+            if not isinstance(method, Method):
+                raise ValueError(f"{name} is {method!r}, but must be a method, such as erm(ce)")
+        if isinstance(at, bool) or not isinstance(at, int | float) or not 0 < at < 1:
+            raise ValueError(f"at is {at!r}, but must be between 0 and 1")
+        if not isinstance(restart, bool):
+            raise ValueError(f"restart is {restart!r}, but must be True or False")
+        if first.meta_set and then.meta_set and first.meta_set != then.meta_set:
+            raise ValueError("first and then want different meta sets: give both the same size and labels")
+        self.first, self.then, self.at, self.restart = first, then, at, restart
+
+    @property
+    def meta_set(self) -> MetaSet | None:
+        return self.first.meta_set or self.then.meta_set
+
+    @property
+    def strength(self) -> float:
+        return max(self.first.strength, self.then.strength)
+
+    @property
+    def grows(self) -> bool:
+        return self.first.grows or self.then.grows
+
+    def start(self, bench: Bench) -> Stages:
+        if bench.epochs < 2:
+            raise ValueError(f"epochs is {bench.epochs}, but {self} needs 2 or more: one for each stage")
+        early = min(max(1, round(self.at * bench.epochs)), bench.epochs - 1)
+        late = bench.epochs - early
+
+        def first(known: Estimate, before: Trainer | None) -> Trainer:
+            return self.first.start(bench.stage(early if self.restart else bench.epochs))
+
+        def then(known: Estimate, before: Trainer | None) -> Trainer:
+            if self.restart:
+                return self.then.start(bench.stage(late))
+            return self.then.start(bench.stage(bench.epochs, before.learners if before else ()))
+
+        return Stages([Stage(early, first), Stage(late, then)])
