@@ -16,10 +16,17 @@ __all__ = ["Spelled", "arguments", "build", "call", "construct", "is_number", "n
 Made = TypeVar("Made")
 
 
-def build(text: str, registry: Mapping[str, Callable[..., Any]], kind: str) -> Any:
+def build(
+    text: str,
+    registry: Mapping[str, Callable[..., Any]],
+    kind: str,
+    nested: Mapping[str, Callable[..., Any]] | None = None,
+) -> Any:
     """The object that ``text`` spells, made from the names in ``registry``.
 
-    ``kind`` is the word for what the registry holds; it is used in error messages.
+    ``kind`` is the word for what the registry holds; it is used in error messages. Names within the arguments of a call
+    are looked up in ``nested``, where that is another registry: ``forward`` is a method, and in ``erm(forward(...))`` a
+    loss.
 
     >>> from fractions import Fraction
     >>> build("2*half(1, denominator=2)", {"half": Fraction}, "fraction")
@@ -31,7 +38,7 @@ def build(text: str, registry: Mapping[str, Callable[..., Any]], kind: str) -> A
         reason = error.msg if isinstance(error, SyntaxError) else str(error) or type(error).__name__
         raise ValueError(f"cannot read the {kind} {_short(text)!r}: {reason}") from None
     try:
-        built = _Reader(text, registry, kind).read(tree.body)
+        built = _Reader(text, registry, kind, nested).read(tree.body)
     except RecursionError:
         raise ValueError(f"cannot read the {kind} {_short(text)!r}: nested too deeply") from None
     if _is_literal(built):
@@ -103,8 +110,15 @@ def nearest(name: str, known: Mapping[str, object]) -> str:
 
 
 class _Reader:
-    def __init__(self, text: str, registry: Mapping[str, Callable[..., Any]], kind: str) -> None:
+    def __init__(
+        self,
+        text: str,
+        registry: Mapping[str, Callable[..., Any]],
+        kind: str,
+        nested: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> None:
         self.text, self.registry, self.kind = text, registry, kind
+        self.nested = self if nested is None else _Reader(text, nested, kind)
 
     def read(self, node: ast.expr) -> Any:
         match node:
@@ -126,8 +140,8 @@ class _Reader:
         factory = self.registry.get(name)
         if factory is None:
             raise ValueError(f"unknown {self.kind} {name!r}: {nearest(name, self.registry)}")
-        positional = [self.read(arg) for arg in args]
-        named = {word.arg: self.read(word.value) for word in keywords if word.arg is not None}
+        positional = [self.nested.read(arg) for arg in args]
+        named = {word.arg: self.nested.read(word.value) for word in keywords if word.arg is not None}
         if len(named) < len(keywords):
             raise ValueError(f"cannot read the {self.kind} {_short(self.text)!r}: ** is not allowed")
         return call(name, factory, *positional, **named)

@@ -130,7 +130,7 @@ def compare(
 
 def _method(spec: str) -> str:
     """The method that a spec means, which may be a bare loss."""
-    built = build(spec, METHODS | LOSSES, "method")
+    built = build(spec, LOSSES | METHODS, "method", nested=METHODS | LOSSES)
     return str(read_method(built if isinstance(built, Method) else f"erm({spec})"))
 
 

@@ -31,7 +31,8 @@ def method(spec: str | Method) -> Method:
         return spec
     if not isinstance(spec, str):
         raise ValueError(f"method is {spec!r}, but must be a text such as 'erm(ce)', or a method")
-    built = build(spec, METHODS | LOSSES, "method")
+    # A name may be a method and a loss: by itself it is the method, as an argument the loss.
+    built = build(spec, LOSSES | METHODS, "method", nested=METHODS | LOSSES)
     if isinstance(built, Loss):
         raise ValueError(f"{spec!r} is a loss, not a method: write erm({spec}), or pass it as loss")
     if not isinstance(built, Method):
