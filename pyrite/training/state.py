@@ -1,4 +1,4 @@
-"""What a resume needs as one file: tensors as safetensors, the rest as JSON in its header, and a checksum. No pickle."""
+"""What a resume needs as one file: tensors as safetensors, the rest as JSON in its header, with a checksum."""
 
 import json
 from collections.abc import Mapping
