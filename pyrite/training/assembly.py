@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from pyrite.data import Batches, Dataset, LazyImages, Statistics, split
 from pyrite.diagnostics import TrainingObserver
-from pyrite.methods import Learner, Learning, Meta, method
-from pyrite.models import Factory, build_model
+from pyrite.methods import Learner, Learning, Meta, Method
+from pyrite.models import Architecture, Factory, build_model
 from pyrite.noise import corrupt
 from pyrite.processes import all_gather, broadcast_weights, local_device, rank, sync_batch_norm, world_size
 from pyrite.training.fixing import Fixed, fix
@@ -48,11 +48,17 @@ class Parts:
     at_the_end: Callable[[], dict[str, Any]]
 
 
-def assemble(recipe: Recipe, data: Dataset, model: nn.Module | Factory | None, corrections: bytes = b"") -> Parts:
+def assemble(
+    recipe: Recipe,
+    data: Dataset,
+    method: Method,
+    model: Architecture | nn.Module | Factory | None = None,
+    corrections: bytes = b"",
+) -> Parts:
     """Read the recipe, which is resolved, from top to bottom. ``corrections`` is the content of the file it names."""
     device = local_device(recipe.device)
     check_device(device)
-    how = method(recipe.method)
+    how = method
     labels, fixed = _labels(recipe, data, how.wants, corrections)
     scale = Statistics.of(data.inputs, np.flatnonzero(labels["part"] == 0))
 
@@ -158,7 +164,11 @@ def _labels(
 
 
 def _net(
-    recipe: Recipe, data: Dataset, model: nn.Module | Factory | None, rows: npt.NDArray[Any], scale: Statistics
+    recipe: Recipe,
+    data: Dataset,
+    model: Architecture | nn.Module | Factory | None,
+    rows: npt.NDArray[Any],
+    scale: Statistics,
 ) -> nn.Module:
     shape = tuple(data.inputs.shape[1:])
 
