@@ -156,6 +156,10 @@ class _Reader:
                 return [self.read(item) for item in node.elts]
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
                 return -value
+            case ast.Name(id="nan" | "inf"):
+                raise ValueError(
+                    f"cannot read {node.id} in the {self.kind} {_short(self.text)!r}: it is no finite number"
+                )
             case ast.Name():
                 return self.call(node.id, [], [])
             case ast.Call(func=ast.Name(id=name)):
