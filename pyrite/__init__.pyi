@@ -41,6 +41,7 @@ from .experiments import (
     Tuning as Tuning,
     compare as compare,
     demo as demo,
+    train_without_suspects as train_without_suspects,
     tune as tune,
 )
 from .integrations import Logged as Logged, TensorBoard as TensorBoard, hf_loss as hf_loss
@@ -54,6 +55,7 @@ from .losses import (
     Confidence as Confidence,
     Forward as Forward,
     Normalised as Normalised,
+    OwnLoss as OwnLoss,
     Peer as Peer,
     Smooth as Smooth,
     loss as loss,
@@ -78,6 +80,7 @@ from .noise import (
     corrupt as corrupt,
     noise_model as noise_model,
 )
+from .registration import register as register
 from .soft_margin import margin as margin, margins as margins
 from .training import Recipe as Recipe, Run as Run, RunFailed as RunFailed, fit as fit, train as train
 

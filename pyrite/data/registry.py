@@ -70,7 +70,7 @@ def load(data: str | Path | Dataset, **options: Any) -> Dataset:
             raise ValueError(f"write {', '.join(options)} into the brackets of {text!r}, or give the bare name")
         if re.fullmatch(r"[\w-]+", text) and "-" in text:  # a name, but none that a spec could be
             raise ValueError(f"there is no data set {text!r}: {nearest(text.replace('-', '_'), DATASETS)}")
-        built: Dataset = build(text, DATASETS, "data set")
+        built: Dataset = build(text, DATASETS, "data set", Dataset)
         return built
     return _from_path(as_path(text), options)
 

@@ -171,10 +171,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _fit(self, data: Dataset, weight: Floats, way: "_Way", seed: int) -> Nets:
         size = _count("batch_size", self.batch_size, int(np.clip(len(data) // 8, 16, 128)), least=2)
         epochs = _count("epochs", self.epochs, max(10, -(-_STEPS * size // len(data))), least=1)
-        recipe, _ = resolve(
+        recipe = resolve(
             data, model=way.net, method=way.method, lr=self.lr, epochs=epochs, batch_size=size, validation=0.0,
             seed=seed, device=self.device,
-        )  # fmt: skip
+        ).recipe  # fmt: skip
         if self.verbose:
             print(f"{len(weight)} x {recipe.model}, {recipe.method}, {epochs} epochs of {len(data)} rows", flush=True)
         return train_together(data, weight, recipe.model if way.net is None else way.net, way.method, recipe)

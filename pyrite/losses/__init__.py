@@ -4,6 +4,7 @@ from pyrite.losses.bootstrapped import BootHard, BootSoft
 from pyrite.losses.corrected import Backward, Forward
 from pyrite.losses.ends import grows_without_bound, tails
 from pyrite.losses.normalised import NCE, Decomposition, Normalised, normalised
+from pyrite.losses.own import OwnLoss
 from pyrite.losses.registry import LOSSES, loss
 from pyrite.losses.regularised import MSE, Confidence, Peer, Smooth
 from pyrite.losses.underfitting import Underfitting, underfitting
@@ -19,6 +20,7 @@ __all__ = [
     "Decomposition",
     "Forward",
     "Normalised",
+    "OwnLoss",
     "Peer",
     "Smooth",
     "Underfitting",

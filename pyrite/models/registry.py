@@ -45,7 +45,7 @@ def architecture(spec: str | Architecture) -> Architecture:
         return spec
     if not isinstance(spec, str):
         raise ValueError(f"model is {spec!r}, but must be a text such as 'resnet20', or an architecture")
-    built: Architecture = build(spec, MODELS, "model")
+    built: Architecture = build(spec, MODELS, "model", Architecture)
     return built
 
 

@@ -104,5 +104,5 @@ def optimiser(spec: str | Optimiser) -> Optimiser:
     """
     if isinstance(spec, Optimiser):
         return spec
-    built: Optimiser = build(spec, OPTIMISERS, "optimiser")
+    built: Optimiser = build(spec, OPTIMISERS, "optimiser", Optimiser)
     return built

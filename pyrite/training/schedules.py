@@ -117,7 +117,7 @@ def schedule(spec: str | Schedule) -> Schedule:
     """
     if isinstance(spec, Schedule):
         return spec
-    built: Schedule = build(spec, SCHEDULES, "schedule")
+    built: Schedule = build(spec, SCHEDULES, "schedule", Schedule)
     return built
 
 
