@@ -9,9 +9,11 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["Spelled", "arguments", "build", "call", "construct", "is_number", "nearest", "registered_name", "spell"]
+from pyrite.checks import is_number
+
+__all__ = ["Spelled", "arguments", "build", "call", "construct", "nearest", "registered_name", "spell"]
 
 Made = TypeVar("Made")
 
@@ -175,11 +177,6 @@ def _plain(value: object) -> object:
     """Tensors and arrays are written as lists."""
     tolist = getattr(value, "tolist", None)
     return tolist() if tolist is not None else value
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    """Whether something is a plain number, which truth values are not."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_literal(value: object) -> bool:

@@ -10,6 +10,7 @@ from typing import Any, final
 
 from torch import nn
 
+from pyrite.checks import whole_number
 from pyrite.files import write
 from pyrite.losses import LOSSES
 from pyrite.methods import METHODS, Method, method as read_method
@@ -99,8 +100,7 @@ def compare(
     """
     if not methods:
         raise ValueError("methods is empty: name at least one loss or method")
-    if not isinstance(seeds, int) or seeds < 1:
-        raise ValueError(f"seeds is {seeds!r}, but must be a whole number, 1 or more")
+    seeds = whole_number("seeds", seeds, least=1)
     if isinstance(options.get("model"), nn.Module):
         raise ValueError("model is a net, which every run would go on training: pass a spec, or what makes one")
     said = Recipe.read(Path(options["config"])) if options.get("config") is not None else {}
