@@ -40,6 +40,10 @@ def list_names(
         {"name": key, "call": key + arguments(thing), "about": (inspect.getdoc(thing) or "").splitlines()[0]}
         for key, thing in getattr(import_module(room), name).items()
     ]
+    if kind is Kind.losses:
+        for row in rows:
+            settings = import_module(room).PAPER_SETTINGS.get(row["name"], ())
+            row["papers"] = "; ".join(f"{setting.spec} ({setting.where})" for setting in settings)
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
         return
@@ -52,6 +56,8 @@ def list_names(
     table.add_column("")
     for row in rows:
         table.add_row(Text(row["call"]), Text(row["about"]))
+        if row.get("papers"):
+            table.add_row("", Text(f"paper's setting: {row['papers']}"))
     # Off a terminal nothing is known of a width, so no line is broken.
     console = Console()
     console.print(table) if console.is_terminal else Console(width=200).print(table)

@@ -1,4 +1,4 @@
-"""Curves made from curves: unit maximum, and the two cures for underfitting with many classes."""
+"""Curves made from curves: unit maximum, and two transforms against underfitting with many classes."""
 
 from typing import Unpack, final
 
@@ -9,7 +9,7 @@ from pyrite.criterion import Options, bare
 from pyrite.curves.curve import Curve, Peak, Tails
 from pyrite.curves.initial import expected_margin as eq4
 
-__all__ = ["Scale", "Shift", "Unit", "scale", "shift", "unit"]
+__all__ = ["Scale", "Shift", "Unit", "scale", "shift"]
 
 
 @final
@@ -132,7 +132,7 @@ class Scale(_Moved):
         return self.curve.grid() / self._by
 
 
-unit, shift, scale = Unit, Shift, Scale
+shift, scale = Shift, Scale
 
 
 def _curve(curve: Curve) -> Curve:

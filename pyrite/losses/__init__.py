@@ -6,12 +6,15 @@ from pyrite.losses.ends import grows_without_bound, tails
 from pyrite.losses.normalised import NCE, Decomposition, Normalised, normalised
 from pyrite.losses.registry import LOSSES, loss
 from pyrite.losses.regularised import MSE, Confidence, Peer, Smooth
+from pyrite.losses.settings import PAPER_SETTINGS, Setting
 from pyrite.losses.underfitting import Underfitting, underfitting
+from pyrite.losses.units import UnitLoss, unit
 
 __all__ = [
     "LOSSES",
     "MSE",
     "NCE",
+    "PAPER_SETTINGS",
     "Backward",
     "BootHard",
     "BootSoft",
@@ -20,11 +23,14 @@ __all__ = [
     "Forward",
     "Normalised",
     "Peer",
+    "Setting",
     "Smooth",
     "Underfitting",
+    "UnitLoss",
     "grows_without_bound",
     "loss",
     "normalised",
     "tails",
     "underfitting",
+    "unit",
 ]

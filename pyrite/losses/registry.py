@@ -19,12 +19,12 @@ from pyrite.curves import (
     Scale,
     Shift,
     TruncatedGCE,
-    Unit,
 )
 from pyrite.losses.bootstrapped import BootHard, BootSoft
 from pyrite.losses.corrected import Backward, Forward
 from pyrite.losses.normalised import NCE, Normalised
 from pyrite.losses.regularised import MSE, Confidence, Peer, Smooth
+from pyrite.losses.units import unit
 from pyrite.spec import build
 
 __all__ = ["LOSSES", "loss"]
@@ -42,7 +42,7 @@ LOSSES: dict[str, Callable[..., Loss]] = {
     "agce": AGCE,
     "ael": AEL,
     "imae": IMAE,
-    "unit": Unit,
+    "unit": unit,
     "shift": Shift,
     "scale": Scale,
     "nce": NCE,
