@@ -397,7 +397,7 @@ def test_class_weights(loss: pyrite.Loss) -> None:
 def test_bad_input_is_refused_at_the_door(loss: pyrite.Loss) -> None:
     scores, labels = batch(4)
     for wrong, message in [
-        ((scores, torch.tensor([0, 1, 9, 0])), "labels hold 9 at index 2"),
+        ((scores, torch.tensor([0, 1, CLASSES, 0])), f"labels hold {CLASSES} at index 2"),
         ((scores, torch.tensor([0, -1, 1, 0])), "labels hold -1 at index 1"),
         ((scores, labels.float()), "labels have dtype"),
         ((scores, labels[:3]), r"labels have shape \(3,\)"),
