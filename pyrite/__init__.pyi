@@ -23,7 +23,6 @@ from .curves import (
     initial_margins as initial_margins,
     scale as scale,
     shift as shift,
-    unit as unit,
 )
 from .data import (
     DATASETS as DATASETS,
@@ -61,6 +60,7 @@ from .losses import (
     loss as loss,
     normalised as normalised,
     underfitting as underfitting,
+    unit as unit,
 )
 from .methods import (
     ERM as ERM,

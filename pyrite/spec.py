@@ -9,8 +9,9 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeVar
 
+from pyrite.checks import is_number
 from pyrite.plugins import find_plugin, plugin_names
 
 __all__ = [
@@ -19,7 +20,6 @@ __all__ = [
     "build",
     "call",
     "construct",
-    "is_number",
     "lookup",
     "nearest",
     "register_class",
@@ -237,11 +237,6 @@ def _plain(value: object) -> object:
     """Tensors and arrays are written as lists."""
     tolist = getattr(value, "tolist", None)
     return tolist() if tolist is not None else value
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    """Whether something is a plain number, which truth values are not."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_literal(value: object) -> bool:

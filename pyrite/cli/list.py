@@ -41,7 +41,18 @@ def list_names(
         {"name": name, "call": name + arguments(thing), "about": (inspect.getdoc(thing) or "").partition("\n")[0]}
         for name, thing in entries.items()
     ]
+    if kind is Kind.losses:
+        from pyrite.losses import PAPER_SETTINGS
+
+        for row in rows:
+            settings = PAPER_SETTINGS.get(row["name"], ())
+            row["papers"] = "; ".join(f"{setting.spec} ({setting.where})" for setting in settings)
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
     else:
-        print_table((kind.value, ""), [(row["call"], row["about"]) for row in rows], left=2)
+        lines = []
+        for row in rows:
+            lines.append((row["call"], row["about"]))
+            if row.get("papers"):
+                lines.append(("", f"paper's setting: {row['papers']}"))
+        print_table((kind.value, ""), lines, left=2)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from pyrite.checks import whole_number
 from pyrite.data.augment import CropFlip, Draws, crop_and_flip
 from pyrite.data.dataset import Inputs, Labels, check_inputs
 from pyrite.data.images import LazyImages, Unreadable
@@ -119,15 +120,15 @@ class Batches:
         device: str | torch.device = "cpu",
         workers: int = 0,
     ) -> None:
-        _check_counts(batch_size=(batch_size, 1), world_size=(world_size, 1), rank=(rank, 0), workers=(workers, 0))
-        if rank >= world_size:
-            raise ValueError(f"rank is {rank}: it is from 0 to {world_size - 1}")
+        self.batch_size = whole_number("batch_size", batch_size, 1)
+        self.world_size = whole_number("world_size", world_size, 1)
+        self.rank = whole_number("rank", rank, 0, self.world_size - 1)
+        self.workers = whole_number("workers", workers, 0)
         if not isinstance(inputs, LazyImages):
             check_inputs(inputs, "inputs")
         self.inputs, self.labels = inputs, _as_labels(labels, len(inputs))
         self.index = _as_index(index, len(inputs))
-        self.batch_size, self.seed, self.shuffle, self.drop_last = batch_size, check_seed(seed), shuffle, drop_last
-        self.rank, self.world_size, self.workers = rank, world_size, workers
+        self.seed, self.shuffle, self.drop_last = check_seed(seed), shuffle, drop_last
         self.device = torch.device(device)
         self.augment, self.normalise = augment, normalise
         self.epoch = self.position = 0
@@ -189,7 +190,7 @@ class Batches:
 
     def seek(self, epoch: int, position: int = 0) -> None:
         """Go to a batch of an epoch."""
-        _check_counts(epoch=(epoch, 0), position=(position, 0))
+        epoch, position = whole_number("epoch", epoch, 0), whole_number("position", position, 0)
         if position > len(self):
             raise ValueError(f"position is {position}: an epoch has {len(self)} batches")
         self.epoch, self.position = epoch, position
@@ -303,9 +304,3 @@ def _as_index(index: npt.ArrayLike | None, count: int) -> Labels:
         first = int(wrong.argmax())
         raise ValueError(f"index holds {rows[first]} at place {first}: there are {count} samples")
     return rows.astype(np.int64)
-
-
-def _check_counts(**counts: tuple[object, int]) -> None:
-    for name, (value, least) in counts.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} is {value!r}: it is a whole number from {least}")

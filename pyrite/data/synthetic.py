@@ -1,9 +1,8 @@
 """Data that needs no download: scikit-learn's digits, and sets that are drawn."""
 
-import math
-
 import numpy as np
 
+from pyrite.checks import number, whole_number
 from pyrite.data.dataset import Dataset, Labels
 from pyrite.data.splits import split
 from pyrite.draws import Stream, check_seed, normals, order, uniforms
@@ -81,14 +80,11 @@ def _names(classes: int) -> tuple[str, ...]:
 
 
 def _check_spread(spread: object) -> None:
-    if not (isinstance(spread, int | float) and 0 <= spread < math.inf):
-        raise ValueError(f"spread is {spread!r}: it is a number from 0")
+    number("spread", spread, least=0)
 
 
 def _check(**sizes: int) -> None:
     for name, value in sizes.items():
-        least = 1 if name == "features" else 2
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} is {value!r}: it is a whole number from {least}")
+        whole_number(name, value, least=1 if name == "features" else 2)
     if sizes["samples"] < sizes["classes"]:
         raise ValueError(f"samples is {sizes['samples']}: that is fewer than {sizes['classes']} classes")

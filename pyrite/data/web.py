@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pyrite.checks import one_of, whole_number
 from pyrite.data.dataset import Dataset, Labels, check_range
 from pyrite.data.files import as_path, data_folder, find, missing, read_text
 from pyrite.data.images import LazyImages, Unreadable, inside, look_at
@@ -66,8 +67,7 @@ def webvision(
         size: pictures are scaled to cover this square, and cut in the middle.
         check: open every file once to set those aside that are no images.
     """
-    if source not in ("google", "flickr", "all"):
-        raise ValueError(f"source is {source!r}: it is 'google', 'flickr' or 'all'")
+    one_of("source", source, ("google", "flickr", "all"))
     root = root_of(
         "webvision",
         path,
@@ -77,8 +77,7 @@ def webvision(
     )
     # A line is a WordNet number and the words for it.
     words = [line.strip().partition(" ") for line in read_text(root / "info/synsets.txt", "webvision")]
-    if not isinstance(classes, int) or isinstance(classes, bool) or not 2 <= classes <= len(words):
-        raise ValueError(f"classes is {classes!r}: it is a whole number from 2 to {len(words)}")
+    classes = whole_number("classes", classes, 2, len(words))
     names = tuple(rest or number for number, _, rest in words[:classes])
 
     def part(name: str, file: str, place: Callable[[str], str], test: Dataset | None) -> Dataset:

@@ -12,9 +12,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from torch import nn
 
 from pyrite.auditing import FEWEST, Audit, audit, default_method
+from pyrite.checks import is_whole, whole_number
 from pyrite.curves import GCE
 from pyrite.data import Dataset
-from pyrite.draws import is_whole
 from pyrite.estimator.rows import Floats, Ints, Rows, Spread, deal
 from pyrite.estimator.together import Nets, train_together
 from pyrite.losses import loss as read_loss
@@ -243,10 +243,10 @@ def _kind(inputs: Any) -> dict[str, Any]:
 def _count(name: str, value: int | None, usual: int, least: int) -> int:
     if value is None:
         return usual
-    if not is_whole(value) or (value < least and not (name == "folds" and value == 0)):
-        none = ", or 0" if name == "folds" else ""
-        raise ValueError(f"{name} is {value!r}, but must be a whole number, {least} or more{none}")
-    return int(value)
+    if name == "folds" and is_whole(value) and value == 0:
+        return 0
+    none = ", or 0" if name == "folds" else ""
+    return whole_number(name, value, least, wanted=f"a whole number, {least} or more{none}")
 
 
 def _seed(state: Any) -> int:
@@ -254,8 +254,5 @@ def _seed(state: Any) -> int:
         return int(state.randint(2**31))
     if state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
-    if not is_whole(state) or not 0 <= state < 2**32:
-        raise ValueError(
-            f"random_state is {state!r}, but must be a whole number from 0 to 2**32 - 1, a RandomState or None"
-        )
-    return int(state)
+    wanted = "a whole number from 0 to 2**32 - 1, a RandomState or None"
+    return whole_number("random_state", state, 0, 2**32 - 1, wanted)

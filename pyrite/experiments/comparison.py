@@ -10,6 +10,7 @@ from typing import Any, Unpack, final
 
 from torch import nn
 
+from pyrite.checks import whole_number
 from pyrite.data import Dataset
 from pyrite.experiments.table import Table
 from pyrite.files import write
@@ -106,8 +107,7 @@ def compare(
     """
     if not methods:
         raise ValueError("methods is empty: name at least one loss or method")
-    if not isinstance(seeds, int) or seeds < 1:
-        raise ValueError(f"seeds is {seeds!r}, but must be a whole number, 1 or more")
+    seeds = whole_number("seeds", seeds, least=1)
     if isinstance(options.get("model"), nn.Module):
         raise ValueError("model is a net, which every run would go on training: pass a spec, or what makes one")
     for name in ("method", "loss"):

@@ -5,13 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
-from math import isfinite, sqrt
+from math import sqrt
 from typing import Any, Final, final
 
+from pyrite.checks import flag, number
 from pyrite.criterion import Loss
 from pyrite.losses import LOSSES
 from pyrite.methods import ERM, METHODS, Method
-from pyrite.spec import build, is_number
+from pyrite.spec import build
 
 __all__ = ["Between", "Choose", "OneOf", "Range", "Space", "default_methods", "read_range", "short"]
 
@@ -31,10 +32,8 @@ class Between:
 
     def __post_init__(self) -> None:
         for name, value in (("low", self.low), ("high", self.high)):
-            if not is_number(value) or not isfinite(value):
-                raise ValueError(f"between: {name} is {value!r}, but must be a number")
-        if not isinstance(self.log, bool):
-            raise ValueError(f"between: log is {self.log!r}, but must be True or False")
+            number(f"between: {name}", value)
+        flag("between: log", self.log)
         if not self.low < self.high:
             raise ValueError(f"between: low is {self.low} and high {self.high}, but low must be below high")
         if self.log and self.low <= 0:

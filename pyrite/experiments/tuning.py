@@ -11,6 +11,7 @@ from typing import Any, Final, Unpack, final
 import numpy as np
 from torch import nn
 
+from pyrite.checks import number, whole_number
 from pyrite.data import Dataset
 from pyrite.experiments.criteria import CRITERIA, TRAP
 from pyrite.experiments.search import Search, need_optuna
@@ -20,7 +21,6 @@ from pyrite.experiments.tuning_progress import TuningProgress
 from pyrite.experiments.tuning_result import Tuning, best_of
 from pyrite.files import write
 from pyrite.methods import Method, Step, method as read_method
-from pyrite.spec import is_number
 from pyrite.training import (
     Diverged,
     OptionsButRate,
@@ -222,8 +222,7 @@ class _Watch:
 
 
 def _check(trials: object, by: str, options: Mapping[str, Any]) -> None:
-    if not isinstance(trials, int) or isinstance(trials, bool) or trials < 1:
-        raise ValueError(f"trials is {trials!r}, but must be a whole number, 1 or more")
+    whole_number("trials", trials, least=1)
     if by not in CRITERIA:
         # Nobody who mistypes is sent into the trap.
         raise ValueError(f"by is {by!r}, but must be one of {', '.join(name for name in CRITERIA if name != 'ce')}")
@@ -244,9 +243,7 @@ def _rate(lr: float | str | None, optimiser_said: object) -> tuple[float | None,
         except ValueError:
             return None, read_range(lr, "lr")
     if lr is not None:
-        if not is_number(lr):
-            raise ValueError(f"lr is {lr!r}, but must be a number or a range such as 'between(0.01, 1, log=True)'")
-        return float(lr), None
+        return float(number("lr", lr, "a number or a range such as 'between(0.01, 1, log=True)'")), None
     return None, None if says_rate(optimiser_said) else FACTOR
 
 

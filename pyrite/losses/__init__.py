@@ -7,12 +7,15 @@ from pyrite.losses.normalised import NCE, Decomposition, Normalised, normalised
 from pyrite.losses.own import OwnLoss
 from pyrite.losses.registry import LOSSES, loss
 from pyrite.losses.regularised import MSE, Confidence, Peer, Smooth
+from pyrite.losses.settings import PAPER_SETTINGS, Setting
 from pyrite.losses.underfitting import Underfitting, underfitting
+from pyrite.losses.units import UnitLoss, unit
 
 __all__ = [
     "LOSSES",
     "MSE",
     "NCE",
+    "PAPER_SETTINGS",
     "Backward",
     "BootHard",
     "BootSoft",
@@ -22,11 +25,14 @@ __all__ = [
     "Normalised",
     "OwnLoss",
     "Peer",
+    "Setting",
     "Smooth",
     "Underfitting",
+    "UnitLoss",
     "grows_without_bound",
     "loss",
     "normalised",
     "tails",
     "underfitting",
+    "unit",
 ]

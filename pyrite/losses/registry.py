@@ -19,13 +19,13 @@ from pyrite.curves import (
     Scale,
     Shift,
     TruncatedGCE,
-    Unit,
 )
 from pyrite.losses.bootstrapped import BootHard, BootSoft
 from pyrite.losses.corrected import Backward, Forward
 from pyrite.losses.normalised import NCE, Normalised
 from pyrite.losses.own import OwnLoss
 from pyrite.losses.regularised import MSE, Confidence, Peer, Smooth
+from pyrite.losses.units import unit
 from pyrite.spec import build
 
 __all__ = ["LOSSES", "loss"]
@@ -43,7 +43,7 @@ LOSSES: dict[str, Callable[..., Loss]] = {
     "agce": AGCE,
     "ael": AEL,
     "imae": IMAE,
-    "unit": Unit,
+    "unit": unit,
     "shift": Shift,
     "scale": Scale,
     "nce": NCE,

@@ -9,13 +9,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from pyrite.draws import TORCH_GENERATOR, check_seed, is_whole
+from pyrite.checks import is_whole, whole_number
+from pyrite.draws import TORCH_GENERATOR, check_seed
 from pyrite.models.bins import TableInputs
 from pyrite.models.network import Network, Shape
 from pyrite.models.whitening import Whitening
 from pyrite.spec import Spelled
 
-__all__ = ["Architecture", "check_shape", "check_whole", "check_widths", "seeded"]
+__all__ = ["Architecture", "check_shape", "check_widths", "seeded"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,7 +46,7 @@ class Architecture(Spelled, ABC):
                 in.
         """
         size = self.check(shape)
-        check_whole("classes", classes, 2)
+        whole_number("classes", classes, 2)
         with seeded(seed):
             body, head = self.parts(size, int(classes))
         network = Network(body, head, size, self.any_size)
@@ -96,16 +97,8 @@ def check_shape(shape: Sequence[int]) -> Shape:
     return tuple(int(side) for side in size)
 
 
-def check_whole(name: str, value: object, least: int) -> None:
-    """Refuse what is not a whole number from ``least`` on."""
-    if not is_whole(value) or value < least:
-        raise ValueError(f"{name} is {value!r}, but must be a whole number, {least} or more")
-
-
 def check_widths(name: str, widths: object) -> tuple[int, ...]:
     """Widths of layers as a tuple."""
     if isinstance(widths, str) or not isinstance(widths, Sequence) or not widths:
         raise ValueError(f"{name} is {widths!r}, but must be a list of widths, one or more")
-    for place, width in enumerate(widths):
-        check_whole(f"{name}[{place}]", width, 1)
-    return tuple(int(width) for width in widths)
+    return tuple(whole_number(f"{name}[{place}]", width, 1) for place, width in enumerate(widths))

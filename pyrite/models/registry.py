@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
-from pyrite.models.architecture import Architecture, check_shape, check_whole, seeded
+from pyrite.checks import whole_number
+from pyrite.models.architecture import Architecture, check_shape, seeded
 from pyrite.models.bn_inception import BNInception
 from pyrite.models.fast_cnn import FastCNN
 from pyrite.models.imagenet_resnet import Resnet34, Resnet50
@@ -91,7 +92,7 @@ def build_model(
     if not callable(model):
         raise ValueError(f"model is {model!r}, but must be a text such as 'resnet20', an nn.Module or a factory")
     size = check_shape(shape)
-    check_whole("classes", classes, 2)
+    whole_number("classes", classes, 2)
     with seeded(seed):
         made: object = model(size, int(classes))
     if not isinstance(made, nn.Module):

@@ -5,7 +5,8 @@ from typing import final
 
 import numpy as np
 
-from pyrite.draws import Array, Stream, check_seed, is_whole, uniforms
+from pyrite.checks import is_whole
+from pyrite.draws import Array, Stream, check_seed, uniforms
 from pyrite.noise.maps import GROUPS, MAPS, ClassMap, Groups
 from pyrite.noise.model import Drawn, Noise, RateNoise, check_classes
 from pyrite.spec import nearest

@@ -158,7 +158,9 @@ def _train(
                 if isinstance(observer, RunObserver):
                     around.enter_context(observer.watch(folder, parts.recorder))
             around.enter_context(shown or nullcontext())
-            done = fit(parts.trainer, parts.batches, recipe.epochs, watching, all_agree(lambda: interrupted() or stop()))
+            done = fit(
+                parts.trainer, parts.batches, recipe.epochs, watching, all_agree(lambda: interrupted() or stop())
+            )
         keeper.finish() if done else keeper.save()
         if interrupted():
             words = "finished" if done else "stopped and saved; go on with: pyrite train --resume"
