@@ -5,4 +5,4 @@ from .dataset import Dataset as Dataset, Inputs as Inputs, Tracklets as Tracklet
 from .files import data_folder as data_folder
 from .images import LazyImages as LazyImages, Unreadable as Unreadable
 from .registry import DATASETS as DATASETS, load as load
-from .splits import Splits as Splits, split as split
+from .splits import Part as Part, Splits as Splits, split as split
