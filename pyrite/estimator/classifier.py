@@ -15,7 +15,7 @@ from pyrite.auditing import FEWEST, Audit, audit, default_method
 from pyrite.curves import GCE
 from pyrite.data import Dataset
 from pyrite.draws import is_whole
-from pyrite.estimator.rows import Floats, Ints, Rows, Spread, deal
+from pyrite.estimator.rows import Floats, Ints, Rows, deal, inner_statistics
 from pyrite.estimator.together import Nets, train_together
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, method
@@ -101,7 +101,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         rows = Rows.of(inputs, labels, weight, seed)
         if len(np.unique(labels[rows.order])) < 2:
             raise ValueError("the labels that count are of one class: there is nothing to tell apart")
-        self._spread = Spread.of(inputs[rows.order]) if inputs.ndim == 2 else None
+        self._scale = inner_statistics(inputs[rows.order]) if inputs.ndim == 2 else None
         names = tuple(map(str, self.classes_))
         data = Dataset("rows", self._prepared(inputs[rows.order]), labels[rows.order], names)
         try:
@@ -135,8 +135,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         return np.asarray(logsumexp(log_softmax(each, 2), 0) - np.log(len(each)))
 
     def _prepared(self, inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """What a data set holds: bytes of images, or features near 0, so that little is lost in float32."""
-        return inputs if self._spread is None else self._spread.apply(inputs)
+        """Images as they are, or features centred and scaled in float64 before they are narrowed to float32."""
+        return inputs if self._scale is None else self._scale.standardise(inputs)
 
     def _train(self, data: Dataset, rows: Rows, seed: int) -> None:
         table = data.inputs.ndim == 2

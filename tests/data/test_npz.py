@@ -40,7 +40,7 @@ def test_other_layouts_of_images(tmp_path):
 def test_features_texts_and_names(tmp_path):
     path = save(tmp_path / "a.npz", x=np.arange(8).reshape(4, 2), y=np.array(["b", "a", "b", "ö"]))
     data = load(path)
-    assert data.inputs.dtype == np.float32
+    assert data.inputs.dtype == np.float64
     assert (data.labels.tolist(), data.classes) == ([1, 0, 1, 2], ("a", "b", "ö"))
     path = save(tmp_path / "a.npz", x=np.ones((4, 2)), y=Y - 2, classes=np.array(["p", "q", "r", "s"]))
     assert load(path).labels.tolist() == [0, 3, 0, 3]
@@ -59,8 +59,11 @@ def test_features_texts_and_names(tmp_path):
         ({"x": IMAGES[0, 0, 0], "y": Y}, "x: uint8 of shape (6,)"),
         ({"x": np.ones((4, 2), complex), "y": Y}, "complex"),
         ({"x": np.array([["a"]] * 4), "y": Y}, "<U1"),
-        ({"x": np.array([[0, 1], [0, np.nan], [0, 1], [0, 1]]), "y": Y}, "row 1, column 1 is nan"),
-        ({"x": np.full((4, 2), 1e300), "y": Y}, "row 0, column 0 is 1e+300"),
+        (
+            {"x": np.array([[0, 1], [0, np.nan], [0, 1], [0, 1]]), "y": Y},
+            "x, row 1, column 1: nan is not a finite number",
+        ),
+        ({"x": np.array([[1.0], [2.0], [1e39], [3.0]]), "y": Y}, "x, row 2, column 0: 1e+39 is so far"),
         ({"x": IMAGES, "y": Y, "x_test": IMAGES}, "belong together"),
         ({"x": IMAGES, "y": Y, "x_test": IMAGES[:, :, :4], "y_test": Y}, "x_test (3, 4, 6)"),
         ({"x": IMAGES, "y": Y, "x_test": IMAGES, "y_test": Y + 1}, "'3' at index 0"),
