@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.data.files import is_regular
+from pyrite.memory import check_memory
+from pyrite.npz_files import is_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -106,6 +107,7 @@ class LazyImages:
         if channels not in (1, 3):
             raise ValueError(f"channels is {channels!r}: it is 1 or 3")
         self.channels = channels
+        check_memory(2 * self.nbytes // max(1, len(self)), f"an image of size {self.size}")
 
     @property
     def shape(self) -> tuple[int, int, int, int]:

@@ -1,9 +1,5 @@
 """Arrays in an .npz: ``x`` and ``y``, ``x_test`` and ``y_test`` if there is a test part, ``classes`` for the names."""
 
-import math
-import zipfile
-import zlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +7,12 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, Labels, check_names, check_range, encode, encode_like
-from pyrite.data.files import DEFLATE, LARGEST, as_path, is_regular
+from pyrite.data.files import as_path
 from pyrite.data.statistics import check_spread, to_float64
+from pyrite.npz_files import read_npz
 
-__all__ = ["npz", "read_npz"]
+__all__ = ["npz"]
 
-HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 _CHANNELS = (1, 3, 4)  # grey, RGB, RGBA
 NAMES = ("x", "y", "x_test", "y_test", "classes")
 
@@ -73,48 +69,6 @@ def _test(
     else:
         labels = encode_like(y.tolist(), classes, f"{place}: y_test")
     return Dataset(f"{place.stem} test", inputs, labels, classes)
-
-
-def read_npz(path: Path, wanted: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    """Arrays of an .npz by name, none of them pickled, each no larger than its file can hold."""
-    if not is_regular(path):
-        raise ValueError(f"{path}: no such file")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-            return {name: _member(path, archive, names[name]) for name in wanted if name in names}
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, zlib.error, RuntimeError) as error:
-        raise ValueError(f"{path}: not a whole .npz file ({error})") from None
-
-
-def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
-    where = f"{path}: {info.filename.removesuffix('.npy')}"
-    packed = info.compress_type != zipfile.ZIP_STORED
-    if packed and info.file_size > min(LARGEST, DEFLATE * info.compress_size + 2**16):
-        raise ValueError(f"{where}: refused, it claims to unpack to {info.file_size} bytes; store it uncompressed")
-    with archive.open(info) as file:
-        try:
-            version = np.lib.format.read_magic(file)
-            if version not in HEADERS:
-                raise ValueError(f"its format has the version {version}")
-            shape, fortran, dtype = HEADERS[version](file)
-        except Exception as error:  # numpy reads the header as Python, so that anything may be raised
-            reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise ValueError(f"{where}: not an array ({reason})") from None
-        if not all(0 <= side <= LARGEST for side in shape) or not dtype.itemsize:
-            raise ValueError(f"{where}: {dtype} of shape {shape} is no array")
-        if dtype.hasobject:
-            raise ValueError(f"{where}: holds Python objects, which are not read because loading them can run code")
-        size = math.prod(shape) * dtype.itemsize
-        if size > info.file_size:
-            raise ValueError(f"{where}: cut off, it claims {size} bytes and holds {info.file_size}")
-        content = bytearray(file.read(size))
-        values = np.frombuffer(content, dtype) if len(content) == size > 0 else np.empty(0, dtype)
-        if values.nbytes < size:
-            raise ValueError(f"{where}: cut off, it claims {size} bytes and holds {len(content)}")
-        if file.read(1):
-            raise ValueError(f"{where}: holds more than the array it claims")
-    return values.reshape(shape, order="F" if fortran else "C")
 
 
 def _inputs(x: npt.NDArray[Any], channels: str | None, where: str) -> npt.NDArray[Any]:

@@ -10,10 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.draws import TORCH_GENERATOR, check_seed, is_whole
+from pyrite.memory import check_memory
 from pyrite.models.bins import TableInputs
 from pyrite.models.network import Network, Shape
 from pyrite.models.whitening import Whitening
 from pyrite.spec import Spelled
+
+_COPIES = 3  # of every weight while a net is trained: itself, its gradient and its momentum
 
 __all__ = ["Architecture", "check_shape", "check_whole", "check_widths", "seeded"]
 
@@ -46,6 +49,7 @@ class Architecture(Spelled, ABC):
         """
         size = self.check(shape)
         check_whole("classes", classes, 2)
+        self._check_memory(size, int(classes))
         with seeded(seed):
             body, head = self.parts(size, int(classes))
         network = Network(body, head, size, self.any_size)
@@ -54,6 +58,16 @@ class Architecture(Spelled, ABC):
                 if isinstance(layer, Whitening | TableInputs):
                     layer.fit(inputs if isinstance(inputs, Tensor) else inputs(), seed)
         return network
+
+    def _check_memory(self, shape: Shape, classes: int) -> None:
+        """Refuse a net that cannot be trained here: on the device "meta" it has shapes, but takes no memory."""
+        try:
+            with seeded(0), torch.device("meta"):
+                parts = self.parts(shape, classes)
+        except RuntimeError:  # torch counts the bytes of a tensor in 63 bits
+            raise ValueError(f"model is {self}: one layer of it is larger than any memory") from None
+        count = sum(weight.numel() for part in parts for weight in part.parameters())
+        check_memory(_COPIES * 4 * count, f"training {self} with its {count:,} weights")
 
     @abstractmethod
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:

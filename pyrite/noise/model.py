@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from pyrite.draws import Array, Stream, is_whole, uniforms
+from pyrite.memory import check_memory
 from pyrite.spec import construct, spell
 
 __all__ = ["ClassNoise", "Drawn", "Noise", "RateNoise", "by_class", "check_classes", "check_rate", "measured"]
@@ -145,4 +146,5 @@ def check_classes(classes: object, wanted: int | None = None, by: str = "") -> i
         raise ValueError(f"classes is {classes!r}, but must be a whole number, 2 or more")
     if wanted is not None and classes != wanted:
         raise ValueError(f"classes is {classes}, but {by} is for {wanted} classes")
+    check_memory(3 * 8 * int(classes) ** 2, f"a matrix of noise for {classes} classes")
     return int(classes)

@@ -132,7 +132,7 @@ def test_damaged_files_are_refused(tmp_path, refused):
 
 
 def test_a_bomb_takes_no_memory(tmp_path, refused, monkeypatch):
-    monkeypatch.setattr("pyrite.data.npz.LARGEST", 2**20)
+    monkeypatch.setattr("pyrite.npz_files.LARGEST", 2**20)
     path = tmp_path / "a.npz"
     np.savez_compressed(path, x=np.zeros((2**13, 2**10), np.uint8), y=Y)
     tracemalloc.start()
