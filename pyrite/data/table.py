@@ -12,11 +12,9 @@ import numpy as np
 from pyrite.data.dataset import Dataset, encode, encode_like
 from pyrite.data.files import as_path, is_regular
 from pyrite.data.statistics import Floats, check_spread, to_float64
+from pyrite.memory import check_memory
 
 __all__ = ["csv", "parquet"]
-
-# A table whose columns are run-length encoded may claim any number of cells in a small file.
-MOST_CELLS = 2**31
 
 
 class _Table(NamedTuple):
@@ -136,8 +134,10 @@ def _read_parquet(path: Path, label: str) -> _Table:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             rows, columns = file.metadata.num_rows, file.metadata.num_columns
-            if not 0 < rows * columns <= MOST_CELLS:
+            if rows <= 0 or columns <= 0:
                 raise ValueError(f"{path}: claims {rows} rows of {columns} columns")
+            # Run-length encoded columns may claim any number of cells in a small file.
+            check_memory(3 * 8 * rows * columns, f"{path}: {rows} rows of {columns} columns")
             table = file.read()
     except (OSError, pyarrow.ArrowException) as error:
         raise ValueError(f"{path}: not a Parquet file ({str(error).splitlines()[0]})") from None

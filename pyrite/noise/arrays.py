@@ -34,4 +34,6 @@ def to_labels(value: object, name: str = "labels") -> Array:
     if len(negative):
         first = int(negative[0])
         raise ValueError(f"{name} is {array[first]} at index {first}, but labels are 0 or more")
+    if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} is {array.max()} at index {int(array.argmax())}, which is more than int64 holds")
     return array.astype(np.int64)
