@@ -12,11 +12,11 @@ import numpy.typing as npt
 from pyrite.data.images import LazyImages, Unreadable
 from pyrite.data.statistics import check_finite
 
-__all__ = ["Dataset", "Inputs", "Labels", "Tracklets", "check_names", "encode", "encode_like"]
+__all__ = ["Dataset", "Inputs", "Labels", "Tracklets", "check_names", "encode", "encode_like", "is_missing"]
 
 Labels = npt.NDArray[np.int64]
 
-# How a missing value is written by pandas, numpy, spreadsheets and databases. "NA" and "none" may be classes.
+# "NA" and "none" are not among them: they may be classes, such as the country code of Namibia.
 _MISSING = frozenset(("nan", "NaN", "NAN", "-nan", "null", "NULL", "<NA>", "NaT", "#N/A"))
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,300}(\.[0-9]*)?")
 Inputs = npt.NDArray[Any] | LazyImages
@@ -148,7 +148,7 @@ def encode(values: Sequence[Any], what: str) -> tuple[Labels, tuple[str, ...]]:
     (array([1, 0, 1]), ('9', '10'))
     """
     distinct = set(values)
-    missing = {value for value in distinct if not str(value).strip() or str(value) in _MISSING}
+    missing = {value for value in distinct if is_missing(str(value))}
     if missing:
         index = next(index for index, value in enumerate(values) if value in missing)
         raise ValueError(f"{what}: the label at index {index} is missing ({str(values[index])!r}): remove such samples")
@@ -163,6 +163,11 @@ def encode(values: Sequence[Any], what: str) -> tuple[Labels, tuple[str, ...]]:
     check_names(names, what)
     number = {value: index for index, value in enumerate(ordered)}
     return np.array([number[value] for value in values], np.int64), names
+
+
+def is_missing(label: str) -> bool:
+    """Whether a text is empty, or how pandas, numpy, spreadsheets and databases write a missing value."""
+    return not label.strip() or label in _MISSING
 
 
 def check_names(names: Sequence[str], what: str) -> None:

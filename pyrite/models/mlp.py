@@ -44,6 +44,9 @@ class MLP(Architecture):
             raise ValueError(f"limit is {self.limit!r}, but must be a number above 0, or None")
         check_whole("bins", self.bins, 0)
 
+    def least_weights(self, shape: Shape, classes: int) -> int:
+        return sum(before * after for before, after in pairwise((prod(shape) * (1 + self.bins), *self.hidden, classes)))
+
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
         layers: list[nn.Module] = [nn.Flatten()]
         width = prod(shape)

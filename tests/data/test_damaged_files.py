@@ -108,10 +108,12 @@ def read_or_refuse(reader: Reader, path: Path, content: bytes) -> bool:
     try:
         reader.read(path)
     except ValueError as error:
-        assert str(path) in str(error)
-        assert "\n" not in str(error)
-        return False
-    return True
+        message = str(error)
+    else:
+        return True
+    assert str(path) in message
+    assert "\n" not in message
+    return False
 
 
 @every_reader
@@ -197,5 +199,5 @@ def test_no_file_or_a_folder(name: str, tmp_path: Path) -> None:
     reader = READERS[name]
     (tmp_path / f"folder{reader.ending}").mkdir()
     for path in (tmp_path / f"none{reader.ending}", tmp_path / f"folder{reader.ending}"):
-        with pytest.raises(ValueError, match="none|folder"):
+        with pytest.raises(ValueError, match=path.name):
             reader.read(path)
