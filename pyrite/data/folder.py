@@ -12,6 +12,7 @@ import numpy as np
 from pyrite.data.dataset import Dataset, Labels
 from pyrite.data.files import as_path
 from pyrite.data.images import SUFFIXES, Header, LazyImages, Pixels, Unreadable, as_size, look_at, read_image
+from pyrite.memory import check_memory
 
 __all__ = ["folder"]
 
@@ -88,6 +89,7 @@ def _part(
 
 def read_all(images: LazyImages) -> tuple[Pixels, Labels, list[Unreadable]]:
     """Every image that can be decoded, their positions, and those that cannot."""
+    check_memory(images.nbytes, f"{len(images)} images of {images.size} at once")
     pixels = np.empty(images.shape, np.uint8)
     bad: dict[int, Unreadable] = {}
 

@@ -9,7 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.checks import is_whole, one_of
-from pyrite.data.files import is_regular
+from pyrite.memory import check_memory
+from pyrite.npz_files import is_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -106,6 +107,7 @@ class LazyImages:
         self.size = as_size(size)
         one_of("channels", channels, (1, 3))
         self.channels = channels
+        check_memory(2 * self.nbytes // max(1, len(self)), f"an image of size {self.size}")
 
     @property
     def shape(self) -> tuple[int, int, int, int]:

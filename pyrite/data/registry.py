@@ -1,4 +1,4 @@
-"""Every data set by its name, and the one door to them all."""
+"""Every data set by its name, and ``load``, which reads any of them."""
 
 import os
 import re
@@ -83,7 +83,8 @@ def _looks_like_path(text: str) -> bool:
 
 
 def _by_ending(path: Path) -> Callable[..., Dataset] | None:
-    return {".csv": csv, ".parquet": parquet, ".npz": npz}.get(path.suffix.lower())
+    readers: dict[str, Callable[..., Dataset]] = {".csv": csv, ".parquet": parquet, ".npz": npz}
+    return readers.get(path.suffix.lower())
 
 
 def _from_path(path: Path, options: dict[str, Any]) -> Dataset:

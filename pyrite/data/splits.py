@@ -1,6 +1,7 @@
 """Which samples train, which guide the training (meta), which validate and which test."""
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Literal, final
 
 import numpy as np
@@ -10,7 +11,21 @@ from pyrite.checks import is_whole, number, one_of, whole_number
 from pyrite.data.dataset import Labels
 from pyrite.draws import Stream, check_seed, uniforms
 
-__all__ = ["Splits", "split"]
+__all__ = ["Part", "Splits", "split"]
+
+
+@final
+class Part(IntEnum):
+    """What a run uses a sample for: the column ``part`` of its ``labels.npz``. The numbers are part of the format.
+
+    >>> Part.META, np.array([0, 3]) == Part.META
+    (<Part.META: 3>, array([False,  True]))
+    """
+
+    TRAIN = 0
+    VALIDATION = 1
+    UNUSED = 2
+    META = 3
 
 
 @final

@@ -11,10 +11,13 @@ from torch import Tensor, nn
 
 from pyrite.checks import is_whole, whole_number
 from pyrite.draws import TORCH_GENERATOR, check_seed
+from pyrite.memory import check_memory
 from pyrite.models.bins import TableInputs
 from pyrite.models.network import Network, Shape
 from pyrite.models.whitening import Whitening
 from pyrite.spec import Spelled
+
+_COPIES = 3  # of every weight while a net is trained: itself, its gradient and its momentum
 
 __all__ = ["Architecture", "check_shape", "check_widths", "seeded"]
 
@@ -47,6 +50,8 @@ class Architecture(Spelled, ABC):
         """
         size = self.check(shape)
         whole_number("classes", classes, 2)
+        weights = self.least_weights(size, int(classes))
+        check_memory(_COPIES * 4 * weights, f"training {self} with its {weights:,} weights")
         with seeded(seed):
             body, head = self.parts(size, int(classes))
         network = Network(body, head, size, self.any_size)
@@ -55,6 +60,10 @@ class Architecture(Spelled, ABC):
                 if isinstance(layer, Whitening | TableInputs):
                     layer.fit(inputs if isinstance(inputs, Tensor) else inputs(), seed)
         return network
+
+    def least_weights(self, shape: Shape, classes: int) -> int:
+        """A lower bound of the number of weights, known without building the net."""
+        return classes
 
     @abstractmethod
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:

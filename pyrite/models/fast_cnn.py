@@ -40,6 +40,9 @@ class FastCNN(Architecture):
         object.__setattr__(self, "widths", check_widths("widths", self.widths))
         number("scale", self.scale, above=0)
 
+    def least_weights(self, shape: Shape, classes: int) -> int:
+        return sum(9 * after * (before + after) for before, after in pairwise((1, *self.widths)))
+
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
         whitening = Whitening(shape[0])
         height, width = (side - whitening.patch + 1 for side in shape[1:])

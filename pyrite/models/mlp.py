@@ -43,6 +43,9 @@ class MLP(Architecture):
             number("limit", self.limit, "a number above 0, or None", above=0)
         whole_number("bins", self.bins, 0)
 
+    def least_weights(self, shape: Shape, classes: int) -> int:
+        return sum(before * after for before, after in pairwise((prod(shape) * (1 + self.bins), *self.hidden, classes)))
+
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
         layers: list[nn.Module] = [nn.Flatten()]
         width = prod(shape)

@@ -1,4 +1,4 @@
-"""Every architecture by its name, and the one door to them all."""
+"""Every architecture by its name, and ``build_model``, which builds any of them."""
 
 from collections.abc import Callable, Sequence
 

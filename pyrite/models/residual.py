@@ -97,8 +97,16 @@ class WRN(Architecture):
         if self.dropout is not None:
             number("dropout", self.dropout, least=0, below=1)
 
+    def least_weights(self, shape: Shape, classes: int) -> int:
+        blocks = (self.depth - 4) // 6
+        return sum(9 * after * (before + (2 * blocks - 1) * after) for before, after in pairwise(self._widths))
+
+    @property
+    def _widths(self) -> tuple[int, int, int, int]:
+        return 16, 16 * self.width, 32 * self.width, 64 * self.width
+
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
-        widths = (16, 16 * self.width, 32 * self.width, 64 * self.width)
+        widths = self._widths
 
         def block(before: int, after: int, stride: int) -> nn.Module:
             return _WideBlock(before, after, stride, self.dropout or 0.0)

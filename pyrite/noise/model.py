@@ -9,6 +9,7 @@ import numpy as np
 
 from pyrite.checks import flag, number, whole_number
 from pyrite.draws import Array, Stream, uniforms
+from pyrite.memory import check_memory
 from pyrite.spec import construct, spell
 
 __all__ = ["ClassNoise", "Drawn", "Noise", "RateNoise", "by_class", "check_classes", "check_rate", "measured"]
@@ -143,4 +144,5 @@ def check_classes(classes: object, wanted: int | None = None, by: str = "") -> i
     count = whole_number("classes", classes, least=2)
     if wanted is not None and count != wanted:
         raise ValueError(f"classes is {count}, but {by} is for {wanted} classes")
+    check_memory(3 * 8 * count**2, f"a matrix of noise for {count} classes")
     return count

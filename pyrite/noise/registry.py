@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from pyrite.noise.class_noise import Asymmetric, Clean, Flip, Flip2, Pairs, Symmetric, Uniform
+from pyrite.noise.class_noise import Asymmetric, Clean, Flip, Flip2, Flips, Pairs, Symmetric, Uniform
 from pyrite.noise.given_matrix import Matrix
 from pyrite.noise.human import Human
 from pyrite.noise.instance import Instance
@@ -17,6 +17,7 @@ NOISES: dict[str, Callable[..., Noise]] = {
     "uniform": Uniform,
     "flip": Flip,
     "flip2": Flip2,
+    "flips": Flips,
     "asymmetric": Asymmetric,
     "pairs": Pairs,
     "matrix": Matrix,
