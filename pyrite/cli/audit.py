@@ -51,7 +51,7 @@ def audit(
 def _of_data(
     data: str, out: Path | None, options: dict[str, Any], seed: int | None, quiet: bool
 ) -> tuple["Audit", Path]:
-    from pyrite.auditing import audit as find
+    from pyrite.run_audits import audit as find
 
     trained = os.path.isfile(os.path.join(data, "recipe.toml"))
     with failures():
@@ -63,7 +63,7 @@ def _of_data(
 def _of_scores(
     scores: Path, labels: Path | None, kind: str | None, options: dict[str, Any], seed: int | None
 ) -> "Audit":
-    from pyrite.auditing import audit as find
+    from pyrite.run_audits import audit as find
 
     if labels is None or kind is None:
         missing = "--labels" if labels is None else "--kind logits, probabilities or log-probabilities"

@@ -85,7 +85,7 @@ def _without_suspects(
     data: str | None, out: Path | None, options: dict[str, Any], audited: dict[str, Any], tensorboard: bool
 ) -> "Run":
     """Train and audit in ``OUT/audit``, then train in ``OUT`` without suspects. Called again it goes on."""
-    from pyrite.auditing import audit
+    from pyrite.run_audits import audit
     from pyrite.training import new_folder, train_once
 
     begun = out is not None and (out / "audit" / "recipe.toml").exists()

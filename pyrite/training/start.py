@@ -56,6 +56,7 @@ def train(
     progress: bool | None = None,
     observers: Sequence[Observer] = (),
     stop: Callable[[], bool] = lambda: False,
+    loaded: Dataset | None = None,
     **values: Any,
 ) -> Run:
     """Train a model on labels that are partly wrong, and leave a run directory.
@@ -76,10 +77,11 @@ def train(
         observers: told of every step and every epoch, after those that measure and write. A ``RunObserver`` gets the
             run's folder and its measurements too.
         stop: asked after every step; if it says True the run is saved and comes back unfinished.
+        loaded: what ``data`` names, if somebody has read it already.
         values: those of a ``Recipe``: ``method``, ``noise``, ``epochs``, ``batch_size``, ``seed``, ...
     """
     if resume is None:
-        recipe, source = resolve(data, model=model, loss=loss, lr=lr, config=config, **values)
+        recipe, source = resolve(data, model=model, loss=loss, lr=lr, config=config, loaded=loaded, **values)
         join(recipe.device)
         fixed = _corrections(recipe)
         folder = new_folder(out, recipe.device)
@@ -90,7 +92,7 @@ def train(
         folder = Path(resume)
         recipe = Run.load(folder).recipe
         join(recipe.device)
-        source = _same_data(recipe, data)
+        source = _same_data(recipe, data, loaded)
         fixed = _corrections(recipe, folder / "corrections.csv")
     own = None if isinstance(model, str | Architecture) else model
     if recipe.model.startswith(GIVEN) and own is None:
@@ -135,7 +137,8 @@ def train_once(data: str | Path | Dataset | None, *, out: str | Path, **options:
         differ = [name for name in Recipe.model_fields if getattr(held, name) != getattr(wanted, name)]
         raise ValueError(f"{out} holds a run with other {', '.join(differ)}: choose another out")
     again = data if isinstance(data, Dataset) else None
-    return found if found.finished else train(again, resume=out, **watched)
+    loaded = source if again is None else None
+    return found if found.finished else train(again, resume=out, loaded=loaded, **watched)
 
 
 def resolve(
@@ -145,6 +148,7 @@ def resolve(
     loss: object | None = None,
     lr: float | None = None,
     config: str | Path | None = None,
+    loaded: Dataset | None = None,
     **values: Any,
 ) -> tuple[Recipe, Dataset]:
     """The recipe that ``train`` would follow with these arguments, spelled out, and the data it names."""
@@ -169,7 +173,7 @@ def resolve(
     if "data" not in held:
         raise ValueError("data is missing: a name such as 'digits', a folder of images, or a file")
     recipe = Recipe.make(**held)
-    source = data if isinstance(data, Dataset) else load(recipe.data)
+    source = data if isinstance(data, Dataset) else load(recipe.data) if loaded is None else loaded
     recipe = recipe.resolved(source)
     if lr is not None:
         if says_rate(values.get("optimiser")):
@@ -197,14 +201,14 @@ def _name(factory: Factory) -> str:
 _SPECS = ("method", "noise", "optimiser", "schedule", "augment")
 
 
-def _same_data(recipe: Recipe, data: str | Path | Dataset | None) -> Dataset:
+def _same_data(recipe: Recipe, data: str | Path | Dataset | None, loaded: Dataset | None) -> Dataset:
     if isinstance(data, Dataset):
         return data
     if recipe.data.startswith(GIVEN):
         raise ValueError(f"the data was {recipe.data}: pass it again, as in pyrite.train(data, resume=...)")
     if data is not None and recipe.data not in (str(data), os.path.abspath(str(data))):
         raise ValueError(f"data is {str(data)!r}, but the run that is resumed has {recipe.data!r}")
-    return load(recipe.data)
+    return load(recipe.data) if loaded is None else loaded
 
 
 def _corrections(recipe: Recipe, copy: Path | None = None) -> bytes:
