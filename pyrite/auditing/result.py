@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import numpy as np
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:  # an audit carries the run it is of, and needs nothing from i
     from pyrite.training import Run
 
 __all__ = ["Audit", "Confusion"]
+
+_MOST_LISTED: Final = 100  # classes; the matrices of 1,000 would take 60 MB as JSON
 
 
 class Confusion(NamedTuple):
@@ -132,8 +134,9 @@ class Audit:
         return f"{rate}; most often {first.true} labelled as {first.given}"
 
     def summary(self) -> dict[str, Any]:
-        """What a program wants to know, ready for JSON."""
+        """What a program wants to know, ready for JSON. The matrix of more than 100 classes is left out: None."""
         known = self.can_tell
+        listed = known and len(self.classes) <= _MOST_LISTED
         return {
             "sentence": self.sentence,
             "samples": len(self),
@@ -143,8 +146,8 @@ class Audit:
             "noise_rate_error": self.noise_rate_error if known else None,
             "suspects": int(self.is_suspect.sum()),
             "threshold": self.threshold if known else None,
-            "matrix": self.matrix.tolist() if known else None,
-            "matrix_error": self.matrix_error.tolist() if known else None,
+            "matrix": self.matrix.tolist() if listed else None,
+            "matrix_error": self.matrix_error.tolist() if listed else None,
             "confusions": [confusion._asdict() for confusion in self.confusions[:20]],
             "warnings": list(self.warnings),
             "troubles": None if self.troubles is None else self.troubles.summary(),

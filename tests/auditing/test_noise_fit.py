@@ -165,7 +165,7 @@ def test_names_of_classes_do_not_matter(plain: tuple[Drawn, NoiseFit]) -> None:
     drawn, found = plain
     order = np.array([2, 0, 3, 1])  # new class i is old class order[i]
     other = fit_noise(drawn.margins[:, order], np.argsort(order)[drawn.given], 0)
-    assert other.sharpness == pytest.approx(found.sharpness, abs=10 * NEAR)
+    assert other.sharpness == pytest.approx(found.sharpness, abs=30 * NEAR)
     assert other.rate == pytest.approx(found.rate, abs=NEAR)
     assert other.bias == pytest.approx(found.bias[order], abs=10 * NEAR)
     assert other.matrix == pytest.approx(found.matrix[np.ix_(order, order)], abs=2 * NEAR)
