@@ -1,5 +1,5 @@
 from . import data as data, diagnostics as diagnostics, models as models, noise as noise
-from .auditing import Audit as Audit, audit as audit, troubles as troubles
+from .auditing import Audit as Audit, troubles as troubles
 from .criterion import Loss as Loss
 from .curves import (
     AEL as AEL,
@@ -81,6 +81,7 @@ from .noise import (
     noise_model as noise_model,
 )
 from .registration import register as register
+from .run_audits import audit as audit
 from .soft_margin import margin as margin, margins as margins
 from .training import Recipe as Recipe, Run as Run, RunFailed as RunFailed, fit as fit, train as train
 

@@ -58,7 +58,11 @@ def rooms_of_public_names() -> dict[str, str]:
 def imports(source: str, public: dict[str, str]) -> set[str]:
     """The rooms that a file imports from; a public name counts for the room where it is defined."""
     rooms: set[str] = set()
-    for node in ast.walk(ast.parse(source)):
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            node.body = []  # what only types need is not imported
+    for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"line {node.lineno}: a relative import"
             if node.module == "pyrite":

@@ -44,7 +44,7 @@ def audit(
 
 
 def _of_data(data: str, out: Path | None, options: "Options", quiet: bool) -> tuple["Audit", Path]:
-    from pyrite.auditing import audit as find_wrong_labels
+    from pyrite.run_audits import audit as find_wrong_labels
 
     is_run = os.path.isfile(os.path.join(data, "recipe.toml"))
     with failures():
@@ -57,7 +57,7 @@ def _of_data(data: str, out: Path | None, options: "Options", quiet: bool) -> tu
 
 
 def _of_scores(scores: Path, labels: Path | None, kind: str | None, options: "Options") -> "Audit":
-    from pyrite.auditing import audit as find_wrong_labels
+    from pyrite.run_audits import audit as find_wrong_labels
 
     if labels is None or kind is None:
         missing = "--labels" if labels is None else "--kind logits, probabilities or log-probabilities"

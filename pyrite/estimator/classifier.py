@@ -11,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import nn
 
-from pyrite.auditing import FEWEST, Audit, audit, default_method
+from pyrite.auditing import FEWEST, Audit, audit_scores
 from pyrite.checks import is_whole, whole_number
 from pyrite.curves import GCE
 from pyrite.data import Dataset
@@ -22,6 +22,7 @@ from pyrite.estimator.together import Nets, train_together
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, method
 from pyrite.models import Architecture, Factory
+from pyrite.run_audits import default_method
 from pyrite.training import RunFailed, resolve
 
 __all__ = ["RobustClassifier"]
@@ -159,7 +160,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
                 other_scores = self._held_out(data, weight, part, way, seed)
                 if _predicts_more(other_scores, scores, data.labels, weight):
                     best, scores = way, other_scores
-            found = audit(data.labels, scores=scores, kind="logits", classes=data.classes, seed=seed)
+            found = audit_scores(data.labels, scores=scores, kind="logits", classes=data.classes, seed=seed)
             self.audit_ = replace(found, index=rows.order)
             if self.audit_.noise_rate < 0.5:  # NaN where it cannot tell; beyond, it may have taken wrong for right
                 weight = weight * (1 - self.audit_.wrong_probability)

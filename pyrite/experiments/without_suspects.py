@@ -4,9 +4,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
-from pyrite.auditing import Audit, audit
+from pyrite.auditing import Audit
 from pyrite.data import Dataset
 from pyrite.processes import rank
+from pyrite.run_audits import audit
 from pyrite.training import Observer, Options, Recipe, Run, new_folder, train_once
 
 __all__ = ["suspects_are_unknown", "train_without_suspects"]

@@ -2,7 +2,7 @@
 
 from pyrite.training.assembly import check_device, make_learner
 from pyrite.training.divergence import FAR, divergence
-from pyrite.training.launch import RunObserver, train, train_once
+from pyrite.training.launch import RunObserver, Watching, train, train_once, train_plan, train_plan_once
 from pyrite.training.loop import Diverged, Observer, RunFailed, fit
 from pyrite.training.optimisers import OPTIMISERS, optimiser
 from pyrite.training.out_folder import new_folder
@@ -27,6 +27,7 @@ __all__ = [
     "Run",
     "RunFailed",
     "RunObserver",
+    "Watching",
     "augmentation",
     "check_device",
     "divergence",
@@ -39,4 +40,6 @@ __all__ = [
     "says_rate",
     "train",
     "train_once",
+    "train_plan",
+    "train_plan_once",
 ]

@@ -22,7 +22,7 @@ from pyrite.training.recipe import GIVEN, Options, Recipe
 from pyrite.training.recorder import Recorder
 from pyrite.training.run import Run
 
-__all__ = ["RunObserver", "train", "train_once"]
+__all__ = ["RunObserver", "Watching", "train", "train_once", "train_plan", "train_plan_once"]
 
 Data = str | os.PathLike[str] | Dataset
 
@@ -80,7 +80,11 @@ def train(
     watching: Watching = {"progress": progress, "observers": observers, "stop": stop}
     if resume is not None:
         return _resume(Path(resume), data, out, options, watching)
-    plan = resolve(data, **options)
+    return train_plan(resolve(data, **options), out, **watching)
+
+
+def train_plan(plan: Plan, out: str | os.PathLike[str] | None = None, **watching: Unpack[Watching]) -> Run:
+    """As ``train``, of what is resolved already."""
     join(plan.recipe.device)
     corrections = _corrections(plan.recipe)
     folder = new_folder(out, plan.recipe.device)
@@ -92,11 +96,17 @@ def train_once(data: Data | None, *, out: str | os.PathLike[str], **options: Any
 
     A run there that was made with other options is an error, not a result.
     """
-    out = Path(out)
     watching: Watching = {name: options.pop(name) for name in Watching.__annotations__ if name in options}  # type: ignore[assignment]
+    return train_plan_once(resolve(data, **options), out, **watching)
+
+
+def train_plan_once(wanted: Plan, out: str | os.PathLike[str], **watching: Unpack[Watching]) -> Run:
+    """As ``train_once``, of what is resolved already."""
+    out = Path(out)
+    join(wanted.recipe.device)
     if not all_gather((out / "recipe.toml").exists())[0]:
-        return train(data, out=out, **options, **watching)
-    wanted, found = resolve(data, **options), Run.load(out)
+        return train_plan(wanted, out, **watching)
+    found = Run.load(out)
     own = wanted.method if found.recipe.method == wanted.recipe.method else None
     recipe = found.recipe.resolved(wanted.data, own)
     if recipe != wanted.recipe:

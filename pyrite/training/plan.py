@@ -43,8 +43,10 @@ class Plan:
     model: Architecture | nn.Module | Factory | None = None
 
 
-def resolve(data: str | os.PathLike[str] | Dataset | None = None, **options: Unpack[Options]) -> Plan:
-    """What ``train`` would do with these arguments."""
+def resolve(
+    data: str | os.PathLike[str] | Dataset | None = None, *, loaded: Dataset | None = None, **options: Unpack[Options]
+) -> Plan:
+    """What ``train`` would do with these arguments. ``loaded`` is what ``data`` names, if it has been read already."""
     values = {} if options.get("config") is None else Recipe.read(options["config"])  # type: ignore[arg-type]
     given = {name: value for name, value in options.items() if name not in _READ_APART and value is not None}
     values |= {name: _text(name, value) for name, value in given.items()}
@@ -57,7 +59,7 @@ def resolve(data: str | os.PathLike[str] | Dataset | None = None, **options: Unp
     if values.get("corrections"):
         values["corrections"] = os.path.abspath(os.path.expanduser(str(values["corrections"])))
     recipe = Recipe.make(**values)
-    source = data if isinstance(data, Dataset) else load(recipe.data)
+    source = loaded or (data if isinstance(data, Dataset) else load(recipe.data))
     recipe = recipe.resolved(source, method)
     if short.lr is not None:
         recipe = _with_rate(recipe, short.lr, options.get("optimiser"))
