@@ -96,7 +96,7 @@ def test_what_counts_as_an_import() -> None:
     for source, room in (
         ("import pyrite.cli.app", "cli"),
         ("from pyrite.report.page import Page", "report"),
-        ("from pyrite import audit", "auditing"),
+        ("from pyrite import Audit", "auditing"),
         ("from pyrite import cli", "cli"),
         ("def f():\n    import pyrite\n    return pyrite.train", "training"),
         ("import pyrite\npyrite.report.page", "report"),

@@ -131,7 +131,7 @@ def test_what_is_no_recipe(values: dict[str, Any], said: str) -> None:
         ({"lr": 0.1, "optimiser": "sgd(lr=0.2)"}, r"lr is given twice: alone, and in the optimiser 'sgd\(lr=0.2\)'"),
         ({"lr": 0.1, "optimiser": "sgd(0.2)"}, "lr is given twice"),
         ({"lr": 0.1, "optimiser": pyrite.training.optimisers.SGD()}, "lr is given twice"),
-        ({"lr": -0.1}, "lr is -0.1, but must be a number, 0 or more"),
+        ({"lr": -0.1}, "lr is -0.1: input should be greater than or equal to 0"),
         ({"config": "/nowhere/run.toml"}, "cannot read /nowhere/run.toml"),
     ],
 )

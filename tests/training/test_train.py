@@ -254,10 +254,10 @@ def test_a_lone_last_sample(tmp_path: Path) -> None:
 def test_what_cannot_be_trained(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="samples is 99999, but digits has 1437"):
         pyrite.train("digits", samples=99999, out=tmp_path / "a")
-    with pytest.raises(ValueError, match="device is 'cudda', which is not to be had"):
+    with pytest.raises(ValueError, match="device is 'cudda', which is not available"):
         pyrite.train("digits", device="cudda", out=tmp_path / "a")
     if not torch.cuda.is_available():
-        with pytest.raises(ValueError, match="device is 'cuda', which is not to be had"):
+        with pytest.raises(ValueError, match="device is 'cuda', which is not available"):
             pyrite.train("digits", device="cuda", out=tmp_path / "a")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
