@@ -13,7 +13,7 @@ from torch import Tensor
 from pyrite.data.augment import CropFlip, Draws, crop_and_flip
 from pyrite.data.dataset import Inputs, Labels, check_inputs
 from pyrite.data.images import LazyImages, Unreadable
-from pyrite.data.statistics import Statistics
+from pyrite.data.statistics import Statistics, check_finite
 from pyrite.draws import Stream, check_seed, order
 
 __all__ = ["Batch", "Batches"]
@@ -81,6 +81,8 @@ class Batches:
             raise ValueError(f"rank is {rank}: it is from 0 to {world_size - 1}")
         if not isinstance(inputs, LazyImages):
             check_inputs(inputs, "inputs")
+            if inputs.ndim == 2:
+                check_finite(inputs, lambda row, column: f"features, row {row}, column {column}")
         self.inputs, self.labels = inputs, _as_labels(labels, len(inputs))
         self.index = _as_index(index, len(inputs))
         self.batch_size, self.seed, self.shuffle, self.drop_last = batch_size, check_seed(seed), shuffle, drop_last
