@@ -14,7 +14,7 @@ from pyrite.checks import whole_number
 from pyrite.data.augment import CropFlip, Draws, crop_and_flip
 from pyrite.data.dataset import Inputs, Labels, check_inputs
 from pyrite.data.images import LazyImages, Unreadable
-from pyrite.data.statistics import Statistics
+from pyrite.data.statistics import Statistics, check_finite
 from pyrite.draws import Stream, check_seed, order
 
 __all__ = ["Batch", "Batches"]
@@ -83,6 +83,8 @@ class Batches:
         self.workers = whole_number("workers", workers, 0)
         if not isinstance(inputs, LazyImages):
             check_inputs(inputs, "inputs")
+            if inputs.ndim == 2:
+                check_finite(inputs, lambda row, column: f"features, row {row}, column {column}")
         self.inputs, self.labels = inputs, _as_labels(labels, len(inputs))
         self.index = _as_index(index, len(inputs))
         self.seed, self.shuffle, self.drop_last = check_seed(seed), shuffle, drop_last

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.images import LazyImages, Unreadable
-from pyrite.data.statistics import check_finite
 
 __all__ = ["Dataset", "Inputs", "Labels", "Tracklets", "check_names", "encode", "encode_like", "is_missing"]
 
@@ -125,8 +124,6 @@ def check_inputs(inputs: npt.NDArray[Any], what: str) -> None:
             f"{what} have the shape {inputs.shape}, which looks like (N, H, W, C): images are (N, C, H, W), which "
             "inputs.transpose(0, 3, 1, 2) makes of them"
         )
-    if inputs.ndim == 2:
-        check_finite(inputs, lambda row, column: f"{what}, row {row}, column {column}")
 
 
 def check_range(labels: Labels, classes: int, what: str) -> None:

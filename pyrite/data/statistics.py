@@ -56,7 +56,8 @@ class Statistics:
         mean, std = np.empty(inputs.shape[1]), np.empty(inputs.shape[1])
         for columns in _column_blocks(inputs):
             block = np.asarray(inputs[:, columns][chosen], np.float64)
-            check_spread(block, lambda row, column, first=columns.start: _cell(int(rows[row]), first + column))  # type: ignore[misc]
+            for check in (check_finite, check_spread):
+                check(block, lambda row, column, first=columns.start: _cell(int(rows[row]), first + column))  # type: ignore[misc]
             mean[columns], std[columns] = mean_and_std(block)
         return Statistics(tuple(mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))
 

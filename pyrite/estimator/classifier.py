@@ -262,7 +262,7 @@ def _check_not_masked(values: Any, name: str) -> None:
 
 
 def _checked(estimator: RobustClassifier, inputs: Any, *labels: Any, **options: Any) -> Any:
-    """Inputs, and labels if they are given, as scikit-learn checks them: images stay bytes, all else becomes float64."""
+    """Inputs, and labels if given, as scikit-learn checks them: images stay bytes, all else becomes float64."""
     _check_not_masked(inputs, "X")
     kind: dict[str, Any] = {"dtype": np.float64}
     if getattr(inputs, "ndim", 2) == 4:

@@ -137,8 +137,10 @@ def test_whole_numbers_beyond_53_bits() -> None:
 def test_features_that_are_not_finite_are_refused(bad: float) -> None:
     features = INTEGERS.copy()
     features[7, 2] = bad
-    with pytest.raises(ValueError, match=f"the inputs of made, row 7, column 2: {bad} is not a finite number"):
-        Dataset("made", features, np.arange(60) % 2, ("a", "b"))
+    with pytest.raises(ValueError, match=f"features, row 7, column 2: {bad} is not a finite number"):
+        Statistics.of(features, np.arange(5, 60))
+    with pytest.raises(ValueError, match=f"features, row 7, column 2: {bad} is not a finite number"):
+        Batches(features, np.arange(60) % 2, seed=0)
 
 
 def test_masked_arrays_are_refused() -> None:
