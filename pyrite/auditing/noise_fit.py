@@ -36,10 +36,10 @@ _FOLDS: Final = 4  # of the cross validation that chooses among them
 _LARGE_TABLE: Final = 1_000_000
 _LOWEST_RATE: Final = 1e-6  # with a noise rate of 0 the log-odds would be infinite
 _FARTHEST: Final = 5000.0  # margins are bounded at so many typical gaps below the first class, for float32
-# The prior of β in units of the typical gap is normal, with this mean and this standard deviation, and the search begins
-# there. Where all gaps are alike, labels cannot tell a net that errs from labels that are wrong, and the prior decides:
-# with exp(-6) it trusts the net. It also keeps β finite where a few samples are separated without an error. On noisy
-# digits 4 to 12 differ by less than 0.001 in average precision and Brier score.
+# In units of the typical gap the prior of β is normal, with this mean and this standard deviation, and the search
+# begins there. Where all gaps are alike, labels cannot tell a net that errs from labels that are wrong, and the prior
+# decides: it trusts the net. It also keeps β finite where a few samples are separated without an error. On noisy digits
+# 4 to 12 differ by less than 0.001 in average precision and Brier score.
 _USUAL_SHARPNESS: Final = 6.0
 
 Argument = TypeVar("Argument")
