@@ -73,7 +73,7 @@ def test_scores_that_are_all_as_sure() -> None:
     """Labels cannot tell then whether the net errs or they are wrong: the net is trusted."""
     scores, labels, true = cosine_like(spread=0)
     found = pyrite.audit(labels, scores=scores, kind="logits")
-    assert found.noise_rate == pytest.approx((labels != true).mean(), abs=0.002)
+    assert found.noise_rate == pytest.approx((labels != true).mean(), abs=0.005)  # half a standard error
 
 
 def close(one: pyrite.Audit, other: pyrite.Audit, rows: Ints, classes: Ints, near: float = 2e-3) -> None:
