@@ -102,7 +102,8 @@ def audit_margins(
     """
     index = np.flatnonzero(np.isfinite(margins).all(1))
     labels, out = given[index], held_out[index]
-    margins = np.clip(margins[index].astype(np.float64), -_CERTAIN, _CERTAIN)
+    recorded_margins = margins[index].astype(np.float64)
+    margins = np.clip(recorded_margins, -_CERTAIN, _CERTAIN)
     check_enough(labels, classes)
     warnings = (*_absent_classes(labels, classes), *warnings)
     if out.sum() >= FEWEST:
@@ -124,7 +125,7 @@ def audit_margins(
         score=score,
         choices=choices,
         likelihoods=likelihoods,
-        evidence=_evidence(recorded, margins, labels, index),
+        evidence=_evidence(recorded, recorded_margins, labels, index),
         warnings=warnings,
         true=None if true is None else true[index],
         paths=() if paths is None else tuple(paths[index].tolist()),

@@ -65,12 +65,7 @@ class Run:
         folder = Path(path)
         if not (folder / "recipe.toml").is_file():
             raise ValueError(f"{folder} is not a run: it has no recipe.toml")
-        try:
-            recipe = Recipe.make(**Recipe.read(folder / "recipe.toml"))
-        except ValueError as error:
-            if str(error).startswith("cannot read"):
-                raise
-            raise ValueError(f"cannot read {folder / 'recipe.toml'}: {error}") from None
+        recipe = _read_recipe(folder / "recipe.toml")
         return cls(folder, recipe, read_history(folder / "history.jsonl", "epoch", "test_accuracy"))
 
     @property
@@ -197,6 +192,21 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<run {self.path}: {self.recipe.method} on {self.recipe.data}, {len(self.history)} epochs>"
+
+
+def _read_recipe(path: Path) -> Recipe:
+    """The recipe of a run, which spells everything out: a file in which something is missing was cut."""
+    values = Recipe.read(path)
+    expected = [name for name, field in Recipe.model_fields.items() if field.default is not None]
+    missing = [name for name in expected if name not in values]
+    try:
+        if missing:
+            raise ValueError(f"it does not say {missing[0]!r}")
+        return Recipe.make(**values)
+    except ValueError as error:
+        raise ValueError(
+            f"cannot read {path} ({error}): the run has to be trained again, into another folder"
+        ) from None
 
 
 def net_scores(

@@ -27,7 +27,7 @@ _CURES = {
 def read_npz(path: Path, *names: str) -> dict[str, npt.NDArray[Any]]:
     """The arrays of an ``.npz`` file, in which these must be."""
     try:
-        with np.load(path) as archive:
+        with path.open("rb") as file, np.load(file) as archive:
             arrays = dict(archive)
     except Exception as error:  # zipfile, zlib and numpy raise a dozen types for bytes that are no archive
         raise _unreadable(path, error) from None

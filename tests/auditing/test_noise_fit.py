@@ -167,7 +167,7 @@ def test_names_of_classes_do_not_matter(plain: tuple[Drawn, NoiseFit]) -> None:
     other = fit_noise(drawn.margins[:, order], np.argsort(order)[drawn.given], 0)
     assert other.sharpness == pytest.approx(found.sharpness, abs=30 * NEAR)
     assert other.rate == pytest.approx(found.rate, abs=NEAR)
-    assert other.bias == pytest.approx(found.bias[order], abs=10 * NEAR)
+    assert other.bias == pytest.approx(found.bias[order], abs=30 * NEAR)
     assert other.matrix == pytest.approx(found.matrix[np.ix_(order, order)], abs=2 * NEAR)
     assert other.matrix_error == pytest.approx(found.matrix_error[np.ix_(order, order)], rel=0.02)
 

@@ -163,7 +163,7 @@ GIVEN = ["--scores", "scores.npy", "--labels", "labels.npy", "--kind", "logits"]
         ([*GIVEN, "--scores", "torn.npy"], "cannot read torn.npy: "),
         ([*GIVEN, "--scores", "objects.npy"], "cannot read objects.npy: "),
         ([*GIVEN, "--scores", "."], "cannot read .: "),
-        ([*GIVEN, "--scores", "labels.npy"], "scores are int64 of shape (300,), but must be numbers, a row a sample"),
+        ([*GIVEN, "--scores", "labels.npy"], "scores are int64 of shape (300,), but must be numbers: one row"),
         ([*GIVEN, "--labels", "names.txt"], "labels are class numbers, one per line"),
         ([*GIVEN, "--labels", "names.npy"], "labels has the dtype <U3, first "),
         (["no-such-data"], "no-such-data"),
