@@ -12,7 +12,10 @@ ROOT = Path(__file__).parents[1]
 
 # room -> the rooms it may import from (docs/architecture.md)
 MAY_IMPORT = {
-    "spec": set(),
+    "plugins": set(),
+    "settings": set(),
+    "locks": set(),
+    "spec": {"plugins"},
     "draws": set(),
     "pickles": set(),
     "soft_margin": set(),
@@ -39,10 +42,24 @@ MAY_IMPORT = {
         "models",
         "diagnostics",
         "methods",
+        "settings",
+        "locks",
     },
+    "registration": {"plugins", "spec", "criterion", "losses", "noise", "data", "models", "methods", "training"},
     "auditing": {"soft_margin", "curves", "files", "data", "diagnostics", "training"},
     "estimator": {"criterion", "curves", "draws", "losses", "data", "models", "methods", "training", "auditing"},
-    "experiments": {"spec", "files", "processes", "losses", "data", "methods", "training"},
+    "experiments": {
+        "spec",
+        "files",
+        "locks",
+        "processes",
+        "criterion",
+        "losses",
+        "data",
+        "methods",
+        "training",
+        "auditing",
+    },
     "integrations": {
         "soft_margin",
         "processes",
@@ -68,6 +85,8 @@ MAY_IMPORT = {
     },
     "cli": {
         "spec",
+        "settings",
+        "registration",
         "criterion",
         "curves",
         "losses",
