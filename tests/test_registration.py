@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,19 +14,12 @@ from torch import Tensor, nn
 
 import pyrite
 from pyrite.data import Dataset
-from pyrite.registration import REGISTRIES
 from pyrite.training.optimisers import Optimiser
 
 SMALL: dict[str, Any] = {"samples": 200, "epochs": 1, "model": "mlp(hidden=[8])"}
 
 
-@pytest.fixture(autouse=True)
-def registries_as_before() -> Iterator[None]:
-    before = {kind: dict(registry.entries) for kind, registry in REGISTRIES.items()}
-    yield
-    for kind, registry in REGISTRIES.items():
-        registry.entries.clear()
-        registry.entries.update(before[kind])
+pytestmark = pytest.mark.usefixtures("registries_as_before")
 
 
 class Power(pyrite.Loss):

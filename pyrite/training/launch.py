@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypedDict, Unpack, runtime_checkable
 
@@ -96,15 +95,11 @@ def train_once(data: Data | None, *, out: str | os.PathLike[str], **options: Any
     watching: Watching = {name: options.pop(name) for name in Watching.__annotations__ if name in options}  # type: ignore[assignment]
     if not all_gather((out / "recipe.toml").exists())[0]:
         return train(data, out=out, **options, **watching)
-    wanted, found = resolve(data, **options), Run.load(out)
-    own = wanted.method if found.recipe.method == wanted.recipe.method else None
-    recipe = found.recipe.resolved(wanted.data, own)
-    if recipe != wanted.recipe:
-        differ = [name for name in Recipe.model_fields if getattr(recipe, name) != getattr(wanted.recipe, name)]
+    plan, run = resolve(data, **options), Run.load(out)
+    if run.recipe != plan.recipe:
+        differ = [name for name in Recipe.model_fields if getattr(run.recipe, name) != getattr(plan.recipe, name)]
         raise ValueError(f"{out} holds a run with other {', '.join(differ)}: choose another out")
-    if found.finished:
-        return found
-    return _go_on(replace(wanted, recipe=found.recipe), out, watching)
+    return run if run.finished else _go_on(plan, out, watching)
 
 
 def _resume(
@@ -135,8 +130,8 @@ def _go_on(plan: Plan, folder: Path, watching: Watching) -> Run:
 
 def _run(plan: Plan, folder: Path, corrections: bytes, watching: Watching, *, new: bool) -> Run:
     """Train in a folder that no other process trains in."""
-    parts = assemble(plan.recipe, plan.data, plan.method, plan.model, corrections)
     with locked(folder, new=new):
+        parts = assemble(plan.recipe, plan.data, plan.method, plan.model, corrections)
         keeper = Folder(folder, plan.recipe, parts)
         keeper.begin() if new else keeper.resume()
         return _train(keeper, **watching)

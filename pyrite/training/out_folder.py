@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -38,6 +38,7 @@ def locked(folder: Path, *, new: bool) -> Iterator[None]:
         new: whether the run begins. Then the folder must still be empty once it is locked: another process may have
             begun, and even ended, since ``new_folder`` looked.
     """
+    was_there = folder.exists()
     release, problem = _lock(folder, new) if rank() == 0 else (None, "")
     try:
         problem = all_gather(problem)[0]
@@ -47,6 +48,9 @@ def locked(folder: Path, *, new: bool) -> Iterator[None]:
     finally:
         if release is not None:
             release()
+            if not was_there:
+                with suppress(OSError):  # it holds a run; if not, nothing is left behind
+                    folder.rmdir()
 
 
 def _lock(folder: Path, new: bool) -> tuple[Callable[[], None] | None, str]:
