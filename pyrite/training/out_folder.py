@@ -74,7 +74,7 @@ def _unused(folder: Path) -> str:
             return str(wanted)
         except FileExistsError:
             continue
-        except OSError:  # said when the first file is written
+        except OSError:  # reported when the first file is written
             return str(wanted)
     raise AssertionError("there is always another number")
 
@@ -86,10 +86,10 @@ def _occupied(folder: Path) -> str:
     """
     try:
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        held = [name for name in names if name not in ("audit", LOCK) and not name.endswith(".part")]
+        occupying = [name for name in names if name not in ("audit", LOCK) and not name.endswith(".part")]
     except OSError as error:
         return f"cannot read {folder}: {error.strerror}"
-    if held or (folder.exists() and not folder.is_dir()):
-        go_on = f", or go on with --resume {folder}" if "recipe.toml" in held else ""
+    if occupying or (folder.exists() and not folder.is_dir()):
+        go_on = f", or go on with --resume {folder}" if "recipe.toml" in occupying else ""
         return f"{folder} is not empty: choose another out{go_on}"
     return ""
