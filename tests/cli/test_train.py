@@ -141,4 +141,4 @@ def test_help_does_not_load_torch(command: str) -> None:
     assert "--noise" in done.stdout
     loaded = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
     assert "pyrite" in loaded
-    assert not {"torch", "numpy", "matplotlib", "pydantic", "sklearn", "safetensors"} & loaded
+    assert not {"torch", "numpy", "matplotlib", "sklearn", "safetensors"} & loaded
