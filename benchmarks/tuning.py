@@ -54,7 +54,7 @@ def trained(name: str, number: int, method: str, factor: float, out: Path, seed:
     where, options = SETS[name]
     options = SHARED | options | {"method": method, "seed": seed}
     data = load(where)
-    usual = optimiser(resolve(data, **options)[0].optimiser).lr
+    usual = optimiser(resolve(data, **options).recipe.optimiser).lr
     return train_once(
         where, out=out / name / f"{number:02d}", lr=float(f"{usual * factor:.3g}"), progress=False, **options
     )

@@ -5,6 +5,7 @@ A lock belongs to a process: the kernel takes it from a process that dies, howev
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["LocksMissingError", "acquire"]
@@ -15,7 +16,8 @@ class LocksMissingError(OSError):
 
 
 def acquire(path: Path, *, wait: bool = False) -> Callable[[], None] | None:
-    """Lock a file, which is made if it is missing; what comes back releases it. None if somebody else has it.
+    """Lock a file, which is made if it is missing; what comes back releases and removes it.
+    None if somebody else has it.
 
     Args:
         path: the file; its folder is made if it is missing.
@@ -26,16 +28,33 @@ def acquire(path: Path, *, wait: bool = False) -> Callable[[], None] | None:
     except ImportError:
         raise LocksMissingError("this system has no file locks (flock)") from None
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    while True:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            if _is_at(path, handle):
+                return lambda: _release(path, handle)
+        except BlockingIOError:
+            os.close(handle)
+            return None
+        except OSError as error:
+            os.close(handle)
+            raise LocksMissingError(f"cannot lock {path}: {error.strerror or error}") from None
+        except BaseException:  # Ctrl-C while it waits
+            os.close(handle)
+            raise
+        os.close(handle)  # whoever had the lock has removed this file since it was opened
+
+
+def _is_at(path: Path, handle: int) -> bool:
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-    except BlockingIOError:
-        os.close(handle)
-        return None
-    except OSError as error:
-        os.close(handle)
-        raise LocksMissingError(f"cannot lock {path}: {error.strerror or error}") from None
-    except BaseException:  # Ctrl-C while it waits
-        os.close(handle)
-        raise
-    return lambda: os.close(handle)
+        return os.path.samestat(os.stat(path), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
+def _release(path: Path, handle: int) -> None:
+    """Remove the file while it is still locked, so that nobody else has it; then give the lock back."""
+    with suppress(OSError):
+        path.unlink()
+    os.close(handle)

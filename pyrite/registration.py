@@ -53,13 +53,13 @@ def register(name: str, thing: Any) -> None:
             function whose return annotation is one of these, or ``pyrite.Dataset``; or a data set. The arguments of a
             class must be kept as attributes of the same names, from which recipes spell them.
 
-    >>> from dataclasses import dataclass
     >>> import pyrite
-    >>> def two_moons(samples: int = 100) -> pyrite.Dataset:
+    >>> def two_blobs(samples: int = 100) -> pyrite.Dataset:
     ...     return pyrite.data.load("blobs", classes=2, samples=samples)
-    >>> register("two_moons", two_moons)
-    >>> pyrite.data.load("two_moons(samples=50)")
+    >>> register("two_blobs", two_blobs)
+    >>> pyrite.data.load("two_blobs(samples=50)")
     <blobs: 50 features of 2, 2 classes, 10 for testing>
+    >>> del pyrite.DATASETS["two_blobs"]
     """
     if not isinstance(name, str) or not name.isidentifier():
         raise ValueError(f"name is {name!r}, but must be a text of letters, digits and underscores")

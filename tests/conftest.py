@@ -1,9 +1,10 @@
 """Set for every test, and what is said at the end of them."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
+import pytest
 import torch
 
 # The tensors here are tiny; two threads would spend their time waiting for each other, and more so on a busy machine.
@@ -22,3 +23,15 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
     line = skipped_line(report.longrepr[2] for report in reports if isinstance(report.longrepr, tuple))
     if line:
         terminalreporter.write_line(line, yellow=True)
+
+
+@pytest.fixture
+def registries_as_before() -> Iterator[None]:
+    """What a test registers is gone after it."""
+    from pyrite.registration import REGISTRIES
+
+    before = {kind: dict(registry.entries) for kind, registry in REGISTRIES.items()}
+    yield
+    for kind, registry in REGISTRIES.items():
+        registry.entries.clear()
+        registry.entries.update(before[kind])

@@ -19,6 +19,7 @@ PAGES = ["README.md", *(f"docs/{name}.md" for name in ("training", "auditing", "
 
 
 @pytest.mark.parametrize("page", PAGES)
+@pytest.mark.usefixtures("registries_as_before")
 def test_the_python_runs(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     names: dict[str, object] = {}

@@ -23,7 +23,7 @@ class Criterion:
         words: what it is.
         rises: whether a larger number is better.
         symmetric: whether it adds up to the same over all labels, whatever the model: then symmetric noise shrinks and
-            moves it, for all models alike, and their order stays.
+            moves it, for all models in the same way, and their order stays.
     """
 
     column: str

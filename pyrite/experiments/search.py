@@ -60,7 +60,7 @@ class Search:
         """The next trial, unlike all before; None if there is no other."""
         taken = {(trial.method, trial.lr) for trial in trials}
         for params in self._proposals(trials):
-            method, rate = self.space.pick(lambda name, held, params=params: params[name])  # type: ignore[misc]
+            method, rate = self.space.pick(lambda name, allowed, params=params: params[name])  # type: ignore[misc]
             made = make(method, rate, params)
             if (made.method, made.lr) not in taken:
                 return made
@@ -107,7 +107,7 @@ class Search:
 
         number = len(trials)
         if number < len(self.space.methods):
-            yield self._picked(lambda name, held: self.space.methods[number] if name == METHOD else held.middle)
+            yield self._picked(lambda name, allowed: self.space.methods[number] if name == METHOD else allowed.middle)
         first, second = np.random.SeedSequence([self.seed, number]).generate_state(2).tolist()
         with _quiet():
             model_based = TPESampler(seed=first, constant_liar=True)  # trials of other workers count, too
@@ -115,33 +115,33 @@ class Search:
             study = self.to_optuna(trials, sampler)
             for _ in range(attempts):
                 asked = study.ask()
-                yield self._picked(lambda name, held, asked=asked: _suggested(asked, name, held))  # type: ignore[misc]
+                yield self._picked(lambda name, allowed, asked=asked: _suggested(asked, name, allowed))  # type: ignore[misc]
                 study.tell(asked, state=TrialState.FAIL)
 
     def _picked(self, choose: Choose) -> dict[str, Any]:
         """What was chosen, by name."""
         params: dict[str, Any] = {}
 
-        def noted(name: str, held: Range) -> Any:
-            params[name] = choose(name, held)
+        def noted(name: str, allowed: Range) -> Any:
+            params[name] = choose(name, allowed)
             return params[name]
 
         self.space.pick(noted)
         return params
 
 
-def _suggested(asked: "optuna.Trial", name: str, held: Range) -> Any:
-    if isinstance(held, Between):
-        return held.rounded(asked.suggest_float(name, held.low, held.high, log=held.log))
-    return asked.suggest_categorical(name, held.names)
+def _suggested(asked: "optuna.Trial", name: str, allowed: Range) -> Any:
+    if isinstance(allowed, Between):
+        return allowed.rounded(asked.suggest_float(name, allowed.low, allowed.high, log=allowed.log))
+    return asked.suggest_categorical(name, allowed.names)
 
 
-def _distribution(held: Range) -> "optuna.distributions.BaseDistribution":
+def _distribution(allowed: Range) -> "optuna.distributions.BaseDistribution":
     from optuna.distributions import CategoricalDistribution, FloatDistribution
 
-    if isinstance(held, Between):
-        return FloatDistribution(held.low, held.high, log=held.log)
-    return CategoricalDistribution(held.names)
+    if isinstance(allowed, Between):
+        return FloatDistribution(allowed.low, allowed.high, log=allowed.log)
+    return CategoricalDistribution(allowed.names)
 
 
 def _by_epoch(values: Sequence[float]) -> dict[int, float]:

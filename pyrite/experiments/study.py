@@ -79,11 +79,11 @@ class Study:
             raise ValueError(problem)
         plain = json.loads(json.dumps(settings))
         with _failures(self.path), self._alone():
-            held = self._settings()
-            if held is None:
+            written = self._settings()
+            if written is None:
                 write(self.path / "study.json", (json.dumps(plain, indent=2) + "\n").encode())
-            elif held != plain:
-                differ = [name for name in {**plain, **held} if plain.get(name) != held.get(name)]
+            elif written != plain:
+                differ = [name for name in {**plain, **written} if plain.get(name) != written.get(name)]
                 raise ValueError(f"{self.path} holds a search with other {', '.join(differ)}: choose another out")
 
     def trials(self) -> tuple[Trial, ...]:
@@ -153,9 +153,9 @@ class Study:
             return f"{self.path} is not a folder: choose another out"
         if not self.path.exists() or (self.path / "study.json").exists():
             return ""
-        held = [one.name for one in self.path.iterdir() if one.name != "locks" and not one.name.endswith(".part")]
+        names = [one.name for one in self.path.iterdir() if one.name != "locks" and not one.name.endswith(".part")]
         # It may have begun since the question above.
-        known = not held or (self.path / "study.json").exists()
+        known = not names or (self.path / "study.json").exists()
         return "" if known else f"{self.path} is not empty, and holds no search: choose another out"
 
     @contextmanager
@@ -178,8 +178,8 @@ class Study:
 
 def _read(path: Path) -> Trial:
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
-        return Trial(**held | {"values": tuple(held["values"])})
+        fields = json.loads(path.read_text(encoding="utf-8"))
+        return Trial(**fields | {"values": tuple(fields["values"])})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise ValueError(f"cannot read {path}: {error}") from None
 

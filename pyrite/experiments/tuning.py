@@ -151,7 +151,7 @@ class _Work:
         return usual if number is None else float(f"{usual * number:.3g}")
 
     def _chosen(self, trial: Trial) -> dict[str, Any]:
-        """What ``train`` takes for a trial; a rate that the optimiser says is not said again."""
+        """What ``train`` takes for a trial; a rate that the optimiser has is not given twice."""
         chosen: dict[str, Any] = {"method": trial.method}
         return chosen if self.rate is None and self.space.rate is None else chosen | {"lr": trial.lr}
 
@@ -236,7 +236,7 @@ def _check(trials: object, by: str, options: Mapping[str, Any]) -> None:
 
 
 def _rate(lr: float | str | None, optimiser_said: object) -> tuple[float | None, Range | None]:
-    """A learning rate that is fixed, and the range of one that is to be found; neither if the optimiser says it."""
+    """A learning rate that is fixed, and the range of one that is searched for; neither if the optimiser says it."""
     if isinstance(lr, str):
         try:
             return float(lr), None
@@ -258,7 +258,7 @@ def _stopped(path: Path) -> Iterator[None]:
 
 def _digest(data: Dataset) -> str:
     """What tells data sets apart that were handed over. Of images that are read when they are needed, the labels."""
-    held = blake2b(data.labels.tobytes(), digest_size=16)
+    digest = blake2b(data.labels.tobytes(), digest_size=16)
     if isinstance(data.inputs, np.ndarray):
-        held.update(data.inputs.tobytes())
-    return held.hexdigest()
+        digest.update(data.inputs.tobytes())
+    return digest.hexdigest()

@@ -4,7 +4,6 @@ import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol, TypedDict, Unpack, runtime_checkable
 
@@ -100,21 +99,17 @@ def train_once(data: Data | None, *, out: str | os.PathLike[str], **options: Any
     return train_plan_once(resolve(data, **options), out, **watching)
 
 
-def train_plan_once(wanted: Plan, out: str | os.PathLike[str], **watching: Unpack[Watching]) -> Run:
+def train_plan_once(plan: Plan, out: str | os.PathLike[str], **watching: Unpack[Watching]) -> Run:
     """As ``train_once``, of what is resolved already."""
     out = Path(out)
-    join(wanted.recipe.device)
+    join(plan.recipe.device)
     if not all_gather((out / "recipe.toml").exists())[0]:
-        return train_plan(wanted, out, **watching)
-    found = Run.load(out)
-    own = wanted.method if found.recipe.method == wanted.recipe.method else None
-    recipe = found.recipe.resolved(wanted.data, own)
-    if recipe != wanted.recipe:
-        differ = [name for name in Recipe.model_fields if getattr(recipe, name) != getattr(wanted.recipe, name)]
+        return train_plan(plan, out, **watching)
+    run = Run.load(out)
+    if run.recipe != plan.recipe:
+        differ = [name for name in Recipe.model_fields if getattr(run.recipe, name) != getattr(plan.recipe, name)]
         raise ValueError(f"{out} holds a run with other {', '.join(differ)}: choose another out")
-    if found.finished:
-        return found
-    return _go_on(replace(wanted, recipe=found.recipe), out, watching)
+    return run if run.finished else _go_on(plan, out, watching)
 
 
 def _resume(
@@ -145,8 +140,8 @@ def _go_on(plan: Plan, folder: Path, watching: Watching) -> Run:
 
 def _run(plan: Plan, folder: Path, corrections: bytes, watching: Watching, *, new: bool) -> Run:
     """Train in a folder that no other process trains in."""
-    parts = assemble(plan.recipe, plan.data, plan.method, plan.model, corrections)
     with locked(folder, new=new):
+        parts = assemble(plan.recipe, plan.data, plan.method, plan.model, corrections)
         keeper = Folder(folder, plan.recipe, parts)
         keeper.begin() if new else keeper.resume()
         return _train(keeper, **watching)

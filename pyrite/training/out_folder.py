@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
@@ -38,6 +38,7 @@ def locked(folder: Path, *, new: bool) -> Iterator[None]:
         new: whether the run begins. Then the folder must still be empty once it is locked: another process may have
             begun, and even ended, since ``new_folder`` looked.
     """
+    was_there = folder.exists()
     release, problem = _lock(folder, new) if rank() == 0 else (None, "")
     try:
         problem = all_gather(problem)[0]
@@ -47,6 +48,9 @@ def locked(folder: Path, *, new: bool) -> Iterator[None]:
     finally:
         if release is not None:
             release()
+            if not was_there:
+                with suppress(OSError):  # it holds a run; if not, nothing is left behind
+                    folder.rmdir()
 
 
 def _lock(folder: Path, new: bool) -> tuple[Callable[[], None] | None, str]:
@@ -70,7 +74,7 @@ def _unused(folder: Path) -> str:
             return str(wanted)
         except FileExistsError:
             continue
-        except OSError:  # said when the first file is written
+        except OSError:  # reported when the first file is written
             return str(wanted)
     raise AssertionError("there is always another number")
 
@@ -82,10 +86,10 @@ def _occupied(folder: Path) -> str:
     """
     try:
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        held = [name for name in names if name not in ("audit", LOCK) and not name.endswith(".part")]
+        occupying = [name for name in names if name not in ("audit", LOCK) and not name.endswith(".part")]
     except OSError as error:
         return f"cannot read {folder}: {error.strerror}"
-    if held or (folder.exists() and not folder.is_dir()):
-        go_on = f", or go on with --resume {folder}" if "recipe.toml" in held else ""
+    if occupying or (folder.exists() and not folder.is_dir()):
+        go_on = f", or go on with --resume {folder}" if "recipe.toml" in occupying else ""
         return f"{folder} is not empty: choose another out{go_on}"
     return ""

@@ -33,7 +33,7 @@ class Plan:
     Attributes:
         recipe: everything that decides it, spelled out.
         data: what it is trained on.
-        method: how.
+        method: how it is trained.
         model: a net of the user's own, or what makes one; None if ``recipe.model`` spells the net.
     """
 

@@ -41,7 +41,7 @@ def test_help_and_import_do_not_load_torch() -> None:
         assert done.returncode == 0
         loaded = {line.rsplit("|", 1)[-1].strip() for line in done.stderr.splitlines()}
         assert "pyrite" in loaded
-        assert not {"torch", "numpy", "matplotlib"} & loaded
+        assert not {"torch", "numpy", "matplotlib", "pydantic"} & loaded
 
 
 def test_every_public_name_is_there() -> None:

@@ -55,6 +55,7 @@ def test_two_that_begin_at_the_same_time(attempt: int, tmp_path: Path) -> None:
     (winner,) = (loss for loss, code in codes.items() if code == 0)
     (loser,) = (loss for loss, code in codes.items() if code == 2)
     assert (tmp_path / loser).read_text().startswith(f"pyrite: {out} is ")
+    assert not list(out.glob(".*"))  # the lock is gone
     code, said = run("train", *options, "--loss", winner, "--out", str(tmp_path / "alone"), log=tmp_path / "log")
     assert code == 0, said
     assert differing(tmp_path / "alone", out) == []

@@ -5,9 +5,9 @@ import types
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
-import click
 import pytest
 import typer
+from typer.core import TyperOption
 
 import pyrite
 from pyrite.cli.app import app
@@ -27,7 +27,7 @@ TAKES = {  # what each command leaves out, and why: the data is an argument, met
 
 @pytest.mark.parametrize("command", TAKES)
 def test_every_command_takes_every_setting(command: str) -> None:
-    flags = {option.name: option for option in COMMANDS[command].params if isinstance(option, click.Option)}
+    flags = {option.name: option for option in COMMANDS[command].params if isinstance(option, TyperOption)}
     for definition in (Settings, ShortForms):
         for name, hint in get_type_hints(definition, include_extras=True).items():
             if name in TAKES[command]:

@@ -133,7 +133,7 @@ def test_compare(tmp_path: Path) -> None:
     assert "ce-0 holds a run with other epochs, schedule: choose another out" in said
 
 
-@pytest.mark.parametrize("command", ["train", "compare"])
+@pytest.mark.parametrize("command", ["train", "audit", "compare", "tune"])
 def test_help_does_not_load_torch(command: str) -> None:
     code = f"import sys; sys.argv = ['pyrite', '{command}', '--help']; from pyrite.cli.app import main; main()"
     done = subprocess.run([sys.executable, "-X", "importtime", "-c", code], capture_output=True, text=True, timeout=60)

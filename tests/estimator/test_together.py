@@ -61,7 +61,7 @@ def rows(seed: int = 0) -> Dataset:
 
 def scores(data: Dataset, weight: np.ndarray, loss: str = "gce(q=0.7)", net: object = "mlp(hidden=(8,))") -> np.ndarray:
     how = ERM(pyrite.loss(loss))
-    recipe, _ = resolve(data, model=net, method=how, epochs=4, batch_size=20, seed=0, validation=0.0)
+    recipe = resolve(data, model=net, method=how, epochs=4, batch_size=20, seed=0, validation=0.0).recipe
     recipe = recipe.model_copy(update={"precision": "float64"})
     return train_together(data, weight, net, how, recipe).scores(np.asarray(data.inputs))
 
@@ -79,7 +79,7 @@ def test_each_net_learns_as_if_it_were_alone(loss: str) -> None:
 def test_the_way_down_is_that_of_a_loop_written_by_hand(net: str) -> None:
     """The same batches through torch's own optimiser; the loss is cross entropy, by torch, weighted by hand."""
     data, weight = rows(), np.arange(60) % 4 + 0.5
-    recipe, _ = resolve(data, model=net, method="erm(ce)", epochs=4, batch_size=20, seed=0, validation=0.0)
+    recipe = resolve(data, model=net, method="erm(ce)", epochs=4, batch_size=20, seed=0, validation=0.0).recipe
     batches = Batches(data.inputs, data.labels, batch_size=20, seed=0)
     whole = torch.from_numpy(np.asarray(data.inputs))
     alone = build_model(net, (4,), 3, 0, whole).double()

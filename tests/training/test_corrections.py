@@ -191,11 +191,11 @@ def test_what_a_recipe_refuses(data: Dataset, tmp_path: Path) -> None:
 
 def test_the_path_is_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert resolve("digits", corrections="a/fixed.csv")[0].corrections == str(tmp_path / "a" / "fixed.csv")
+    assert resolve("digits", corrections="a/fixed.csv").recipe.corrections == str(tmp_path / "a" / "fixed.csv")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert resolve("digits", corrections="~/fixed.csv")[0].corrections == str(tmp_path / "home" / "fixed.csv")
+    assert resolve("digits", corrections="~/fixed.csv").recipe.corrections == str(tmp_path / "home" / "fixed.csv")
     (tmp_path / "run.toml").write_text('data = "digits"\ncorrections = "fixed.csv"\ndrop_suspects = 1\n')
-    recipe, _ = resolve(config="run.toml")
+    recipe = resolve(config="run.toml").recipe
     assert (recipe.corrections, recipe.drop_suspects) == (str(tmp_path / "fixed.csv"), 1.0)
     (tmp_path / "again.toml").write_text(recipe.to_toml())
     assert Recipe.make(**Recipe.read(tmp_path / "again.toml")) == recipe
