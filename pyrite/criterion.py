@@ -18,7 +18,20 @@ from pyrite.checks import flag, is_number, number, require, whole_number
 from pyrite.soft_margin import check_labels, check_scores, label_shape, to_rows, wide_dtype, widened
 from pyrite.spec import construct, spell
 
-__all__ = ["Batch", "Loss", "Options", "Sum"]
+__all__ = [
+    "Batch",
+    "Loss",
+    "Options",
+    "OptionsButWeight",
+    "Sum",
+    "add_up",
+    "bare",
+    "classes_of",
+    "common_options",
+    "spell_terms",
+    "to_numbers",
+    "without_options",
+]
 
 DEFAULTS: dict[str, object] = {"reduction": "mean", "ignore_index": -100, "weight": None, "check": False}
 

@@ -19,12 +19,14 @@ from torch.nn.functional import logsigmoid
 __all__ = [
     "check_labels",
     "check_scores",
+    "label_shape",
     "margin",
     "margins",
     "row_margin",
     "row_margin_and_total",
     "row_margins",
     "to_rows",
+    "transformed",
     "wide_dtype",
     "widened",
 ]

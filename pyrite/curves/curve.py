@@ -14,7 +14,7 @@ from pyrite.criterion import Loss, Options, add_up, common_options, spell_terms,
 from pyrite.soft_margin import row_margin, row_margins, transformed
 from pyrite.spec import construct, spell
 
-__all__ = ["Curve", "CurveSum", "Peak", "Tails"]
+__all__ = ["Curve", "CurveSum", "Peak", "Tails", "merged"]
 
 # Where the numbers a curve is asked for are looked up: w is constant to rounding beyond either end.
 GRID_END = 60.0

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pyrite.checks import number, whole_number
 from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_same_length, to_floats, to_ints
 
-__all__ = ["SampleEvidence", "Visits"]
+__all__ = ["SampleEvidence", "Visits", "needed", "within"]
 
 _COLUMNS: Final = ("margin", "prediction", "weight", "rate", "trust")
 
