@@ -102,6 +102,14 @@ class Loss(nn.Module, ABC):
             setattr(self, name, _option(name, value))
         return self
 
+    @property
+    def only_classes(self) -> int | None:
+        """The number of classes of its matrix, prior or class weights; None if it can be used with any number.
+
+        Every buffer of a loss has one row per class.
+        """
+        return next((len(buffer) for buffer in self._buffers.values() if buffer is not None), None)
+
     @abstractmethod
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
         """The loss of each row of (M, C) scores under its label."""
@@ -298,9 +306,9 @@ def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def classes_of(loss: Loss) -> int:
-    """A number of classes to try a loss with: that of its matrix or prior, if it has one, as every buffer has a row a
-    class; or else 10."""
-    return next((len(buffer) for buffer in loss.buffers()), 10)
+    """A number of classes to try a loss with: the only one it can be used with, or else 10."""
+    parts = (part.only_classes for part in loss.modules() if isinstance(part, Loss))
+    return next((count for count in parts if count is not None), 10)
 
 
 def to_numbers(value: object, argument: str) -> Tensor:

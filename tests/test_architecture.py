@@ -154,6 +154,10 @@ def test_registered_under_their_own_names(registry: str) -> None:
     assert {name: registered_name(cls) for name, cls in held.items()} == {name: name for name in held}
 
 
+def test_every_loss_is_public() -> None:
+    assert [name for name, made in pyrite.LOSSES.items() if getattr(pyrite, made.__name__, None) is not made] == []
+
+
 def test_every_loss_has_a_card() -> None:
     cards = (ROOT / "docs" / "losses.md").read_text()
     assert [name for name in pyrite.LOSSES if f"\n### `{name}" not in cards] == []

@@ -58,6 +58,10 @@ class UnitLoss(Loss):
         require(largest > 0, "loss", str(loss), "one that gives samples a weight")
         self._factor = 1 / largest
 
+    @property
+    def only_classes(self) -> int:
+        return self.classes
+
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
         return self._factor * self.loss.at_label(self._checked(scores), labels)
 
