@@ -122,7 +122,7 @@ FAULTS = [
     Fault("models/bins.py", "(high - low).clamp(min=1e-6)", "(high - low)", "models estimator/test_classifier.py"),
     Fault("models/whitening.py", "torch.cat([filters, -filters])", "torch.cat([filters, filters])", "models"),
     # Diagnostics and audits
-    Fault("diagnostics/calibration.py", 'said, side="left")', 'said, side="right")', "diagnostics"),
+    Fault("diagnostics/calibration.py", 'predicted, side="left")', 'predicted, side="right")', "diagnostics"),
     Fault("diagnostics/accuracy.py", "value > self.best_on_test:", "value >= self.best_on_test:", "diagnostics"),
     Fault("diagnostics/detection.py", "(2 * below + np.diff(true, prepend=0))", "(2 * below)", "diagnostics"),
     Fault("diagnostics/retrieval.py", "same & ~no_match & usable", "same & usable", "diagnostics"),

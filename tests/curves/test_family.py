@@ -267,6 +267,7 @@ def test_symmetric_losses() -> None:
         assert pyrite.loss(spec).is_symmetric(7), spec
     for spec in ["ce", "gce(q=0.7)", "sce", "imae", "scale(mae, tau=2, classes=7)", "mse", "smooth(ce)", "boot_soft"]:
         assert not pyrite.loss(spec).is_symmetric(7), spec
+    assert not pyrite.loss("mae + 0.001*ce").is_symmetric(7)  # nearly is not enough
     assert pyrite.loss("peer(mae)").is_symmetric(5)
     assert not pyrite.loss("peer(ce)").is_symmetric(5)
 
