@@ -368,6 +368,8 @@ def test_factors_are_numbers() -> None:
         (lambda: pyrite.Focal(q=-1), "q is -1, but must be a number above 0"),
         (lambda: pyrite.RCE(A=4), "A is 4, but must be a number below 0"),
         (lambda: pyrite.SCE(q=1), "q is 1"),
+        (lambda: pyrite.TruncatedGCE(q=1.5), "q is 1.5, but must be a number above 0 and at most 1"),
+        (lambda: pyrite.TruncatedGCE(k=1), "k is 1, but must be a number above 0 and below 1"),
         (lambda: pyrite.TCE(q=1.5), "q is 1.5, but must be a whole number, 1 or more"),
         (lambda: pyrite.AUL(a=1, q=2), "a is 1, but must be a number above 1"),
         (lambda: pyrite.AUL(a=2, q=0), "q is 0"),
