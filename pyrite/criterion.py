@@ -1,7 +1,7 @@
-"""What a loss is: the contract of ``nn.CrossEntropyLoss``, whichever loss stands behind it.
+"""The base class of all losses, with the contract of ``nn.CrossEntropyLoss``.
 
-A loss says what one label costs (``at_label``) or what every label would cost (``per_label``); labels hard
-and soft, ignored ones, class and sample weights, shapes, dtypes and reductions are handled here, once.
+A loss computes the cost of one label (``at_label``) or of every label (``per_label``). Hard and soft labels, ignored
+labels, class and sample weights, shapes, dtypes and reductions are handled here, once.
 """
 
 import copy
@@ -18,7 +18,20 @@ from pyrite.checks import flag, is_number, number, require, whole_number
 from pyrite.soft_margin import check_labels, check_scores, label_shape, to_rows, wide_dtype, widened
 from pyrite.spec import construct, spell
 
-__all__ = ["Batch", "Loss", "Options", "Sum"]
+__all__ = [
+    "Batch",
+    "Loss",
+    "Options",
+    "OptionsButWeight",
+    "Sum",
+    "add_up",
+    "bare",
+    "classes_of",
+    "common_options",
+    "spell_terms",
+    "to_numbers",
+    "without_options",
+]
 
 DEFAULTS: dict[str, object] = {"reduction": "mean", "ignore_index": -100, "weight": None, "check": False}
 
@@ -61,7 +74,7 @@ class Loss(nn.Module, ABC):
         reduction: ``"mean"`` divides by the sum of the weights of the samples that count, as torch does
             (by the number of samples when labels are distributions); ``"sum"``; or ``"none"``.
         ignore_index: the label of samples that do not count. If none counts, the mean is NaN, as torch's.
-        weight: one weight a class.
+        weight: one weight per class.
         check: also refuse scores that are NaN or infinite. It reads them all once more.
     """
 
@@ -71,7 +84,7 @@ class Loss(nn.Module, ABC):
     check: bool
 
     couples: ClassVar[bool] = False
-    """Whether a sample's loss depends on the other samples of the batch. Whoever cuts a batch in pieces must know."""
+    """Whether a sample's loss depends on the other samples of the batch; such a batch must not be cut in pieces."""
 
     def __init__(self, **options: Unpack[Options]) -> None:
         super().__init__()
@@ -88,6 +101,14 @@ class Loss(nn.Module, ABC):
         for name, value in options.items():
             setattr(self, name, _option(name, value))
         return self
+
+    @property
+    def only_classes(self) -> int | None:
+        """The number of classes of its matrix, prior or class weights; None if it can be used with any number.
+
+        Every buffer of a loss has one row per class.
+        """
+        return next((len(buffer) for buffer in self._buffers.values() if buffer is not None), None)
 
     @abstractmethod
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
@@ -191,8 +212,8 @@ class Loss(nn.Module, ABC):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         """What ``.to``, ``.half`` and the like go through: buffers move to another device, but keep their digits.
 
-        Class weights, priors and noise matrices have a number a class or a pair of them, and cost nothing in float64;
-        rounded with the model around them, they would be other weights and other noise.
+        Class weights, priors and noise matrices have one number per class or per pair of classes, and cost nothing in
+        float64; rounded with the model around them, they would be other weights and other noise.
         """
         before = dict(self._buffers)
         super()._apply(fn, recurse)
@@ -285,9 +306,9 @@ def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
 
 
 def classes_of(loss: Loss) -> int:
-    """A number of classes to try a loss with: that of its matrix or prior, if it has one, as every buffer has a row a
-    class; or else 10."""
-    return next((len(buffer) for buffer in loss.buffers()), 10)
+    """A number of classes to try a loss with: the only one it can be used with, or else 10."""
+    parts = (part.only_classes for part in loss.modules() if isinstance(part, Loss))
+    return next((count for count in parts if count is not None), 10)
 
 
 def to_numbers(value: object, argument: str) -> Tensor:
@@ -307,7 +328,7 @@ def _option(name: str, value: Any) -> Any:
         flag(name, value)
     elif name == "weight" and value is not None:
         value = to_numbers(value, name)
-        require(value.dim() == 1, name, tuple(value.shape), "one number a class")
+        require(value.dim() == 1, name, tuple(value.shape), "one number per class")
     return value
 
 
@@ -340,7 +361,7 @@ def _sample_weight(weight: object, shape: torch.Size) -> Tensor:
 
 
 def _share(batch: Batch, sample_weight: Tensor | None) -> Tensor | None:
-    """What each sample counts in the mean; None where all count alike."""
+    """What each sample counts in the mean; None where all count the same."""
     parts = [part for part in (sample_weight, batch.valid) if part is not None]
     if batch.weight is not None and not batch.soft:
         parts.append(batch.weight[batch.labels])

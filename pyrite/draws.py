@@ -20,7 +20,7 @@ __all__ = ["TORCH_GENERATOR", "Array", "Stream", "check_seed", "normals", "order
 Array = np.ndarray[Any, Any]
 
 TORCH_GENERATOR: Final = RLock()
-"""Whoever seeds torch's global generator holds this until it is as it was before: all threads have the same one."""
+"""To be held while torch's global generator is seeded, until it is restored: all threads share that generator."""
 
 _NOISE: Final = 0x6E6F6973  # "nois" in ASCII
 

@@ -53,12 +53,12 @@ def read_torch(path: str | Path) -> Any:
     _content(path, only_look=True)
     try:
         with zipfile.ZipFile(path) as archive:
-            found = [entry for entry in archive.infolist() if entry.filename.split("/")[-1] == "data.pkl"]
-            if len(found) != 1:
-                raise ValueError(f"a file of torch.save holds one data.pkl, but here are {len(found)}")
-            if found[0].file_size > LIMIT:
-                raise ValueError(f"its data.pkl says it is {found[0].file_size} bytes long; {LIMIT} are allowed")
-            with archive.open(found[0]) as stream:
+            entries = [entry for entry in archive.infolist() if entry.filename.split("/")[-1] == "data.pkl"]
+            if len(entries) != 1:
+                raise ValueError(f"a file of torch.save holds one data.pkl, but here are {len(entries)}")
+            if entries[0].file_size > LIMIT:
+                raise ValueError(f"its data.pkl says it is {entries[0].file_size} bytes long; {LIMIT} are allowed")
+            with archive.open(entries[0]) as stream:
                 data = stream.read(LIMIT + 1)
     except (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise ValueError(f"cannot read {path} as a file of torch.save: {_reason(error)}") from None
@@ -284,8 +284,8 @@ def _array(kind: _Kind, shape: tuple[Any, ...], content: object, order: str) -> 
     if not all(type(side) is int and 0 <= side <= LIMIT for side in shape) or len(shape) > 32:
         raise ValueError(f"an array has the shape {_short(str(shape))}")
     if not isinstance(content, bytes) or len(content) != math.prod(shape) * dtype.itemsize:
-        held = f"{len(content)} bytes" if isinstance(content, bytes) else f"a {type(content).__name__}"
-        raise ValueError(f"an array of shape {_short(str(shape))} and dtype {dtype} comes with {held}")
+        size = f"{len(content)} bytes" if isinstance(content, bytes) else f"a {type(content).__name__}"
+        raise ValueError(f"an array of shape {_short(str(shape))} and dtype {dtype} comes with {size}")
     flat = np.frombuffer(content, dtype) if content else np.empty(0, dtype)
     # A copy in this machine's byte order, which may be written to.
     return flat.reshape(shape, order=cast(Any, order)).astype(dtype.newbyteorder("="))

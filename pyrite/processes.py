@@ -1,7 +1,7 @@
-"""Several processes, started by ``torchrun``, that train one model: who is who, sums over all, shared statistics.
+"""Several processes, started by ``torchrun``, that train one model: ranks, sums over all, shared statistics.
 
-With one process every function here does what it says and nothing is sent. Sums are added up and divided by the
-global denominator by whoever asks, because the mean of local means is wrong where shares differ in size.
+With one process every function here works too, and nothing is sent. A mean over all processes is a global sum divided
+by a global count, because the mean of local means is wrong where the shares of a batch differ in size.
 """
 
 import atexit
@@ -34,7 +34,7 @@ def rank() -> int:
 
 
 def world_size() -> int:
-    """How many processes there are."""
+    """The number of processes."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
@@ -69,7 +69,7 @@ def all_reduce(value: Tensor) -> Tensor:
 
 
 def all_gather(thing: Kind) -> list[Kind]:
-    """What every process has, by their numbers, at every process."""
+    """The objects of all processes, by rank, at every process."""
     if not dist.is_initialized():
         return [thing]
     things: list[Any] = [None] * world_size()
@@ -82,9 +82,9 @@ def broadcast_weights(model: nn.Module) -> None:
     """Give every process the weights and buffers of the first."""
     if dist.is_initialized():
         for part in (*model.parameters(), *model.buffers()):
-            held = part.contiguous()
-            dist.broadcast(held, 0)
-            part.copy_(held)
+            contiguous = part.contiguous()
+            dist.broadcast(contiguous, 0)
+            part.copy_(contiguous)
 
 
 def all_reduce_gradients(weights: list[nn.Parameter]) -> None:
@@ -136,8 +136,8 @@ class _AllReduce(torch.autograd.Function):
 
 def differentiable_all_reduce(value: Tensor) -> Tensor:
     """A sum over all processes that gradients flow through."""
-    found: Tensor = value if world_size() == 1 else _AllReduce.apply(value)
-    return found
+    summed: Tensor = value if world_size() == 1 else _AllReduce.apply(value)
+    return summed
 
 
 @final
@@ -166,7 +166,7 @@ class _SharedNorm(nn.modules.batchnorm._BatchNorm):
         return out if self.weight is None else out * self.weight.view(shape) + self.bias.view(shape)
 
     def _check_input_dim(self, inputs: Tensor) -> None:
-        """Any: what is replaced has checked it before."""
+        """Any shape: the batch norm that is replaced has its own check."""
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, variance: Tensor) -> None:

@@ -19,12 +19,14 @@ from torch.nn.functional import logsigmoid
 __all__ = [
     "check_labels",
     "check_scores",
+    "label_shape",
     "margin",
     "margins",
     "row_margin",
     "row_margin_and_total",
     "row_margins",
     "to_rows",
+    "transformed",
     "wide_dtype",
     "widened",
 ]
@@ -96,7 +98,7 @@ def row_margin_and_total(rows: Tensor, labels: Tensor, of: Potential | None = No
 
 
 def transformed(tensor: Tensor) -> bool:
-    """Whether torch.compile, torch.func or forward-mode differentiation looks on, for whom only plain operations do."""
+    """Whether torch.compile, torch.func or forward-mode differentiation is active, which need plain operations."""
     return (
         torch.compiler.is_compiling()
         or torch._C._are_functorch_transforms_active()  # what autograd.Function.apply asks too
@@ -161,7 +163,7 @@ def check_scores(scores: Tensor, finite: bool = False) -> None:
 
 
 def check_labels(scores: Tensor, labels: Tensor, ignore_index: int | None = None) -> bool:
-    """Refuse hard labels that do not belong to ``scores``; say whether any may have to be ignored.
+    """Refuse hard labels that do not belong to ``scores``; return whether any may have to be ignored.
 
     The values are looked at where that costs no wait: on the CPU. Elsewhere torch's own assertion
     speaks up, and under vmap and torch.compile nothing can be looked at.
@@ -205,7 +207,7 @@ def check_labels(scores: Tensor, labels: Tensor, ignore_index: int | None = None
 class _Rows(torch.autograd.Function):
     """(M, C) scores and (M,) labels to the margin and, if asked, the total cross entropy.
 
-    Of many scores it keeps two numbers a row and recomputes the softmax over the others in the backward pass, so
+    Of many scores it keeps two numbers per row and recomputes the softmax over the others in the backward pass, so
     the gradient is the only thing of the scores' size that is ever allocated, and ``retain_graph`` works.
     """
 
@@ -227,7 +229,7 @@ class _Rows(torch.autograd.Function):
         if g_value is None and g_total is None:
             return None, None, None, None
         index, classes = labels.unsqueeze(1), rows.shape[1]
-        if torch.is_grad_enabled():  # somebody wants to differentiate once more
+        if torch.is_grad_enabled():  # the gradient is to be differentiated too
             delta, shares, _ = _differentiable(rows, labels)
             onto_label, spread, onto_all = _per_row(g_value, g_total, delta, classes, ctx.of)
             grad = shares * spread.unsqueeze(1).to(shares.dtype)
@@ -268,7 +270,7 @@ def _small(rows: Tensor, labels: Tensor, with_total: bool) -> Found | None:
 
 
 def _large(rows: Tensor, labels: Tensor, with_total: bool) -> Found:
-    """In blocks, keeping two numbers a row and, where there is room, the exponentials."""
+    """In blocks, keeping two numbers per row and, where there is room, the exponentials."""
     index = labels.unsqueeze(1)
     room = None
     if rows.numel() <= KEEP:
@@ -374,7 +376,7 @@ def _working(scores: Tensor) -> torch.dtype:
 
 
 def wide_dtype(scores: Tensor) -> torch.dtype:
-    """The dtype of one number a sample."""
+    """The dtype of what has one number per sample."""
     return torch.float32 if scores.device.type == "mps" else torch.float64  # Apple's GPU has no float64
 
 

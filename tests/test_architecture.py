@@ -1,8 +1,11 @@
 """The plan of the house, held: which room may import which, and that the docs name what there is."""
 
 import ast
+import importlib
+import pkgutil
 import re
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -119,10 +122,44 @@ def test_table_is_read_strictly() -> None:
         with_what_they_import({"a": {"b"}, "b": {"a"}})
 
 
+def module_of(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+
+
+def test_what_is_listed_as_public_exists() -> None:
+    for path in FILES:
+        if "\n__all__" not in path.read_text() or path.parts[-2:] == ("integrations", "lightning.py"):
+            continue  # Lightning itself is optional, and takes seconds to import
+        module = importlib.import_module(module_of(path))
+        listed = list(module.__all__)
+        assert len(listed) == len(set(listed)), f"{path} lists a name twice"
+        assert [name for name in listed if not hasattr(module, name)] == [], path
+
+
+def test_other_rooms_use_public_names_only() -> None:
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("pyrite."):
+                if node.module.split(".")[1] == room_of(path):
+                    continue
+                module = importlib.import_module(node.module)
+                public = {*getattr(module, "__all__", ()), *submodules(module)}
+                hidden = [alias.name for alias in node.names if alias.name not in public]
+                assert hidden == [], f"{path} imports {hidden}, which {node.module} does not list in __all__"
+
+
+def submodules(module: ModuleType) -> set[str]:
+    return {found.name for found in pkgutil.iter_modules(getattr(module, "__path__", []))}
+
+
 @pytest.mark.parametrize("registry", ["LOSSES", "NOISES", "MODELS"])
 def test_registered_under_their_own_names(registry: str) -> None:
     held = getattr(pyrite, registry)
     assert {name: registered_name(cls) for name, cls in held.items()} == {name: name for name in held}
+
+
+def test_every_loss_is_public() -> None:
+    assert [name for name, made in pyrite.LOSSES.items() if getattr(pyrite, made.__name__, None) is not made] == []
 
 
 def test_every_loss_has_a_card() -> None:

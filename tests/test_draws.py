@@ -24,6 +24,17 @@ def test_the_first_numbers_do_not_depend_on_how_many_are_asked_for() -> None:
     assert np.array_equal(uniforms(1, Stream.LABELS, 1000)[:10], uniforms(1, Stream.LABELS, 10))
 
 
+def test_streams_have_the_numbers_they_had() -> None:
+    """Two purposes with one number would be one member of the enumeration under two names."""
+    numbers = {name: stream.value for name, stream in Stream.__members__.items()}
+    noise = int.from_bytes(b"nois", "big")
+    names = ["SPLIT", "SHUFFLE", "CROP", "FLIP", "SYNTHETIC", "DROPOUT"]
+    assert {name: numbers[name] for name in names} == {name: (place,) for place, name in enumerate(names, 1)}
+    names = ["MATRIX", "LABELS", "ROUNDING", "RATES", "PROJECTION"]
+    assert {name: numbers[name] for name in names} == {name: (noise, place) for place, name in enumerate(names)}
+    assert len(set(numbers.values())) == len(numbers)
+
+
 def test_streams_are_different() -> None:
     first = [uniforms(seed, stream, 1)[0] for seed in range(20) for stream in Stream]
     first += [uniforms(0, Stream.PROJECTION, 1, key)[0] for key in range(100)]

@@ -1,4 +1,4 @@
-"""Losses that are functions of the soft margin alone, and what can be said of them."""
+"""Losses that are functions of the soft margin alone, and their properties."""
 
 from pyrite.curves.curve import Curve, CurveSum, Peak, Tails
 from pyrite.curves.family import AEL, AGCE, AUL, CE, GCE, IMAE, MAE, RCE, SCE, TCE, Focal, TruncatedGCE

@@ -14,7 +14,7 @@ from pyrite.criterion import Loss, Options, add_up, common_options, spell_terms,
 from pyrite.soft_margin import row_margin, row_margins, transformed
 from pyrite.spec import construct, spell
 
-__all__ = ["Curve", "CurveSum", "Peak", "Tails"]
+__all__ = ["Curve", "CurveSum", "Peak", "Tails", "merged"]
 
 # Where the numbers a curve is asked for are looked up: w is constant to rounding beyond either end.
 GRID_END = 60.0
@@ -47,7 +47,7 @@ class Curve(Loss):
     """A loss phi(margin), with the sample weight w = -phi'.
 
     The gradient of such a loss by the scores is -w times that of the margin, whose L1 norm is always 2: phi
-    fixes only how much each sample counts. A subclass says ``phi`` and ``w``; ``w`` in log space, because
+    fixes only how much each sample counts. A subclass defines ``phi`` and ``w``; ``w`` in log space, because
     the backward pass uses it and not the derivative that autograd would find for ``phi``.
     """
 
@@ -98,7 +98,7 @@ class Curve(Loss):
     def tails(self) -> Tails:
         """The limits of the weight at both ends.
 
-        They are what ``w`` says at infinity, or, of a curve that has no number there, far out.
+        They are ``w`` at infinity or, for a curve that is not defined there, far out.
         """
         far = self._w(torch.tensor([-FAR, FAR], dtype=torch.float64))
         ends = self._w(torch.tensor([-torch.inf, torch.inf], dtype=torch.float64))
@@ -137,7 +137,7 @@ class Curve(Loss):
         with torch.no_grad():
             gained = self.phi(torch.logit(start[inside])) - self.phi(torch.logit((start + step)[inside]))
             lost = self.phi(zero) - self.phi(torch.logit(step[inside]))
-        # Differences of nearly equal values are rounding; only where they hold digits do they say something.
+        # Differences of nearly equal values are rounding, and are left out.
         solid = gained.abs() > 1e-5 * self.phi(torch.logit(start[inside])).abs()
         if not solid.any():
             raise ValueError(

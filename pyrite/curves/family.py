@@ -1,4 +1,4 @@
-"""The curves of the literature. Each says phi and w of one margin; p = sigmoid(margin) is never clamped.
+"""The curves of the literature. Each defines phi and w of one margin; p = sigmoid(margin) is never clamped.
 
 ``exp(logsigmoid(x))`` stands where one might write ``sigmoid(x)``: its derivative keeps its digits on both
 sides, that of ``sigmoid`` underflows to 0 once the sigmoid rounds to 1.

@@ -1,4 +1,4 @@
-"""Arrays at the door: from lists, numpy or torch (which is not imported for it), checked once."""
+"""Arrays from lists, numpy or torch (which is not imported for it), checked once."""
 
 import sys
 from typing import Any

@@ -20,7 +20,7 @@ _SUM_TOLERANCE: Final = 1e-2
 @final
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """How often events came true, by how probable they were said to be; a value a bin.
+    """How often events came true, by how probable they were predicted to be; one value per bin.
 
     Bins are of equal width, (edge, next edge], 0 in the first. Empty bins have the count 0 and NaN beside it.
     """
@@ -53,12 +53,12 @@ def reliability(confidence: object, correct: object, bins: int = 15) -> Reliabil
     >>> curve.count, curve.accuracy, round(curve.expected_calibration_error, 4)
     (array([2, 1]), array([0.5, 1. ]), 0.2333)
     """
-    said, came = _probability(confidence, "confidence"), to_flags(correct, "correct")
-    check_same_length(confidence=said, correct=came)
+    predicted, outcome = _probability(confidence, "confidence"), to_flags(correct, "correct")
+    check_same_length(confidence=predicted, correct=outcome)
     edges = np.linspace(0, 1, whole_number("bins", bins, least=1) + 1)
-    place = np.searchsorted(edges[1:-1], said, side="left")
+    place = np.searchsorted(edges[1:-1], predicted, side="left")
     count = np.bincount(place, minlength=bins)
-    sums = [np.bincount(place, weights=values, minlength=bins) for values in (said, came)]
+    sums = [np.bincount(place, weights=values, minlength=bins) for values in (predicted, outcome)]
     shares = [np.where(count > 0, total / np.maximum(count, 1), np.nan) for total in sums]
     return Reliability(edges, count, *shares)
 
@@ -85,18 +85,18 @@ def brier_score(probabilities: object, labels: object) -> float | None:
 
 def brier_score_of_event(probability: object, happened: object) -> float | None:
     """The mean of (p − [it happened])², from 0 to 1; None without samples."""
-    said, came = _probability(probability, "probability"), to_flags(happened, "happened")
-    check_same_length(probability=said, happened=came)
-    return float(np.square(said - came).mean()) if len(said) else None
+    predicted, outcome = _probability(probability, "probability"), to_flags(happened, "happened")
+    check_same_length(probability=predicted, happened=outcome)
+    return float(np.square(predicted - outcome).mean()) if len(predicted) else None
 
 
 def _probability(value: object, name: str) -> Floats:
-    said = to_floats(value, name)
-    outside = (said < 0) | (said > 1)
+    predicted = to_floats(value, name)
+    outside = (predicted < 0) | (predicted > 1)
     if outside.any():
         first = int(outside.argmax())
-        raise ValueError(f"{name} is {said[first]} at index {first}, but a probability lies from 0 to 1")
-    return said
+        raise ValueError(f"{name} is {predicted[first]} at index {first}, but a probability lies from 0 to 1")
+    return predicted
 
 
 def _distributions(probabilities: object, labels: object) -> tuple[Floats, Ints]:

@@ -1,4 +1,4 @@
-"""The margin of every class, not of the label alone, averaged over the epochs: who else a sample could be."""
+"""The margin of every class, not of the label alone, averaged over the epochs: which class a sample could have."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, final
@@ -17,16 +17,16 @@ _LARGEST: Final = 1 << 28
 
 
 def epoch_weight(followed: float | None, held_out: float | None) -> float:
-    """How much an epoch says about which labels are wrong, by given labels alone.
+    """How much an epoch tells about which labels are wrong, by given labels alone.
 
     Args:
         followed: the share of training labels that were predicted.
         held_out: the share of held-out labels that were.
 
-    It says much if the net knows something, and little once labels are learned by heart: a net that follows training
-    labels as seldom as labels it never saw has learned none by heart. The first is the square of ``held_out``, the
-    second the share of disagreements that is left, ``(1 - followed) / (1 - held_out)``. Without held-out labels all
-    epochs say the same.
+    It tells much if the net has learned something general, and little once labels are learned by heart: a net that
+    follows training labels as seldom as labels it never saw has learned none by heart. The first is the square of
+    ``held_out``, the second the share of disagreements that is left, ``(1 - followed) / (1 - held_out)``. Without
+    held-out labels all epochs count the same.
 
     >>> epoch_weight(0.5, 0.5), epoch_weight(0.75, 0.5), epoch_weight(1.0, 0.5), epoch_weight(None, None)
     (0.25, 0.125, 1e-06, 1.0)
@@ -34,7 +34,7 @@ def epoch_weight(followed: float | None, held_out: float | None) -> float:
     if followed is None or held_out is None:
         return 1.0
     left = 1.0 if held_out >= 1 else min(1.0, (1 - followed) / (1 - held_out))
-    return max(held_out**2 * left, 1e-6)  # if no epoch says anything, all of them say the same
+    return max(held_out**2 * left, 1e-6)  # if no epoch tells anything, all of them count the same
 
 
 @final
@@ -44,7 +44,7 @@ class ClassMargins:
     As in ``Visits``, the first visit in an epoch counts, and an epoch is folded in at its end.
 
     Attributes:
-        mean: a row a sample, a column a class; NaN if never seen, or if seen only in epochs that counted nothing.
+        mean: one row per sample, one column per class; NaN if never seen, or only in epochs that counted nothing.
     """
 
     def __init__(self, samples: int, classes: int) -> None:
@@ -62,7 +62,7 @@ class ClassMargins:
             return np.asarray(self._sum / self._share[:, None], np.float32)
 
     def record(self, index: object, margins: object) -> None:
-        """Write a batch down: a row of margins for each sample. A row that is not finite says nothing."""
+        """Write a batch down: a row of margins for each sample. A row that is not finite is left out."""
         if not self.kept:
             return
         rows, values = to_ints(index, "index", least=0), to_floats(margins, "margins", ndim=2, nan=True)

@@ -123,7 +123,7 @@ def _precision_at(groups: _Groups, at: Iterable[int]) -> dict[int, float]:
         if whole_number("k", k, least=1) > samples:
             raise ValueError(f"k is {k}, but there are {samples} samples")
         here = int(np.searchsorted(groups.total, k))
-        before, found = (int(groups.total[here - 1]), int(groups.wrong[here - 1])) if here else (0, 0)
-        rate = (groups.wrong[here] - found) / (groups.total[here] - before)
-        shares[int(k)] = float((found + (k - before) * rate) / k)
+        before, wrong_before = (int(groups.total[here - 1]), int(groups.wrong[here - 1])) if here else (0, 0)
+        rate = (groups.wrong[here] - wrong_before) / (groups.total[here] - before)
+        shares[int(k)] = float((wrong_before + (k - before) * rate) / k)
     return shares

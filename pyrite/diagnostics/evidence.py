@@ -1,8 +1,8 @@
-"""What training showed of each sample, in constant memory a sample.
+"""What training showed of each sample, in constant memory per sample.
 
-An epoch is first written down (``Visits``: a row a sample), and at its end folded into running statistics
-(``SampleEvidence``). So a sample counts once an epoch whoever saw it and however often, the order of batches and the
-number of processes leave no trace, and a resume in the middle of an epoch is exact.
+An epoch is first written down (``Visits``: one row per sample), and at its end folded into running statistics
+(``SampleEvidence``). So a sample counts once per epoch, whichever process saw it and however often; results depend
+neither on the order of batches nor on the number of processes, and a resume in the middle of an epoch is exact.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pyrite.checks import number, whole_number
 from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_same_length, to_floats, to_ints
 
-__all__ = ["SampleEvidence", "Visits"]
+__all__ = ["SampleEvidence", "Visits", "needed", "within"]
 
 _COLUMNS: Final = ("margin", "prediction", "weight", "rate", "trust")
 
@@ -23,7 +23,7 @@ _COLUMNS: Final = ("margin", "prediction", "weight", "rate", "trust")
 class Visits:
     """The first visit to each sample in the epoch under way: margin, prediction, weight, learning rate and trust.
 
-    A later visit in the same epoch is a sampler's padding and changes nothing. ``weight`` is NaN where none was said,
+    A later visit in the same epoch is a sampler's padding and changes nothing. ``weight`` is NaN where none was given,
     and so is ``trust``: what a method multiplied the sample's loss by.
     """
 
@@ -127,7 +127,7 @@ class SampleEvidence:
         self._agreed: Flags = np.zeros(samples, bool)
         self._mean: Floats = np.zeros(samples)
         self._squares: Floats = np.zeros(samples)  # of deviations from the mean so far, summed (Welford, 1962)
-        self._weighed: Ints = np.zeros(samples, np.int64)  # visits that said a weight
+        self._weighed: Ints = np.zeros(samples, np.int64)  # visits with a weight
         self._weight: Floats = np.zeros(samples)
         self.last_trust: Floats = np.full(samples, np.nan)
 
@@ -175,7 +175,7 @@ class SampleEvidence:
 
     @property
     def weight_mean(self) -> Floats:
-        """The mean weight over the epochs that said one; NaN if none did."""
+        """The mean weight over the epochs that had one; NaN if none did."""
         return np.where(self._weighed > 0, self._weight, np.nan)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -232,7 +232,7 @@ def _checked_index(index: object, samples: int) -> Ints:
 
 
 def _finite(value: object, name: str, rows: Ints) -> Floats:
-    """Numbers of a batch; what is not finite is named by its sample, since a place in a batch is not found again."""
+    """Numbers of a batch; what is not finite is named by its sample, not by its place in the batch."""
     values = to_floats(value, name, nan=True)
     check_same_length(index=rows, **{name: values})
     finite = np.isfinite(values)

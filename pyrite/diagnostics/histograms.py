@@ -15,7 +15,7 @@ MARGIN_EDGES: Final[tuple[float, ...]] = tuple(i / 2 for i in range(-40, 41))
 
 @final
 class MarginHistograms:
-    """Counts of margins in fixed bins, a row an epoch (Fig. 3 of the curriculum paper).
+    """Counts of margins in fixed bins, one row per epoch (Fig. 3 of the curriculum paper).
 
     Bins are half open, [edge, next edge), with one more before the first edge and one from the last edge on, so that
     no sample is lost. Samples go to ``all`` and, where truth is known, to ``noisy``; ``clean`` is the difference.

@@ -136,7 +136,7 @@ class TrainingObserver:
             "clean_weight": self._weights.clean,
             "noisy_weight": self._weights.noisy,
             **{f"weight_{name}": value for name, value in statistics.items()},
-            **{f"{name}_auc": _found(values, wrong) for name, values in evidence.items()},
+            **{f"{name}_auc": _auc(values, wrong) for name, values in evidence.items()},
         }
 
     def state_dict(self) -> dict[str, Any]:
@@ -149,7 +149,7 @@ class TrainingObserver:
         }
         if self.class_margins is not None:
             parts["class_margins"] = self.class_margins.state_dict()
-        flat = {f"{part}.{name}": value for part, held in parts.items() for name, value in held.items()}
+        flat = {f"{part}.{name}": value for part, state in parts.items() for name, value in state.items()}
         return {"epochs": self.epochs} | flat
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -163,6 +163,6 @@ class TrainingObserver:
         self.epochs = int(needed(state, "epochs"))
 
 
-def _found(evidence: Floats, wrong: Flags | None) -> float | None:
+def _auc(evidence: Floats, wrong: Flags | None) -> float | None:
     """How well low values tell wrong labels: the area under the ROC curve. None without truth, or without values."""
     return None if wrong is None or np.isnan(evidence).any() or not len(evidence) else roc_auc(-evidence, wrong)

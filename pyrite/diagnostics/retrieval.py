@@ -15,7 +15,7 @@ __all__ = ["Retrieval", "embed_sets", "retrieve"]
 @final
 @dataclass(frozen=True, eq=False)
 class Retrieval:
-    """What was found again.
+    """How well queries were found in the gallery.
 
     Attributes:
         mean_average_precision: over the queries that have a match; None if none has.
@@ -102,12 +102,12 @@ def _judge(matches: Floats, others: Floats, trapezoids: bool) -> tuple[float, in
     """Average precision, and the rank of the first match."""
     if not len(matches):
         return np.nan, 0
-    found = np.arange(1, len(matches) + 1)
+    count = np.arange(1, len(matches) + 1)
     ahead = len(others) - np.searchsorted(np.sort(others), np.sort(matches)[::-1], side="left")
-    rank = ahead + found
-    precision = found / rank
+    rank = ahead + count
+    precision = count / rank
     if trapezoids:
-        before = np.where(rank > 1, (found - 1) / np.maximum(rank - 1, 1), 1.0)
+        before = np.where(rank > 1, (count - 1) / np.maximum(rank - 1, 1), 1.0)
         precision = (before + precision) / 2
     return float(precision.mean()), int(rank[0])
 

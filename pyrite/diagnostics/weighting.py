@@ -93,7 +93,7 @@ def weight_statistics(weight: object) -> dict[str, float | None]:
     """Mean, spread, quantiles and the effective number of samples of the weights of an epoch; None without weights.
 
     Quantiles are exact, with numpy's linear interpolation. ``effective_share`` is the effective number of samples
-    over their number: 1 where all weigh alike, 1/n where one weighs everything.
+    over their number: 1 where all weights are equal, 1/n where one weighs everything.
     """
     values = to_floats(weight, "weight")
     names = ("min", "q05", "q25", "median", "q75", "q95", "max")
@@ -110,7 +110,7 @@ def weight_statistics(weight: object) -> dict[str, float | None]:
 
 
 def effective_samples(weight: object) -> float | None:
-    """(Σw)² / Σw²: how many samples of equal weight would say as much (Kish, 1965). None where all weights are 0.
+    """(Σw)² / Σw²: how many samples of equal weight would count as much (Kish, 1965). None where all weights are 0.
 
     >>> effective_samples([1, 1, 0, 0])
     2.0

@@ -14,7 +14,7 @@ from pyrite.losses import LOSSES
 from pyrite.methods import ERM, METHODS, Method
 from pyrite.spec import build
 
-__all__ = ["Between", "Choose", "OneOf", "Range", "Space", "default_methods", "read_range", "short"]
+__all__ = ["METHOD", "Between", "Choose", "OneOf", "Range", "Space", "default_methods", "read_range", "short"]
 
 
 @final

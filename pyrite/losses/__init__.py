@@ -1,4 +1,4 @@
-"""Losses that must see more than the margin of the label, and the registry of all."""
+"""Losses that depend on more than the margin of the label, and the registry of all."""
 
 from pyrite.losses.bootstrapped import BootHard, BootSoft
 from pyrite.losses.corrected import Backward, Forward

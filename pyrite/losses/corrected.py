@@ -91,7 +91,7 @@ class Backward(Loss):
 def _transition(matrix: Matrix) -> Tensor:
     values = to_numbers(matrix, "matrix")
     square = values.dim() == 2 and values.shape[0] == values.shape[1] and len(values) > 1
-    require(square, "matrix", tuple(values.shape), "square, with a row and a column a class")
+    require(square, "matrix", tuple(values.shape), "square, with one row and one column per class")
     for row in torch.nonzero(~(values >= 0).all(1) | ~((values.sum(1) - 1).abs() <= 1e-6)).flatten().tolist():
         raise ValueError(
             f"matrix has row {row} = {values[row].tolist()}, but a row is a distribution over given labels"

@@ -54,7 +54,7 @@ def grows_without_bound(loss: Loss, classes: int | None = None) -> bool:
 
 
 def in_expectation(loss: Loss) -> Loss:
-    """A loss of one sample at a time: peer loss as what it is on average over peers of every class alike."""
+    """A loss of single samples: peer loss becomes its mean over peers, with all classes equally frequent."""
     if isinstance(loss, Peer):
         return Confidence(loss.loss, beta=loss.alpha)
     if isinstance(loss, Sum):

@@ -54,7 +54,7 @@ def _range(loss: Loss) -> tuple[float, float]:
 
 
 class Decomposition(NamedTuple):
-    """What NCE's gradient is made of, a number a sample: gamma * (grad CE + epsilon * grad R).
+    """The parts of NCE's gradient, one number per sample: gamma * (grad CE + epsilon * grad R).
 
     ``bound`` is an upper bound of the weight (half the gradient's L1 norm), gamma (w_CE + epsilon (1 - 1/K)).
     ``printed_bound`` is the paper's Eq. 3, gamma (1 + epsilon) w_CE, which takes every label's w_CE for that of

@@ -129,7 +129,7 @@ class Peer(Loss):
 
     The peers come from the batch: the next sample's scores with the label of the one after it. In a shuffled
     batch these are independent draws, so nothing random is drawn here and the loss stays a function. Samples
-    that are ignored are nobody's peers.
+    that are ignored are not used as peers.
 
     >>> from pyrite.curves import CE
     >>> Peer(CE(), alpha=1)(torch.tensor([[3.0, 0.0], [0.0, 3.0]]), torch.tensor([0, 1]))
@@ -178,7 +178,7 @@ def _after(batch: Batch, steps: int) -> Tensor:
 
 def _distribution(prior: Sequence[float] | Tensor) -> Tensor:
     values = to_numbers(prior, "prior")
-    require(values.dim() == 1 and len(values) > 1, "prior", tuple(values.shape), "one number a class")
+    require(values.dim() == 1 and len(values) > 1, "prior", tuple(values.shape), "one number per class")
     require(bool((values >= 0).all()), "prior", values.tolist(), "without negative numbers")
     require(abs(float(values.sum()) - 1) < 1e-6, "prior", values.tolist(), f"summing to 1, not {float(values.sum()):g}")
     return values

@@ -22,7 +22,7 @@ FAILS, SLOW, CURED = 0.05, 0.2, 0.25
 
 @dataclass(frozen=True)
 class Underfitting:
-    """What the weights of a loss say before training. ``print(it)`` says it in words."""
+    """Whether a loss will underfit, by its weights before training. ``str`` of it is a text for people."""
 
     loss: str
     looked_at: str
@@ -67,8 +67,8 @@ class Underfitting:
 def underfitting(loss: str | Loss, classes: int) -> Underfitting:
     """Whether ``loss`` will underfit with this many classes, and the ``scale`` and ``shift`` that cure it.
 
-    >>> found = underfitting("mae", classes=100)
-    >>> found.verdict, round(found.initial, 3), found.cures[0]
+    >>> report = underfitting("mae", classes=100)
+    >>> report.verdict, round(report.initial, 3), report.cures[0]
     ('underfits', 0.024, 'scale(mae, tau=2.63, classes=100)')
 
     Ou & Zhang, "A curriculum view of robust loss functions", section 5.1.
@@ -124,44 +124,44 @@ def _cures(curve: Curve, classes: int, start: float) -> tuple[str, ...]:
     return tuple(f"{name}({curve}, tau={tau:g}, classes={classes})" for name in ("scale", "shift"))
 
 
-def _words(found: Underfitting) -> list[str]:
+def _words(report: Underfitting) -> list[str]:
     lines = [
-        f"{found.loss} with {found.classes} classes: an untrained model has a mean margin of "
-        f"{found.expected_margin:.2f}, where a sample gets {_percent(found.initial)} of the largest weight it gives "
-        f"(cross entropy: {_percent(found.initial_ce)})."
+        f"{report.loss} with {report.classes} classes: an untrained model has a mean margin of "
+        f"{report.expected_margin:.2f}, where a sample gets {_percent(report.initial)} of the largest weight it gives "
+        f"(cross entropy: {_percent(report.initial_ce)})."
     ]
-    if "peer(" in found.loss:
-        lines.append(f"Peers are taken on average, with as many samples of every class: as {found.looked_at}.")
+    if "peer(" in report.loss:
+        lines.append(f"Peers are taken on average, with as many samples of every class: as {report.looked_at}.")
     lines.append(
         {
             "underfits": "It will underfit: hardly any sample moves the model before the learning rate is gone.",
             "slow": "It will learn slowly and may underfit: the first epochs pass with small weights.",
             "fades": "It starts well but may underfit all the same: at the same margin its weight falls to "
-            f"{_percent(found.kept)} once the scores have spread tenfold. A curve that peaks later, added to it, "
+            f"{_percent(report.kept)} once the scores have spread tenfold. A curve that peaks later, added to it, "
             "carries on where it fades: that is what nce with mae is for.",
             "trains": "It should not underfit: samples count from the first step.",
-        }[found.verdict]
+        }[report.verdict]
     )
-    if found.cures:
-        lines.append(f"Cure: {found.cures[0]}, or {found.cures[1]}; both start with {_percent(CURED)}.")
+    if report.cures:
+        lines.append(f"Cure: {report.cures[0]}, or {report.cures[1]}; both start with {_percent(CURED)}.")
         lines.append("A larger tau resists noise better, a smaller one fits faster.")
-    return [*lines, *_ends(found)]
+    return [*lines, *_ends(report)]
 
 
-def _ends(found: Underfitting) -> list[str]:
+def _ends(report: Underfitting) -> list[str]:
     """What becomes of samples at either end; the limits themselves, as a share of a high peak may round to nothing."""
-    wrong, right = found.weight_far_wrong, found.weight_far_right
+    wrong, right = report.weight_far_wrong, report.weight_far_right
     lines = [
         "Hopeless samples, where wrong labels end up, get no weight: it vanishes as the margin falls."
         if wrong == 0
-        else f"Hopeless samples, where wrong labels end up, keep a weight of {wrong:.3g}, {_percent(found.hard)} of "
+        else f"Hopeless samples, where wrong labels end up, keep a weight of {wrong:.3g}, {_percent(report.hard)} of "
         "the largest: it does not vanish as the margin falls.",
         "Learned samples are left alone: their weight vanishes as the margin grows."
         if right == 0
-        else f"Learned samples keep a weight of {right:.3g}, {_percent(found.learned)} of the largest: it does not "
+        else f"Learned samples keep a weight of {right:.3g}, {_percent(report.learned)} of the largest: it does not "
         "vanish as the margin grows.",
     ]
-    if found.grows_without_bound:
+    if report.grows_without_bound:
         lines.append(
             "So scores can grow without bound, and training needs a bounded step: clip the gradient, use weight decay, "
             "or lower the learning rate."

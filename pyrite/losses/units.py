@@ -21,7 +21,7 @@ def unit(loss: Loss, classes: int | None = None, **options: Unpack[Options]) -> 
 
     Args:
         loss: a curve, whose largest weight is that of its ``peak()``; or any other loss of single samples that treats
-            all classes alike, such as ``nce`` and its sums.
+            all classes equally, such as ``nce`` and its sums.
         classes: how many classes there are; needed for a loss that is no curve, whose weight depends on it.
         options: those of every loss.
 
@@ -40,7 +40,7 @@ def unit(loss: Loss, classes: int | None = None, **options: Unpack[Options]) -> 
 class UnitLoss(Loss):
     """A loss that is no curve, divided by its largest weight at scores where all other classes are tied.
 
-    Along those scores every loss that treats classes alike is a function of the margin, as a curve is everywhere, and
+    Along those scores every loss that treats classes equally is a function of the margin, as a curve is everywhere, and
     its largest weight means the same. Over all score vectors the weight of ``nce`` can be larger: with 10 classes 1.4
     times, with 50 classes 7 times, where one wrong class leads and the label's score is 25 or more below all others.
     There it moves the other classes, not the label. Its sums with ``mae`` have their largest weight where others tie.
@@ -49,14 +49,19 @@ class UnitLoss(Loss):
     def __init__(self, loss: Loss, classes: int | None, **options: Unpack[Options]) -> None:
         super().__init__(**options)
         self.loss = bare(loss)
-        alike = not any(part.couples for part in loss.modules() if isinstance(part, Loss))
-        require(alike and not list(loss.buffers()), "loss", str(loss), "one of single samples, alike for all classes")
+        couples = any(part.couples for part in loss.modules() if isinstance(part, Loss))
+        wanted = "one of single samples that treats all classes equally"
+        require(not couples and not list(loss.buffers()), "loss", str(loss), wanted)
         if classes is None:
             raise ValueError(f"loss is {str(loss)!r}, whose largest weight depends on classes: say how many there are")
         self.classes = whole_number("classes", classes, least=2)
         largest = largest_weight(loss, self.classes)
         require(largest > 0, "loss", str(loss), "one that gives samples a weight")
         self._factor = 1 / largest
+
+    @property
+    def only_classes(self) -> int:
+        return self.classes
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
         return self._factor * self.loss.at_label(self._checked(scores), labels)

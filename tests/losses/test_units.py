@@ -68,8 +68,8 @@ def test_spelling_and_values() -> None:
         ("unit(nce)", "loss is 'nce', whose largest weight depends on classes: say how many there are"),
         ("unit(nce, classes=1)", "classes is 1, but must be a whole number, 2 or more"),
         ("unit(mae, classes=10)", "classes is 10, but must be left out for a curve"),
-        ("unit(peer(ce), classes=10)", "but must be one of single samples, alike for all classes"),
-        ("unit(backward([[0.9, 0.1], [0.2, 0.8]]), classes=2)", "alike for all classes"),
+        ("unit(peer(ce), classes=10)", "but must be one of single samples that treats all classes equally"),
+        ("unit(backward([[0.9, 0.1], [0.2, 0.8]]), classes=2)", "treats all classes equally"),
         ("unit(0*nce, classes=3)", "one that gives samples a weight"),
     ],
 )

@@ -1,9 +1,11 @@
-"""What ``make test`` says of tests that this machine cannot run."""
+"""What docs/testing.md says: what is skipped is named, and deliberate faults are caught."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
 
+from benchmarks import faults
 from tests.conftest import skipped_line
 
 ROOT = Path(__file__).parents[1]
@@ -22,3 +24,10 @@ def test_real_data_that_is_missing_is_said_at_the_end(tmp_path: Path) -> None:
     lines = [line for line in done.stdout.splitlines() if line.startswith("NOT TESTED HERE: ")]
     assert len(lines) == 1, done.stdout
     assert f"(mnist is not in {tmp_path})" in lines[0]
+
+
+def test_the_page_shows_the_faults_and_all_are_caught() -> None:
+    results = json.loads(faults.RESULTS.read_text())
+    assert [result for result in results if result["caught_by"] is None] == []
+    assert {fault[:3] for fault in faults.FAULTS} == {(one["file"], one["old"], one["new"]) for one in results}
+    assert faults.table(results) in faults.PAGE.read_text()
