@@ -97,10 +97,10 @@ def construct(thing: object, **options: object) -> str:
 def registered_name(cls: type) -> str:
     """The name under which a registry holds a class.
 
-    >>> registered_name(type("TruncatedGCE", (), {})), registered_name(type("BootSoft", (), {}))
-    ('truncated_gce', 'boot_soft')
+    >>> registered_name(type("TruncatedGCE", (), {})), registered_name(type("SModel", (), {}))
+    ('truncated_gce', 's_model')
     """
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=^[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
 
 
 def nearest(name: str, known: Mapping[str, object]) -> str:

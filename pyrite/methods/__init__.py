@@ -1,6 +1,7 @@
 """Methods: one algorithm per file. A description, ``erm(ce)``, is started on a bench and makes steps of batches."""
 
 from pyrite.methods.bench import Bench
+from pyrite.methods.corrected import Backward, Forward
 from pyrite.methods.descent import backward_step, descend
 from pyrite.methods.erm import ERM
 from pyrite.methods.l2rw import L2RW
@@ -18,7 +19,9 @@ __all__ = [
     "ERM",
     "L2RW",
     "METHODS",
+    "Backward",
     "Bench",
+    "Forward",
     "Learner",
     "Memory",
     "MetaGradient",
