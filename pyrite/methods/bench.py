@@ -107,7 +107,11 @@ class Bench:
 
         Rows of samples that are not trained on, or that cannot be read, are NaN.
         """
-        scores = Memory(torch.full((len(self.labels), self.classes), torch.nan, device=self.device))
+        scores: Memory | None = None
         for inputs, _, index in self.batches.in_order():
-            scores.write(index, predict(inputs))
+            rows = predict(inputs)
+            if scores is None:
+                scores = Memory(rows.new_full((len(self.labels), self.classes), torch.nan, device=self.device))
+            scores.write(index, rows)
+        assert scores is not None, "there is always a batch"
         return scores.rows

@@ -18,7 +18,7 @@ from pyrite.methods import Bench, Learner, MetaSet, Method, Trainer
 from pyrite.models import Factory, build_model, reinitialised
 from pyrite.noise import corrupt
 from pyrite.processes import all_gather, broadcast_weights, local_device, rank, sync_batch_norm, world_size
-from pyrite.training.fixing import Fixed, fix
+from pyrite.training.corrected_labels import CorrectedLabels, apply_corrections
 from pyrite.training.optimisers import optimiser
 from pyrite.training.recipe import Recipe, augmentation
 from pyrite.training.recorder import Recorder
@@ -35,9 +35,15 @@ _WHITENED = 2048  # inputs that a net may look at before it begins, for whitenin
 class Parts:
     """A run before its first step.
 
-    ``labels`` are the columns of ``labels.npz``; ``corrections`` the content of the file they were corrected by;
-    ``facts`` is what is needed to use the net later; ``warnings`` is what is odd before the first step; ``at_the_end``
-    says what is too dear to be measured every epoch.
+    Attributes:
+        batches: what is trained on.
+        trainer: the method, started.
+        recorder: what is measured.
+        labels: the columns of ``labels.npz``.
+        corrections: the content of the file by which labels were corrected.
+        facts: what is needed to use the net later.
+        warnings: what is odd before the first step.
+        at_the_end: measures what would take too long in every epoch.
     """
 
     batches: Batches
@@ -60,7 +66,7 @@ def assemble(
     """
     device = local_device(recipe.device)
     check_device(device)
-    labels, fixed, noise_matrix = _labels(recipe, data, method.meta_set, corrections)
+    labels, corrected, noise_matrix = _labels(recipe, data, method.meta_set, corrections)
     scale = Statistics.of(data.inputs, np.flatnonzero(labels["part"] == 0))
 
     workers = min(8, os.cpu_count() or 1) if isinstance(data.inputs, LazyImages) else 0
@@ -105,7 +111,7 @@ def assemble(
     observer = TrainingObserver(labels["given"], labels.get("true"), classes=len(data.classes))
     recorder = Recorder(trainer, observer, test, held_out)
     facts: dict[str, Any] = {"classes": data.classes, "shape": data.inputs.shape[1:]}
-    facts |= {"mean": scale.mean, "std": scale.std, **fixed.counts}
+    facts |= {"mean": scale.mean, "std": scale.std, **corrected.counts}
 
     def at_the_end() -> dict[str, Any]:
         parts = [part.unreadable.values() for part in (train, test, held_out) if part is not None]
@@ -118,7 +124,7 @@ def assemble(
                 found["retrieval"] = {"unknown": str(error)}
         return found
 
-    return Parts(train, trainer, recorder, labels, corrections, facts, fixed.warnings, at_the_end)
+    return Parts(train, trainer, recorder, labels, corrections, facts, corrected.warnings, at_the_end)
 
 
 def check_device(device: str) -> None:
@@ -126,7 +132,7 @@ def check_device(device: str) -> None:
     try:
         torch.zeros((), device=device)
     except (RuntimeError, AssertionError) as error:
-        raise ValueError(f"device is {device!r}, which is not to be had: {str(error).splitlines()[0]}") from None
+        raise ValueError(f"device is {device!r}, which is not available: {str(error).splitlines()[0]}") from None
 
 
 def _meta(
@@ -148,7 +154,7 @@ def _only(labels: npt.NDArray[Any], index: npt.NDArray[Any]) -> npt.NDArray[Any]
 
 def _labels(
     recipe: Recipe, data: Dataset, wanted: MetaSet | None, corrections: bytes
-) -> tuple[dict[str, npt.NDArray[Any]], Fixed, Tensor | None]:
+) -> tuple[dict[str, npt.NDArray[Any]], CorrectedLabels, Tensor | None]:
     """Given labels, true ones where known, and the part each sample is in; what was corrected; the noise's matrix."""
     given, true, matrix = data.labels, data.true, None
     if recipe.noise:
@@ -158,26 +164,26 @@ def _labels(
                 f"({int((given != true).sum())} of {len(given)}): leave out noise, or take the data without them"
             )
         noisy = corrupt(given, recipe.noise, len(data.classes), recipe.seed, data.inputs)
-        given, true, matrix = noisy.given, noisy.true, torch.from_numpy(noisy.matrix)
+        given, true, matrix = noisy.given, noisy.true, torch.tensor(noisy.matrix)
     if recipe.samples > len(given):
         raise ValueError(f"samples is {recipe.samples}, but {data.name} has {len(given)}")
     chosen = np.arange(len(given))
     if 0 < recipe.samples < len(given):
         chosen = split(given, meta=recipe.samples, seed=recipe.seed).meta
     if wanted and wanted.clean and true is None and data.clean is None:
-        raise ValueError(f"meta='clean' needs true labels, and nobody knows those of {data.name}: use meta='noisy'")
-    fixed = (
-        fix(recipe, replace(data, labels=given), chosen, corrections) if recipe.corrections else Fixed(given, chosen)
-    )
+        raise ValueError(f"meta='clean' needs true labels, and those of {data.name} are unknown: use meta='noisy'")
+    corrected = CorrectedLabels(given, chosen)
+    if recipe.corrections:
+        corrected = apply_corrections(recipe, replace(data, labels=given), chosen, corrections)
     meta = wanted.size if wanted and not (wanted.clean and data.clean is not None) else 0
-    parts = split(fixed.labels[fixed.kept], meta=meta, validation=recipe.validation or 0.0, seed=recipe.seed)
+    parts = split(corrected.labels[corrected.kept], meta=meta, validation=recipe.validation or 0.0, seed=recipe.seed)
     part = np.full(len(given), 2, np.int8)
     for number, rows in ((0, parts.train), (1, parts.validation), (3, parts.meta)):
-        part[fixed.kept[rows]] = number
-    columns: dict[str, npt.NDArray[Any]] = {"index": np.arange(len(given)), "given": fixed.labels, "part": part}
+        part[corrected.kept[rows]] = number
+    columns: dict[str, npt.NDArray[Any]] = {"index": np.arange(len(given)), "given": corrected.labels, "part": part}
     columns |= {} if true is None else {"true": true}
     columns |= {"original": given} if recipe.corrections else {}
-    return columns | ({"path": np.array(data.paths)} if data.paths else {}), fixed, matrix
+    return columns | ({"path": np.array(data.paths)} if data.paths else {}), corrected, matrix
 
 
 @final

@@ -1,7 +1,8 @@
-"""What a resume needs as one file: tensors as safetensors, the rest as JSON in its header. No pickle."""
+"""What a resume needs as one file: tensors as safetensors, the rest as JSON in its header, with a checksum."""
 
 import json
 from collections.abc import Mapping
+from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,12 @@ _TENSOR, _ARRAY = "tensor:", "array:"
 
 
 def pack(state: Mapping[str, Any]) -> bytes:
-    """A tree of dictionaries with tensors, arrays, numbers, texts and lists of these three as bytes."""
+    """A tree of dictionaries with tensors, arrays, numbers, texts and lists of the last two as bytes."""
     tensors: dict[str, Tensor] = {}
 
     def plain(value: Any, name: str) -> Any:
         if isinstance(value, Mapping):
-            return {key: plain(held, f"{name}/{key}") for key, held in value.items()}
+            return {key: plain(item, f"{name}/{key}") for key, item in value.items()}
         if isinstance(value, Tensor):
             tensors[name] = value.detach().cpu().contiguous().clone()
             return _TENSOR + name
@@ -31,27 +32,42 @@ def pack(state: Mapping[str, Any]) -> bytes:
             return _ARRAY + name
         return value.item() if isinstance(value, np.generic) else value
 
-    tree = plain(state, "")
-    return save(tensors, {"state": json.dumps(tree)})
+    tree = json.dumps(plain(state, ""))
+    return save(tensors, {"state": tree, "checksum": _checksum(tree, tensors)})
 
 
 def unpack(path: Path) -> dict[str, Any]:
-    """What ``pack`` packed."""
+    """What ``pack`` packed, if not a single bit of it has changed."""
     try:
         with safe_open(path, framework="pt") as file:
-            tree = json.loads(file.metadata()["state"])
+            metadata = file.metadata()
+            tree, checksum = metadata["state"], metadata["checksum"]
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no dictionary
+        if _checksum(tree, tensors) != checksum:
+            raise ValueError("its checksum is wrong, so it has been changed or damaged")
+        plain = json.loads(tree)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(f"cannot read the state {path}: {error}") from None
+        raise ValueError(
+            f"cannot read the state {path}: {error}. The run cannot be resumed: restore the file or train anew"
+        ) from None
 
     def full(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: full(held) for key, held in value.items()}
+            return {key: full(item) for key, item in value.items()}
         if isinstance(value, str) and value.startswith(_TENSOR):
             return tensors[value.removeprefix(_TENSOR)]
         if isinstance(value, str) and value.startswith(_ARRAY):
             return tensors[value.removeprefix(_ARRAY)].numpy()
         return value
 
-    read: dict[str, Any] = full(tree)
-    return read
+    state: dict[str, Any] = full(plain)
+    return state
+
+
+def _checksum(tree: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = blake2b(tree.encode(), digest_size=16)
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b"")
+    return digest.hexdigest()

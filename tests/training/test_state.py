@@ -69,3 +69,18 @@ def test_what_is_no_state(content: bytes, tmp_path: Path) -> None:
 def test_what_cannot_be_packed() -> None:
     with pytest.raises(TypeError):
         pack({"a": object()})
+
+
+def test_a_flipped_bit_anywhere_is_noticed(tmp_path: Path) -> None:
+    path = tmp_path / "state.safetensors"
+    whole = pack(
+        {"a": torch.arange(6).reshape(2, 3), "b": {"c": np.zeros((0, 2)), "d": [1.5, "x"]}, "e": torch.ones(())}
+    )
+    for place in range(len(whole)):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            same = pack(unpack(path)) == whole
+        except ValueError as error:
+            assert str(path) in str(error)  # noqa: PT017
+        else:
+            assert same, place  # the length of the header is padded with spaces, of which one may be a tab

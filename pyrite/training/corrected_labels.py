@@ -1,4 +1,4 @@
-"""What corrections make of the labels of a run."""
+"""The labels of a run after corrections."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -10,13 +10,13 @@ import numpy.typing as npt
 from pyrite.data import Corrections, Dataset
 from pyrite.training.recipe import Recipe
 
-__all__ = ["Fixed", "fix"]
+__all__ = ["CorrectedLabels", "apply_corrections"]
 
 
 @final
 @dataclass(frozen=True, eq=False)
-class Fixed:
-    """The labels as they shall be, which samples are kept, how many were changed, and what a user should know."""
+class CorrectedLabels:
+    """The corrected labels, the samples that are kept, counts of what changed, and warnings."""
 
     labels: npt.NDArray[np.int64]
     kept: npt.NDArray[np.int64]
@@ -24,10 +24,11 @@ class Fixed:
     warnings: tuple[str, ...] = ()
 
 
-def fix(recipe: Recipe, data: Dataset, chosen: npt.NDArray[np.int64], content: bytes) -> Fixed:
+def apply_corrections(recipe: Recipe, data: Dataset, chosen: npt.NDArray[np.int64], content: bytes) -> CorrectedLabels:
     """Correct and drop as the content of ``recipe.corrections`` says, among the samples that were chosen.
 
-    They are chosen by the labels before, so that a run with corrections has the samples of the run that was audited.
+    They were chosen by the labels before correction, so that a run with corrections has the same samples as the run
+    that was audited.
     """
     source = recipe.corrections
     read = Corrections.parse(content, source, data)
@@ -39,10 +40,10 @@ def fix(recipe: Recipe, data: Dataset, chosen: npt.NDArray[np.int64], content: b
     labels, kept = read.applied(data.labels), np.setdiff1d(chosen, read.dropped(recipe.drop_suspects))
     if not len(kept):
         raise ValueError(f"the corrections in {source} drop all {len(chosen)} samples: none is left to train on")
-    said = []
+    warnings = []
     if recipe.drop_suspects and np.isnan(read.wrong_probability).all():
-        said.append(f"{source} does not say how likely labels are wrong: no suspects were dropped")
+        warnings.append(f"{source} does not say how likely labels are wrong: no suspects were dropped")
     for number in np.setdiff1d(data.labels[chosen], labels[kept]):
-        said.append(f"the corrections leave no sample of the class {data.classes[number]!r}")
+        warnings.append(f"the corrections leave no sample of the class {data.classes[number]!r}")
     changed = int((labels != data.labels)[kept].sum())
-    return Fixed(labels, kept, {"corrected": changed, "dropped": len(chosen) - len(kept)}, tuple(said))
+    return CorrectedLabels(labels, kept, {"corrected": changed, "dropped": len(chosen) - len(kept)}, tuple(warnings))
