@@ -52,7 +52,7 @@ def from_confusion(scores: Tensor, labels: Tensor) -> Tensor:
     kept = scores.isfinite().all(1) & (labels >= 0)
     shares = scores[kept].double().softmax(1)
     counts = shares.new_zeros(scores.shape[1], scores.shape[1]).index_add(0, labels[kept], shares)
-    return _row_means(counts.mT)
+    return _row_means(counts.mT.contiguous())
 
 
 def from_gold(scores: Tensor, labels: Tensor) -> Tensor:
