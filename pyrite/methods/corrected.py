@@ -86,13 +86,13 @@ class Forward(Corrected):
         curve: the loss, a function of the margin alone; cross entropy by default.
 
     >>> str(Forward())
-    "forward(matrix='estimate', percentile=97, at=0.5)"
+    "forward(matrix='estimate', percentile=97, at=0.2)"
 
     Patrini et al., 2017 ("Making deep neural networks robust to label noise: a loss correction approach").
     """
 
     def __init__(
-        self, matrix: Matrix = "estimate", percentile: float = 97, at: float = 0.5, *, curve: Curve | None = None
+        self, matrix: Matrix = "estimate", percentile: float = 97, at: float = 0.2, *, curve: Curve | None = None
     ) -> None:
         self.curve = curve
         ForwardLoss([[1, 0], [0, 1]], curve)  # refuses what is no curve
@@ -113,13 +113,13 @@ class Backward(Corrected):
         loss: what is corrected; cross entropy by default.
 
     >>> str(Backward(matrix="noise"))
-    "backward(matrix='noise', percentile=97, at=0.5)"
+    "backward(matrix='noise', percentile=97, at=0.2)"
 
     Patrini et al., 2017 ("Making deep neural networks robust to label noise: a loss correction approach").
     """
 
     def __init__(
-        self, matrix: Matrix = "estimate", percentile: float = 97, at: float = 0.5, *, loss: Loss | None = None
+        self, matrix: Matrix = "estimate", percentile: float = 97, at: float = 0.2, *, loss: Loss | None = None
     ) -> None:
         self.loss = loss
         BackwardLoss([[1, 0], [0, 1]], loss)  # refuses what is no loss

@@ -30,12 +30,12 @@ class Masking(Method):
         at: the share of the epochs before the layer is added.
 
     >>> str(Masking())
-    "masking(structure='estimate', threshold=0.05, at=0.5)"
+    "masking(structure='estimate', threshold=0.05, at=0.2)"
 
     Han et al., 2018 ("Masking: a new perspective of noisy supervision").
     """
 
-    def __init__(self, structure: Structure = "estimate", threshold: float = 0.05, at: float = 0.5) -> None:
+    def __init__(self, structure: Structure = "estimate", threshold: float = 0.05, at: float = 0.2) -> None:
         if not isinstance(structure, str):
             structure = _checked(structure)
         elif structure not in ("estimate", "noise"):

@@ -20,12 +20,12 @@ class SModel(Method):
         at: the share of the epochs before the layer is added.
 
     >>> str(SModel())
-    's_model(at=0.5)'
+    's_model(at=0.2)'
 
     Goldberger & Ben-Reuven, 2017 ("Training deep neural networks using a noise adaptation layer").
     """
 
-    def __init__(self, at: float = 0.5) -> None:
+    def __init__(self, at: float = 0.2) -> None:
         check_at(at)
         self.at = at
 

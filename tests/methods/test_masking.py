@@ -21,7 +21,7 @@ def begun() -> np.ndarray:
 def test_a_known_structure(source: str) -> None:
     """The layer begins with the confusions that are allowed, and the diagonal always is."""
     noise = torch.tensor([[0.9, 0.1, 0.0], [0.0, 0.8, 0.2], [0.0, 0.0, 1.0]], dtype=torch.float64)
-    spec = f"masking(structure={STRUCTURE if source == 'given' else 'noise'!r})"
+    spec = f"masking(structure={STRUCTURE if source == 'given' else 'noise'!r}, at=0.5)"
     trainer = trained(spec, 4, noise_matrix=noise)
     allowed = np.array(STRUCTURE) + np.diag([0, 0, 1]) > 0
     kept = np.where(allowed, begun(), 0)
@@ -34,14 +34,14 @@ def test_a_known_structure(source: str) -> None:
 def test_an_estimated_structure_has_the_larger_confusions() -> None:
     confusions = begun()
     threshold = float(np.sort(confusions[~np.eye(3, dtype=bool)])[2]) + 1e-6
-    trainer = trained(f"masking(threshold={threshold})", 4)
+    trainer = trained(f"masking(threshold={threshold}, at=0.5)", 4)
     allowed = (confusions >= threshold) | np.eye(3, dtype=bool)
     assert allowed.sum() == 6
     assert ((trainer.arrays()["noise_layer"] > 0) == allowed).all()
 
 
 def test_without_a_structure_it_is_the_s_model() -> None:
-    ours, theirs = trained(f"masking(structure={[[1] * 3] * 3})", 4), trained("s_model", 4)
+    ours, theirs = trained(f"masking(structure={[[1] * 3] * 3}, at=0.5)", 4), trained("s_model(at=0.5)", 4)
     assert np.array_equal(ours.arrays()["noise_layer"], theirs.arrays()["noise_layer"])
 
 
@@ -61,4 +61,4 @@ def test_what_is_refused() -> None:
     }.items():
         with pytest.raises(ValueError, match=words):
             method(spec).start(Bench(batches(), learner, epochs=2, classes=3))
-    assert str(method(f"masking(structure={STRUCTURE})")) == f"masking(structure={STRUCTURE}, threshold=0.05, at=0.5)"
+    assert str(method(f"masking(structure={STRUCTURE})")) == f"masking(structure={STRUCTURE}, threshold=0.05, at=0.2)"
