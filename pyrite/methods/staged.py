@@ -119,8 +119,8 @@ class Staged(Method):
 
     >>> from pyrite import CE, MAE
     >>> from pyrite.methods import ERM
-    >>> str(Staged(ERM(CE()), ERM(MAE()), at=0.2))
-    'staged(erm(ce), erm(mae), at=0.2, restart=False)'
+    >>> str(Staged(ERM(CE()), ERM(MAE()), at=0.1))
+    'staged(erm(ce), erm(mae), at=0.1)'
     """
 
     def __init__(self, first: Method, then: Method, *, at: float = 0.2, restart: bool = False) -> None:
