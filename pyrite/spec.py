@@ -132,10 +132,10 @@ def construct(thing: object, **options: object) -> str:
 def registered_name(cls: type) -> str:
     """The name under which a registry holds a class.
 
-    >>> registered_name(type("TruncatedGCE", (), {})), registered_name(type("BootSoft", (), {}))
-    ('truncated_gce', 'boot_soft')
+    >>> registered_name(type("TruncatedGCE", (), {})), registered_name(type("SModel", (), {}))
+    ('truncated_gce', 's_model')
     """
-    return _NAMES.get(cls) or re.sub(r"(?<=[a-z])(?=[A-Z])", "_", cls.__name__).lower()
+    return _NAMES.get(cls) or re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=^[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
 
 
 _NAMES: dict[type, str] = {}

@@ -184,7 +184,7 @@ def _built(text: str, filled: Callable[[Range], Any]) -> Method:
         return filled(OneOf(choices))
 
     ranges: dict[str, Callable[..., Any]] = {"between": between, "one_of": one_of}
-    made = build(text, METHODS | LOSSES | ranges, "method")
+    made = build(text, LOSSES | METHODS | ranges, "method", nested=METHODS | LOSSES | ranges)
     return made if isinstance(made, Method) else ERM(made)
 
 

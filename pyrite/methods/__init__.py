@@ -1,30 +1,41 @@
 """Methods: one algorithm per file. A description, ``erm(ce)``, is started on a bench and makes steps of batches."""
 
 from pyrite.methods.bench import Bench
+from pyrite.methods.corrected import Backward, Forward
 from pyrite.methods.descent import backward_step, descend
 from pyrite.methods.erm import ERM
+from pyrite.methods.fine_tune import FineTune
+from pyrite.methods.glc import GLC
 from pyrite.methods.l2rw import L2RW
 from pyrite.methods.learner import Learner
+from pyrite.methods.masking import Masking
 from pyrite.methods.memory import Memory
 from pyrite.methods.meta_gradient import MetaGradient, meta_gradient
 from pyrite.methods.meta_weight import MetaWeight
 from pyrite.methods.method import MetaSet, Method, Trainer
 from pyrite.methods.registry import METHODS, method
+from pyrite.methods.s_model import SModel
 from pyrite.methods.staged import Stage, Staged, Stages
 from pyrite.methods.step import Step
 from pyrite.methods.weight_net import WeightNet
 
 __all__ = [
     "ERM",
+    "GLC",
     "L2RW",
     "METHODS",
+    "Backward",
     "Bench",
+    "FineTune",
+    "Forward",
     "Learner",
+    "Masking",
     "Memory",
     "MetaGradient",
     "MetaSet",
     "MetaWeight",
     "Method",
+    "SModel",
     "Stage",
     "Staged",
     "Stages",

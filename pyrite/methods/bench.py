@@ -27,6 +27,7 @@ class Bench:
         epochs: the length of the run.
         classes: the number of classes.
         meta: batches of the meta set that the method asked for by ``meta_set``.
+        noise_matrix: T[i, j] = P(given j | true i) of the noise that made the labels, where it was simulated.
     """
 
     def __init__(
@@ -37,9 +38,10 @@ class Bench:
         epochs: int,
         classes: int,
         meta: Batches | None = None,
+        noise_matrix: Tensor | None = None,
     ) -> None:
         self.batches, self.epochs, self.classes = batches, epochs, classes
-        self._make, self._meta = make_learner, meta
+        self._make, self._meta, self._noise_matrix = make_learner, meta, noise_matrix
         self._made = 0
         self._learners: Sequence[Learner] = ()
 
@@ -76,6 +78,13 @@ class Bench:
             raise ValueError("meta is missing: the method needs batches of a meta set")
         return self._meta
 
+    @property
+    def noise_matrix(self) -> Tensor:
+        """The matrix of the simulated noise, for methods that are told to use it."""
+        if self._noise_matrix is None:
+            raise ValueError("the method needs the matrix of the run's noise, but no noise is simulated: give a matrix")
+        return self._noise_matrix
+
     def make_learner(self) -> Learner:
         """A net with its optimiser and schedule; each call makes another net, with initial weights of its own."""
         number, self._made = self._made, self._made + 1
@@ -86,7 +95,10 @@ class Bench:
 
         With ``learners``, training goes on with those instead.
         """
-        bench = Bench(self.batches, self._make, epochs=epochs, classes=self.classes, meta=self._meta)
+        bench = Bench(
+            self.batches, self._make, epochs=epochs, classes=self.classes, meta=self._meta,
+            noise_matrix=self._noise_matrix,
+        )  # fmt: skip
         bench._learners = learners
         return bench
 
@@ -95,7 +107,11 @@ class Bench:
 
         Rows of samples that are not trained on, or that cannot be read, are NaN.
         """
-        scores = Memory(torch.full((len(self.labels), self.classes), torch.nan, device=self.device))
+        scores: Memory | None = None
         for inputs, _, index in self.batches.in_order():
-            scores.write(index, predict(inputs))
+            rows = predict(inputs)
+            if scores is None:
+                scores = Memory(rows.new_full((len(self.labels), self.classes), torch.nan, device=self.device))
+            scores.write(index, rows)
+        assert scores is not None, "there is always a batch"
         return scores.rows

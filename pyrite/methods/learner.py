@@ -111,6 +111,15 @@ class Learner:
         self.optimiser.step()
         self.steps += 1
 
+    def add_weight(self, weight: nn.Parameter) -> None:
+        """Train a weight outside the model too, with the model's optimiser and learning rate, without weight decay.
+
+        It is not part of ``state_dict``; the optimiser's memory of its gradients is.
+        """
+        self.weights.append(weight)
+        self.optimiser.add_param_group({"params": [weight], "lr": self.rates[0], "weight_decay": 0.0})
+        self.rates.append(self.rates[0])
+
     def skip(self) -> None:
         """Count a step in which no sample counts: the schedule goes on, the weights stay."""
         self.steps += 1

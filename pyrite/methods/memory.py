@@ -20,6 +20,7 @@ class Memory:
     Args:
         rows: what is remembered at the beginning, of shape (samples, ...).
 
+    >>> import torch
     >>> memory = Memory(torch.zeros(3, 2))
     >>> memory.write(torch.tensor([2]), torch.tensor([[0.5, 0.5]]))
     >>> memory[torch.tensor([1, 2])]

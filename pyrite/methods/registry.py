@@ -4,10 +4,15 @@ from collections.abc import Callable
 
 from pyrite.criterion import Loss
 from pyrite.losses import LOSSES
+from pyrite.methods.corrected import Backward, Forward
 from pyrite.methods.erm import ERM
+from pyrite.methods.fine_tune import FineTune
+from pyrite.methods.glc import GLC
 from pyrite.methods.l2rw import L2RW
+from pyrite.methods.masking import Masking
 from pyrite.methods.meta_weight import MetaWeight
 from pyrite.methods.method import Method
+from pyrite.methods.s_model import SModel
 from pyrite.methods.staged import Staged
 from pyrite.spec import build
 
@@ -18,6 +23,12 @@ METHODS: dict[str, Callable[..., Method]] = {
     "meta_weight": MetaWeight,
     "l2rw": L2RW,
     "staged": Staged,
+    "forward": Forward,
+    "backward": Backward,
+    "s_model": SModel,
+    "masking": Masking,
+    "glc": GLC,
+    "fine_tune": FineTune,
 }
 
 

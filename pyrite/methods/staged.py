@@ -12,8 +12,9 @@ from pyrite.data import Batch
 from pyrite.methods.bench import Bench
 from pyrite.methods.method import MetaSet, Method, Trainer
 from pyrite.methods.step import Step
+from pyrite.spec import is_number
 
-__all__ = ["Estimate", "Stage", "Staged", "Stages"]
+__all__ = ["Estimate", "Stage", "Staged", "Stages", "check_at", "stage_lengths"]
 
 Estimate = Mapping[str, Tensor]
 
@@ -66,7 +67,9 @@ class Stages(Trainer):
         self.now.end_epoch()
 
     def facts(self) -> Mapping[str, float]:
-        return {"stage": self.number + 1, **self.now.facts()}
+        """The number of the stage, whatever was estimated as a single number, and what the present stage adds."""
+        numbers = {name: float(value) for name, value in self.known.items() if value.dim() == 0}
+        return {"stage": self.number + 1, **numbers, **self.now.facts()}
 
     def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
         """What was estimated, and what the present stage has to show."""
@@ -89,6 +92,20 @@ class Stages(Trainer):
         self.now.load_state_dict(state["now"])
 
 
+def check_at(at: object) -> None:
+    """Refuse what is not a share of the epochs that leaves some for either stage."""
+    if not is_number(at) or not 0 < at < 1:
+        raise ValueError(f"at is {at!r}, but must be between 0 and 1")
+
+
+def stage_lengths(method: Method, epochs: int, at: float) -> tuple[int, int]:
+    """The epochs of two stages, at least one each, of which the first has the share ``at``."""
+    if epochs < 2:
+        raise ValueError(f"epochs is {epochs}, but {method} needs 2 or more: one for each stage")
+    early = min(max(1, round(at * epochs)), epochs - 1)
+    return early, epochs - early
+
+
 @final
 class Staged(Method):
     """One method after another, such as a warm-up with cross entropy before a robust loss.
@@ -102,16 +119,15 @@ class Staged(Method):
 
     >>> from pyrite import CE, MAE
     >>> from pyrite.methods import ERM
-    >>> str(Staged(ERM(CE()), ERM(MAE()), at=0.2))
-    'staged(erm(ce), erm(mae), at=0.2, restart=False)'
+    >>> str(Staged(ERM(CE()), ERM(MAE()), at=0.1))
+    'staged(erm(ce), erm(mae), at=0.1)'
     """
 
     def __init__(self, first: Method, then: Method, *, at: float = 0.2, restart: bool = False) -> None:
         for name, method in (("first", first), ("then", then)):
             if not isinstance(method, Method):
                 raise ValueError(f"{name} is {method!r}, but must be a method, such as erm(ce)")
-        if isinstance(at, bool) or not isinstance(at, int | float) or not 0 < at < 1:
-            raise ValueError(f"at is {at!r}, but must be between 0 and 1")
+        check_at(at)
         if not isinstance(restart, bool):
             raise ValueError(f"restart is {restart!r}, but must be True or False")
         if first.meta_set and then.meta_set and first.meta_set != then.meta_set:
@@ -131,10 +147,7 @@ class Staged(Method):
         return self.first.grows or self.then.grows
 
     def start(self, bench: Bench) -> Stages:
-        if bench.epochs < 2:
-            raise ValueError(f"epochs is {bench.epochs}, but {self} needs 2 or more: one for each stage")
-        early = min(max(1, round(self.at * bench.epochs)), bench.epochs - 1)
-        late = bench.epochs - early
+        early, late = stage_lengths(self, bench.epochs, self.at)
 
         def first(known: Estimate, before: Trainer | None) -> Trainer:
             return self.first.start(bench.stage(early if self.restart else bench.epochs))

@@ -70,7 +70,7 @@ def assemble(
     """
     device = local_device(recipe.device)
     check_device(device)
-    labels, corrected = _labels(recipe, data, method.meta_set, corrections)
+    labels, corrected, noise_matrix = _labels(recipe, data, method.meta_set, corrections)
     scale = Statistics.of(data.inputs, np.flatnonzero(labels["part"] == 0))
 
     workers = min(8, os.cpu_count() or 1) if isinstance(data.inputs, LazyImages) else 0
@@ -107,7 +107,11 @@ def assemble(
     def learner(number: int, epochs: int) -> Learner:
         return make_learner(recipe, sync_batch_norm(nets.make(number)), len(train), epochs)
 
-    trainer = method.start(Bench(train, learner, epochs=recipe.epochs, classes=len(data.classes), meta=meta))
+    trainer = method.start(
+        Bench(
+            train, learner, epochs=recipe.epochs, classes=len(data.classes), meta=meta, noise_matrix=noise_matrix,
+        )
+    )  # fmt: skip
     observer = TrainingObserver(labels["given"], labels.get("true"), classes=len(data.classes))
     recorder = Recorder(trainer, observer, test, held_out)
     facts: dict[str, Any] = {"classes": data.classes, "shape": data.inputs.shape[1:]}
@@ -154,9 +158,9 @@ def _only(labels: npt.NDArray[Any], index: npt.NDArray[Any]) -> npt.NDArray[Any]
 
 def _labels(
     recipe: Recipe, data: Dataset, wanted: MetaSet | None, corrections: bytes
-) -> tuple[dict[str, npt.NDArray[Any]], CorrectedLabels]:
-    """Given labels, true ones where known, and the part each sample is in; and what was corrected."""
-    given, true = data.labels, data.true
+) -> tuple[dict[str, npt.NDArray[Any]], CorrectedLabels, Tensor | None]:
+    """Given labels, true ones where known, and the part each sample is in; what was corrected; the noise's matrix."""
+    given, true, matrix = data.labels, data.true, None
     if recipe.noise:
         if true is not None and (given != true).any():
             raise ValueError(
@@ -164,7 +168,7 @@ def _labels(
                 f"({int((given != true).sum())} of {len(given)}): leave out noise, or take the data without them"
             )
         noisy = corrupt(given, recipe.noise, len(data.classes), recipe.seed, data.inputs)
-        given, true = noisy.given, noisy.true
+        given, true, matrix = noisy.given, noisy.true, torch.tensor(noisy.matrix)
     if recipe.samples > len(given):
         raise ValueError(f"samples is {recipe.samples}, but {data.name} has {len(given)}")
     chosen = np.arange(len(given))
@@ -183,7 +187,7 @@ def _labels(
     columns: dict[str, npt.NDArray[Any]] = {"index": np.arange(len(given)), "given": corrected.labels, "part": part}
     columns |= {} if true is None else {"true": true}
     columns |= {"original": given} if recipe.corrections else {}
-    return columns | ({"path": np.array(data.paths)} if data.paths else {}), corrected
+    return columns | ({"path": np.array(data.paths)} if data.paths else {}), corrected, matrix
 
 
 @final

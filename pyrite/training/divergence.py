@@ -21,11 +21,14 @@ def divergence(history: Sequence[dict[str, Any]]) -> list[str]:
     """A sentence if a run has fallen back, another if its scores have grown far; none if it is in good order.
 
     Looked at is the accuracy on the *given* labels of the training set, which every run has: a model that learns, be
-    it right or wrong labels, does not lose them again while its scores grow.
+    it right or wrong labels, does not lose them again while its scores grow. Epochs of earlier stages are left out, as
+    a stage may begin with the initial weights, and so are epochs in which no training sample had a weight.
     """
     seen = [line for line in history if line["train_accuracy"] is not None and line["margin_size"] is not None]
+    seen = [line for line in seen if line.get("weight_max") != 0]
     if not seen:
         return []
+    seen = [line for line in seen if line.get("stage") == seen[-1].get("stage")]
     best, last = max(seen, key=lambda line: line["train_accuracy"]), seen[-1]
     said = []
     if last["train_accuracy"] <= _KEPT * best["train_accuracy"] and last["margin_size"] > best["margin_size"]:

@@ -41,3 +41,12 @@ def test_what_is_said() -> None:
         "the run diverged: it followed 53% of the given labels after epoch 2 and 24% at the end, while the typical "
         "size of a margin went from 100 to 1e+03. Try a lower learning rate"
     )
+
+
+def test_an_earlier_stage_and_epochs_without_weight_are_left_out() -> None:
+    lines = history(0.8, 0.85, 0.3, 0.5, 0.6)
+    staged = [line | {"stage": 1 + (number >= 2)} for number, line in enumerate(lines)]
+    assert "diverged" in divergence(lines[:3])[0]
+    assert divergence(staged) == divergence(staged[:3]) == []
+    assert divergence([*lines[:2], lines[2] | {"weight_max": 0.0}]) == []
+    assert "diverged" in divergence([*staged, lines[2] | {"stage": 2, "epoch": 6, "margin_size": 64.0}])[0]

@@ -1,0 +1,138 @@
+"""Loss correction: the noise matrix is estimated by a first net, and a second is trained with the corrected loss."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import final
+
+from torch import Tensor
+
+from pyrite.criterion import Loss
+from pyrite.curves import CE, Curve
+from pyrite.losses import Backward as BackwardLoss, Forward as ForwardLoss
+from pyrite.methods.bench import Bench
+from pyrite.methods.erm import ERM
+from pyrite.methods.method import Method, Trainer
+from pyrite.methods.staged import Estimate, Stage, Stages, check_at, stage_lengths
+from pyrite.methods.transition import as_estimate, from_anchors, invertible
+from pyrite.spec import is_number
+
+__all__ = ["Backward", "Corrected", "Forward"]
+
+Matrix = str | Tensor | Sequence[Sequence[float]]
+
+
+class Corrected(Method, ABC):
+    """Training with a loss that a noise matrix corrects; subclasses say how.
+
+    Args:
+        matrix: ``"estimate"``: by a first net, trained with cross entropy; ``"noise"``: that of the run's noise; or the
+            matrix itself, T[i, j] = P(given j | true i), for which no first net is needed.
+        percentile: which sample of a class the estimate takes for a certain one. 100 is the one with the largest
+            probability.
+        at: the share of the epochs that the first net has.
+    """
+
+    def __init__(self, matrix: Matrix, percentile: float, at: float) -> None:
+        if isinstance(matrix, str):
+            if matrix not in ("estimate", "noise"):
+                raise ValueError(f"matrix is {matrix!r}, but must be estimate, noise, or rows of numbers")
+        else:
+            matrix = self.correction(matrix).matrix  # type: ignore[assignment]  # checked, as a tensor
+        if not is_number(percentile) or not 0 <= percentile <= 100:
+            raise ValueError(f"percentile is {percentile!r}, but must be a number from 0 to 100")
+        check_at(at)
+        self.matrix, self.percentile, self.at = matrix, percentile, at
+
+    @abstractmethod
+    def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Loss:
+        """The corrected loss."""
+
+    def usable(self, matrix: Tensor) -> Estimate:
+        """An estimated matrix as this correction can use it."""
+        return as_estimate(matrix)
+
+    def start(self, bench: Bench) -> Trainer:
+        if not isinstance(self.matrix, str):
+            matrix = self.matrix
+        elif self.matrix == "noise":
+            matrix = bench.noise_matrix
+        else:
+            return self._estimate_first(bench)
+        if len(matrix) != bench.classes:
+            raise ValueError(f"matrix has {len(matrix)} rows, but there are {bench.classes} classes")
+        return ERM(self.correction(matrix)).start(bench)
+
+    def _estimate_first(self, bench: Bench) -> Stages:
+        early, late = stage_lengths(self, bench.epochs, self.at)
+
+        def first(known: Estimate, before: Trainer | None) -> Trainer:
+            return ERM(CE()).start(bench.stage(early))
+
+        def estimate(trainer: Trainer) -> Estimate:
+            return self.usable(from_anchors(bench.evaluate(trainer.predict), self.percentile))
+
+        def then(known: Estimate, before: Trainer | None) -> Trainer:
+            return ERM(self.correction(known["matrix"])).start(bench.stage(late))
+
+        return Stages([Stage(early, first, estimate), Stage(late, then)])
+
+
+@final
+class Forward(Corrected):
+    """Forward correction: the loss of the probabilities of given labels, Tᵀp.
+
+    Args:
+        matrix, percentile, at: as of ``Corrected``.
+        curve: the loss, a function of the margin alone; cross entropy by default.
+
+    >>> str(Forward())
+    "forward(matrix='estimate', percentile=97, at=0.2)"
+
+    Patrini et al., 2017 ("Making deep neural networks robust to label noise: a loss correction approach").
+    """
+
+    def __init__(
+        self, matrix: Matrix = "estimate", percentile: float = 97, at: float = 0.2, *, curve: Curve | None = None
+    ) -> None:
+        self.curve = curve
+        ForwardLoss([[1, 0], [0, 1]], curve)  # refuses what is no curve
+        super().__init__(matrix, percentile, at)
+
+    def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Loss:
+        return ForwardLoss(matrix, self.curve)
+
+
+@final
+class Backward(Corrected):
+    """Backward correction: T⁻¹ times the losses of all labels, whose mean over the noise is the loss of true labels.
+
+    An estimated matrix that can hardly be inverted is mixed with the identity first.
+
+    Args:
+        matrix, percentile, at: as of ``Corrected``.
+        loss: what is corrected; cross entropy by default.
+
+    >>> str(Backward(matrix="noise"))
+    "backward(matrix='noise', percentile=97, at=0.2)"
+
+    Patrini et al., 2017 ("Making deep neural networks robust to label noise: a loss correction approach").
+    """
+
+    def __init__(
+        self, matrix: Matrix = "estimate", percentile: float = 97, at: float = 0.2, *, loss: Loss | None = None
+    ) -> None:
+        self.loss = loss
+        BackwardLoss([[1, 0], [0, 1]], loss)  # refuses what is no loss
+        super().__init__(matrix, percentile, at)
+
+    @property
+    def grows(self) -> bool:
+        """Labels have negative losses too, without a bound."""
+        return True
+
+    def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Loss:
+        return BackwardLoss(matrix, self.loss)
+
+    def usable(self, matrix: Tensor) -> Estimate:
+        mixed, share = invertible(matrix)
+        return as_estimate(mixed, identity_share=share)

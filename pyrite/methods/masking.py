@@ -1,0 +1,80 @@
+"""Masking: a learned noise matrix, of which it is known which entries there are."""
+
+from collections.abc import Sequence
+from typing import final
+
+import torch
+from torch import Tensor
+
+from pyrite.criterion import to_numbers
+from pyrite.methods.bench import Bench
+from pyrite.methods.method import Method
+from pyrite.methods.noise_layer import noise_layer_stages
+from pyrite.methods.staged import Stages, check_at
+from pyrite.spec import is_number
+
+__all__ = ["Masking"]
+
+Structure = str | Tensor | Sequence[Sequence[float]]
+
+
+@final
+class Masking(Method):
+    """A noise layer as in ``s_model``, which has only those transitions that a structure allows.
+
+    Args:
+        structure: which true class can become which label: rows of 0 and 1; ``"noise"``, the transitions of the run's
+            noise; or ``"estimate"``, those that the net's confusion matrix has with a probability of ``threshold``. A
+            class can always keep its label.
+        threshold: the least probability of a transition that is estimated.
+        at: the share of the epochs before the layer is added.
+
+    >>> str(Masking())
+    "masking(structure='estimate', threshold=0.05, at=0.2)"
+
+    Han et al., 2018 ("Masking: a new perspective of noisy supervision").
+    """
+
+    def __init__(self, structure: Structure = "estimate", threshold: float = 0.05, at: float = 0.2) -> None:
+        if not isinstance(structure, str):
+            structure = _checked(structure)
+        elif structure not in ("estimate", "noise"):
+            raise ValueError(f"structure is {structure!r}, but must be estimate, noise, or rows of 0 and 1")
+        if not is_number(threshold) or not 0 <= threshold < 1:
+            raise ValueError(f"threshold is {threshold!r}, but must be from 0 to below 1")
+        check_at(at)
+        self.structure, self.threshold, self.at = structure, threshold, at
+
+    def start(self, bench: Bench) -> Stages:
+        known: Tensor | None = None
+        if isinstance(self.structure, Tensor):
+            known = self.structure
+        elif self.structure == "noise":
+            known = bench.noise_matrix
+        if known is not None and len(known) != bench.classes:
+            raise ValueError(f"structure has {len(known)} rows, but there are {bench.classes} classes")
+
+        def masked(confusion: Tensor) -> Tensor:
+            allowed = confusion >= self.threshold if known is None else known.to(confusion.device) > 0
+            return _restricted(confusion, allowed)
+
+        return noise_layer_stages(self, bench, self.at, masked)
+
+
+def _restricted(matrix: Tensor, allowed: Tensor) -> Tensor:
+    """The matrix without the transitions that are not allowed, its rows divided by what is left of them.
+
+    What is allowed but was never seen gets a small share, as an entry of 0 would stay 0.
+    """
+    allowed = allowed | torch.eye(len(matrix), dtype=torch.bool, device=matrix.device)
+    kept = torch.where(allowed, matrix.clamp(min=1e-3), 0.0)
+    return kept / kept.sum(1, keepdim=True)
+
+
+def _checked(structure: Tensor | Sequence[Sequence[float]]) -> Tensor:
+    values = to_numbers(structure, "structure")
+    if values.dim() != 2 or values.shape[0] != values.shape[1]:
+        raise ValueError(f"structure has the shape {tuple(values.shape)}, but must have one row and column per class")
+    for row, column in torch.nonzero((values != 0) & (values != 1)).tolist():
+        raise ValueError(f"structure is {float(values[row, column])} at [{row}, {column}], but must be 0 or 1")
+    return values.long()

@@ -1,0 +1,33 @@
+"""The simple noise adaptation layer."""
+
+from typing import final
+
+from pyrite.methods.bench import Bench
+from pyrite.methods.method import Method
+from pyrite.methods.noise_layer import noise_layer_stages
+from pyrite.methods.staged import Stages, check_at
+
+__all__ = ["SModel"]
+
+
+@final
+class SModel(Method):
+    """A softmax layer on top of the net, which learns how true classes become given labels. The net alone predicts.
+
+    The net is trained with cross entropy first; its confusion matrix is where the layer begins; then both learn.
+
+    Args:
+        at: the share of the epochs before the layer is added.
+
+    >>> str(SModel())
+    's_model(at=0.2)'
+
+    Goldberger & Ben-Reuven, 2017 ("Training deep neural networks using a noise adaptation layer").
+    """
+
+    def __init__(self, at: float = 0.2) -> None:
+        check_at(at)
+        self.at = at
+
+    def start(self, bench: Bench) -> Stages:
+        return noise_layer_stages(self, bench, self.at, lambda matrix: matrix)

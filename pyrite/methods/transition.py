@@ -1,0 +1,96 @@
+"""Estimates of the noise matrix, T[i, j] = P(given j | true i), from the scores of a net trained on given labels.
+
+All work in float64, on the scores of every sample, which are the same at every process.
+"""
+
+import torch
+from torch import Tensor
+
+from pyrite.methods.staged import Estimate
+from pyrite.soft_margin import row_margins
+
+__all__ = ["as_estimate", "from_anchors", "from_confusion", "from_gold", "invertible"]
+
+
+def from_anchors(scores: Tensor, percentile: float = 100.0) -> Tensor:
+    """The noisy posterior of one sample per class, the one that is taken for a certain example of it.
+
+    A net that fits P(given | x) says T[i, j] = P(given j | x) for a sample x that is certainly of class i. Row i is the
+    posterior of the sample with the largest probability of i or, as that may be an outlier, of the one at
+    ``percentile`` of these probabilities. Samples are compared by margins, as probabilities near 1 are rounded.
+
+    Args:
+        scores: one row per sample. Rows that are not finite are left out.
+        percentile: 100 for the largest.
+
+    >>> from_anchors(torch.tensor([[0.8, 0.2], [0.3, 0.7], [0.5, 0.5]]).log()).round(decimals=4)
+    tensor([[0.8000, 0.2000],
+            [0.3000, 0.7000]], dtype=torch.float64)
+
+    Patrini et al., 2017, equations 12 and 13.
+    """
+    rows = scores[scores.isfinite().all(1)].double()
+    if not len(rows):
+        raise ValueError("scores has no finite row to estimate a noise matrix from")
+    order = row_margins(rows).sort(dim=0, stable=True).indices
+    place = int(percentile / 100 * (len(rows) - 1))
+    return rows[order[place]].softmax(1)
+
+
+def from_confusion(scores: Tensor, labels: Tensor) -> Tensor:
+    """How often each label is given to samples that the net takes for a class: rows are predictions.
+
+    T[i, j] is the mean over samples of [label is j], weighted by the probability of i. A class that is never predicted
+    keeps its label.
+
+    Args:
+        scores: one row per sample. Rows that are not finite are left out.
+        labels: the given ones; samples with a label below 0 are left out.
+
+    Goldberger & Ben-Reuven, 2017, section 3.
+    """
+    kept = scores.isfinite().all(1) & (labels >= 0)
+    shares = scores[kept].double().softmax(1)
+    counts = shares.new_zeros(scores.shape[1], scores.shape[1]).index_add(0, labels[kept], shares)
+    return _row_means(counts.mT.contiguous())
+
+
+def from_gold(scores: Tensor, labels: Tensor) -> Tensor:
+    """The mean noisy posterior of the samples whose true class is known. A class without samples keeps its label.
+
+    Args:
+        scores: of the samples with true labels, by a net trained on given labels.
+        labels: the true ones.
+
+    Hendrycks et al., 2018, section 3.
+    """
+    shares = scores.double().softmax(1)
+    return _row_means(shares.new_zeros(scores.shape[1], scores.shape[1]).index_add(0, labels, shares))
+
+
+def _row_means(sums: Tensor) -> Tensor:
+    """Rows that add up to 1; that of the identity where there is nothing to divide."""
+    total = sums.sum(1, keepdim=True)
+    identity = torch.eye(len(sums), dtype=sums.dtype, device=sums.device)
+    return torch.where(total > 0, sums / torch.where(total > 0, total, 1.0), identity)
+
+
+def invertible(matrix: Tensor, largest_condition: float = 100.0) -> tuple[Tensor, float]:
+    """The matrix with as much of the identity mixed in, in tenths, as its inverse needs; and that share.
+
+    Two classes that the first net does not tell apart have rows that are nearly the same. Mixing in the identity is
+    Patrini et al.'s remedy, a prior of clean labels. The bound is on the condition number: beyond 100 the inverse
+    multiplies losses, and the errors of the estimate, by so much that training follows the errors.
+    """
+    identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
+    for tenths in range(10):
+        mixed = torch.lerp(matrix, identity, tenths / 10)
+        if float(torch.linalg.cond(mixed)) <= largest_condition:
+            return mixed, tenths / 10
+    return identity, 1.0
+
+
+def as_estimate(matrix: Tensor, **numbers: float) -> Estimate:
+    """What a stage passes on: the matrix, its noise rate if all classes are equally frequent, and further numbers."""
+    numbers = {"estimated_noise_rate": 1 - float(matrix.diagonal().mean()), **numbers}
+    return {"matrix": matrix, **{name: torch.tensor(value, dtype=torch.float64) for name, value in numbers.items()}}
