@@ -4,10 +4,14 @@ from collections.abc import Callable
 
 from pyrite.criterion import Loss
 from pyrite.losses import LOSSES
+from pyrite.methods.bilevel import Bilevel
+from pyrite.methods.co_teaching import CoTeaching
 from pyrite.methods.erm import ERM
 from pyrite.methods.l2rw import L2RW
+from pyrite.methods.mentornet import Mentornet
 from pyrite.methods.meta_weight import MetaWeight
 from pyrite.methods.method import Method
+from pyrite.methods.self_paced import SelfPaced
 from pyrite.methods.staged import Staged
 from pyrite.spec import build
 
@@ -18,6 +22,10 @@ METHODS: dict[str, Callable[..., Method]] = {
     "meta_weight": MetaWeight,
     "l2rw": L2RW,
     "staged": Staged,
+    "self_paced": SelfPaced,
+    "mentornet": Mentornet,
+    "co_teaching": CoTeaching,
+    "bilevel": Bilevel,
 }
 
 
