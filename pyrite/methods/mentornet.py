@@ -127,7 +127,8 @@ class _Mentored(Trainer):
         if self.noise_rate.value is None or self.epoch <= round(self.method.burn_in * self.epochs):
             return torch.ones_like(losses)
         if self.mentor is not None:
-            return self.mentor(features_of(losses, self.threshold, self.epoch / self.epochs)).sigmoid()
+            logits: Tensor = self.mentor(features_of(losses, self.threshold, self.epoch / self.epochs))
+            return logits.sigmoid()
         over, width = losses - self.threshold, self.method.width * self.threshold
         return (1 - over / width).clamp(0, 1) if width > 0 else (over <= 0).double()
 
