@@ -78,6 +78,7 @@ METHOD_EXAMPLES = {
     "erm": "erm(gce(q=0.7))",
     "meta_weight": "meta_weight(size=13, hidden=5, lr=0.5)",
     "l2rw": "l2rw(mae, size=13)",
+    "bilevel": "bilevel(splits=3)",
     "staged": "staged(erm(ce), erm(mae), at=0.5, restart=True)",
     "glc": "glc(size=13)",
     "fine_tune": "fine_tune(size=13, at=0.5)",

@@ -1,6 +1,8 @@
 """Methods: one algorithm per file. A description, ``erm(ce)``, is started on a bench and makes steps of batches."""
 
 from pyrite.methods.bench import Bench
+from pyrite.methods.bilevel import Bilevel
+from pyrite.methods.co_teaching import CoTeaching
 from pyrite.methods.corrected import Backward, Forward
 from pyrite.methods.descent import backward_step, descend
 from pyrite.methods.erm import ERM
@@ -10,11 +12,14 @@ from pyrite.methods.l2rw import L2RW
 from pyrite.methods.learner import Learner
 from pyrite.methods.masking import Masking
 from pyrite.methods.memory import Memory
+from pyrite.methods.mentornet import Mentornet
 from pyrite.methods.meta_gradient import MetaGradient, meta_gradient
 from pyrite.methods.meta_weight import MetaWeight
 from pyrite.methods.method import MetaSet, Method, Trainer
+from pyrite.methods.noise_rate import estimate_noise_rate
 from pyrite.methods.registry import METHODS, method
 from pyrite.methods.s_model import SModel
+from pyrite.methods.self_paced import SelfPaced
 from pyrite.methods.staged import Stage, Staged, Stages
 from pyrite.methods.step import Step
 from pyrite.methods.weight_net import WeightNet
@@ -26,16 +31,20 @@ __all__ = [
     "METHODS",
     "Backward",
     "Bench",
+    "Bilevel",
+    "CoTeaching",
     "FineTune",
     "Forward",
     "Learner",
     "Masking",
     "Memory",
+    "Mentornet",
     "MetaGradient",
     "MetaSet",
     "MetaWeight",
     "Method",
     "SModel",
+    "SelfPaced",
     "Stage",
     "Staged",
     "Stages",
@@ -44,6 +53,7 @@ __all__ = [
     "WeightNet",
     "backward_step",
     "descend",
+    "estimate_noise_rate",
     "meta_gradient",
     "method",
 ]

@@ -24,7 +24,8 @@ class L2RW(Method):
 
     Args:
         meta_loss: what is measured on the meta set; cross entropy, as in the paper. With noisy labels, ``mae``.
-        meta: whether the meta set has its given labels (``"noisy"``) or true ones (``"clean"``), as the paper's.
+        meta: whether the meta set has its given labels (``"noisy"``) or true ones (``"clean"``). The paper's are clean;
+            the default is not, because clean labels are what most people do not have.
         size: samples in the meta set.
 
     Ren et al., 2018 ("Learning to reweight examples for robust deep learning").

@@ -64,7 +64,7 @@ def meta_gradient(
     lr: float,
     loss: Loss | None = None,
     meta_loss: Loss | None = None,
-    normalise: Normalise = "mean",
+    normalise: Normalise = "sum",
     gradient: Gradient = "exact",
 ) -> MetaGradient:
     """The derivative of the meta loss after a virtual step, by the parameters of the weight network.
@@ -79,7 +79,7 @@ def meta_gradient(
         lr: α, the size of the virtual step.
         loss: what trains the model; cross entropy if None.
         meta_loss: absolute error if None.
-        normalise: ``"mean"`` divides weights by the number of samples, ``"sum"`` by their sum.
+        normalise: ``"sum"`` divides weights by their sum, ``"mean"`` by the number of samples.
         gradient: ``"exact"`` (and ``"lean"``, which is the same here); ``"fast"`` takes G at w in place of ŵ, and
             finite differences, and is an approximation; ``"reference"`` differentiates twice, as public code does.
     """

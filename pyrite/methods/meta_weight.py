@@ -10,15 +10,19 @@ from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
 from pyrite.criterion import Loss
-from pyrite.curves import MAE
+from pyrite.curves import CE, MAE
 from pyrite.methods.bench import Bench
+from pyrite.methods.erm import ERM
 from pyrite.methods.meta_gradient import Gradient, Normalise, shares, theta_gradient
 from pyrite.methods.method import MetaSet, Method
+from pyrite.methods.noise_rate import check_loss
 from pyrite.methods.virtual_step import Virtual, check_optimiser
 from pyrite.methods.weight_net import WeightNet
 from pyrite.methods.weighting import Again, Weighting
 
 __all__ = ["MetaWeight"]
+
+GuideOptimiser = Literal["sgd", "nesterov", "adam"]
 
 
 @final
@@ -31,16 +35,19 @@ class MetaWeight(Method):
 
     Args:
         meta_loss: what is measured on the meta set.
+        loss: what the classifier is trained with, and what the weight network sees of a sample; cross entropy if None.
         meta: whether the meta set has its given labels (``"noisy"``) or true ones (``"clean"``): those of the data
             set's own clean part or, where none is, of a simulation that knows them.
         size: samples in the meta set.
         hidden: units of the weight network.
-        normalise: ``"mean"`` divides weights by the number of samples in the batch, ``"sum"`` by their sum.
+        normalise: ``"sum"`` divides weights by their sum over the batch, as the authors' code does; ``"mean"`` by the
+            number of samples, as the paper's equation does.
         gradient: ``"exact"``; ``"lean"``, exact too, slower, with less memory; ``"fast"``, an approximation.
         every: learn the weights in every so many steps.
         virtual: the step that is looked ahead: ``"sgd"``, or that of the ``"optimizer"``, with momentum and decay.
-        lr: the learning rate of the weight network, and
-        weight_decay: its weight decay.
+        optimiser: of the weight network: ``"sgd"``; ``"nesterov"``, SGD with Nesterov momentum 0.9; or ``"adam"``.
+        lr: the learning rate of the weight network.
+        weight_decay: the weight decay of the weight network.
 
     Ghosh & Lan, 2021 ("Do we really need gold samples for sample weighting under label noise?"); Shu et al., 2019.
     """
@@ -49,21 +56,25 @@ class MetaWeight(Method):
         self,
         meta_loss: Loss | None = None,
         *,
+        loss: Loss | None = None,
         meta: Literal["noisy", "clean"] = "noisy",
         size: int = 1000,
         hidden: int = 100,
-        normalise: Normalise = "mean",
+        normalise: Normalise = "sum",
         gradient: Gradient = "exact",
         every: int = 1,
         virtual: Virtual = "sgd",
+        optimiser: GuideOptimiser = "sgd",
         lr: float = 1e-3,
         weight_decay: float = 5e-4,
     ) -> None:
+        check_loss(loss)
         for name, value, known in (
             ("meta", meta, ("noisy", "clean")),
             ("normalise", normalise, get_args(Normalise)),
             ("gradient", gradient, ("exact", "lean", "fast")),
             ("virtual", virtual, get_args(Virtual)),
+            ("optimiser", optimiser, get_args(GuideOptimiser)),
         ):
             if value not in known:
                 raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(known)}")
@@ -73,12 +84,21 @@ class MetaWeight(Method):
         if gradient == "fast" and virtual == "optimizer":
             raise ValueError("gradient='fast' makes no virtual step: leave virtual='sgd'")
         self.meta_loss = MAE() if meta_loss is None else meta_loss
+        self.loss, self.optimiser = loss, optimiser
         self.meta, self.size, self.hidden, self.normalise = meta, size, hidden, normalise
         self.gradient, self.every, self.virtual, self.lr, self.weight_decay = gradient, every, virtual, lr, weight_decay
 
     @property
     def meta_set(self) -> MetaSet:
         return MetaSet(self.size, clean=self.meta == "clean")
+
+    @property
+    def strength(self) -> float:
+        return 1.0 if self.loss is None else ERM(self.loss).strength
+
+    @property
+    def grows(self) -> bool:
+        return self.loss is not None and ERM(self.loss).grows
 
     def start(self, bench: Bench) -> "_MetaWeighting":
         return _MetaWeighting(self, bench)
@@ -89,7 +109,7 @@ class _MetaWeighting(Weighting):
     """Steps on weighted samples, and steps of the network that weights them."""
 
     def __init__(self, method: MetaWeight, bench: Bench) -> None:
-        super().__init__(bench, method.meta_loss, lean=method.gradient == "lean")
+        super().__init__(bench, method.meta_loss, method.loss, lean=method.gradient == "lean")
         if method.virtual == "optimizer":
             check_optimiser(self.learner.optimiser)
             if self.learner.clip is not None:
@@ -98,15 +118,17 @@ class _MetaWeighting(Weighting):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.meta.seed)
             self.net = WeightNet(method.hidden).to(self.learner.weights[0].device, self.learner.dtype)
-        self.optimiser = torch.optim.SGD(self.net.parameters(), method.lr, weight_decay=method.weight_decay)
+        self.optimiser = _build(method, self.net)
+        # ``Run.weight_curve`` reads "weight_net" as a function of cross entropy, so other losses have another name.
+        self.name = "weight_net" if isinstance(method.loss, CE | None) else "weight_net_of_other_loss"
         self.skipped = 0
         self.past: list[Tensor] = []
 
     def weigh(self, batch: tuple[Tensor, Tensor], losses: Tensor, again: Again) -> tuple[Tensor, Tensor]:
-        known = losses.detach()
+        values = losses.detach()
         if self.learner.steps % self.method.every == 0:
-            self._learn(known, self._slopes(batch, losses, again))
-        trust = self._trust(known)
+            self._learn(values, self._slopes(batch, losses, again))
+        trust = self._trust(values)
         return shares(trust, self.method.normalise), trust
 
     def _slopes(self, batch: tuple[Tensor, Tensor], losses: Tensor, again: Again) -> Tensor:
@@ -137,8 +159,8 @@ class _MetaWeighting(Weighting):
     @torch.no_grad()
     def _trust(self, losses: Tensor) -> Tensor:
         """V of each sample."""
-        found: Tensor = self.net(losses.unsqueeze(1)).reshape(-1)
-        return found
+        trust: Tensor = self.net(losses.unsqueeze(1)).reshape(-1)
+        return trust
 
     def end_epoch(self) -> None:
         self.past.append(parameters_to_vector(self.net.parameters()).detach().cpu())
@@ -147,14 +169,27 @@ class _MetaWeighting(Weighting):
         return {"meta_skipped": self.skipped}
 
     def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
-        return {"weight_net": torch.stack(self.past).numpy()} if self.past else {}
+        return {self.name: torch.stack(self.past).numpy()} if self.past else {}
 
     def state_dict(self) -> dict[str, Any]:
-        own = {"net": self.net.state_dict(), "skipped": self.skipped}
+        optimiser = {str(number): entry for number, entry in self.optimiser.state_dict()["state"].items()}
+        own = {"net": self.net.state_dict(), "optimiser": optimiser, "skipped": self.skipped}
         return {**super().state_dict(), **own, **self.arrays()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         self.net.load_state_dict(state["net"])
+        entries = {int(number): entry for number, entry in state["optimiser"].items()}
+        self.optimiser.load_state_dict({"state": entries, "param_groups": self.optimiser.state_dict()["param_groups"]})
         self.skipped = state["skipped"]
-        self.past = list(torch.from_numpy(state["weight_net"])) if "weight_net" in state else []
+        self.past = list(torch.from_numpy(state[self.name])) if self.name in state else []
+
+
+def _build(method: MetaWeight, net: WeightNet) -> torch.optim.Optimizer:
+    """The optimiser of the weight network."""
+    if method.optimiser == "adam":
+        return torch.optim.Adam(net.parameters(), method.lr, weight_decay=method.weight_decay)
+    momentum = 0.9 if method.optimiser == "nesterov" else 0.0
+    return torch.optim.SGD(
+        net.parameters(), method.lr, momentum, weight_decay=method.weight_decay, nesterov=momentum > 0
+    )

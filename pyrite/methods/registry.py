@@ -4,15 +4,19 @@ from collections.abc import Callable
 
 from pyrite.criterion import Loss
 from pyrite.losses import LOSSES
+from pyrite.methods.bilevel import Bilevel
+from pyrite.methods.co_teaching import CoTeaching
 from pyrite.methods.corrected import Backward, Forward
 from pyrite.methods.erm import ERM
 from pyrite.methods.fine_tune import FineTune
 from pyrite.methods.glc import GLC
 from pyrite.methods.l2rw import L2RW
 from pyrite.methods.masking import Masking
+from pyrite.methods.mentornet import Mentornet
 from pyrite.methods.meta_weight import MetaWeight
 from pyrite.methods.method import Method
 from pyrite.methods.s_model import SModel
+from pyrite.methods.self_paced import SelfPaced
 from pyrite.methods.staged import Staged
 from pyrite.spec import build
 
@@ -29,6 +33,10 @@ METHODS: dict[str, Callable[..., Method]] = {
     "masking": Masking,
     "glc": GLC,
     "fine_tune": FineTune,
+    "self_paced": SelfPaced,
+    "mentornet": Mentornet,
+    "co_teaching": CoTeaching,
+    "bilevel": Bilevel,
 }
 
 

@@ -58,7 +58,7 @@ def test_equals_differentiating_twice(name: str, normalise: str) -> None:
 def test_equals_the_change_of_the_meta_loss() -> None:
     """Not a line of the code under test: the virtual step is made, and the meta loss is measured on both sides."""
     net, weight_net, (x, y), (u, v) = problem("mlp")
-    found = meta_gradient(net, weight_net, (x, y), (u, v), lr=0.3, meta_loss=pyrite.CE())
+    found = meta_gradient(net, weight_net, (x, y), (u, v), lr=0.3, meta_loss=pyrite.CE(), normalise="mean")
     ce = nn.CrossEntropyLoss(reduction="none")
 
     def meta_loss() -> float:

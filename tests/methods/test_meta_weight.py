@@ -1,7 +1,7 @@
 """Steps with learned weights against the same steps written out with a graph through the virtual step."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -41,11 +41,24 @@ def batches() -> Iterator[Batch]:
     return iter(Batches(INPUTS, LABELS, batch_size=15, seed=1, index=np.arange(30, 60)))
 
 
-def by_hand(spec: str, steps: int, normalise: str = "mean") -> tuple[nn.Module, nn.Module, list[Tensor]]:
+def plain(weights: Any) -> torch.optim.Optimizer:
+    return torch.optim.SGD(weights, 1e-3, weight_decay=5e-4)
+
+
+GUIDES: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
+    "sgd": plain,
+    "nesterov": lambda weights: torch.optim.SGD(weights, 1e-3, 0.9, weight_decay=5e-4, nesterov=True),
+    "adam": lambda weights: torch.optim.Adam(weights, 1e-3, weight_decay=5e-4),
+}
+
+
+def by_hand(
+    spec: str, steps: int, normalise: str = "sum", guide: Callable[[Any], torch.optim.Optimizer] = plain
+) -> tuple[nn.Module, nn.Module, list[Tensor]]:
     """MW-Net as its authors' algorithm goes, with ``create_graph``; the same weights, batches and order."""
     model, learning = net(), started(spec, net())
     weight_net: WeightNet = deepcopy(learning.net)
-    guide = torch.optim.SGD(weight_net.parameters(), 1e-3, weight_decay=5e-4)
+    inner = guide(weight_net.parameters())
     outer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
     meta = iter(Batches(INPUTS, LABELS, batch_size=10, seed=3, index=np.arange(20), drop_last=True))
     coming, trusted = batches(), []
@@ -68,10 +81,10 @@ def by_hand(spec: str, steps: int, normalise: str = "mean") -> tuple[nn.Module, 
         gradients = torch.autograd.grad(objective(losses, True), list(weights.values()), create_graph=True)
         moved = {name: w - 0.2 * g for (name, w), g in zip(weights.items(), gradients, strict=True)}
         clone = {name: value.clone() for name, value in buffers.items()}
-        guide.zero_grad()
+        inner.zero_grad()
         outer.zero_grad()
         meta_loss(functional_call(model, (moved, clone), (u.to(D),)), v).backward()
-        guide.step()
+        inner.step()
         trusted.clear()
         outer.zero_grad()
         objective(ce(model(x.to(D)), y), False).backward()
@@ -94,6 +107,43 @@ def test_steps_are_those_of_the_algorithm(gradient: str, normalise: str) -> None
         for name, value in theirs.state_dict().items():
             torch.testing.assert_close(mine.state_dict()[name], value, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(step.trust, trusted[-1], rtol=1e-10, atol=1e-12)
+
+
+@pytest.mark.parametrize("optimiser", GUIDES)
+def test_the_weight_network_has_the_optimiser_that_was_asked_for(optimiser: str) -> None:
+    spec = f"meta_weight(optimiser='{optimiser}')"
+    learning = started(spec, net())
+    for _, batch in zip(range(2), batches(), strict=True):
+        learning.step(batch)
+    _, weight_net, _ = by_hand(spec, 2, guide=GUIDES[optimiser])
+    for name, value in weight_net.state_dict().items():
+        torch.testing.assert_close(learning.net.state_dict()[name], value, rtol=1e-10, atol=1e-12)
+
+
+def test_the_optimiser_of_the_weight_network_is_part_of_the_state() -> None:
+    first, second = (started("meta_weight(optimiser='nesterov', lr=0.5)", net()) for _ in range(2))
+    one, two = batches()
+    first.step(one)
+    second.load_state_dict(deepcopy(first.state_dict()))
+    for learning in (first, second):
+        learning.meta_batch = lambda: (torch.from_numpy(INPUTS[:10]).to(D), torch.from_numpy(LABELS[:10]))
+        learning.step(two)
+    assert torch.equal(parameters_to_vector(first.net.parameters()), parameters_to_vector(second.net.parameters()))
+
+
+def test_the_classifier_is_trained_with_the_loss_that_was_asked_for() -> None:
+    """The weighted mean of GCE, with the weights that the network gives its values."""
+    model = net()
+    learning = started("meta_weight(loss=gce(q=0.7), every=5)", model)
+    before = deepcopy(model).train()
+    x, y, _ = batch = next(batches())
+    step = learning.step(batch)
+    losses = pyrite.GCE(q=0.7, reduction="none")(before(x.to(D)), y)
+    weights = learning.net(losses.detach().unsqueeze(1)).squeeze(1).detach()
+    torch.testing.assert_close(step.trust, weights, rtol=1e-9, atol=1e-12)
+    assert step.loss == pytest.approx(float((weights * losses).sum().detach() / weights.sum()), rel=1e-9)
+    learning.end_epoch()
+    assert list(learning.arrays()) == ["weight_net_of_other_loss"]
 
 
 def test_l2rw_weighs_by_hand_computed_products() -> None:
@@ -173,6 +223,8 @@ def test_what_is_refused_and_warned_of() -> None:
         "meta_weight(meta='gold')": "meta is 'gold'",
         "meta_weight(gradient='quick')": "gradient is 'quick'",
         "meta_weight(size=0)": "size is 0",
+        "meta_weight(optimiser='lion')": "optimiser is 'lion'",
+        "meta_weight(loss=3)": "loss is 3",
         "meta_weight(gradient='fast', virtual='optimizer')": "no virtual step",
         "l2rw(meta='gold')": "meta is 'gold'",
     }.items():

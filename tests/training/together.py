@@ -82,6 +82,7 @@ def cases() -> dict[str, tuple[Dataset, dict[str, Any]]]:
             "method": "meta_weight(ce, size=9, normalise='sum')",
         },
         "meta-lean": small | {"method": "meta_weight(size=13, gradient='lean', virtual='optimizer', meta='clean')"},
+        "meta-nesterov": small | {"method": "meta_weight(size=13, loss=gce(q=0.7), optimiser='nesterov')"},
         "meta-fast": small | {"method": "meta_weight(size=13, gradient='fast', every=2)"},
         "l2rw": {"model": "mlp(hidden=[6])", "batch_size": 8, "method": "l2rw(mae, size=9)"},
     }

@@ -1,0 +1,79 @@
+"""The data-driven mentor: a small network that was taught by a run whose true labels are known."""
+
+from pathlib import Path
+from typing import Final, final
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+__all__ = ["Lesson", "Mentor", "read_lesson", "taught"]
+
+Lesson = tuple[Tensor, Tensor]
+"""Features of samples, one row of three for each, and whether their labels are right."""
+
+_STEPS: Final = 300  # of Adam on all rows at once; the loss has settled by then
+_HIDDEN: Final = 20  # as the authors' fully connected layer
+
+
+@final
+class Mentor(nn.Module):
+    """From a sample's loss, its distance to the threshold, and the share of the run that is over, to a logit.
+
+    The sigmoid of the logit is the probability that the label is right.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(3, _HIDDEN), nn.Linear(_HIDDEN, 1)
+
+    def forward(self, features: Tensor) -> Tensor:
+        logits: Tensor = self.last(torch.tanh(self.first(features)))
+        return logits.squeeze(-1)
+
+
+def features_of(losses: Tensor, threshold: Tensor | float, progress: Tensor | float) -> Tensor:
+    """What a mentor sees: three numbers for each loss, in float64."""
+    losses = losses.double()
+    parts = (losses, losses - threshold, torch.zeros_like(losses) + progress)
+    return torch.stack(parts, -1)
+
+
+def taught(lesson: Lesson) -> Mentor:
+    """A mentor that tells right labels from wrong ones in a lesson. The same lesson gives the same mentor."""
+    features, is_right = lesson
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        mentor = Mentor().double()
+    optimiser = torch.optim.Adam(mentor.parameters(), lr=0.05)
+    with torch.enable_grad():
+        for _ in range(_STEPS):
+            optimiser.zero_grad()
+            binary_cross_entropy_with_logits(mentor(features), is_right).backward()
+            optimiser.step()
+    return mentor.requires_grad_(False)
+
+
+def read_lesson(folder: str) -> Lesson:
+    """What a finished run of ``mentornet`` on labels whose truth is known can teach."""
+    try:
+        with np.load(Path(folder) / "labels.npz", allow_pickle=False) as labels:
+            given, true = labels["given"], labels.get("true")
+        with np.load(Path(folder) / "method.npz", allow_pickle=False) as arrays:
+            index, losses, thresholds = (arrays[f"mentor_{name}"] for name in ("index", "losses", "thresholds"))
+    except (OSError, ValueError, KeyError, BadZipFile) as error:
+        raise ValueError(f"mentor is {folder!r}, but that is not the folder of a run of mentornet: {error}") from None
+    if true is None:
+        raise ValueError(f"mentor is {folder!r}, but the true labels of that run are not known")
+    epochs = len(losses)
+    threshold, progress = (
+        torch.from_numpy(np.asarray(column, np.float64)).unsqueeze(1)
+        for column in (thresholds, np.arange(1, epochs + 1) / epochs)
+    )
+    rows = index.astype(np.int64)
+    is_right = torch.from_numpy((given == true)[rows].astype(np.float64)).expand(epochs, -1)
+    features = features_of(torch.from_numpy(losses), threshold, progress)
+    seen = features.isfinite().all(-1)
+    return features[seen], is_right[seen]

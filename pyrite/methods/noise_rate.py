@@ -1,0 +1,144 @@
+"""The share of wrong labels, estimated from the margins of a net that has not yet learned them by heart."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Final, final
+
+import torch
+from torch import Tensor
+
+from pyrite.criterion import Loss
+from pyrite.methods.bench import Bench
+from pyrite.methods.method import Trainer
+from pyrite.soft_margin import row_margin
+
+__all__ = ["NoiseRate", "check_loss", "check_rate", "estimate_noise_rate"]
+
+_ROUNDS: Final = 500  # of EM at most
+_STABLE: Final = 1e-7  # EM ends when shares change by less
+_LEAST_SPREAD: Final = 1e-3  # relative to that of all margins, so that components do not shrink to points
+
+
+def estimate_noise_rate(margins: Tensor) -> float:
+    """The share of wrong labels among samples with these margins of their given labels.
+
+    Two normal components with one standard deviation are fitted to the margins by EM; the share of the lower one is the
+    noise rate. Margins are close to normal, where losses are skewed: the cross entropy of learned samples is squeezed
+    against 0. Components with standard deviations of their own tell easy from hard samples rather than right from
+    wrong labels. The rate is 0 if the net mostly agrees with the lower component's labels (a mean margin above 0: hard
+    samples, not wrong labels), or if two components describe the margins no better than one (BIC).
+
+    >>> right, wrong = torch.linspace(2, 6, 70), torch.linspace(-6, -2, 30)
+    >>> round(estimate_noise_rate(torch.cat([right, wrong])), 3)
+    0.3
+    """
+    values = margins.double().flatten()
+    values = values[values.isfinite()]
+    if len(values) < 4 or float(values.std()) == 0:
+        return 0.0
+    shares, means, spread = _fit(values)
+    gain = _log_densities(values, shares, means, spread).logsumexp(1).sum()
+    gain = gain - _log_densities(values, values.new_ones(1), values.mean(), values.std(correction=0)).sum()
+    two_more_parameters = math.log(len(values))
+    return float(shares[0]) if means[0] < 0 and gain > two_more_parameters else 0.0
+
+
+def _fit(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Shares and means of two components, the lower one first, and their standard deviation."""
+    halves = values.sort().values.tensor_split(2)
+    shares, means = values.new_tensor([0.5, 0.5]), torch.stack([half.mean() for half in halves])
+    spread, least = values.std() / 2, _LEAST_SPREAD * values.std()
+    for _ in range(_ROUNDS):
+        belongs = _log_densities(values, shares, means, spread).softmax(1)
+        counts = belongs.sum(0).clamp(min=1e-9)
+        before, shares, means = shares, counts / counts.sum(), belongs.T @ values / counts
+        away = values.unsqueeze(1) - means
+        spread = ((belongs * away.square()).sum() / len(values)).sqrt().clamp(min=least)
+        if float((shares - before).abs().max()) < _STABLE:
+            break
+    order = means.argsort()
+    return shares[order], means[order], spread
+
+
+def _log_densities(values: Tensor, shares: Tensor, means: Tensor, spread: Tensor) -> Tensor:
+    """The log of share times density, one row per value and one column per component."""
+    away = (values.unsqueeze(1) - means) / spread
+    return shares.log() - spread.log() - 0.5 * (away.square() + math.log(2 * math.pi))
+
+
+@final
+class NoiseRate:
+    """The noise rate of a run: given, or estimated when a warm-up has ended.
+
+    The estimate is made from each sample's mean margin over the warm-up, because wrong labels are told better by it
+    than by the margins of any one epoch: early ones are vague, late ones are learned by heart.
+
+    Args:
+        given: the rate, or None to estimate it.
+        bench: of the run. The warm-up has a fifth of its epochs, at least 3 and at most 10, but not all of them.
+    """
+
+    def __init__(self, given: float | None, bench: Bench) -> None:
+        self.given, self.bench = given, bench
+        self.warm_up = max(1, min(bench.epochs - 1, max(3, bench.epochs // 5), 10))
+        self.value = given
+        self.epoch = 0
+        self.margins = torch.zeros(len(bench.labels), dtype=torch.float64, device=bench.device)
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Count the epochs, from 1."""
+        self.epoch = epoch
+
+    def ramped(self, ramp: int) -> float:
+        """The noise rate times a factor that grows to 1 over ``ramp`` epochs.
+
+        It grows from the first epoch if the rate was given, and from the end of the warm-up if it is estimated.
+        """
+        since = self.epoch if self.given is not None else max(0, self.epoch - self.warm_up)
+        return (self.value or 0.0) * min(since / ramp, 1.0)
+
+    def end_epoch(self, trainer: Trainer) -> None:
+        """In the warm-up, add the margins of the training samples; at its end, estimate the rate from their sum.
+
+        Every process has the scores of all samples, and so the same estimate.
+        """
+        if self.value is not None:
+            return
+        trained_on = self.bench.labels >= 0
+        scores, labels = self.bench.evaluate(trainer.predict)[trained_on], self.bench.labels[trained_on]
+        self.margins[trained_on] += row_margin(scores, labels)
+        if self.epoch >= self.warm_up:
+            self.value = estimate_noise_rate(self.margins[trained_on])
+
+    def facts(self) -> Mapping[str, float]:
+        """The rate under a name that says where it is from; nothing as long as it is not known."""
+        if self.value is None:
+            return {}
+        return {"noise_rate_estimated" if self.given is None else "noise_rate_given": self.value}
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resume needs."""
+        return {"value": self.value, "epoch": self.epoch, "margins": self.margins}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue with the rate of another run."""
+        self.value, self.epoch = state["value"], state["epoch"]
+        self.margins.copy_(state["margins"])
+
+
+def check_rate(name: str, rate: float | None) -> None:
+    """Refuse what is not a share of wrong labels."""
+    if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1):
+        raise ValueError(f"{name} is {rate!r}, but must be from 0 to below 1, or None to estimate it")
+
+
+def check_loss(loss: Loss | None) -> None:
+    """Refuse what does not give one value per sample that depends on that sample alone."""
+    if loss is None:
+        return
+    if not isinstance(loss, Loss):
+        raise ValueError(f"loss is {loss!r}, but must be a loss")
+    if any(part.couples for part in loss.modules() if isinstance(part, Loss)):
+        raise ValueError(f"loss is {str(loss)!r}, in which samples depend on each other: they cannot be weighted")
+    if loss.reduction != "mean" or loss.weight is not None:
+        raise ValueError(f"loss is {str(loss)!r}: samples are weighted here, so leave out reduction and weight")

@@ -1,0 +1,96 @@
+"""MentorNet against its formula, and a mentor that was taught by a labelled run."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import pyrite
+from pyrite.data import Batches
+from pyrite.methods import Bench, Learner, method
+from pyrite.methods.mentor import features_of, read_lesson, taught
+from pyrite.models import build_model
+
+ROWS = np.random.default_rng(0)
+INPUTS, LABELS = ROWS.normal(size=(40, 4)).astype(np.float32), ROWS.integers(3, size=40)
+
+
+def net() -> nn.Module:
+    return build_model("mlp(hidden=[7], norm=False)", (4,), 3, seed=0).double()
+
+
+def learner(number: int, epochs: int) -> Learner:
+    own = net()
+    return Learner(own, torch.optim.SGD(own.parameters(), lr=0.2), precision="float64")
+
+
+@pytest.mark.parametrize("width", [0.0, 0.5])
+def test_weights_are_those_of_the_formula(width: float) -> None:
+    trainer = method(f"mentornet(percentile=0.6, decay=0.3, width={width}, burn_in=0.5)").start(
+        Bench(Batches(INPUTS, LABELS, batch_size=10, seed=0), learner, epochs=2, classes=3)
+    )
+    own, threshold = net(), None
+    optimiser = torch.optim.SGD(own.parameters(), lr=0.2)
+    for epoch in (1, 2):
+        trainer.begin_epoch(epoch)
+        for batch in Batches(INPUTS, LABELS, batch_size=10, seed=epoch):
+            step = trainer.step(batch)
+            losses = nn.functional.cross_entropy(own(batch.inputs.double()), batch.labels, reduction="none")
+            now = float(np.quantile(losses.detach().numpy(), 0.6))
+            threshold = now if threshold is None else 0.3 * threshold + 0.7 * now
+            over = losses.detach() - threshold
+            weights = (over <= 0).double() if width == 0 else (1 - over / (width * threshold)).clamp(0, 1)
+            weights = torch.ones(10) if epoch == 1 else weights  # burn-in
+            torch.testing.assert_close(step.trust, weights.double(), rtol=1e-9, atol=1e-12)
+            optimiser.zero_grad()
+            ((weights * losses).sum() / weights.sum()).backward()
+            optimiser.step()
+        trainer.end_epoch()
+    assert trainer.facts() == {"loss_threshold": pytest.approx(threshold)}
+    for one, other in zip(trainer.learners[0].weights, own.parameters(), strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+def test_a_taught_mentor_tells_small_losses_from_large_ones() -> None:
+    losses = torch.from_numpy(ROWS.exponential(size=(3, 500)))
+    features = features_of(losses, 1.0, torch.tensor([[0.3], [0.6], [1.0]])).reshape(-1, 3)
+    mentor = taught((features, (losses < 1).double().reshape(-1)))
+    told = mentor(features_of(torch.tensor([0.1, 0.8, 1.3, 4.0]), 1.0, 0.5)).sigmoid()
+    assert (told[:2] > 0.5).all()
+    assert (told[2:] < 0.5).all()
+
+
+def test_a_labelled_run_teaches_another(tmp_path: Path) -> None:
+    options = {"model": "mlp(hidden=[32])", "epochs": 6, "progress": False}
+    first = pyrite.train(
+        "digits", method="mentornet", noise="symmetric(0.3)", out=tmp_path / "labelled", seed=1, **options
+    )
+    features, is_right = read_lesson(str(first.path))
+    train = first.labels["part"] == 0
+    right = (first.labels["given"] == first.labels["true"])[train].mean()
+    assert len(features) == 6 * train.sum()
+    assert is_right.mean() == pytest.approx(right)
+    spec = f"mentornet(mentor={str(first.path)!r})"
+    second = pyrite.train("digits", method=spec, noise="symmetric(0.3)", out=tmp_path / "b", **options)
+    assert second.table["final_trust_auc"] > 0.9
+
+
+def test_what_is_refused(tmp_path: Path) -> None:
+    for spec, words in {
+        "mentornet(mentor='')": "mentor is ''",
+        "mentornet(percentile=2)": "percentile is 2",
+        "mentornet(decay=1)": "decay is 1",
+        "mentornet(width=-1)": "width is -1",
+        "mentornet(burn_in=-1)": "burn_in is -1",
+    }.items():
+        with pytest.raises(ValueError, match=words):
+            method(spec)
+    bench = Bench(Batches(INPUTS, LABELS, seed=0), learner, epochs=1, classes=3)
+    with pytest.raises(ValueError, match="not the folder of a run of mentornet"):
+        method(f"mentornet(mentor={str(tmp_path)!r})").start(bench)
+    np.savez(tmp_path / "labels.npz", given=LABELS)
+    np.savez(tmp_path / "method.npz", mentor_index=[0.0], mentor_losses=[[1.0]], mentor_thresholds=[1.0])
+    with pytest.raises(ValueError, match="true labels of that run are not known"):
+        method(f"mentornet(mentor={str(tmp_path)!r})").start(bench)
