@@ -2,6 +2,7 @@
 
 from pyrite.methods.bench import Bench
 from pyrite.methods.descent import backward_step, descend
+from pyrite.methods.elr import ELR
 from pyrite.methods.erm import ERM
 from pyrite.methods.l2rw import L2RW
 from pyrite.methods.learner import Learner
@@ -15,6 +16,7 @@ from pyrite.methods.step import Step
 from pyrite.methods.weight_net import WeightNet
 
 __all__ = [
+    "ELR",
     "ERM",
     "L2RW",
     "METHODS",

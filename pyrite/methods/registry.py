@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from pyrite.criterion import Loss
 from pyrite.losses import LOSSES
+from pyrite.methods.elr import ELR
 from pyrite.methods.erm import ERM
 from pyrite.methods.l2rw import L2RW
 from pyrite.methods.meta_weight import MetaWeight
@@ -18,6 +19,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "meta_weight": MetaWeight,
     "l2rw": L2RW,
     "staged": Staged,
+    "elr": ELR,
 }
 
 
