@@ -1,6 +1,8 @@
 """Methods: one algorithm per file. A description, ``erm(ce)``, is started on a bench and makes steps of batches."""
 
 from pyrite.methods.bench import Bench
+from pyrite.methods.bootstrap import Bootstrap
+from pyrite.methods.confidence import Confidence
 from pyrite.methods.descent import backward_step, descend
 from pyrite.methods.elr import ELR
 from pyrite.methods.erm import ERM
@@ -10,6 +12,7 @@ from pyrite.methods.memory import Memory
 from pyrite.methods.meta_gradient import MetaGradient, meta_gradient
 from pyrite.methods.meta_weight import MetaWeight
 from pyrite.methods.method import MetaSet, Method, Trainer
+from pyrite.methods.peer import Peer
 from pyrite.methods.registry import METHODS, method
 from pyrite.methods.staged import Stage, Staged, Stages
 from pyrite.methods.step import Step
@@ -21,12 +24,15 @@ __all__ = [
     "L2RW",
     "METHODS",
     "Bench",
+    "Bootstrap",
+    "Confidence",
     "Learner",
     "Memory",
     "MetaGradient",
     "MetaSet",
     "MetaWeight",
     "Method",
+    "Peer",
     "Stage",
     "Staged",
     "Stages",

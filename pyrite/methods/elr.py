@@ -81,8 +81,9 @@ class _Regularised(Trainer):
 
     def step(self, batch: Batch) -> Step:
         def cost(scores: Tensor, piece: Batch) -> Tensor:
+            losses: Tensor = self.loss(scores, piece.labels)
             complement = self._updated(scores.detach(), piece.index)
-            return self.loss(scores, piece.labels) + self.coefficient * elr_penalty(widened(scores), complement)
+            return losses + self.coefficient * elr_penalty(widened(scores), complement)
 
         share = torch.tensor(len(batch.labels), dtype=torch.float64, device=batch.labels.device)
         step = descend(self.learners[0], batch, cost, share)

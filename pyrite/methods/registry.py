@@ -4,11 +4,14 @@ from collections.abc import Callable
 
 from pyrite.criterion import Loss
 from pyrite.losses import LOSSES
+from pyrite.methods.bootstrap import Bootstrap
+from pyrite.methods.confidence import Confidence
 from pyrite.methods.elr import ELR
 from pyrite.methods.erm import ERM
 from pyrite.methods.l2rw import L2RW
 from pyrite.methods.meta_weight import MetaWeight
 from pyrite.methods.method import Method
+from pyrite.methods.peer import Peer
 from pyrite.methods.staged import Staged
 from pyrite.spec import build
 
@@ -20,6 +23,9 @@ METHODS: dict[str, Callable[..., Method]] = {
     "l2rw": L2RW,
     "staged": Staged,
     "elr": ELR,
+    "bootstrap": Bootstrap,
+    "peer": Peer,
+    "confidence": Confidence,
 }
 
 
