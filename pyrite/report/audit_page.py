@@ -152,11 +152,10 @@ def _pictures(run: Run | None) -> dict[str, Picture | None]:
     """What there is to see of a run that has finished an epoch."""
     if run is None or not run.history:
         return dict.fromkeys(("margins", "learning", "weights"))
-    learned = (run.path / "method.npz").exists()
     return {
         "margins": picture(lambda: margins_figure(run)),
         "learning": picture(lambda: run_figure(run)),
-        "weights": picture(lambda: _weights(run)) if learned else None,
+        "weights": picture(lambda: _weights(run)) if run.has_weight_curve else None,
     }
 
 

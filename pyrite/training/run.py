@@ -135,16 +135,24 @@ class Run:
             raise ValueError(f"{self.recipe.data} has changed since {self.path} was trained: it has other samples")
         return data
 
+    @property
+    def has_weight_curve(self) -> bool:
+        """Whether its method has learned a weighting. Other methods write other arrays to ``method.npz``."""
+        path = self.path / "method.npz"
+        if not path.exists():
+            return False
+        with np.load(path) as arrays:
+            return "weight_net" in arrays
+
     def weight_curve(self, epoch: int | None = None) -> Learned:
         """The weighting that ``meta_weight`` had learned after an epoch, the last one by default, as a curve.
 
         It can be drawn beside the fixed ones: ``pyrite curves ce "gce(q=0.7)" RUN``.
         """
-        path = self.path / "method.npz"
-        if not path.exists():
+        if not self.has_weight_curve:
             raise ValueError(f"{self.path} has no learned weighting: its method is {self.recipe.method}")
-        with np.load(path) as held:
-            nets = held["weight_net"]
+        with np.load(self.path / "method.npz") as arrays:
+            nets = arrays["weight_net"]
         number = len(nets) if epoch is None else epoch
         if not 1 <= number <= len(nets):
             raise ValueError(f"epoch is {epoch}, but must be from 1 to {len(nets)}")
