@@ -6,6 +6,7 @@ from pyrite.methods.confidence import Confidence
 from pyrite.methods.descent import backward_step, descend
 from pyrite.methods.elr import ELR
 from pyrite.methods.erm import ERM
+from pyrite.methods.joint import Joint
 from pyrite.methods.l2rw import L2RW
 from pyrite.methods.learner import Learner
 from pyrite.methods.memory import Memory
@@ -26,6 +27,7 @@ __all__ = [
     "Bench",
     "Bootstrap",
     "Confidence",
+    "Joint",
     "Learner",
     "Memory",
     "MetaGradient",

@@ -8,6 +8,7 @@ from pyrite.methods.bootstrap import Bootstrap
 from pyrite.methods.confidence import Confidence
 from pyrite.methods.elr import ELR
 from pyrite.methods.erm import ERM
+from pyrite.methods.joint import Joint
 from pyrite.methods.l2rw import L2RW
 from pyrite.methods.meta_weight import MetaWeight
 from pyrite.methods.method import Method
@@ -26,6 +27,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "bootstrap": Bootstrap,
     "peer": Peer,
     "confidence": Confidence,
+    "joint": Joint,
 }
 
 
