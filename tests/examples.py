@@ -78,5 +78,6 @@ METHOD_EXAMPLES = {
     "meta_weight": "meta_weight(size=13, hidden=5, lr=0.5)",
     "l2rw": "l2rw(mae, size=13)",
     "staged": "staged(erm(ce), erm(mae), at=0.5, restart=True)",
+    "d2l": "d2l(k=5, window=2, skip=0)",
 }
 """Methods as the contract tests call them: small enough for 45 samples. Those that are not here take no arguments."""

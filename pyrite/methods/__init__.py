@@ -3,6 +3,7 @@
 from pyrite.methods.bench import Bench
 from pyrite.methods.bootstrap import Bootstrap
 from pyrite.methods.confidence import Confidence
+from pyrite.methods.d2l import D2L
 from pyrite.methods.descent import backward_step, descend
 from pyrite.methods.elr import ELR
 from pyrite.methods.erm import ERM
@@ -20,6 +21,7 @@ from pyrite.methods.step import Step
 from pyrite.methods.weight_net import WeightNet
 
 __all__ = [
+    "D2L",
     "ELR",
     "ERM",
     "L2RW",

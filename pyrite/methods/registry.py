@@ -6,6 +6,7 @@ from pyrite.criterion import Loss
 from pyrite.losses import LOSSES
 from pyrite.methods.bootstrap import Bootstrap
 from pyrite.methods.confidence import Confidence
+from pyrite.methods.d2l import D2L
 from pyrite.methods.elr import ELR
 from pyrite.methods.erm import ERM
 from pyrite.methods.joint import Joint
@@ -28,6 +29,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "peer": Peer,
     "confidence": Confidence,
     "joint": Joint,
+    "d2l": D2L,
 }
 
 
