@@ -119,7 +119,7 @@ class _DimensionDriven(Trainer):
         return self.bootstrap.step(batch)
 
     def facts(self) -> Mapping[str, float]:
-        """LID before the epoch, α in it, whether LID is that of scores, and the epoch of the turning point (0: none)."""
+        """LID before the epoch, α in it, whether LID is that of scores, and the epoch of its turning point, or 0."""
         known = {"lid": self.dimensions[-1]} if self.dimensions else {}
         of_scores = float(not self.representation.embeds)
         return {**known, "alpha": self.bootstrap.value, "lid_of_scores": of_scores, "turning_point": self.turning_point}

@@ -33,18 +33,22 @@ class Circles(nn.Module):
         return scores
 
 
-@pytest.mark.parametrize("dimension", [1, 2, 3])
-def test_the_dimension_of_data_of_known_dimension(dimension: int) -> None:
-    """The mean of (k − 1) / Gamma(k − 1, rate d) is d (k − 1) / (k − 2); in 128 points curvature takes a little off."""
+@pytest.mark.parametrize(("dimension", "k", "tolerance"), [(1, 20, 0.02), (2, 8, 0.06), (3, 6, 0.13)])
+def test_the_dimension_of_data_of_known_dimension(dimension: int, k: int, tolerance: float) -> None:
+    """The mean of (k − 1) / Gamma(k − 1, rate d) is d (k − 1) / (k − 2).
+
+    It holds for neighbours that are near. On a circle 20 of 128 are, and a factor of k / (k − 1) would be noticed; with
+    more dimensions neighbours are further away and the manifold is curved between them, which adds to the estimate.
+    """
     angles = np.random.default_rng(dimension).uniform(0, 2 * np.pi, (5000, dimension)).astype(np.float32)
     data = Batches(angles, np.arange(5000) % 5, seed=0)
     net = Circles(dimension).double()
     own = Learner(net, torch.optim.SGD(net.parameters(), lr=0.1), precision="float64")
-    trainer = method("d2l").start(Bench(data, lambda number, epochs: own, epochs=10, classes=5))
+    trainer = method(f"d2l(k={k})").start(Bench(data, lambda number, epochs: own, epochs=10, classes=5))
     trainer.begin_epoch(1)
     facts = trainer.facts()
     assert facts["lid_of_scores"] == 0
-    assert facts["lid"] == pytest.approx(dimension * 19 / 18, rel=[0.04, 0.1, 0.15][dimension - 1])
+    assert facts["lid"] == pytest.approx(dimension * (k - 1) / (k - 2), rel=tolerance)
 
 
 def test_where_a_turning_point_is() -> None:
