@@ -122,7 +122,12 @@ class _DimensionDriven(Trainer):
         """LID before the epoch, α in it, whether LID is that of scores, and the epoch of its turning point, or 0."""
         known = {"lid": self.dimensions[-1]} if self.dimensions else {}
         of_scores = float(not self.representation.embeds)
-        return {**known, "alpha": self.bootstrap.value, "lid_of_scores": of_scores, "turning_point": self.turning_point}
+        return {
+            **known,
+            "label_share": self.bootstrap.value,
+            "lid_of_scores": of_scores,
+            "turning_point": self.turning_point,
+        }
 
     def state_dict(self) -> dict[str, Any]:
         own = {"dimensions": self.dimensions, "turning_point": self.turning_point, "before": self.before}

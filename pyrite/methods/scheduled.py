@@ -73,7 +73,7 @@ class ScheduledLoss(Trainer):
         return self.descent.step(batch)
 
     def facts(self) -> Mapping[str, float]:
-        return {self.coefficient: self.value}
+        return {f"loss_{self.coefficient}": self.value}  # "alpha" is taken: the history has α_t under it
 
     def state_dict(self) -> dict[str, Any]:
         return {**super().state_dict(), "value": self.value}

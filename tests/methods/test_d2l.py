@@ -127,7 +127,7 @@ def test_representations_that_are_all_the_same_have_no_dimension() -> None:
     bench = Bench(data, lambda number, epochs: make(False), epochs=4, classes=5)
     trainer = method("d2l(k=5, window=2)").start(bench)
     fit(trainer, data, 4)
-    assert trainer.facts() == {"alpha": 1.0, "lid_of_scores": 1.0, "turning_point": 0}
+    assert trainer.facts() == {"label_share": 1.0, "lid_of_scores": 1.0, "turning_point": 0}
 
 
 def test_what_is_refused() -> None:

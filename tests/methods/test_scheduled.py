@@ -1,6 +1,7 @@
 """Losses with a coefficient that follows a schedule, against training loops written by hand."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from pyrite.data import Batches
 from pyrite.methods import Bench, Learner, method
 from pyrite.methods.scheduled import Ramp
 from pyrite.training import fit
+from tests.training.together import features
 
 ROWS = np.random.default_rng(0)
 INPUTS = ROWS.normal(size=(40, 4)).astype(np.float32)
@@ -72,6 +74,20 @@ def test_a_run_is_descent_on_the_loss_of_each_epoch(
             own.optimiser.step()
     for one, other in zip(trainer.learners[0].weights, own.weights, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("name", ["bootstrap", "peer", "confidence", "d2l(k=5)", "elr", "joint"])
+def test_what_is_said_of_an_epoch_hides_nothing_of_the_history(name: str, tmp_path: Path) -> None:
+    """The history has entries of its own, alpha among them."""
+    plain, own = (
+        pyrite.train(features(), method=spec, epochs=2, batch_size=11, out=tmp_path / str(number), progress=False)
+        for number, spec in enumerate(("erm(ce)", name))
+    )
+    data = Batches(INPUTS, LABELS, batch_size=10, seed=0)
+    trainer = method(name).start(Bench(data, learner, epochs=2, classes=5))
+    trainer.begin_epoch(1)
+    assert not set(trainer.facts()) & set(plain.history[0])
+    assert set(own.history[0]) == set(plain.history[0]) | set(trainer.facts())
 
 
 def test_the_schedule_of_cores() -> None:
