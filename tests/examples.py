@@ -82,5 +82,6 @@ METHOD_EXAMPLES = {
     "staged": "staged(erm(ce), erm(mae), at=0.5, restart=True)",
     "glc": "glc(size=13)",
     "fine_tune": "fine_tune(size=13, at=0.5)",
+    "d2l": "d2l(k=5, window=2, skip=0)",
 }
 """Methods as the contract tests call them: small enough for 45 samples. Those that are not here take no arguments."""

@@ -2,12 +2,17 @@
 
 from pyrite.methods.bench import Bench
 from pyrite.methods.bilevel import Bilevel
+from pyrite.methods.bootstrap import Bootstrap
 from pyrite.methods.co_teaching import CoTeaching
+from pyrite.methods.confidence import Confidence
 from pyrite.methods.corrected import Backward, Forward
+from pyrite.methods.d2l import D2L
 from pyrite.methods.descent import backward_step, descend
+from pyrite.methods.elr import ELR
 from pyrite.methods.erm import ERM
 from pyrite.methods.fine_tune import FineTune
 from pyrite.methods.glc import GLC
+from pyrite.methods.joint import Joint
 from pyrite.methods.l2rw import L2RW
 from pyrite.methods.learner import Learner
 from pyrite.methods.masking import Masking
@@ -17,6 +22,7 @@ from pyrite.methods.meta_gradient import MetaGradient, meta_gradient
 from pyrite.methods.meta_weight import MetaWeight
 from pyrite.methods.method import MetaSet, Method, Trainer
 from pyrite.methods.noise_rate import estimate_noise_rate
+from pyrite.methods.peer import Peer
 from pyrite.methods.registry import METHODS, method
 from pyrite.methods.s_model import SModel
 from pyrite.methods.self_paced import SelfPaced
@@ -25,6 +31,8 @@ from pyrite.methods.step import Step
 from pyrite.methods.weight_net import WeightNet
 
 __all__ = [
+    "D2L",
+    "ELR",
     "ERM",
     "GLC",
     "L2RW",
@@ -32,9 +40,12 @@ __all__ = [
     "Backward",
     "Bench",
     "Bilevel",
+    "Bootstrap",
     "CoTeaching",
+    "Confidence",
     "FineTune",
     "Forward",
+    "Joint",
     "Learner",
     "Masking",
     "Memory",
@@ -43,6 +54,7 @@ __all__ = [
     "MetaSet",
     "MetaWeight",
     "Method",
+    "Peer",
     "SModel",
     "SelfPaced",
     "Stage",

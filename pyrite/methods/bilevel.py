@@ -6,6 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyrite.checks import number, whole_number
 from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch
@@ -16,7 +17,6 @@ from pyrite.methods.method import Method, Trainer
 from pyrite.methods.noise_rate import check_loss
 from pyrite.methods.step import Step
 from pyrite.processes import all_gather, all_reduce, rank
-from pyrite.spec import is_number
 
 __all__ = ["Bilevel"]
 
@@ -43,11 +43,8 @@ class Bilevel(Method):
 
     def __init__(self, loss: Loss | None = None, splits: int = 8, mu: float = 0.01) -> None:
         check_loss(loss)
-        if not isinstance(splits, int) or isinstance(splits, bool) or splits < 2:
-            raise ValueError(f"splits is {splits!r}, but must be a whole number, 2 or more")
-        if not is_number(mu) or not 0 <= mu < float("inf"):
-            raise ValueError(f"mu is {mu!r}, but must be a number, 0 or more")
-        self.loss, self.splits, self.mu = loss, splits, mu
+        self.loss = loss
+        self.splits, self.mu = whole_number("splits", splits, least=2), number("mu", mu, least=0)
 
     def start(self, bench: Bench) -> "_Bilevel":
         return _Bilevel(self, bench)

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyrite.checks import whole_number
 from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch
@@ -43,9 +44,8 @@ class CoTeaching(Method):
     def __init__(self, rate: float | None = None, *, loss: Loss | None = None, ramp: int | None = None) -> None:
         check_rate("rate", rate)
         check_loss(loss)
-        if ramp is not None and (not isinstance(ramp, int) or isinstance(ramp, bool) or ramp < 1):
-            raise ValueError(f"ramp is {ramp!r}, but must be a whole number of epochs, 1 or more")
-        self.rate, self.loss, self.ramp = rate, loss, ramp
+        self.rate, self.loss = rate, loss
+        self.ramp = ramp if ramp is None else whole_number("ramp", ramp, least=1)
 
     def start(self, bench: Bench) -> "_CoTeaching":
         return _CoTeaching(self, bench)

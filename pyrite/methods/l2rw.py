@@ -5,6 +5,7 @@ from typing import Literal, final
 import torch
 from torch import Tensor
 
+from pyrite.checks import one_of, whole_number
 from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.methods.bench import Bench
@@ -34,12 +35,9 @@ class L2RW(Method):
     def __init__(
         self, meta_loss: Loss | None = None, *, meta: Literal["noisy", "clean"] = "noisy", size: int = 1000
     ) -> None:
-        if meta not in ("noisy", "clean"):
-            raise ValueError(f"meta is {meta!r}, but must be noisy or clean")
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise ValueError(f"size is {size!r}, but must be a whole number, 1 or more")
+        one_of("meta", meta, ("noisy", "clean"))
         self.meta_loss = CE() if meta_loss is None else meta_loss
-        self.meta, self.size = meta, size
+        self.meta, self.size = meta, whole_number("size", size, least=1)
 
     @property
     def meta_set(self) -> MetaSet:

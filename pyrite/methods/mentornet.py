@@ -8,6 +8,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from pyrite.checks import number
 from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch
@@ -20,7 +21,6 @@ from pyrite.methods.method import Method, Trainer
 from pyrite.methods.noise_rate import NoiseRate, check_loss
 from pyrite.methods.step import Step
 from pyrite.processes import all_gather
-from pyrite.spec import is_number
 
 __all__ = ["Mentornet"]
 
@@ -64,15 +64,11 @@ class Mentornet(Method):
     ) -> None:
         if not isinstance(mentor, str) or not mentor:
             raise ValueError(f"mentor is {mentor!r}, but must be '{PREDEFINED}' or the folder of a run")
-        for name, share, at_most in (
-            ("percentile", 0.7 if percentile is None else percentile, "1"),
-            ("decay", decay, "below 1"),
-            ("burn_in", burn_in, "1"),
-        ):
-            if not is_number(share) or not 0 <= share <= 1 or (name == "decay" and share == 1):
-                raise ValueError(f"{name} is {share!r}, but must be from 0 to {at_most}")
-        if not is_number(width) or not 0 <= width < float("inf"):
-            raise ValueError(f"width is {width!r}, but must be a number, 0 or more")
+        if percentile is not None:
+            number("percentile", percentile, least=0, most=1)
+        number("decay", decay, least=0, below=1)
+        number("burn_in", burn_in, least=0, most=1)
+        number("width", width, least=0)
         check_loss(loss)
         self.mentor, self.percentile, self.decay, self.width = mentor, percentile, decay, width
         self.burn_in, self.loss = burn_in, loss

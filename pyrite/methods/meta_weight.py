@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector
 
+from pyrite.checks import one_of, whole_number
 from pyrite.criterion import Loss
 from pyrite.curves import CE, MAE
 from pyrite.methods.bench import Bench
@@ -76,11 +77,9 @@ class MetaWeight(Method):
             ("virtual", virtual, get_args(Virtual)),
             ("optimiser", optimiser, get_args(GuideOptimiser)),
         ):
-            if value not in known:
-                raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(known)}")
+            one_of(name, value, known)
         for name, count in (("size", size), ("hidden", hidden), ("every", every)):
-            if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-                raise ValueError(f"{name} is {count!r}, but must be a whole number, 1 or more")
+            whole_number(name, count, least=1)
         if gradient == "fast" and virtual == "optimizer":
             raise ValueError("gradient='fast' makes no virtual step: leave virtual='sgd'")
         self.meta_loss = MAE() if meta_loss is None else meta_loss

@@ -7,6 +7,7 @@ from typing import Any, Final, final
 import torch
 from torch import Tensor
 
+from pyrite.checks import number
 from pyrite.criterion import Loss
 from pyrite.methods.bench import Bench
 from pyrite.methods.method import Trainer
@@ -128,8 +129,8 @@ class NoiseRate:
 
 def check_rate(name: str, rate: float | None) -> None:
     """Refuse what is not a share of wrong labels."""
-    if rate is not None and (isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate < 1):
-        raise ValueError(f"{name} is {rate!r}, but must be from 0 to below 1, or None to estimate it")
+    if rate is not None:
+        number(name, rate, "from 0 to below 1, or None to estimate it", least=0, below=1)
 
 
 def check_loss(loss: Loss | None) -> None:

@@ -5,16 +5,22 @@ from collections.abc import Callable
 from pyrite.criterion import Loss
 from pyrite.losses import LOSSES
 from pyrite.methods.bilevel import Bilevel
+from pyrite.methods.bootstrap import Bootstrap
 from pyrite.methods.co_teaching import CoTeaching
+from pyrite.methods.confidence import Confidence
 from pyrite.methods.corrected import Backward, Forward
+from pyrite.methods.d2l import D2L
+from pyrite.methods.elr import ELR
 from pyrite.methods.erm import ERM
 from pyrite.methods.fine_tune import FineTune
 from pyrite.methods.glc import GLC
+from pyrite.methods.joint import Joint
 from pyrite.methods.l2rw import L2RW
 from pyrite.methods.masking import Masking
 from pyrite.methods.mentornet import Mentornet
 from pyrite.methods.meta_weight import MetaWeight
 from pyrite.methods.method import Method
+from pyrite.methods.peer import Peer
 from pyrite.methods.s_model import SModel
 from pyrite.methods.self_paced import SelfPaced
 from pyrite.methods.staged import Staged
@@ -37,6 +43,12 @@ METHODS: dict[str, Callable[..., Method]] = {
     "mentornet": Mentornet,
     "co_teaching": CoTeaching,
     "bilevel": Bilevel,
+    "elr": ELR,
+    "bootstrap": Bootstrap,
+    "peer": Peer,
+    "confidence": Confidence,
+    "joint": Joint,
+    "d2l": D2L,
 }
 
 

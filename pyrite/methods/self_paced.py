@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyrite.checks import number
 from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch
@@ -43,10 +44,8 @@ class SelfPaced(Method):
 
     def __init__(self, first: float = 0.5, last: float | None = None, *, loss: Loss | None = None) -> None:
         for name, share in (("first", first), ("last", last)):
-            if share is not None and (
-                isinstance(share, bool) or not isinstance(share, int | float) or not 0 < share <= 1
-            ):
-                raise ValueError(f"{name} is {share!r}, but must be above 0 and at most 1")
+            if share is not None:
+                number(name, share, above=0, most=1)
         if last is not None and last < first:
             raise ValueError(f"last is {last}, but must not be below first, which is {first}")
         check_loss(loss)

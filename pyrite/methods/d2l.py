@@ -1,0 +1,160 @@
+"""Dimensionality-driven learning: when the dimension of the representations rises, labels are believed less."""
+
+from collections.abc import Mapping
+from typing import Any, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pyrite.checks import number, whole_number
+from pyrite.data import Batch, Batches
+from pyrite.diagnostics import local_intrinsic_dimension
+from pyrite.draws import Stream, order
+from pyrite.losses import BootHard
+from pyrite.methods.bench import Bench
+from pyrite.methods.method import Method, Trainer
+from pyrite.methods.scheduled import ScheduledLoss
+from pyrite.methods.step import Step
+from pyrite.models import embed
+from pyrite.processes import all_gather
+
+__all__ = ["D2L"]
+
+_SAMPLES, _BATCH = 1280, 128  # of the authors' code: ten batches of the size that the paper estimates dimension in
+
+
+@final
+class D2L(Method):
+    """Cross entropy with the target α e_y + (1 − α) ŷ, where ŷ is the one-hot prediction and α follows the dimension.
+
+    Before every epoch the local intrinsic dimension (LID) of the representations is measured. While the net learns what
+    the classes have in common it falls; when it learns wrong labels by heart it rises. At the first epoch whose LID is
+    above mean + 2 σ of the ``window`` epochs before it, the turning point, the weights go back to those of the epoch
+    before. From then on α = exp(−(epoch / epochs) · LID / lowest LID); until then α is 1.
+
+    Args:
+        k: neighbours from which the dimension at a sample is estimated.
+        window: epochs that a turning point is compared with.
+        skip: the share of the run that passes before such a window may begin.
+
+    >>> str(D2L())
+    'd2l(k=20, window=5, skip=0.1)'
+
+    Ma et al., 2018.
+    """
+
+    def __init__(self, k: int = 20, window: int = 5, skip: float = 0.1) -> None:
+        self.k = whole_number("k", k, least=2)
+        self.window = whole_number("window", window, least=2)
+        self.skip = number("skip", skip, "a share of the run, from 0 to 1", least=0, most=1)
+
+    def start(self, bench: Bench) -> "_DimensionDriven":
+        return _DimensionDriven(self, bench)
+
+
+@final
+class _Representation(nn.Module):
+    """The embeddings of a net that has them; the scores of any other."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+        method = getattr(model, "embed", None)
+        self.embeds = callable(method) and not isinstance(method, nn.Module)
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        features: Tensor = embed(self.model, inputs) if self.embeds else self.model(inputs)
+        return features.flatten(1)
+
+
+@final
+class _DimensionDriven(Trainer):
+    def __init__(self, method: D2L, bench: Bench) -> None:
+        count = len(bench.batches.index)
+        if count <= method.k:
+            raise ValueError(f"k is {method.k}, but must be below the number of training samples, which is {count}")
+        self.k, self.window, self.epochs = method.k, method.window, bench.epochs
+        self.skip = round(method.skip * bench.epochs)
+        # The target is that of hard bootstrapping, with α for its beta.
+        self.bootstrap = ScheduledLoss(bench, BootHard(), "beta", lambda epoch: 1.0)
+        self.learners = self.bootstrap.learners
+        self.representation = _Representation(self.learners[0].model)
+        self.samples = _subset(bench)
+        self.dimensions: list[float] = []
+        self.turning_point = 0  # the epoch before which it was found, 0 if it was not
+        self.before: dict[str, Tensor] = {}
+
+    def begin_epoch(self, epoch: int) -> None:
+        measured = self.measure()
+        # Without a value, such as where all representations are the same, the last one stands.
+        self.dimensions += [measured] if np.isfinite(measured) else self.dimensions[-1:]
+        model = self.learners[0].model
+        if not self.turning_point:
+            if _rises(self.dimensions, self.window, self.skip):
+                self.turning_point = epoch
+                model.load_state_dict(self.before)
+                self.before = {}
+            else:
+                self.before = {name: value.detach().clone() for name, value in model.state_dict().items()}
+        if self.turning_point:
+            expansion = self.dimensions[-1] / min(self.dimensions)
+            self.bootstrap.value = float(np.exp(-(epoch - 1) / self.epochs * expansion))
+
+    def measure(self) -> float:
+        """The mean LID of a fixed subset of the training samples, each among the others of its batch."""
+        learner = self.learners[0]
+        estimates = []
+        for inputs, _, _ in self.samples:
+            own = learner.evaluate(inputs, self.representation).cpu()
+            points = torch.cat(all_gather(own)).double().numpy()
+            if len(points) > self.k:
+                estimates.append(local_intrinsic_dimension(points, self.k))
+        self.samples.seek(0)
+        values = np.concatenate(estimates) if estimates else np.empty(0)
+        values = values[np.isfinite(values)]
+        return float(values.mean()) if len(values) else float("nan")
+
+    def step(self, batch: Batch) -> Step:
+        return self.bootstrap.step(batch)
+
+    def facts(self) -> Mapping[str, float]:
+        """LID before the epoch, α in it, whether LID is that of scores, and the epoch of its turning point, or 0."""
+        known = {"lid": self.dimensions[-1]} if self.dimensions else {}
+        of_scores = float(not self.representation.embeds)
+        return {
+            **known,
+            "label_share": self.bootstrap.value,
+            "lid_of_scores": of_scores,
+            "turning_point": self.turning_point,
+        }
+
+    def state_dict(self) -> dict[str, Any]:
+        own = {"dimensions": self.dimensions, "turning_point": self.turning_point, "before": self.before}
+        return {**super().state_dict(), **own, "alpha": self.bootstrap.value}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.dimensions, self.turning_point = list(state["dimensions"]), state["turning_point"]
+        self.before = dict(state["before"])
+        self.bootstrap.value = state["alpha"]
+
+
+def _rises(dimensions: list[float], window: int, skip: int) -> bool:
+    """Whether the last dimension is above mean + 2 σ of the window before it."""
+    if len(dimensions) <= skip + window:
+        return False
+    *_, last = dimensions
+    earlier = dimensions[-window - 1 : -1]
+    return bool(last - np.mean(earlier) > 2 * np.std(earlier))
+
+
+def _subset(bench: Bench) -> Batches:
+    """Samples drawn once, in an order of their own, as they are without augmentation."""
+    batches = bench.batches
+    drawn = order(bench.seed, Stream.EPOCH, len(batches.index), 0, 2)[:_SAMPLES]
+    return Batches(
+        batches.inputs, batches.labels.numpy(), batch_size=_BATCH, seed=batches.seed, index=batches.index[drawn],
+        shuffle=False, normalise=batches.normalise, rank=batches.rank, world_size=batches.world_size,
+        device=batches.device, workers=batches.workers,
+    )  # fmt: skip
