@@ -90,11 +90,11 @@ def entries(meta: int) -> dict[str, str]:
         "D2L": "d2l",
         "Joint": "joint",
         "ELR": "elr",
-        "Bilevel": f"bilevel(size={meta})",
+        "Bilevel": "bilevel",
         "L2RW*": f"l2rw(meta='clean', size={meta})",
-        "MW-Net*": f"meta_weight(ce, meta='clean', size={meta}, lr=0.1)",
-        "MNW-Net": f"meta_weight(ce, size={meta}, lr=0.1)",
-        "RMNW-Net": f"meta_weight(mae, size={meta}, lr=0.1)",
+        "MW-Net*": f"meta_weight(ce, meta='clean', size={meta}, lr=1)",
+        "MNW-Net": f"meta_weight(ce, size={meta}, lr=1)",
+        "RMNW-Net": f"meta_weight(mae, size={meta}, lr=1)",
     }
     return LOSSES | methods
 
