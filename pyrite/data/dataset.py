@@ -11,7 +11,17 @@ import numpy.typing as npt
 
 from pyrite.data.images import LazyImages, Unreadable
 
-__all__ = ["Dataset", "Inputs", "Labels", "Tracklets", "check_names", "encode", "encode_like", "is_missing"]
+__all__ = [
+    "Dataset",
+    "Inputs",
+    "Labels",
+    "Tracklets",
+    "check_inputs",
+    "check_names",
+    "encode",
+    "encode_like",
+    "is_missing",
+]
 
 Labels = npt.NDArray[np.int64]
 
