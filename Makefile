@@ -1,38 +1,48 @@
-# Each target sets up .venv by itself; it is made anew only when what it is made from has changed.
+# Each target sets up .venv by itself, and again only when what it is made from has changed. The package alone is enough
+# for the demo; tests and linters need the extras too.
 PYTHON ?= python3
 BIN := .venv/bin
+INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 
-.PHONY: demo test test-slow lint format bench clean
+.PHONY: demo test test-slow lint format bench faults clean
 
-demo: .venv/.ready
+demo: .venv/.package
 	$(BIN)/pyrite demo
 
-# Two at a time, a file to each: a file's tests share what is dear to make.
-test: .venv/.ready
+# Two processes; the tests of a file stay together, because they share fixtures that take long to make.
+test: .venv/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 
-test-slow: .venv/.ready
+test-slow: .venv/.dev
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
 
-lint: .venv/.ready
+lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-format: .venv/.ready
+format: .venv/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-bench: .venv/.ready
+bench: .venv/.dev
 	$(BIN)/python -m benchmarks.losses
 	$(BIN)/python -m benchmarks.loading
 	$(BIN)/python -m benchmarks.diagnostics
 	$(BIN)/python -m benchmarks.models
 	$(BIN)/python -m benchmarks.meta
 
-.venv/.ready: pyproject.toml constraints.txt
+# Deliberate faults, each of which the tests must catch: docs/testing.md.
+faults: .venv/.dev
+	$(BIN)/python -m benchmarks.faults
+
+.venv/.package: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[dev]"
+	$(INSTALL) .
+	@touch $@
+
+.venv/.dev: .venv/.package
+	$(INSTALL) ".[dev]"
 	@touch $@
 
 clean:

@@ -20,9 +20,10 @@ from cleanlab.rank import get_label_quality_scores
 from scipy.special import softmax
 
 import pyrite
-from pyrite.auditing import Audit, audit
+from pyrite.auditing import Audit
 from pyrite.data import Dataset, load
 from pyrite.diagnostics import brier_score_of_event, detection, reliability
+from pyrite.run_audits import audit
 from pyrite.training import Run, train_once
 
 SETS = {

@@ -1,5 +1,5 @@
 from . import data as data, diagnostics as diagnostics, models as models, noise as noise
-from .auditing import Audit as Audit, audit as audit, troubles as troubles
+from .auditing import Audit as Audit, troubles as troubles
 from .criterion import Loss as Loss
 from .curves import (
     AEL as AEL,
@@ -23,7 +23,6 @@ from .curves import (
     initial_margins as initial_margins,
     scale as scale,
     shift as shift,
-    unit as unit,
 )
 from .data import (
     DATASETS as DATASETS,
@@ -41,6 +40,7 @@ from .experiments import (
     Tuning as Tuning,
     compare as compare,
     demo as demo,
+    train_without_suspects as train_without_suspects,
     tune as tune,
 )
 from .integrations import Logged as Logged, TensorBoard as TensorBoard, hf_loss as hf_loss
@@ -54,11 +54,13 @@ from .losses import (
     Confidence as Confidence,
     Forward as Forward,
     Normalised as Normalised,
+    OwnLoss as OwnLoss,
     Peer as Peer,
     Smooth as Smooth,
     loss as loss,
     normalised as normalised,
     underfitting as underfitting,
+    unit as unit,
 )
 from .methods import (
     ERM as ERM,
@@ -78,6 +80,8 @@ from .noise import (
     corrupt as corrupt,
     noise_model as noise_model,
 )
+from .registration import register as register
+from .run_audits import audit as audit
 from .soft_margin import margin as margin, margins as margins
 from .training import Recipe as Recipe, Run as Run, RunFailed as RunFailed, fit as fit, train as train
 

@@ -7,7 +7,6 @@ and soft, ignored ones, class and sample weights, shapes, dtypes and reductions 
 import copy
 import inspect
 import math
-import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, ClassVar, Literal, NamedTuple, Self, TypedDict, Unpack, final
@@ -15,10 +14,11 @@ from typing import Any, ClassVar, Literal, NamedTuple, Self, TypedDict, Unpack, 
 import torch
 from torch import Tensor, nn
 
+from pyrite.checks import flag, is_number, number, require, whole_number
 from pyrite.soft_margin import check_labels, check_scores, label_shape, to_rows, wide_dtype, widened
 from pyrite.spec import construct, spell
 
-__all__ = ["Batch", "Loss", "Options", "Sum", "require"]
+__all__ = ["Batch", "Loss", "Options", "Sum"]
 
 DEFAULTS: dict[str, object] = {"reduction": "mean", "ignore_index": -100, "weight": None, "check": False}
 
@@ -154,7 +154,7 @@ class Loss(nn.Module, ABC):
 
     def times(self, factor: float) -> list[tuple[float, "Loss"]]:
         """The terms of this loss, each with its factor multiplied."""
-        factor = number("factor", factor, "a finite number")
+        factor = number("factor", factor)
         return [(factor if own == 1 else factor * own, loss) for own, loss in self.terms()]
 
     def options(self) -> dict[str, Any]:
@@ -253,29 +253,6 @@ class Sum(Loss):
         return spell_terms(self, construct)
 
 
-def require(condition: bool, argument: str, value: object, wanted: str) -> None:
-    """The one form of every complaint about an argument."""
-    if not condition:
-        raise ValueError(f"{argument} is {value!r}, but must be {wanted}")
-
-
-def is_number(value: object) -> bool:
-    """Whether something is a real number, numpy's included; a truth value is none."""
-    return isinstance(value, numbers.Real) and not isinstance(value, bool)
-
-
-def number(argument: str, value: Any, wanted: str, fits: Callable[[float], bool] = math.isfinite) -> float:
-    """A number that a user gave, as Python's own, so that it is spelled as one; refused where it does not fit."""
-    require(is_number(value) and fits(value), argument, value, wanted)
-    return int(value) if isinstance(value, numbers.Integral) else float(value)
-
-
-def whole_number(argument: str, value: Any, wanted: str, least: float = -math.inf) -> int:
-    """The same for numbers without a fraction."""
-    require(isinstance(value, numbers.Integral) and is_number(value) and int(value) >= least, argument, value, wanted)
-    return int(value)
-
-
 def bare(loss: Loss, argument: str = "loss") -> Loss:
     """A loss to wrap: reduction, ignored labels and weights belong to the outermost loss."""
     require(isinstance(loss, Loss), argument, loss, "a loss")
@@ -325,9 +302,9 @@ def _option(name: str, value: Any) -> Any:
     if name == "reduction":
         require(value in ("none", "mean", "sum"), name, value, "none, mean or sum")
     elif name == "ignore_index":
-        value = whole_number(name, value, "a whole number")
+        value = whole_number(name, value)
     elif name == "check":
-        require(isinstance(value, bool), name, value, "True or False")
+        flag(name, value)
     elif name == "weight" and value is not None:
         value = to_numbers(value, name)
         require(value.dim() == 1, name, tuple(value.shape), "one number a class")

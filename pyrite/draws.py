@@ -9,11 +9,13 @@ inverting a distribution. Global random state is neither read nor changed.
 
 from enum import Enum
 from threading import RLock
-from typing import Any, Final, TypeGuard
+from typing import Any, Final
 
 import numpy as np
 
-__all__ = ["TORCH_GENERATOR", "Array", "Stream", "check_seed", "is_whole", "normals", "order", "torch_seed", "uniforms"]
+from pyrite.checks import whole_number
+
+__all__ = ["TORCH_GENERATOR", "Array", "Stream", "check_seed", "normals", "order", "torch_seed", "uniforms"]
 
 Array = np.ndarray[Any, Any]
 
@@ -72,13 +74,6 @@ def torch_seed(seed: int, stream: Stream, *key: int) -> int:
     return int(drawn[0] >> np.uint64(1))
 
 
-def is_whole(value: object) -> TypeGuard[int]:
-    """Whether something is a whole number, Python's or numpy's."""
-    return isinstance(value, int | np.integer) and not isinstance(value, bool)
-
-
 def check_seed(seed: object) -> int:
     """A seed as a plain number."""
-    if not is_whole(seed) or seed < 0:
-        raise ValueError(f"seed is {seed!r}, but must be a whole number, 0 or more")
-    return int(seed)
+    return whole_number("seed", seed, least=0)

@@ -9,9 +9,23 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Mapping
-from typing import Any, TypeGuard, TypeVar
+from typing import Any, TypeVar
 
-__all__ = ["Spelled", "arguments", "build", "call", "construct", "is_number", "nearest", "registered_name", "spell"]
+from pyrite.checks import is_number
+from pyrite.plugins import find_plugin, plugin_names
+
+__all__ = [
+    "Spelled",
+    "arguments",
+    "build",
+    "call",
+    "construct",
+    "lookup",
+    "nearest",
+    "register_class",
+    "registered_name",
+    "spell",
+]
 
 Made = TypeVar("Made")
 
@@ -20,13 +34,18 @@ def build(
     text: str,
     registry: Mapping[str, Callable[..., Any]],
     kind: str,
+    expected: type = object,
     nested: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Any:
-    """The object that ``text`` spells, made from the names in ``registry``.
+    """The object that ``text`` spells, made from the names in ``registry`` and those that plug-ins offer.
 
-    ``kind`` is the word for what the registry holds; it is used in error messages. Names within the arguments of a call
-    are looked up in ``nested``, where that is another registry: ``forward`` is a method, and in ``erm(forward(...))`` a
-    loss.
+    Args:
+        text: a call, a name, or for losses a sum.
+        registry: what makes an object, by name.
+        kind: the word for what the registry holds, for error messages and to find plug-ins.
+        expected: the class that the object must have; a plug-in may make anything.
+        nested: what names mean within the arguments of a call, if that differs: ``forward`` is a method, and in
+            ``erm(forward(...))`` a loss.
 
     >>> from fractions import Fraction
     >>> build("2*half(1, denominator=2)", {"half": Fraction}, "fraction")
@@ -43,7 +62,23 @@ def build(
         raise ValueError(f"cannot read the {kind} {_short(text)!r}: nested too deeply") from None
     if _is_literal(built):
         raise ValueError(f"{_short(text)!r} is a plain value, not a {kind}")
+    if not isinstance(built, expected):
+        raise ValueError(f"{_short(text)!r} makes a {type(built).__name__}, not a {kind}")
     return built
+
+
+def lookup(name: str, registry: Mapping[str, Callable[..., Any]], kind: str) -> Callable[..., Any]:
+    """What is registered under a name, or offered by a plug-in."""
+    factory = registry.get(name)
+    if factory is not None:
+        return factory
+    factory = find_plugin(kind, name)
+    if factory is None:
+        known = dict.fromkeys([*registry, *plugin_names(kind)])
+        raise ValueError(f"unknown {kind} {name!r}: {nearest(name, known)}")
+    if isinstance(factory, type):
+        register_class(name, factory)
+    return factory
 
 
 def call(name: str, factory: Callable[..., Made], /, *args: Any, **named: Any) -> Made:
@@ -100,7 +135,15 @@ def registered_name(cls: type) -> str:
     >>> registered_name(type("TruncatedGCE", (), {})), registered_name(type("SModel", (), {}))
     ('truncated_gce', 's_model')
     """
-    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=^[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
+    return _NAMES.get(cls) or re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=^[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
+
+
+_NAMES: dict[type, str] = {}
+
+
+def register_class(name: str, cls: type) -> None:
+    """Spell the objects of a class with another name than that of the class."""
+    _NAMES[cls] = name
 
 
 def nearest(name: str, known: Mapping[str, object]) -> str:
@@ -128,6 +171,10 @@ class _Reader:
                 return [self.read(item) for item in node.elts]
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
                 return -value
+            case ast.Name(id="nan" | "inf"):
+                raise ValueError(
+                    f"cannot read {node.id} in the {self.kind} {_short(self.text)!r}: it is no finite number"
+                )
             case ast.Name():
                 return self.call(node.id, [], [])
             case ast.Call(func=ast.Name(id=name)):
@@ -137,9 +184,7 @@ class _Reader:
         raise self.refused(node)
 
     def call(self, name: str, args: list[ast.expr], keywords: list[ast.keyword]) -> Any:
-        factory = self.registry.get(name)
-        if factory is None:
-            raise ValueError(f"unknown {self.kind} {name!r}: {nearest(name, self.registry)}")
+        factory = lookup(name, self.registry, self.kind)
         positional = [self.nested.read(arg) for arg in args]
         named = {word.arg: self.nested.read(word.value) for word in keywords if word.arg is not None}
         if len(named) < len(keywords):
@@ -173,7 +218,10 @@ def _bracketed(thing: object, write: Callable[[object], str], options: Mapping[s
     parts: list[str] = []
     named = False  # what is wrapped comes first and goes without its name
     for parameter in inspect.signature(type(thing)).parameters.values():
-        if parameter.kind is parameter.VAR_KEYWORD or (value := getattr(thing, parameter.name)) is None:
+        if parameter.kind is parameter.VAR_KEYWORD or (value := getattr(thing, parameter.name, ...)) is None:
+            continue
+        if value is ...:  # not kept: what is written is for people, and nothing can be built from it
+            parts.append(f"{parameter.name}=...")
             continue
         if parameter.kind is parameter.KEYWORD_ONLY and value == parameter.default:
             continue  # an option that nobody set
@@ -189,11 +237,6 @@ def _plain(value: object) -> object:
     """Tensors and arrays are written as lists."""
     tolist = getattr(value, "tolist", None)
     return tolist() if tolist is not None else value
-
-
-def is_number(value: object) -> TypeGuard[float]:
-    """Whether something is a plain number, which truth values are not."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_literal(value: object) -> bool:

@@ -1,6 +1,6 @@
-"""Real processes for the tests, quickly: they are forked from one that has imported torch and done nothing else.
+"""Real processes for the tests, started quickly: forked from one that has imported torch and done nothing else.
 
-So a run can be killed and resumed dozens of times in the time that importing torch a few times would take.
+So a run can be killed and resumed dozens of times in the time that it takes to import torch a few times.
 """
 
 import ctypes
@@ -23,17 +23,27 @@ FORKS.set_forkserver_preload(PRELOADED)
 RESULTS = ("history.jsonl", "samples.npz", "labels.npz", "recipe.toml", "model.safetensors")
 
 
-def start(*words: str, log: Path, trouble: tuple[str, int] | None = None, **environment: str) -> BaseProcess:
-    """``pyrite`` with these words. What it says goes to ``log``; ``trouble`` is what meets it: see ``meet``."""
-    process = FORKS.Process(target=_pyrite, args=(words, str(log), trouble, environment), daemon=True)
+def start(
+    *words: str,
+    log: Path,
+    errors: Path | None = None,
+    folder: Path | None = None,
+    trouble: tuple[str, int] | None = None,
+    **environment: str,
+) -> BaseProcess:
+    """``pyrite`` with these words, in ``folder``.
+
+    Its output goes to ``log``, standard error to ``errors`` if that is given; for ``trouble`` see ``meet``.
+    """
+    process = FORKS.Process(target=_pyrite, args=(words, log, errors, folder, trouble, environment), daemon=True)
     process.start()
     return process
 
 
-def run(*words: str, log: Path, trouble: tuple[str, int] | None = None, **environment: str) -> tuple[int, str]:
-    """Its exit code, and what it said."""
-    process = start(*words, log=log, trouble=trouble, **environment)
-    process.join(120)
+def run(*words: str, log: Path, **options: Any) -> tuple[int, str]:
+    """Its exit code and its output; the options are those of ``start``."""
+    process = start(*words, log=log, **options)
+    process.join(300)
     assert process.exitcode is not None, "it does not end"
     return process.exitcode, log.read_text()
 
@@ -56,16 +66,25 @@ def differing(one: Path, other: Path) -> list[str]:
     return [name for name in names if (one / name).read_bytes() != (other / name).read_bytes()]
 
 
-def _pyrite(words: tuple[str, ...], log: str, trouble: tuple[str, int] | None, environment: dict[str, str]) -> None:
+def _pyrite(
+    words: tuple[str, ...],
+    log: Path,
+    errors: Path | None,
+    folder: Path | None,
+    trouble: tuple[str, int] | None,
+    environment: dict[str, str],
+) -> None:
     import torch
 
     from pyrite.cli.app import main
 
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(handle, 1)
-    os.dup2(handle, 2)
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output if errors is None else os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    if folder is not None:
+        os.chdir(folder)
     torch.set_num_threads(1)
     os.environ.update(environment)
     if trouble is not None:

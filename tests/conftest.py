@@ -1,6 +1,24 @@
-"""Set for every test."""
+"""Set for every test, and what is said at the end of them."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
 
 import torch
 
 # The tensors here are tiny; two threads would spend their time waiting for each other, and more so on a busy machine.
 torch.set_num_threads(1)
+
+
+def skipped_line(reasons: Iterable[str]) -> str:
+    """One line about everything that was skipped, by its reason; nothing if nothing was."""
+    counts = Counter(reason.removeprefix("Skipped: ") for reason in reasons)
+    return "NOT TESTED HERE: " + "; ".join(f"{count} ({reason})" for reason, count in counts.items()) if counts else ""
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Say what this machine lacks, so that nobody takes what was skipped for tested."""
+    reports = terminalreporter.stats.get("skipped", [])
+    line = skipped_line(report.longrepr[2] for report in reports if isinstance(report.longrepr, tuple))
+    if line:
+        terminalreporter.write_line(line, yellow=True)

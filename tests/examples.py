@@ -36,6 +36,7 @@ SPECS = [
     "2*gce(q=1) + 0.5*ce",
     "0.7*nce + 0.3*mae",
     "nce + rce(A=-4)",
+    "unit(0.7*nce + 0.15*mae, classes=5)",
     "nce + aul(a=1.1, q=5)",
     "10*nce + 0.1*agce(a=6, q=1.5)",
     "normalised(gce(q=0.7))",

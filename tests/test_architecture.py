@@ -1,6 +1,7 @@
 """The plan of the house, held: which room may import which, and that the docs name what there is."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -9,104 +10,113 @@ import pyrite
 from pyrite.spec import registered_name
 
 ROOT = Path(__file__).parents[1]
-
-# room -> the rooms it may import from (docs/architecture.md)
-MAY_IMPORT = {
-    "spec": set(),
-    "draws": set(),
-    "pickles": set(),
-    "soft_margin": set(),
-    "criterion": {"soft_margin", "spec"},
-    "curves": {"soft_margin", "spec", "criterion"},
-    "losses": {"soft_margin", "spec", "criterion", "curves"},
-    "noise": {"spec", "draws", "pickles", "files"},
-    "data": {"spec", "draws", "pickles"},
-    "diagnostics": set(),
-    "files": set(),
-    "processes": set(),
-    "models": {"spec", "draws"},
-    "methods": {"soft_margin", "spec", "criterion", "curves", "losses", "data", "models", "processes"},
-    "training": {
-        "soft_margin",
-        "spec",
-        "draws",
-        "files",
-        "processes",
-        "curves",
-        "losses",
-        "noise",
-        "data",
-        "models",
-        "diagnostics",
-        "methods",
-    },
-    "auditing": {"soft_margin", "curves", "files", "data", "diagnostics", "training"},
-    "estimator": {"criterion", "curves", "draws", "losses", "data", "models", "methods", "training", "auditing"},
-    "experiments": {"spec", "files", "processes", "losses", "data", "methods", "training"},
-    "integrations": {
-        "soft_margin",
-        "processes",
-        "criterion",
-        "losses",
-        "data",
-        "diagnostics",
-        "methods",
-        "training",
-        "auditing",
-    },
-    "report": {
-        "files",
-        "criterion",
-        "curves",
-        "losses",
-        "noise",
-        "data",
-        "diagnostics",
-        "training",
-        "auditing",
-        "experiments",
-    },
-    "cli": {
-        "spec",
-        "criterion",
-        "curves",
-        "losses",
-        "noise",
-        "data",
-        "training",
-        "auditing",
-        "experiments",
-        "integrations",
-        "report",
-    },
-}
+FILES = [path for path in (ROOT / "pyrite").rglob("*.py") if path.parent.name != "pyrite" or "__" not in path.name]
 
 
 def room_of(path: Path) -> str:
     return path.relative_to(ROOT / "pyrite").parts[0].removesuffix(".py")
 
 
-def imports(path: Path) -> set[str]:
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text())):
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("pyrite."):
-            found.add(node.module.split(".")[1])
+def table_of(page: str) -> dict[str, set[str]]:
+    """The rows "| `room` | what | `other`, `other` |" of the page: each room with the rooms it lists."""
+    rows = re.findall(r"^\| `(\w+)` \|.*\|([^|]*)\|$", page, re.MULTILINE)
+    every = {room for room, _ in rows}
+    assert len(every) == len(rows), "a room is in the table twice"
+    table = {}
+    for room, cell in rows:
+        listed = every - {room} if cell.strip() == "all" else set(re.findall(r"`(\w+)`", cell))
+        rest = re.sub(r"`\w+`|,|all", "", cell).strip()
+        assert not rest, f"the row of {room} says {rest!r}, which nobody checks"
+        assert listed <= every, f"the row of {room} lists {listed - every}, which have no row"
+        table[room] = listed
+    return table
+
+
+def with_what_they_import(table: dict[str, set[str]]) -> dict[str, set[str]]:
+    """A room may import what it lists, and what those may import; a circle is refused."""
+
+    def reach(room: str, above: tuple[str, ...] = ()) -> set[str]:
+        assert room not in above, f"a circle: {' -> '.join([*above, room])}"
+        return table[room].union(*(reach(other, (*above, room)) for other in table[room]))
+
+    return {room: reach(room) for room in table}
+
+
+MAY_IMPORT = with_what_they_import(table_of((ROOT / "docs" / "architecture.md").read_text()))
+
+
+def rooms_of_public_names() -> dict[str, str]:
+    stub = ast.parse((ROOT / "pyrite" / "__init__.pyi").read_text())
+    return {
+        alias.asname or alias.name: node.module.split(".")[-1 if node.level else 1]
+        for node in ast.walk(stub)
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+    }
+
+
+def imports(source: str, public: dict[str, str]) -> set[str]:
+    """The rooms that a file imports from; a public name counts for the room where it is defined."""
+    rooms: set[str] = set()
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
+            node.body = []  # what only types need is not imported
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"line {node.lineno}: a relative import"
+            if node.module == "pyrite":
+                rooms |= {public.get(alias.name, alias.name) for alias in node.names}
+            elif node.module and node.module.startswith("pyrite."):
+                rooms.add(node.module.split(".")[1])
         elif isinstance(node, ast.Import):
-            found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("pyrite.")}
-    return found
+            rooms |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("pyrite.")}
+            assert not [alias for alias in node.names if alias.name.startswith("pyrite") and alias.asname], node.lineno
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "pyrite":
+            rooms.add(public.get(node.attr, node.attr))
+    return rooms - {"__version__"}
 
 
 def test_imports_point_one_way() -> None:
-    files = [
-        path
-        for path in (ROOT / "pyrite").rglob("*.py")
-        if path.stem not in ("__init__", "__main__") or path.parent.name != "pyrite"
-    ]
-    assert len(files) > 15
-    for path in files:
+    assert len(FILES) > 100
+    public = rooms_of_public_names()
+    for path in FILES:
         room = room_of(path)
-        assert room in MAY_IMPORT, f"{path}: a new room needs a place in docs/architecture.md and here"
-        assert imports(path) - {room} <= MAY_IMPORT[room], path
+        assert room in MAY_IMPORT, f"{path}: the table in docs/architecture.md has no row for {room}"
+        forbidden = imports(path.read_text(), public) - {room} - MAY_IMPORT[room]
+        assert not forbidden, f"{path} imports {sorted(forbidden)}, which docs/architecture.md does not allow"
+
+
+def test_rows_are_of_rooms_that_exist() -> None:
+    assert set(MAY_IMPORT) == {room_of(path) for path in FILES}
+
+
+def test_what_counts_as_an_import() -> None:
+    public = rooms_of_public_names()
+    for source, room in (
+        ("import pyrite.cli.app", "cli"),
+        ("from pyrite.report.page import Page", "report"),
+        ("from pyrite import Audit", "auditing"),
+        ("from pyrite import cli", "cli"),
+        ("def f():\n    import pyrite\n    return pyrite.train", "training"),
+        ("import pyrite\npyrite.report.page", "report"),
+    ):
+        assert imports(source, public) == {room}, source
+    assert imports("import pyrite\nprint(pyrite.__version__)", public) == set()
+    for hidden in ("from . import page", "import pyrite as p"):
+        with pytest.raises(AssertionError):
+            imports(hidden, public)
+
+
+def test_table_is_read_strictly() -> None:
+    table = table_of("| `a` | x | |\n| `b` | y | `a` |\n| `c` | z | `b` |\n| `d` | all of it | all |")
+    assert table == {"a": set(), "b": {"a"}, "c": {"b"}, "d": {"a", "b", "c"}}
+    assert with_what_they_import(table)["c"] == {"a", "b"}
+    for wrong in ("| `a` | x | `b` |", "| `a` | x | most |", "| `a` | x | |\n| `a` | x | |"):
+        with pytest.raises(AssertionError):
+            table_of(wrong)
+    with pytest.raises(AssertionError, match="a circle: a -> b -> a"):
+        with_what_they_import({"a": {"b"}, "b": {"a"}})
 
 
 @pytest.mark.parametrize("registry", ["LOSSES", "NOISES", "MODELS"])
@@ -118,12 +128,6 @@ def test_registered_under_their_own_names(registry: str) -> None:
 def test_every_loss_has_a_card() -> None:
     cards = (ROOT / "docs" / "losses.md").read_text()
     assert [name for name in pyrite.LOSSES if f"\n### `{name}" not in cards] == []
-
-
-def test_every_room_is_in_the_architecture() -> None:
-    page = (ROOT / "docs" / "architecture.md").read_text()
-    rooms = {room_of(path) for path in (ROOT / "pyrite").rglob("*.py")} - {"__init__", "__main__"}
-    assert [room for room in rooms if f"`{room}" not in page] == []
 
 
 def test_no_drawers_without_a_name() -> None:

@@ -2,11 +2,11 @@
 
 import re
 import shlex
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from tests.children import run
 
 ROOT = Path(__file__).parents[1]
 
@@ -35,9 +35,8 @@ def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
     for command, *shown in commands:
         program, *words = shlex.split(command)
         assert program == "pyrite"
-        done = subprocess.run(
-            [sys.executable, "-m", "pyrite", *words], cwd=tmp_path, capture_output=True, text=True, timeout=300
-        )
-        assert done.returncode == 0, done.stderr
+        errors = tmp_path / "errors"
+        code, output = run(*words, log=tmp_path / "log", errors=errors, folder=tmp_path)
+        assert code == 0, errors.read_text()
         expected = shown[: shown.index("...")] if "..." in shown else shown
-        assert done.stdout.splitlines()[: len(expected)] == expected
+        assert output.splitlines()[: len(expected)] == expected

@@ -98,7 +98,7 @@ def test_errors_help() -> None:
         pyrite.loss("ce - mae")
     with pytest.raises(ValueError, match="plain value, not a loss"):
         pyrite.loss("0.5")
-    with pytest.raises(ValueError, match="spelled as text"):
+    with pytest.raises(ValueError, match="loss is 3, but must be a text such as"):
         pyrite.loss(3)  # type: ignore[arg-type]
 
 

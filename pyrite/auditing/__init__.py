@@ -1,8 +1,18 @@
-"""Which labels are wrong: from what training showed of each sample, or from given scores."""
+"""Which labels are wrong, from scores and margins: arrays in, an ``Audit`` out. ``pyrite.run_audits`` trains first."""
 
-from pyrite.auditing.audit import FEWEST, audit, default_method
-from pyrite.auditing.found import Audit, Confusion
+from pyrite.auditing.audit import FEWEST, audit_margins, audit_scores, check_enough
+from pyrite.auditing.result import Audit, Confusion
 from pyrite.auditing.scores import Kind
 from pyrite.auditing.troubles import Troubles, troubles
 
-__all__ = ["FEWEST", "Audit", "Confusion", "Kind", "Troubles", "audit", "default_method", "troubles"]
+__all__ = [
+    "FEWEST",
+    "Audit",
+    "Confusion",
+    "Kind",
+    "Troubles",
+    "audit_margins",
+    "audit_scores",
+    "check_enough",
+    "troubles",
+]

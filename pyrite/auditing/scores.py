@@ -1,4 +1,4 @@
-"""Scores at the door: of a kind that is said, looked through in chunks, and turned to margins."""
+"""Scores and labels that a user passes: checked, and turned to margins whose scale does not depend on theirs."""
 
 from collections.abc import Iterator
 from typing import Any, Final, Literal, get_args
@@ -7,17 +7,21 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pyrite.diagnostics.arrays import Floats, Ints
+from pyrite.auditing.noise_fit import typical_gap
+from pyrite.diagnostics.arrays import Floats, Ints, to_ints
 from pyrite.soft_margin import margins
 
-__all__ = ["Kind", "check_scores", "chunks", "to_margins"]
+__all__ = ["Kind", "check_labels", "check_scores", "chunks", "gap_of", "to_margins"]
 
 Kind = Literal["logits", "probabilities", "log-probabilities"]
 
 _CHUNK: Final = 1 << 19  # scores worked on at once: 4 MiB in float64
-# By how much probabilities may miss 1. In float16 the logarithm of a small one is good to some thousandths only.
-_SUM: Final = 1e-3
-_SUM_OF_HALVES: Final = 1e-2
+# By how much the sum of probabilities may miss 1. In float16 the logarithm of a small one is good to some thousandths.
+_TOLERANCE: Final = 1e-3
+_HALF_TOLERANCE: Final = 1e-2
+_CERTAIN: Final = 30.0  # a probability below 1e-13 of the largest, 0 too, is taken for that
+_GAP: Final = 2.0  # scores are scaled to this typical gap; on noisy digits 1 to 4 differ by 0.001 in average precision
+_FARTHEST: Final = 5000.0  # scaled scores so far below the first class are bounded, so that none overflows
 
 
 def chunks(shape: tuple[int, ...]) -> Iterator[slice]:
@@ -26,26 +30,61 @@ def chunks(shape: tuple[int, ...]) -> Iterator[slice]:
     return (slice(start, start + size) for start in range(0, shape[0], size))
 
 
-def to_margins(scores: npt.NDArray[Any], kind: Kind) -> Floats:
-    """Margins of every class. Logits and log-probabilities differ by a number a row, which margins do not see."""
+def gap_of(scores: npt.NDArray[Any], kind: Kind) -> float:
+    """The unit in which scores are measured, so that the result of an audit does not depend on their scale.
+
+    The temperature of a net is arbitrary, in the logits as in the probabilities it gives: only the order of the classes
+    and the ratios of the differences are evidence, and the fit of the noise finds the sharpness.
+    """
+    return typical_gap(_to_logits(scores, kind))
+
+
+def to_margins(scores: npt.NDArray[Any], kind: Kind, gap: float) -> Floats:
+    """The margins of every class, with scores in units of this gap."""
+    with np.errstate(over="ignore"):  # what overflows is bounded like all that is far below the first class
+        values = np.maximum(_to_logits(scores, kind) / gap * _GAP, -_FARTHEST)
+    result: Floats = margins(torch.from_numpy(values)).numpy()
+    return result
+
+
+def _to_logits(scores: npt.NDArray[Any], kind: Kind) -> Floats:
+    """Logits in half of their unit, 0 at the largest of each row.
+
+    Halves, because the difference of two large numbers overflows. Probabilities have a natural scale, so there is a
+    smallest one that means anything; logits have none.
+    """
     values = np.ascontiguousarray(scores, np.float64)
     if kind == "probabilities":
         with np.errstate(divide="ignore"):
             values = np.log(values)
-    # The smallest probability that float64 knows stands for none at all.
-    found: Floats = margins(torch.from_numpy(np.maximum(values, values.max(1, keepdims=True) - 745))).numpy()
-    return found
+    values = 0.5 * values
+    values -= values.max(1, keepdims=True)
+    return values if kind == "logits" else np.maximum(values, -0.5 * _CERTAIN)
+
+
+def check_labels(labels: object) -> Ints:
+    """Class numbers; the first that is none is named by its index."""
+    missing = np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else np.zeros(0, bool)
+    if missing.any():
+        raise ValueError(f"labels is masked at index {int(missing.argmax())}: leave out samples without a label")
+    if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind == "f":
+        unknown = ~np.isfinite(labels)
+        if unknown.any():
+            first = int(unknown.argmax())
+            raise ValueError(f"labels is {labels[first]} at index {first}: leave out samples without a label")
+    return to_ints(labels, "labels", least=0)
 
 
 def check_scores(scores: object, labels: Ints, kind: object) -> npt.NDArray[Any]:
-    """Refuse what does not fit the labels, or is not of this kind; the first offender is named by its row."""
+    """Refuse scores that do not fit the labels or are not of this kind; the first such row is named."""
     if kind not in get_args(Kind):
         known = ", ".join(get_args(Kind))
         raise ValueError(f"kind is {kind!r}, but must be one of {known}: what the scores are is not guessed")
     table = _table(scores)
     if table.ndim != 2 or table.dtype.kind not in "fiu":
         raise ValueError(
-            f"scores are {table.dtype} of shape {table.shape}, but must be numbers, a row a sample, a column a class"
+            f"scores are {table.dtype} of shape {table.shape}, but must be numbers: one row per sample, one column per "
+            "class"
         )
     if len(table) != len(labels):
         raise ValueError(f"there are {len(table)} rows of scores but {len(labels)} labels")
@@ -60,10 +99,15 @@ def check_scores(scores: object, labels: Ints, kind: object) -> npt.NDArray[Any]
 
 
 def _table(scores: object) -> npt.NDArray[Any]:
-    """As they are, not copied: a .npy file that is mapped stays where it lies."""
+    """The array without a copy, so that a mapped .npy file stays on the disk."""
     if isinstance(scores, torch.Tensor):
         scores = scores.detach().cpu()
         scores = scores.float().numpy() if scores.dtype == torch.bfloat16 else scores.numpy()  # numpy has no bfloat16
+    if isinstance(scores, np.ma.MaskedArray):
+        masked = np.ma.getmaskarray(scores)
+        if masked.any():
+            raise ValueError(f"scores are masked in row {int(np.argwhere(masked)[0][0])}: every class needs a score")
+        scores = np.ma.getdata(scores)
     try:
         return scores if isinstance(scores, np.ndarray) else np.asarray(scores)
     except ValueError as error:
@@ -72,15 +116,15 @@ def _table(scores: object) -> npt.NDArray[Any]:
 
 def _check_rows(rows: npt.NDArray[Any], kind: str, start: int) -> None:
     """Refuse what cannot be scores of this kind, by the number of the first row."""
-    endless = ~np.isfinite(rows) if kind != "log-probabilities" else np.isnan(rows) | (rows == np.inf)
-    if endless.any():
-        first = int(endless.any(1).argmax())
-        raise ValueError(f"scores are {rows[first][endless[first]][0]} in row {start + first}")
+    bad = ~np.isfinite(rows) if kind != "log-probabilities" else np.isnan(rows) | (rows == np.inf)
+    if bad.any():
+        first = int(bad.any(1).argmax())
+        raise ValueError(f"scores are {rows[first][bad[first]][0]} in row {start + first}")
     if kind == "logits":
         return
     with np.errstate(over="ignore"):
         shares = rows.astype(np.float64) if kind == "probabilities" else np.exp(rows.astype(np.float64))
-    off = (shares < 0).any(1) | (abs(shares.sum(1) - 1) > (_SUM_OF_HALVES if rows.dtype == np.float16 else _SUM))
+    off = (shares < 0).any(1) | (abs(shares.sum(1) - 1) > (_HALF_TOLERANCE if rows.dtype == np.float16 else _TOLERANCE))
     if off.any():
         first = int(off.argmax())
         raise ValueError(

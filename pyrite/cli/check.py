@@ -14,5 +14,5 @@ def check(
     """Say whether a loss will underfit with this many classes, and what cures it."""
     from pyrite.losses import underfitting
 
-    found = underfitting(loss, classes)
-    typer.echo(json.dumps(found.to_dict(), indent=2) if as_json else str(found))
+    verdict = underfitting(loss, classes)
+    typer.echo(json.dumps(verdict.to_dict(), indent=2) if as_json else str(verdict))

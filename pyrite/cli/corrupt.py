@@ -33,7 +33,7 @@ def corrupt(
     drawn = [] if picture is None else [_draw(noisy, source.classes, picture)]
     written = [noisy.save(out), *drawn]
     if as_json:
-        typer.echo(json.dumps(_found(noisy, source.classes, written), indent=2))
+        typer.echo(json.dumps(_facts(noisy, source.classes, written), indent=2))
         return
     typer.echo(
         f"{noisy.noise}, seed {noisy.seed}: {noisy.is_wrong.sum()} of {len(noisy)} labels are wrong "
@@ -53,7 +53,7 @@ def _draw(noisy: "NoisyLabels", names: Sequence[str], path: Path) -> Path:
     return draw_matrix(noisy.realised, path, names, title)
 
 
-def _found(noisy: "NoisyLabels", names: Sequence[str], written: list[Path]) -> dict[str, Any]:
+def _facts(noisy: "NoisyLabels", names: Sequence[str], written: list[Path]) -> dict[str, Any]:
     rates = [rate if math.isfinite(rate) else None for rate in noisy.class_rates.tolist()]
     return {
         **noisy.manifest(),

@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from pyrite.cli.terminal import failures, is_first
+
 
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for the runs, the pictures and the report.")] = Path("demo"),
@@ -14,28 +16,27 @@ def demo(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
 ) -> None:
     """Train on digits of which 40 % are labelled wrong, with five losses, and report what came of it."""
-    from pyrite.cli.compare import show
-    from pyrite.cli.train import failures, is_first
+    from pyrite.cli.compare import print_comparison
     from pyrite.experiments import demo as demo_runs
     from pyrite.report.learning import draw_learning
     from pyrite.report.margins import draw_margins
     from pyrite.report.page import write_page
 
-    def begin(name: str, number: int) -> None:
+    def begin(name: str, seed: int) -> None:
         if not as_json and is_first():
             typer.echo(name, err=True)
 
     with failures():
-        found = demo_runs(out, epochs=epochs, seed=seed, begin=begin, progress=False if as_json else None)
+        comparison = demo_runs(out, epochs=epochs, seed=seed, begin=begin, progress=False if as_json else None)
     if not is_first():
         return
-    pictures = [draw_learning(found, out / "learning.png"), draw_margins(found, out / "margins.png")]
-    report = write_page(found, out / "report.html", "Digits, 40 % of them labelled wrong")
+    pictures = [draw_learning(comparison, out / "learning.png"), draw_margins(comparison, out / "margins.png")]
+    report = write_page(comparison, out / "report.html", "Digits, 40 % of them labelled wrong")
     if as_json:
         written = {"pictures": [str(path) for path in pictures], "report": str(report)}
-        typer.echo(json.dumps(found.to_dict() | written, indent=2))
+        typer.echo(json.dumps(comparison.to_dict() | written, indent=2))
         return
-    show(found)
+    print_comparison(comparison)
     for path in (*pictures, report):
         typer.echo(f"wrote {path}")
     typer.echo(f"Open {report.resolve().as_uri()} in a browser.")

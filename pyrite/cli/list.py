@@ -3,12 +3,12 @@
 import inspect
 import json
 from enum import StrEnum
-from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from pyrite.spec import arguments
+from pyrite.cli.terminal import print_table, warn
+from pyrite.spec import arguments, lookup
 
 
 class Kind(StrEnum):
@@ -19,15 +19,8 @@ class Kind(StrEnum):
     methods = "methods"
     models = "models"
     data = "data"
-
-
-_REGISTRY = {
-    Kind.losses: ("pyrite.losses", "LOSSES"),
-    Kind.noises: ("pyrite.noise", "NOISES"),
-    Kind.methods: ("pyrite.methods", "METHODS"),
-    Kind.models: ("pyrite.models", "MODELS"),
-    Kind.data: ("pyrite.data", "DATASETS"),
-}
+    optimisers = "optimisers"
+    schedules = "schedules"
 
 
 def list_names(
@@ -35,23 +28,31 @@ def list_names(
     as_json: Annotated[bool, typer.Option("--json", help="Print it for a program to read.")] = False,
 ) -> None:
     """List what can be named: with its arguments, and a line about it."""
-    room, name = _REGISTRY[kind]
+    from pyrite.registration import REGISTRIES
+
+    registry = REGISTRIES[kind.value]
+    entries = dict(registry.entries)
+    for name in registry.plugins():
+        try:
+            entries.setdefault(name, lookup(name, registry.entries, registry.kind))
+        except ValueError as error:  # the others are listed all the same
+            warn(error)
     rows = [
-        {"name": key, "call": key + arguments(thing), "about": (inspect.getdoc(thing) or "").splitlines()[0]}
-        for key, thing in getattr(import_module(room), name).items()
+        {"name": name, "call": name + arguments(thing), "about": (inspect.getdoc(thing) or "").partition("\n")[0]}
+        for name, thing in entries.items()
     ]
+    if kind is Kind.losses:
+        from pyrite.losses import PAPER_SETTINGS
+
+        for row in rows:
+            settings = PAPER_SETTINGS.get(row["name"], ())
+            row["papers"] = "; ".join(f"{setting.spec} ({setting.where})" for setting in settings)
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
-        return
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, header_style="bold")
-    table.add_column(kind.value, overflow="fold")
-    table.add_column("")
-    for row in rows:
-        table.add_row(Text(row["call"]), Text(row["about"]))
-    # Off a terminal nothing is known of a width, so no line is broken.
-    console = Console()
-    console.print(table) if console.is_terminal else Console(width=200).print(table)
+    else:
+        lines = []
+        for row in rows:
+            lines.append((row["call"], row["about"]))
+            if row.get("papers"):
+                lines.append(("", f"paper's setting: {row['papers']}"))
+        print_table((kind.value, ""), lines, left=2)

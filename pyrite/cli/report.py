@@ -11,8 +11,12 @@ def report(
     out: Annotated[Path | None, typer.Option(help="The page; RUN/report.html by default.")] = None,
 ) -> None:
     """Write a run's page: which labels look wrong, and how training went."""
-    from pyrite.auditing import audit
     from pyrite.report.audit_page import write_audit_page
+    from pyrite.run_audits import audit
     from pyrite.training import Run
 
-    typer.echo(f"wrote {write_audit_page(audit(Run.load(run)), out or run / 'report.html')}")
+    found = audit(Run.load(run))
+    page = write_audit_page(found, out or run / "report.html")
+    for warning in found.warnings:
+        typer.echo(f"pyrite: {warning}", err=True)
+    typer.echo(f"wrote {page}")

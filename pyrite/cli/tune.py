@@ -4,14 +4,19 @@ import json
 import re
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 import typer
 
+from pyrite.cli.settings import with_settings
+from pyrite.cli.terminal import failures, print_table, warn
+
 if TYPE_CHECKING:
     from pyrite.experiments import Tuning
+    from pyrite.training import OptionsButRate
 
 
+@with_settings(without=("method", "loss"))
 def tune(
     data: Annotated[str, typer.Argument(help="A data set's name, a folder, or a file.")],
     out: Annotated[Path, typer.Option(help="The folder for the runs and the result; again: go on there.")],
@@ -23,60 +28,35 @@ def tune(
     by: Annotated[str, typer.Option(help="What to go by on held-out given labels: accuracy or mae.")] = "accuracy",
     lr: Annotated[str | None, typer.Option(help="A learning rate or a range: 'between(0.01, 1, log=True)'.")] = None,
     prune: Annotated[bool, typer.Option(help="End trials early that are behind the others.")] = True,
-    noise: Annotated[str | None, typer.Option(help="Make labels wrong first, such as 'symmetric(0.4)'.")] = None,
-    model: Annotated[str | None, typer.Option(help="A net; by default one that suits the data.")] = None,
-    epochs: Annotated[int | None, typer.Option(help="Times over the data, for each trial.")] = None,
-    batch_size: Annotated[int | None, typer.Option(help="Samples a step.")] = None,
-    optimiser: Annotated[str | None, typer.Option(help="Such as adamw; with a rate in it that is not tuned.")] = None,
-    augment: Annotated[str | None, typer.Option(help="Such as 'crop_flip(pad=4)', or none.")] = None,
-    samples: Annotated[int | None, typer.Option(help="Choose on so many samples only.")] = None,
-    validation: Annotated[float | None, typer.Option(help="The share to hold out and choose by, 0.2.")] = None,
-    seed: Annotated[int | None, typer.Option(help="Everything random comes from it.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda.")] = None,
-    config: Annotated[Path | None, typer.Option(help="Everything else that a recipe says, as TOML.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
+    **options: "Unpack[OptionsButRate]",
 ) -> None:
     """Choose loss, parameters and learning rate without clean labels. Typed again: go on; at a time: share the work."""
-    from pyrite.cli.train import failures
     from pyrite.experiments import tune as tune_runs
     from pyrite.experiments.criteria import TRAP
     from pyrite.report.tuning import draw_tuning
 
-    values: dict[str, Any] = {"noise": noise, "model": model, "epochs": epochs, "batch_size": batch_size}
-    values |= {"optimiser": optimiser, "augment": augment, "samples": samples, "validation": validation}
-    values |= {"seed": seed, "device": device, "config": config}
-    given = {name: value for name, value in values.items() if value is not None}
     if by == "ce":
-        typer.echo(f"pyrite: {TRAP}", err=True)
+        warn(TRAP)
     with failures(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=re.escape(TRAP))  # said above, in one line
-        found = tune_runs(
-            data, methods, out=out, trials=trials, by=by, lr=lr, prune=prune, progress=not as_json, **given
+        warnings.filterwarnings("ignore", message=re.escape(TRAP))  # it is printed above, in one line
+        tuning = tune_runs(
+            data, methods, out=out, trials=trials, by=by, lr=lr, prune=prune, progress=not as_json, **options
         )
-    picture = draw_tuning(found, out / "tuning.png")
+    picture = draw_tuning(tuning, out / "tuning.png")
     if as_json:
-        typer.echo(json.dumps(found.to_dict() | {"picture": str(picture)}, indent=2))
+        typer.echo(json.dumps(tuning.to_dict() | {"picture": str(picture)}, indent=2))
         return
-    _show(found)
+    _print(tuning)
     typer.echo(f"wrote {out / 'table.md'}, {out / 'tuning.json'} and {picture}")
 
 
-def _show(found: "Tuning") -> None:
+def _print(tuning: "Tuning") -> None:
     """Print the trials, the choice, and what to do with it."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    heads, _, *rows = [line.strip("| ").split(" | ") for line in found.to_markdown().splitlines()]
-    table = Table(box=None, header_style="bold")
-    for name in heads:
-        table.add_column(name, justify="left" if name.startswith("loss") else "right", overflow="fold")
-    for row in rows:
-        table.add_row(*(Text(cell.strip("`")) for cell in row))
-    console = Console()
-    console.print(table) if console.is_terminal else Console(width=200).print(table)
-    typer.echo(f"{found.sentence}.")
-    if found.tested:
-        typer.echo(f"{found.tested}.")
-    if found.command is not None:
-        typer.echo(f"Train with it on all samples:\n  {found.command}")
+    table = tuning.table()
+    print_table(table.headings, table.rows, left=2)
+    typer.echo(f"{tuning.sentence}.")
+    if tuning.tested:
+        typer.echo(f"{tuning.tested}.")
+    if tuning.command is not None:
+        typer.echo(f"Train with it on all samples:\n  {tuning.command}")

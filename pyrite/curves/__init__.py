@@ -4,7 +4,7 @@ from pyrite.curves.curve import Curve, CurveSum, Peak, Tails
 from pyrite.curves.family import AEL, AGCE, AUL, CE, GCE, IMAE, MAE, RCE, SCE, TCE, Focal, TruncatedGCE
 from pyrite.curves.initial import expected_margin, initial_margins
 from pyrite.curves.learned import Learned
-from pyrite.curves.transforms import Scale, Shift, Unit, scale, shift, unit
+from pyrite.curves.transforms import Scale, Shift, Unit, scale, shift
 
 __all__ = [
     "AEL",
@@ -31,5 +31,4 @@ __all__ = [
     "initial_margins",
     "scale",
     "shift",
-    "unit",
 ]

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pyrite.criterion import Loss, Options, add_up, common_options, is_number, spell_terms, without_options
+from pyrite.checks import is_number
+from pyrite.criterion import Loss, Options, add_up, common_options, spell_terms, without_options
 from pyrite.soft_margin import row_margin, row_margins, transformed
 from pyrite.spec import construct, spell
 

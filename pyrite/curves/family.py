@@ -13,7 +13,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from pyrite.criterion import Options, OptionsButWeight, number, whole_number
+from pyrite.checks import number, whole_number
+from pyrite.criterion import Options, OptionsButWeight
 from pyrite.curves.curve import Curve, merged
 from pyrite.soft_margin import row_margin_and_total
 
@@ -27,10 +28,6 @@ def _log_p(margin: Tensor) -> Tensor:
 def _log_rest(margin: Tensor) -> Tensor:
     """log(1 - p)"""
     return logsigmoid(-margin)
-
-
-def _positive(name: str, value: float) -> float:
-    return number(name, value, "a positive number", lambda x: 0 < x < math.inf)
 
 
 @final
@@ -70,7 +67,7 @@ class Focal(Curve):
 
     def __init__(self, q: float = 2, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        self.q = _positive("q", q)
+        self.q = number("q", q, above=0)
 
     def phi(self, margin: Tensor) -> Tensor:
         return -(self.q * _log_rest(margin)).exp() * _log_p(margin)
@@ -115,7 +112,7 @@ class RCE(Curve):
 
     def __init__(self, A: float = -4, **options: Unpack[Options]) -> None:  # noqa: N803 the literature's letter
         super().__init__(**options)
-        self.A = number("A", A, "a negative number", lambda x: -math.inf < x < 0)
+        self.A = number("A", A, below=0)
 
     def phi(self, margin: Tensor) -> Tensor:
         return -self.A * _log_rest(margin).exp()
@@ -142,7 +139,7 @@ class GCE(Curve):
 
     def __init__(self, q: float = 0.7, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        self.q = number("q", q, "a number in (0, 1]", lambda x: 0 < x <= 1)
+        self.q = number("q", q, above=0, most=1)
 
     def phi(self, margin: Tensor) -> Tensor:
         return -torch.expm1(self.q * _log_p(margin)) / self.q
@@ -166,8 +163,8 @@ class TruncatedGCE(Curve):
 
     def __init__(self, q: float = 0.7, k: float = 0.5, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        self.q = number("q", q, "a number in (0, 1]", lambda x: 0 < x <= 1)
-        self.k = number("k", k, "a number in (0, 1)", lambda x: 0 < x < 1)
+        self.q = number("q", q, above=0, most=1)
+        self.k = number("k", k, above=0, below=1)
         self._threshold = math.log(self.k) - math.log1p(-self.k)
 
     def phi(self, margin: Tensor) -> Tensor:
@@ -193,7 +190,7 @@ class SCE(Curve):
 
     def __init__(self, q: float = 0.7, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        self.q = number("q", q, "a number in (0, 1)", lambda x: 0 < x < 1)
+        self.q = number("q", q, above=0, below=1)
 
     def phi(self, margin: Tensor) -> Tensor:
         return self.q * _log_rest(margin).exp() - (1 - self.q) * _log_p(margin)
@@ -216,7 +213,7 @@ class TCE(Curve):
 
     def __init__(self, q: int = 2, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        self.q = whole_number("q", q, "a whole number from 1", least=1)
+        self.q = whole_number("q", q, least=1)
 
     def phi(self, margin: Tensor) -> Tensor:
         rest = _log_rest(margin).exp()
@@ -242,8 +239,8 @@ class AUL(Curve):
 
     def __init__(self, a: float = 1.1, q: float = 5, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        self.a = number("a", a, "a number above 1", lambda x: 1 < x < math.inf)
-        self.q = _positive("q", q)
+        self.a = number("a", a, above=1)
+        self.q = number("q", q, above=0)
 
     def phi(self, margin: Tensor) -> Tensor:
         rest, least = _log_rest(margin).exp(), self.a - 1
@@ -266,7 +263,7 @@ class AGCE(Curve):
 
     def __init__(self, a: float = 0.1, q: float = 0.1, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        self.a, self.q = _positive("a", a), _positive("q", q)
+        self.a, self.q = number("a", a, above=0), number("q", q, above=0)
 
     def phi(self, margin: Tensor) -> Tensor:
         most = self.a + 1
@@ -291,7 +288,7 @@ class AEL(Curve):
 
     def __init__(self, q: float = 2.5, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        self.q = _positive("q", q)
+        self.q = number("q", q, above=0)
 
     def phi(self, margin: Tensor) -> Tensor:
         return -(-_log_p(margin).exp() / self.q).exp() * torch.expm1(-_log_rest(margin).exp() / self.q)
@@ -318,7 +315,7 @@ class IMAE(Curve):
     def __init__(self, T: float = 8, **options: Unpack[Options]) -> None:  # noqa: N803 the paper's letter
         super().__init__(**options)
         # The weight is exp(T/4)/2 at its peak, and must stay a float32.
-        self.T = number("T", T, "a number from 0 to 300", lambda x: 0 <= x <= 300)
+        self.T = number("T", T, least=0, most=300)
         self._whole = 2 * float(self._integral(torch.tensor(0.5, dtype=torch.float64)))
 
     def phi(self, margin: Tensor) -> Tensor:

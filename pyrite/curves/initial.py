@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 
-from pyrite.criterion import number, require, whole_number
+from pyrite.checks import number, require, whole_number
 
 __all__ = ["expected_margin", "initial_margins"]
 
@@ -55,8 +55,8 @@ def initial_margins(classes: int, sigma: float = 1.0, samples: int = 20_000, see
 
 def _check(classes: int, sigma: float) -> tuple[int, float]:
     return (
-        whole_number("classes", classes, "a whole number from 2", least=2),
-        number("sigma", sigma, "a positive number", lambda x: 0 < x < math.inf),
+        whole_number("classes", classes, least=2),
+        number("sigma", sigma, above=0),
     )
 
 

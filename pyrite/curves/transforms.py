@@ -1,15 +1,15 @@
-"""Curves made from curves: unit maximum, and the two cures for underfitting with many classes."""
+"""Curves made from curves: unit maximum, and two transforms against underfitting with many classes."""
 
-import math
 from typing import Unpack, final
 
 from torch import Tensor
 
-from pyrite.criterion import Options, bare, number, require, whole_number
+from pyrite.checks import number, require, whole_number
+from pyrite.criterion import Options, bare
 from pyrite.curves.curve import Curve, Peak, Tails
 from pyrite.curves.initial import expected_margin as eq4
 
-__all__ = ["Scale", "Shift", "Unit", "scale", "shift", "unit"]
+__all__ = ["Scale", "Shift", "Unit", "scale", "shift"]
 
 
 @final
@@ -60,7 +60,7 @@ class _Moved(Curve):
     ) -> None:
         super().__init__(**options)
         self.curve = _curve(curve)
-        self.tau = number("tau", tau, "a positive number", lambda x: 0 < x < math.inf)
+        self.tau = number("tau", tau, above=0)
         self.classes, self.expected_margin, self._depth = _start(classes, expected_margin)
 
     def tails(self) -> Tails:
@@ -132,7 +132,7 @@ class Scale(_Moved):
         return self.curve.grid() / self._by
 
 
-unit, shift, scale = Unit, Shift, Scale
+shift, scale = Shift, Scale
 
 
 def _curve(curve: Curve) -> Curve:
@@ -146,9 +146,9 @@ def _start(classes: int | None, expected: float | None) -> tuple[int | None, flo
     if (classes is None) == (expected is None):
         raise ValueError("give either classes or expected_margin, the mean margin before training")
     if classes is not None:
-        wanted = "a whole number from 3: with 2 the margins do not start below 0"
-        classes = whole_number("classes", classes, wanted, least=3)
+        wanted = "a whole number, 3 or more: with 2 the margins do not start below 0"
+        classes = whole_number("classes", classes, least=3, wanted=wanted)
         return classes, None, -eq4(classes)
     wanted = "a negative number; otherwise there is no underfitting to cure"
-    expected = number("expected_margin", expected, wanted, lambda x: -math.inf < x < 0)
+    expected = number("expected_margin", expected, wanted, below=0)
     return None, expected, -expected

@@ -1,8 +1,9 @@
 from .augment import CropFlip as CropFlip
-from .batches import Batch as Batch, Batches as Batches, Statistics as Statistics
+from .batches import Batch as Batch, Batches as Batches
 from .corrections import Corrections as Corrections, read_content as read_content
 from .dataset import Dataset as Dataset, Inputs as Inputs, Tracklets as Tracklets
 from .files import data_folder as data_folder
 from .images import LazyImages as LazyImages, Unreadable as Unreadable
 from .registry import DATASETS as DATASETS, load as load
-from .splits import Splits as Splits, split as split
+from .splits import Part as Part, Splits as Splits, split as split
+from .statistics import Statistics as Statistics

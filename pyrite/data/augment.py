@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad as zero_pad
 
+from pyrite.checks import one_of, whole_number
 from pyrite.draws import Stream, order, uniforms
 from pyrite.spec import construct
 
@@ -63,15 +64,14 @@ class CropFlip:
         place: Literal["random", "centre"] = "random",
     ) -> None:
         for name, value, least in (("pad", pad, 0), ("crop", crop, 1)):
-            if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < least):
-                raise ValueError(f"{name} is {value!r}: it is a whole number of pixels from {least}")
+            if value is not None:
+                whole_number(name, value, wanted=f"a whole number of pixels, {least} or more", least=least)
         for name, word, known in (
             ("flip", flip, ("alternate", "random", "none")),
             ("edge", edge, ("zeros", "reflect")),
             ("place", place, ("random", "centre")),
         ):
-            if word not in known:
-                raise ValueError(f"{name} is {word!r}: it is one of {', '.join(known)}")
+            one_of(name, word, known)
         self.pad, self.crop, self.flip, self.edge, self.place = pad, crop, flip, edge, place
 
     def __repr__(self) -> str:

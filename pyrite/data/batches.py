@@ -3,7 +3,6 @@
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -11,12 +10,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from pyrite.checks import whole_number
 from pyrite.data.augment import CropFlip, Draws, crop_and_flip
 from pyrite.data.dataset import Inputs, Labels, check_inputs
 from pyrite.data.images import LazyImages, Unreadable
+from pyrite.data.statistics import Statistics, check_finite
 from pyrite.draws import Stream, check_seed, order
 
-__all__ = ["Batch", "Batches", "Statistics"]
+__all__ = ["Batch", "Batches"]
 
 
 class Batch(NamedTuple):
@@ -24,55 +25,11 @@ class Batch(NamedTuple):
 
     inputs: Tensor
     labels: Tensor
-    index: Tensor  # type: ignore[assignment]  # the name a tuple has for something nobody asks a batch
-
-
-@final
-@dataclass(frozen=True)
-class Statistics:
-    """Mean and standard deviation of each channel, of images scaled to [0, 1], or of each feature."""
-
-    mean: tuple[float, ...]
-    std: tuple[float, ...]
-
-    @staticmethod
-    def of(inputs: Inputs, index: npt.ArrayLike | None = None) -> "Statistics":
-        """Those of the training data: ``index`` says which samples these are.
-
-        Of images that are read lazily, 1,000 spread evenly over the set are looked at.
-        """
-        rows = np.arange(len(inputs)) if index is None else np.asarray(index, np.int64)
-        if not rows.size:
-            raise ValueError("index is empty: there is nothing to take the mean of")
-        if isinstance(inputs, LazyImages):
-            some = rows[np.linspace(0, rows.size - 1, min(rows.size, 1000)).astype(np.int64)]
-            images, good, bad = inputs.read(some)
-            if not good.any():
-                raise ValueError(f"none of {len(some)} images can be read; the first: {bad[0].reason}")
-            return _of_images(images)
-        if inputs.ndim == 4:
-            return _of_images(inputs if index is None else inputs[rows])
-        features = inputs if index is None else inputs[rows]
-        mean, std = features.mean(0, np.float64), features.std(0, np.float64)
-        return Statistics(tuple(mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))
-
-
-def _of_images(images: npt.NDArray[np.uint8]) -> Statistics:
-    """Exactly, from how often each of the 256 values occurs."""
-    values = np.arange(256) / 255
-    means, deviations = [], []
-    for channel in range(images.shape[1]):
-        counts = np.zeros(256, np.int64)
-        for start in range(0, len(images), 4096):
-            counts += np.bincount(images[start : start + 4096, channel].ravel(), minlength=256)
-        mean = float(counts @ values / counts.sum())
-        means.append(mean)
-        deviations.append(float(np.sqrt(counts @ (values - mean) ** 2 / counts.sum())) or 1.0)
-    return Statistics(tuple(means), tuple(deviations))
+    index: Tensor  # type: ignore[assignment]  # hides tuple.index, which nobody needs of a batch
 
 
 class _Epoch(NamedTuple):
-    """All that chance decides in an epoch: which sample comes in which place, and how it is cut."""
+    """What is random in an epoch: the order of the samples, and how each is cropped and flipped."""
 
     samples: Labels
     draws: Draws | None
@@ -83,18 +40,19 @@ class Batches:
     """Batches of a data set, in an order that depends on the seed and the epoch only.
 
     Iterating goes once over the samples and then stands at the next epoch. What was not finished goes on where it
-    stopped, also in another process: ``load_state_dict(state_dict())`` gives the very same batches, the cuts
-    and flips among them, because every draw belongs to a seed, an epoch and a place in it.
+    stopped, also in another process: ``load_state_dict(state_dict())`` gives the same batches, with the same crops
+    and flips, because every draw depends only on the seed, the epoch and the position.
 
     Args:
         inputs: images or features, as a ``Dataset`` holds them.
         labels: the given labels, one for each input.
-        batch_size: samples a batch, over all ranks together.
-        seed: decides order, cuts and flips.
+        batch_size: samples per batch, over all ranks together.
+        seed: decides order, crops and flips.
         index: the samples to give out, such as ``split(...).train``; all by default.
         shuffle: a new order every epoch.
-        augment: how images are cut and mirrored.
-        normalise: mean and deviation to normalise by. Without it images are scaled to [0, 1], features left alone.
+        augment: how images are cropped and flipped.
+        normalise: mean and deviation to normalise by. Features are centred and scaled in float64, then narrowed to
+            float32. Without it images are scaled to [0, 1], and features are left as they are.
         drop_last: leave out a last batch that is smaller than the others.
         rank, world_size: give out one share of each batch. The shares of all ranks are the batch of one rank, in
             order; they differ in size by one at most, and in a small last batch some may be empty.
@@ -119,23 +77,27 @@ class Batches:
         device: str | torch.device = "cpu",
         workers: int = 0,
     ) -> None:
-        _check_counts(batch_size=(batch_size, 1), world_size=(world_size, 1), rank=(rank, 0), workers=(workers, 0))
-        if rank >= world_size:
-            raise ValueError(f"rank is {rank}: it is from 0 to {world_size - 1}")
+        self.batch_size = whole_number("batch_size", batch_size, 1)
+        self.world_size = whole_number("world_size", world_size, 1)
+        self.rank = whole_number("rank", rank, 0, self.world_size - 1)
+        self.workers = whole_number("workers", workers, 0)
         if not isinstance(inputs, LazyImages):
             check_inputs(inputs, "inputs")
+            if inputs.ndim == 2:
+                check_finite(inputs, lambda row, column: f"features, row {row}, column {column}")
         self.inputs, self.labels = inputs, _as_labels(labels, len(inputs))
         self.index = _as_index(index, len(inputs))
-        self.batch_size, self.seed, self.shuffle, self.drop_last = batch_size, check_seed(seed), shuffle, drop_last
-        self.rank, self.world_size, self.workers = rank, world_size, workers
+        self.seed, self.shuffle, self.drop_last = check_seed(seed), shuffle, drop_last
         self.device = torch.device(device)
         self.augment, self.normalise = augment, normalise
         self.epoch = self.position = 0
         self.unreadable: dict[str, Unreadable] = {}
-        self._affine = _affine(inputs, normalise, self.device)
+        if normalise is not None and len(normalise.mean) != inputs.shape[1]:
+            raise ValueError(f"normalise has {len(normalise.mean)} means, the inputs have {inputs.shape[1]} channels")
+        self._affine = _affine(normalise, self.device) if inputs.ndim == 4 else None
         if augment is not None:
             if inputs.ndim != 4:
-                raise ValueError("augment cuts images; these are features")
+                raise ValueError("augment crops images; these are features")
             self._cut = augment.size(inputs.shape[2], inputs.shape[3])
         if not len(self):
             raise ValueError(
@@ -144,15 +106,16 @@ class Batches:
         self._whole = None if isinstance(inputs, LazyImages) else self._kept(inputs)
 
     def __len__(self) -> int:
-        """Batches an epoch."""
+        """Batches per epoch."""
         whole, rest = divmod(len(self.index), self.batch_size)
         return whole + (rest > 0 and not self.drop_last)
 
     def __iter__(self) -> Iterator[Batch]:
         number, start = self.epoch, self.position
         epoch = self._plan()
-        prepare = self._read_and_prepare if self._whole is None else self._prepare
-        if self._whole is None and self.workers:
+        lazy = isinstance(self.inputs, LazyImages)
+        prepare = self._read_and_prepare if lazy else self._prepare
+        if lazy and self.workers:
             batches = self._ahead(epoch, start)
         else:
             batches = (prepare(epoch, position) for position in range(start, len(self)))
@@ -189,7 +152,7 @@ class Batches:
 
     def seek(self, epoch: int, position: int = 0) -> None:
         """Go to a batch of an epoch."""
-        _check_counts(epoch=(epoch, 0), position=(position, 0))
+        epoch, position = whole_number("epoch", epoch, 0), whole_number("position", position, 0)
         if position > len(self):
             raise ValueError(f"position is {position}: an epoch has {len(self)} batches")
         self.epoch, self.position = epoch, position
@@ -215,9 +178,11 @@ class Batches:
         return slice(begin, begin + share + (self.rank < rest))
 
     def _prepare(self, epoch: _Epoch, position: int) -> tuple[Batch, list[Unreadable]]:
-        assert self._whole is not None
         share = self._share(position)
         index = torch.from_numpy(epoch.samples[share])
+        if self._whole is None:
+            features = np.asarray(self.inputs[epoch.samples[share]])
+            return self._batch(_ready(features, self.normalise), index), []
         rows = index.to(self._whole.device)
         if epoch.draws is None:
             inputs = self._whole[rows]
@@ -259,26 +224,38 @@ class Batches:
                 for future in waiting:
                     future.cancel()
 
-    def _kept(self, inputs: npt.NDArray[Any]) -> Tensor:
+    def _kept(self, inputs: npt.NDArray[Any]) -> Tensor | None:
+        """The whole set as one tensor; None for features on the CPU, whose batches are made ready one by one."""
+        if inputs.ndim == 2:
+            if self.device.type == "cpu" or self._is_too_large(4 * inputs.size):
+                return None
+            return _ready(inputs, self.normalise).to(self.device)
         # Memory is shared with the caller's array, unless torch cannot.
         whole = torch.from_numpy(np.require(inputs, requirements=["C", "W"]))
         whole = self.augment.padded(whole) if self.augment is not None else whole
-        if self.device.type == "cuda" and whole.nbytes > torch.cuda.mem_get_info(self.device)[0] // 2:
-            return whole  # batches travel one by one
-        return whole.to(self.device)
+        return whole if self._is_too_large(whole.nbytes) else whole.to(self.device)
+
+    def _is_too_large(self, size: int) -> bool:
+        """Whether so many bytes take more than half of what is free on a GPU; then batches are moved one by one."""
+        return self.device.type == "cuda" and size > torch.cuda.mem_get_info(self.device)[0] // 2
 
 
-def _affine(inputs: Inputs, normalise: Statistics | None, device: torch.device) -> tuple[Tensor, Tensor] | None:
-    """Scale and shift that turn what is stored into what a model sees."""
-    image = inputs.ndim == 4
+def _affine(normalise: Statistics | None, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Scale and shift that turn the bytes of images into what a model sees."""
     if normalise is None:
-        return (torch.tensor(1 / 255, device=device), torch.tensor(0.0, device=device)) if image else None
-    if len(normalise.mean) != inputs.shape[1]:
-        raise ValueError(f"normalise has {len(normalise.mean)} means, the inputs have {inputs.shape[1]} channels")
+        return torch.tensor(1 / 255, device=device), torch.tensor(0.0, device=device)
     mean, std = torch.tensor(normalise.mean, dtype=torch.float64), torch.tensor(normalise.std, dtype=torch.float64)
-    shape = (-1, 1, 1) if image else (-1,)
-    scale, shift = 1 / (std * (255 if image else 1)), -mean / std
-    return scale.float().view(shape).to(device), shift.float().view(shape).to(device)
+    scale, shift = 1 / (std * 255), -mean / std
+    return scale.float().view(-1, 1, 1).to(device), shift.float().view(-1, 1, 1).to(device)
+
+
+def _ready(features: npt.NDArray[Any], normalise: Statistics | None) -> Tensor:
+    """Features as a model sees them. They are centred before they are narrowed to float32."""
+    if normalise is not None:
+        return torch.from_numpy(normalise.standardise(features))
+    if features.dtype != np.float32 and np.abs(features).max(initial=0) > np.finfo(np.float32).max:
+        raise ValueError(f"features up to {np.abs(features).max()!r} do not fit float32: give normalise")
+    return torch.from_numpy(features.astype(np.float32))
 
 
 def _moved(draws: Draws, device: torch.device) -> Draws:
@@ -303,9 +280,3 @@ def _as_index(index: npt.ArrayLike | None, count: int) -> Labels:
         first = int(wrong.argmax())
         raise ValueError(f"index holds {rows[first]} at place {first}: there are {count} samples")
     return rows.astype(np.int64)
-
-
-def _check_counts(**counts: tuple[object, int]) -> None:
-    for name, (value, least) in counts.items():
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} is {value!r}: it is a whole number from {least}")

@@ -7,6 +7,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from pyrite.checks import one_of
 from pyrite.data.dataset import Dataset, Labels, check_range
 from pyrite.data.files import Download, as_path, data_folder, find, obtain, read_members
 from pyrite.data.images import Pixels
@@ -73,8 +74,7 @@ def cifar100(labels: Literal["fine", "coarse"] = "fine", path: str | None = None
 
     Both kinds of labels are read; ``labels`` says which are ``.labels``. The superclass of each is ``.coarse``.
     """
-    if labels not in ("fine", "coarse"):
-        raise ValueError(f"labels is {labels!r}: it is 'fine' or 'coarse'")
+    one_of("labels", labels, ("fine", "coarse"))
     held = _read_files(CIFAR100, path)
     names = {
         kind: _names(held[CIFAR100.meta], f"{kind}_label_names", count, held.where(CIFAR100.meta))

@@ -84,7 +84,10 @@ def _read_columns(file: Path, order_name: str, count: int) -> dict[str, Labels]:
         raise ValueError(f"{file}: not a table of human labels by name")
     columns: dict[str, Labels] = {}
     for name, values in content.items():
-        column = np.asarray(values) if isinstance(values, np.ndarray | list) else np.empty(0)
+        try:
+            column = np.asarray(values) if isinstance(values, np.ndarray | list) else np.empty(0)
+        except ValueError:  # lists of unequal lengths
+            column = np.empty(0)
         if column.ndim != 1 or not np.issubdtype(column.dtype, np.integer):
             # The .npy files also hold the time each answer took; what is no label is left alone.
             continue

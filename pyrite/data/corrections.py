@@ -1,8 +1,9 @@
-"""What people and audits say of labels, read back: the corrections of a review, and the ranking of an audit."""
+"""Files that say which labels are wrong: the corrections of a review, and the ranking of an audit."""
 
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +16,14 @@ from pyrite.data.dataset import Dataset, Labels
 from pyrite.data.files import as_path, is_regular
 from pyrite.spec import nearest
 
-__all__ = ["DECISIONS", "Corrections", "read_content"]
+__all__ = ["DECISIONS", "Corrections", "from_cell", "read_content", "to_cell"]
 
 DECISIONS = ("keep", "relabel", "drop", "unsure")
 """What a person may say of a label: it is right; it is that one; the sample is of no use; cannot tell."""
+
+# What makes a spreadsheet take a cell for a formula, after any apostrophes of our own; the wide forms count in some
+# locales. The page of an audit has the same pattern (audit_review.js).
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 
 _REVIEW = ("index", "old", "new", "decision")  # path and score may be there
 _RANKING = ("index", "given", "wrong_probability")  # path, suggested, score, suspect and the evidence may be there
@@ -27,7 +32,7 @@ _RANKING = ("index", "given", "wrong_probability")  # path, suggested, score, su
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Corrections:
-    """What a file says of some samples of a data set, in the order of its rows.
+    """What a file says of some samples of a data set, one entry per row of the file.
 
     Attributes:
         source: the file.
@@ -49,8 +54,8 @@ class Corrections:
     def read(cls, path: str | Path, data: Dataset) -> "Corrections":
         """The corrections that a review exported, or an audit's ranking; its columns tell which.
 
-        Every row is held against the data, so that a file that belongs to other data, or to other labels of it, is
-        refused, with the line.
+        Every row is compared with the data. A file that belongs to other data, or to other labels of it, is refused,
+        with the line.
         """
         return cls.parse(read_content(path), path, data)
 
@@ -61,11 +66,11 @@ class Corrections:
         where, header = next(records, ("", []))
         if not header:
             raise ValueError(f"{source} is empty: it has no header")
-        door = _Door(where, header, data)
+        reader = _RowReader(where, header, data)
         rows: dict[int, _Row] = {}
         lines: dict[int, str] = {}
         for where, cells in records:
-            index, row = door.read(where, cells)
+            index, row = reader.read(where, cells)
             if index in rows:
                 raise ValueError(f"{where}: sample {index} comes twice, first in {lines[index].rpartition(', ')[2]}")
             rows[index], lines[index] = row, where
@@ -112,6 +117,24 @@ class Corrections:
         return np.sort(self.index[gone])
 
 
+def to_cell(text: str) -> str:
+    """A name as a cell of a CSV file: one that a spreadsheet would run as a formula gets an apostrophe before it.
+
+    >>> to_cell("=1+1"), to_cell("'=1+1"), to_cell("it's"), to_cell("'tis")
+    ("'=1+1", "''=1+1", "it's", "'tis")
+    """
+    return f"'{text}" if _FORMULA.match(text) else text
+
+
+def from_cell(cell: str) -> str:
+    """The name that ``to_cell`` wrote.
+
+    >>> from_cell("'=1+1"), from_cell("''=1+1"), from_cell("=1+1"), from_cell("'tis")
+    ('=1+1', "'=1+1", '=1+1', "'tis")
+    """
+    return cell[1:] if cell.startswith("'") and _FORMULA.match(cell) else cell
+
+
 def read_content(path: str | Path) -> bytes:
     """The bytes of a file that somebody named."""
     place = as_path(path)
@@ -129,8 +152,8 @@ class _Row(NamedTuple):
     probability: float
 
 
-class _Door:
-    """Holds every row against the columns that must be there and the data it is said to belong to."""
+class _RowReader:
+    """Checks every row against the header and the data it should belong to."""
 
     def __init__(self, where: str, header: Sequence[str], data: Dataset) -> None:
         twice = [name for name in header if header.count(name) > 1]
@@ -152,10 +175,10 @@ class _Door:
             raise ValueError(f"{where}: {len(cells)} cells, but {len(self.place)} columns")
         index = self._index(where, self._cell(cells, "index"))
         path = self._cell(cells, "path")
-        if path and self.paths and path != self.paths[index]:
+        if path and self.paths and self.paths[index] not in (from_cell(path), path):
             raise self._other(where, f"sample {index} is the file {path!r}", repr(self.paths[index]))
         old, known = self._cell(cells, "old" if self.review else "given"), self.data.classes[self.labels[index]]
-        if old != known:
+        if known not in (from_cell(old), old):
             raise self._other(where, f"sample {index} has the label {old!r}", repr(known))
         probability = _probability(where, self._cell(cells, "score" if self.review else "wrong_probability"))
         if not self.review:
@@ -182,9 +205,10 @@ class _Door:
         old: int = self.labels[index]
         if decision not in DECISIONS:
             raise ValueError(f"{where}: decision is {decision!r}: {nearest(decision, dict.fromkeys(DECISIONS))}")
-        fits = {"keep": ("", self.data.classes[old]), "drop": ("",), "unsure": ("",)}
-        if decision in fits:
-            if new not in fits[decision]:
+        new = new if new in self.number and from_cell(new) not in self.number else from_cell(new)
+        allowed = {"keep": ("", self.data.classes[old]), "drop": ("",), "unsure": ("",)}
+        if decision in allowed:
+            if new not in allowed[decision]:
                 raise ValueError(f"{where}: the decision is {decision}, but new is {new!r}: for that it is relabel")
             return old
         if new not in self.number:

@@ -1,5 +1,7 @@
 """What a data set is once it is read: inputs, labels, the names of the classes, and what the set knows beside."""
 
+import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, final
@@ -9,9 +11,13 @@ import numpy.typing as npt
 
 from pyrite.data.images import LazyImages, Unreadable
 
-__all__ = ["Dataset", "Inputs", "Labels", "Tracklets", "encode", "encode_like"]
+__all__ = ["Dataset", "Inputs", "Labels", "Tracklets", "check_names", "encode", "encode_like", "is_missing"]
 
 Labels = npt.NDArray[np.int64]
+
+# "NA" and "none" are not among them: they may be classes, such as the country code of Namibia.
+_MISSING = frozenset(("nan", "NaN", "NAN", "-nan", "null", "NULL", "<NA>", "NaT", "#N/A"))
+_DECIMAL = re.compile(r"[+-]?[0-9]{1,300}(\.[0-9]*)?")
 Inputs = npt.NDArray[Any] | LazyImages
 
 
@@ -34,8 +40,8 @@ class Tracklets(NamedTuple):
 class Dataset:
     """A data set: ``inputs[i]`` has the label ``labels[i]``, the number of its class in ``classes``.
 
-    Inputs are images, uint8 of shape (N, C, H, W), or features, float32 of shape (N, F); large image sets are
-    read lazily, when their samples are asked for. What only some sets know is empty or None in the others:
+    Inputs are images, uint8 of shape (N, C, H, W), or features, float32 or float64 of shape (N, F); large image
+    sets are read lazily, when their samples are asked for. What only some sets know is empty or None in the others:
 
     Attributes:
         test: the part its authors set aside for testing.
@@ -65,6 +71,10 @@ class Dataset:
     paths: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        if np.ma.is_masked(self.labels):
+            raise ValueError(
+                f"the labels of {self.name} are a masked array with masked values: leave those samples out"
+            )
         if not (isinstance(self.labels, np.ndarray) and self.labels.dtype == np.int64 and self.labels.ndim == 1):
             raise ValueError(f"the labels of {self.name} are not a list of int64 class numbers")
         if len(self.inputs) != len(self.labels):
@@ -99,11 +109,20 @@ class Dataset:
 
 def check_inputs(inputs: npt.NDArray[Any], what: str) -> None:
     """Refuse what is neither images nor features."""
-    known = (np.dtype(np.uint8), 4), (np.dtype(np.float32), 2)
+    if isinstance(inputs, np.ma.MaskedArray) and np.ma.is_masked(inputs):
+        raise ValueError(f"{what} are a masked array with masked values: fill them, or leave those samples out")
+    known = (np.dtype(np.uint8), 4), (np.dtype(np.float32), 2), (np.dtype(np.float64), 2)
     if (inputs.dtype, inputs.ndim) not in known:
         raise ValueError(
             f"{what} are {inputs.dtype} of shape {inputs.shape}: images are uint8 (N, C, H, W), features are "
-            "float32 (N, F)"
+            "float32 or float64 (N, F)"
+        )
+    if inputs.size == 0 and len(inputs):
+        raise ValueError(f"{what} have the shape {inputs.shape}: a sample holds nothing")
+    if inputs.ndim == 4 and inputs.shape[1] > 4 and inputs.shape[3] in (1, 3, 4):
+        raise ValueError(
+            f"{what} have the shape {inputs.shape}, which looks like (N, H, W, C): images are (N, C, H, W), which "
+            "inputs.transpose(0, 3, 1, 2) makes of them"
         )
 
 
@@ -126,15 +145,42 @@ def encode(values: Sequence[Any], what: str) -> tuple[Labels, tuple[str, ...]]:
     (array([1, 0, 1]), ('9', '10'))
     """
     distinct = set(values)
+    missing = {value for value in distinct if is_missing(str(value))}
+    if missing:
+        index = next(index for index, value in enumerate(values) if value in missing)
+        raise ValueError(f"{what}: the label at index {index} is missing ({str(values[index])!r}): remove such samples")
     try:
         ordered = sorted(distinct, key=lambda value: (int(value), str(value)))
     except (ValueError, TypeError):
         ordered = sorted(distinct, key=str)
     if len(ordered) < 2:
-        held = f"only the class {str(ordered[0])!r}" if ordered else "no class"
-        raise ValueError(f"{what} hold {held}: there is nothing to tell apart")
+        classes = f"only the class {str(ordered[0])!r}" if ordered else "no class"
+        raise ValueError(f"{what} hold {classes}: there is nothing to tell apart")
+    names = tuple(str(value) for value in ordered)
+    check_names(names, what)
     number = {value: index for index, value in enumerate(ordered)}
-    return np.array([number[value] for value in values], np.int64), tuple(str(value) for value in ordered)
+    return np.array([number[value] for value in values], np.int64), names
+
+
+def is_missing(label: str) -> bool:
+    """Whether a text is empty, or how pandas, numpy, spreadsheets and databases write a missing value."""
+    return not label.strip() or label in _MISSING
+
+
+def check_names(names: Sequence[str], what: str) -> None:
+    """Refuse names of classes that are empty, or that a reader would take for the same: ``1`` and ``01``."""
+    seen: dict[object, str] = {}
+    for name in names:
+        if not name.strip():
+            raise ValueError(f"{what}: the name of a class is empty")
+        text = unicodedata.normalize("NFC", name).strip()
+        key = (float(text) if "." in text else int(text)) if _DECIMAL.fullmatch(text) else text
+        if key in seen:
+            both = (
+                f"two classes are called {name!r}" if seen[key] == name else f"{seen[key]!r} and {name!r} are one class"
+            )
+            raise ValueError(f"{what}: {both}: write each class in one way, and different ones differently")
+        seen[key] = name
 
 
 def encode_like(values: Sequence[Any], classes: Sequence[str], what: str) -> Labels:

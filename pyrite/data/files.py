@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import stat
 import sys
 import tarfile
 import zlib
@@ -11,12 +10,9 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
-__all__ = ["LARGEST", "Download", "as_path", "data_folder", "find", "obtain", "read_members", "read_text"]
+from pyrite.npz_files import DEFLATE, LARGEST, is_regular
 
-# Compressed data may claim any size. DEFLATE packs at most 1,032 to 1, which bounds it by the size of the file; this
-# bounds it once more. Data stored plainly is bounded by its file.
-LARGEST = 8 * 2**30
-DEFLATE = 1032
+__all__ = ["LARGEST", "Download", "as_path", "data_folder", "find", "is_regular", "obtain", "read_members", "read_text"]
 
 
 class Download(NamedTuple):
@@ -171,14 +167,6 @@ class _Bounded:
         if self.left < 0:
             raise tarfile.ReadError("it unpacks to far more than such an archive holds")
         return piece
-
-
-def is_regular(path: Path) -> bool:
-    """Whether a path is a file with an end, not a pipe or a device."""
-    try:
-        return stat.S_ISREG(path.stat().st_mode)
-    except OSError:
-        return False
 
 
 def _reason(error: OSError) -> str:

@@ -1,4 +1,4 @@
-"""An image folder: one folder a class."""
+"""An image folder: one folder per class."""
 
 import os
 from collections.abc import Sequence
@@ -9,9 +9,10 @@ from typing import NoReturn
 
 import numpy as np
 
-from pyrite.data.dataset import Dataset, Labels
+from pyrite.data.dataset import Dataset, Labels, check_names
 from pyrite.data.files import as_path
 from pyrite.data.images import SUFFIXES, Header, LazyImages, Pixels, Unreadable, as_size, look_at, read_image
+from pyrite.memory import check_memory
 
 __all__ = ["folder"]
 
@@ -21,7 +22,7 @@ LARGEST_SIDE = 224
 
 
 def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | None = None) -> Dataset:
-    """Images in one folder a class; with folders ``train`` and ``test`` if there is a test part.
+    """Images in one folder per class; with folders ``train`` and ``test`` if there is a test part.
 
     Args:
         path: the folder.
@@ -88,6 +89,7 @@ def _part(
 
 def read_all(images: LazyImages) -> tuple[Pixels, Labels, list[Unreadable]]:
     """Every image that can be decoded, their positions, and those that cannot."""
+    check_memory(images.nbytes, f"{len(images)} images of {images.size} at once")
     pixels = np.empty(images.shape, np.uint8)
     bad: dict[int, Unreadable] = {}
 
@@ -118,8 +120,9 @@ def _classes(root: Path) -> tuple[str, ...]:
     """The folders with something in them, as numbers if they are numbers: class 10 comes after class 9."""
     names = _subfolders(root)
     if len(names) < 2:
-        held = f"one class folder, {names[0]!r}" if names else "no class folders"
-        raise ValueError(f"{root} holds {held}: images lie in one folder a class, and two classes at least")
+        folders = f"one class folder, {names[0]!r}" if names else "no class folders"
+        raise ValueError(f"{root} holds {folders}: images lie in one folder per class, and two classes at least")
+    check_names(names, str(root))
     numeric = all(name.isdecimal() for name in names)
     return tuple(sorted(names, key=lambda name: (int(name), name)) if numeric else names)
 

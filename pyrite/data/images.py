@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.data.files import is_regular
+from pyrite.checks import is_whole, one_of
+from pyrite.memory import check_memory
+from pyrite.npz_files import is_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -103,9 +105,9 @@ class LazyImages:
     def __init__(self, root: str | Path, names: Iterable[str], size: int | tuple[int, int], channels: int = 3) -> None:
         self.root, self.names = Path(root), tuple(names)
         self.size = as_size(size)
-        if channels not in (1, 3):
-            raise ValueError(f"channels is {channels!r}: it is 1 or 3")
+        one_of("channels", channels, (1, 3))
         self.channels = channels
+        check_memory(2 * self.nbytes // max(1, len(self)), f"an image of size {self.size}")
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -149,9 +151,9 @@ class LazyImages:
 def as_size(size: int | tuple[int, int]) -> tuple[int, int]:
     """Height and width; one number stands for both."""
     pair = tuple(size) if isinstance(size, list | tuple) else (size, size)
-    if len(pair) != 2 or not all(isinstance(side, int) and not isinstance(side, bool) and side > 0 for side in pair):
-        raise ValueError(f"size is {size!r}: it is a number of pixels, or a height and a width")
-    return pair[0], pair[1]
+    if len(pair) != 2 or not all(is_whole(side) and side > 0 for side in pair):
+        raise ValueError(f"size is {size!r}, but must be a number of pixels, or a height and a width")
+    return int(pair[0]), int(pair[1])
 
 
 class _Opened:

@@ -1,56 +1,66 @@
 """Arrays in an .npz: ``x`` and ``y``, ``x_test`` and ``y_test`` if there is a test part, ``classes`` for the names."""
 
-import math
-import zipfile
-import zlib
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.data.dataset import Dataset, Labels, check_range, encode, encode_like
-from pyrite.data.files import DEFLATE, LARGEST, as_path, is_regular
+from pyrite.data.dataset import Dataset, Labels, check_names, check_range, encode, encode_like
+from pyrite.data.files import as_path
+from pyrite.data.statistics import check_spread, to_float64
+from pyrite.npz_files import read_npz
 
-__all__ = ["npz", "read_npz"]
+__all__ = ["npz"]
 
-HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+_CHANNELS = (1, 3, 4)  # grey, RGB, RGBA
 NAMES = ("x", "y", "x_test", "y_test", "classes")
 
 
-def npz(path: str) -> Dataset:
+def npz(path: str, channels: str | None = None) -> Dataset:
     """An .npz with ``x`` (images or features) and ``y``; ``x_test``, ``y_test`` and ``classes`` may be there.
 
-    Images are uint8, (N, C, H, W) or (N, H, W) for grey, or (N, H, W, 3), which is turned; features are any numbers,
-    (N, F). Labels are whole numbers or texts; the classes are their distinct values in order, unless ``classes``
-    names them, in which case labels are the numbers of these names.
+    Images are uint8: (N, H, W) for grey, or (N, C, H, W) or (N, H, W, C) with 1, 3 or 4 channels, of which the fourth,
+    transparency, is dropped. Features are any numbers, (N, F). Labels are whole numbers or texts; the classes are their
+    distinct values in order, unless ``classes`` names them, in which case labels are the numbers of these names.
+
+    Args:
+        path: the file.
+        channels: ``first`` or ``last``, for images whose shape does not tell, such as (N, 3, 32, 3) or (N, 9, 32, 32).
     """
+    if channels not in (None, "first", "last"):
+        raise ValueError(f"channels is {channels!r}: it is 'first' or 'last'")
     place = as_path(path)
     arrays = read_npz(place, NAMES)
     for name in ("x", "y"):
         if name not in arrays:
             raise ValueError(f"{place}: there is no array {name!r}")
-    inputs = _inputs(arrays["x"], f"{place}: x")
+    inputs = _inputs(arrays["x"], channels, f"{place}: x")
     y = _column(arrays["y"], f"{place}: y")
     if "classes" in arrays:
         classes = tuple(str(name) for name in _column(arrays["classes"], f"{place}: classes"))
+        check_names(classes, f"{place}: classes")
         labels = _numbers(y, len(classes), f"{place}: y")
     else:
         labels, classes = encode(y.tolist(), f"{place}: the labels y")
     if len(labels) != len(inputs):
         raise ValueError(f"{place}: x has {len(inputs)} samples, y has {len(labels)}")
-    return Dataset(place.stem, inputs, labels, classes, _test(place, arrays, inputs.shape, classes))
+    test = _test(place, arrays, channels, inputs.shape, classes)
+    return Dataset(place.stem, inputs, labels, classes, test)
 
 
 def _test(
-    place: Path, arrays: dict[str, npt.NDArray[Any]], shape: tuple[int, ...], classes: tuple[str, ...]
+    place: Path,
+    arrays: dict[str, npt.NDArray[Any]],
+    channels: str | None,
+    shape: tuple[int, ...],
+    classes: tuple[str, ...],
 ) -> Dataset | None:
     if "x_test" not in arrays and "y_test" not in arrays:
         return None
     if "x_test" not in arrays or "y_test" not in arrays:
         raise ValueError(f"{place}: x_test and y_test belong together, and one is missing")
-    inputs = _inputs(arrays["x_test"], f"{place}: x_test")
+    inputs = _inputs(arrays["x_test"], channels, f"{place}: x_test")
     if inputs.shape[1:] != shape[1:]:
         raise ValueError(f"{place}: samples of x are {shape[1:]}, those of x_test {inputs.shape[1:]}")
     y = _column(arrays["y_test"], f"{place}: y_test")
@@ -61,73 +71,43 @@ def _test(
     return Dataset(f"{place.stem} test", inputs, labels, classes)
 
 
-def read_npz(path: Path, wanted: Sequence[str]) -> dict[str, npt.NDArray[Any]]:
-    """Arrays of an .npz by name, none of them pickled, each no larger than its file can hold."""
-    if not is_regular(path):
-        raise ValueError(f"{path}: no such file")
-    try:
-        with zipfile.ZipFile(path) as archive:
-            names = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
-            return {name: _member(path, archive, names[name]) for name in wanted if name in names}
-    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, zlib.error, RuntimeError) as error:
-        raise ValueError(f"{path}: not a whole .npz file ({error})") from None
-
-
-def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
-    where = f"{path}: {info.filename.removesuffix('.npy')}"
-    packed = info.compress_type != zipfile.ZIP_STORED
-    if packed and info.file_size > min(LARGEST, DEFLATE * info.compress_size + 2**16):
-        raise ValueError(f"{where}: refused, it claims to unpack to {info.file_size} bytes; store it uncompressed")
-    with archive.open(info) as file:
-        try:
-            version = np.lib.format.read_magic(file)
-            if version not in HEADERS:
-                raise ValueError(f"its format has the version {version}")
-            shape, fortran, dtype = HEADERS[version](file)
-        except Exception as error:  # numpy reads the header as Python, so that anything may be raised
-            reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise ValueError(f"{where}: not an array ({reason})") from None
-        if not all(0 <= side <= LARGEST for side in shape) or not dtype.itemsize:
-            raise ValueError(f"{where}: {dtype} of shape {shape} is no array")
-        if dtype.hasobject:
-            raise ValueError(f"{where}: holds Python objects, which are not read because loading them can run code")
-        size = math.prod(shape) * dtype.itemsize
-        if size > info.file_size:
-            raise ValueError(f"{where}: cut off, it claims {size} bytes and holds {info.file_size}")
-        content = bytearray(file.read(size))
-        values = np.frombuffer(content, dtype) if len(content) == size > 0 else np.empty(0, dtype)
-        if values.nbytes < size:
-            raise ValueError(f"{where}: cut off, it claims {size} bytes and holds {len(content)}")
-        if file.read(1):
-            raise ValueError(f"{where}: holds more than the array it claims")
-    return values.reshape(shape, order="F" if fortran else "C")
-
-
-def _inputs(x: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
-    if x.ndim in (3, 4) and x.dtype == np.uint8:
-        if x.ndim == 3:
-            return np.ascontiguousarray(x[:, None])
-        if x.shape[1] not in (1, 3) and x.shape[3] in (1, 3):
-            x = x.transpose(0, 3, 1, 2)
-        return np.ascontiguousarray(x)
+def _inputs(x: npt.NDArray[Any], channels: str | None, where: str) -> npt.NDArray[Any]:
+    if x.dtype == np.uint8 and x.ndim == 3:
+        return np.ascontiguousarray(x[:, None])
+    if x.dtype == np.uint8 and x.ndim == 4:
+        return _images(x, channels, where)
     if x.ndim in (3, 4):
         raise ValueError(f"{where}: images are uint8 from 0 to 255, these are {x.dtype}")
-    if x.ndim != 2 or not (np.issubdtype(x.dtype, np.number) and not np.issubdtype(x.dtype, np.complexfloating)):
+    if x.ndim != 2 or x.dtype.kind not in "biuf":
         raise ValueError(
             f"{where}: {x.dtype} of shape {x.shape}; images are uint8 (N, C, H, W), features numbers (N, F)"
         )
-    with np.errstate(over="ignore"):
-        features = np.ascontiguousarray(x, np.float32)
-    wrong = ~np.isfinite(features)
-    if wrong.any():
-        row, column = map(int, np.argwhere(wrong)[0])
-        raise ValueError(f"{where}: row {row}, column {column} is {x[row, column]}, not a finite number")
+
+    def cell(row: int, column: int) -> str:
+        return f"{where}, row {row}, column {column}"
+
+    features = to_float64(x, cell)
+    check_spread(features, cell)
     return features
+
+
+def _images(x: npt.NDArray[np.uint8], channels: str | None, where: str) -> npt.NDArray[np.uint8]:
+    """Images as (N, C, H, W), if the shape leaves no doubt where the channels are; transparency is dropped."""
+    first, last = x.shape[1] in _CHANNELS, x.shape[3] in _CHANNELS
+    if channels is None and first == last:
+        problem = "may be (N, C, H, W) or (N, H, W, C)" if first else "has neither 1, 3 nor 4 channels"
+        raise ValueError(
+            f"{where}: the shape {x.shape} {problem}: say which by channels='first' or channels='last', "
+            "as in \"npz('file.npz', channels='last')\""
+        )
+    if channels == "last" or (channels is None and last):
+        x = x.transpose(0, 3, 1, 2)
+    return np.ascontiguousarray(x[:, :3] if x.shape[1] == 4 else x)
 
 
 def _column(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     if values.ndim != 1 or not (np.issubdtype(values.dtype, np.integer) or values.dtype.kind == "U"):
-        raise ValueError(f"{where}: {values.dtype} of shape {values.shape}; a list of whole numbers or texts is meant")
+        raise ValueError(f"{where}: {values.dtype} of shape {values.shape}, not a list of whole numbers or texts")
     return values
 
 

@@ -1,4 +1,4 @@
-"""Every data set by its name, and the one door to them all."""
+"""Every data set by its name, and ``load``, which reads any of them."""
 
 import os
 import re
@@ -70,7 +70,7 @@ def load(data: str | Path | Dataset, **options: Any) -> Dataset:
             raise ValueError(f"write {', '.join(options)} into the brackets of {text!r}, or give the bare name")
         if re.fullmatch(r"[\w-]+", text) and "-" in text:  # a name, but none that a spec could be
             raise ValueError(f"there is no data set {text!r}: {nearest(text.replace('-', '_'), DATASETS)}")
-        built: Dataset = build(text, DATASETS, "data set")
+        built: Dataset = build(text, DATASETS, "data set", Dataset)
         return built
     return _from_path(as_path(text), options)
 
@@ -83,7 +83,8 @@ def _looks_like_path(text: str) -> bool:
 
 
 def _by_ending(path: Path) -> Callable[..., Dataset] | None:
-    return {".csv": csv, ".parquet": parquet, ".npz": npz}.get(path.suffix.lower())
+    readers: dict[str, Callable[..., Dataset]] = {".csv": csv, ".parquet": parquet, ".npz": npz}
+    return readers.get(path.suffix.lower())
 
 
 def _from_path(path: Path, options: dict[str, Any]) -> Dataset:

@@ -1,15 +1,31 @@
 """Which samples train, which guide the training (meta), which validate and which test."""
 
 from dataclasses import dataclass
+from enum import IntEnum
 from typing import Literal, final
 
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.checks import is_whole, number, one_of, whole_number
 from pyrite.data.dataset import Labels
 from pyrite.draws import Stream, check_seed, uniforms
 
-__all__ = ["Splits", "split"]
+__all__ = ["Part", "Splits", "split"]
+
+
+@final
+class Part(IntEnum):
+    """What a run uses a sample for: the column ``part`` of its ``labels.npz``. The numbers are part of the format.
+
+    >>> Part.META, np.array([0, 3]) == Part.META
+    (<Part.META: 3>, array([False,  True]))
+    """
+
+    TRAIN = 0
+    VALIDATION = 1
+    UNUSED = 2
+    META = 3
 
 
 @final
@@ -58,17 +74,16 @@ def split(
     _, group, counts = np.unique(groups, return_inverse=True, return_counts=True)
     ordered = np.lexsort((drawn, group))
     first = np.cumsum(counts) - counts
-    for number, size in enumerate(sizes.values(), start=1):
-        shares = _shares(counts, size, seed, number)
+    for part, size in enumerate(sizes.values(), start=1):
+        shares = _shares(counts, size, seed, part)
         for begin, share in zip(first, shares, strict=True):
-            part_of[ordered[begin : begin + share]] = number
+            part_of[ordered[begin : begin + share]] = part
         first, counts = first + shares, counts - shares
     return Splits(*(np.flatnonzero(part_of == number) for number in range(4)))
 
 
 def _groups(given: Labels, stratify: str | None, true: npt.ArrayLike | None) -> Labels:
-    if stratify not in ("given", "true", None):
-        raise ValueError(f"stratify is {stratify!r}: it is 'given', 'true' or None")
+    one_of("stratify", stratify, ("given", "true", None))
     if stratify is None:
         return np.zeros_like(given)
     if stratify == "given":
@@ -96,15 +111,10 @@ def _shares(counts: Labels, size: int, seed: int, number: int) -> Labels:
 
 
 def _size(name: str, size: int | float, count: int) -> int:
-    if isinstance(size, bool) or not isinstance(size, int | float | np.integer | np.floating):
-        raise ValueError(f"{name} is {size!r}: it is a number of samples, or a fraction of them")
-    if isinstance(size, float | np.floating):
-        if not 0 <= size < 1:
-            raise ValueError(f"{name} is {size!r}: a fraction lies in [0, 1)")
-        return round(size * count)
-    if size < 0:
-        raise ValueError(f"{name} is {size!r}: it is not negative")
-    return int(size)
+    wanted = "a number of samples, or a fraction of them below 1"
+    if is_whole(size):
+        return whole_number(name, size, least=0, wanted=wanted)
+    return round(number(name, size, wanted, least=0, below=1) * count)
 
 
 def _column(labels: npt.ArrayLike, name: str) -> Labels:

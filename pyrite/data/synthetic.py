@@ -1,14 +1,16 @@
 """Data that needs no download: scikit-learn's digits, and sets that are drawn."""
 
-import math
-
 import numpy as np
 
+from pyrite.checks import number, whole_number
 from pyrite.data.dataset import Dataset, Labels
 from pyrite.data.splits import split
 from pyrite.draws import Stream, check_seed, normals, order, uniforms
+from pyrite.memory import check_memory
 
 __all__ = ["blobs", "digits", "gratings"]
+
+_BYTES = 48  # taken per number while normal numbers are drawn: six arrays of float64 at a time
 
 
 def digits() -> Dataset:
@@ -29,12 +31,13 @@ def digits() -> Dataset:
 
 
 def blobs(classes: int = 3, features: int = 2, samples: int = 1000, spread: float = 0.25, seed: int = 0) -> Dataset:
-    """Points around one centre a class, as features.
+    """Points around one centre per class, as features.
 
     The centres are one unit from the origin, ``spread`` is the standard deviation around a centre. The test part
     is a fifth as large as the training part.
     """
     _check(classes=classes, features=features, samples=samples)
+    check_memory(_BYTES * (samples + classes) * (features + 1), f"blobs of {samples} samples of {features} features")
     _check_spread(spread)
     seed = check_seed(seed)
     centres = normals(seed, Stream.SYNTHETIC, classes * features, 0).reshape(classes, features)
@@ -55,6 +58,7 @@ def blobs(classes: int = 3, features: int = 2, samples: int = 1000, spread: floa
 def gratings(classes: int = 4, size: int = 16, samples: int = 512, spread: float = 0.2, seed: int = 0) -> Dataset:
     """Small colour images of stripes, whose direction is the class and whose place and noise are chance."""
     _check(classes=classes, size=size, samples=samples)
+    check_memory(_BYTES * (samples + classes) * 3 * size**2, f"gratings of {samples} images of {size} x {size}")
     _check_spread(spread)
     seed = check_seed(seed)
     row, column = np.mgrid[:size, :size] * (2 * np.pi * 2 / size)
@@ -81,14 +85,11 @@ def _names(classes: int) -> tuple[str, ...]:
 
 
 def _check_spread(spread: object) -> None:
-    if not (isinstance(spread, int | float) and 0 <= spread < math.inf):
-        raise ValueError(f"spread is {spread!r}: it is a number from 0")
+    number("spread", spread, least=0)
 
 
 def _check(**sizes: int) -> None:
     for name, value in sizes.items():
-        least = 1 if name == "features" else 2
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            raise ValueError(f"{name} is {value!r}: it is a whole number from {least}")
+        whole_number(name, value, least=1 if name == "features" else 2)
     if sizes["samples"] < sizes["classes"]:
         raise ValueError(f"samples is {sizes['samples']}: that is fewer than {sizes['classes']} classes")

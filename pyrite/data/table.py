@@ -2,25 +2,24 @@
 
 import csv as csv_format
 import math
+from array import array
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, encode, encode_like
-from pyrite.data.files import as_path
+from pyrite.data.files import as_path, is_regular
+from pyrite.data.statistics import Floats, check_spread, to_float64
+from pyrite.memory import check_memory
 
 __all__ = ["csv", "parquet"]
-
-# A table whose columns are run-length encoded may claim any number of cells in a small file.
-MOST_CELLS = 2**31
 
 
 class _Table(NamedTuple):
     columns: list[str]
-    features: npt.NDArray[np.float32]
+    features: Floats
     labels: list[Any]
 
 
@@ -58,26 +57,31 @@ def _dataset(path: Path, label: str, test: str | None, read: Any) -> Dataset:
 
 
 def _read_csv(path: Path, label: str) -> _Table:
+    if not is_regular(path):  # opening a pipe would wait for ever
+        raise ValueError(f"{path}: cannot be read, it is not a file")
+    numbers, labels, lines = array("d"), [], array("q")
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
             rows = csv_format.reader(file, strict=True)
             header = [name.strip() for name in next(rows, [])]
             place = _label_place(path, header, label)
             names = header[:place] + header[place + 1 :]
-            labels, numbers = [], []
             for count, row in enumerate((row for row in rows if row), start=1):
                 where = f"{path}, row {count} (line {rows.line_num})"
                 if len(row) != len(header):
                     raise ValueError(f"{where}: {len(row)} cells, but {len(header)} columns")
                 labels.append(_label(row.pop(place), label, where))
-                numbers.append(_numbers(row, names, where))
+                numbers.extend(_numbers(row, names, where))
+                lines.append(rows.line_num)
     except OSError as error:
         raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from None
     except (csv_format.Error, UnicodeDecodeError) as error:
         raise ValueError(f"{path}: not a CSV file in UTF-8 ({error})") from None
-    if not numbers:
+    if not labels:
         raise ValueError(f"{path}: no rows")
-    return _Table(names, np.array(numbers, np.float32), labels)
+    features = np.frombuffer(numbers).reshape(len(labels), len(names))
+    check_spread(features, lambda row, place: f"{path}, row {row + 1} (line {lines[row]}), column {names[place]!r}")
+    return _Table(names, features, labels)
 
 
 def _label_place(path: Path, header: Sequence[str], label: str) -> int:
@@ -116,8 +120,8 @@ def _numbers(row: Sequence[str], names: Sequence[str], where: str) -> list[float
         except ValueError:
             wrong = True
         if wrong:
-            said = f"{cell[:40]!r} is not a number" if cell.strip() else "the number is missing"
-            raise ValueError(f"{where}, column {name!r}: {said}")
+            problem = f"{cell[:40]!r} is not a number" if cell.strip() else "the number is missing"
+            raise ValueError(f"{where}, column {name!r}: {problem}")
     raise AssertionError("one cell is wrong")
 
 
@@ -130,32 +134,34 @@ def _read_parquet(path: Path, label: str) -> _Table:
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             rows, columns = file.metadata.num_rows, file.metadata.num_columns
-            if not 0 < rows * columns <= MOST_CELLS:
+            if rows <= 0 or columns <= 0:
                 raise ValueError(f"{path}: claims {rows} rows of {columns} columns")
+            # Run-length encoded columns may claim any number of cells in a small file.
+            check_memory(3 * 8 * rows * columns, f"{path}: {rows} rows of {columns} columns")
             table = file.read()
     except (OSError, pyarrow.ArrowException) as error:
         raise ValueError(f"{path}: not a Parquet file ({str(error).splitlines()[0]})") from None
     place = _label_place(path, table.column_names, label)
     names = [name for name in table.column_names if name != label]
-    features = np.empty((rows, len(names)), np.float32)
+    features = np.empty((rows, len(names)))
     for number, name in enumerate(names):
         features[:, number] = _arrow_numbers(pyarrow, table.column(name), f"{path}, column {name!r}")
+    check_spread(features, lambda row, place: f"{path}, row {row + 1}, column {names[place]!r}")
     labels = table.column(place).to_pylist()
     for row, value in enumerate(labels, start=1):
         if value is None or not isinstance(value, str | int | bool):
-            raise ValueError(f"{path}, row {row}, column {label!r}: {value!r} is not a label; it is a text or a number")
+            raise ValueError(
+                f"{path}, row {row}, column {label!r}: {value!r} is not a label; labels are texts or whole numbers"
+            )
     return _Table(names, features, labels)
 
 
-def _arrow_numbers(pyarrow: Any, column: Any, where: str) -> npt.NDArray[np.float64]:
+def _arrow_numbers(pyarrow: Any, column: Any, where: str) -> Floats:
     kind = column.type
     if not (pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind)):
         raise ValueError(f"{where}: {kind} is not a type of numbers")
-    values = np.asarray(column.cast(pyarrow.float64()).to_numpy(), np.float64)
-    wrong = ~np.isfinite(values)
-    if wrong.any():
-        row = int(wrong.argmax())
-        missing = column[row].as_py() is None
-        said = "the number is missing" if missing else f"{values[row]} is not a finite number"
-        raise ValueError(f"{where}, row {row + 1}: {said}")
-    return values
+    if column.null_count:
+        row = int(column.is_null().to_numpy().argmax())
+        raise ValueError(f"{where}, row {row + 1}: the number is missing")
+    values = to_float64(column.to_numpy()[:, None], lambda row, _: f"{where}, row {row + 1}")
+    return values[:, 0]

@@ -1,12 +1,14 @@
 """Clothing1M and WebVision 1.0: labels that came with pictures from the web, in the folders of their authors."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
-from pyrite.data.dataset import Dataset, Labels, check_range
+from pyrite.checks import one_of, whole_number
+from pyrite.data.dataset import Dataset, Labels, check_names, check_range
 from pyrite.data.files import as_path, data_folder, find, missing, read_text
 from pyrite.data.images import LazyImages, Unreadable, inside, look_at
 
@@ -29,7 +31,9 @@ def clothing1m(path: str | None = None, size: int = SIZE, check: bool = False) -
         "noisy_label_kv.txt",
         "its authors, see https://github.com/Cysu/noisy_label",
     )
-    classes = tuple(line.strip() for line in read_text(root / "category_names_eng.txt", "clothing1m"))
+    source = root / "category_names_eng.txt"
+    classes = tuple(line.strip() for line in read_text(source, "clothing1m"))
+    check_names(classes, str(source))
     tables = {kind: _label_table(root / f"{kind}_label_kv.txt") for kind in ("noisy", "clean")}
 
     def part(list_name: str) -> tuple[list[str], Labels]:
@@ -66,8 +70,7 @@ def webvision(
         size: pictures are scaled to cover this square, and cut in the middle.
         check: open every file once to set those aside that are no images.
     """
-    if source not in ("google", "flickr", "all"):
-        raise ValueError(f"source is {source!r}: it is 'google', 'flickr' or 'all'")
+    one_of("source", source, ("google", "flickr", "all"))
     root = root_of(
         "webvision",
         path,
@@ -77,9 +80,12 @@ def webvision(
     )
     # A line is a WordNet number and the words for it.
     words = [line.strip().partition(" ") for line in read_text(root / "info/synsets.txt", "webvision")]
-    if not isinstance(classes, int) or isinstance(classes, bool) or not 2 <= classes <= len(words):
-        raise ValueError(f"classes is {classes!r}: it is a whole number from 2 to {len(words)}")
-    names = tuple(rest or number for number, _, rest in words[:classes])
+    classes = whole_number("classes", classes, 2, len(words))
+    times = Counter(rest for _, _, rest in words[:classes])
+    # Two classes are called "crane": a bird and a machine. The WordNet number tells them apart.
+    names = tuple(
+        rest if times[rest] == 1 and rest else f"{rest} {number}".strip() for number, _, rest in words[:classes]
+    )
 
     def part(name: str, file: str, place: Callable[[str], str], test: Dataset | None) -> Dataset:
         files, labels = _file_list(root / "info" / file, len(words))

@@ -6,7 +6,8 @@ from typing import Any, final
 
 import numpy as np
 
-from pyrite.diagnostics.arrays import Flags, check_count, check_same_length, to_ints
+from pyrite.checks import whole_number
+from pyrite.diagnostics.arrays import Flags, check_same_length, to_ints
 
 __all__ = ["BestAndFinal", "SubsetAccuracies", "Tally", "accuracy", "hybrid_accuracy", "subset_accuracies"]
 
@@ -24,8 +25,8 @@ class Tally:
     total: int
 
     def __post_init__(self) -> None:
-        check_count(self.hits, "hits", 0)
-        if check_count(self.total, "total", 0) < self.hits:
+        whole_number("hits", self.hits, least=0)
+        if whole_number("total", self.total, least=0) < self.hits:
             raise ValueError(f"hits is {self.hits}, of a total of {self.total}")
 
     @classmethod

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Flags", "Floats", "Ints", "check_count", "check_same_length", "to_flags", "to_floats", "to_ints"]
+__all__ = ["Flags", "Floats", "Ints", "check_same_length", "to_flags", "to_floats", "to_ints"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -56,13 +56,6 @@ def check_same_length(**arrays: npt.NDArray[Any]) -> None:
     """Refuse columns of which one is longer than another."""
     if len({len(array) for array in arrays.values()}) > 1:
         raise ValueError(f"lengths differ: {', '.join(f'{name} {len(array)}' for name, array in arrays.items())}")
-
-
-def check_count(value: object, name: str, least: int = 1) -> int:
-    """A whole number from ``least``."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer) or value < least:
-        raise ValueError(f"{name} is {value!r}, but must be a whole number from {least}")
-    return int(value)
 
 
 def _to_array(value: object, name: str, ndim: int) -> npt.NDArray[Any]:

@@ -8,7 +8,8 @@ from typing import Final, final
 
 import numpy as np
 
-from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_count, check_same_length, to_flags, to_floats, to_ints
+from pyrite.checks import whole_number
+from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_same_length, to_flags, to_floats, to_ints
 
 __all__ = ["Reliability", "brier_score", "brier_score_of_event", "reliability", "top_label"]
 
@@ -54,7 +55,7 @@ def reliability(confidence: object, correct: object, bins: int = 15) -> Reliabil
     """
     said, came = _probability(confidence, "confidence"), to_flags(correct, "correct")
     check_same_length(confidence=said, correct=came)
-    edges = np.linspace(0, 1, check_count(bins, "bins") + 1)
+    edges = np.linspace(0, 1, whole_number("bins", bins, least=1) + 1)
     place = np.searchsorted(edges[1:-1], said, side="left")
     count = np.bincount(place, minlength=bins)
     sums = [np.bincount(place, weights=values, minlength=bins) for values in (said, came)]

@@ -6,7 +6,8 @@ from typing import Any, Final, final
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_count, to_floats, to_ints
+from pyrite.checks import whole_number
+from pyrite.diagnostics.arrays import Flags, Floats, Ints, to_floats, to_ints
 from pyrite.diagnostics.evidence import needed
 
 __all__ = ["ClassMargins", "epoch_weight"]
@@ -47,7 +48,7 @@ class ClassMargins:
     """
 
     def __init__(self, samples: int, classes: int) -> None:
-        self.shape = check_count(samples, "samples"), check_count(classes, "classes")
+        self.shape = whole_number("samples", samples, least=1), whole_number("classes", classes, least=1)
         self.kept = samples * classes <= _LARGEST
         size = self.shape if self.kept else (0, classes)
         self._sum: npt.NDArray[np.float32] = np.zeros(size, np.float32)

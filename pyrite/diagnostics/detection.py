@@ -9,7 +9,8 @@ from typing import NamedTuple, final
 
 import numpy as np
 
-from pyrite.diagnostics.arrays import Floats, Ints, check_count, check_same_length, to_flags, to_floats
+from pyrite.checks import whole_number
+from pyrite.diagnostics.arrays import Floats, Ints, check_same_length, to_flags, to_floats
 
 __all__ = ["BestF1", "Detection", "average_precision", "best_f1", "detection", "precision_at", "roc_auc"]
 
@@ -119,7 +120,7 @@ def _precision_at(groups: _Groups, at: Iterable[int]) -> dict[int, float]:
     samples = int(groups.total[-1]) if len(groups.total) else 0
     shares = {}
     for k in at:
-        if check_count(k, "k") > samples:
+        if whole_number("k", k, least=1) > samples:
             raise ValueError(f"k is {k}, but there are {samples} samples")
         here = int(np.searchsorted(groups.total, k))
         before, found = (int(groups.total[here - 1]), int(groups.wrong[here - 1])) if here else (0, 0)

@@ -4,7 +4,8 @@ from typing import Final
 
 import numpy as np
 
-from pyrite.diagnostics.arrays import Floats, check_count, to_floats
+from pyrite.checks import whole_number
+from pyrite.diagnostics.arrays import Floats, to_floats
 
 __all__ = ["local_intrinsic_dimension"]
 
@@ -27,8 +28,8 @@ def local_intrinsic_dimension(points: object, k: int = 20, among: object | None 
     others = rows if among is None else to_floats(among, "among", ndim=2)
     if rows.shape[1] != others.shape[1]:
         raise ValueError(f"points have {rows.shape[1]} dimensions, among has {others.shape[1]}")
-    check_count(k, "k", 2)
-    check_count(chunk, "chunk")
+    whole_number("k", k, least=2)
+    whole_number("chunk", chunk, least=1)
     dimension = np.full(len(rows), np.nan)
     if len(others) < k:
         return dimension

@@ -11,7 +11,8 @@ from typing import Any, Final, final
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_count, check_same_length, to_floats, to_ints
+from pyrite.checks import number, whole_number
+from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_same_length, to_floats, to_ints
 
 __all__ = ["SampleEvidence", "Visits"]
 
@@ -27,7 +28,7 @@ class Visits:
     """
 
     def __init__(self, samples: int) -> None:
-        self.samples = check_count(samples, "samples")
+        self.samples = whole_number("samples", samples, least=1)
         self.clear()
 
     def clear(self) -> None:
@@ -58,8 +59,7 @@ class Visits:
             if value is not None:
                 columns[name] = _finite(value, name, rows)
         check_same_length(index=rows, **columns)
-        if not (np.isfinite(rate) and rate >= 0):
-            raise ValueError(f"rate is {rate!r}, but a learning rate is finite and not negative")
+        number("rate", rate, least=0)
         self._write(rows, columns | {"rate": np.broadcast_to(np.float64(rate), rows.shape)})
 
     def _write(self, rows: Ints, columns: Mapping[str, npt.NDArray[Any]]) -> None:

@@ -6,7 +6,8 @@ from typing import Literal, final
 
 import numpy as np
 
-from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_count, check_same_length, to_floats, to_ints
+from pyrite.checks import one_of, whole_number
+from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_same_length, to_floats, to_ints
 
 __all__ = ["Retrieval", "embed_sets", "retrieve"]
 
@@ -80,15 +81,14 @@ def retrieve(
         raise ValueError(f"query has {seen.shape[1]} dimensions, gallery has {known.shape[1]}")
     if (query_camera is None) != (gallery_camera is None):
         raise ValueError("cameras are known of the query or of the gallery only: pass both or neither")
-    if precision not in ("steps", "trapezoids"):
-        raise ValueError(f"precision is {precision!r}: it is 'steps' or 'trapezoids'")
+    one_of("precision", precision, ("steps", "trapezoids"))
     who, whom = to_ints(query_identity, "query_identity"), to_ints(gallery_identity, "gallery_identity")
     check_same_length(query=seen, query_identity=who)
     check_same_length(gallery=known, gallery_identity=whom)
     where, wherever = _cameras(query_camera, gallery_camera, who, whom)
     no_match, ignored = np.isin(whom, [*distractors, *junk]), np.isin(whom, list(junk))
     average, first = np.full(len(who), np.nan), np.zeros(len(who), np.int64)
-    for start in range(0, len(who), check_count(chunk, "chunk")):
+    for start in range(0, len(who), whole_number("chunk", chunk, least=1)):
         similarity = seen[start : start + chunk] @ known.T
         for row, values in enumerate(similarity, start):
             same = whom == who[row]
@@ -115,7 +115,8 @@ def _judge(matches: Floats, others: Floats, trapezoids: bool) -> tuple[float, in
 def _summary(average: Floats, first: Ints, ranks: Sequence[int]) -> Retrieval:
     valid: Flags = first > 0
     count = int(np.count_nonzero(valid))
-    cmc = {int(check_count(rank, "rank")): float(np.mean(first[valid] <= rank)) if count else None for rank in ranks}
+    whole = [whole_number("rank", rank, least=1) for rank in ranks]
+    cmc = {rank: float(np.mean(first[valid] <= rank)) if count else None for rank in whole}
     mean = float(average[valid].mean()) if count else None
     return Retrieval(mean, cmc, count, len(first) - count, average, first)
 

@@ -11,15 +11,18 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 from torch import nn
 
-from pyrite.auditing import FEWEST, Audit, audit, default_method
+from pyrite.auditing import FEWEST, Audit, audit_scores
+from pyrite.checks import is_whole, whole_number
 from pyrite.curves import GCE
 from pyrite.data import Dataset
-from pyrite.draws import is_whole
-from pyrite.estimator.rows import Floats, Ints, Rows, Spread, deal
+from pyrite.data.dataset import check_inputs, is_missing
+from pyrite.data.statistics import to_float64
+from pyrite.estimator.rows import Floats, Ints, Rows, deal, inner_statistics
 from pyrite.estimator.together import Nets, train_together
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, method
 from pyrite.models import Architecture, Factory
+from pyrite.run_audits import default_method
 from pyrite.training import RunFailed, resolve
 
 __all__ = ["RobustClassifier"]
@@ -92,8 +95,9 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
         """Train on rows of features, or on images in bytes of shape (N, C, H, W)."""
-        _check_no_label_is_missing(y)
-        inputs, given = validate_data(self, X, y, **_kind(X))
+        _check_labels(y)
+        _check_weights(sample_weight)
+        inputs, given = _checked(self, X, y)
         check_classification_targets(given)
         self.classes_, labels = np.unique(given, return_inverse=True)
         weight = _check_sample_weight(sample_weight, inputs, dtype=np.float64, ensure_non_negative=True)
@@ -101,7 +105,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         rows = Rows.of(inputs, labels, weight, seed)
         if len(np.unique(labels[rows.order])) < 2:
             raise ValueError("the labels that count are of one class: there is nothing to tell apart")
-        self._spread = Spread.of(inputs[rows.order]) if inputs.ndim == 2 else None
+        self._scale = inner_statistics(inputs[rows.order]) if inputs.ndim == 2 else None
         names = tuple(map(str, self.classes_))
         data = Dataset("rows", self._prepared(inputs[rows.order]), labels[rows.order], names)
         try:
@@ -127,7 +131,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def _scores(self, X: Any) -> Floats:  # noqa: N803
         check_is_fitted(self)
-        inputs = validate_data(self, X, reset=False, **_kind(X))
+        inputs = _checked(self, X, reset=False)
         shape = self._nets.shape
         if inputs.shape[1:] != shape:
             raise ValueError(f"X has rows of shape {inputs.shape[1:]}, but the classifier was fitted to {shape}")
@@ -135,8 +139,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         return np.asarray(logsumexp(log_softmax(each, 2), 0) - np.log(len(each)))
 
     def _prepared(self, inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """What a data set holds: bytes of images, or features near 0, so that little is lost in float32."""
-        return inputs if self._spread is None else self._spread.apply(inputs)
+        """Images as they are, or features centred and scaled in float64 before they are narrowed to float32."""
+        return inputs if self._scale is None else self._scale.standardise(inputs)
 
     def _train(self, data: Dataset, rows: Rows, seed: int) -> None:
         table = data.inputs.ndim == 2
@@ -156,7 +160,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
                 other_scores = self._held_out(data, weight, part, way, seed)
                 if _predicts_more(other_scores, scores, data.labels, weight):
                     best, scores = way, other_scores
-            found = audit(data.labels, scores=scores, kind="logits", classes=data.classes, seed=seed)
+            found = audit_scores(data.labels, scores=scores, kind="logits", classes=data.classes, seed=seed)
             self.audit_ = replace(found, index=rows.order)
             if self.audit_.noise_rate < 0.5:  # NaN where it cannot tell; beyond, it may have taken wrong for right
                 weight = weight * (1 - self.audit_.wrong_probability)
@@ -171,10 +175,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _fit(self, data: Dataset, weight: Floats, way: "_Way", seed: int) -> Nets:
         size = _count("batch_size", self.batch_size, int(np.clip(len(data) // 8, 16, 128)), least=2)
         epochs = _count("epochs", self.epochs, max(10, -(-_STEPS * size // len(data))), least=1)
-        recipe, _ = resolve(
+        recipe = resolve(
             data, model=way.net, method=way.method, lr=self.lr, epochs=epochs, batch_size=size, validation=0.0,
             seed=seed, device=self.device,
-        )  # fmt: skip
+        ).recipe  # fmt: skip
         if self.verbose:
             print(f"{len(weight)} x {recipe.model}, {recipe.method}, {epochs} epochs of {len(data)} rows", flush=True)
         return train_together(data, weight, recipe.model if way.net is None else way.net, way.method, recipe)
@@ -221,32 +225,65 @@ def _predicts_more(new: Floats, old: Floats, labels: Ints, weight: Floats) -> bo
     return bool(gained.sum() > np.sqrt((gained**2).sum()))
 
 
-def _check_no_label_is_missing(labels: Any) -> None:
-    held = np.asarray(labels)
-    if held.ndim != 1 or held.dtype.kind != "O":
+def _check_labels(labels: Any) -> None:
+    """Refuse what scikit-learn would take for a class, or complain of in words that do not help."""
+    _check_not_masked(labels, "y")
+    given = np.asarray(labels)
+    if given.ndim != 1 or given.dtype.kind not in "OUT":
         return
-    for index, label in enumerate(held):
-        if label is None or type(label).__name__ in ("NAType", "NaTType") or label != label:
-            raise ValueError(f"y is {label!r} at index {index}: a row without a label cannot be trained on")
+    kinds: dict[bool, int] = {}
+    for index, label in enumerate(given):
+        text = isinstance(label, str)
+        missing = is_missing(label) if text else label is None or type(label).__name__ in ("NAType", "NaTType")
+        if missing or label != label:
+            shown = repr(str(label)) if text else repr(label)
+            raise ValueError(f"y is {shown} at index {index}: a row without a label cannot be trained on")
+        kinds.setdefault(text, index)
+    if len(kinds) == 2:
+        first, second = sorted(kinds.values())
+        raise ValueError(
+            f"y mixes texts and numbers, such as {given[first]!r} at index {first} and {given[second]!r} at index "
+            f"{second}: write all labels as texts"
+        )
 
 
-def _kind(inputs: Any) -> dict[str, Any]:
-    """How scikit-learn is to look at what is given: images stay bytes, everything else becomes numbers."""
-    if getattr(inputs, "ndim", 2) != 4:
-        return {"dtype": np.float64}
-    held = np.asarray(inputs).dtype
-    if held != np.uint8:
-        raise ValueError(f"X holds images of {held}, but they must be bytes (uint8) of shape (N, C, H, W)")
-    return {"dtype": np.uint8, "allow_nd": True}
+def _check_weights(weights: Any) -> None:
+    """Refuse negative weights with their index; all else scikit-learn refuses."""
+    _check_not_masked(weights, "sample_weight")
+    given = np.asarray(weights)
+    if given.dtype.kind in "if" and (given < 0).any():
+        first = int((given < 0).argmax())
+        raise ValueError(f"sample_weight is {given.flat[first]} at index {first}: weights are 0 or more")
+
+
+def _check_not_masked(values: Any, name: str) -> None:
+    if np.ma.is_masked(values):
+        raise ValueError(f"{name} is a masked array with masked values: fill them, or leave those rows out")
+
+
+def _checked(estimator: RobustClassifier, inputs: Any, *labels: Any, **options: Any) -> Any:
+    """Inputs, and labels if given, as scikit-learn checks them: images stay bytes, all else becomes float64."""
+    _check_not_masked(inputs, "X")
+    kind: dict[str, Any] = {"dtype": np.float64}
+    if getattr(inputs, "ndim", 2) == 4:
+        dtype = np.asarray(inputs).dtype
+        if dtype != np.uint8:
+            raise ValueError(f"X holds images of {dtype}, but they must be bytes (uint8) of shape (N, C, H, W)")
+        check_inputs(np.asarray(inputs), "the images X")
+        kind = {"dtype": np.uint8, "allow_nd": True}
+    elif isinstance(inputs, np.ndarray) and inputs.ndim == 2 and inputs.dtype.kind in "iu":
+        to_float64(inputs, lambda row, column: f"X, row {row}, column {column}")
+    with np.errstate(over="ignore", invalid="ignore"):  # the sum by which scikit-learn looks for NaN may overflow
+        return validate_data(estimator, inputs, *labels, **options, **kind)
 
 
 def _count(name: str, value: int | None, usual: int, least: int) -> int:
     if value is None:
         return usual
-    if not is_whole(value) or (value < least and not (name == "folds" and value == 0)):
-        none = ", or 0" if name == "folds" else ""
-        raise ValueError(f"{name} is {value!r}, but must be a whole number, {least} or more{none}")
-    return int(value)
+    if name == "folds" and is_whole(value) and value == 0:
+        return 0
+    none = ", or 0" if name == "folds" else ""
+    return whole_number(name, value, least, wanted=f"a whole number, {least} or more{none}")
 
 
 def _seed(state: Any) -> int:
@@ -254,8 +291,5 @@ def _seed(state: Any) -> int:
         return int(state.randint(2**31))
     if state is None:
         return int(np.random.SeedSequence().generate_state(1)[0])
-    if not is_whole(state) or not 0 <= state < 2**32:
-        raise ValueError(
-            f"random_state is {state!r}, but must be a whole number from 0 to 2**32 - 1, a RandomState or None"
-        )
-    return int(state)
+    wanted = "a whole number from 0 to 2**32 - 1, a RandomState or None"
+    return whole_number("random_state", state, 0, 2**32 - 1, wanted)

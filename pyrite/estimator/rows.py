@@ -6,7 +6,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Floats", "Ints", "Rows", "Spread", "deal"]
+from pyrite.data.statistics import Statistics, mean_and_std, rescaled
+
+__all__ = ["Floats", "Ints", "Rows", "deal", "inner_statistics"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -16,7 +18,9 @@ _COMMON: Final = 10  # rows with the same inputs, from which on they are not cop
 
 
 class Rows(NamedTuple):
-    """Rows that count, in an order that depends on what they are and on the seed, not on where they stood.
+    """Rows of positive weight, in an order that depends on what they hold and on the seed, not on where they stood.
+
+    Nor does it depend on the units of a column: scaling or shifting it gives the same order.
 
     Whole weights are written out: a weight of 3 is three rows. So a row twice and a row of weight 2 are the same, to
     the last bit.
@@ -38,8 +42,8 @@ class Rows(NamedTuple):
         """Those of these inputs and labels that count anything."""
         counted = np.flatnonzero(weight > 0)
         key = seed.to_bytes(32, "little")
-        plain = np.ascontiguousarray(inputs[counted]) + np.zeros((), inputs.dtype)  # so that -0 is 0
-        digests = b"".join(blake2b(row.tobytes(), digest_size=16, key=key).digest() for row in plain)
+        rows = inputs[counted] if inputs.ndim == 4 else _ranks(inputs[counted])
+        digests = b"".join(blake2b(row.tobytes(), digest_size=16, key=key).digest() for row in rows)
         halves = np.frombuffer(digests, "<u8").reshape(-1, 2)
         sort = np.lexsort((weight[counted], labels[counted], halves[:, 1], halves[:, 0]))
         order, halves = counted[sort], halves[sort]
@@ -51,6 +55,14 @@ class Rows(NamedTuple):
             return Rows(order.repeat(times), np.ones(times.sum()), cell.repeat(times), content.repeat(times))
         counts = counts / counts.max()
         return Rows(order, counts / counts.mean(), cell, content)
+
+
+def _ranks(features: Floats) -> npt.NDArray[np.int32]:
+    """The place of each value among the distinct ones of its column, which no scale or shift of the column changes."""
+    ranks = np.empty(features.shape, np.int32)
+    for column in range(features.shape[1]):
+        ranks[:, column] = np.unique(features[:, column], return_inverse=True)[1]
+    return ranks
 
 
 def _changes(rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
@@ -78,26 +90,12 @@ def deal(labels: Ints, cell: Ints, parts: int) -> Ints:
     return np.asarray(part[group])
 
 
-class Spread(NamedTuple):
-    """Where features lie, but for the outermost 2 % on each side, which may be anywhere.
-
-    In double precision: of a time in seconds, float32 alone would keep two minutes.
-    """
-
-    mean: Floats
-    std: Floats
-
-    @staticmethod
-    def of(features: Floats) -> "Spread":
-        """That of these rows."""
-        with np.errstate(over="ignore", invalid="ignore"):
-            inner = features.clip(*np.quantile(features, [0.02, 0.98], axis=0))
-            std = inner.std(0)
-            std = np.where(std > 0, std, features.std(0))  # all but a few are the same
-        known = np.isfinite(std) & (std > 0)
-        return Spread(inner.mean(0), np.where(known, std, 1.0))
-
-    def apply(self, features: Floats) -> npt.NDArray[np.float32]:
-        """Features near 0, ready for float32. A billion deviations are far enough."""
-        with np.errstate(over="ignore"):
-            return ((features - self.mean) / self.std).clip(-1e9, 1e9).astype(np.float32)
+def inner_statistics(features: Floats) -> Statistics:
+    """Mean and deviation of features, but for the outermost 2 % on each side, which may be anywhere."""
+    scaled, exponent = rescaled(features)
+    mean, std = mean_and_std(scaled.clip(*np.quantile(scaled, [0.02, 0.98], axis=0)))
+    with np.errstate(under="ignore"):
+        _, whole = mean_and_std(features)
+        std = np.where(std > 0, np.ldexp(std, exponent), whole)  # all but a few are the same
+        mean = np.ldexp(mean, exponent)
+    return Statistics(tuple(mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))

@@ -1,9 +1,22 @@
 """Experiments: runs side by side, and what they show."""
 
-from pyrite.experiments.choice import Tuning
 from pyrite.experiments.comparison import Comparison, Row, compare
 from pyrite.experiments.demo import demo
 from pyrite.experiments.study import Trial
+from pyrite.experiments.table import Table
 from pyrite.experiments.tuning import tune
+from pyrite.experiments.tuning_result import Tuning
+from pyrite.experiments.without_suspects import suspects_are_unknown, train_without_suspects
 
-__all__ = ["Comparison", "Row", "Trial", "Tuning", "compare", "demo", "tune"]
+__all__ = [
+    "Comparison",
+    "Row",
+    "Table",
+    "Trial",
+    "Tuning",
+    "compare",
+    "demo",
+    "suspects_are_unknown",
+    "train_without_suspects",
+    "tune",
+]

@@ -6,16 +6,19 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, final
+from typing import Any, Unpack, final
 
 from torch import nn
 
+from pyrite.checks import whole_number
+from pyrite.data import Dataset
+from pyrite.experiments.table import Table
 from pyrite.files import write
-from pyrite.losses import LOSSES
-from pyrite.methods import METHODS, Method, method as read_method
+from pyrite.losses import LOSSES, loss as read_loss
+from pyrite.methods import ERM, METHODS, Method
 from pyrite.processes import join, rank
 from pyrite.spec import build
-from pyrite.training import COLUMNS, Recipe, Run, RunFailed, train_once
+from pyrite.training import COLUMNS, Options, Recipe, Run, RunFailed, train_once
 
 __all__ = ["Comparison", "Row", "compare"]
 
@@ -23,15 +26,15 @@ __all__ = ["Comparison", "Row", "compare"]
 @final
 @dataclass(frozen=True)
 class Row:
-    """One method with its runs, one a seed."""
+    """One method with its runs, one per seed."""
 
     name: str
     runs: tuple[Run, ...]
 
     def values(self, column: str) -> list[float]:
         """A column's value in every run that knows it."""
-        found = (run.table.get(column) for run in self.runs)
-        return [value for value in found if value is not None]
+        values = (run.table.get(column) for run in self.runs)
+        return [value for value in values if value is not None]
 
     def spelled(self, column: str) -> str:
         """The mean over the seeds in per cent, with the standard deviation where there are several."""
@@ -45,7 +48,7 @@ class Row:
 @final
 @dataclass(frozen=True)
 class Comparison:
-    """Methods side by side, each trained alike."""
+    """Methods side by side, trained with the same settings."""
 
     path: Path
     rows: tuple[Row, ...]
@@ -57,12 +60,15 @@ class Comparison:
             del known["train_accuracy"]
         return known
 
-    def to_markdown(self) -> str:
-        """A table, in per cent."""
+    def table(self) -> Table:
+        """One row per method, in per cent."""
         columns = self.columns()
-        lines = [f"| loss | {' | '.join(columns.values())} |", "|---" * (len(columns) + 1) + "|"]
-        lines += [f"| `{row.name}` | {' | '.join(row.spelled(name) for name in columns)} |" for row in self.rows]
-        return "\n".join(lines) + "\n"
+        rows = tuple((row.name, *(row.spelled(name) for name in columns)) for row in self.rows)
+        return Table(("loss", *columns.values()), rows)
+
+    def to_markdown(self) -> str:
+        """The table, as Markdown."""
+        return self.table().to_markdown()
 
     def to_dict(self) -> dict[str, Any]:
         """Every run's table, for a program to read."""
@@ -76,13 +82,14 @@ class Comparison:
 
 
 def compare(
-    data: str | Path,
-    methods: Sequence[str],
+    data: str | Path | Dataset,
+    methods: Sequence[object],
     *,
     out: str | Path,
     seeds: int = 1,
     begin: Callable[[str, int], None] = lambda name, seed: None,
-    **options: Any,
+    progress: bool | None = None,
+    **options: Unpack[Options],
 ) -> Comparison:
     """Train with each of several losses or methods, on the same data, noise and seeds, and put them side by side.
 
@@ -91,51 +98,69 @@ def compare(
 
     Args:
         data: as for ``train``.
-        methods: losses, or methods.
+        methods: losses or methods, as text or as objects, your own too.
         out: the folder that gets a folder for each run, ``table.md`` and ``comparison.json``.
         seeds: how many seeds; they begin with ``seed``, 0 if it is not given.
-        begin: told of each run before it is trained.
+        begin: called before each run is trained, with the name of the method and the seed.
+        progress: as for ``train``.
         options: those of ``train``.
     """
     if not methods:
         raise ValueError("methods is empty: name at least one loss or method")
-    if not isinstance(seeds, int) or seeds < 1:
-        raise ValueError(f"seeds is {seeds!r}, but must be a whole number, 1 or more")
+    seeds = whole_number("seeds", seeds, least=1)
     if isinstance(options.get("model"), nn.Module):
         raise ValueError("model is a net, which every run would go on training: pass a spec, or what makes one")
-    said = Recipe.read(Path(options["config"])) if options.get("config") is not None else {}
-    said |= {name: options.pop(name) for name in ("seed",) if options.get(name) is not None}
-    first = said.get("seed", 0)
-    folder = Path(out)
-    named = {str(one): _method(one) for one in methods}
+    for name in ("method", "loss"):
+        if options.get(name) is not None:
+            raise ValueError(f"compare has no {name}: list it in methods")
+    config = options.get("config")
+    configured = {} if config is None else Recipe.read(config)
+    first = options.get("seed")
+    first = configured.get("seed", 0) if first is None else first
+    named = _named(methods)
     slugs = _slugs(named)
+    folder = Path(out)
+    join(str(options.get("device") or configured.get("device", "cpu")))
     rows = []
-    join(str(options.get("device") or said.get("device", "cpu")))
-    for name, chosen in named.items():
+    for name, method in named.items():
         runs = []
         for seed in range(first, first + seeds):
             begin(name, seed)
-            path = folder / f"{slugs[name]}-{seed}"
-            runs.append(train_once(data, out=path, **{**options, "method": chosen, "seed": seed}))
+            settings: Options = {**options, "method": method, "seed": seed}
+            runs.append(train_once(data, out=folder / f"{slugs[name]}-{seed}", progress=progress, **settings))
         rows.append(Row(name, tuple(runs)))
-    found = Comparison(folder, tuple(rows))
+    comparison = Comparison(folder, tuple(rows))
     if rank() == 0:
-        try:
-            write(folder / "table.md", found.to_markdown().encode())
-            write(folder / "comparison.json", (json.dumps(found.to_dict(), indent=2) + "\n").encode())
-        except OSError as error:
-            raise RunFailed(f"cannot write to {folder}: {error.strerror or error}; the runs there are whole") from None
-    return found
+        _write(comparison)
+    return comparison
 
 
-def _method(spec: str) -> str:
-    """The method that a spec means, which may be a bare loss."""
-    built = build(spec, LOSSES | METHODS, "method", nested=METHODS | LOSSES)
-    return str(read_method(built if isinstance(built, Method) else f"erm({spec})"))
+def _write(comparison: Comparison) -> None:
+    folder = comparison.path
+    try:
+        write(folder / "table.md", comparison.to_markdown().encode())
+        write(folder / "comparison.json", (json.dumps(comparison.to_dict(), indent=2) + "\n").encode())
+    except OSError as error:
+        raise RunFailed(f"cannot write to {folder}: {error.strerror or error}; the runs there are whole") from None
+
+
+def _named(methods: Sequence[object]) -> dict[str, Method]:
+    """Losses and methods by the names that a table has for them."""
+    named: dict[str, Method] = {}
+    for one in methods:
+        if isinstance(one, str):
+            built = build(one, LOSSES | METHODS, "method", nested=METHODS | LOSSES)
+            named[one] = built if isinstance(built, Method) else ERM(built)
+            continue
+        chosen = one if isinstance(one, Method) else read_loss(one)
+        if str(chosen) in named:
+            raise ValueError(f"methods has two that are called {str(chosen)!r}: give them names with pyrite.register")
+        named[str(chosen)] = chosen if isinstance(chosen, Method) else ERM(chosen)
+    return named
 
 
 def _slugs(names: Iterable[str]) -> dict[str, str]:
-    """Names that every file system takes, each another.
+    """File names made from these names, no two of them the same.
 
     >>> _slugs(["smooth(ce, rate=0.5)", "smooth(ce, rate=-0.5)"]).values()
     dict_values(['smooth-ce-rate-0.5', 'smooth-ce-rate-0.5-2'])

@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 
 __all__ = ["Search", "need_optuna"]
 
-_CLEVER, _BLIND = 20, 200
-"""How often to ask for something new before guessing, and then before it is plain that nothing is left."""
-_TO_COMPARE: Final = 5
+_MODEL_ATTEMPTS: Final = 20
+"""How often optuna's model is asked for a trial that has not been tried before random ones are drawn."""
+_RANDOM_ATTEMPTS: Final = 200
+"""How many random trials are drawn before it is concluded that all have been tried."""
+_FINISHED_BEFORE_PRUNING: Final = 5
 
 
 def need_optuna() -> None:
-    """Say at the door how to get it."""
+    """Say how to install it if it is missing."""
     try:
         import optuna  # noqa: F401
     except ImportError as error:
@@ -74,7 +76,7 @@ class Search:
 
         if len(values) >= self.epochs:
             return False
-        pruner = MedianPruner(n_startup_trials=_TO_COMPARE, n_warmup_steps=max(1, (self.epochs + 1) // 2))
+        pruner = MedianPruner(n_startup_trials=_FINISHED_BEFORE_PRUNING, n_warmup_steps=max(1, (self.epochs + 1) // 2))
         now = create_trial(state=TrialState.RUNNING, intermediate_values=_by_epoch(values))
         return pruner.prune(self.to_optuna(trials), now)
 
@@ -108,8 +110,8 @@ class Search:
             yield self._picked(lambda name, held: self.space.methods[number] if name == METHOD else held.middle)
         first, second = np.random.SeedSequence([self.seed, number]).generate_state(2).tolist()
         with _quiet():
-            clever = TPESampler(seed=first, constant_liar=True)  # trials of other workers count, too
-        for sampler, attempts in ((clever, _CLEVER), (RandomSampler(seed=second), _BLIND)):
+            model_based = TPESampler(seed=first, constant_liar=True)  # trials of other workers count, too
+        for sampler, attempts in ((model_based, _MODEL_ATTEMPTS), (RandomSampler(seed=second), _RANDOM_ATTEMPTS)):
             study = self.to_optuna(trials, sampler)
             for _ in range(attempts):
                 asked = study.ask()

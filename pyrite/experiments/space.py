@@ -5,12 +5,14 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
-from math import isfinite, sqrt
+from math import sqrt
 from typing import Any, Final, final
 
+from pyrite.checks import flag, number
+from pyrite.criterion import Loss
 from pyrite.losses import LOSSES
 from pyrite.methods import ERM, METHODS, Method
-from pyrite.spec import build, is_number
+from pyrite.spec import build
 
 __all__ = ["Between", "Choose", "OneOf", "Range", "Space", "default_methods", "read_range", "short"]
 
@@ -30,10 +32,8 @@ class Between:
 
     def __post_init__(self) -> None:
         for name, value in (("low", self.low), ("high", self.high)):
-            if not is_number(value) or not isfinite(value):
-                raise ValueError(f"between: {name} is {value!r}, but must be a number")
-        if not isinstance(self.log, bool):
-            raise ValueError(f"between: log is {self.log!r}, but must be True or False")
+            number(f"between: {name}", value)
+        flag("between: log", self.log)
         if not self.low < self.high:
             raise ValueError(f"between: low is {self.low} and high {self.high}, but low must be below high")
         if self.log and self.low <= 0:
@@ -118,6 +118,9 @@ class Space:
     def __init__(self, methods: Sequence[str], rate: Range | None = None, by_factor: bool = True) -> None:
         if isinstance(methods, str) or not methods:
             raise ValueError(f"methods is {methods!r}, but must be a list of losses or methods, at least one")
+        for one in methods:
+            if not isinstance(one, str | Loss | Method):
+                raise ValueError(f"methods has {one!r}: give it a name with pyrite.register, and write that")
         self.methods = tuple(str(one).strip() for one in methods)
         twice = [one for one, count in Counter(self.methods).items() if count > 1]
         if twice:
@@ -144,28 +147,28 @@ class Space:
         """One of the methods, with ``choose`` filling in its ranges."""
         names = iter(self._names[one])
 
-        def filled(found: Range) -> Any:
+        def filled(written: Range) -> Any:
             name = next(names)
-            value = choose(name, self.ranges.setdefault(name, found))
-            return found.named(value) if isinstance(found, OneOf) else value
+            value = choose(name, self.ranges.setdefault(name, written))
+            return written.named(value) if isinstance(written, OneOf) else value
 
         return _built(one, filled)
 
     def _check(self, one: str) -> None:
         """Build it once, which finds its ranges, and then at all their ends, of which there may be very many."""
-        self.read(one, lambda name, found: found.ends[0])
-        held = [self.ranges[name] for name in self._names[one]]
-        for values in islice(product(*(found.ends for found in held)), 1000):
+        self.read(one, lambda name, allowed: allowed.ends[0])
+        ranges = [self.ranges[name] for name in self._names[one]]
+        for values in islice(product(*(allowed.ends for allowed in ranges)), 1000):
             fixed = dict(zip(self._names[one], values, strict=True))
-            self.read(one, lambda name, found, fixed=fixed: fixed[name])  # type: ignore[misc]
+            self.read(one, lambda name, allowed, fixed=fixed: fixed[name])  # type: ignore[misc]
 
 
 def read_range(text: str, name: str) -> Range:
     """The range that a text spells: ``between(0.01, 1, log=True)``."""
-    found = build(text, {"between": Between, "one_of": lambda *choices: OneOf(choices)}, "range")
-    if not isinstance(found, Between | OneOf):
+    built = build(text, {"between": Between, "one_of": lambda *choices: OneOf(choices)}, "range")
+    if not isinstance(built, Between | OneOf):
         raise ValueError(f"{name} is {text!r}, but must be a number or a range such as 'between(0.01, 1, log=True)'")
-    return found
+    return built
 
 
 def short(method: Method) -> str:
@@ -206,7 +209,7 @@ def _named(node: ast.AST, name: str, text: str) -> Iterator[str]:
     called = node.func.id if isinstance(node.func, ast.Name) else ""
     parts = [(f"{called}.{number}", part) for number, part in enumerate(node.args, 1)]
     parts += [(f"{called}.{word.arg}", word.value) for word in node.keywords]
-    inner = [found for under, part in parts for found in _named(part, under, text)]
+    inner = [within for under, part in parts for within in _named(part, under, text)]
     if called not in ("between", "one_of"):
         yield from inner
         return

@@ -5,7 +5,6 @@ process that dies, however it dies, so that a trial that says it is running and 
 """
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, final
 
 from pyrite.files import write
+from pyrite.locks import LocksMissingError, acquire
 from pyrite.training import RunFailed
 
 __all__ = ["Claim", "Study", "Trial"]
@@ -88,8 +88,8 @@ class Study:
 
     def trials(self) -> tuple[Trial, ...]:
         """All that were begun, by their numbers."""
-        found = map(_read, self.path.glob("trial-*.json"))
-        return tuple(sorted(found, key=lambda trial: trial.number))
+        read = map(_read, self.path.glob("trial-*.json"))
+        return tuple(sorted(read, key=lambda trial: trial.number))
 
     def claim(self, ask: Callable[[tuple[Trial, ...]], Trial | None]) -> Claim | None:
         """A trial to work on: one that a dead process has left, or a new one; None if there is nothing left to do.
@@ -132,9 +132,9 @@ class Study:
             for part in self.path.glob(f".{path.name}.*.part"):  # what a killed process had begun
                 part.unlink(missing_ok=True)
 
-    def finish(self, trial: Trial, **found: Any) -> Trial:
+    def finish(self, trial: Trial, **outcome: Any) -> Trial:
         """Write down what came of a trial."""
-        ended = replace(trial, **found)
+        ended = replace(trial, **outcome)
         self.record(ended)
         return ended
 
@@ -171,21 +171,9 @@ class Study:
     def _hold(self, name: str, wait: bool) -> Callable[[], None] | None:
         """Take a lock, which ends with this process at the latest; None if another process has it."""
         try:
-            import fcntl
-        except ImportError:
-            raise ValueError("tuning shares its folder by file locks (flock), which this system lacks") from None
-        folder = self.path / "locks"
-        folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(folder / name, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
-        except BlockingIOError:
-            os.close(handle)
-            return None
-        except BaseException:  # Ctrl-C while it waits
-            os.close(handle)
-            raise
-        return lambda: os.close(handle)
+            return acquire(self.path / "locks" / name, wait=wait)
+        except LocksMissingError as error:
+            raise ValueError(f"tuning shares its folder by file locks: {error}") from None
 
 
 def _read(path: Path) -> Trial:

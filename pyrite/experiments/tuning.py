@@ -6,22 +6,32 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, Unpack, final
 
 import numpy as np
 from torch import nn
 
+from pyrite.checks import number, whole_number
 from pyrite.data import Dataset
-from pyrite.experiments.choice import Tuning, best_of
 from pyrite.experiments.criteria import CRITERIA, TRAP
-from pyrite.experiments.following import Following
 from pyrite.experiments.search import Search, need_optuna
 from pyrite.experiments.space import Between, Range, Space, default_methods, read_range, short
 from pyrite.experiments.study import Claim, Study, Trial
+from pyrite.experiments.tuning_progress import TuningProgress
+from pyrite.experiments.tuning_result import Tuning, best_of
 from pyrite.files import write
 from pyrite.methods import Method, Step, method as read_method
-from pyrite.spec import is_number
-from pyrite.training import Diverged, Recipe, Recorder, RunFailed, optimiser, resolve, says_rate, train_once
+from pyrite.training import (
+    Diverged,
+    OptionsButRate,
+    Recipe,
+    Recorder,
+    RunFailed,
+    optimiser,
+    resolve,
+    says_rate,
+    train_once,
+)
 
 __all__ = ["tune"]
 
@@ -40,7 +50,7 @@ def tune(
     lr: float | str | None = None,
     prune: bool = True,
     progress: bool | None = None,
-    **options: Any,
+    **options: Unpack[OptionsButRate],
 ) -> Tuning:
     """Choose loss or method, its parameters and the learning rate without a single clean label.
 
@@ -61,15 +71,15 @@ def tune(
         lr: a number, or a range such as ``between(0.01, 1, log=True)``; by default from a quarter of what a recipe
             would take for the net and the method to four times that, unless ``optimiser`` says a rate.
         prune: end trials early that are behind the median of the finished ones, after half of their epochs.
-        progress: show how far it is; by default if somebody sits at a terminal.
+        progress: show how far it is; by default if standard error is a terminal.
         options: those of ``train``; ``validation`` is 0.2 if nothing says otherwise.
     """
-    work = _Work(data, methods, Path(out), trials, by, lr, prune, options)
+    work = _Work(data, methods, Path(out), trials, by, lr, prune, dict(options))
     if not work.criterion.symmetric:
         warnings.warn(TRAP, stacklevel=2)
     study = work.study
     study.open(work.settings)
-    with Following(progress, trials, work.recipe.epochs, work.criterion) as shown, _stopped(study.path):
+    with TuningProgress(progress, trials, work.recipe.epochs, work.criterion) as shown, _stopped(study.path):
         while claim := study.claim(work.ask):
             try:
                 shown.begin(claim.trial, study.trials())
@@ -77,7 +87,7 @@ def tune(
                 shown.end(ended, study.trials())
             finally:
                 claim.release()
-    return work.found()
+    return work.result()
 
 
 @final
@@ -99,21 +109,25 @@ class _Work:
         _check(trials, by, options)
         self.data, self.study, self.limit, self.by, self.prune = data, Study(out), trials, by, prune
         self.criterion = CRITERIA[by]
-        said = Recipe.read(Path(options["config"])) if options.get("config") is not None else {}
-        given = {name: value for name, value in options.items() if value is not None}
-        self.options = {"validation": said.get("validation", HELD_OUT)} | given
-        self.whole = {"samples": 0} if "samples" in said else {}  # a choice made on some is for all of them
-        self.rate, found = _rate(lr, given.get("optimiser", said.get("optimiser")))
-        # A rate that is not looked for and not said is that of the optimiser.
-        self.recipe, self.source = resolve(data, lr=self.rate, **self.options)
+        configured = Recipe.read(options["config"]) if options.get("config") is not None else {}
+        given = {name: value for name, value in options.items() if value is not None and name != "config"}
+        # A configuration file may change before the choice is trained with, so that its values are taken now. Methods
+        # come from the search, and 0 samples in a file stand for all.
+        rest = {name: value for name, value in configured.items() if name not in ("data", "method")}
+        rest = {name: value for name, value in rest.items() if (name, value) != ("samples", 0)}
+        self.options: dict[str, Any] = {"validation": HELD_OUT} | rest | given
+        self.rate, rates = _rate(lr, self.options.get("optimiser"))
+        # A rate that is neither searched for nor given is that of the optimiser.
+        plan = resolve(data, lr=self.rate, **self.options)
+        self.recipe, self.source = plan.recipe, plan.data
         if not self.recipe.validation:
             raise ValueError("validation is 0, but there must be held-out samples to choose by")
-        for rate in found.ends if found is not None and lr is not None else ():
+        for rate in rates.ends if rates is not None and lr is not None else ():
             resolve(self.source, **self.options, lr=rate)
-        self.space = Space(methods or default_methods(len(self.source.classes)), found, by_factor=lr is None)
+        self.space = Space(methods or default_methods(len(self.source.classes)), rates, by_factor=lr is None)
         self.search = Search(self.space, self.criterion, self.recipe.seed, self.recipe.epochs)
         # What decides the search. How many trials there are to be does not, so that there can be more of them.
-        self.settings = {"methods": self.space.methods, "lr": repr(found) if found else self.rate, "by": by}
+        self.settings = {"methods": self.space.methods, "lr": repr(rates) if rates else self.rate, "by": by}
         self.settings |= {"prune": prune, **self.recipe.model_dump(exclude={"method"})}
         if isinstance(data, Dataset):  # a name tells nothing of what it holds
             self.settings["content"] = _digest(data)
@@ -128,12 +142,12 @@ class _Work:
         return self.search.ask(trials, make) if number <= self.limit else None
 
     def _rate_of(self, method: Method, number: float | None) -> float:
-        """A learning rate: said, found, or a factor times what the recipe takes for this method."""
+        """A learning rate: given, chosen, or a factor times what the recipe takes for this method."""
         if number is not None and self.space.rate_name == "lr":
             return number
         if self.rate is not None:
             return self.rate
-        usual = float(optimiser(resolve(self.source, **self.options, method=str(method))[0].optimiser).lr)
+        usual = float(optimiser(resolve(self.source, **self.options, method=method).recipe.optimiser).lr)
         return usual if number is None else float(f"{usual * number:.3g}")
 
     def _chosen(self, trial: Trial) -> dict[str, Any]:
@@ -141,7 +155,7 @@ class _Work:
         chosen: dict[str, Any] = {"method": trial.method}
         return chosen if self.rate is None and self.space.rate is None else chosen | {"lr": trial.lr}
 
-    def train(self, claim: Claim, shown: Following) -> Trial:
+    def train(self, claim: Claim, shown: TuningProgress) -> Trial:
         """Train a trial to its end, or to where it is plain that others are better, and write down what came of it."""
         trial, watch = claim.trial, _Watch(self, shown)
         try:
@@ -163,30 +177,30 @@ class _Work:
         test = run.history[-1]["test_accuracy"]
         return self.study.finish(trial, state=state, values=tuple(values), test_accuracy=test)
 
-    def found(self) -> Tuning:
+    def result(self) -> Tuning:
         """The result, written too."""
         trials = self.study.trials()
         chosen = self._chosen(best_of(trials, self.criterion))
         method = read_method(chosen["method"])
         if short(method) != str(method):
             chosen = {"loss": short(method)} | {name: value for name, value in chosen.items() if name != "method"}
+        # A choice made on some samples, or on a part of them, is for all.
         rest = {name: value for name, value in self.options.items() if name != "samples"}
-        options = chosen | rest | self.whole | {"validation": 0.0}
         data = None if isinstance(self.data, Dataset) else str(self.data)
-        found = Tuning(self.study.path, self.by, trials, self.search, data, options)
+        tuning = Tuning(self.study.path, self.by, trials, self.search, data, chosen | rest | {"validation": 0.0})
         try:
-            write(found.path / "table.md", found.to_markdown().encode())
-            found.to_json(found.path / "tuning.json")
+            write(tuning.path / "table.md", tuning.to_markdown().encode())
+            tuning.to_json(tuning.path / "tuning.json")
         except OSError as error:
-            raise RunFailed(f"cannot write to {found.path}: {error.strerror or error}; the runs are whole") from None
-        return found
+            raise RunFailed(f"cannot write to {tuning.path}: {error.strerror or error}; the runs are whole") from None
+        return tuning
 
 
 @final
 class _Watch:
     """Looks at a trial after every epoch, and says when it is hopeless."""
 
-    def __init__(self, work: _Work, shown: Following) -> None:
+    def __init__(self, work: _Work, shown: TuningProgress) -> None:
         self.work, self.shown, self.hopeless = work, shown, False
         self._recorder: Recorder | None = None
 
@@ -208,8 +222,7 @@ class _Watch:
 
 
 def _check(trials: object, by: str, options: Mapping[str, Any]) -> None:
-    if not isinstance(trials, int) or isinstance(trials, bool) or trials < 1:
-        raise ValueError(f"trials is {trials!r}, but must be a whole number, 1 or more")
+    whole_number("trials", trials, least=1)
     if by not in CRITERIA:
         # Nobody who mistypes is sent into the trap.
         raise ValueError(f"by is {by!r}, but must be one of {', '.join(name for name in CRITERIA if name != 'ce')}")
@@ -230,9 +243,7 @@ def _rate(lr: float | str | None, optimiser_said: object) -> tuple[float | None,
         except ValueError:
             return None, read_range(lr, "lr")
     if lr is not None:
-        if not is_number(lr):
-            raise ValueError(f"lr is {lr!r}, but must be a number or a range such as 'between(0.01, 1, log=True)'")
-        return float(lr), None
+        return float(number("lr", lr, "a number or a range such as 'between(0.01, 1, log=True)'")), None
     return None, None if says_rate(optimiser_said) else FACTOR
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final, Unpack, final
 import torch
 from torch import Tensor
 
+from pyrite.checks import flag
 from pyrite.criterion import Loss, Options
 from pyrite.losses import loss as read_loss
 
@@ -50,8 +51,8 @@ class HFLoss:
             raise ValueError(f"reduction is {loss.reduction!r}, but the Trainer wants a mean: leave it out")
         if loss.ignore_index != _IGNORED:
             raise ValueError(f"ignore_index is {loss.ignore_index}, but the Trainer counts all labels but {_IGNORED}")
-        if not (shift is None or isinstance(shift, bool)):
-            raise ValueError(f"shift is {shift!r}, but must be True or False")
+        if shift is not None:
+            flag("shift", shift)
         self.loss, self.shift = loss, shift
         self._sum = copy.deepcopy(loss).configure(reduction="sum")
 

@@ -5,6 +5,7 @@ from typing import Any, final
 
 from torch.utils.data import Dataset, IterableDataset
 
+from pyrite.checks import whole_number
 from pyrite.data import Batch
 
 __all__ = ["Indexed"]
@@ -31,9 +32,7 @@ class Indexed(Dataset[Any]):
             raise ValueError(
                 "a data set that is only gone through has no numbers for its samples: give one with dataset[i]"
             )
-        if isinstance(start, bool) or not isinstance(start, int) or start < 0:
-            raise ValueError(f"start is {start!r}, but must be a whole number from 0")
-        self.dataset, self.start = dataset, start
+        self.dataset, self.start = dataset, whole_number("start", start, least=0)
 
     def __len__(self) -> int:
         return len(self.dataset)

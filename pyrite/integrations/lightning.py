@@ -12,8 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pyrite.auditing import Audit
-from pyrite.auditing.audit import audit_margins
+from pyrite.auditing import Audit, audit_margins
 from pyrite.data import Batch
 from pyrite.diagnostics import Tally, TrainingObserver
 from pyrite.diagnostics.arrays import Ints, to_ints

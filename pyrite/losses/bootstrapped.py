@@ -5,7 +5,8 @@ from typing import Unpack, final
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from pyrite.criterion import Loss, Options, number
+from pyrite.checks import number
+from pyrite.criterion import Loss, Options
 from pyrite.curves import CE
 from pyrite.soft_margin import row_margins
 
@@ -25,7 +26,7 @@ class BootSoft(Loss):
 
     def __init__(self, beta: float = 0.95, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        self.beta = _share(beta)
+        self.beta = number("beta", beta, least=0, most=1)
         self.ce = CE()
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
@@ -48,7 +49,7 @@ class BootHard(Loss):
 
     def __init__(self, beta: float = 0.8, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        self.beta = _share(beta)
+        self.beta = number("beta", beta, least=0, most=1)
         self.ce = CE()
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
@@ -58,10 +59,6 @@ class BootHard(Loss):
     def per_label(self, scores: Tensor) -> Tensor:
         predicted = self.ce.at_label(scores, scores.detach().argmax(1)).unsqueeze(1)
         return self.beta * self.ce.per_label(scores) + (1 - self.beta) * predicted
-
-
-def _share(beta: float) -> float:
-    return number("beta", beta, "a number from 0 to 1", lambda x: 0 <= x <= 1)
 
 
 def _entropy(scores: Tensor) -> Tensor:

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from pyrite.criterion import Loss, Options, bare, require, to_numbers
+from pyrite.checks import require
+from pyrite.criterion import Loss, Options, bare, to_numbers
 from pyrite.curves import CE, Curve
 from pyrite.soft_margin import row_margins
 

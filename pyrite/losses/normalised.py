@@ -5,7 +5,8 @@ from typing import NamedTuple, Unpack, final
 import torch
 from torch import Tensor
 
-from pyrite.criterion import Loss, Options, bare, classes_of, require
+from pyrite.checks import require
+from pyrite.criterion import Loss, Options, bare, classes_of
 from pyrite.curves import CE, Curve
 from pyrite.soft_margin import check_labels, check_scores, to_rows
 

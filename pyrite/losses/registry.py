@@ -19,12 +19,13 @@ from pyrite.curves import (
     Scale,
     Shift,
     TruncatedGCE,
-    Unit,
 )
 from pyrite.losses.bootstrapped import BootHard, BootSoft
 from pyrite.losses.corrected import Backward, Forward
 from pyrite.losses.normalised import NCE, Normalised
+from pyrite.losses.own import OwnLoss
 from pyrite.losses.regularised import MSE, Confidence, Peer, Smooth
+from pyrite.losses.units import unit
 from pyrite.spec import build
 
 __all__ = ["LOSSES", "loss"]
@@ -42,7 +43,7 @@ LOSSES: dict[str, Callable[..., Loss]] = {
     "agce": AGCE,
     "ael": AEL,
     "imae": IMAE,
-    "unit": Unit,
+    "unit": unit,
     "shift": Shift,
     "scale": Scale,
     "nce": NCE,
@@ -58,8 +59,10 @@ LOSSES: dict[str, Callable[..., Loss]] = {
 }
 
 
-def loss(spec: str | Loss, **options: Unpack[Options]) -> Loss:
+def loss(spec: object, **options: Unpack[Options]) -> Loss:
     """The loss that ``spec`` spells; a loss comes back as it is.
+
+    A module or function of your own that is called as ``nn.CrossEntropyLoss(reduction="none")`` is becomes a loss.
 
     ``options`` are those of every loss: ``reduction``, ``ignore_index``, ``weight``, ``check``.
 
@@ -71,6 +74,6 @@ def loss(spec: str | Loss, **options: Unpack[Options]) -> Loss:
             raise ValueError(f"{spec!r} is a loss already: give {', '.join(options)} when it is made")
         return spec
     if not isinstance(spec, str):
-        raise ValueError(f"a loss is spelled as text, not as {type(spec).__name__}")
-    built: Loss = build(spec, LOSSES, "loss")
+        return OwnLoss(spec, **options)  # type: ignore[arg-type]  # which refuses what cannot be called
+    built: Loss = build(spec, LOSSES, "loss", Loss)
     return built.configure(**options)

@@ -1,6 +1,5 @@
 """A loss and a regulariser made of the same loss under other labels, or of the probabilities."""
 
-import math
 from collections.abc import Sequence
 from typing import Unpack, final
 
@@ -8,7 +7,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from pyrite.criterion import Batch, Loss, Options, bare, number, require, to_numbers
+from pyrite.checks import number, require
+from pyrite.criterion import Batch, Loss, Options, bare, to_numbers
 from pyrite.soft_margin import row_margins
 
 __all__ = ["MSE", "Confidence", "Peer", "Smooth"]
@@ -29,7 +29,7 @@ class MSE(Loss):
 
     def __init__(self, alpha: float = 0.5, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        self.alpha = number("alpha", alpha, "a number")
+        self.alpha = number("alpha", alpha)
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
         return _pick(self.per_label(scores), labels)
@@ -66,7 +66,7 @@ class Smooth(Loss):
     def __init__(self, loss: Loss, rate: float = 0.1, **options: Unpack[Options]) -> None:
         super().__init__(**options)
         self.loss = bare(loss)
-        self.rate = number("rate", rate, "a number below 1", lambda x: -math.inf < x < 1)
+        self.rate = number("rate", rate, below=1)
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
         own, total = self.loss.at_label_and_total(scores, labels)
@@ -105,7 +105,7 @@ class Confidence(Loss):
     ) -> None:
         super().__init__(**options)
         self.loss = bare(loss)
-        self.beta = number("beta", beta, "a number")
+        self.beta = number("beta", beta)
         self.register_buffer("prior", None if prior is None else _distribution(prior))
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
@@ -143,7 +143,7 @@ class Peer(Loss):
     def __init__(self, loss: Loss, alpha: float = 1, **options: Unpack[Options]) -> None:
         super().__init__(**options)
         self.loss = bare(loss)
-        self.alpha = number("alpha", alpha, "a number")
+        self.alpha = number("alpha", alpha)
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
         return self.per_sample(Batch(scores, labels, None, None))

@@ -5,7 +5,8 @@ from typing import Any
 
 import torch
 
-from pyrite.criterion import Loss, require, whole_number, without_options
+from pyrite.checks import require, whole_number
+from pyrite.criterion import Loss, without_options
 from pyrite.curves import CE, Curve, expected_margin
 from pyrite.losses.ends import Measured, grows_without_bound, in_expectation, tails
 from pyrite.losses.registry import loss as read
@@ -72,7 +73,7 @@ def underfitting(loss: str | Loss, classes: int) -> Underfitting:
 
     Ou & Zhang, "A curriculum view of robust loss functions", section 5.1.
     """
-    given, classes = read(loss), whole_number("classes", classes, "a whole number from 2", least=2)
+    given, classes = read(loss), whole_number("classes", classes, least=2)
     if given.weight is not None:
         raise ValueError(
             f"loss is {str(given)!r}, but class weights multiply whatever it gives the samples of a class: "

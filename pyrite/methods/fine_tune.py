@@ -6,16 +6,16 @@ from typing import Any, final
 import torch
 from torch import Tensor
 
+from pyrite.checks import whole_number
 from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch
-from pyrite.draws import is_whole
 from pyrite.methods.bench import Bench
 from pyrite.methods.cycle import Cycle
 from pyrite.methods.descent import descend
 from pyrite.methods.erm import ERM
 from pyrite.methods.method import MetaSet, Method, Trainer
-from pyrite.methods.staged import Estimate, Stage, Stages, check_at, stage_lengths
+from pyrite.methods.staged import Estimate, Stage, Stages, checked_share, stage_lengths
 from pyrite.methods.step import Step
 
 __all__ = ["FineTune"]
@@ -36,10 +36,7 @@ class FineTune(Method):
     """
 
     def __init__(self, size: int = 1000, at: float = 0.8) -> None:
-        if not is_whole(size) or size < 1:
-            raise ValueError(f"size is {size!r}, but must be a whole number, 1 or more")
-        check_at(at)
-        self.size, self.at = size, at
+        self.size, self.at = whole_number("size", size, least=1), checked_share(at)
 
     @property
     def meta_set(self) -> MetaSet:

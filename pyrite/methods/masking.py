@@ -6,12 +6,12 @@ from typing import final
 import torch
 from torch import Tensor
 
+from pyrite.checks import number
 from pyrite.criterion import to_numbers
 from pyrite.methods.bench import Bench
 from pyrite.methods.method import Method
 from pyrite.methods.noise_layer import noise_layer_stages
-from pyrite.methods.staged import Stages, check_at
-from pyrite.spec import is_number
+from pyrite.methods.staged import Stages, checked_share
 
 __all__ = ["Masking"]
 
@@ -40,10 +40,8 @@ class Masking(Method):
             structure = _checked(structure)
         elif structure not in ("estimate", "noise"):
             raise ValueError(f"structure is {structure!r}, but must be estimate, noise, or rows of 0 and 1")
-        if not is_number(threshold) or not 0 <= threshold < 1:
-            raise ValueError(f"threshold is {threshold!r}, but must be from 0 to below 1")
-        check_at(at)
-        self.structure, self.threshold, self.at = structure, threshold, at
+        self.structure = structure
+        self.threshold, self.at = number("threshold", threshold, least=0, below=1), checked_share(at)
 
     def start(self, bench: Bench) -> Stages:
         known: Tensor | None = None

@@ -9,13 +9,17 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from pyrite.draws import TORCH_GENERATOR, check_seed, is_whole
+from pyrite.checks import is_whole, whole_number
+from pyrite.draws import TORCH_GENERATOR, check_seed
+from pyrite.memory import check_memory
 from pyrite.models.bins import TableInputs
 from pyrite.models.network import Network, Shape
 from pyrite.models.whitening import Whitening
 from pyrite.spec import Spelled
 
-__all__ = ["Architecture", "check_shape", "check_whole", "check_widths", "seeded"]
+_COPIES = 3  # of every weight while a net is trained: itself, its gradient and its momentum
+
+__all__ = ["Architecture", "check_shape", "check_widths", "seeded"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -45,7 +49,9 @@ class Architecture(Spelled, ABC):
                 in.
         """
         size = self.check(shape)
-        check_whole("classes", classes, 2)
+        whole_number("classes", classes, 2)
+        weights = self.least_weights(size, int(classes))
+        check_memory(_COPIES * 4 * weights, f"training {self} with its {weights:,} weights")
         with seeded(seed):
             body, head = self.parts(size, int(classes))
         network = Network(body, head, size, self.any_size)
@@ -54,6 +60,10 @@ class Architecture(Spelled, ABC):
                 if isinstance(layer, Whitening | TableInputs):
                     layer.fit(inputs if isinstance(inputs, Tensor) else inputs(), seed)
         return network
+
+    def least_weights(self, shape: Shape, classes: int) -> int:
+        """A lower bound of the number of weights, known without building the net."""
+        return classes
 
     @abstractmethod
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
@@ -96,16 +106,8 @@ def check_shape(shape: Sequence[int]) -> Shape:
     return tuple(int(side) for side in size)
 
 
-def check_whole(name: str, value: object, least: int) -> None:
-    """Refuse what is not a whole number from ``least`` on."""
-    if not is_whole(value) or value < least:
-        raise ValueError(f"{name} is {value!r}, but must be a whole number, {least} or more")
-
-
 def check_widths(name: str, widths: object) -> tuple[int, ...]:
     """Widths of layers as a tuple."""
     if isinstance(widths, str) or not isinstance(widths, Sequence) or not widths:
         raise ValueError(f"{name} is {widths!r}, but must be a list of widths, one or more")
-    for place, width in enumerate(widths):
-        check_whole(f"{name}[{place}]", width, 1)
-    return tuple(int(width) for width in widths)
+    return tuple(whole_number(f"{name}[{place}]", width, 1) for place, width in enumerate(widths))

@@ -6,7 +6,8 @@ from typing import ClassVar, Final, NamedTuple, final
 import torch
 from torch import Tensor, nn
 
-from pyrite.models.architecture import Architecture, check_whole
+from pyrite.checks import whole_number
+from pyrite.models.architecture import Architecture
 from pyrite.models.layers import average_places, conv, he_weights
 from pyrite.models.network import Shape
 
@@ -57,7 +58,7 @@ class BNInception(Architecture):
 
     def __post_init__(self) -> None:
         if self.embedding is not None:
-            check_whole("embedding", self.embedding, 1)
+            whole_number("embedding", self.embedding, 1)
 
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
         layers: list[nn.Module] = [_unit(shape[0], 64, 2, 7), _halving()]

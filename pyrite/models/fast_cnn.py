@@ -8,6 +8,7 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor, nn
 
+from pyrite.checks import number
 from pyrite.models.architecture import Architecture, check_widths
 from pyrite.models.network import Shape
 from pyrite.models.whitening import Whitening
@@ -37,8 +38,10 @@ class FastCNN(Architecture):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", check_widths("widths", self.widths))
-        if not isinstance(self.scale, int | float) or not 0 < self.scale < float("inf"):
-            raise ValueError(f"scale is {self.scale!r}, but must be above 0")
+        number("scale", self.scale, above=0)
+
+    def least_weights(self, shape: Shape, classes: int) -> int:
+        return sum(9 * after * (before + after) for before, after in pairwise((1, *self.widths)))
 
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
         whitening = Whitening(shape[0])

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, final
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
+from pyrite.checks import one_of
 from pyrite.models.architecture import Architecture
 from pyrite.models.layers import average_places, conv, he_weights
 from pyrite.models.network import Shape
@@ -32,8 +33,7 @@ class ImagenetResnet(Architecture, ABC):
     stem: Literal["auto", "small", "large"] = field(default="auto", kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.stem not in ("auto", "small", "large"):
-            raise ValueError(f"stem is {self.stem!r}, but must be 'auto', 'small' or 'large'")
+        one_of("stem", self.stem, ("auto", "small", "large"))
 
     def stem_layers(self, shape: Shape) -> list[nn.Module]:
         """From an image to 64 channels."""

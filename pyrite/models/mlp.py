@@ -8,10 +8,10 @@ from typing import final
 
 from torch import nn
 
-from pyrite.models.architecture import Architecture, check_whole, check_widths
+from pyrite.checks import flag, number, whole_number
+from pyrite.models.architecture import Architecture, check_widths
 from pyrite.models.bins import TableInputs
 from pyrite.models.network import Shape
-from pyrite.spec import is_number
 
 __all__ = ["MLP"]
 
@@ -38,11 +38,13 @@ class MLP(Architecture):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "hidden", check_widths("hidden", self.hidden))
-        if not isinstance(self.norm, bool):
-            raise ValueError(f"norm is {self.norm!r}, but must be True or False")
-        if self.limit is not None and not (is_number(self.limit) and self.limit > 0):
-            raise ValueError(f"limit is {self.limit!r}, but must be a number above 0, or None")
-        check_whole("bins", self.bins, 0)
+        flag("norm", self.norm)
+        if self.limit is not None:
+            number("limit", self.limit, "a number above 0, or None", above=0)
+        whole_number("bins", self.bins, 0)
+
+    def least_weights(self, shape: Shape, classes: int) -> int:
+        return sum(before * after for before, after in pairwise((prod(shape) * (1 + self.bins), *self.hidden, classes)))
 
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
         layers: list[nn.Module] = [nn.Flatten()]

@@ -1,10 +1,11 @@
-"""Every architecture by its name, and the one door to them all."""
+"""Every architecture by its name, and ``build_model``, which builds any of them."""
 
 from collections.abc import Callable, Sequence
 
 from torch import Tensor, nn
 
-from pyrite.models.architecture import Architecture, check_shape, check_whole, seeded
+from pyrite.checks import whole_number
+from pyrite.models.architecture import Architecture, check_shape, seeded
 from pyrite.models.bn_inception import BNInception
 from pyrite.models.fast_cnn import FastCNN
 from pyrite.models.imagenet_resnet import Resnet34, Resnet50
@@ -45,7 +46,7 @@ def architecture(spec: str | Architecture) -> Architecture:
         return spec
     if not isinstance(spec, str):
         raise ValueError(f"model is {spec!r}, but must be a text such as 'resnet20', or an architecture")
-    built: Architecture = build(spec, MODELS, "model")
+    built: Architecture = build(spec, MODELS, "model", Architecture)
     return built
 
 
@@ -91,7 +92,7 @@ def build_model(
     if not callable(model):
         raise ValueError(f"model is {model!r}, but must be a text such as 'resnet20', an nn.Module or a factory")
     size = check_shape(shape)
-    check_whole("classes", classes, 2)
+    whole_number("classes", classes, 2)
     with seeded(seed):
         made: object = model(size, int(classes))
     if not isinstance(made, nn.Module):

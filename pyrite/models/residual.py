@@ -9,7 +9,8 @@ from typing import ClassVar, final
 from torch import Tensor, nn
 from torch.nn.functional import dropout, pad, relu
 
-from pyrite.models.architecture import Architecture, check_whole
+from pyrite.checks import number, whole_number
+from pyrite.models.architecture import Architecture
 from pyrite.models.layers import average_places, conv, he_weights
 from pyrite.models.network import Shape
 
@@ -89,15 +90,23 @@ class WRN(Architecture):
     dropout: float | None = None
 
     def __post_init__(self) -> None:
-        check_whole("depth", self.depth, 10)
-        check_whole("width", self.width, 1)
+        whole_number("depth", self.depth, 10)
+        whole_number("width", self.width, 1)
         if (self.depth - 4) % 6:
             raise ValueError(f"depth is {self.depth}, but must be 6n + 4: 10, 16, 22, 28, 34, 40, ...")
-        if self.dropout is not None and (not isinstance(self.dropout, int | float) or not 0 <= self.dropout < 1):
-            raise ValueError(f"dropout is {self.dropout!r}, but must be from 0 to below 1")
+        if self.dropout is not None:
+            number("dropout", self.dropout, least=0, below=1)
+
+    def least_weights(self, shape: Shape, classes: int) -> int:
+        blocks = (self.depth - 4) // 6
+        return sum(9 * after * (before + (2 * blocks - 1) * after) for before, after in pairwise(self._widths))
+
+    @property
+    def _widths(self) -> tuple[int, int, int, int]:
+        return 16, 16 * self.width, 32 * self.width, 64 * self.width
 
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
-        widths = (16, 16 * self.width, 32 * self.width, 64 * self.width)
+        widths = self._widths
 
         def block(before: int, after: int, stride: int) -> nn.Module:
             return _WideBlock(before, after, stride, self.dropout or 0.0)
@@ -147,7 +156,7 @@ class _WideBlock(nn.Module):
 def _groups(block: Callable[[int, int, int], nn.Module], widths: tuple[int, ...], count: int) -> list[nn.Module]:
     """``count`` blocks of each width after the first; all groups but the first begin by halving the image."""
     made = []
-    for number, (before, after) in enumerate(pairwise(widths)):
-        made += [block(before, after, 2 if number else 1)]
+    for group, (before, after) in enumerate(pairwise(widths)):
+        made += [block(before, after, 2 if group else 1)]
         made += [block(after, after, 1) for _ in range(count - 1)]
     return made

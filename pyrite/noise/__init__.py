@@ -1,6 +1,6 @@
 """Noise models, their matrices, and labels that are wrong by them."""
 
-from pyrite.noise.class_noise import Asymmetric, Clean, Flip, Flip2, Pairs, Symmetric, Uniform
+from pyrite.noise.class_noise import Asymmetric, Clean, Flip, Flip2, Flips, Pairs, Symmetric, Uniform
 from pyrite.noise.corruption import corrupt
 from pyrite.noise.given_matrix import Matrix
 from pyrite.noise.human import Human
@@ -19,6 +19,7 @@ __all__ = [
     "Clean",
     "Flip",
     "Flip2",
+    "Flips",
     "Human",
     "Instance",
     "Matrix",

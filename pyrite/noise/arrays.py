@@ -1,25 +1,23 @@
-"""Arrays from wherever they come: lists, numpy, torch (which is not imported for it)."""
+"""Arrays made of lists, numpy arrays and torch tensors; torch is not imported for it."""
 
 import sys
-import zipfile
-import zlib
-from pathlib import Path
 
 import numpy as np
 
 from pyrite.draws import Array
-from pyrite.pickles import LIMIT
 
-__all__ = ["read_npz", "to_array", "to_labels"]
+__all__ = ["to_array", "to_labels"]
 
 
 def to_array(value: object, name: str) -> Array:
     """An array of what numpy or torch call one, or of lists."""
-    # Who holds a tensor has loaded torch.
+    # A tensor can only exist if torch is loaded.
     torch = sys.modules.get("torch")
     try:
         if torch is not None and isinstance(value, torch.Tensor):
             value = value.detach().cpu().numpy()
+        if np.ma.is_masked(value):
+            raise ValueError("it is a masked array with masked values: leave those out")
         return np.asarray(value)
     except (TypeError, ValueError) as error:
         raise ValueError(f"{name} cannot be read as an array: {error}") from None
@@ -36,22 +34,6 @@ def to_labels(value: object, name: str = "labels") -> Array:
     if len(negative):
         first = int(negative[0])
         raise ValueError(f"{name} is {array[first]} at index {first}, but labels are 0 or more")
+    if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
+        raise ValueError(f"{name} is {array.max()} at index {int(array.argmax())}, which is more than int64 holds")
     return array.astype(np.int64)
-
-
-def read_npz(path: str | Path) -> dict[str, Array]:
-    """Every array of an ``.npz``, none of them pickled."""
-    try:
-        # numpy leaves a file open that it cannot read.
-        with open(path, "rb") as stream:
-            if not zipfile.is_zipfile(stream):
-                raise ValueError("it is not an .npz file")
-            stream.seek(0)
-            with np.load(stream, allow_pickle=False) as held:
-                size = sum(entry.file_size for entry in held.zip.infolist())
-                if size > LIMIT:
-                    raise ValueError(f"it says it is {size} bytes long; {LIMIT} are allowed")
-                return {name: np.asarray(held[name]) for name in held}
-    except (OSError, ValueError, KeyError, EOFError, MemoryError, zipfile.BadZipFile, zlib.error) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise ValueError(f"cannot read {path}: {reason}") from None

@@ -5,12 +5,13 @@ from typing import final
 
 import numpy as np
 
-from pyrite.draws import Array, Stream, check_seed, is_whole, uniforms
+from pyrite.checks import is_whole
+from pyrite.draws import Array, Stream, check_seed, uniforms
 from pyrite.noise.maps import GROUPS, MAPS, ClassMap, Groups
 from pyrite.noise.model import Drawn, Noise, RateNoise, check_classes
 from pyrite.spec import nearest
 
-__all__ = ["Asymmetric", "Clean", "Flip", "Flip2", "Pairs", "Symmetric", "Uniform"]
+__all__ = ["Asymmetric", "Clean", "Flip", "Flip2", "Flips", "Pairs", "Symmetric", "Uniform"]
 
 
 @final
@@ -66,8 +67,36 @@ class Uniform(RateNoise):
 
 @final
 @dataclass(frozen=True, repr=False)
+class Flips(RateNoise):
+    """With probability ``rate`` to one of ``targets`` other classes, which the seed chooses for each class.
+
+    One target is ``flip``, two are ``flip2``, and all other classes are ``symmetric``. With more targets a seed keeps
+    those it chose for fewer.
+
+    >>> Flips(0.3, targets=3).matrix(classes=5, seed=0)
+    array([[0.7, 0. , 0.1, 0.1, 0.1],
+           [0.1, 0.7, 0.1, 0.1, 0. ],
+           [0.1, 0.1, 0.7, 0.1, 0. ],
+           [0. , 0.1, 0.1, 0.7, 0.1],
+           [0.1, 0. , 0.1, 0.1, 0.7]])
+    """
+
+    targets: int
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not is_whole(self.targets) or self.targets < 1:
+            raise ValueError(f"targets is {self.targets!r}, but must be a whole number, 1 or more")
+        object.__setattr__(self, "targets", int(self.targets))
+
+    def matrix(self, classes: int, seed: int = 0) -> Array:
+        return _flips(self.rate, self.targets, classes, seed, "flips")
+
+
+@final
+@dataclass(frozen=True, repr=False)
 class Flip(RateNoise):
-    """With probability ``rate`` to one other class, which the seed chooses for each class.
+    """With probability ``rate`` to one other class, which the seed chooses for each class: ``flips(rate, 1)``.
 
     >>> Flip(0.4).matrix(classes=3, seed=0)
     array([[0.6, 0.4, 0. ],
@@ -78,14 +107,13 @@ class Flip(RateNoise):
     """
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
-        first, _ = _two_others(check_classes(classes), seed)
-        return _mixed({(own, int(first[own])): self.rate for own in range(classes)}, classes)
+        return _flips(self.rate, 1, classes, seed, "flip")
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class Flip2(RateNoise):
-    """With probability ``rate`` to one of two other classes, which the seed chooses for each class.
+    """With probability ``rate`` to one of two other classes, which the seed chooses: ``flips(rate, 2)``.
 
     >>> Flip2(0.4).matrix(classes=4, seed=0)
     array([[0.6, 0.2, 0. , 0.2],
@@ -97,10 +125,7 @@ class Flip2(RateNoise):
     """
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
-        if check_classes(classes) < 3:
-            raise ValueError("classes is 2, but flip2 mistakes a class for two others: it needs 3 or more")
-        both = _two_others(classes, seed)
-        return _mixed({(own, int(to[own])): self.rate / 2 for to in both for own in range(classes)}, classes)
+        return _flips(self.rate, 2, classes, seed, "flip2")
 
 
 @final
@@ -192,18 +217,35 @@ class Pairs(RateNoise):
         return _mixed(mixed, classes)
 
 
-def _two_others(classes: int, seed: int) -> tuple[Array, Array]:
-    """Two different other classes for every class; of two classes there is but one other, and it comes twice.
+def _flips(rate: float, targets: int, classes: int, seed: int, name: str) -> Array:
+    """Every class is mistaken for ``targets`` others, for each equally often."""
+    if check_classes(classes) <= targets:
+        raise ValueError(
+            f"classes is {classes}, but {name} mistakes a class for {targets} others: it needs {targets + 1} or more"
+        )
+    made = np.zeros((classes, classes))
+    np.put_along_axis(made, _other_classes(classes, targets, seed), rate / targets, axis=1)
+    np.fill_diagonal(made, 1 - rate)
+    return made
 
-    The first is among K - 1, counted from the class on; the second among the K - 2 that are left.
+
+def _other_classes(classes: int, count: int, seed: int) -> Array:
+    """So many different other classes for every class, one row per class; those chosen for fewer come first.
+
+    Others are counted from the class on, 0 to K - 2. The first is one of K - 1, the second one of the K - 2 that are
+    left, and the rest come in a random order, which has a stream of its own.
     """
     chance = uniforms(check_seed(seed), Stream.MATRIX, 2 * classes).reshape(classes, 2)
     # A product with a number just below 1 may round up to the whole.
     first = np.minimum(np.floor(chance[:, 0] * (classes - 1)), classes - 2).astype(np.int64)
     second = np.clip(np.floor(chance[:, 1] * (classes - 2)), 0, max(classes - 3, 0)).astype(np.int64)
     second += second >= first
-    own = np.arange(classes)
-    return (own + 1 + first) % classes, (own + 1 + second) % classes
+    chosen = np.stack([first, second], 1)
+    if count > 2:
+        place = uniforms(seed, Stream.MATRIX, classes * (classes - 1), 1).reshape(classes, classes - 1)
+        np.put_along_axis(place, chosen, [[-2.0, -1.0]], axis=1)
+        chosen = place.argsort(axis=1, kind="stable")
+    return np.asarray((np.arange(classes)[:, None] + 1 + chosen[:, :count]) % classes)
 
 
 def _mixed(wrong: dict[tuple[int, int], float], classes: int) -> Array:

@@ -8,8 +8,8 @@ from typing import Any, final
 import numpy as np
 
 from pyrite.draws import Array
-from pyrite.noise.arrays import read_npz
 from pyrite.noise.model import ClassNoise, check_classes
+from pyrite.npz_files import read_npz
 from pyrite.pickles import read_npy
 
 __all__ = ["Matrix"]

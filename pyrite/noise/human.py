@@ -8,8 +8,8 @@ from typing import Any, Final, final
 import numpy as np
 
 from pyrite.draws import Array
-from pyrite.noise.arrays import read_npz
 from pyrite.noise.model import Drawn, Noise, measured
+from pyrite.npz_files import read_npz
 from pyrite.pickles import read_npy, read_torch
 from pyrite.spec import nearest
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 
@@ -52,16 +52,16 @@ class Instance(Noise):
     def draw(self, true: Array, classes: int, seed: int, inputs: object = None) -> Drawn:
         """Labels, and as the matrix the mean of the distributions that the samples of each class were drawn from."""
         rows = _rows(inputs, len(true), self)
-        mean, scale = _mean_and_scale(rows)
+        standard = _Standard.of(rows)
         rates = self.rates(len(true), seed)
         chance, given = uniforms(seed, Stream.LABELS, len(true)), true.copy()
         total = np.zeros((classes, classes))
         for own, index in by_class(true, classes):
             others, features = np.delete(np.arange(classes), own), rows.shape[1]
-            # One projection a class, made when its turn comes: together they may not fit in memory.
+            # One projection per class, made when it is needed: together they may not fit in memory.
             projection = normals(seed, Stream.PROJECTION, features * classes, own).reshape(features, classes)[:, others]
             for part in _parts(index, features):
-                looks, rate = _softmax(((rows[part] - mean) / scale) @ projection), rates[part]
+                looks, rate = _softmax(standard.apply(rows[part]) @ projection), rates[part]
                 wrong = chance[part] < rate
                 # Where a label is wrong, its chance divided by its rate is uniform once more.
                 given[part[wrong]] = others[_choose(looks[wrong], chance[part[wrong]] / rate[wrong])]
@@ -97,21 +97,34 @@ def _parts(index: Array, features: int) -> Iterator[Array]:
         yield index[start : start + step]
 
 
-def _mean_and_scale(rows: Array) -> tuple[Array, Array]:
-    """Mean and deviation of every feature; one that never changes is left as it is."""
-    samples, features = rows.shape
-    total, square = np.zeros(features), np.zeros(features)
-    for part in _parts(np.arange(samples), features):
-        chunk = rows[part].astype(np.float64)
-        bad = ~np.isfinite(chunk).all(1)
-        if bad.any():
-            raise ValueError(f"inputs holds NaN or infinity, first at index {int(part[bad][0])}")
-        total += chunk.sum(0)
-    mean = total / samples
-    for part in _parts(np.arange(samples), features):
-        square += ((rows[part] - mean) ** 2).sum(0)
-    scale = np.sqrt(square / samples)
-    return mean, np.where(scale > 0, scale, 1.0)
+class _Standard(NamedTuple):
+    """What brings features to mean 0 and deviation 1. Powers of two are taken out first, so that nothing overflows."""
+
+    power: Array
+    mean: Array
+    scale: Array
+
+    @staticmethod
+    def of(rows: Array) -> "_Standard":
+        """That of these rows; a feature that never changes is left as it is."""
+        samples, features = rows.shape
+        largest, total, square = np.zeros(features), np.zeros(features), np.zeros(features)
+        for part in _parts(np.arange(samples), features):
+            bad = ~np.isfinite(rows[part]).all(1)
+            if bad.any():
+                raise ValueError(f"inputs holds NaN or infinity, first at index {int(part[bad][0])}")
+            largest = np.maximum(largest, np.abs(rows[part].astype(np.float64)).max(0))
+        power = np.frexp(largest)[1]
+        for part in _parts(np.arange(samples), features):
+            total += np.ldexp(rows[part].astype(np.float64), -power).sum(0)
+        mean = total / samples
+        for part in _parts(np.arange(samples), features):
+            square += ((np.ldexp(rows[part].astype(np.float64), -power) - mean) ** 2).sum(0)
+        scale = np.sqrt(square / samples)
+        return _Standard(power, mean, np.where(scale > 0, scale, 1.0))
+
+    def apply(self, rows: Array) -> Array:
+        return np.asarray((np.ldexp(rows.astype(np.float64), -self.power) - self.mean) / self.scale)
 
 
 def _choose(shares: Array, chance: Array) -> Array:

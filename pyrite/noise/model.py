@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pyrite.draws import Array, Stream, is_whole, uniforms
+from pyrite.checks import flag, number, whole_number
+from pyrite.draws import Array, Stream, uniforms
+from pyrite.memory import check_memory
 from pyrite.spec import construct, spell
 
 __all__ = ["ClassNoise", "Drawn", "Noise", "RateNoise", "by_class", "check_classes", "check_rate", "measured"]
@@ -65,8 +67,7 @@ class ClassNoise(Noise, ABC):
     exact: bool = field(default=False, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not isinstance(self.exact, bool):
-            raise ValueError(f"exact is {self.exact!r}, but must be True or False")
+        flag("exact", self.exact)
 
     def draw(self, true: Array, classes: int, seed: int, inputs: object = None) -> Drawn:
         matrix = self.matrix(classes, seed)
@@ -135,14 +136,13 @@ def measured(counts: Array) -> Array:
 
 def check_rate(rate: object, name: str = "rate") -> None:
     """Refuse what is not a share; NaN is not."""
-    if not (isinstance(rate, float | np.floating) or is_whole(rate)) or not 0 <= rate <= 1:
-        raise ValueError(f"{name} is {rate!r}, but must be a number from 0 to 1")
+    number(name, rate, least=0, most=1)
 
 
 def check_classes(classes: object, wanted: int | None = None, by: str = "") -> int:
     """A number of classes as a plain number, the one that is wanted if there is one."""
-    if not is_whole(classes) or classes < 2:
-        raise ValueError(f"classes is {classes!r}, but must be a whole number, 2 or more")
-    if wanted is not None and classes != wanted:
-        raise ValueError(f"classes is {classes}, but {by} is for {wanted} classes")
-    return int(classes)
+    count = whole_number("classes", classes, least=2)
+    if wanted is not None and count != wanted:
+        raise ValueError(f"classes is {count}, but {by} is for {wanted} classes")
+    check_memory(3 * 8 * count**2, f"a matrix of noise for {count} classes")
+    return count

@@ -11,8 +11,9 @@ import numpy as np
 import pyrite
 from pyrite.draws import Array, check_seed
 from pyrite.files import npz_bytes, write
-from pyrite.noise.arrays import read_npz, to_labels
+from pyrite.noise.arrays import to_labels
 from pyrite.noise.model import check_classes, measured
+from pyrite.npz_files import read_npz
 
 __all__ = ["NoisyLabels"]
 

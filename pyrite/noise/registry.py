@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from pyrite.noise.class_noise import Asymmetric, Clean, Flip, Flip2, Pairs, Symmetric, Uniform
+from pyrite.noise.class_noise import Asymmetric, Clean, Flip, Flip2, Flips, Pairs, Symmetric, Uniform
 from pyrite.noise.given_matrix import Matrix
 from pyrite.noise.human import Human
 from pyrite.noise.instance import Instance
@@ -17,6 +17,7 @@ NOISES: dict[str, Callable[..., Noise]] = {
     "uniform": Uniform,
     "flip": Flip,
     "flip2": Flip2,
+    "flips": Flips,
     "asymmetric": Asymmetric,
     "pairs": Pairs,
     "matrix": Matrix,
@@ -35,5 +36,5 @@ def noise_model(spec: str | Noise) -> Noise:
         return spec
     if not isinstance(spec, str):
         raise ValueError(f"noise is {spec!r}, but must be a text such as 'symmetric(0.4)', or a noise model")
-    built: Noise = build(spec, NOISES, "noise")
+    built: Noise = build(spec, NOISES, "noise", Noise)
     return built

@@ -62,7 +62,7 @@ def write_audit_page(
     Args:
         found: the audit.
         path: the file.
-        data: where ``found.index`` points into; by default what the audit's run was trained on, read again. Without
+        data: where ``found.index`` points into; by default what the audit's run was trained on. Without
             either the queue has no pictures or values.
         columns: the names of a table's features.
         title: above everything.
@@ -149,13 +149,14 @@ def _missing(queue: Queue) -> str:
 
 
 def _pictures(run: Run | None) -> dict[str, Picture | None]:
-    """What there is to see of a run that has finished an epoch."""
+    """The figures of a run that has finished an epoch."""
     if run is None or not run.history:
         return dict.fromkeys(("margins", "learning", "weights"))
+    learned = "weight_net" in run.method_arrays()
     return {
         "margins": picture(lambda: margins_figure(run)),
         "learning": picture(lambda: run_figure(run)),
-        "weights": picture(lambda: _weights(run)) if run.has_weight_curve else None,
+        "weights": picture(lambda: _weights(run)) if learned else None,
     }
 
 

@@ -32,14 +32,14 @@ def margins_figure(comparison: Comparison | Run) -> Figure:
     """
     if isinstance(comparison, Run):
         comparison = Comparison(comparison.path, (Row(comparison.recipe.method, (comparison,)),))
-    rows = [(row.name, row.runs[0]) for row in comparison.rows if len(row.runs[0].history)]
+    rows = [(row.name, row.runs[0]) for row in comparison.rows if row.runs[0].history and _recorded(row.runs[0])]
     if not rows:
         raise ValueError(f"{comparison.path} has nothing to draw: no run has finished an epoch")
     reach = _reach([run for _, run in rows])
     figure = Figure(figsize=(6, 0.9 + 1.45 * len(rows)), layout="constrained")
     grid = figure.subplots(len(rows), _COLUMNS, sharex=True, squeeze=False)
     for line, (name, run) in zip(grid, rows, strict=True):
-        for place, (axes, epoch) in enumerate(zip(line, _epochs(len(run.history)), strict=True)):
+        for place, (axes, epoch) in enumerate(zip(line, _epochs(_recorded(run)), strict=True)):
             _panel(axes, run, epoch, reach)
             # The name of a loss may be longer than a panel is wide, so the epoch stands inside.
             axes.text(0.03, 0.97, f"epoch {epoch}", transform=axes.transAxes, va="top", fontsize=8.5)
@@ -95,7 +95,7 @@ def _reach(runs: list[Run]) -> float:
     needed = []
     for run in runs:
         edges = np.abs(run.samples["margin_edges"])
-        for epoch in _epochs(len(run.history)):
+        for epoch in _epochs(_recorded(run)):
             counts = run.samples["margins"][epoch - 1]
             # A bin reaches as far as the outer one of its edges; the two without an outer one, to the last.
             outer = np.maximum(np.append(edges, edges[-1]), np.insert(edges, 0, edges[0]))
@@ -103,6 +103,11 @@ def _reach(runs: list[Run]) -> float:
             share = np.cumsum(counts[order]) / max(1, counts.sum())
             needed.append(float(outer[order][np.searchsorted(share, _SHARE)]))
     return max(_LEAST, float(np.quantile(needed, 0.75)))
+
+
+def _recorded(run: Run) -> int:
+    """Epochs that have a histogram. A run that was killed between two files has one line of its history more."""
+    return min(len(run.history), len(run.samples["margins"]))
 
 
 def _epochs(count: int) -> list[int]:

@@ -2,13 +2,15 @@
 
 from pyrite.training.assembly import check_device, make_learner
 from pyrite.training.divergence import FAR, divergence
+from pyrite.training.launch import RunObserver, Watching, train, train_once, train_plan, train_plan_once
 from pyrite.training.loop import Diverged, Observer, RunFailed, fit
 from pyrite.training.optimisers import OPTIMISERS, optimiser
-from pyrite.training.recipe import Recipe, augmentation
+from pyrite.training.out_folder import new_folder
+from pyrite.training.plan import Plan, resolve, says_rate
+from pyrite.training.recipe import Options, OptionsButRate, Recipe, augmentation
 from pyrite.training.recorder import Recorder
 from pyrite.training.run import COLUMNS, Run, net_scores
 from pyrite.training.schedules import SCHEDULES
-from pyrite.training.start import RunObserver, new_folder, resolve, says_rate, train, train_once
 
 __all__ = [
     "COLUMNS",
@@ -17,11 +19,15 @@ __all__ = [
     "SCHEDULES",
     "Diverged",
     "Observer",
+    "Options",
+    "OptionsButRate",
+    "Plan",
     "Recipe",
     "Recorder",
     "Run",
     "RunFailed",
     "RunObserver",
+    "Watching",
     "augmentation",
     "check_device",
     "divergence",
@@ -34,4 +40,6 @@ __all__ = [
     "says_rate",
     "train",
     "train_once",
+    "train_plan",
+    "train_plan_once",
 ]

@@ -15,7 +15,7 @@ from pyrite.data import Batches, Dataset, LazyImages, Statistics, split
 from pyrite.diagnostics import TrainingObserver
 from pyrite.draws import Stream, torch_seed
 from pyrite.methods import Bench, Learner, MetaSet, Method, Trainer
-from pyrite.models import Factory, build_model, reinitialised
+from pyrite.models import Architecture, Factory, build_model, reinitialised
 from pyrite.noise import corrupt
 from pyrite.processes import all_gather, broadcast_weights, local_device, rank, sync_batch_norm, world_size
 from pyrite.training.corrected_labels import CorrectedLabels, apply_corrections
@@ -57,7 +57,11 @@ class Parts:
 
 
 def assemble(
-    recipe: Recipe, data: Dataset, method: Method, model: nn.Module | Factory | None, corrections: bytes = b""
+    recipe: Recipe,
+    data: Dataset,
+    method: Method,
+    model: Architecture | nn.Module | Factory | None = None,
+    corrections: bytes = b"",
 ) -> Parts:
     """Read the recipe, which is resolved, from top to bottom.
 
@@ -194,7 +198,7 @@ class _Nets:
         self,
         recipe: Recipe,
         data: Dataset,
-        model: nn.Module | Factory | None,
+        model: Architecture | nn.Module | Factory | None,
         rows: npt.NDArray[Any],
         scale: Statistics,
     ) -> None:
@@ -217,7 +221,7 @@ class _Nets:
             return self._build(reinitialised(self.first, seed), seed)
         return self._build(self.model, seed)
 
-    def _build(self, model: str | nn.Module | Factory, seed: int) -> nn.Module:
+    def _build(self, model: str | Architecture | nn.Module | Factory, seed: int) -> nn.Module:
         recipe, data = self.recipe, self.data
         shape = tuple(data.inputs.shape[1:])
         net = build_model(model, shape, len(data.classes), seed, self._some)

@@ -173,6 +173,7 @@ class Folder:
             "warnings": [*self.parts.warnings, *said],
             "seconds": round(self._elapsed(), 3),
             "seed": self.recipe.seed,
+            "recipe": self.recipe.model_dump(exclude_none=True),
             "command": sys.argv,
             "git": _git_hash(),
             "processes": world_size(),

@@ -8,7 +8,8 @@ from typing import final
 import torch
 from torch import nn
 
-from pyrite.spec import Spelled, build, is_number
+from pyrite.checks import flag, number, require
+from pyrite.spec import Spelled, build
 
 __all__ = ["OPTIMISERS", "SGD", "Adam", "Adamw", "Optimiser", "optimiser"]
 
@@ -26,13 +27,9 @@ class Optimiser(Spelled, ABC):
     def __post_init__(self) -> None:
         for name, value in vars(self).items():
             if name == "nesterov":
-                if not isinstance(value, bool):
-                    raise ValueError(f"nesterov is {value!r}, but must be True or False")
-                continue
-            below = 1 if name in ("momentum", "betas") else float("inf")
-            numbers = value if isinstance(value, Sequence) else [value]
-            if not all(is_number(number) and 0 <= number < below for number in numbers):
-                raise ValueError(f"{name} is {value!r}, but must be from 0 to below {below:g}")
+                flag(name, value)
+            elif name != "betas":
+                number(name, value, least=0, below=1 if name == "momentum" else None)
 
 
 @final
@@ -62,8 +59,9 @@ class _Adaptive(Optimiser, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not isinstance(self.betas, list | tuple) or len(self.betas) != 2 or max(self.betas) >= 1:
-            raise ValueError(f"betas is {self.betas!r}, but must be two numbers below 1")
+        require(isinstance(self.betas, list | tuple) and len(self.betas) == 2, "betas", self.betas, "two numbers")
+        for place, beta in enumerate(self.betas):
+            number(f"betas[{place}]", beta, least=0, below=1)
         object.__setattr__(self, "betas", tuple(self.betas))
 
     @property
@@ -104,5 +102,5 @@ def optimiser(spec: str | Optimiser) -> Optimiser:
     """
     if isinstance(spec, Optimiser):
         return spec
-    built: Optimiser = build(spec, OPTIMISERS, "optimiser")
+    built: Optimiser = build(spec, OPTIMISERS, "optimiser", Optimiser)
     return built

@@ -1,79 +1,91 @@
 """A recipe: everything that decides a run, spelled out, as a TOML file."""
 
 import json
+import os
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Self, final
+from typing import Any, Self, TypedDict, final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
+from torch import nn
 
 from pyrite.data import CropFlip, Dataset
-from pyrite.methods import method
-from pyrite.methods.learner import Precision
-from pyrite.models import architecture, default_architecture
-from pyrite.noise import noise_model
+from pyrite.methods import Method, method as read_method
+from pyrite.models import Architecture, Factory, architecture, default_architecture
+from pyrite.noise import Noise, noise_model
+from pyrite.settings import Precision, Settings, ShortForms
 from pyrite.spec import build, nearest, spell
-from pyrite.training.optimisers import SGD, optimiser
-from pyrite.training.schedules import Linear, schedule
+from pyrite.training.optimisers import SGD, Optimiser, optimiser
+from pyrite.training.schedules import Linear, Schedule, schedule
 
-__all__ = ["GIVEN", "Recipe", "augmentation"]
+__all__ = ["GIVEN", "Options", "OptionsButRate", "Recipe", "Short", "augmentation"]
 
 GIVEN = "given in Python: "
-"""How a recipe names what has no spelling: a data set or a net that was handed over as an object."""
+"""How a recipe names what has no spelling: data, a net, a loss or a method that was handed over as an object."""
+
+
+class OptionsButRate(TypedDict, total=False):
+    """The keyword arguments of ``tune``, which has a learning rate of its own."""
+
+    method: str | Method | None
+    noise: str | Noise | None
+    corrections: str | os.PathLike[str] | None
+    drop_suspects: float | None
+    model: str | Architecture | nn.Module | Factory | None
+    epochs: int | None
+    batch_size: int | None
+    optimiser: str | Optimiser | None
+    schedule: str | Schedule | None
+    clip: float | None
+    accumulate: int | None
+    augment: str | CropFlip | None
+    samples: int | None
+    validation: float | None
+    precision: Precision | None
+    compile: bool | None
+    checkpoint_every: int | None
+    seed: int | None
+    device: str | None
+    loss: object  # a spec, a loss, or whatever is called as nn.CrossEntropyLoss(reduction="none") is
+    config: str | os.PathLike[str] | None
+
+
+class Options(OptionsButRate, total=False):
+    """The keyword arguments of everything that trains: each setting of ``Settings``, as text or as an object.
+
+    A test holds names and types to those of ``Settings`` and ``ShortForms``.
+    """
+
+    lr: float | None
+
+
+class Checked(BaseModel):
+    """Values that are checked, and not converted, when an object is made."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+    @classmethod
+    def checked(cls, values: Mapping[str, Any]) -> Self:
+        """An object with these values, which may be numpy's; the first that is wrong is named in one sentence."""
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
+        try:
+            return cls(**plain)
+        except ValidationError as error:
+            first = error.errors()[0]
+            value = "missing" if first["type"] == "missing" else repr(first["input"])
+            raise ValueError(f"{'.'.join(map(str, first['loc']))} is {value}: {first['msg'].lower()}") from None
 
 
 @final
-class Recipe(BaseModel):
-    """What a run depends on: the same recipe gives the same run. An empty text stands for what ``resolved`` fills in.
+class Short(Checked, ShortForms):
+    """The short forms, checked."""
 
-    Attributes:
-        data: a name, a spec, a folder or a file, as ``pyrite.data.load`` reads it.
-        method: such as ``erm(gce(q=0.7))``.
-        noise: makes labels wrong first, such as ``symmetric(0.4)``; what is corrected are the labels after it.
-        corrections: a file that ``Corrections`` reads: labels that a review corrected, samples that it dropped; or the
-            ranking of an audit.
-        drop_suspects: leave out labels that ``corrections`` says are wrong with this probability or more, but for
-            those that somebody decided to keep or relabel; 0 for none.
-        model: a net by its spec.
-        epochs: times over the data.
-        batch_size: samples a step, over all processes.
-        optimiser: such as ``sgd(lr=0.1)``.
-        schedule: of the learning rate, such as ``cosine``.
-        clip: the largest norm of a gradient; 0 for any.
-        accumulate: in how many pieces a batch goes through the net.
-        augment: such as ``crop_flip(pad=4)``, or ``none``.
-        samples: train on so many samples, chosen by the seed with each class's share kept; 0 for all.
-        validation: the share of the samples that is held out and predicted every epoch, with its given labels.
-        precision: float32, float64, or bfloat16, which is torch's autocast.
-        compile: run the net through ``torch.compile``.
-        checkpoint_every: save the state after so many steps too, not only after every epoch.
-        seed: everything random comes from it.
-        device: cpu, cuda or cuda:1.
-    """
 
-    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", protected_namespaces=())
-
-    data: str
-    method: str = "erm(gce(q=0.7))"
-    noise: str = ""
-    corrections: str = ""
-    drop_suspects: float = Field(0.0, ge=0, le=1, allow_inf_nan=False)
-    model: str = ""
-    epochs: int = Field(10, ge=1)
-    batch_size: int = Field(128, ge=1)
-    optimiser: str = ""
-    schedule: str = ""
-    clip: float | None = Field(None, ge=0, allow_inf_nan=False)
-    accumulate: int = Field(1, ge=1)
-    augment: str = ""
-    samples: int = Field(0, ge=0)
-    validation: float | None = Field(None, ge=0, lt=1)
-    precision: Precision = "float32"
-    compile: bool = False
-    checkpoint_every: int = Field(0, ge=0)
-    seed: int = Field(0, ge=0)
-    device: str = "cpu"
+@final
+class Recipe(Checked, Settings):
+    """What a run depends on: the same recipe gives the same run. ``pyrite.settings`` explains each value."""
 
     @classmethod
     def make(cls, **values: Any) -> "Recipe":
@@ -81,58 +93,55 @@ class Recipe(BaseModel):
         for name in values:
             if name not in cls.model_fields:
                 raise ValueError(f"a recipe has no {name!r}: {nearest(name, cls.model_fields)}")
-        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
-        try:
-            return cls(**plain)._checked()
-        except ValidationError as error:
-            first = error.errors()[0]
-            value = "missing" if first["type"] == "missing" else repr(first["input"])
-            raise ValueError(f"{'.'.join(map(str, first['loc']))} is {value}: {first['msg'].lower()}") from None
-
-    def _checked(self) -> Self:
-        if self.drop_suspects and not self.corrections:
+        recipe = cls.checked(values)
+        if recipe.drop_suspects and not recipe.corrections:
             raise ValueError(
-                f"drop_suspects is {self.drop_suspects}, but nothing says which labels those are: pass the "
-                "suspects.csv of an audit as corrections (on the command line, --drop-suspects alone audits first)"
+                f"drop_suspects is {recipe.drop_suspects}, but nothing says which labels those are: pass the "
+                "suspects.csv of an audit as corrections, or train with pyrite.train_without_suspects, which audits "
+                "first (on the command line: pyrite train --drop-suspects)"
             )
-        return self
+        return recipe
 
     @classmethod
-    def read(cls, path: Path) -> dict[str, Any]:
-        """The values that a TOML file holds."""
+    def read(cls, path: str | os.PathLike[str]) -> dict[str, Any]:
+        """The values in a TOML file."""
         try:
-            return tomllib.loads(path.read_text(encoding="utf-8"))
+            return tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except (OSError, ValueError) as error:
             raise ValueError(f"cannot read {path}: {error}") from None
 
     def to_toml(self) -> str:
-        """Every value, one a line. A JSON text, number or truth value is a TOML one."""
+        """Every value, one per line. A JSON text, number or truth value is a TOML one."""
         values = self.model_dump(exclude_none=True)
         lines = (f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items())
         return "\n".join(lines) + "\n"
 
-    def resolved(self, data: Dataset) -> Self:
+    def resolved(self, data: Dataset, method: Method | None = None) -> Self:
         """The same with nothing left open: defaults that depend on the data or the net, every spec written in full.
 
         The net is ``fast_cnn`` for images and ``mlp`` for features; the optimiser SGD at the learning rate that suits
         the net, divided by the method's strength; it rises for a fifth of the run and then falls to nothing. Gradients
-        are clipped to a norm of 1 if the method could make scores grow without bound. Images are
-        shifted by up to a sixteenth of their size, and mirrored if they have colours: digits and letters, which must
-        not be, are mostly grey. A tenth is held out for validation where the data has no test part.
+        are clipped to a norm of 1 if the method could make scores grow without bound. Images are shifted by up to a
+        sixteenth of their size, and mirrored if they have colours: digits and letters, which must not be mirrored, are
+        mostly grey. A tenth is held out for validation where the data has no test part.
+
+        Args:
+            data: what is trained on.
+            method: the method itself, if it is built already; then ``self.method`` stays as it is.
         """
         shape = tuple(data.inputs.shape[1:])
         net = None if self.model.startswith(GIVEN) else architecture(self.model or default_architecture(shape))
-        chosen = method(self.method)
+        chosen = read_method(self.method) if method is None else method
         rate = float(f"{(0.1 if net is None else net.rate) / chosen.strength:.3g}")
         return self.model_copy(
             update={
-                "method": str(chosen),
+                "method": str(chosen) if method is None else self.method,
                 "noise": str(noise_model(self.noise)) if self.noise else "",
                 "model": self.model if net is None else str(net),
                 "optimiser": str(optimiser(self.optimiser or SGD(lr=rate))),
-                "clip": float(chosen.grows) if self.clip is None else self.clip,
+                "clip": float(_grows(chosen)) if self.clip is None else self.clip,
                 "schedule": str(schedule(self.schedule or Linear(warmup=self.epochs / 5))),
-                "augment": _spelled(augmentation(self.augment)) if self.augment else _suits(shape),
+                "augment": _spelled(augmentation(self.augment)) if self.augment else _default_augmentation(shape),
                 "validation": (0.1 if data.test is None else 0.0) if self.validation is None else self.validation,
             }
         )
@@ -150,6 +159,17 @@ def _spelled(augment: CropFlip | None) -> str:
     return "none" if augment is None else spell(augment)
 
 
-def _suits(shape: tuple[int, ...]) -> str:
+def _default_augmentation(shape: tuple[int, ...]) -> str:
     pad = min(shape[1:]) // 16 if len(shape) == 3 else 0
     return spell(CropFlip(pad=pad, flip="alternate" if shape[0] == 3 else "none", edge="reflect")) if pad else "none"
+
+
+def _grows(method: Method) -> bool:
+    """Whether scores could grow without bound, which is measured on simulated scores of some number of classes.
+
+    A user's own loss may not take those; then the gradients are clipped, which is safe.
+    """
+    try:
+        return method.grows
+    except Exception:
+        return True

@@ -1,6 +1,5 @@
-"""A run that is there: its recipe, its history, its model."""
+"""A run read from its folder: its recipe, its history, its model."""
 
-import json
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors.torch import load_file
 from torch import nn
 
 from pyrite.curves import Learned
@@ -17,6 +15,7 @@ from pyrite.data import Batches, Dataset, Inputs, Statistics, load
 from pyrite.models import Ensemble, build_model
 from pyrite.training.recipe import GIVEN, Recipe
 from pyrite.training.recorder import Line
+from pyrite.training.run_files import read_history, read_json, read_npz, read_weights
 
 __all__ = ["COLUMNS", "Column", "Run", "net_scores"]
 
@@ -46,14 +45,19 @@ COLUMNS: Final[Mapping[str, Column]] = {
 class Run:
     """A run and its folder.
 
+    Files are read when they are first asked for. One that is cut, missing or of something else is a ``ValueError`` that
+    names it and says what can be done.
+
     Attributes:
         path: the folder.
         recipe: everything that decided it.
-        history: a line an epoch; see docs/diagnostics.md for its names.
+        history: one line per epoch; see docs/diagnostics.md for its names.
     """
 
-    def __init__(self, path: Path, recipe: Recipe, history: list[Line]) -> None:
+    def __init__(self, path: Path, recipe: Recipe, history: list[Line], data: Dataset | None = None) -> None:
+        """``data``: what the recipe names, if it has been read already."""
         self.path, self.recipe, self.history = path, recipe, history
+        self._data = data
 
     @classmethod
     def load(cls, path: str | Path) -> "Run":
@@ -61,19 +65,18 @@ class Run:
         folder = Path(path)
         if not (folder / "recipe.toml").is_file():
             raise ValueError(f"{folder} is not a run: it has no recipe.toml")
-        recipe = Recipe.make(**Recipe.read(folder / "recipe.toml"))
-        path = folder / "history.jsonl"
         try:
-            history = [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+            recipe = Recipe.make(**Recipe.read(folder / "recipe.toml"))
         except ValueError as error:
-            raise ValueError(f"cannot read {path}: {error}") from None
-        return cls(folder, recipe, history)
+            if str(error).startswith("cannot read"):
+                raise
+            raise ValueError(f"cannot read {folder / 'recipe.toml'}: {error}") from None
+        return cls(folder, recipe, read_history(folder / "history.jsonl", "epoch", "test_accuracy"))
 
     @property
     def finished(self) -> bool:
         """Whether all epochs are done."""
-        path = self.path / "run.json"
-        return path.exists() and bool(json.loads(path.read_text())["finished"])
+        return (self.path / "run.json").exists() and bool(read_json(self.path / "run.json", "finished")["finished"])
 
     @property
     def table(self) -> dict[str, float | None]:
@@ -90,19 +93,18 @@ class Run:
             "final_test_accuracy": last["test_accuracy"],
             "best_test_accuracy": max(tests, default=None),
             **{name: last[name] for name in names},
-            **self._found(),
+            **self._detection(),
         }
 
-    def _found(self) -> dict[str, float | None]:
+    def _detection(self) -> dict[str, float | None]:
         """How well the method's trust tells wrong labels, if it weighs samples: at the end and at its best."""
-        found = [line["trust_auc"] for line in self.history if line.get("trust_auc") is not None]
-        return {"final_trust_auc": found[-1], "best_trust_auc": max(found)} if found else {}
+        values = [line["trust_auc"] for line in self.history if line.get("trust_auc") is not None]
+        return {"final_trust_auc": values[-1], "best_trust_auc": max(values)} if values else {}
 
     @cached_property
     def facts(self) -> dict[str, Any]:
         """``run.json``: versions, the command, the classes, how inputs are normalised, times."""
-        facts: dict[str, Any] = json.loads((self.path / "run.json").read_text())
-        return facts
+        return read_json(self.path / "run.json", "classes", "warnings")
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -111,48 +113,61 @@ class Run:
 
     @cached_property
     def labels(self) -> dict[str, npt.NDArray[Any]]:
-        """``labels.npz``, a row a sample: index, given, part (0 trained on, 1 validation, 2 not used, 3 meta set).
+        """``labels.npz``, one row per sample: index, given, part (0 trained on, 1 validation, 2 not used, 3 meta set).
 
         Where it is known ``true``; ``path`` where samples are files, relative to the data's folder; with corrections
         ``given`` are the corrected labels, and ``original`` those before.
         """
-        with np.load(self.path / "labels.npz") as held:
-            return dict(held)
+        path = self.path / "labels.npz"
+        labels = read_npz(path, "given", "part")
+        given = labels["given"]
+        if any(column.shape != given.shape or given.ndim != 1 for column in labels.values()):
+            raise ValueError(f"{path} is damaged: its columns differ in length")
+        whole = all(labels[name].dtype.kind in "iu" for name in ("given", "part", "true") if name in labels)
+        if not whole or (len(given) and not 0 <= given.min() <= given.max() < len(self.classes)):
+            raise ValueError(f"{path} is damaged: it holds labels that are no class")
+        return labels
 
     @cached_property
     def samples(self) -> dict[str, npt.NDArray[Any]]:
         """``samples.npz``: what training showed of every sample, and the margin histograms of every epoch."""
-        with np.load(self.path / "samples.npz") as held:
-            return dict(held)
+        path, columns = self.path / "samples.npz", ("visits", "last_margin", "last_trust", "agreements")
+        samples = read_npz(path, *columns, "margin_edges", "margins")
+        count = len(self.labels["given"])
+        for name in (*columns, "class_margins"):
+            if name in samples and samples[name].shape[:1] != (count,):
+                raise ValueError(f"{path} does not belong to {self.path / 'labels.npz'}: other samples")
+        if "class_margins" in samples and samples["class_margins"].shape != (count, len(self.classes)):
+            raise ValueError(f"{path} does not belong to {self.path / 'run.json'}: other classes")
+        return samples
 
     def dataset(self) -> Dataset:
-        """The data it was trained on, read again."""
-        if self.recipe.data.startswith(GIVEN):
-            raise ValueError(f"the data of {self.path} were {self.recipe.data}: nothing says where they are")
-        data = load(self.recipe.data)
+        """The data it was trained on, read again unless it was read for this run before."""
+        if self._data is None:
+            if self.recipe.data.startswith(GIVEN):
+                raise ValueError(f"the data of {self.path} were {self.recipe.data}: nothing says where they are")
+            self._data = load(self.recipe.data)
+        data = self._data
         paths = self.labels["path"].tolist() if "path" in self.labels else list(data.paths)
         if len(data) != len(self.labels["given"]) or list(data.paths) != paths:
+            self._data = None
             raise ValueError(f"{self.recipe.data} has changed since {self.path} was trained: it has other samples")
         return data
 
-    @property
-    def has_weight_curve(self) -> bool:
-        """Whether its method has learned a weighting. Other methods write other arrays to ``method.npz``."""
+    def method_arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """``method.npz``: arrays that the method has named and left; empty if it left none."""
         path = self.path / "method.npz"
-        if not path.exists():
-            return False
-        with np.load(path) as arrays:
-            return "weight_net" in arrays
+        return read_npz(path) if path.exists() else {}
 
     def weight_curve(self, epoch: int | None = None) -> Learned:
         """The weighting that ``meta_weight`` had learned after an epoch, the last one by default, as a curve.
 
         It can be drawn beside the fixed ones: ``pyrite curves ce "gce(q=0.7)" RUN``.
         """
-        if not self.has_weight_curve:
+        arrays = self.method_arrays()
+        if "weight_net" not in arrays:
             raise ValueError(f"{self.path} has no learned weighting: its method is {self.recipe.method}")
-        with np.load(self.path / "method.npz") as arrays:
-            nets = arrays["weight_net"]
+        nets = arrays["weight_net"]
         number = len(nets) if epoch is None else epoch
         if not 1 <= number <= len(nets):
             raise ValueError(f"epoch is {epoch}, but must be from 1 to {len(nets)}")
@@ -168,7 +183,11 @@ class Run:
         net = nets[0] if count == 1 else Ensemble(nets)
         if self.recipe.precision == "float64":
             net = net.double()
-        net.load_state_dict(load_file(self.path / "model.safetensors"))
+        path = self.path / "model.safetensors"
+        try:
+            net.load_state_dict(read_weights(path))
+        except RuntimeError as error:
+            raise ValueError(f"{path} does not belong to {self.recipe.model}: {str(error).splitlines()[0]}") from None
         return net.eval()
 
     def scores(self, inputs: Inputs, batch_size: int = 500) -> npt.NDArray[Any]:

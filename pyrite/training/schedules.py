@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, final
 
-from pyrite.spec import Spelled, build, is_number
+from pyrite.checks import is_number, number, one_of
+from pyrite.spec import Spelled, build
 
 __all__ = ["SCHEDULES", "Constant", "Cosine", "Linear", "Schedule", "Steps", "schedule"]
 
@@ -23,8 +24,7 @@ class Schedule(Spelled, ABC):
     warmup: float = field(default=0.0, kw_only=True)
 
     def __post_init__(self) -> None:
-        if not is_number(self.warmup) or not 0 <= self.warmup < math.inf:
-            raise ValueError(f"warmup is {self.warmup!r}, but must be a number of epochs, 0 or more")
+        number("warmup", self.warmup, "a number of epochs, 0 or more", least=0)
 
     def share(self, step: int, per_epoch: int, epochs: int) -> float:
         """The share of step number 0, 1, ..., of ``per_epoch`` in each of ``epochs``."""
@@ -90,10 +90,8 @@ class Steps(Schedule):
             raise ValueError(f"at is {self.at!r}, but must be a list of epochs or iterations, such as [40, 80]")
         if any(later <= earlier for earlier, later in pairwise(places)):
             raise ValueError(f"at is {self.at!r}, but must be in ascending order")
-        if not is_number(self.factor) or not 0 < self.factor < math.inf:
-            raise ValueError(f"factor is {self.factor!r}, but must be above 0")
-        if self.by not in ("epoch", "iteration"):
-            raise ValueError(f"by is {self.by!r}, but must be 'epoch' or 'iteration'")
+        number("factor", self.factor, above=0)
+        one_of("by", self.by, ("epoch", "iteration"))
         object.__setattr__(self, "at", tuple(places))
 
     def after(self, epoch: float, warmup: float, step: int, epochs: int) -> float:
@@ -117,7 +115,7 @@ def schedule(spec: str | Schedule) -> Schedule:
     """
     if isinstance(spec, Schedule):
         return spec
-    built: Schedule = build(spec, SCHEDULES, "schedule")
+    built: Schedule = build(spec, SCHEDULES, "schedule", Schedule)
     return built
 
 

@@ -165,11 +165,11 @@ def test_samples_that_were_not_used_are_left_out(tmp_path: Path) -> None:
 
 def test_a_method_that_weighs_samples(tmp_path: Path) -> None:
     found = pyrite.audit("digits", noise="symmetric(0.4)", method="meta_weight", out=tmp_path / "run", **TINY)
-    assert list(found.evidence) == ["margin", "last_margin", "agreement", "weight"]
+    assert list(found.evidence) == ["margin", "last_margin", "agreement", "trust"]
     assert found.run is not None
-    weight = found.evidence["weight"]
-    assert np.isnan(weight[found.run.labels["part"][found.index] == 1]).all()
-    assert np.isfinite(weight[found.run.labels["part"][found.index] == 0]).all()
+    trust = found.evidence["trust"]
+    assert np.isnan(trust[found.run.labels["part"][found.index] == 1]).all()
+    assert np.isfinite(trust[found.run.labels["part"][found.index] == 0]).all()
     assert 3 not in found.run.labels["part"][found.index]
 
 
@@ -321,7 +321,7 @@ def test_a_folder_that_changed_shows_no_wrong_pictures(tmp_path: Path) -> None:
     assert len(data) == 120
     (tmp_path / "photos" / "dark" / "00.png").rename(tmp_path / "photos" / "light" / "99.png")
     with pytest.raises(ValueError, match="has changed since"):
-        found.run.dataset()
+        pyrite.Run.load(found.run.path).dataset()
     again = pyrite.audit(tmp_path / "run")
     assert again.troubles is None
     assert (again.score == found.score).all()

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.special import log_softmax, logsumexp, softmax
 
-from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds
+from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds, typical_gap
 from pyrite.soft_margin import margins as margins_of
 
 Floats = npt.NDArray[np.float64]
@@ -165,7 +165,7 @@ def test_names_of_classes_do_not_matter(plain: tuple[Drawn, NoiseFit]) -> None:
     drawn, found = plain
     order = np.array([2, 0, 3, 1])  # new class i is old class order[i]
     other = fit_noise(drawn.margins[:, order], np.argsort(order)[drawn.given], 0)
-    assert other.sharpness == pytest.approx(found.sharpness, abs=10 * NEAR)
+    assert other.sharpness == pytest.approx(found.sharpness, abs=30 * NEAR)
     assert other.rate == pytest.approx(found.rate, abs=NEAR)
     assert other.bias == pytest.approx(found.bias[order], abs=10 * NEAR)
     assert other.matrix == pytest.approx(found.matrix[np.ix_(order, order)], abs=2 * NEAR)
@@ -187,7 +187,7 @@ def test_the_same_seed_gives_the_same(plain: tuple[Drawn, NoiseFit]) -> None:
     again, other = (fit_noise(drawn.margins, drawn.given, seed) for seed in (0, 1))
     assert (again.rate, again.rate_error) == (found.rate, found.rate_error)
     assert (again.matrix_error == found.matrix_error).all()
-    assert other.rate == found.rate
+    assert other.rate == pytest.approx(found.rate, abs=found.rate_error / 3)  # another smoothing may be chosen
     assert other.rate_error != found.rate_error
 
 
@@ -232,12 +232,12 @@ def test_few_samples_are_pulled_together_and_many_are_not() -> None:
     symmetric = 0.55 * np.eye(10) + 0.05
     few = draw(symmetric, 300, 0)
     found = fit_noise(few.margins, few.given, 0)
-    assert found.pull >= 16
+    assert found.smoothing > 1
     assert abs(found.matrix - symmetric).max() < 0.1
     flipped = 0.6 * np.eye(10) + 0.4 * np.roll(np.eye(10), 1, 1)
     many = draw(flipped, 20_000, 0)
     found = fit_noise(many.margins, many.given, 0)
-    assert found.pull == 1
+    assert found.smoothing == 1
     assert found.matrix == pytest.approx(flipped, abs=0.03)
 
 
@@ -250,5 +250,5 @@ def test_few_samples_told_apart_are_no_certainty() -> None:
     margins = margins_of(torch.from_numpy(logits)).numpy()
     assert (margins.argmax(1) == true).all()
     found = fit_noise(margins, given, 0)
-    assert 1 < found.sharpness < 3
+    assert 2 < found.sharpness * typical_gap(margins) < 10
     assert found.rate == pytest.approx((given != true).mean(), abs=0.05)

@@ -354,7 +354,7 @@ def test_statistics_need_an_image(lazy, refused):
     [
         ({"batch_size": 0}, "batch_size is 0"),
         ({"seed": -1}, "seed is -1"),
-        ({"rank": 2, "world_size": 2}, "rank is 2: it is from 0 to 1"),
+        ({"rank": 2, "world_size": 2}, "rank is 2, but must be a whole number from 0 to 1"),
         ({"workers": -1}, "workers is -1"),
         ({"batch_size": 51, "drop_last": True}, "drop_last leaves nothing"),
         ({"labels": LABELS[:49]}, "there are 50 inputs"),

@@ -57,7 +57,7 @@ def test_cifar100_fine_and_coarse(home, write):
 
 
 def test_unknown_kind_of_labels(home, refused):
-    assert "'fine' or 'coarse'" in refused(load, 'cifar100(labels="rough")')
+    assert "labels is 'rough', but must be one of 'fine', 'coarse'" in refused(load, 'cifar100(labels="rough")')
 
 
 class Evil:

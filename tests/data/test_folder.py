@@ -166,3 +166,17 @@ def test_not_a_folder(tmp_path, refused):
 @pytest.mark.parametrize("size", [0, -1, 2.5, True, [3], [3, 4, 5], "large"])
 def test_wrong_sizes(pictures, refused, size):
     assert "size is" in refused(load, pictures, size=size)
+
+
+def test_folders_that_are_one_class(tmp_path, write, refused):
+    for name in ("1", "01", "2"):
+        write.image(tmp_path / "photos" / name / "a.png")
+    message = refused(load, tmp_path / "photos")
+    assert "'01' and '1' are one class" in message
+    assert str(tmp_path / "photos") in message
+
+
+def test_images_larger_than_memory(tmp_path, write, refused):
+    for name in ("cat", "dog"):
+        write.image(tmp_path / "photos" / name / "a.png")
+    assert "would take" in refused(load, tmp_path / "photos", size=10**7)

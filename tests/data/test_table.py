@@ -6,7 +6,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from pyrite.data import load
+from pyrite.data import Statistics, load
 
 TABLE = "height,label,weight\n1.5,cat,2\n-3e2,dog,0\n4,cat,7\n"
 
@@ -15,8 +15,8 @@ def test_csv(tmp_path):
     path = tmp_path / "animals.csv"
     path.write_text(TABLE)
     data = load(path)
-    np.testing.assert_array_equal(data.inputs, np.array([[1.5, 2], [-300, 0], [4, 7]], np.float32))
-    assert data.inputs.dtype == np.float32
+    np.testing.assert_array_equal(data.inputs, np.array([[1.5, 2], [-300, 0], [4, 7]]))
+    assert data.inputs.dtype == np.float64
     assert data.labels.tolist() == [0, 1, 0]
     assert data.classes == ("cat", "dog")
     assert data.name == "animals"
@@ -33,8 +33,8 @@ def test_another_label_column_quotes_and_a_byte_order_mark(tmp_path):
 
 def test_classes_do_not_depend_on_the_hash_seed(tmp_path):
     path = tmp_path / "a.csv"
-    path.write_text("x,label\n1,01\n2,1\n3,001\n")
-    assert load(path).classes == ("001", "01", "1")
+    path.write_text("x,label\n1,b\n2,c\n3,a\n4,B\n")
+    assert load(path).classes == ("B", "a", "b", "c")
 
 
 def test_csv_with_a_test_part(tmp_path, refused):
@@ -63,6 +63,9 @@ def test_csv_with_a_test_part(tmp_path, refused):
         ("label", "kind", "no column is called 'label'; there are 'height', 'kind', 'weight'"),
         ("weight", "height", "two columns are called 'height'"),
         ("dog", "cat", "only the class 'cat'"),
+        ("dog", "nan", "the label at index 1 is missing ('nan')"),
+        ("dog", "<NA>", "the label at index 1 is missing ('<NA>')"),
+        ("-3e2", "1e309", "column 'height': '1e309' is not a number"),
         (TABLE, "", "empty"),
         (TABLE, "label,x\n", "no rows"),
         (TABLE, "label\na\nb\n", "no column beside"),
@@ -96,8 +99,8 @@ def test_parquet(tmp_path):
         tmp_path / "a.parquet", x=[1.5, 2.5, 3.5], label=["b", "a", "b"], n=[1, 2, 3], t=[True, False, True]
     )
     data = load(path)
-    np.testing.assert_array_equal(data.inputs, np.array([[1.5, 1, 1], [2.5, 2, 0], [3.5, 3, 1]], np.float32))
-    assert data.inputs.dtype == np.float32
+    np.testing.assert_array_equal(data.inputs, np.array([[1.5, 1, 1], [2.5, 2, 0], [3.5, 3, 1]]))
+    assert data.inputs.dtype == np.float64
     assert (data.labels.tolist(), data.classes) == ([1, 0, 1], ("a", "b"))
 
 
@@ -110,6 +113,9 @@ def test_parquet(tmp_path):
         ({"x": ["1", "2"], "label": [0, 1]}, "column 'x': string"),
         ({"x": [1, 2], "label": [0, None]}, "row 2, column 'label'"),
         ({"x": [1, 2], "label": [0.5, 1.5]}, "row 1, column 'label'"),
+        ({"x": [1, 2], "label": ["a", ""]}, "the label at index 1 is missing"),
+        ({"x": [2**60, 2**60 + 1], "label": [0, 1]}, "column 'x', row 1: 1152921504606846976 and the other"),
+        ({"x": [1.0, 2.0, 1e39, 3.0], "label": [0, 1, 0, 1]}, "row 3, column 'x': 1e+39 is so far"),
         ({"x": [1, 2], "label": [3, 3]}, "only the class '3'"),
         ({"x": [1, 2], "y": [0, 1]}, "no column is called 'label'"),
     ],
@@ -139,3 +145,30 @@ def test_without_pyarrow_one_sentence_says_what_to_install(tmp_path, refused, mo
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)
     assert "pip install 'pyrite[parquet]'" in refused(load, path)
+
+
+def test_times_in_nanoseconds_are_read(tmp_path):
+    times = [1_700_000_000_000_000_001 + 10**9 * second for second in range(4)]
+    path = write_parquet(tmp_path / "a.parquet", t=times, label=["a", "b", "a", "b"])
+    np.testing.assert_array_equal(load(path).inputs[:, 0], np.array(times, np.float64))
+
+
+def test_a_cell_far_from_the_others_is_named(tmp_path, refused):
+    path = tmp_path / "a.csv"
+    rows = "".join(f"{number}.5,{number % 2},7\n" for number in range(20))
+    path.write_text(f"height,label,weight\n{rows}1e39,1,7\n")
+    message = refused(load, path)
+    assert message.startswith(f"{path}, row 21 (line 22), column 'height': 1e+39 is so far from the other values")
+
+
+@pytest.mark.parametrize(
+    ("scale", "shift"), [(1, 0), (1e300, 0), (1e-300, 0), (1e39, 0), (1e-42, 0), (1, 1_700_000_000)]
+)
+def test_units_of_a_column_do_not_matter(tmp_path, scale, shift):
+    path = tmp_path / "a.csv"
+    heights = np.arange(-40.0, 40.0)
+    path.write_text("height,label\n" + "".join(f"{h * scale + shift!r},{int(h) % 2}\n" for h in heights.tolist()))
+    data = load(path)
+    ready = Statistics.of(data.inputs).standardise(data.inputs)
+    np.testing.assert_allclose(ready[:, 0], (heights + 0.5) / heights.std(), rtol=1e-6)
+    assert len(np.unique(ready)) == 80

@@ -125,3 +125,15 @@ def test_lazy_images_read_what_is_asked(webvision):
     all_of_them = images[:]
     np.testing.assert_array_equal(images[np.array([2, 0])], all_of_them[[2, 0]])
     np.testing.assert_array_equal(images[3], all_of_them[3])
+
+
+def test_classes_of_one_name_are_told_apart(webvision):
+    path = webvision / "info/synsets.txt"
+    path.write_text("n1 crane\nn2 crane\nn3 goldfish\nn4\n")
+    assert load("webvision(classes=4)").classes == ("crane n1", "crane n2", "goldfish", "n4")
+
+
+def test_a_category_that_comes_twice_is_refused(clothing, refused):
+    path = clothing / "category_names_eng.txt"
+    path.write_text(path.read_text().replace("Vest", "Shirt"))
+    assert "two classes are called 'Shirt'" in refused(load, "clothing1m")

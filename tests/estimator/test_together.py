@@ -9,7 +9,7 @@ from torch import nn
 
 import pyrite
 from pyrite.data import Batches, Dataset
-from pyrite.estimator.rows import Rows, Spread, deal
+from pyrite.estimator.rows import Rows, deal, inner_statistics
 from pyrite.estimator.together import train_together
 from pyrite.methods import ERM
 from pyrite.models import SideBySide, Stacked, build_model
@@ -174,17 +174,17 @@ def test_what_many_rows_have_in_common_is_in_all_parts() -> None:
 
 def test_times_in_seconds_keep_their_differences() -> None:
     seconds = 1.7e9 + np.arange(100.0)[:, None]
-    assert len(np.unique(Spread.of(seconds).apply(seconds))) == 100
+    assert len(np.unique(inner_statistics(seconds).standardise(seconds))) == 100
     assert len(np.unique(seconds.astype(np.float32))) < 5
 
 
 @pytest.mark.parametrize("far", [1e9, 1e200, 1.7e308])
 def test_a_few_values_anywhere_change_little(far: float) -> None:
     column = np.random.default_rng(0).normal(5, 2, size=(1000, 1))
-    plain = Spread.of(column)
+    plain = inner_statistics(column)
     column[:10] = far
-    spread = Spread.of(column)
+    spread = inner_statistics(column)
     np.testing.assert_allclose(spread.mean, plain.mean, atol=0.1)
     np.testing.assert_allclose(spread.std, plain.std, rtol=0.1)
-    assert np.isfinite(spread.apply(column)).all()
-    assert Spread.of(np.zeros((5, 1))).std == 1
+    assert np.isfinite(spread.standardise(column)).all()
+    assert inner_statistics(np.zeros((5, 1))).std == (1.0,)

@@ -119,6 +119,7 @@ def test_names_that_look_alike(tmp_path: Path) -> None:
     [
         ({"methods": []}, "methods is empty: name at least one loss or method"),
         ({"seeds": 0}, "seeds is 0, but must be a whole number, 1 or more"),
+        ({"seeds": True}, "seeds is True, but must be a whole number, 1 or more"),
         ({"methods": ["gcee"]}, "unknown method 'gcee': did you mean 'gce'"),
         ({"epoch": 3}, "a recipe has no 'epoch': did you mean 'epochs'"),
     ],

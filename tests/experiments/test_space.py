@@ -71,7 +71,7 @@ def test_there_is_something_to_choose_from_by_itself(classes: int) -> None:
         (["ce", "ce"], "methods has 'ce' twice"),
         (["cee"], "unknown method 'cee'"),
         (["gce(p=between(0.1, 1))"], "GCE does not take p"),
-        (["gce(q=between(0.1, 2))"], r"q is 2.0, but must be a number in \(0, 1\]"),
+        (["gce(q=between(0.1, 2))"], r"q is 2.0, but must be a number above 0 and at most 1"),
         (["gce(q=between(0, 1))"], "q is 0.0"),
         (["gce(q=between(0.9, 0.1))"], "low is 0.9 and high 0.1, but low must be below high"),
         (["gce(q=between(0.1, 1e999))"], "high is inf, but must be a number"),

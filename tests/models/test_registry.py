@@ -1,6 +1,7 @@
-"""The door to all nets: their spelling, the defaults, your own modules and factories."""
+"""How nets are asked for: their spelling, the defaults, your own modules and factories."""
 
 import json
+import time
 
 import pytest
 import torch
@@ -132,3 +133,36 @@ def test_public_names_and_the_list() -> None:
     shown = CliRunner().invoke(app, ["list", "models", "--json"])
     assert shown.exit_code == 0
     assert [row["name"] for row in json.loads(shown.stdout)] == list(MODELS)
+
+
+@pytest.mark.parametrize(
+    ("spec", "shape"),
+    [
+        ("mlp(hidden=(1000000000,))", (64,)),
+        ("mlp(hidden=(10, 1000000000000, 1000000000000))", (64,)),
+        ("mlp(bins=1000000000000)", (2,)),
+        ("fast_cnn(widths=(32, 1000000))", (3, 32, 32)),
+        ("wrn(depth=16, width=100000)", (3, 32, 32)),
+        ("wrn(depth=60000000000004, width=1)", (3, 32, 32)),
+    ],
+)
+def test_a_net_larger_than_memory_is_refused_before_it_is_built(spec: str, shape: tuple[int, ...]) -> None:
+    started = time.monotonic()
+    with pytest.raises(
+        ValueError, match=r"training .* weights would take [\d,]+ GiB of memory, more than this machine has"
+    ):
+        build_model(spec, shape, classes=10, seed=0)
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize(
+    "spec", [*MODELS, "mlp(hidden=(7, 9), bins=3)", "fast_cnn(widths=(8, 16))", "wrn(depth=16, width=2)"]
+)
+def test_the_bound_of_weights_is_below_their_number_and_near_where_widths_are_free(spec: str) -> None:
+    described = architecture(spec)
+    shape = (3, 64, 64) if described.smallest else (5,)
+    weights = sum(weight.numel() for weight in described.build(shape, 10, 0).parameters())
+    bound = described.least_weights(shape, 10)
+    assert bound <= weights
+    if spec.partition("(")[0] in ("mlp", "fast_cnn", "wrn"):
+        assert bound > 0.6 * weights

@@ -11,6 +11,7 @@ DRAWN = {
     "uniform": ("uniform(rate=0.4)", 10),
     "flip": ("flip(rate=0.45)", 10),
     "flip2": ("flip2(rate=0.4)", 10),
+    "flips": ("flips(rate=0.6, targets=4)", 10),
     "asymmetric": ("asymmetric(rate=0.4, map='cifar10')", 10),
     "asymmetric, mnist": ("asymmetric(rate=0.3, map='mnist')", 10),
     "asymmetric, superclasses": ("asymmetric(rate=0.4, map='cifar100')", 100),

@@ -229,18 +229,18 @@ def test_files_that_are_hostile_or_broken(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for length in (0, 10, len(whole) // 2, len(whole) - 5):
         path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match="cannot read"):
+        with pytest.raises(ValueError, match=r"not a whole \.npz file"):
             NoisyLabels.load(path)
-    with pytest.raises(ValueError, match="cannot read"):
+    with pytest.raises(ValueError, match="no such file"):
         NoisyLabels.load(tmp_path / "nowhere.npz")
     np.save(tmp_path / "array.npy", np.arange(3))
-    with pytest.raises(ValueError, match="cannot read"):
+    with pytest.raises(ValueError, match=r"not a whole \.npz file"):
         NoisyLabels.load(tmp_path / "array.npy")
     objects = np.array([{}], dtype=object)
     np.savez(path, given=objects, true=objects, matrix=objects, manifest=objects)
-    with pytest.raises(ValueError, match="allow_pickle"):
+    with pytest.raises(ValueError, match="holds Python objects"):
         NoisyLabels.load(path)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("given.npy", b"\x93NUMPY\x01\x00v\x00{'descr': '<i8', 'fortran_order': False, 'shape': (1,)}")
-    with pytest.raises(ValueError, match="cannot read"):
+    with pytest.raises(ValueError, match="given: not an array"):
         NoisyLabels.load(path)

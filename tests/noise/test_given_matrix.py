@@ -66,7 +66,7 @@ def test_other_number_of_classes() -> None:
         ("t.csv", b"\xff\xfe\x00", "cannot read"),
         ("t.npy", b"", "it is empty"),
         ("t.npy", b"nothing", "cannot read"),
-        ("t.npz", b"nothing", "cannot read"),
+        ("t.npz", b"nothing", "not a whole .npz file"),
         ("t.txt", b"1", r"a matrix is a \.csv, \.npy or \.npz file"),
     ],
 )
@@ -83,7 +83,7 @@ def test_more_bad_files(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no array called 'matrix'"):
         Matrix(tmp_path / "other.npz").matrix(2)
     np.savez(tmp_path / "objects.npz", matrix=np.array([{}], dtype=object))
-    with pytest.raises(ValueError, match="allow_pickle"):
+    with pytest.raises(ValueError, match="holds Python objects"):
         Matrix(tmp_path / "objects.npz").matrix(2)
     np.save(tmp_path / "dict.npy", np.array({"matrix": 1}, dtype=object), allow_pickle=True)
     with pytest.raises(ValueError, match="array of numbers"):

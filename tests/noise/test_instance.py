@@ -182,3 +182,12 @@ def test_spelling() -> None:
     assert str(noise_model("instance(0.4)")) == "instance(rate=0.4, spread=0.1)"
     assert noise_model("instance(0.4)").needs_inputs
     assert not noise_model("symmetric(0.4)").needs_inputs
+
+
+@pytest.mark.parametrize("power", [-1000, -200, 200, 1000])
+def test_units_of_the_inputs_change_nothing(power: int) -> None:
+    rows = np.random.default_rng(0).integers(-50, 50, (400, 4)).astype(np.float64)
+    true = np.arange(400) % 3
+    plain = pyrite.corrupt(true, "instance(0.4)", 3, inputs=rows)
+    assert 0.3 < plain.rate < 0.5
+    assert pyrite.corrupt(true, "instance(0.4)", 3, inputs=np.ldexp(rows, power)) == plain

@@ -12,7 +12,7 @@ import pytest
 
 import pyrite
 from pyrite.draws import Stream, uniforms
-from pyrite.noise import CIFAR100_SUPERCLASSES, NOISES, ClassNoise, Flip, Flip2, Noise, noise_model
+from pyrite.noise import CIFAR100_SUPERCLASSES, NOISES, ClassNoise, Flip, Flip2, Flips, Noise, Symmetric, noise_model
 from tests.noise.examples import DRAWN, MEASURED, labels
 
 every_drawn = pytest.mark.parametrize(("spec", "classes"), DRAWN.values(), ids=DRAWN.keys())
@@ -307,3 +307,59 @@ def test_numbers_that_reach_the_last_bit_stay_inside() -> None:
     assert _invert(np.array([0.0, 0.5, 0.5]), 2, np.array([0.0])).tolist() == [1]
     assert _invert(np.array([0.0, 0.0, 1.0]), 2, np.array([0.0])).tolist() == [2]
     assert uniforms(0, Stream.LABELS, 100_000).max() < 1
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4, 10, 61])
+def test_flips_join_flip_and_flip2_to_symmetric(classes: int) -> None:
+    true = labels(classes, 2000)
+    for seed in range(5):
+        for one, other in [
+            (Flip(0.3), Flips(0.3, 1)),
+            *([(Flip2(0.3), Flips(0.3, 2))] if classes > 2 else []),
+            (Symmetric(0.3), Flips(0.3, classes - 1)),
+        ]:
+            assert np.array_equal(one.matrix(classes, seed), other.matrix(classes, seed))
+            drawn = [pyrite.corrupt(true, noise, classes, seed).given for noise in (one, other)]
+            assert np.array_equal(*drawn)
+
+
+@pytest.mark.parametrize("targets", range(1, 7))
+def test_flips_have_so_many_targets_and_keep_them(targets: int) -> None:
+    for seed in range(20):
+        matrix = Flips(0.6, targets).matrix(8, seed)
+        off = ~np.eye(8, dtype=bool)
+        assert ((matrix > 0) & off).sum(1).tolist() == [targets] * 8
+        np.testing.assert_array_equal(matrix[(matrix > 0) & off], 0.6 / targets)
+        np.testing.assert_array_equal(np.diag(matrix), 1 - 0.6)
+        assert not ((matrix > 0) & (Flips(0.6, targets + 1).matrix(8, seed) == 0)).any()
+
+
+def test_flips_choose_every_set_of_targets_equally_often() -> None:
+    """Of 4 others 3 are chosen: one of 4 is left out, for each class, chi-square with 5 times 3 degrees of freedom."""
+    left_out = np.stack([(Flips(0.3, 3).matrix(5, seed) == 0) for seed in range(2000)]).sum(0)
+    off = left_out[~np.eye(5, dtype=bool)]
+    assert (np.diag(left_out) == 0).all()
+    assert abs(((off - 500) ** 2 / 500).sum() - 15) <= 4.5 * np.sqrt(2 * 15)
+
+
+@pytest.mark.parametrize("targets", [0, -1, 1.5, True, "2", None])
+def test_flips_refuse_what_is_no_number_of_targets(targets: object) -> None:
+    with pytest.raises(ValueError, match="targets is"):
+        Flips(0.3, targets)  # type: ignore[arg-type]
+
+
+def test_flips_need_more_classes_than_targets() -> None:
+    with pytest.raises(ValueError, match="classes is 3, but flips mistakes a class for 3 others: it needs 4 or more"):
+        Flips(0.3, 3).matrix(3)
+
+
+def test_more_classes_than_a_matrix_has_room_for() -> None:
+    with pytest.raises(ValueError, match="a matrix of noise for 1000000001 classes would take"):
+        pyrite.corrupt([0, 10**9], "symmetric(0.4)")
+
+
+def test_masked_labels_are_refused() -> None:
+    hidden = np.ma.masked_array([0, 1, 2], [False, True, False])
+    with pytest.raises(ValueError, match="labels cannot be read as an array: it is a masked array"):
+        pyrite.corrupt(hidden, "symmetric(0.4)")
+    assert len(pyrite.corrupt(np.ma.masked_array([0, 1, 2]), "symmetric(0.4)")) == 3

@@ -131,7 +131,7 @@ def test_what_is_no_recipe(values: dict[str, Any], said: str) -> None:
         ({"lr": 0.1, "optimiser": "sgd(lr=0.2)"}, r"lr is given twice: alone, and in the optimiser 'sgd\(lr=0.2\)'"),
         ({"lr": 0.1, "optimiser": "sgd(0.2)"}, "lr is given twice"),
         ({"lr": 0.1, "optimiser": pyrite.training.optimisers.SGD()}, "lr is given twice"),
-        ({"lr": -0.1}, "lr is -0.1, but must be from 0 to below inf"),
+        ({"lr": -0.1}, "lr is -0.1: input should be greater than or equal to 0"),
         ({"config": "/nowhere/run.toml"}, "cannot read /nowhere/run.toml"),
     ],
 )
@@ -152,13 +152,14 @@ def test_options_come_before_the_file(tmp_path: Path) -> None:
     config.write_text(
         "data = 'digits'\nepochs = 3\nmethod = 'erm(ce)'\noptimiser = 'sgd(lr=0.5, momentum=0.3)'\nseed = 4\n"
     )
-    recipe, data = resolve(config=config)
-    assert (recipe.epochs, recipe.method, recipe.seed, data.name) == (3, "erm(ce)", 4, "digits")
-    changed, _ = resolve(config=config, epochs=5, loss="mae", lr=0.25, seed=None)
+    plan = resolve(config=config)
+    recipe = plan.recipe
+    assert (recipe.epochs, recipe.method, recipe.seed, plan.data.name) == (3, "erm(ce)", 4, "digits")
+    changed = resolve(config=config, epochs=5, loss="mae", lr=0.25, seed=None).recipe
     assert (changed.epochs, changed.method, changed.seed) == (5, "erm(mae)", 4)
     assert changed.optimiser == "sgd(lr=0.25, momentum=0.3, nesterov=True, weight_decay=0.0005)"
-    assert resolve("digits", lr=0.3)[0].optimiser.startswith("sgd(lr=0.3, momentum=0.9")
-    assert resolve("digits", lr=0.3, optimiser="adam")[0].optimiser.startswith("adam(lr=0.3, betas")
+    assert resolve("digits", lr=0.3).recipe.optimiser.startswith("sgd(lr=0.3, momentum=0.9")
+    assert resolve("digits", lr=0.3, optimiser="adam").recipe.optimiser.startswith("adam(lr=0.3, betas")
     config.write_text("epochs = \n")
     with pytest.raises(ValueError, match=f"cannot read {config}"):
         resolve("digits", config=config)
@@ -170,6 +171,6 @@ def test_objects_instead_of_texts() -> None:
         loss=pyrite.GCE(q=0.5),
         noise=pyrite.noise_model("symmetric(0.2)"),
         optimiser=pyrite.training.optimisers.SGD(lr=0.3),
-    )[0]
-    assert given == resolve("digits", loss="gce(q=0.5)", noise="symmetric(0.2)", optimiser="sgd(lr=0.3)")[0]
-    assert resolve("digits", method=pyrite.ERM(pyrite.CE()))[0].method == "erm(ce)"
+    ).recipe
+    assert given == resolve("digits", loss="gce(q=0.5)", noise="symmetric(0.2)", optimiser="sgd(lr=0.3)").recipe
+    assert resolve("digits", method=pyrite.ERM(pyrite.CE())).recipe.method == "erm(ce)"

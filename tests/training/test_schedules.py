@@ -75,8 +75,8 @@ def test_spelling() -> None:
         ("steps(at=[0, 4])", r"at is \[0, 4\]"),
         ("steps(at=[80, 40])", r"at is \[80, 40\], but must be in ascending order"),
         ("steps(at=[40, 40])", "ascending"),
-        ("steps(at=[40], factor=0)", "factor is 0, but must be above 0"),
-        ("steps(at=[40], by='step')", "by is 'step', but must be 'epoch' or 'iteration'"),
+        ("steps(at=[40], factor=0)", "factor is 0, but must be a number above 0"),
+        ("steps(at=[40], by='step')", "by is 'step', but must be one of 'epoch', 'iteration'"),
         ("0.1", "plain value, not a schedule"),
     ],
 )

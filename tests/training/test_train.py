@@ -139,7 +139,16 @@ def test_every_name_of_the_history_is_explained(recorded: tuple[pyrite.Run, Reco
 
 def test_what_a_run_leaves(recorded: tuple[pyrite.Run, Records]) -> None:
     run, _ = recorded
-    names = {"recipe.toml", "labels.npz", "history.jsonl", "samples.npz", "model.safetensors", "run.json", "state"}
+    names = {
+        "recipe.toml",
+        "labels.npz",
+        "history.jsonl",
+        "samples.npz",
+        "model.safetensors",
+        "run.json",
+        "state",
+        ".lock",
+    }
     assert {path.name for path in run.path.iterdir()} == names
     facts = run.facts
     assert (facts["finished"], facts["seed"], facts["processes"], facts["warnings"]) == (True, 0, 1, [])
@@ -245,10 +254,10 @@ def test_a_lone_last_sample(tmp_path: Path) -> None:
 def test_what_cannot_be_trained(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="samples is 99999, but digits has 1437"):
         pyrite.train("digits", samples=99999, out=tmp_path / "a")
-    with pytest.raises(ValueError, match="device is 'cudda', which is not to be had"):
+    with pytest.raises(ValueError, match="device is 'cudda', which is not available"):
         pyrite.train("digits", device="cudda", out=tmp_path / "a")
     if not torch.cuda.is_available():
-        with pytest.raises(ValueError, match="device is 'cuda', which is not to be had"):
+        with pytest.raises(ValueError, match="device is 'cuda', which is not available"):
             pyrite.train("digits", device="cuda", out=tmp_path / "a")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "file").touch()
@@ -278,7 +287,7 @@ def test_nan_stops_and_the_last_checkpoint_is_good(tmp_path: Path) -> None:
 
 def test_divergence_is_noticed(tmp_path: Path) -> None:
     """A rate that jumps after two epochs throws a bounded loss off without a NaN."""
-    options = {**SMALL, "samples": 0, "epochs": 4, "noise": "", "schedule": "steps(at=[3], factor=3e4)"}
+    options = {**SMALL, "samples": 1437, "epochs": 4, "noise": "", "schedule": "steps(at=[3], factor=3e4)"}
     run = pyrite.train("digits", loss="mae", out=tmp_path / "run", **options)
     assert len(run.facts["warnings"]) == 1
     assert "the run diverged: it followed" in run.facts["warnings"][0]

@@ -175,7 +175,12 @@ class Review {
   }
 }
 
+// What a spreadsheet takes for a formula. It gets an apostrophe, which is removed when the file is read back
+// (pyrite/data/corrections.py has the same pattern).
+const FORMULA = /^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
+
 function quoted(value) {
-  const text = String(value);
+  const name = String(value);
+  const text = typeof value === "string" && FORMULA.test(name) ? "'" + name : name;
   return /[",\r\n]|^\s|\s$/.test(text) ? '"' + text.replaceAll('"', '""') + '"' : text;
 }

@@ -1,4 +1,4 @@
-"""What a search found: the choice, why it was made, and what to do with it."""
+"""The result of a search: what was chosen, why, and what to do with it."""
 
 import json
 import shlex
@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, final
 import numpy as np
 
 from pyrite.experiments.criteria import CRITERIA, Criterion
-from pyrite.experiments.following import described
 from pyrite.experiments.search import Search
 from pyrite.experiments.space import short
 from pyrite.experiments.study import Trial
+from pyrite.experiments.table import Table
+from pyrite.experiments.tuning_progress import described
 from pyrite.files import write
 from pyrite.methods import method as read_method
 from pyrite.training import Run, RunFailed
@@ -28,7 +29,7 @@ __all__ = ["Tuning", "best_of"]
 @final
 @dataclass(frozen=True)
 class Tuning:
-    """What a search found.
+    """The result of a search.
 
     Attributes:
         path: its folder, with a run for each trial.
@@ -105,18 +106,22 @@ class Tuning:
         """The trials as a study of optuna's, for its pictures and tables."""
         return self.search.to_optuna(self.trials)
 
-    def to_markdown(self) -> str:
-        """A table of all trials, the best first."""
+    def table(self) -> Table:
+        """All trials, the best first."""
         tested = any(trial.test_accuracy is not None for trial in self.trials)
-        heads = ["trial", "loss or method", "learning rate", f"held-out {self.criterion.words}", "epochs"]
-        heads += ["test accuracy (not looked at)"] if tested else []
-        lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
+        headings = ["trial", "loss or method", "learning rate", f"held-out {self.criterion.words}", "epochs"]
+        headings += ["test accuracy (not looked at)"] if tested else []
+        rows = []
         for trial in self.ranked:
-            cells = [str(trial.number), f"`{short(read_method(trial.method))}`", f"{trial.lr:g}", self.shown(trial)]
+            cells = [str(trial.number), short(read_method(trial.method)), f"{trial.lr:g}", self.shown(trial)]
             cells += [str(len(trial.values))]
             cells += ["" if trial.test_accuracy is None else f"{100 * trial.test_accuracy:.2f} %"] if tested else []
-            lines.append(f"| {' | '.join(cells)} |")
-        return "\n".join(lines) + "\n"
+            rows.append(tuple(cells))
+        return Table(tuple(headings), tuple(rows), code=1)
+
+    def to_markdown(self) -> str:
+        """The table, as Markdown."""
+        return self.table().to_markdown()
 
     @property
     def ranked(self) -> list[Trial]:

@@ -1,4 +1,4 @@
-"""What an audit found: a row a sample, the noise of the whole, and the files it becomes."""
+"""The result of an audit: one row per sample, the noise of all labels, and the files they are written to."""
 
 import csv
 import io
@@ -7,16 +7,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import numpy as np
 
 from pyrite.auditing.troubles import Troubles
+from pyrite.data.corrections import to_cell
 from pyrite.diagnostics.arrays import Flags, Floats, Ints
 from pyrite.files import write
-from pyrite.training import Run
+
+if TYPE_CHECKING:  # an audit carries the run it is of, and needs nothing from it
+    from pyrite.training import Run
 
 __all__ = ["Audit", "Confusion"]
+
+_MOST_LISTED: Final = 100  # classes; the matrices of 1,000 would take 60 MB as JSON
 
 
 class Confusion(NamedTuple):
@@ -31,7 +36,7 @@ class Confusion(NamedTuple):
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Audit:
-    """What an audit says of every label, in the order of the samples, and of all labels together.
+    """The result of an audit, for every label in the order of the samples, and for all labels together.
 
     Where the evidence cannot tell wrong labels from right ones (``can_tell`` is False), the ranking stands but there
     are no suspects, and probabilities, noise rate and matrix are NaN.
@@ -72,7 +77,7 @@ class Audit:
     true: Ints | None = None
     warnings: tuple[str, ...] = ()
     troubles: Troubles | None = None
-    run: Run | None = None
+    run: "Run | None" = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -107,13 +112,13 @@ class Audit:
         """Which wrong labels are given to which class, the most frequent first: the matrix as shares of all labels."""
         suspects = self.is_suspect & (self.suggested != self.labels)
         pairs = self.suggested[suspects] * len(self.classes) + self.labels[suspects]
-        found, counts = np.unique(pairs, return_counts=True)
+        distinct, counts = np.unique(pairs, return_counts=True)
         order = np.argsort(-counts, kind="stable")
         return tuple(
             Confusion(
                 self.classes[pair // len(self.classes)], self.classes[pair % len(self.classes)], n / len(self), int(n)
             )
-            for pair, n in zip(found[order].tolist(), counts[order].tolist(), strict=True)
+            for pair, n in zip(distinct[order].tolist(), counts[order].tolist(), strict=True)
         )
 
     @property
@@ -129,8 +134,9 @@ class Audit:
         return f"{rate}; most often {first.true} labelled as {first.given}"
 
     def summary(self) -> dict[str, Any]:
-        """What a program wants to know, ready for JSON."""
+        """What a program wants to know, ready for JSON. The matrix of more than 100 classes is left out: None."""
         known = self.can_tell
+        listed = known and len(self.classes) <= _MOST_LISTED
         return {
             "sentence": self.sentence,
             "samples": len(self),
@@ -140,9 +146,9 @@ class Audit:
             "noise_rate_error": self.noise_rate_error if known else None,
             "suspects": int(self.is_suspect.sum()),
             "threshold": self.threshold if known else None,
-            "matrix": self.matrix.tolist() if known else None,
-            "matrix_error": self.matrix_error.tolist() if known else None,
-            "confusions": [found._asdict() for found in self.confusions[:20]],
+            "matrix": self.matrix.tolist() if listed else None,
+            "matrix_error": self.matrix_error.tolist() if listed else None,
+            "confusions": [confusion._asdict() for confusion in self.confusions[:20]],
             "warnings": list(self.warnings),
             "troubles": None if self.troubles is None else self.troubles.summary(),
             "run": None if self.run is None else str(self.run.path),
@@ -156,14 +162,15 @@ class Audit:
         """Write all samples in the order of the ranking: the first lines are the suspects.
 
         Its columns are index, path, given, suggested, wrong_probability, score, suspect, and the evidence.
-        ``pyrite train --corrections`` and ``--drop-suspects`` read it.
+        ``pyrite train --corrections`` and ``--drop-suspects`` read it. Names that a spreadsheet would take for a
+        formula are written with an apostrophe before them, which is removed when they are read.
         """
         text = io.StringIO()
         table = csv.writer(text)  # lines end in CR LF, as the format has it: so a name that holds either is quoted
         table.writerow(["index", "path", "given", "suggested", "wrong_probability", "score", "suspect", *self.evidence])
         order = self.ranking
-        names = np.array(self.classes, object)
-        paths = np.array(self.paths, object)[order] if self.paths else [""] * len(self)
+        names = np.array([to_cell(name) for name in self.classes], object)
+        paths = np.array([to_cell(path) for path in self.paths], object)[order] if self.paths else [""] * len(self)
         columns = [
             self.index[order].tolist(),
             paths,

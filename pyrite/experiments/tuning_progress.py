@@ -1,4 +1,4 @@
-"""How far a search is: a bar at a terminal, a line a trial elsewhere."""
+"""How far a search is: a bar at a terminal, one line per trial elsewhere."""
 
 import sys
 from collections.abc import Sequence
@@ -13,15 +13,15 @@ from pyrite.experiments.space import short
 from pyrite.experiments.study import Trial
 from pyrite.methods import method as read_method
 
-__all__ = ["Following"]
+__all__ = ["TuningProgress"]
 
 
 @final
-class Following:
+class TuningProgress:
     """Shows trials as they come, on standard error.
 
     Args:
-        wanted: None for: if somebody sits at a terminal.
+        wanted: whether to show it; None for: if standard error is a terminal.
         trials: how many there are to be.
         epochs: of each.
         criterion: what is chosen by.
@@ -31,8 +31,8 @@ class Following:
         self.trials, self.epochs, self.criterion = trials, epochs, criterion
         self.console = Console(stderr=True, quiet=not (sys.stderr.isatty() if wanted is None else wanted))
         columns = (TextColumn("{task.description}"), BarColumn(), TextColumn("{task.fields[now]}"), TimeElapsedColumn())
-        shown = self.console.is_terminal and not self.console.quiet
-        self._bar = Bar(*columns, console=self.console, disable=not shown)
+        at_terminal = self.console.is_terminal and not self.console.quiet
+        self._bar = Bar(*columns, console=self.console, disable=not at_terminal)
         self._task = self._bar.add_task("", total=trials * epochs, now="")
         self._before = 0
 
@@ -57,14 +57,14 @@ class Following:
         """It is over."""
         self._bar.update(self._task, completed=self._before + self.epochs)
         if trial.state == "complete":
-            came = f"{self.criterion.words} {self.criterion.spelled(trial.values[-1])}"
+            outcome = f"{self.criterion.words} {self.criterion.spelled(trial.values[-1])}"
         elif trial.state == "pruned":
-            came = f"pruned after {len(trial.values)} of {self.epochs} epochs"
+            outcome = f"pruned after {len(trial.values)} of {self.epochs} epochs"
         else:
-            came = f"failed: {trial.reason}"
+            outcome = f"failed: {trial.reason}"
         values = [one.value for one in trials if one.value is not None]
         best = f" (best {self.criterion.spelled(self.criterion.best(values))})" if values else ""
-        text = f"trial {trial.number}/{self.trials}  {described(trial)}: {came}{best}"
+        text = f"trial {trial.number}/{self.trials}  {described(trial)}: {outcome}{best}"
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 

@@ -1,0 +1,238 @@
+"""Deliberate faults, each put into a copy of the tree on its own: the tests must catch every one.
+
+    python -m benchmarks.faults             tries what docs/results/faults.json does not hold yet
+    python -m benchmarks.faults --again     tries all of them once more
+    python -m benchmarks.faults --table     only writes the table of docs/testing.md anew
+
+A fault is a file, a text that occurs in it exactly once, what stands there instead, and the tests that are run: those
+of that part of the tree, so that a fault takes seconds. A fault is caught if a test fails.
+"""
+
+import argparse
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, NamedTuple
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "docs" / "results" / "faults.json"
+PAGE = ROOT / "docs" / "testing.md"
+BEGIN, END = "<!-- faults -->", "<!-- end of faults -->"
+
+
+class Fault(NamedTuple):
+    """``old`` in ``pyrite/file`` becomes ``new``; ``tests`` are files and folders in ``tests``, and options."""
+
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+# The contract of losses without its two slowest tests.
+QUICK = "contracts/test_losses.py -k 'not compiles and not second_order'"
+
+FAULTS = [
+    # The margin, and what a loss is
+    Fault("soft_margin.py", "runner = _finite(others", "runner = _finite(x", "test_soft_margin.py"),
+    Fault("soft_margin.py", "low >= 0 and high < classes", "low >= 0 and high <= classes", QUICK),
+    Fault("soft_margin.py", "buffer.exp_().mul_(spread[here])", "buffer.exp_().mul_(spread)", QUICK),
+    Fault("soft_margin.py", "if buffer.dtype != grad.dtype:", "if buffer.dtype == grad.dtype:", QUICK),
+    Fault("soft_margin.py", "distance + (rows.shape[1] - 1) * delta", "distance + rows.shape[1] * delta", QUICK),
+    Fault("criterion.py", "values = torch.where(batch.valid, values, 0.0)", "pass", QUICK),
+    Fault("criterion.py", "and not batch.soft:\n        parts", "and batch.soft:\n        parts", QUICK),
+    Fault("criterion.py", "(factor if own == 1 else factor * own, loss)", "(factor, loss)", "curves losses"),
+    Fault("criterion.py", "<= 1e-9 * total.abs().max()", "<= 1e-1 * total.abs().max()", "losses"),
+    Fault(
+        "checks.py",
+        "(most is None or value <= most)\n        and",
+        "(most is None or value < most)\n        and",
+        "test_checks.py",
+    ),
+    Fault("spec.py", "literals == factors == 1", "literals == 1", "test_spec.py"),
+    Fault("draws.py", "bits >> np.uint64(11)) * 2.0**-53", "bits >> np.uint64(12)) * 2.0**-52", "test_draws.py noise"),
+    Fault("draws.py", "CROP = (3,)", "CROP = (4,)", "test_draws.py data/test_batches.py"),
+    Fault("files.py", "            os.fsync(file.fileno())\n", "", "test_files.py training/test_resume.py"),
+    Fault(
+        "files.py",
+        "        with suppress(OSError):\n            part.unlink()\n        raise",
+        "        raise",
+        "test_files.py",
+    ),
+    Fault("pickles.py", "if not isinstance(key, str | bytes | int):", "if False:", "test_pickles.py"),
+    Fault("processes.py", "variance.detach() * size / (size - 1)", "variance.detach()", "training/test_processes.py"),
+    # Curves and losses
+    Fault("curves/family.py", "above=0, most=1)\n        self.k", "above=0, most=2)\n        self.k", "curves"),
+    Fault("curves/transforms.py", "return self._depth - self.tau", "return self._depth + self.tau", "curves"),
+    Fault(
+        "curves/transforms.py",
+        "self.curve.phi(self._by * margin) / self._by",
+        "self.curve.phi(self._by * margin)",
+        QUICK,
+    ),
+    Fault(
+        "curves/curve.py",
+        "weight >= float(weights[best]) * (1 - 1e-12)",
+        "weight > 2 * float(weights[best])",
+        f"curves {QUICK}",
+    ),
+    Fault(
+        "curves/curve.py",
+        "torch.where(ends.isnan(), far, ends)",
+        "torch.where(ends.isnan(), 0.0, ends)",
+        "curves losses",
+    ),
+    Fault(
+        "losses/normalised.py",
+        "gamma * (weight + epsilon * (1 - 1 / classes))",
+        "gamma * (weight + epsilon / classes)",
+        "losses",
+    ),
+    Fault(
+        "losses/regularised.py",
+        "(rank + steps) % batch.valid.sum()",
+        "(rank + 1) % batch.valid.sum()",
+        f"losses {QUICK}",
+    ),
+    Fault("losses/regularised.py", "own - self.beta / scores.shape[1] * total", "own - self.beta * total", "losses"),
+    Fault("losses/ends.py", "return right > 0 or left < 0", "return right > 0", "losses"),
+    Fault("losses/underfitting.py", "FAILS, SLOW, CURED = 0.05", "FAILS, SLOW, CURED = 0.01", "losses"),
+    # Noise and data
+    Fault("noise/class_noise.py", "self.rate / (classes - 1)", "self.rate / classes", "noise"),
+    Fault("noise/model.py", 'side="right")])', 'side="left")])', "noise"),
+    Fault(
+        "noise/model.py", "np.floor(np.round(wanted.sum(), 9) + 0.5)", "np.floor(np.round(wanted.sum(), 9))", "noise"
+    ),
+    Fault("noise/instance.py", "chance[part[wrong]] / rate[wrong]", "chance[part[wrong]]", "noise"),
+    Fault("data/splits.py", "part_of == number", "part_of <= number", "data/test_splits.py"),
+    Fault("data/batches.py", "min(self.rank, rest)", "0", "data/test_batches.py"),
+    Fault("data/batches.py", "if image else 1)), -mean / std", "if image else 1)), -mean", "data/test_batches.py"),
+    Fault("data/augment.py", "- cut + 1 for side", "- cut for side", "data/test_batches.py"),
+    Fault("data/augment.py", "% 2 == epoch % 2", "% 2 == 0", "data/test_batches.py"),
+    Fault("data/idx.py", "head[2] != UINT8 or", "", "data/test_idx.py"),
+    # Nets
+    Fault("models/residual.py", "2 if group else 1", "1 if group else 2", "models"),
+    Fault("models/bins.py", "(high - low).clamp(min=1e-6)", "(high - low)", "models estimator/test_classifier.py"),
+    Fault("models/whitening.py", "torch.cat([filters, -filters])", "torch.cat([filters, filters])", "models"),
+    # Diagnostics and audits
+    Fault("diagnostics/calibration.py", 'said, side="left")', 'said, side="right")', "diagnostics"),
+    Fault("diagnostics/accuracy.py", "value > self.best_on_test:", "value >= self.best_on_test:", "diagnostics"),
+    Fault("diagnostics/detection.py", "(2 * below + np.diff(true, prepend=0))", "(2 * below)", "diagnostics"),
+    Fault("diagnostics/retrieval.py", "same & ~no_match & usable", "same & usable", "diagnostics"),
+    Fault("diagnostics/weighting.py", "_ratio(2 * self._sums", "_ratio(self._sums", "diagnostics"),
+    Fault("diagnostics/class_margins.py", "held_out**2 * left", "held_out * left", "diagnostics"),
+    Fault(
+        "auditing/noise_fit.py",
+        "np.log(self.matrix).T[labels]",
+        "np.log(self.matrix)[labels]",
+        "auditing/test_noise_fit.py auditing/test_audit.py",
+    ),
+    Fault("auditing/noise_fit.py", "sums.slope + (1 - sharpness)", "sums.slope", "auditing/test_noise_fit.py"),
+    Fault(
+        "auditing/troubles.py",
+        "repeated += len(group) - kinds",
+        "repeated += len(group) - 1",
+        "auditing/test_troubles.py",
+    ),
+    # Training, estimator, experiments, command line
+    Fault(
+        "training/schedules.py", "min(1.0, (step + 1) / rise)", "min(1.0, step / rise)", "training/test_schedules.py"
+    ),
+    Fault("training/schedules.py", "now >= place", "now > place", "training/test_schedules.py"),
+    Fault(
+        "estimator/rows.py",
+        "np.bincount(cell)[cell] >= _COMMON",
+        "np.bincount(cell)[cell] > 0",
+        "estimator/test_classifier.py",
+    ),
+    Fault(
+        "experiments/space.py",
+        'max(float(f"{value:.3g}"), float(self.low))',
+        'float(f"{value:.3g}")',
+        "experiments/test_space.py",
+    ),
+]
+
+
+def copy_tree(target: Path) -> None:
+    for name in ("pyrite", "tests", "docs", "benchmarks"):
+        shutil.copytree(ROOT / name, target / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for path in ROOT.iterdir():
+        if path.is_file() and not path.name.startswith("."):
+            shutil.copy(path, target)
+
+
+def try_fault(fault: Fault, tree: Path) -> dict[str, Any]:
+    """Put the fault in, run its tests until one fails, and take it out again."""
+    path = tree / "pyrite" / fault.file
+    whole = path.read_text(encoding="utf-8")
+    if whole.count(fault.old) != 1:
+        raise SystemExit(f"pyrite/{fault.file} does not hold {fault.old!r} exactly once: write the fault anew")
+    path.write_text(whole.replace(fault.old, fault.new), encoding="utf-8")
+    tests = [f"tests/{word}" if (tree / "tests" / word).exists() else word for word in shlex.split(fault.tests)]
+    words = ["-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *tests]
+    environment = {**os.environ, "PYTHONPATH": str(tree), "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    start = time.perf_counter()
+    try:
+        done = subprocess.run([sys.executable, *words], cwd=tree, env=environment, capture_output=True, text=True)
+    finally:
+        path.write_text(whole, encoding="utf-8")
+    if done.returncode not in (0, 1, 2):
+        raise SystemExit(done.stdout + done.stderr)
+    failed = re.search(r"^(?:FAILED|ERROR) tests/(.*?)(?: - .*)?$", done.stdout, re.MULTILINE)
+    caught = failed[1].partition("[")[0] if failed else None
+    return {**fault._asdict(), "caught_by": caught, "seconds": round(time.perf_counter() - start, 1)}
+
+
+def table(results: list[dict[str, Any]]) -> str:
+    """The faults and what caught them, as Markdown."""
+
+    def code(text: str) -> str:
+        shown = " ".join(text.split()).replace("|", "\\|")
+        return f"`{shown}`" if shown else "(nothing)"
+
+    caught = sum(result["caught_by"] is not None for result in results)
+    head = f"{caught} of {len(results)} faults are caught.\n\n| file | instead of | stands | caught by |\n"
+    rows = (
+        f"| {result['file']} | {code(result['old'])} | {code(result['new'])} "
+        f"| {code(result['caught_by']) if result['caught_by'] else '**nothing**'} |\n"
+        for result in results
+    )
+    return head + "|---|---|---|---|\n" + "".join(rows)
+
+
+def write_table(results: list[dict[str, Any]]) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    start, end = page.index(BEGIN) + len(BEGIN), page.index(END)
+    PAGE.write_text(f"{page[:start]}\n\n{table(results)}\n{page[end:]}", encoding="utf-8")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--again", action="store_true", help="try every fault, whatever the results hold")
+    parser.add_argument("--table", action="store_true", help="only write the table of docs/testing.md anew")
+    options = parser.parse_args()
+    known = json.loads(RESULTS.read_text()) if RESULTS.exists() and not options.again else []
+    results = {(result["file"], result["old"], result["new"]): result for result in known}
+    with tempfile.TemporaryDirectory() as folder:
+        tree = Path(folder) / "tree"
+        if not options.table:
+            copy_tree(tree)
+        for fault in FAULTS:
+            if (fault[:3] in results and results[fault[:3]]["caught_by"]) or options.table:
+                continue
+            result = results[fault[:3]] = try_fault(fault, tree)
+            print(f"{result['caught_by'] or 'SURVIVED':60} {fault.file}: {fault.old!r} -> {fault.new!r}", flush=True)
+            RESULTS.write_text(json.dumps([results[one[:3]] for one in FAULTS if one[:3] in results], indent=1) + "\n")
+    write_table([results[fault[:3]] for fault in FAULTS if fault[:3] in results])
+
+
+if __name__ == "__main__":
+    main()

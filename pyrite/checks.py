@@ -1,0 +1,105 @@
+"""Checks of arguments, with one form of message: ``NAME is VALUE, but must be WANTED``.
+
+Numbers of numpy are numbers; truth values are not. NaN and infinities are refused.
+"""
+
+import math
+import numbers
+from collections.abc import Collection
+from typing import Any, TypeGuard
+
+__all__ = ["flag", "is_number", "is_whole", "number", "one_of", "require", "whole_number"]
+
+
+def require(condition: bool, name: str, value: object, wanted: str) -> None:
+    """Raise the ``ValueError`` that every refused argument gets, unless ``condition`` holds."""
+    if not condition:
+        raise ValueError(f"{name} is {value!r}, but must be {wanted}")
+
+
+def is_number(value: object) -> TypeGuard[float]:
+    """Whether ``value`` is a real number, be it infinite or NaN."""
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether ``value`` is an integer; 2.0 is not."""
+    return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+
+
+def number(
+    name: str,
+    value: Any,
+    wanted: str | None = None,
+    *,
+    least: float | None = None,
+    above: float | None = None,
+    most: float | None = None,
+    below: float | None = None,
+) -> float:
+    """``value`` as a Python number within the bounds; an integer stays one, so that it is spelled as it was given.
+
+    Args:
+        name: of the argument, for the message.
+        value: what was given.
+        wanted: what the message asks for, where the bounds alone do not say it.
+        least: the smallest number allowed.
+        above: the number it must be larger than.
+        most: the largest number allowed.
+        below: the number it must be smaller than.
+
+    >>> number("q", 0, above=0, most=1)
+    Traceback (most recent call last):
+    ValueError: q is 0, but must be a number above 0 and at most 1
+    """
+    fits = (
+        is_number(value)
+        and math.isfinite(value)
+        and (least is None or value >= least)
+        and (above is None or value > above)
+        and (most is None or value <= most)
+        and (below is None or value < below)
+    )
+    require(fits, name, value, wanted or _range_text("a number", least, above, most, below))
+    return int(value) if is_whole(value) else float(value)
+
+
+def whole_number(
+    name: str, value: Any, least: int | None = None, most: int | None = None, wanted: str | None = None
+) -> int:
+    """``value`` as a Python integer within the bounds.
+
+    >>> whole_number("epochs", True, least=1)
+    Traceback (most recent call last):
+    ValueError: epochs is True, but must be a whole number, 1 or more
+    """
+    fits = is_whole(value) and (least is None or value >= least) and (most is None or value <= most)
+    require(fits, name, value, wanted or _range_text("a whole number", least, None, most, None))
+    return int(value)
+
+
+def flag(name: str, value: Any) -> bool:
+    """``value`` if it is True or False; 1 and 0 are neither."""
+    require(isinstance(value, bool), name, value, "True or False")
+    return bool(value)
+
+
+def one_of(name: str, value: Any, allowed: Collection[Any]) -> None:
+    """Refuse what is not among ``allowed``.
+
+    >>> one_of("edge", "mirror", ("zeros", "reflect"))
+    Traceback (most recent call last):
+    ValueError: edge is 'mirror', but must be one of 'zeros', 'reflect'
+    """
+    known = any(type(value) is type(each) and value == each for each in allowed)
+    require(known, name, value, f"one of {', '.join(map(repr, allowed))}")
+
+
+def _range_text(noun: str, least: float | None, above: float | None, most: float | None, below: float | None) -> str:
+    if least is not None and most is not None:
+        return f"{noun} from {least} to {most}"
+    if least is not None and below is None:
+        return f"{noun}, {least} or more"
+    words = (("at least", least), ("above", above), ("at most", most), ("below", below))
+    bounds = " and ".join(f"{word} {bound}" for word, bound in words if bound is not None)
+    return f"{noun} {bounds}".strip()

@@ -1,0 +1,182 @@
+"""Mean and standard deviation of what a model is trained on, and features standardised by them.
+
+Everything here is float64. A time in seconds, 1.7e9 ± 40, would be one number in float32; so features are narrowed to
+float32 only once they are centred and scaled.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, final
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.data.images import LazyImages
+
+__all__ = ["Floats", "Statistics", "check_finite", "check_spread", "mean_and_std", "rescaled", "to_float64"]
+
+Floats = npt.NDArray[np.float64]
+
+LIMIT: Final = 1e9
+"""Deviations from the mean, at most; float32 still holds the square of it."""
+
+_BLOCK: Final = 2**22  # numbers worked on at a time, so that a large table is not copied whole
+_SAMPLED: Final = 10_000  # rows from which it is judged whether outliers dwarf all other values
+_COLLAPSED: Final = 2.0**-22  # of a standard deviation: float32 has 24 bits, and the mean costs some
+_ROUNDING: Final = 2.0**-44  # of a value: less than this may be the rounding of a computation
+
+
+@final
+@dataclass(frozen=True)
+class Statistics:
+    """Mean and standard deviation of each channel, of images scaled to [0, 1], or of each feature."""
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+
+    @staticmethod
+    def of(inputs: npt.NDArray[Any] | LazyImages, index: npt.ArrayLike | None = None) -> "Statistics":
+        """The statistics of the training data: ``index`` says which samples these are.
+
+        Of images that are read lazily, 1,000 spread evenly over the set are looked at.
+        """
+        rows = np.arange(len(inputs)) if index is None else np.asarray(index, np.int64)
+        if not rows.size:
+            raise ValueError("index is empty: there is nothing to take the mean of")
+        if isinstance(inputs, LazyImages):
+            some = rows[np.linspace(0, rows.size - 1, min(rows.size, 1000)).astype(np.int64)]
+            images, readable, unreadable = inputs.read(some)
+            if not readable.any():
+                raise ValueError(f"none of {len(some)} images can be read; the first: {unreadable[0].reason}")
+            return _of_images(images)
+        chosen = slice(None) if index is None else rows
+        if inputs.ndim == 4:
+            return _of_images(inputs[chosen])
+        mean, std = np.empty(inputs.shape[1]), np.empty(inputs.shape[1])
+        for columns in _column_blocks(inputs):
+            block = np.asarray(inputs[:, columns][chosen], np.float64)
+            for check in (check_finite, check_spread):
+                check(block, lambda row, column, first=columns.start: _cell(int(rows[row]), first + column))  # type: ignore[misc]
+            mean[columns], std[columns] = mean_and_std(block)
+        return Statistics(tuple(mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))
+
+    def standardise(self, features: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
+        """Features with mean 0 and deviation 1, in float32; what is further than ``LIMIT`` is put there."""
+        mean, std = self._arrays
+        # A quarter of numbers near the largest there are can be subtracted without overflow.
+        part = np.where((np.abs(mean) > 2.0**1000) | (std > 2.0**1000), 0.25, 1.0)
+        with np.errstate(over="ignore"):
+            centred = np.asarray(features, np.float64) * part - mean * part
+            return (centred / (std * part)).clip(-LIMIT, LIMIT).astype(np.float32)
+
+    @cached_property
+    def _arrays(self) -> tuple[Floats, Floats]:
+        return np.array(self.mean), np.array(self.std)
+
+
+def mean_and_std(features: Floats) -> tuple[Floats, Floats]:
+    """Mean and standard deviation of each column, for numbers of any size that float64 holds.
+
+    Powers of two are taken out before anything is added or squared, and the first row is subtracted, so that neither
+    1e300 overflows, nor 1e-300 underflows, nor the digits of 1e15 ± 1 are lost.
+
+    >>> mean_and_std(np.array([[1e300, 1e15], [3e300, 1e15 + 2]]))
+    (array([2.e+300, 1.e+015]), array([1.e+300, 1.e+000]))
+    """
+    scaled, exponent = rescaled(features)
+    first = scaled[0]
+    centred = scaled - first
+    offset = centred.mean(0)
+    centred, smaller = rescaled(centred - offset)
+    with np.errstate(under="ignore"):
+        std = np.ldexp(np.sqrt(np.square(centred).mean(0)), exponent + smaller)
+        return np.ldexp(first + offset, exponent), std
+
+
+def rescaled(features: Floats) -> tuple[Floats, npt.NDArray[Any]]:
+    """Each column divided by a power of two, so that its largest number is from a quarter to a half; and the powers."""
+    _, exponent = np.frexp(np.abs(features).max(0))
+    with np.errstate(under="ignore"):
+        return np.ldexp(features, -(exponent + 1)), exponent + 1
+
+
+def check_spread(features: Floats, cell: Callable[[int, int], str]) -> None:
+    """Refuse columns in which a few far values leave all the others as one number in float32.
+
+    ``cell`` names a row and column for the message. Up to 10,000 rows are looked at. The middle 90 % of a column may
+    be constant; if they are not, they must differ by more than float32 resolves, unless it is by rounding alone.
+    """
+    if len(features) < 3:
+        return
+    some = features[np.linspace(0, len(features) - 1, min(len(features), _SAMPLED)).astype(np.int64)]
+    scaled, _ = rescaled(some)
+    low = np.quantile(scaled, 0.05, axis=0, method="higher")
+    high = np.quantile(scaled, 0.95, axis=0, method="lower")
+    middle = high - low
+    _, std = mean_and_std(scaled)
+    rounding = _ROUNDING * np.maximum(np.abs(low), np.abs(high))
+    wrong = np.flatnonzero((middle > rounding) & (middle < _COLLAPSED * std))
+    if len(wrong):
+        column = int(wrong[0])
+        values, middle_value = features[:, column], float(np.median(some[:, column]))
+        row = int(np.abs(values * 0.25 - middle_value * 0.25).argmax())
+        raise ValueError(
+            f"{cell(row, column)}: {values[row]:g} is so far from the other values of the column, such as "
+            f"{middle_value:g}, that these become one number: remove such outliers, or take logarithms"
+        )
+
+
+def to_float64(values: npt.NDArray[Any], cell: Callable[[int, int], str]) -> Floats:
+    """Numbers of any kind in float64; refused where NaN or infinite, or where whole numbers lose what tells them apart.
+
+    float64 has 53 bits. Beyond, whole numbers are rounded: that is harmless to a time in nanoseconds over days, but
+    not to identifiers that differ in their last digits alone.
+    """
+    with np.errstate(over="ignore"):
+        features = np.ascontiguousarray(values, np.float64)
+    check_finite(features, cell)
+    if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and len(values):
+        low, high = values.min(0), values.max(0)
+        for column in np.flatnonzero((features.max(0) > 2.0**53) | (features.min(0) < -(2.0**53))).tolist():
+            steps = float(np.spacing(np.abs(features[:, column]).max()))
+            if 0 < int(high[column]) - int(low[column]) < 1024 * steps:
+                raise ValueError(
+                    f"{cell(0, column)}: {values[0, column]} and the other whole numbers of the column differ by less "
+                    "than float64 resolves at their size: subtract a constant from them"
+                )
+    return features
+
+
+def check_finite(features: npt.NDArray[Any], cell: Callable[[int, int], str]) -> None:
+    """Refuse NaN and infinity; ``cell`` names a row and column for the message."""
+    step = max(1, _BLOCK // max(1, features.shape[1]))
+    for start in range(0, len(features), step):
+        finite = np.isfinite(features[start : start + step])
+        if not finite.all():
+            row, column = map(int, np.argwhere(~finite)[0])
+            raise ValueError(f"{cell(start + row, column)}: {features[start + row, column]} is not a finite number")
+
+
+def _cell(row: int, column: int) -> str:
+    return f"features, row {row}, column {column}"
+
+
+def _column_blocks(features: npt.NDArray[Any]) -> Iterator[slice]:
+    width = max(1, _BLOCK // len(features))
+    for start in range(0, features.shape[1], width):
+        yield slice(start, min(start + width, features.shape[1]))
+
+
+def _of_images(images: npt.NDArray[np.uint8]) -> Statistics:
+    """Exactly, from how often each of the 256 values occurs."""
+    values = np.arange(256) / 255
+    means, deviations = [], []
+    for channel in range(images.shape[1]):
+        counts = np.zeros(256, np.int64)
+        for start in range(0, len(images), 4096):
+            counts += np.bincount(images[start : start + 4096, channel].ravel(), minlength=256)
+        mean = float(counts @ values / counts.sum())
+        means.append(mean)
+        deviations.append(float(np.sqrt(counts @ (values - mean) ** 2 / counts.sum())) or 1.0)
+    return Statistics(tuple(means), tuple(deviations))

@@ -1,0 +1,76 @@
+"""Train, audit, and train again without the labels that look wrong."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+from pyrite.auditing import Audit
+from pyrite.data import Dataset
+from pyrite.processes import rank
+from pyrite.run_audits import audit
+from pyrite.training import Observer, Options, Recipe, Run, new_folder, train_once
+
+__all__ = ["suspects_are_unknown", "train_without_suspects"]
+
+
+def suspects_are_unknown(options: Options) -> bool:
+    """Whether suspects are to be dropped, and no corrections say which labels those are."""
+    values = _with_config(options)
+    return bool(values.get("drop_suspects")) and not values.get("corrections")
+
+
+def train_without_suspects(
+    data: str | Path | Dataset | None = None,
+    *,
+    out: str | Path | None = None,
+    progress: bool | None = None,
+    observers: Sequence[Observer] = (),
+    audited: Callable[[Audit], None] = lambda result: None,
+    **options: Unpack[Options],
+) -> Run:
+    """Train and audit in ``OUT/audit``, then train in ``OUT`` without the suspects.
+
+    Called again with the same arguments it goes on where it stopped.
+
+    Args:
+        data: as for ``train``.
+        out: the folder of the second run; by default a new one.
+        progress: as for ``train``.
+        observers: told of both runs.
+        audited: called with the audit, before the second run.
+        options: those of ``train``. ``drop_suspects`` is the probability of being wrong from which on a label is
+            dropped; in the first run a fifth is held out if ``validation`` is not given.
+    """
+    first_options = _first_options(options)
+    folder = None if out is None else Path(out)
+    if folder is None or not (folder / "audit" / "recipe.toml").exists():
+        folder = new_folder(folder, first_options["device"])
+    ranking = folder / "audit" / "suspects.csv"
+    watching: dict[str, Any] = {"progress": progress, "observers": observers}
+    try:
+        first = train_once(data, out=folder / "audit", **watching, **{**options, **first_options})
+        if rank() == 0:
+            result = audit(first)
+            result.to_csv(ranking)
+            audited(result)
+        return train_once(data, out=folder, **watching, **{**options, "corrections": str(ranking)})
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped and saved; go on with the same command and --out {folder}") from None
+
+
+def _first_options(options: Options) -> dict[str, Any]:
+    """In what the first run differs, and what decides the second one, checked before hours pass."""
+    names = ("drop_suspects", "device", "validation")
+    # Held-out samples tell how many labels are wrong: without them there would be a ranking, and nothing to drop.
+    values = {"validation": 0.2} | {name: value for name, value in _with_config(options).items() if name in names}
+    recipe = Recipe.make(data="", corrections="those of the audit", **values)
+    if not recipe.drop_suspects:
+        raise ValueError("drop_suspects is missing: say from which probability on labels are dropped, such as 0.9")
+    return {"validation": recipe.validation, "device": recipe.device, "drop_suspects": 0.0}
+
+
+def _with_config(options: Options) -> Mapping[str, Any]:
+    """The options, and behind them what a configuration file says."""
+    config = options.get("config")
+    given = {name: value for name, value in options.items() if value is not None}
+    return given if config is None else {**Recipe.read(config), **given}

@@ -1,0 +1,83 @@
+"""``.npz`` files, read without trusting them: nothing is unpickled, and no header makes more memory be taken than the
+file can fill."""
+
+import math
+import os
+import stat
+import zipfile
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.memory import check_memory
+
+__all__ = ["DEFLATE", "LARGEST", "is_regular", "read_npz"]
+
+# Compressed data may claim any size. DEFLATE packs at most 1,032 to 1, which bounds it by the size of the file; this
+# bounds it once more. Data stored plainly is bounded by its file.
+LARGEST: Final = 8 * 2**30
+DEFLATE: Final = 1032
+
+_HEADERS: Final = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
+
+
+def read_npz(path: str | Path, wanted: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
+    """Arrays of an ``.npz`` by name, all of them or those wanted that are there. What is damaged is a ValueError."""
+    path = Path(path)
+    if not is_regular(path):
+        raise ValueError(f"{path}: no such file")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
+            names = list(members) if wanted is None else [name for name in wanted if name in members]
+            return {name: _member(path, archive, members[name]) for name in names}
+    except ValueError as error:
+        # zipfile itself raises ValueError of damaged fields; what is raised here names the path already.
+        if str(error).startswith(str(path)):
+            raise
+        raise ValueError(f"{path}: not a whole .npz file ({error})") from None
+    except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, zlib.error, RuntimeError, LookupError) as error:
+        raise ValueError(f"{path}: not a whole .npz file ({error})") from None
+
+
+def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
+    where = f"{path}: {info.filename.removesuffix('.npy')}"
+    packed = info.compress_type != zipfile.ZIP_STORED
+    if packed and info.file_size > min(LARGEST, DEFLATE * info.compress_size + 2**16):
+        raise ValueError(f"{where}: refused, it claims to unpack to {info.file_size} bytes; store it uncompressed")
+    with archive.open(info) as file:
+        try:
+            version = np.lib.format.read_magic(file)
+            if version not in _HEADERS:
+                raise ValueError(f"its format has the version {version}")
+            shape, fortran, dtype = _HEADERS[version](file)
+        except Exception as error:  # numpy reads the header as Python, so that anything may be raised
+            reason = (str(error) or type(error).__name__).splitlines()[0]
+            raise ValueError(f"{where}: not an array ({reason})") from None
+        if len(shape) > 32 or not all(0 <= side <= LARGEST for side in shape) or not dtype.itemsize:
+            raise ValueError(f"{where}: {dtype} of shape {shape} is no array")
+        if dtype.hasobject:
+            raise ValueError(f"{where}: holds Python objects, which are not read because loading them can run code")
+        size = math.prod(shape) * dtype.itemsize
+        if size > info.file_size:
+            raise ValueError(f"{where}: cut off, it claims {size} bytes and holds {info.file_size}")
+        check_memory(2 * size, where)
+        content = bytearray(file.read(size))
+        values = np.frombuffer(content, dtype) if len(content) == size > 0 else np.empty(0, dtype)
+        if values.nbytes < size:
+            raise ValueError(f"{where}: cut off, it claims {size} bytes and holds {len(content)}")
+        if file.read(1):
+            raise ValueError(f"{where}: holds more than the array it claims")
+    return values.reshape(shape, order="F" if fortran else "C")
+
+
+def is_regular(path: Path) -> bool:
+    """Whether a path is a file with an end, not a pipe or a device."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False

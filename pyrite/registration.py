@@ -1,0 +1,108 @@
+"""Names for what users have written themselves."""
+
+import inspect
+from collections.abc import Callable
+from typing import Any, NamedTuple, get_type_hints
+
+from pyrite.criterion import Loss
+from pyrite.data import DATASETS, Dataset
+from pyrite.losses import LOSSES
+from pyrite.methods import METHODS, Method
+from pyrite.models import MODELS, Architecture
+from pyrite.noise import NOISES, Noise
+from pyrite.plugins import plugin_names
+from pyrite.spec import register_class
+from pyrite.training.optimisers import OPTIMISERS, Optimiser
+from pyrite.training.schedules import SCHEDULES, Schedule
+
+__all__ = ["REGISTRIES", "Registry", "register"]
+
+
+class Registry(NamedTuple):
+    """A registry: what its entries make, the word for it, and the entries by name."""
+
+    makes: type
+    kind: str
+    entries: dict[str, Callable[..., Any]]
+
+    def plugins(self) -> list[str]:
+        """The names that installed packages offer in addition."""
+        return [name for name in plugin_names(self.kind, own=True) if name not in self.entries]
+
+
+REGISTRIES: dict[str, Registry] = {
+    "losses": Registry(Loss, "loss", LOSSES),
+    "noises": Registry(Noise, "noise", NOISES),
+    "methods": Registry(Method, "method", METHODS),
+    "models": Registry(Architecture, "model", MODELS),
+    "data": Registry(Dataset, "data set", DATASETS),
+    "optimisers": Registry(Optimiser, "optimiser", OPTIMISERS),
+    "schedules": Registry(Schedule, "schedule", SCHEDULES),
+}
+
+
+def register(name: str, thing: Any) -> None:
+    """Put a loss, a method, a noise model, a net, an optimiser, a schedule or a data set of yours under a name.
+
+    Afterwards the name works wherever pyrite's own do: ``pyrite.train(data, loss="mine(sharpness=2)")``, in recipes, in
+    comparisons and in the ranges of ``tune``. For the command line, offer it by an entry point: docs/training.md.
+
+    Args:
+        name: as it will be written. It must not be taken; only what it stands for already may be defined anew.
+        thing: a class that derives from ``pyrite.Loss``, ``Method``, ``Noise``, ``Architecture`` or the like; a
+            function whose return annotation is one of these, or ``pyrite.Dataset``; or a data set. The arguments of a
+            class must be kept as attributes of the same names, from which recipes spell them.
+
+    >>> from dataclasses import dataclass
+    >>> import pyrite
+    >>> def two_moons(samples: int = 100) -> pyrite.Dataset:
+    ...     return pyrite.data.load("blobs", classes=2, samples=samples)
+    >>> register("two_moons", two_moons)
+    >>> pyrite.data.load("two_moons(samples=50)")
+    <blobs: 50 features of 2, 2 classes, 10 for testing>
+    """
+    if not isinstance(name, str) or not name.isidentifier():
+        raise ValueError(f"name is {name!r}, but must be a text of letters, digits and underscores")
+    registry = _registry_for(name, thing)
+    # Losses stand within methods, so that no loss may have the name of a method.
+    shared = (LOSSES, METHODS) if registry.makes in (Loss, Method) else (registry.entries,)
+    for entries in shared:
+        if name in entries and not _is_redefined(entries[name], thing):
+            raise ValueError(f"name is {name!r}, but that is a {registry.kind} already: choose another")
+    if isinstance(thing, Dataset):
+        registry.entries[name] = _constant(thing)
+        return
+    registry.entries[name] = thing
+    if isinstance(thing, type):
+        register_class(name, thing)
+
+
+def _registry_for(name: str, thing: Any) -> Registry:
+    made = Dataset if isinstance(thing, Dataset) else thing
+    if inspect.isroutine(thing):
+        try:
+            made = get_type_hints(thing).get("return")
+        except NameError as error:
+            raise ValueError(f"{name!r} is a function whose annotations cannot be read: {error}") from None
+    for registry in REGISTRIES.values():
+        if isinstance(made, type) and issubclass(made, registry.makes):
+            return registry
+    wanted = ", ".join(registry.makes.__name__ for registry in REGISTRIES.values())
+    raise ValueError(
+        f"{name!r} is {thing!r}, but must be a class that derives from one of {wanted}, or a function whose return "
+        "annotation is one of them"
+    )
+
+
+def _constant(data: Dataset) -> Callable[[], Dataset]:
+    def given() -> Dataset:
+        return data
+
+    given.__doc__ = f"{data!r}, registered as an object."
+    return given
+
+
+def _is_redefined(before: object, thing: object) -> bool:
+    """Whether the same definition was run again, as in a notebook."""
+    names = [(getattr(one, "__module__", None), getattr(one, "__qualname__", None)) for one in (before, thing)]
+    return before is thing or (None not in names[0] and names[0] == names[1])

@@ -1,0 +1,158 @@
+"""Audits of runs: of a run that is there, or of one that is trained for it."""
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyrite.auditing import FEWEST, Audit, Kind, audit_margins, audit_scores, check_enough, troubles
+from pyrite.auditing.audit import Progress
+from pyrite.curves import expected_margin
+from pyrite.data import Dataset, load
+from pyrite.training import Recipe, Run, Watching, resolve, train_plan, train_plan_once
+
+__all__ = ["audit", "default_method", "default_options"]
+
+
+def audit(
+    what: object,
+    *,
+    scores: object | None = None,
+    kind: Kind | None = None,
+    classes: Sequence[str] | None = None,
+    seed: int | None = None,
+    progress: bool | None = None,
+    **options: Any,
+) -> Audit:
+    """Say which labels are wrong, how many, and what they should be.
+
+    Args:
+        what: data, as ``train`` takes them, which are trained on first; a run or its folder; or, with ``scores``, the
+            given labels as class numbers.
+        scores: what a model makes of every sample, one row per sample, one column per class. The model must not have
+            been trained on that sample's label: memorised labels look right. Their scale does not matter.
+        kind: what the scores are: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``. It is never guessed.
+        classes: the names of the classes.
+        seed: everything random comes from it; 0 by default.
+        progress: show how far it is; by default if standard error is a terminal.
+        options: for training, as ``train`` takes them. By default a fifth is held out, or more of few samples.
+
+    >>> true = np.arange(600) % 3
+    >>> scores = 6 * np.eye(3)[true] + np.random.default_rng(0).normal(size=(600, 3))
+    >>> labels = np.where(np.arange(600) < 60, (true + 1) % 3, true)
+    >>> audit(labels, scores=scores, kind="logits", classes=["cat", "dog", "emu"])
+    <audit: about 10.0 % ± 1.5 of 600 labels look wrong; most often cat labelled as dog>
+    """
+    if isinstance(what, Run | Dataset | str | Path):
+        if scores is not None or kind is not None or classes is not None:
+            raise ValueError("data and runs have their own scores and classes: leave out scores, kind and classes")
+        if isinstance(what, str | Path) and os.path.isfile(os.path.join(what, "recipe.toml")):
+            what = Run.load(what)
+        if isinstance(what, Run):
+            if options:
+                raise ValueError(f"{next(iter(options))} is for training, and {what.path} is trained already")
+            return audit_run(what, seed or 0, progress)
+        return _train_and_audit(what, seed, progress, options)
+    if options:
+        raise ValueError(f"{next(iter(options))} is for training, and with given scores nothing is trained")
+    if scores is None:
+        raise ValueError("scores are missing: pass what a model makes of every sample, or a run in place of the labels")
+    with _shown(progress) as advance:
+        return audit_scores(what, scores=scores, kind=kind, classes=classes, seed=seed or 0, progress=advance)
+
+
+def _train_and_audit(
+    what: Dataset | str | Path, seed: int | None, progress: bool | None, options: dict[str, Any]
+) -> Audit:
+    options = {name: value for name, value in options.items() if value is not None}
+    if seed is not None:
+        options["seed"] = seed
+    given = options if "config" not in options else Recipe.read(Path(options["config"])) | options
+    data = load(what)
+    check_enough(data.labels, data.classes, given.get("samples") or len(data))
+    options = {name: value for name, value in default_options(given, data).items() if name not in given} | options
+    out = options.pop("out", None)
+    watching = {name: options.pop(name) for name in Watching.__annotations__ if name in options}
+    plan = resolve(what, loaded=data, **options)
+    watching["progress"] = progress
+    run = train_plan(plan, **watching) if out is None else train_plan_once(plan, out, **watching)
+    return audit_run(Run(run.path, run.recipe, run.history, data), run.recipe.seed, progress)
+
+
+def default_method(classes: int) -> str:
+    """The method that an audit trains with by default: absolute error, scaled where it would underfit many classes.
+
+    docs/auditing.md says why.
+
+    >>> default_method(3), default_method(10)
+    ('erm(unit(mae))', 'erm(unit(scale(mae, tau=1, classes=10)))')
+    """
+    low = -expected_margin(classes, exact=True) > 1  # where the untrained net's margins are
+    return f"erm(unit(scale(mae, tau=1, classes={classes})))" if low else "erm(unit(mae))"
+
+
+def default_options(given: dict[str, Any], data: Dataset) -> dict[str, Any]:
+    """How an audit trains where nobody says: a fifth is held out, more of few samples so that the noise is fitted to
+    some 250, and few samples are trained on for more epochs.
+    """
+    samples = given.get("samples") or len(data)
+    share = min(max(250 / samples, 0.2), max(0.4, min(0.5, (FEWEST + 2) / samples)))
+    values = {"validation": share, "epochs": min(max(round(40_000 / samples), 10), 30)}
+    return values if {"method", "loss"} & given.keys() else values | {"method": default_method(len(data.classes))}
+
+
+def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
+    """Audit what a run recorded, and look through its samples if they can still be read."""
+    if not run.history or not (run.path / "samples.npz").exists():
+        raise ValueError(f"{run.path} has not finished an epoch: pyrite train --resume {run.path}")
+    labels, samples = run.labels, run.samples
+    if "class_margins" not in samples:
+        raise ValueError(
+            f"{run.path} keeps no margins of classes: samples times classes are too many, or it is too old"
+        )
+    part, given = labels["part"], labels["given"]
+    try:
+        seen = troubles(replace(run.dataset(), labels=given))
+    except ValueError:  # gone or changed since; the evidence is in the run, only copies cannot be looked for
+        seen = None
+    with _shown(progress) as advance:
+        return audit_margins(
+            np.where(np.isin(part, (0, 1))[:, None], samples["class_margins"], np.nan),
+            given,
+            part == 1,
+            run.classes,
+            samples,
+            seed,
+            warnings=(*_unfinished(run), *(() if seen is None else seen.sentences())),
+            troubles=seen,
+            run=run,
+            true=labels.get("true"),
+            paths=labels.get("path"),
+            progress=advance,
+        )
+
+
+def _unfinished(run: Run) -> tuple[str, ...]:
+    if run.finished:
+        return ()
+    done = f"{len(run.history)} of {run.recipe.epochs} epochs are done"
+    return (f"{run.path} is unfinished, {done}: go on with pyrite train --resume {run.path}",)
+
+
+@contextmanager
+def _shown(wanted: bool | None) -> Iterator[Progress]:
+    """A bar on standard error, if it is a terminal; ``wanted`` False for none at all."""
+    if wanted is False or not sys.stderr.isatty() or os.environ.get("RANK", "0") != "0":
+        yield lambda share: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress as Bar
+
+    with Bar(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("fitting the noise", total=1.0)
+        yield lambda share: bar.update(task, completed=share)

@@ -1,0 +1,237 @@
+"""``train``: from what a user says to a run that is finished."""
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Protocol, TypedDict, Unpack, runtime_checkable
+
+from pyrite.data import Dataset, load, read_content
+from pyrite.methods import Method, method as read_method
+from pyrite.processes import all_gather, join, rank
+from pyrite.training.assembly import assemble
+from pyrite.training.folder import Folder
+from pyrite.training.interrupts import all_agree, interrupts
+from pyrite.training.loop import Observer, fit
+from pyrite.training.out_folder import locked, new_folder
+from pyrite.training.plan import Plan, method_and_text, model_and_text, resolve
+from pyrite.training.progress import Progress
+from pyrite.training.recipe import GIVEN, Options, Recipe
+from pyrite.training.recorder import Recorder
+from pyrite.training.run import Run
+
+__all__ = ["RunObserver", "Watching", "train", "train_once", "train_plan", "train_plan_once"]
+
+Data = str | os.PathLike[str] | Dataset
+
+
+@runtime_checkable
+class RunObserver(Observer, Protocol):
+    """An observer that wants more than steps: the run's folder, and what was measured."""
+
+    def watch(self, folder: Path, recorder: Recorder) -> AbstractContextManager[object]:
+        """Entered before the first step and left after the last one, whatever happens.
+
+        When ``after_epoch`` is called, the line of that epoch is in ``recorder.history``.
+        """
+        ...
+
+
+class Watching(TypedDict, total=False):
+    """How a run is watched and stopped, which does not change its result."""
+
+    progress: bool | None
+    observers: Sequence[Observer]
+    stop: Callable[[], bool]
+
+
+def train(
+    data: Data | None = None,
+    *,
+    out: str | os.PathLike[str] | None = None,
+    resume: str | os.PathLike[str] | None = None,
+    progress: bool | None = None,
+    observers: Sequence[Observer] = (),
+    stop: Callable[[], bool] = lambda: False,
+    **options: Unpack[Options],
+) -> Run:
+    """Train a model on labels that are partly wrong, and leave a run directory.
+
+    Ctrl-C saves the run before it raises ``KeyboardInterrupt``.
+
+    Args:
+        data: a name, a folder, a file, or a data set that is read already.
+        out: the folder of the run; by default a new one in ``runs``, named after the time.
+        resume: the folder of a run to go on with, to the same bytes that it would have ended with uninterrupted. What
+            was handed over as an object (data, net, loss or method) must be handed over again; everything else is in
+            the folder.
+        progress: show how far it is; by default if standard error is a terminal.
+        observers: told of every step and every epoch, after those that measure and write. A ``RunObserver`` gets the
+            run's folder and its measurements too.
+        stop: asked after every step; if it says True the run is saved and comes back unfinished.
+        options: every setting of ``pyrite.settings``, as text or as an object: ``method``, ``noise``, ``epochs``, ...
+            ``model`` may be a net of your own, which is trained in place, or what makes one, called with the shape of
+            an input and the number of classes. ``loss`` is short for the method ``erm(loss)``, and may be anything
+            that is called as ``nn.CrossEntropyLoss(reduction="none")`` is; ``lr`` is short for the optimiser that
+            would be taken, at this learning rate; ``config`` is a TOML file of settings, which options override.
+    """
+    watching: Watching = {"progress": progress, "observers": observers, "stop": stop}
+    if resume is not None:
+        return _resume(Path(resume), data, out, options, watching)
+    return train_plan(resolve(data, **options), out, **watching)
+
+
+def train_plan(plan: Plan, out: str | os.PathLike[str] | None = None, **watching: Unpack[Watching]) -> Run:
+    """As ``train``, of what is resolved already."""
+    join(plan.recipe.device)
+    corrections = _corrections(plan.recipe)
+    folder = new_folder(out, plan.recipe.device)
+    return _run(plan, folder, corrections, watching, new=True)
+
+
+def train_once(data: Data | None, *, out: str | os.PathLike[str], **options: Any) -> Run:
+    """As ``train``, but what ``out`` holds is not trained again: a finished run is read, another one is gone on with.
+
+    A run there that was made with other options is an error, not a result.
+    """
+    watching: Watching = {name: options.pop(name) for name in Watching.__annotations__ if name in options}  # type: ignore[assignment]
+    return train_plan_once(resolve(data, **options), out, **watching)
+
+
+def train_plan_once(wanted: Plan, out: str | os.PathLike[str], **watching: Unpack[Watching]) -> Run:
+    """As ``train_once``, of what is resolved already."""
+    out = Path(out)
+    join(wanted.recipe.device)
+    if not all_gather((out / "recipe.toml").exists())[0]:
+        return train_plan(wanted, out, **watching)
+    found = Run.load(out)
+    own = wanted.method if found.recipe.method == wanted.recipe.method else None
+    recipe = found.recipe.resolved(wanted.data, own)
+    if recipe != wanted.recipe:
+        differ = [name for name in Recipe.model_fields if getattr(recipe, name) != getattr(wanted.recipe, name)]
+        raise ValueError(f"{out} holds a run with other {', '.join(differ)}: choose another out")
+    if found.finished:
+        return found
+    return _go_on(replace(wanted, recipe=found.recipe), out, watching)
+
+
+def _resume(
+    folder: Path, data: Data | None, out: str | os.PathLike[str] | None, options: Options, watching: Watching
+) -> Run:
+    """Go on with a run as its folder says; options only hand over again the objects that the folder does not hold."""
+    given = {name: value for name, value in options.items() if value is not None}
+    objects = {name for name in ("model", "method", "loss") if not isinstance(given.get(name, ""), str)}
+    if given.keys() - objects or out is not None:
+        raise ValueError("resume goes on with a run as its recipe.toml says: leave out all other options")
+    recipe = Run.load(folder).recipe
+    for name in objects:
+        text = recipe.model if name == "model" else recipe.method
+        if not text.startswith(GIVEN):
+            raise ValueError(f"{folder} has the {'net' if name == 'model' else 'method'} {text}: leave out {name}")
+    join(recipe.device)
+    source = _same_data(recipe, data)
+    method = _same_method(folder, recipe, options)
+    if recipe.model.startswith(GIVEN) and "model" not in objects:
+        raise ValueError(f"the net of {folder} was {recipe.model}: pass it again as model")
+    return _go_on(Plan(recipe, source, method, model_and_text(options.get("model"))[0]), folder, watching)
+
+
+def _go_on(plan: Plan, folder: Path, watching: Watching) -> Run:
+    _check_unchanged(plan.recipe, folder)
+    return _run(plan, folder, _corrections(plan.recipe, folder / "corrections.csv"), watching, new=False)
+
+
+def _run(plan: Plan, folder: Path, corrections: bytes, watching: Watching, *, new: bool) -> Run:
+    """Train in a folder that no other process trains in."""
+    parts = assemble(plan.recipe, plan.data, plan.method, plan.model, corrections)
+    with locked(folder, new=new):
+        keeper = Folder(folder, plan.recipe, parts)
+        keeper.begin() if new else keeper.resume()
+        return _train(keeper, **watching)
+
+
+def _train(
+    keeper: Folder,
+    progress: bool | None = None,
+    observers: Sequence[Observer] = (),
+    stop: Callable[[], bool] = lambda: False,
+) -> Run:
+    """Train until it is done or stopped; either way the folder says all."""
+    recipe, parts, folder = keeper.recipe, keeper.parts, keeper.path
+    shown = Progress.wanted(progress, recipe, parts)
+    watching: list[Observer] = [parts.recorder, keeper, *([shown] if shown else []), *observers]
+    with interrupts() as interrupted:
+        with ExitStack() as around:
+            for observer in observers:
+                if isinstance(observer, RunObserver):
+                    around.enter_context(observer.watch(folder, parts.recorder))
+            around.enter_context(shown or nullcontext())
+            done = fit(
+                parts.trainer, parts.batches, recipe.epochs, watching, all_agree(lambda: interrupted() or stop())
+            )
+        keeper.finish() if done else keeper.save()
+        if interrupted():
+            words = "finished" if done else "stopped and saved; go on with: pyrite train --resume"
+            raise KeyboardInterrupt(f"{words} {folder}")
+    return Run(folder, recipe, parts.recorder.history)
+
+
+def _same_data(recipe: Recipe, data: Data | None) -> Dataset:
+    if isinstance(data, Dataset):
+        return data
+    if recipe.data.startswith(GIVEN):
+        raise ValueError(f"the data was {recipe.data}: pass it again, as in pyrite.train(data, resume=...)")
+    if data is not None and recipe.data not in (str(data), os.path.abspath(str(data))):
+        raise ValueError(f"data is {str(data)!r}, but the run that is resumed has {recipe.data!r}")
+    return load(recipe.data)
+
+
+def _same_method(folder: Path, recipe: Recipe, options: Options) -> Method:
+    if not recipe.method.startswith(GIVEN):
+        return read_method(recipe.method)
+    if options.get("method") is None and options.get("loss") is None:
+        raise ValueError(f"the method of {folder} was {recipe.method}: pass it again as method or loss")
+    method, text = method_and_text(options)
+    if text != recipe.method:
+        raise ValueError(f"the method of {folder} was {recipe.method}, not {text.removeprefix(GIVEN)}")
+    return method
+
+
+def _check_unchanged(recipe: Recipe, folder: Path) -> None:
+    """Refuse a recipe.toml that was edited since the run began: it would not describe the first epochs."""
+    path = folder / "run.json"
+    if not path.exists():  # killed before the first step
+        return
+    try:
+        began: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")).get("recipe", {})
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot read {path}: {error}") from None
+    now = recipe.model_dump(exclude_none=True)
+    for name in began:
+        if began[name] != now.get(name):
+            raise ValueError(
+                f"{folder / 'recipe.toml'} was changed since the run began: {name} was {began[name]!r} and is "
+                f"{now.get(name)!r}. Undo that, or train a new run with --config {folder / 'recipe.toml'} --out ..."
+            )
+
+
+def _corrections(recipe: Recipe, copy: Path | None = None) -> bytes:
+    """The content of the file that corrects labels; of a run that goes on, its own copy, as the file may have changed.
+
+    The first process reads, so that all have the same, and what it has written before is there for all.
+    """
+    if not recipe.corrections:
+        return b""
+
+    def content_or_problem() -> tuple[bytes, str]:
+        try:
+            return read_content(copy if copy is not None and copy.exists() else recipe.corrections), ""
+        except ValueError as error:
+            return b"", str(error)
+
+    content, problem = all_gather(content_or_problem() if rank() == 0 else (b"", ""))[0]
+    if problem:
+        raise ValueError(f"cannot read the corrections: {problem}")
+    return content

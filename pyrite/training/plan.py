@@ -1,0 +1,213 @@
+"""From what a user says to a plan: a recipe that leaves nothing open, and the objects it names."""
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any, Unpack, final
+
+import torch
+from torch import nn
+
+from pyrite.data import DATASETS, CropFlip, Dataset, load
+from pyrite.losses import OwnLoss, loss as read_loss
+from pyrite.methods import ERM, Method, method as read_method
+from pyrite.models import Architecture, Factory, architecture
+from pyrite.noise import noise_model
+from pyrite.spec import build, lookup, spell
+from pyrite.training.optimisers import OPTIMISERS, optimiser
+from pyrite.training.recipe import GIVEN, Options, Recipe, Short
+from pyrite.training.schedules import schedule
+
+__all__ = ["Model", "Plan", "method_and_text", "model_and_text", "resolve", "says_rate"]
+
+Model = str | Architecture | nn.Module | Factory
+
+
+@final
+@dataclass(frozen=True)
+class Plan:
+    """A run that could begin.
+
+    Attributes:
+        recipe: everything that decides it, spelled out.
+        data: what it is trained on.
+        method: how.
+        model: a net of the user's own, or what makes one; None if ``recipe.model`` spells the net.
+    """
+
+    recipe: Recipe
+    data: Dataset
+    method: Method
+    model: Architecture | nn.Module | Factory | None = None
+
+
+def resolve(
+    data: str | os.PathLike[str] | Dataset | None = None, *, loaded: Dataset | None = None, **options: Unpack[Options]
+) -> Plan:
+    """What ``train`` would do with these arguments. ``loaded`` is what ``data`` names, if it has been read already."""
+    values = {} if options.get("config") is None else Recipe.read(options["config"])  # type: ignore[arg-type]
+    given = {name: value for name, value in options.items() if name not in _READ_APART and value is not None}
+    values |= {name: _text(name, value) for name, value in given.items()}
+    if options.get("samples") == 0:
+        raise ValueError("samples is 0, but must be 1 or more; leave it out to use all samples")
+    short = Short.checked({"lr": options.get("lr")})
+    method, values["method"] = method_and_text(options, values.get("method"))
+    model, values["model"] = model_and_text(options.get("model"), values.get("model", ""))
+    values["data"] = _data_text(data, values.get("data"))
+    if values.get("corrections"):
+        values["corrections"] = os.path.abspath(os.path.expanduser(str(values["corrections"])))
+    recipe = Recipe.make(**values)
+    source = loaded or (data if isinstance(data, Dataset) else load(recipe.data))
+    recipe = recipe.resolved(source, method)
+    if short.lr is not None:
+        recipe = _with_rate(recipe, short.lr, options.get("optimiser"))
+    for own in _parts(method):
+        if isinstance(own, OwnLoss):
+            own.try_out(len(source.classes))
+    if model is None:
+        _check_size(recipe, source)
+    return Plan(recipe, source, method, model)
+
+
+def method_and_text(options: Options, configured: str | None = None) -> tuple[Method, str]:
+    """The method that options ask for, and how a recipe names it.
+
+    Args:
+        options: ``method`` or ``loss`` in them say it.
+        configured: what a configuration file says; the default if None.
+    """
+    loss, chosen = options.get("loss"), options.get("method")
+    if loss is not None and chosen is not None:
+        raise ValueError("method and loss are both given: write the loss into the method")
+    if loss is not None:
+        method: Method = ERM(read_loss(loss))
+        text = f"erm({loss})" if isinstance(loss, str) else None
+    else:
+        named = Recipe.model_fields["method"].default if configured is None else configured
+        wanted = named if chosen is None else chosen
+        if isinstance(wanted, str) and wanted.startswith(GIVEN):
+            raise ValueError(f"the method was {wanted}: pass it again as method or loss")
+        method, text = read_method(wanted), wanted if isinstance(wanted, str) else None
+    if _is_spelled(method, read_method):
+        return method, str(method)
+    # What a text has made can be made from that text again. Of an object only the name is known.
+    return method, GIVEN + str(method) if text is None else text
+
+
+def model_and_text(model: Model | None, configured: str = "") -> tuple[Architecture | nn.Module | Factory | None, str]:
+    """A net of the user's own, None if it has a spelling, and how a recipe names it."""
+    if model is None:
+        if configured.startswith(GIVEN):
+            raise ValueError(f"the net was {configured}: pass it again as model")
+        return None, configured
+    if isinstance(model, str):
+        return None, model
+    if isinstance(model, Architecture):
+        return (None, str(model)) if _is_spelled(model, architecture) else (model, GIVEN + str(model))
+    if isinstance(model, nn.Module):
+        return model, GIVEN + type(model).__name__
+    if not callable(model):
+        raise ValueError(f"model is {model!r}, but must be a text such as 'resnet20', an nn.Module or a factory")
+    return model, GIVEN + str(getattr(model, "__name__", type(model).__name__))
+
+
+def says_rate(spec: object) -> bool:
+    """Whether an optimiser that was passed says its learning rate, first or by name."""
+    if not isinstance(spec, str):
+        return spec is not None
+
+    def first(lr: float | None = None, *more: object, **named: object) -> SimpleNamespace:
+        return SimpleNamespace(given=lr is not None)
+
+    name = spec.partition("(")[0].strip()
+    lookup(name, OPTIMISERS, "optimiser")
+    return bool(build(spec, {name: first}, "optimiser").given)
+
+
+# All others go into a recipe as they are, or as the text that spells them.
+_READ_APART = ("method", "loss", "lr", "model", "config")
+
+_READERS: dict[str, Callable[[Any], object]] = {
+    "noise": noise_model,
+    "optimiser": optimiser,
+    "schedule": schedule,
+    "augment": lambda value: build(value, {"crop_flip": CropFlip}, "augmentation"),
+}
+
+
+def _text(name: str, value: object) -> object:
+    """A setting as a recipe has it: an object by the text that makes it again."""
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if name not in _READERS or isinstance(value, str):
+        return value
+    if not _is_spelled(value, _READERS[name]):
+        raise ValueError(
+            f"{name} is {value!r}, which no text spells: give its class a name, as in "
+            f"pyrite.register('my_{name}', {type(value).__name__})"
+        )
+    return spell(value)
+
+
+def _is_spelled(thing: object, read: Callable[[str], object]) -> bool:
+    """Whether the text of a thing makes the same thing again, and not another one whose class has the same name."""
+    try:
+        text = spell(thing) if not isinstance(thing, Method) else str(thing)
+        again = read(text)
+    except (ValueError, TypeError):
+        return False
+    same_classes = {type(part) for part in _parts(thing)} == {type(part) for part in _parts(again)}
+    return same_classes and str(thing) == str(again)
+
+
+def _parts(thing: object) -> list[object]:
+    """A thing and all that it is made of: of a method its losses, of a loss the losses within it."""
+    if isinstance(thing, nn.Module):
+        return list(thing.modules())
+    if isinstance(thing, list | tuple):
+        return [part for item in thing for part in _parts(item)]
+    if isinstance(thing, Method):
+        return [thing, *_parts(list(vars(thing).values()))]
+    return [thing] if hasattr(thing, "__dict__") else []
+
+
+def _data_text(data: str | os.PathLike[str] | Dataset | None, configured: str | None) -> str:
+    if isinstance(data, Dataset):
+        return GIVEN + data.name
+    if data is None:
+        if configured is None:
+            raise ValueError("data is missing: a name such as 'digits', a folder of images, or a file")
+        if str(configured).startswith(GIVEN):
+            raise ValueError(f"the data was {configured}: pass it again, as in pyrite.train(data, ...)")
+        return configured
+    # A relative path would lead elsewhere when the run is resumed from another folder.
+    is_path = str(data) not in DATASETS and os.path.exists(str(data))
+    return os.path.abspath(str(data)) if is_path else str(data)
+
+
+def _with_rate(recipe: Recipe, lr: float, spec: object) -> Recipe:
+    if says_rate(spec):
+        raise ValueError(f"lr is given twice: alone, and in the optimiser {str(spec)!r}")
+    chosen = optimiser(recipe.optimiser)
+    return recipe.model_copy(update={"optimiser": str(type(chosen)(**vars(chosen) | {"lr": lr}))})
+
+
+_MOST_WEIGHTS = 2 * 10**9
+"""More than any net of the registry has at a sensible size; in float32, with gradients and momentum, 24 GB."""
+
+
+def _check_size(recipe: Recipe, data: Dataset) -> None:
+    """Refuse a net that no memory holds before it is filled with numbers.
+
+    Only a spec with a number of five digits or more is looked at: torch's meta device takes seconds to load.
+    """
+    if re.search(r"\d{5,}", recipe.model) is None:
+        return
+    chosen = architecture(recipe.model)
+    with torch.device("meta"):
+        parts = chosen.parts(chosen.check(data.inputs.shape[1:]), len(data.classes))
+    weights = sum(weight.numel() for part in parts for weight in part.parameters())
+    if weights > _MOST_WEIGHTS:
+        raise ValueError(f"model is {recipe.model!r}, which has {weights:,} weights: more than {_MOST_WEIGHTS:,}")

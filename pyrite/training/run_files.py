@@ -1,0 +1,90 @@
+"""Readers of the files in a run's folder. One that is cut, empty, missing or of something else is one sentence."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from safetensors.torch import load_file
+
+__all__ = ["read_history", "read_json", "read_npz", "read_weights"]
+
+# What can be done about a file that cannot be read.
+_WRITTEN_AGAIN = "pyrite train --resume {run} writes it again"
+_REMOVED = "remove it, and pyrite train --resume {run} writes it again"
+_LOST = "the run has to be trained again, into another folder"
+_CURES = {
+    "history.jsonl": _WRITTEN_AGAIN,
+    "samples.npz": _WRITTEN_AGAIN,
+    "method.npz": _WRITTEN_AGAIN,
+    "model.safetensors": _WRITTEN_AGAIN,
+    "run.json": _REMOVED,
+}
+
+
+def read_npz(path: Path, *names: str) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of an ``.npz`` file, in which these must be."""
+    try:
+        with np.load(path) as archive:
+            arrays = dict(archive)
+    except Exception as error:  # zipfile, zlib and numpy raise a dozen types for bytes that are no archive
+        raise _unreadable(path, error) from None
+    for name in names:
+        if name not in arrays:
+            raise _unreadable(path, f"it has no array {name!r}")
+    return arrays
+
+
+def read_json(path: Path, *names: str) -> dict[str, Any]:
+    """The values of a JSON file, in which these must be."""
+    try:
+        values = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise _unreadable(path, error) from None
+    if not isinstance(values, dict):
+        raise _unreadable(path, "it does not hold an object")
+    for name in names:
+        if name not in values:
+            raise _unreadable(path, f"it does not say {name!r}")
+    return values
+
+
+def read_history(path: Path, *names: str) -> list[dict[str, Any]]:
+    """One line per epoch, each a JSON object in which these values must be; empty if there is no such file yet."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise _unreadable(path, error) from None
+    history = []
+    for number, line in enumerate(text.splitlines(), 1):
+        try:
+            entry = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise _unreadable(path, f"line {number}: {error}") from None
+        missing = [name for name in names if not isinstance(entry, dict) or name not in entry]
+        if missing:
+            raise _unreadable(path, f"line {number} does not say {missing[0]!r}")
+        history.append(entry)
+    return history
+
+
+def read_weights(path: Path) -> dict[str, torch.Tensor]:
+    """The tensors of a ``.safetensors`` file."""
+    try:
+        return load_file(path)
+    except Exception as error:  # safetensors has a type of its own for each format error
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, reason: object) -> ValueError:
+    cure = _CURES.get(path.name, _LOST).format(run=path.parent)
+    if isinstance(reason, FileNotFoundError):
+        return ValueError(f"{path} is missing: {cure.removeprefix('remove it, and ')}")
+    detail = (
+        reason.strerror if isinstance(reason, OSError) and reason.strerror else str(reason) or type(reason).__name__
+    )
+    return ValueError(f"cannot read {path} ({' '.join(detail.split())}): {cure}")
