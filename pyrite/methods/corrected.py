@@ -13,7 +13,7 @@ from pyrite.losses import Backward as BackwardLoss, Forward as ForwardLoss
 from pyrite.methods.bench import Bench
 from pyrite.methods.erm import ERM
 from pyrite.methods.method import Method, Trainer
-from pyrite.methods.staged import Estimate, Stage, Stages, check_at, stage_lengths
+from pyrite.methods.staged import Estimate, Stage, Stages, checked_share, stage_lengths
 from pyrite.methods.transition import as_estimate, from_anchors, invertible
 
 __all__ = ["Backward", "Corrected", "Forward"]
@@ -38,8 +38,8 @@ class Corrected(Method, ABC):
                 raise ValueError(f"matrix is {matrix!r}, but must be estimate, noise, or rows of numbers")
         else:
             matrix = self.correction(matrix).matrix  # type: ignore[assignment]  # checked, as a tensor
-        check_at(at)
-        self.matrix, self.percentile, self.at = matrix, number("percentile", percentile, least=0, most=100), at
+        self.matrix = matrix
+        self.percentile, self.at = number("percentile", percentile, least=0, most=100), checked_share(at)
 
     @abstractmethod
     def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Loss:

@@ -16,7 +16,7 @@ from pyrite.methods.cycle import Cycle
 from pyrite.methods.descent import descend
 from pyrite.methods.erm import ERM
 from pyrite.methods.method import MetaSet, Method, Trainer
-from pyrite.methods.staged import Estimate, Stage, Stages, check_at, stage_lengths
+from pyrite.methods.staged import Estimate, Stage, Stages, checked_share, stage_lengths
 from pyrite.methods.step import Step
 from pyrite.methods.transition import as_estimate, from_gold
 from pyrite.processes import all_gather, all_reduce
@@ -42,8 +42,7 @@ class GLC(Method):
     """
 
     def __init__(self, size: int = 1000, at: float = 0.5) -> None:
-        check_at(at)
-        self.size, self.at = whole_number("size", size, least=1), at
+        self.size, self.at = whole_number("size", size, least=1), checked_share(at)
 
     @property
     def meta_set(self) -> MetaSet:

@@ -11,7 +11,7 @@ from pyrite.criterion import to_numbers
 from pyrite.methods.bench import Bench
 from pyrite.methods.method import Method
 from pyrite.methods.noise_layer import noise_layer_stages
-from pyrite.methods.staged import Stages, check_at
+from pyrite.methods.staged import Stages, checked_share
 
 __all__ = ["Masking"]
 
@@ -40,9 +40,8 @@ class Masking(Method):
             structure = _checked(structure)
         elif structure not in ("estimate", "noise"):
             raise ValueError(f"structure is {structure!r}, but must be estimate, noise, or rows of 0 and 1")
-        number("threshold", threshold, least=0, below=1)
-        check_at(at)
-        self.structure, self.threshold, self.at = structure, threshold, at
+        self.structure = structure
+        self.threshold, self.at = number("threshold", threshold, least=0, below=1), checked_share(at)
 
     def start(self, bench: Bench) -> Stages:
         known: Tensor | None = None

@@ -5,7 +5,7 @@ from typing import final
 from pyrite.methods.bench import Bench
 from pyrite.methods.method import Method
 from pyrite.methods.noise_layer import noise_layer_stages
-from pyrite.methods.staged import Stages, check_at
+from pyrite.methods.staged import Stages, checked_share
 
 __all__ = ["SModel"]
 
@@ -26,8 +26,7 @@ class SModel(Method):
     """
 
     def __init__(self, at: float = 0.2) -> None:
-        check_at(at)
-        self.at = at
+        self.at = checked_share(at)
 
     def start(self, bench: Bench) -> Stages:
         return noise_layer_stages(self, bench, self.at, lambda matrix: matrix)

@@ -14,7 +14,7 @@ from pyrite.methods.bench import Bench
 from pyrite.methods.method import MetaSet, Method, Trainer
 from pyrite.methods.step import Step
 
-__all__ = ["Estimate", "Stage", "Staged", "Stages", "check_at", "stage_lengths"]
+__all__ = ["Estimate", "Stage", "Staged", "Stages", "checked_share", "stage_lengths"]
 
 Estimate = Mapping[str, Tensor]
 
@@ -92,9 +92,9 @@ class Stages(Trainer):
         self.now.load_state_dict(state["now"])
 
 
-def check_at(at: object) -> None:
-    """Refuse what is not a share of the epochs that leaves some for either stage."""
-    number("at", at, above=0, below=1)
+def checked_share(at: float) -> float:
+    """``at``, if it is a share of the epochs that leaves some for either stage."""
+    return number("at", at, above=0, below=1)
 
 
 def stage_lengths(method: Method, epochs: int, at: float) -> tuple[int, int]:
@@ -126,10 +126,9 @@ class Staged(Method):
         for name, method in (("first", first), ("then", then)):
             if not isinstance(method, Method):
                 raise ValueError(f"{name} is {method!r}, but must be a method, such as erm(ce)")
-        check_at(at)
         if first.meta_set and then.meta_set and first.meta_set != then.meta_set:
             raise ValueError("first and then want different meta sets: give both the same size and labels")
-        self.first, self.then, self.at, self.restart = first, then, at, flag("restart", restart)
+        self.first, self.then, self.at, self.restart = first, then, checked_share(at), flag("restart", restart)
 
     @property
     def meta_set(self) -> MetaSet | None:
