@@ -2,17 +2,16 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal, final, get_args
+from typing import Any, final, get_args
 
 import torch
 from torch import Tensor, nn
 
 from pyrite.data import Batch
 from pyrite.processes import all_reduce_gradients, world_size
+from pyrite.settings import Precision
 
-__all__ = ["Learner", "Precision"]
-
-Precision = Literal["float32", "float64", "bfloat16"]
+__all__ = ["Learner"]
 
 
 @final
