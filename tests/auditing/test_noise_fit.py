@@ -1,5 +1,6 @@
 """The noise that is found, against noise that was drawn from the very model that is fitted."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -239,6 +240,15 @@ def test_few_samples_are_pulled_together_and_many_are_not() -> None:
     found = fit_noise(many.margins, many.given, 0)
     assert found.smoothing == 1
     assert found.matrix == pytest.approx(flipped, abs=0.03)
+
+
+def test_without_samples_the_sharpness_is_that_of_the_prior() -> None:
+    """A Newton step towards the mode of a normal density around 1 with the deviation 1: nothing else is known."""
+    nothing = Sums(0.0, np.zeros((3, 3)), 0.0, 0.0, np.zeros(3), np.zeros(3))
+    for sharpness in (0.6, 1.0, 1.4):
+        assert noise_fit._sharper(sharpness, np.zeros(3), nothing)[0] == pytest.approx(1.0)
+    # As much information as in the prior, pulling upwards: half the way back.
+    assert noise_fit._sharper(1.4, np.zeros(3), replace(nothing, curvature=1.0))[0] == pytest.approx(1.2)
 
 
 def test_few_samples_told_apart_are_no_certainty() -> None:
