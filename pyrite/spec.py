@@ -227,7 +227,7 @@ def _bracketed(thing: object, write: Callable[[object], str], options: Mapping[s
             continue  # an option that nobody set
         plain = _plain(value)
         written = repr(plain) if _is_literal(plain) else write(value)
-        named = named or _is_literal(plain)
+        named = named or _is_literal(plain) or parameter.kind is parameter.KEYWORD_ONLY
         parts.append(f"{parameter.name}={written}" if named else written)
     parts += [f"{name}={_plain(value)!r}" for name, value in options.items()]
     return f"({', '.join(parts)})" if parts else ""
