@@ -57,14 +57,14 @@ SETS = {
         "fashion_mnist",
         MADE,
         range(1),
-        {"model": "cnn4", "epochs": 12, "samples": 2500, "augment": "none"},
+        {"model": "mlp", "epochs": 20, "samples": 5000, "augment": "none"},
         test=2000,
     ),
     "cifar10": Set(
         "cifar10",
         (*MADE, "human"),
         range(1),
-        {"model": "fast_cnn(widths=[16, 32, 64])", "epochs": 15, "samples": 3000},
+        {"model": "fast_cnn(widths=[8, 16, 32])", "epochs": 15, "samples": 2500},
         test=2000,
     ),
 }
