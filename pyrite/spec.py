@@ -48,8 +48,8 @@ def build(
             ``erm(forward(...))`` a loss.
 
     >>> from fractions import Fraction
-    >>> build("2*half(1, denominator=2)", {"half": Fraction}, "fraction")
-    Fraction(1, 1)
+    >>> build("half(1, denominator=2)", {"half": Fraction}, "fraction")
+    Fraction(1, 2)
     """
     try:
         tree = ast.parse(text.strip(), mode="eval")
