@@ -289,7 +289,7 @@ def test_bad_data_get_a_sentence() -> None:
         quick().fit(inputs, np.zeros(80))
     with pytest.raises(ValueError, match="one class"):
         quick().fit(inputs, labels, sample_weight=1.0 * (labels == 0))
-    with pytest.raises(ValueError, match="sample_weight is -1.0 at index"):
+    with pytest.raises(ValueError, match=r"sample_weight is -1\.0 at index"):
         quick().fit(inputs, labels, sample_weight=np.where(labels, -1.0, 1.0))
     with pytest.raises(ValueError, match="y is None at index 3"):
         quick().fit(inputs, np.array(["a", "b", "a", None] * 20, object))
