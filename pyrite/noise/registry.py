@@ -1,4 +1,4 @@
-"""Every noise model by its name, and the reader of their one spelling."""
+"""The registry of noise models, and ``noise_model``, which reads a spec."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ NOISES: dict[str, Callable[..., Noise]] = {
 
 
 def noise_model(spec: str | Noise) -> Noise:
-    """The noise model that ``spec`` spells; a model comes back as it is.
+    """The noise model described by ``spec``; a noise model is returned unchanged.
 
     >>> noise_model("symmetric(0.4, exact=True)")
     Symmetric(rate=0.4, exact=True)
@@ -35,6 +35,6 @@ def noise_model(spec: str | Noise) -> Noise:
     if isinstance(spec, Noise):
         return spec
     if not isinstance(spec, str):
-        raise ValueError(f"noise is {spec!r}, but must be a text such as 'symmetric(0.4)', or a noise model")
+        raise ValueError(f"noise is {spec!r}, but must be a spec such as 'symmetric(0.4)', or a noise model")
     built: Noise = build(spec, NOISES, "noise", Noise)
     return built
