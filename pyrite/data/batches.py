@@ -266,7 +266,8 @@ def _as_labels(labels: npt.ArrayLike, count: int) -> Tensor:
     column = np.asarray(labels)
     if column.shape != (count,) or not np.issubdtype(column.dtype, np.integer):
         raise ValueError(
-            f"labels is {column.dtype} of shape {column.shape}, but must be whole numbers, one for each of {count} inputs"
+            f"labels is {column.dtype} of shape {column.shape}, but must be whole numbers, one for each of {count} "
+            "inputs"
         )
     return torch.from_numpy(column.astype(np.int64))  # a copy, so that a batch cannot change the caller's labels
 

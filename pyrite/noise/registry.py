@@ -35,6 +35,6 @@ def noise_model(spec: str | Noise) -> Noise:
     if isinstance(spec, Noise):
         return spec
     if not isinstance(spec, str):
-        raise ValueError(f"noise is {spec!r}, but must be a spec such as 'symmetric(0.4)', or a noise model")
+        raise ValueError(f"noise is {spec!r}, but must be a text such as 'symmetric(0.4)', or a noise model")
     built: Noise = build(spec, NOISES, "noise", Noise)
     return built
