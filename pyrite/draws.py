@@ -1,10 +1,11 @@
 """Random numbers that are the same on every machine, now and later.
 
-A run has one seed; every purpose has its own stream of it, so that asking for one thing never moves another:
-``flip(0.2)`` and ``flip(0.4)`` mistake a class for the same class and begin with the same samples. numpy promises that
-``SeedSequence`` and the raw bits of ``PCG64`` stay as they are; it does not promise that of ``choice``, ``shuffle`` or
-``normal``. Hence numbers in [0, 1) are made here from the raw bits, orders by sorting such numbers, and choices by
-inverting a distribution. Global random state is neither read nor changed.
+A run has one seed, and every purpose draws from its own stream of that seed. Drawing more numbers for one purpose
+therefore never changes another: ``flip(0.2)`` and ``flip(0.4)`` choose the same target class for each class, and the
+samples that are wrong at 0.2 are wrong at 0.4 too. numpy promises that ``SeedSequence`` and the raw bits of ``PCG64``
+never change, but not that ``choice``, ``shuffle`` or ``normal`` do not. So this module makes numbers in [0, 1) from the
+raw bits, permutations by sorting such numbers, and choices by inverting a distribution function. Global random state is
+neither read nor changed.
 """
 
 from enum import Enum
@@ -20,34 +21,34 @@ __all__ = ["TORCH_GENERATOR", "Array", "Stream", "check_seed", "normals", "order
 Array = np.ndarray[Any, Any]
 
 TORCH_GENERATOR: Final = RLock()
-"""To be held while torch's global generator is seeded, until it is restored: all threads share that generator."""
+"""Lock to hold from seeding torch's global generator until its state is restored: all threads share that generator."""
 
 _NOISE: Final = 0x6E6F6973  # "nois" in ASCII
 
 
 class Stream(Enum):
-    """What a stream is for. The numbers are part of what a seed means: never change one, never use one twice.
+    """The purpose of a stream. A seed's results depend on these numbers: never change one, never use one twice.
 
     If two purposes shared a stream, which samples are held out would depend on which labels are wrong.
     """
 
-    SPLIT = (1,)  # which samples train, guide, validate and test
-    SHUFFLE = (2,)  # in which order samples come
-    CROP = (3,)  # where an image is cut
-    FLIP = (4,)  # whether it is mirrored
-    SYNTHETIC = (5,)  # data that is made up
-    DROPOUT = (6,)  # what is random inside a net while it trains
+    SPLIT = (1,)  # which samples are for training, meta, validation and test
+    SHUFFLE = (2,)  # the order of the samples in an epoch
+    CROP = (3,)  # where an image is cropped
+    FLIP = (4,)  # whether an image is mirrored
+    SYNTHETIC = (5,)  # synthetic data
+    DROPOUT = (6,)  # dropout and anything else random inside a net during training
     NETS = (7,)  # the initial weights of further nets of one run
     EPOCH = (8,)  # what a method draws at the beginning and the end of an epoch
-    MATRIX = (_NOISE, 0)  # which classes a class is mistaken for
-    LABELS = (_NOISE, 1)  # which samples are mistaken, and for which class
-    ROUNDING = (_NOISE, 2)  # which classes get the samples left over when counts are exact
-    RATES = (_NOISE, 3)  # how readily each sample is mistaken, where samples differ
-    PROJECTION = (_NOISE, 4)  # which class a sample looks like, where samples differ
+    MATRIX = (_NOISE, 0)  # which classes each class is mistaken for
+    LABELS = (_NOISE, 1)  # which samples get a wrong label, and which
+    ROUNDING = (_NOISE, 2)  # which classes get the remaining samples when exact counts are rounded
+    RATES = (_NOISE, 3)  # the noise rate of each sample, for instance-dependent noise
+    PROJECTION = (_NOISE, 4)  # the class each sample resembles, for instance-dependent noise
 
 
 def uniforms(seed: int, stream: Stream, count: int, *key: int) -> Array:
-    """The first ``count`` numbers in [0, 1) of a stream; ``key`` names a stream within it.
+    """The first ``count`` numbers in [0, 1) of a stream; ``key`` selects a sub-stream.
 
     >>> uniforms(0, Stream.LABELS, 3).round(4).tolist()
     [0.1912, 0.212, 0.9501]
@@ -62,18 +63,18 @@ def order(seed: int, stream: Stream, count: int, *key: int) -> Array:
 
 
 def normals(seed: int, stream: Stream, count: int, *key: int) -> Array:
-    """Normal numbers made from uniform ones, two from two (Box & Muller, 1958)."""
+    """Standard normal numbers, made in pairs from pairs of uniform ones (Box & Muller, 1958)."""
     first, second = uniforms(seed, stream, 2 * ((count + 1) // 2), *key).reshape(2, -1)
     radius, angle = np.sqrt(-2 * np.log1p(-first)), 2 * np.pi * second
     return np.concatenate([radius * np.cos(angle), radius * np.sin(angle)])[:count]
 
 
 def torch_seed(seed: int, stream: Stream, *key: int) -> int:
-    """A number for ``torch.manual_seed`` that belongs to a purpose, and within it to ``key``."""
+    """A seed for ``torch.manual_seed`` that depends on the seed, the purpose and ``key``."""
     drawn = np.random.SeedSequence(seed, spawn_key=(*stream.value, *key)).generate_state(1, np.uint64)
     return int(drawn[0] >> np.uint64(1))
 
 
 def check_seed(seed: object) -> int:
-    """A seed as a plain number."""
+    """The seed as an ``int``; a ValueError if it is not a whole number of 0 or more."""
     return whole_number("seed", seed, least=0)

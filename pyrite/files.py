@@ -1,4 +1,4 @@
-"""Files that are whole or not there."""
+"""Atomic writing of files."""
 
 import io
 import os
@@ -13,10 +13,10 @@ __all__ = ["npz_bytes", "write"]
 
 
 def write(path: str | Path, content: bytes) -> Path:
-    """Write a file under another name, flush it to the disk and rename it; the folder is made if it is missing.
+    """Write to a temporary name, flush to the disk and rename. The folder is created if it is missing.
 
-    Whatever happens, what stood under ``path`` before is still there whole, or the new content is. A disk that is
-    full or a folder that may not be written to is an ``OSError``.
+    Whatever happens, ``path`` holds either its old content or the new content, never a part. A full disk or a folder
+    without write permission raises ``OSError``.
     """
     path = Path(path)
     part = path.with_name(f".{path.name}.{os.getpid()}.part")
@@ -36,7 +36,7 @@ def write(path: str | Path, content: bytes) -> Path:
 
 
 def npz_bytes(arrays: Mapping[str, npt.ArrayLike], *, compress: bool = False) -> bytes:
-    """Arrays as the content of an ``.npz``; the same arrays give the same bytes."""
+    """The bytes of an ``.npz`` with these arrays. The same arrays give the same bytes."""
     buffer = io.BytesIO()
     save = np.savez_compressed if compress else np.savez
     save(buffer, **{name: np.asarray(array) for name, array in arrays.items()})  # type: ignore[arg-type]
@@ -44,7 +44,7 @@ def npz_bytes(arrays: Mapping[str, npt.ArrayLike], *, compress: bool = False) ->
 
 
 def _flush_folder(path: Path) -> None:
-    """So that the rename survives a power cut too. Not every system lets a folder be opened."""
+    """Make the rename survive a power cut. Some systems do not let a folder be opened; there this does nothing."""
     with suppress(OSError):
         handle = os.open(path, os.O_RDONLY)
         try:

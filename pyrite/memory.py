@@ -1,4 +1,4 @@
-"""Whether something fits into memory, asked before any is taken: a process that takes too much is killed unheard."""
+"""Checks that something fits into memory before it is allocated: a process that takes too much is killed silently."""
 
 import os
 from functools import cache
@@ -6,13 +6,13 @@ from pathlib import Path
 
 __all__ = ["check_memory", "memory_size"]
 
-# Where Linux says how much a container may take, in its two versions of control groups.
+# Files in which Linux states the memory limit of a container, for control groups v2 and v1.
 _LIMITS = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"
 
 
 @cache
 def memory_size() -> int | None:
-    """Bytes of memory that this machine or container has; None where the system does not say."""
+    """The memory of this machine or container in bytes; None where the system does not report it."""
     try:
         size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     except (AttributeError, ValueError, OSError):
@@ -20,13 +20,13 @@ def memory_size() -> int | None:
     for path in _LIMITS:
         try:
             size = min(size, int(Path(path).read_text()))
-        except (OSError, ValueError):  # not there, or "max"
+        except (OSError, ValueError):  # the file is missing, or says "max"
             continue
     return size if size > 0 else None
 
 
 def check_memory(needed: int, what: str) -> None:
-    """Refuse what takes more bytes than there are.
+    """Raise ValueError if ``what`` needs more bytes than this machine has.
 
     >>> check_memory(10**18, "a net of 1e17 weights")
     Traceback (most recent call last):

@@ -1,5 +1,4 @@
-"""``.npz`` files, read without trusting them: nothing is unpickled, and no header makes more memory be taken than the
-file can fill."""
+"""Safe reading of ``.npz`` files: nothing is unpickled, and no header makes this allocate more than the file holds."""
 
 import math
 import os
@@ -17,8 +16,8 @@ from pyrite.memory import check_memory
 
 __all__ = ["DEFLATE", "LARGEST", "is_regular", "read_npz"]
 
-# Compressed data may claim any size. DEFLATE packs at most 1,032 to 1, which bounds it by the size of the file; this
-# bounds it once more. Data stored plainly is bounded by its file.
+# Compressed data may claim any size. DEFLATE compresses at most 1,032 to 1, so the size of the file is one bound, and
+# LARGEST is another. Uncompressed data is bounded by the size of the file.
 LARGEST: Final = 8 * 2**30
 DEFLATE: Final = 1032
 
@@ -26,7 +25,7 @@ _HEADERS: Final = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.f
 
 
 def read_npz(path: str | Path, wanted: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
-    """Arrays of an ``.npz`` by name, all of them or those wanted that are there. What is damaged is a ValueError."""
+    """The arrays of an ``.npz`` by name, all or those of ``wanted`` that exist. A damaged file is a ValueError."""
     path = Path(path)
     if not is_regular(path):
         raise ValueError(f"{path}: no such file")
@@ -36,7 +35,7 @@ def read_npz(path: str | Path, wanted: Sequence[str] | None = None) -> dict[str,
             names = list(members) if wanted is None else [name for name in wanted if name in members]
             return {name: _member(path, archive, members[name]) for name in names}
     except ValueError as error:
-        # zipfile itself raises ValueError of damaged fields; what is raised here names the path already.
+        # zipfile raises ValueError for damaged fields too; the errors raised below begin with the path already.
         if str(error).startswith(str(path)):
             raise
         raise ValueError(f"{path}: not a whole .npz file ({error})") from None
@@ -55,11 +54,11 @@ def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.
             if version not in _HEADERS:
                 raise ValueError(f"its format has the version {version}")
             shape, fortran, dtype = _HEADERS[version](file)
-        except Exception as error:  # numpy reads the header as Python, so that anything may be raised
+        except Exception as error:  # numpy parses the header as Python literals, so any exception is possible
             reason = (str(error) or type(error).__name__).splitlines()[0]
             raise ValueError(f"{where}: not an array ({reason})") from None
         if len(shape) > 32 or not all(0 <= side <= LARGEST for side in shape) or not dtype.itemsize:
-            raise ValueError(f"{where}: {dtype} of shape {shape} is no array")
+            raise ValueError(f"{where}: {dtype} of shape {shape} is not a valid array")
         if dtype.hasobject:
             raise ValueError(f"{where}: holds Python objects, which are not read because loading them can run code")
         size = math.prod(shape) * dtype.itemsize
@@ -71,12 +70,12 @@ def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.
         if values.nbytes < size:
             raise ValueError(f"{where}: cut off, it claims {size} bytes and holds {len(content)}")
         if file.read(1):
-            raise ValueError(f"{where}: holds more than the array it claims")
+            raise ValueError(f"{where}: there is more data than its header claims")
     return values.reshape(shape, order="F" if fortran else "C")
 
 
 def is_regular(path: Path) -> bool:
-    """Whether a path is a file with an end, not a pipe or a device."""
+    """Whether a path is a regular file, not a pipe or a device."""
     try:
         return stat.S_ISREG(os.stat(path).st_mode)
     except (OSError, ValueError):

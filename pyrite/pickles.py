@@ -1,10 +1,10 @@
-"""Pickles from elsewhere, read without running them.
+"""Safe reading of pickles: no code of the file is run.
 
-The official CIFAR archives and the human labels of CIFAR-N are pickles, and a pickle is a program: it may name any
-function of any module and call it. Python's own unpickler would have to be held back; here there is nothing to
-hold back. ``pickletools`` takes the stream apart, a table says what each instruction does to a stack, and the few
-functions that these files name are notes of what an array is made of. Nothing is imported or called by
-name, no state is handed to numpy's C code, and no number in the file makes more memory be taken than the file is long.
+The official CIFAR archives and the human labels of CIFAR-N are pickles. A pickle is a program that may import any
+function of any module and call it. This module does not use Python's unpickler. ``pickletools`` splits the stream into
+instructions, a table defines what each allowed instruction does to a stack, and the few functions that these files
+name are represented by placeholders. Nothing is imported or called by name, no state is passed to numpy's C code, and
+no number in the file can make this allocate more memory than the size of the file.
 """
 
 import math
@@ -22,11 +22,11 @@ import numpy as np
 
 __all__ = ["LIMIT", "read_npy", "read_pickle", "read_torch", "unpickle"]
 
-# The largest official file, CIFAR-100's train, is 155 MB. What is much longer is not one of them.
+# In bytes. The largest official file, CIFAR-100's train, has 155 MB.
 LIMIT: Final = 2**30
 
-# What a broken stream raises on the way. Where warnings are errors, pickletools' about a backslash in a name is one.
-# The last two are numpy's when a .npy header is damaged: it reads it as Python literals.
+# Exceptions that a damaged stream can raise. DeprecationWarning comes from pickletools for a backslash in a name, where
+# warnings are errors. The last two come from numpy, which parses a .npy header as Python literals.
 _BROKEN: Final = (ValueError, IndexError, KeyError, DeprecationWarning, SyntaxError, tokenize.TokenError)
 
 _FUNCTIONS: Final = {
@@ -36,21 +36,21 @@ _FUNCTIONS: Final = {
     "numpy._core.multiarray _reconstruct": "array",  # numpy 2
     "numpy.core.multiarray scalar": "scalar",
     "numpy._core.multiarray scalar": "scalar",
-    "_codecs encode": "encode",  # how bytes are written by Python 3 for Python 2
+    "_codecs encode": "encode",  # Python 3 writes bytes this way for Python 2
 }
 
 
 def read_pickle(path: str | Path) -> Any:
-    """What a pickle file holds: numbers, texts, bytes, lists, tuples, dicts and arrays of numbers.
+    """The content of a pickle file: numbers, strings, bytes, lists, tuples, dicts and arrays of numbers.
 
-    Texts of Python 2 come as bytes, as with ``encoding="bytes"``.
+    Strings of Python 2 become bytes, as with ``encoding="bytes"``.
     """
     return unpickle(_content(path), str(path))
 
 
 def read_torch(path: str | Path) -> Any:
-    """What a ``.pt`` file holds that ``torch.save`` made of arrays, not of tensors: a zip with a pickle inside."""
-    _content(path, only_look=True)
+    """The content of a ``.pt`` file, a zip that ``torch.save`` wrote. Only numpy arrays are read, not tensors."""
+    _content(path, only_check=True)
     try:
         with zipfile.ZipFile(path) as archive:
             entries = [entry for entry in archive.infolist() if entry.filename.split("/")[-1] == "data.pkl"]
@@ -66,8 +66,8 @@ def read_torch(path: str | Path) -> Any:
 
 
 def read_npy(path: str | Path) -> Any:
-    """What a ``.npy`` file holds: an array of numbers, or one object (a dict, say) that numpy pickled into it."""
-    _content(path, only_look=True)
+    """The content of a ``.npy`` file: an array of numbers, or one pickled object such as a dict."""
+    _content(path, only_check=True)
     try:
         with open(path, "rb") as stream:
             shape, fortran, dtype = _npy_header(stream)
@@ -80,7 +80,7 @@ def read_npy(path: str | Path) -> Any:
 
 
 def unpickle(data: bytes, name: str = "the pickle") -> Any:
-    """What a pickle holds that is already in memory; ``name`` is what errors call it.
+    """The content of a pickle that is in memory; error messages refer to it by ``name``.
 
     >>> import pickle
     >>> unpickle(pickle.dumps({"labels": [1, 2], "data": np.arange(3)}))
@@ -95,24 +95,24 @@ def unpickle(data: bytes, name: str = "the pickle") -> Any:
         raise ValueError(f"cannot read {name}: {_reason(error)}") from None
 
 
-class _Note:
-    """What stands on the stack while an array is put together, and never leaves it."""
+class _Placeholder:
+    """A value that exists only on the stack, while an array is assembled. It is never part of the result."""
 
 
-class _Function(_Note):
+class _Function(_Placeholder):
     def __init__(self, name: str) -> None:
         self.name = name
 
 
-class _Arguments(_Note):
-    """A tuple that holds notes."""
+class _Arguments(_Placeholder):
+    """A tuple that contains placeholders."""
 
     def __init__(self, items: tuple[Any, ...]) -> None:
         self.items = items
 
 
-class _Kind(_Note):
-    """A dtype: numbers only, so that no object can hide in an array."""
+class _Kind(_Placeholder):
+    """A dtype. Only numbers are allowed, so that an array cannot contain objects."""
 
     def __init__(self, code: str, order: str = "") -> None:
         self.code, self.order = code, order
@@ -125,18 +125,18 @@ class _Kind(_Note):
         return np.dtype(self.order + self.code)
 
 
-class _Blank(_Note):
-    """An array before its state is known, and where in the memo it is."""
+class _EmptyArray(_Placeholder):
+    """An array whose content has not been read yet, and its keys in the memo."""
 
     def __init__(self) -> None:
         self.keys: list[int] = []
 
 
 class _Machine:
-    """A stack, a memo, and a table of the instructions that lists, texts and arrays need."""
+    """Runs the instructions that lists, strings and arrays need, with a stack and a memo."""
 
     def __init__(self, boxed: bool = False) -> None:
-        self.boxed = boxed  # a .npy file holds its object in an array without dimensions
+        self.boxed = boxed  # a .npy file wraps its object in an array without dimensions
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo: dict[int, Any] = {}
@@ -158,7 +158,7 @@ class _Machine:
         self.stack.append(value)
 
     def marked(self) -> list[Any]:
-        """What was put on the stack since the last mark."""
+        """Pop the values pushed since the last mark."""
         start = self.marks.pop()
         items = self.stack[start:]
         del self.stack[start:]
@@ -175,7 +175,7 @@ class _Machine:
         if not isinstance(target, dict) or len(items) % 2:
             raise ValueError(f"it sets items of a {type(target).__name__}")
         for key, value in zip(items[::2], items[1::2], strict=True):
-            # A tuple as a key could be nested so that its hash takes for ever.
+            # A deeply nested tuple as a key could take for ever to hash.
             if not isinstance(key, str | bytes | int):
                 raise ValueError(f"a dict has a {type(key).__name__} as a key")
             target[key] = _finished(value)
@@ -188,20 +188,20 @@ class _Machine:
         return items
 
     def make_tuple(self, items: list[Any]) -> None:
-        made = tuple(items)
-        self.push(_Arguments(made) if any(isinstance(item, _Note) for item in items) else made)
+        result = tuple(items)
+        self.push(_Arguments(result) if any(isinstance(item, _Placeholder) for item in items) else result)
 
     def remember(self, key: int | None) -> None:
         value = self.stack[-1]
         key = len(self.memo) if key is None else key
         self.memo[key] = value
-        if isinstance(value, _Blank):
+        if isinstance(value, _EmptyArray):
             value.keys.append(key)
 
-    def name(self, spelled: str) -> None:
-        function = _FUNCTIONS.get(spelled)
+    def name(self, qualified: str) -> None:
+        function = _FUNCTIONS.get(qualified)
         if function is None:
-            dotted = spelled.replace(" ", ".")
+            dotted = qualified.replace(" ", ".")
             raise ValueError(f"it names {_short(dotted)!r}, and only arrays of numbers, lists and texts are read")
         self.push(_Function(function))
 
@@ -218,7 +218,7 @@ class _Machine:
             case "dtype", (str() | bytes() as code, _, _):
                 self.push(_Kind(_text(code)))
             case "array", (_Function(name="ndarray"), (0,), "b" | b"b"):
-                self.push(_Blank())
+                self.push(_EmptyArray())
             case "scalar", (_Kind() as kind, bytes(value)):
                 self.push(_array(kind, (), value, "C")[()])
             case name, _:
@@ -231,19 +231,19 @@ class _Machine:
             case _Kind(), (3 | 4, str() | bytes() as order, None, None, None, int(), int(), int(), *_):
                 target.order = _text(order)
                 self.push(target)
-            case _Blank(), (1, tuple(shape), _Kind() as kind, bool() | 0 | 1 as fortran, content):
+            case _EmptyArray(), (1, tuple(shape), _Kind() as kind, bool() | 0 | 1 as fortran, content):
                 self.push(self.fill(target, kind, shape, content, "F" if fortran else "C"))
             case _:
-                raise ValueError(f"it sets the state of a {type(target).__name__.strip('_').lower()} it cannot have")
+                raise ValueError("it sets a state that is not that of an array of numbers")
 
-    def fill(self, blank: _Blank, kind: _Kind, shape: tuple[Any, ...], content: object, order: str) -> Any:
+    def fill(self, empty: _EmptyArray, kind: _Kind, shape: tuple[Any, ...], content: object, order: str) -> Any:
         if self.boxed and kind.code == "O8" and shape == () and isinstance(content, list) and len(content) == 1:
-            made = content[0]
+            value = content[0]
         else:
-            made = _array(kind, shape, content, order)
-        for key in blank.keys:
-            self.memo[key] = made
-        return made
+            value = _array(kind, shape, content, order)
+        for key in empty.keys:
+            self.memo[key] = value
+        return value
 
 
 _PUSHED: Final = (
@@ -252,7 +252,7 @@ _PUSHED: Final = (
 )
 _ACTIONS: Final[dict[str, Callable[[_Machine, Any], None]]] = {
     **dict.fromkeys(_PUSHED, _Machine.push),
-    # pickletools reads the texts of Python 2 as latin-1; they are bytes.
+    # pickletools decodes the strings of Python 2 as latin-1; they are bytes.
     **{name: lambda m, text: m.push(text.encode("latin1")) for name in ("BINSTRING", "SHORT_BINSTRING")},
     **{name: lambda m, _: None for name in ("PROTO", "FRAME")},
     "NONE": lambda m, _: m.push(None),
@@ -287,7 +287,7 @@ def _array(kind: _Kind, shape: tuple[Any, ...], content: object, order: str) -> 
         size = f"{len(content)} bytes" if isinstance(content, bytes) else f"a {type(content).__name__}"
         raise ValueError(f"an array of shape {_short(str(shape))} and dtype {dtype} comes with {size}")
     flat = np.frombuffer(content, dtype) if content else np.empty(0, dtype)
-    # A copy in this machine's byte order, which may be written to.
+    # A writable copy in this machine's byte order.
     return flat.reshape(shape, order=cast(Any, order)).astype(dtype.newbyteorder("="))
 
 
@@ -301,20 +301,20 @@ def _npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]
 
 
 def _finished(value: Any) -> Any:
-    if isinstance(value, _Note):
+    if isinstance(value, _Placeholder):
         raise ValueError("it holds an array that is not whole")
     return value
 
 
-def _content(path: str | Path, only_look: bool = False) -> bytes:
-    """A file's bytes, after a look at how many there are."""
+def _content(path: str | Path, only_check: bool = False) -> bytes:
+    """The bytes of a file, after its size was checked; with ``only_check`` nothing is read."""
     if not os.path.isfile(path):
         raise ValueError(f"cannot read {path}: there is no such file")
     size = os.path.getsize(path)
     if not 0 < size <= LIMIT:
         raise ValueError(f"cannot read {path}: " + ("it is empty" if not size else f"{size} bytes are too many"))
     try:
-        return b"" if only_look else Path(path).read_bytes()
+        return b"" if only_check else Path(path).read_bytes()
     except OSError as error:
         raise ValueError(f"cannot read {path}: {error.strerror}") from None
 

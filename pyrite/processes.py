@@ -1,7 +1,7 @@
-"""Several processes, started by ``torchrun``, that train one model: ranks, sums over all, shared statistics.
+"""Distributed training with ``torchrun``: rank, world size, all-reduce, and batch norm over all processes.
 
-With one process every function here works too, and nothing is sent. A mean over all processes is a global sum divided
-by a global count, because the mean of local means is wrong where the shares of a batch differ in size.
+Every function here also works in a single process, where nothing is communicated. A mean over all processes is a global
+sum divided by a global count: the mean of local means is wrong where batches of the processes differ in size.
 """
 
 import atexit
@@ -29,28 +29,28 @@ Kind = TypeVar("Kind")
 
 
 def rank() -> int:
-    """The number of this process, 0 if it is alone."""
+    """The rank of this process; 0 in a single process."""
     return dist.get_rank() if dist.is_initialized() else 0
 
 
 def world_size() -> int:
-    """The number of processes."""
+    """The number of processes; 1 in a single process."""
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
 def local_device(device: str) -> str:
-    """The device of this process: of several that ask for "cuda", each has a card of its own."""
+    """The device of this process. With "cuda" and several processes, each one uses the GPU of its local rank."""
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and world_size() > 1 else device
 
 
 def join(device: str) -> None:
-    """Join the processes that ``torchrun`` started, if it did. They stay together until the program ends.
+    """Initialise the process group if ``torchrun`` started several processes. It exists until the program ends.
 
-    Left and joined anew, as two trainings in one program would, processes now and then wait for each other forever:
-    what the first meeting wrote on torchrun's board is still there at the second.
+    The group is not destroyed and created again for a second training in the same program: keys of the first group are
+    still in torchrun's store, and processes then sometimes wait for each other for ever.
     """
-    alone = int(os.environ.get("WORLD_SIZE", "1")) == 1
-    if not alone and not dist.is_initialized():
+    single = int(os.environ.get("WORLD_SIZE", "1")) == 1
+    if not single and not dist.is_initialized():
         dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
         atexit.register(_leave)
 
@@ -61,25 +61,25 @@ def _leave() -> None:
 
 
 def all_reduce(value: Tensor) -> Tensor:
-    """A sum over all processes, without a gradient."""
+    """The sum of a tensor over all processes, without a gradient."""
     value = value.detach().clone()
     if dist.is_initialized():
         dist.all_reduce(value)
     return value
 
 
-def all_gather(thing: Kind) -> list[Kind]:
-    """The objects of all processes, by rank, at every process."""
+def all_gather(value: Kind) -> list[Kind]:
+    """The objects of all processes, in order of rank, on every process."""
     if not dist.is_initialized():
-        return [thing]
-    things: list[Any] = [None] * world_size()
-    dist.all_gather_object(things, thing)
-    return things
+        return [value]
+    values: list[Any] = [None] * world_size()
+    dist.all_gather_object(values, value)
+    return values
 
 
 @torch.no_grad()
 def broadcast_weights(model: nn.Module) -> None:
-    """Give every process the weights and buffers of the first."""
+    """Copy weights and buffers of rank 0 to every process."""
     if dist.is_initialized():
         for part in (*model.parameters(), *model.buffers()):
             contiguous = part.contiguous()
@@ -88,9 +88,10 @@ def broadcast_weights(model: nn.Module) -> None:
 
 
 def all_reduce_gradients(weights: list[nn.Parameter]) -> None:
-    """Add up the gradients of all processes in one message.
+    """Sum the gradients over all processes, in one all-reduce.
 
-    A weight that has none at any process keeps none, as with one process: optimisers leave it alone, decay and all.
+    A weight without a gradient on every process keeps ``None``, as in a single process, so that optimisers skip it and
+    apply no weight decay to it.
     """
     if not dist.is_initialized():
         return
@@ -98,15 +99,15 @@ def all_reduce_gradients(weights: list[nn.Parameter]) -> None:
     used = parts[0].new_tensor([weight.grad is not None for weight in weights])
     flat = torch.cat([part.reshape(-1) for part in parts] + [used])
     dist.all_reduce(flat)
-    *totals, used = flat.split([*(part.numel() for part in parts), len(weights)])
-    for weight, part, sums, anywhere in zip(weights, parts, totals, used.tolist(), strict=True):
-        weight.grad = part.copy_(sums.view_as(part)) if anywhere else None
+    *sums, used = flat.split([*(part.numel() for part in parts), len(weights)])
+    for weight, part, gradient, is_used in zip(weights, parts, sums, used.tolist(), strict=True):
+        weight.grad = part.copy_(gradient.view_as(part)) if is_used else None
 
 
 def sync_batch_norm(model: nn.Module) -> nn.Module:
-    """Let every batch norm see the batch of all processes, as one process would; a lone process changes nothing.
+    """Replace every batch norm by one over the batches of all processes. With one process nothing is changed.
 
-    torch's ``SyncBatchNorm`` is for graphics cards alone.
+    torch's ``SyncBatchNorm`` works on GPUs only.
     """
     if world_size() == 1:
         return model
@@ -119,7 +120,7 @@ def sync_batch_norm(model: nn.Module) -> nn.Module:
 
 @final
 class _AllReduce(torch.autograd.Function):
-    """A sum over all processes that gradients flow through: each process's share moves the objective of all."""
+    """A sum over all processes that gradients flow through: the backward pass sums the gradients of all processes."""
 
     @staticmethod
     def forward(context: Any, value: Tensor) -> Tensor:
@@ -142,7 +143,7 @@ def differentiable_all_reduce(value: Tensor) -> Tensor:
 
 @final
 class _SharedNorm(nn.modules.batchnorm._BatchNorm):
-    """A batch norm over all processes. It takes over weights and statistics under their own names."""
+    """Batch norm over all processes. It shares parameters and buffers, with their names, with the norm it replaces."""
 
     def __init__(self, norm: nn.modules.batchnorm._BatchNorm) -> None:
         super().__init__(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
@@ -152,24 +153,24 @@ class _SharedNorm(nn.modules.batchnorm._BatchNorm):
     def forward(self, inputs: Tensor) -> Tensor:
         if not self.training:
             return super().forward(inputs)
-        places = [0, *range(2, inputs.dim())]
+        axes = [0, *range(2, inputs.dim())]
         size = all_reduce(inputs.new_tensor(inputs.numel() / self.num_features))
-        if size == 1:  # as torch's: there is nothing to normalise by
+        if size == 1:  # as in torch: the variance of one value is not defined
             raise ValueError(f"a batch norm over {self.num_features} features was given a single sample")
         shape = [1, -1, *[1] * (inputs.dim() - 2)]
-        mean = _AllReduce.apply(inputs.sum(places)) / size
-        away = inputs - mean.view(shape)
-        variance = _AllReduce.apply((away * away).sum(places)) / size
-        if size:  # none at all, if a batch is cut into more pieces than it has samples
-            self._remember(mean.detach(), variance.detach() * size / (size - 1))
-        out: Tensor = away * (variance + self.eps).rsqrt().view(shape)
+        mean = _AllReduce.apply(inputs.sum(axes)) / size
+        centred = inputs - mean.view(shape)
+        variance = _AllReduce.apply((centred * centred).sum(axes)) / size
+        if size:  # 0 if the batch is empty on every process
+            self._update_statistics(mean.detach(), variance.detach() * size / (size - 1))
+        out: Tensor = centred * (variance + self.eps).rsqrt().view(shape)
         return out if self.weight is None else out * self.weight.view(shape) + self.bias.view(shape)
 
     def _check_input_dim(self, inputs: Tensor) -> None:
-        """Any shape: the batch norm that is replaced has its own check."""
+        """Any shape is accepted."""
 
     @torch.no_grad()
-    def _remember(self, mean: Tensor, variance: Tensor) -> None:
+    def _update_statistics(self, mean: Tensor, variance: Tensor) -> None:
         if not self.track_running_stats or self.running_mean is None or self.running_var is None:
             return
         assert self.num_batches_tracked is not None

@@ -3,8 +3,8 @@
 from pyrite.curves.curve import Curve, CurveSum, Peak, Tails
 from pyrite.curves.family import AEL, AGCE, AUL, CE, GCE, IMAE, MAE, RCE, SCE, TCE, Focal, TruncatedGCE
 from pyrite.curves.initial import expected_margin, initial_margins
-from pyrite.curves.learned import Learned
 from pyrite.curves.transforms import Scale, Shift, Unit, scale, shift
+from pyrite.curves.weight_net_curve import WeightNetCurve
 
 __all__ = [
     "AEL",
@@ -20,13 +20,13 @@ __all__ = [
     "Curve",
     "CurveSum",
     "Focal",
-    "Learned",
     "Peak",
     "Scale",
     "Shift",
     "Tails",
     "TruncatedGCE",
     "Unit",
+    "WeightNetCurve",
     "expected_margin",
     "initial_margins",
     "scale",

@@ -1,6 +1,6 @@
-"""Data sets: read safely in their official formats, parted, and given out in batches.
+"""Data sets: reading them safely in their official formats, splits, and batches.
 
-The names stand in ``__init__.pyi``; each is imported when it is first used, so that only batches load torch.
+The public names are listed in ``__init__.pyi``. Each is imported on first use, so that only batches load torch.
 """
 
 import lazy_loader

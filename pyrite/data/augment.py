@@ -16,41 +16,41 @@ __all__ = ["CropFlip", "Draws", "crop_and_flip"]
 
 
 class Draws(NamedTuple):
-    """Where each image is cut, and whether it is mirrored."""
+    """The position of the crop of each image, and whether the image is mirrored."""
 
     top: Tensor
     left: Tensor
     mirrored: Tensor | None
 
     def at(self, rows: slice) -> "Draws":
-        """Those of some samples."""
+        """The draws of these samples."""
         return Draws(self.top[rows], self.left[rows], None if self.mirrored is None else self.mirrored[rows])
 
 
 def crop_and_flip(images: Tensor, rows: Tensor, draws: Draws, size: tuple[int, int]) -> Tensor:
-    """``images[rows]``, each cut to ``size`` at its own place, and mirrored or not.
+    """``images[rows]``, each cropped to ``size`` at its own position, and mirrored or not.
 
-    Every possible cut is a view of the images, so that one index picks all of a batch: nothing is looped over
-    and nothing is copied but what is asked for.
+    All possible crops are a view of the images, so that one indexing operation gives the whole batch, without a loop
+    and without copying anything else.
     """
     windows = images.unfold(2, size[0], 1).unfold(3, size[1], 1)
-    cut = windows[rows, :, draws.top, draws.left]
+    crops = windows[rows, :, draws.top, draws.left]
     if draws.mirrored is None:
-        return cut
-    return torch.where(draws.mirrored[:, None, None, None], cut.flip(-1), cut)
+        return crops
+    return torch.where(draws.mirrored[:, None, None, None], crops.flip(-1), crops)
 
 
 @final
 class CropFlip:
-    """Shift images by chance, and mirror them.
+    """Random crops and horizontal flips of images.
 
     Args:
-        pad: how many pixels are added on each side before cutting.
-        crop: the height and width that is cut out; by default the image's own.
+        pad: the number of pixels added on each side before cropping.
+        crop: the height and width of the crop; by default those of the image.
         flip: ``"alternate"`` mirrors a random half of the samples in one epoch and the other half in the next, so
-            that two epochs show each image both ways; ``"random"`` draws anew each epoch; ``"none"``.
-        edge: what is added: ``"zeros"`` (black) or ``"reflect"``.
-        place: ``"random"``, or ``"centre"``, with which images are only cut, as for testing.
+            that two epochs show each image both ways; ``"random"`` draws again in each epoch; ``"none"``.
+        edge: the padding: ``"zeros"`` (black) or ``"reflect"``.
+        place: the position of the crop: ``"random"``, or ``"centre"`` as for testing.
 
     Alternating flips: Jordan, 2024.
     """
@@ -78,16 +78,16 @@ class CropFlip:
         return construct(self)
 
     def size(self, height: int, width: int) -> tuple[int, int]:
-        """What is cut out of images of this size."""
+        """Height and width of a crop of images of this size."""
         size = (height, width) if self.crop is None else (self.crop, self.crop)
         if size[0] > height + 2 * self.pad or size[1] > width + 2 * self.pad:
             raise ValueError(f"crop is {self.crop}: images are {height} x {width} with {self.pad} added on each side")
         if self.edge == "reflect" and self.pad >= min(height, width):
-            raise ValueError(f"pad is {self.pad}: images of {height} x {width} cannot be reflected so far")
+            raise ValueError(f"pad is {self.pad}: images of {height} x {width} are too small to reflect that far")
         return size
 
     def padded(self, images: Tensor) -> Tensor:
-        """The images with an edge around them."""
+        """The images with padding on each side."""
         if self.pad == 0:
             return images
         if self.edge == "zeros":
@@ -96,14 +96,14 @@ class CropFlip:
         return images[:, :, rows][:, :, :, columns]
 
     def draw(self, height: int, width: int, index: npt.NDArray[np.int64], count: int, seed: int, epoch: int) -> Draws:
-        """Those of a whole epoch: for sample ``index[i]``, which comes in place i, of ``count`` in all."""
+        """The draws of an epoch in which sample ``index[i]`` of a data set of ``count`` samples is at position i."""
         size = self.size(height, width)
-        rooms = [side + 2 * self.pad - cut + 1 for side, cut in zip((height, width), size, strict=True)]
+        positions = [side + 2 * self.pad - cut + 1 for side, cut in zip((height, width), size, strict=True)]
         if self.place == "centre":
-            top, left = (torch.full((len(index),), room // 2) for room in rooms)
+            top, left = (torch.full((len(index),), possible // 2) for possible in positions)
         else:
             drawn = uniforms(seed, Stream.CROP, 2 * len(index), epoch).reshape(2, -1)
-            top, left = (torch.from_numpy((u * room).astype(np.int64)) for u, room in zip(drawn, rooms, strict=True))
+            top, left = (torch.from_numpy((u * n).astype(np.int64)) for u, n in zip(drawn, positions, strict=True))
         mirrored = self._mirrored(index, count, seed, epoch)
         return Draws(top, left, None if mirrored is None else torch.from_numpy(mirrored))
 
@@ -114,7 +114,7 @@ class CropFlip:
             return None
         if self.flip == "random":
             return uniforms(seed, Stream.FLIP, len(index), epoch) < 0.5
-        # Which half is mirrored first belongs to the sample, not to its place in the epoch.
+        # Which half is mirrored first depends on the sample, not on its position in the epoch.
         half: npt.NDArray[np.bool_] = order(seed, Stream.FLIP, count)[index] % 2 == epoch % 2
         return half
 

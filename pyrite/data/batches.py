@@ -1,4 +1,4 @@
-"""Batches of ``(inputs, labels, index)``, the same for any number of workers and ranks, resumable anywhere."""
+"""Batches of ``(inputs, labels, index)``: the same for any number of workers and ranks, resumable at any position."""
 
 from collections import deque
 from collections.abc import Iterator, Mapping
@@ -21,15 +21,15 @@ __all__ = ["Batch", "Batches"]
 
 
 class Batch(NamedTuple):
-    """What a method sees of the data. True labels have no place in it: observers join them on ``index``."""
+    """What a method sees of the data. It contains no true labels: observers join them on ``index``."""
 
     inputs: Tensor
     labels: Tensor
-    index: Tensor  # type: ignore[assignment]  # hides tuple.index, which nobody needs of a batch
+    index: Tensor  # type: ignore[assignment]  # hides tuple.index, which a batch does not need
 
 
 class _Epoch(NamedTuple):
-    """What is random in an epoch: the order of the samples, and how each is cropped and flipped."""
+    """The random draws of an epoch: the order of the samples, their crops and their flips."""
 
     samples: Labels
     draws: Draws | None
@@ -39,25 +39,25 @@ class _Epoch(NamedTuple):
 class Batches:
     """Batches of a data set, in an order that depends on the seed and the epoch only.
 
-    Iterating goes once over the samples and then stands at the next epoch. What was not finished goes on where it
-    stopped, also in another process: ``load_state_dict(state_dict())`` gives the same batches, with the same crops
-    and flips, because every draw depends only on the seed, the epoch and the position.
+    One iteration is one epoch; the next iteration is the next epoch. An iteration that was interrupted continues where
+    it stopped, also in another process: after ``load_state_dict(state_dict())`` the same batches follow, with the same
+    crops and flips, because every draw depends only on the seed, the epoch and the position.
 
     Args:
-        inputs: images or features, as a ``Dataset`` holds them.
-        labels: the given labels, one for each input.
+        inputs: images or features, in the formats of ``Dataset``.
+        labels: the given labels, one per input.
         batch_size: samples per batch, over all ranks together.
-        seed: decides order, crops and flips.
-        index: the samples to give out, such as ``split(...).train``; all by default.
+        seed: of order, crops and flips.
+        index: the samples to use, such as ``split(...).train``; all by default.
         shuffle: a new order every epoch.
         augment: how images are cropped and flipped.
-        normalise: mean and deviation to normalise by. Features are centred and scaled in float64, then narrowed to
-            float32. Without it images are scaled to [0, 1], and features are left as they are.
+        normalise: mean and standard deviation to normalise by. Features are centred and scaled in float64, then
+            converted to float32. Without it images are scaled to [0, 1], and features are unchanged.
         drop_last: leave out a last batch that is smaller than the others.
-        rank, world_size: give out one share of each batch. The shares of all ranks are the batch of one rank, in
-            order; they differ in size by one at most, and in a small last batch some may be empty.
-        device: where batches are needed. If the whole set fits there it is kept there.
-        workers: threads that read images ahead, for images that are read lazily.
+        rank, world_size: each rank gets its share of every batch. The shares of all ranks, in order, are the batch of
+            a single process. Their sizes differ by at most one, and in a small last batch some may be empty.
+        device: the device of the batches. If the whole data set fits on it, it is kept there.
+        workers: the number of threads that read ahead, for images that are read lazily.
     """
 
     def __init__(
@@ -98,12 +98,12 @@ class Batches:
         if augment is not None:
             if inputs.ndim != 4:
                 raise ValueError("augment crops images; these are features")
-            self._cut = augment.size(inputs.shape[2], inputs.shape[3])
+            self._crop_size = augment.size(inputs.shape[2], inputs.shape[3])
         if not len(self):
             raise ValueError(
                 f"drop_last leaves nothing: there are {len(self.index)} samples, batch_size is {batch_size}"
             )
-        self._whole = None if isinstance(inputs, LazyImages) else self._kept(inputs)
+        self._tensor = None if isinstance(inputs, LazyImages) else self._as_tensor(inputs)
 
     def __len__(self) -> int:
         """Batches per epoch."""
@@ -116,42 +116,42 @@ class Batches:
         lazy = isinstance(self.inputs, LazyImages)
         prepare = self._read_and_prepare if lazy else self._prepare
         if lazy and self.workers:
-            batches = self._ahead(epoch, start)
+            batches = self._read_ahead(epoch, start)
         else:
             batches = (prepare(epoch, position) for position in range(start, len(self)))
         for position, (batch, bad) in enumerate(batches, start):
-            self._still_at(number, position)
+            self._check_not_moved(number, position)
             self.unreadable.update((entry.path, entry) for entry in bad)
             self.position = position + 1
             yield batch
-        self._still_at(number, len(self))
+        self._check_not_moved(number, len(self))
         self.seek(number + 1)
 
     def in_order(self, batch_size: int = 500) -> "Batches":
-        """The same samples in the order of their numbers, without augmentation: for evaluation."""
+        """The same samples in ascending order of their index, without augmentation: for evaluation."""
         return Batches(
             self.inputs, self.labels.numpy(), batch_size=batch_size, seed=self.seed, index=np.sort(self.index),
             shuffle=False, normalise=self.normalise, rank=self.rank, world_size=self.world_size, device=self.device,
             workers=self.workers,
         )  # fmt: skip
 
-    def _still_at(self, epoch: int, position: int) -> None:
+    def _check_not_moved(self, epoch: int, position: int) -> None:
         if (self.epoch, self.position) != (epoch, position):
-            raise RuntimeError("these batches were moved while they were iterated over: begin a new iteration")
+            raise RuntimeError("the position of these batches was changed during the iteration: start a new iteration")
 
     def state_dict(self) -> dict[str, int]:
-        """Where the iteration stands, as plain numbers, and what the order depends on."""
+        """The epoch and position as plain numbers, and the settings that the order depends on."""
         return {"epoch": self.epoch, "position": self.position, **self._identity()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Stand where another iteration over the same data stood."""
+        """Continue at the position of another iteration over the same data."""
         for name, value in self._identity().items():
             if state.get(name) != value:
                 raise ValueError(f"the state is of batches with {name} {state.get(name)!r}, these have {value}")
         self.seek(state.get("epoch", -1), state.get("position", -1))
 
     def seek(self, epoch: int, position: int = 0) -> None:
-        """Go to a batch of an epoch."""
+        """Move to a batch of an epoch."""
         epoch, position = whole_number("epoch", epoch, 0), whole_number("position", position, 0)
         if position > len(self):
             raise ValueError(f"position is {position}: an epoch has {len(self)} batches")
@@ -170,7 +170,7 @@ class Batches:
         return _Epoch(index, self.augment.draw(height, width, index, len(self.inputs), self.seed, self.epoch))
 
     def _share(self, position: int) -> slice:
-        """This rank's places of a batch."""
+        """The positions in the epoch of this rank's share of a batch."""
         start = position * self.batch_size
         size = min(self.batch_size, len(self.index) - start)
         share, rest = divmod(size, self.world_size)
@@ -180,14 +180,14 @@ class Batches:
     def _prepare(self, epoch: _Epoch, position: int) -> tuple[Batch, list[Unreadable]]:
         share = self._share(position)
         index = torch.from_numpy(epoch.samples[share])
-        if self._whole is None:
+        if self._tensor is None:
             features = np.asarray(self.inputs[epoch.samples[share]])
-            return self._batch(_ready(features, self.normalise), index), []
-        rows = index.to(self._whole.device)
+            return self._batch(_to_tensor(features, self.normalise), index), []
+        rows = index.to(self._tensor.device)
         if epoch.draws is None:
-            inputs = self._whole[rows]
+            inputs = self._tensor[rows]
         else:
-            inputs = crop_and_flip(self._whole, rows, _moved(epoch.draws.at(share), rows.device), self._cut)
+            inputs = crop_and_flip(self._tensor, rows, _to_device(epoch.draws.at(share), rows.device), self._crop_size)
         return self._batch(inputs, index), []
 
     def _read_and_prepare(self, epoch: _Epoch, position: int) -> tuple[Batch, list[Unreadable]]:
@@ -199,7 +199,7 @@ class Batches:
         if self.augment is not None and epoch.draws is not None:
             kept = torch.from_numpy(good)
             draws = Draws(*(None if drawn is None else drawn[kept] for drawn in epoch.draws.at(share)))  # type: ignore[arg-type]
-            images = crop_and_flip(self.augment.padded(images), torch.arange(len(images)), draws, self._cut)
+            images = crop_and_flip(self.augment.padded(images), torch.arange(len(images)), draws, self._crop_size)
         return self._batch(images, torch.from_numpy(index[good])), bad
 
     def _batch(self, inputs: Tensor, index: Tensor) -> Batch:
@@ -209,8 +209,8 @@ class Batches:
             inputs = inputs.mul_(scale).add_(shift)
         return Batch(inputs, self.labels[index].to(self.device), index.to(self.device))
 
-    def _ahead(self, epoch: _Epoch, start: int) -> Iterator[tuple[Batch, list[Unreadable]]]:
-        """Batches in order, while threads read those that come next. Decoders let other threads run."""
+    def _read_ahead(self, epoch: _Epoch, start: int) -> Iterator[tuple[Batch, list[Unreadable]]]:
+        """Batches in order, while threads read the next ones. Image decoders release the GIL."""
         waiting: deque[Future[tuple[Batch, list[Unreadable]]]] = deque()
         with ThreadPoolExecutor(self.workers) as pool:
             try:
@@ -224,24 +224,24 @@ class Batches:
                 for future in waiting:
                     future.cancel()
 
-    def _kept(self, inputs: npt.NDArray[Any]) -> Tensor | None:
-        """The whole set as one tensor; None for features on the CPU, whose batches are made ready one by one."""
+    def _as_tensor(self, inputs: npt.NDArray[Any]) -> Tensor | None:
+        """The whole data set as one tensor; None for features on the CPU, whose batches are converted one at a time."""
         if inputs.ndim == 2:
             if self.device.type == "cpu" or self._is_too_large(4 * inputs.size):
                 return None
-            return _ready(inputs, self.normalise).to(self.device)
-        # Memory is shared with the caller's array, unless torch cannot.
+            return _to_tensor(inputs, self.normalise).to(self.device)
+        # Shares memory with the caller's array where torch can.
         whole = torch.from_numpy(np.require(inputs, requirements=["C", "W"]))
         whole = self.augment.padded(whole) if self.augment is not None else whole
         return whole if self._is_too_large(whole.nbytes) else whole.to(self.device)
 
     def _is_too_large(self, size: int) -> bool:
-        """Whether so many bytes take more than half of what is free on a GPU; then batches are moved one by one."""
+        """Whether so many bytes take more than half of the free GPU memory; then batches are copied one at a time."""
         return self.device.type == "cuda" and size > torch.cuda.mem_get_info(self.device)[0] // 2
 
 
 def _affine(normalise: Statistics | None, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Scale and shift that turn the bytes of images into what a model sees."""
+    """Scale and shift that turn the bytes of images into the inputs of a model."""
     if normalise is None:
         return torch.tensor(1 / 255, device=device), torch.tensor(0.0, device=device)
     mean, std = torch.tensor(normalise.mean, dtype=torch.float64), torch.tensor(normalise.std, dtype=torch.float64)
@@ -249,8 +249,8 @@ def _affine(normalise: Statistics | None, device: torch.device) -> tuple[Tensor,
     return scale.float().view(-1, 1, 1).to(device), shift.float().view(-1, 1, 1).to(device)
 
 
-def _ready(features: npt.NDArray[Any], normalise: Statistics | None) -> Tensor:
-    """Features as a model sees them. They are centred before they are narrowed to float32."""
+def _to_tensor(features: npt.NDArray[Any], normalise: Statistics | None) -> Tensor:
+    """Features as inputs of a model. They are centred before the conversion to float32."""
     if normalise is not None:
         return torch.from_numpy(normalise.standardise(features))
     if features.dtype != np.float32 and np.abs(features).max(initial=0) > np.finfo(np.float32).max:
@@ -258,15 +258,18 @@ def _ready(features: npt.NDArray[Any], normalise: Statistics | None) -> Tensor:
     return torch.from_numpy(features.astype(np.float32))
 
 
-def _moved(draws: Draws, device: torch.device) -> Draws:
+def _to_device(draws: Draws, device: torch.device) -> Draws:
     return Draws(*(None if drawn is None else drawn.to(device) for drawn in draws))  # type: ignore[arg-type]
 
 
 def _as_labels(labels: npt.ArrayLike, count: int) -> Tensor:
     column = np.asarray(labels)
     if column.shape != (count,) or not np.issubdtype(column.dtype, np.integer):
-        raise ValueError(f"labels is {column.dtype} of shape {column.shape}: there are {count} inputs, one label each")
-    return torch.from_numpy(column.astype(np.int64))  # a copy, so that a batch never changes the caller's labels
+        raise ValueError(
+            f"labels is {column.dtype} of shape {column.shape}, but must be whole numbers, one for each of {count} "
+            "inputs"
+        )
+    return torch.from_numpy(column.astype(np.int64))  # a copy, so that a batch cannot change the caller's labels
 
 
 def _as_index(index: npt.ArrayLike | None, count: int) -> Labels:
@@ -274,9 +277,9 @@ def _as_index(index: npt.ArrayLike | None, count: int) -> Labels:
         return np.arange(count, dtype=np.int64)
     rows = np.asarray(index)
     if rows.ndim != 1 or not rows.size or not np.issubdtype(rows.dtype, np.integer):
-        raise ValueError(f"index is {rows.dtype} of shape {rows.shape}: it is a list of positions, and not empty")
+        raise ValueError(f"index is {rows.dtype} of shape {rows.shape}: it must be a list of positions, and not empty")
     wrong = (rows < 0) | (rows >= count)
     if wrong.any():
         first = int(wrong.argmax())
-        raise ValueError(f"index holds {rows[first]} at place {first}: there are {count} samples")
+        raise ValueError(f"index is {rows[first]} at position {first}: there are {count} samples")
     return rows.astype(np.int64)

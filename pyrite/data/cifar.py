@@ -19,7 +19,7 @@ _URL = "https://www.cs.toronto.edu/~kriz/"
 
 
 class Source(NamedTuple):
-    """An official archive: where it is kept, what it is called, what it holds."""
+    """An official archive: its names, its download, and the files in it."""
 
     name: str
     home: str
@@ -54,17 +54,17 @@ CIFAR100 = Source(
 
 def cifar10(path: str | None = None) -> Dataset:
     """Small photographs of ten kinds of thing, 32 x 32, 50,000 + 10,000."""
-    held = _read_files(CIFAR10, path)
-    meta = held[CIFAR10.meta]
-    classes = _names(meta, "label_names", 10, held.where(CIFAR10.meta))
-    expected = _field(meta, "num_cases_per_batch", held.where(CIFAR10.meta))
-    parts = [_batch(held[name], ("labels",), held.where(name)) for name in CIFAR10.train]
+    files = _read_files(CIFAR10, path)
+    meta = files[CIFAR10.meta]
+    classes = _names(meta, "label_names", 10, files.where(CIFAR10.meta))
+    expected = _field(meta, "num_cases_per_batch", files.where(CIFAR10.meta))
+    parts = [_batch(files[name], ("labels",), files.where(name)) for name in CIFAR10.train]
     for name, (images, _) in zip(CIFAR10.train, parts, strict=True):
         if len(images) != expected:
-            raise ValueError(f"{held.where(name)}: {len(images)} images, but {CIFAR10.meta} says {expected}")
+            raise ValueError(f"{files.where(name)}: {len(images)} images, but {CIFAR10.meta} says {expected}")
     images = np.concatenate([images for images, _ in parts])
     labels = np.concatenate([columns["labels"] for _, columns in parts])
-    test_images, test_columns = _batch(held[CIFAR10.test], ("labels",), held.where(CIFAR10.test))
+    test_images, test_columns = _batch(files[CIFAR10.test], ("labels",), files.where(CIFAR10.test))
     test = Dataset("cifar10 test", test_images, test_columns["labels"], classes)
     return Dataset("cifar10", images, labels, classes, test)
 
@@ -75,16 +75,16 @@ def cifar100(labels: Literal["fine", "coarse"] = "fine", path: str | None = None
     Both kinds of labels are read; ``labels`` says which are ``.labels``. The superclass of each is ``.coarse``.
     """
     one_of("labels", labels, ("fine", "coarse"))
-    held = _read_files(CIFAR100, path)
+    files = _read_files(CIFAR100, path)
     names = {
-        kind: _names(held[CIFAR100.meta], f"{kind}_label_names", count, held.where(CIFAR100.meta))
+        kind: _names(files[CIFAR100.meta], f"{kind}_label_names", count, files.where(CIFAR100.meta))
         for kind, count in (("fine", 100), ("coarse", 20))
     }
 
     def part(file: str, name: str, test: Dataset | None) -> Dataset:
-        images, columns = _batch(held[file], ("fine_labels", "coarse_labels"), held.where(file))
+        images, columns = _batch(files[file], ("fine_labels", "coarse_labels"), files.where(file))
         coarse = columns["coarse_labels"]
-        check_range(coarse, 20, f"{held.where(file)}: coarse labels")
+        check_range(coarse, 20, f"{files.where(file)}: coarse labels")
         return Dataset(
             name, images, columns["fine_labels"], names["fine"], test, coarse=coarse, coarse_classes=names["coarse"]
         )
@@ -101,7 +101,7 @@ def coarsened(fine: Dataset) -> Dataset:
 
 
 class _Files(dict[str, Mapping[Any, Any]]):
-    """What the files of an archive hold, and how errors call them."""
+    """The contents of the files of an archive by name, and ``where`` for error messages."""
 
     def __init__(self, place: Path) -> None:
         super().__init__()
@@ -114,37 +114,37 @@ class _Files(dict[str, Mapping[Any, Any]]):
 def _read_files(source: Source, path: str | None) -> _Files:
     place = locate(source, path)
     wanted = (*source.train, source.test, source.meta)
-    held = _Files(place)
+    files = _Files(place)
     members = {} if place.is_dir() else read_members(place, [f"{source.folder}/{name}" for name in wanted])
     for name in wanted:
         if place.is_dir():
             content = read_pickle(place / name)
         else:
-            content = unpickle(members[f"{source.folder}/{name}"], held.where(name))
+            content = unpickle(members[f"{source.folder}/{name}"], files.where(name))
         if not isinstance(content, dict):
-            raise ValueError(f"{held.where(name)}: holds a {type(content).__name__}, not a dict")
-        held[name] = content
-    return held
+            raise ValueError(f"{files.where(name)}: holds a {type(content).__name__}, not a dict")
+        files[name] = content
+    return files
 
 
 def locate(source: Source, path: str | None) -> Path:
-    """The folder of an archive, or the archive: where the user says, in the data folder, or downloaded there."""
+    """The path of the unpacked folder or the archive: given by the user, in the data folder, or downloaded there."""
     names = (source.folder, source.archive.name)
     if path is not None:
         given = as_path(path)
         if given.is_file() or (given / source.meta).is_file():
             return given
-        found = find(given, names)
-        if found is None:
+        location = find(given, names)
+        if location is None:
             raise ValueError(f"{source.name}: neither {names[0]} nor {names[1]} is in {given}")
-        return found
+        return location
     root = data_folder()
-    found = find(root, [f"{source.home}/{name}" for name in names] + list(names))
-    return found or obtain(root / source.home, source.archive, source.name)
+    location = find(root, [f"{source.home}/{name}" for name in names] + list(names))
+    return location or obtain(root / source.home, source.archive, source.name)
 
 
 def _field(content: Mapping[Any, Any], key: str, where: str) -> Any:
-    """Python 2 wrote the keys as bytes; copies of the archive made since may have texts."""
+    """A value of a dict. Python 2 wrote the keys as bytes; newer copies of the archive may have strings."""
     for spelling in (key.encode(), key):
         if spelling in content:
             return content[spelling]
@@ -161,17 +161,17 @@ def _names(meta: Mapping[Any, Any], key: str, count: int, where: str) -> tuple[s
 def _batch(content: Mapping[Any, Any], columns: Sequence[str], where: str) -> tuple[Pixels, dict[str, Labels]]:
     data = _field(content, "data", where)
     if not (isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim == 2 and data.shape[1] == 3072):
-        seen = f"{data.dtype} of shape {data.shape}" if isinstance(data, np.ndarray) else type(data).__name__
-        raise ValueError(f"{where}: 'data' is {seen}, not uint8 of shape (N, 3072)")
-    found = {}
+        actual = f"{data.dtype} of shape {data.shape}" if isinstance(data, np.ndarray) else type(data).__name__
+        raise ValueError(f"{where}: 'data' is {actual}, not uint8 of shape (N, 3072)")
+    result = {}
     for column in columns:
         values = _field(content, column, where)
-        # bool is an int to Python, and would pass as the classes 0 and 1.
+        # bool is a subclass of int, and would pass as classes 0 and 1.
         if not isinstance(values, list) or not all(type(value) is int for value in values):
             raise ValueError(f"{where}: {column!r} is not a list of whole numbers")
         if len(values) != len(data):
             raise ValueError(f"{where}: {len(data)} images but {len(values)} {column}")
         if values and not 0 <= min(values) <= max(values) < 256:
-            raise ValueError(f"{where}: {column!r} holds {max(values, key=abs)}, which is no class")
-        found[column] = np.array(values, np.int64)
-    return data.reshape(-1, 3, 32, 32), found
+            raise ValueError(f"{where}: {column!r} holds {max(values, key=abs)}, which is not a class number")
+        result[column] = np.array(values, np.int64)
+    return data.reshape(-1, 3, 32, 32), result

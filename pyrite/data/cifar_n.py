@@ -1,9 +1,9 @@
-"""CIFAR-10N and CIFAR-100N: what people on a crowd-working platform called the training images of CIFAR.
+"""CIFAR-10N and CIFAR-100N: labels that crowd workers gave to the training images of CIFAR.
 
 The ``.pt`` and plain ``.npy`` files hold the columns in the order of the images. The ``..._ordered.npy`` files hold
-them in the order of another library's copy of CIFAR; ``image_order_....npy`` says where each belongs. Whichever is
-read, its column of clean labels is compared with the labels of the images one by one, because a file in another order
-has the same counts.
+them in the order of another library's copy of CIFAR; ``image_order_....npy`` holds the position of each. In
+every case the column of clean labels is compared with the labels of the images one by one: a file in another order has
+the same counts, so counts alone would not show it.
 """
 
 from collections.abc import Mapping
@@ -52,9 +52,9 @@ def cifar100n(column: str = "noisy_label", path: str | None = None, labels: str 
     file = _locate("cifar100n", labels, path, CIFAR100.home, "CIFAR-100_human")
     human = _read_columns(file, "image_order_c100.npy", len(images))
     assert images.coarse is not None
-    for clean, held in (("clean_label", images.labels), ("clean_coarse_label", images.coarse)):
+    for clean, expected in (("clean_label", images.labels), ("clean_coarse_label", images.coarse)):
         if clean == "clean_label" or clean in human:
-            _check_aligned(file, human, clean, held)
+            _check_aligned(file, human, clean, expected)
             del human[clean]
     chosen = _chosen(file, human, column, 20 if coarse else 100)
     images = coarsened(images) if coarse else images
@@ -71,9 +71,9 @@ def _locate(dataset: str, labels: str | None, path: str | None, home: str, stem:
         given = as_path(path)
         folders = [given, given.parent, *folders]
     for folder in folders:
-        found = find(folder, names)
-        if found is not None:
-            return found
+        file = find(folder, names)
+        if file is not None:
+            return file
     raise missing(dataset, names[0], folders[0], _SOURCE)
 
 
@@ -89,15 +89,15 @@ def _read_columns(file: Path, order_name: str, count: int) -> dict[str, Labels]:
         except ValueError:  # lists of unequal lengths
             column = np.empty(0)
         if column.ndim != 1 or not np.issubdtype(column.dtype, np.integer):
-            # The .npy files also hold the time each answer took; what is no label is left alone.
+            # The .npy files also contain the time that each answer took; columns that are not labels are skipped.
             continue
         if len(column) != count:
             raise ValueError(f"{file}: the column {name!r} has {len(column)} labels, the set has {count} images")
-        # The .npy of CIFAR-100N spells its column in another way than the .pt.
+        # The .npy of CIFAR-100N has another name for this column than the .pt.
         columns["noisy_label" if name == "noise_label" else name] = column.astype(np.int64)
     if file.stem.endswith("_ordered") and (file.parent / order_name).exists():
         place = _order(file.parent / order_name, count)
-        columns = {name: _put(column, place) for name, column in columns.items()}
+        columns = {name: _reorder(column, place) for name, column in columns.items()}
     return columns
 
 
@@ -110,22 +110,22 @@ def _order(file: Path, count: int) -> Labels:
     return place.astype(np.int64)
 
 
-def _put(column: Labels, place: Labels) -> Labels:
-    put = np.empty_like(column)
-    put[place] = column
-    return put
+def _reorder(column: Labels, place: Labels) -> Labels:
+    reordered = np.empty_like(column)
+    reordered[place] = column
+    return reordered
 
 
-def _check_aligned(file: Path, human: Mapping[str, Labels], clean: str, held: Labels) -> None:
+def _check_aligned(file: Path, human: Mapping[str, Labels], clean: str, expected: Labels) -> None:
     if clean not in human:
-        raise ValueError(f"{file}: there is no column {clean!r}, so nothing shows that its order is that of the images")
-    differs = human[clean] != held
+        raise ValueError(f"{file}: there is no column {clean!r}, so its order cannot be checked")
+    differs = human[clean] != expected
     if differs.any():
         first = int(differs.argmax())
         hint = "; an ..._ordered.npy needs its image_order_....npy beside it" if file.suffix == ".npy" else ""
         raise ValueError(
-            f"{file}: {clean!r} disagrees with the images at {int(differs.sum())} of {len(held)} places, first at "
-            f"index {first} ({human[clean][first]} but {held[first]}): it is in another order, or of another set{hint}"
+            f"{file}: {clean!r} disagrees with the images at {int(differs.sum())} of {len(expected)} places, first at "
+            f"index {first} ({human[clean][first]} but {expected[first]}): another order, or another data set{hint}"
         )
 
 

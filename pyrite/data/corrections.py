@@ -1,4 +1,4 @@
-"""Files that say which labels are wrong: the corrections of a review, and the ranking of an audit."""
+"""Reading of the two files that tell which labels are wrong: corrections of a review, and the ranking of an audit."""
 
 import csv
 import io
@@ -19,28 +19,28 @@ from pyrite.spec import nearest
 __all__ = ["DECISIONS", "Corrections", "from_cell", "read_content", "to_cell"]
 
 DECISIONS = ("keep", "relabel", "drop", "unsure")
-"""What a person may say of a label: it is right; it is that one; the sample is of no use; cannot tell."""
+"""A reviewer's decisions: the label is right; it must be changed; leave the sample out; the reviewer cannot tell."""
 
-# What makes a spreadsheet take a cell for a formula, after any apostrophes of our own; the wide forms count in some
-# locales. The page of an audit has the same pattern (audit_review.js).
+# A cell that a spreadsheet would read as a formula, after any apostrophes added here. Some locales also accept the
+# full-width characters. The page of an audit has the same pattern (audit_review.js).
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 
-_REVIEW = ("index", "old", "new", "decision")  # path and score may be there
-_RANKING = ("index", "given", "wrong_probability")  # path, suggested, score, suspect and the evidence may be there
+_REVIEW = ("index", "old", "new", "decision")  # path and score are optional
+_RANKING = ("index", "given", "wrong_probability")  # path, suggested, score, suspect and the evidence are optional
 
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Corrections:
-    """What a file says of some samples of a data set, one entry per row of the file.
+    """Corrections or a ranking for samples of a data set, one entry per row of the file.
 
     Attributes:
         source: the file.
-        index: the samples' numbers.
-        old: the labels they have.
-        new: the labels they shall have, which is another one where somebody decided to relabel.
-        decision: what a person decided, one of ``DECISIONS``; empty where nobody has, as in a ranking.
-        wrong_probability: how likely the old label is wrong; NaN where the file does not say.
+        index: the indices of the samples.
+        old: their current labels.
+        new: their corrected labels, which differ from ``old`` only where the decision is to relabel.
+        decision: the reviewer's decision, one of ``DECISIONS``; empty in a ranking.
+        wrong_probability: the probability that the old label is wrong; NaN where the file has none.
     """
 
     source: str
@@ -52,16 +52,16 @@ class Corrections:
 
     @classmethod
     def read(cls, path: str | Path, data: Dataset) -> "Corrections":
-        """The corrections that a review exported, or an audit's ranking; its columns tell which.
+        """Read corrections exported from a review, or the ranking of an audit; the columns show which it is.
 
-        Every row is compared with the data. A file that belongs to other data, or to other labels of it, is refused,
-        with the line.
+        Every row is compared with the data. A file that belongs to other data or other labels is a ValueError that
+        names the line.
         """
         return cls.parse(read_content(path), path, data)
 
     @classmethod
     def parse(cls, content: bytes, source: str | Path, data: Dataset) -> "Corrections":
-        """The same from a file's bytes; ``source`` is its name in what is said about them."""
+        """The same from the bytes of a file; error messages name it by ``source``."""
         records = _records(content, source)
         where, header = next(records, ("", []))
         if not header:
@@ -76,9 +76,10 @@ class Corrections:
             rows[index], lines[index] = row, where
         if not rows:
             raise ValueError(f"{source}: there are no rows below the header")
-        at = np.fromiter(rows, np.int64, len(rows))
+        samples = np.fromiter(rows, np.int64, len(rows))
         new, decision, probability = zip(*rows.values(), strict=True)
-        return cls(str(source), at, data.labels[at], np.array(new, np.int64), decision, np.array(probability))
+        labels = np.array(new, np.int64)
+        return cls(str(source), samples, data.labels[samples], labels, decision, np.array(probability))
 
     def __len__(self) -> int:
         return len(self.index)
@@ -89,36 +90,36 @@ class Corrections:
 
     @property
     def decided(self) -> bool:
-        """Whether a person decided anything. A ranking only says what is likely."""
+        """Whether there are decisions of a reviewer. A ranking only has probabilities."""
         return any(self.decision)
 
     @property
     def relabelled(self) -> Labels:
-        """The samples that get another label, in order."""
+        """The indices of the samples that get another label, in ascending order."""
         return np.sort(self.index[self.new != self.old])
 
     def applied(self, labels: Labels) -> Labels:
-        """The labels with the corrected ones in their places."""
+        """A copy of the labels with the corrections applied."""
         fixed = labels.copy()
         fixed[self.index] = self.new
         return fixed
 
     def dropped(self, suspects: float = 0.0) -> Labels:
-        """The samples to leave out, in order: those that a person dropped and, with ``suspects``, likely wrong ones.
+        """The indices of the samples to leave out, ascending: those to drop and, with ``suspects``, likely wrong ones.
 
         Args:
-            suspects: a label that is wrong with this probability or more is left out, unless a person decided to keep
-                it or gave it another one; with 0 only a person's decision counts.
+            suspects: samples whose label is wrong with at least this probability are left out too, unless the reviewer
+                decided to keep or relabel them; with 0 only decisions count.
         """
         decision = np.array(self.decision)
-        gone = decision == "drop"
+        left_out = decision == "drop"
         if suspects:
-            gone |= (self.wrong_probability >= suspects) & ~np.isin(decision, ("keep", "relabel"))
-        return np.sort(self.index[gone])
+            left_out |= (self.wrong_probability >= suspects) & ~np.isin(decision, ("keep", "relabel"))
+        return np.sort(self.index[left_out])
 
 
 def to_cell(text: str) -> str:
-    """A name as a cell of a CSV file: one that a spreadsheet would run as a formula gets an apostrophe before it.
+    """A name as a cell of a CSV file. An apostrophe is put before text that a spreadsheet would run as a formula.
 
     >>> to_cell("=1+1"), to_cell("'=1+1"), to_cell("it's"), to_cell("'tis")
     ("'=1+1", "''=1+1", "it's", "'tis")
@@ -127,7 +128,7 @@ def to_cell(text: str) -> str:
 
 
 def from_cell(cell: str) -> str:
-    """The name that ``to_cell`` wrote.
+    """The name from a cell that ``to_cell`` wrote.
 
     >>> from_cell("'=1+1"), from_cell("''=1+1"), from_cell("=1+1"), from_cell("'tis")
     ('=1+1', "'=1+1", '=1+1', "'tis")
@@ -136,7 +137,7 @@ def from_cell(cell: str) -> str:
 
 
 def read_content(path: str | Path) -> bytes:
-    """The bytes of a file that somebody named."""
+    """The bytes of a file."""
     place = as_path(path)
     if not is_regular(place):  # opening a pipe would wait for ever
         raise ValueError(f"{place}: no such file")
@@ -153,7 +154,7 @@ class _Row(NamedTuple):
 
 
 class _RowReader:
-    """Checks every row against the header and the data it should belong to."""
+    """Checks every row against the header and the data."""
 
     def __init__(self, where: str, header: Sequence[str], data: Dataset) -> None:
         twice = [name for name in header if header.count(name) > 1]
@@ -201,7 +202,7 @@ class _RowReader:
         return index
 
     def _new(self, where: str, index: int, decision: str, new: str) -> int:
-        """The label a sample shall have. A decision that the new label contradicts is no decision."""
+        """The corrected label of a sample; a ValueError if the decision and the new label contradict each other."""
         old: int = self.labels[index]
         if decision not in DECISIONS:
             raise ValueError(f"{where}: decision is {decision!r}: {nearest(decision, dict.fromkeys(DECISIONS))}")
@@ -209,7 +210,7 @@ class _RowReader:
         allowed = {"keep": ("", self.data.classes[old]), "drop": ("",), "unsure": ("",)}
         if decision in allowed:
             if new not in allowed[decision]:
-                raise ValueError(f"{where}: the decision is {decision}, but new is {new!r}: for that it is relabel")
+                raise ValueError(f"{where}: the decision is {decision}, but new is {new!r}: use relabel to change it")
             return old
         if new not in self.number:
             raise ValueError(f"{where}: new is {new!r}, which is not a class: {nearest(new, self.number)}")
@@ -217,8 +218,8 @@ class _RowReader:
             raise ValueError(f"{where}: new is {new!r}, and two classes are called so")
         return self.number[new]
 
-    def _other(self, where: str, here: str, there: str) -> ValueError:
-        return ValueError(f"{where}: {here} here, but {there} in {self.data.name}: the file belongs to other data")
+    def _other(self, where: str, in_file: str, in_data: str) -> ValueError:
+        return ValueError(f"{where}: {in_file} here, but {in_data} in {self.data.name}: the file belongs to other data")
 
 
 def _probability(where: str, cell: str) -> float:
@@ -234,7 +235,7 @@ def _probability(where: str, cell: str) -> float:
 
 
 def _records(content: bytes, source: str | Path) -> Iterator[tuple[str, list[str]]]:
-    """Every record with the line that it begins in: a name may hold line breaks."""
+    """Every record, with the file and line where it begins: a record may contain line breaks."""
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:

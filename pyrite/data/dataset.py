@@ -1,4 +1,4 @@
-"""What a data set is once it is read: inputs, labels, the names of the classes, and what the set knows beside."""
+"""``Dataset``, a data set in memory: inputs, labels, class names and further information."""
 
 import re
 import unicodedata
@@ -25,7 +25,7 @@ __all__ = [
 
 Labels = npt.NDArray[np.int64]
 
-# "NA" and "none" are not among them: they may be classes, such as the country code of Namibia.
+# "NA" and "none" are not included: they may be classes, such as the country code of Namibia.
 _MISSING = frozenset(("nan", "NaN", "NAN", "-nan", "null", "NULL", "<NA>", "NaT", "#N/A"))
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,300}(\.[0-9]*)?")
 Inputs = npt.NDArray[Any] | LazyImages
@@ -34,8 +34,8 @@ Inputs = npt.NDArray[Any] | LazyImages
 class Tracklets(NamedTuple):
     """Runs of frames of one person in one camera: frames ``start[i]`` up to, not including, ``stop[i]``.
 
-    ``identity`` is the number its authors gave a person: 0 is a distractor, -1 is junk that an evaluation ignores.
-    ``query`` are the tracklets that are searched for; all others are the gallery.
+    ``identity`` is the official number of the person: 0 is a distractor, -1 is junk that an evaluation ignores.
+    ``query`` holds the indices of the query tracklets; all others are the gallery.
     """
 
     start: Labels
@@ -51,18 +51,18 @@ class Dataset:
     """A data set: ``inputs[i]`` has the label ``labels[i]``, the number of its class in ``classes``.
 
     Inputs are images, uint8 of shape (N, C, H, W), or features, float32 or float64 of shape (N, F); large image
-    sets are read lazily, when their samples are asked for. What only some sets know is empty or None in the others:
+    sets are read lazily, when their samples are used. Attributes that a data set does not have are empty or None:
 
     Attributes:
-        test: the part its authors set aside for testing.
-        unreadable: images that were set aside, with the reason.
+        test: the official test part.
+        unreadable: images that could not be read and were left out, with the reason.
         true: the true labels, where ``labels`` are known to be noisy. For observers; no method may see them.
-        coarse: the labels of the superclasses, and ``coarse_classes`` their names.
+        coarse: the superclass of each sample; ``coarse_classes`` are their names.
         human: every column of human labels by its name, in the order of the images.
-        clean: a part of the training data with labels that were checked by hand.
-        validation: the part its authors set aside for validation.
+        clean: a part of the training data whose labels were checked by hand.
+        validation: the official validation part.
         tracklets: which frames belong together.
-        paths: the files that the samples are, relative to their folder, as text that can be written to any file.
+        paths: the file of each sample, relative to the folder of the data, as text that can be encoded in UTF-8.
     """
 
     name: str
@@ -100,7 +100,7 @@ class Dataset:
         names = self.inputs.names if isinstance(self.inputs, LazyImages) else self.paths
         if len(names) not in (0, len(self.labels)):
             raise ValueError(f"{self.name} has {len(self.labels)} samples but {len(names)} paths")
-        # The name of a file or folder may hold bytes that are no text, which Python keeps as halves of characters.
+        # File and folder names may contain bytes that are not UTF-8, which Python represents as lone surrogates.
         for part, texts in (("paths", names), ("classes", self.classes)):
             plain = tuple(text.encode("utf-8", "backslashreplace").decode() for text in texts)
             object.__setattr__(self, part, plain)
@@ -118,7 +118,7 @@ class Dataset:
 
 
 def check_inputs(inputs: npt.NDArray[Any], what: str) -> None:
-    """Refuse what is neither images nor features."""
+    """Raise ValueError unless the inputs are images or features."""
     if isinstance(inputs, np.ma.MaskedArray) and np.ma.is_masked(inputs):
         raise ValueError(f"{what} are a masked array with masked values: fill them, or leave those samples out")
     known = (np.dtype(np.uint8), 4), (np.dtype(np.float32), 2), (np.dtype(np.float64), 2)
@@ -128,16 +128,16 @@ def check_inputs(inputs: npt.NDArray[Any], what: str) -> None:
             "float32 or float64 (N, F)"
         )
     if inputs.size == 0 and len(inputs):
-        raise ValueError(f"{what} have the shape {inputs.shape}: a sample holds nothing")
+        raise ValueError(f"{what} have the shape {inputs.shape}: a sample has no values")
     if inputs.ndim == 4 and inputs.shape[1] > 4 and inputs.shape[3] in (1, 3, 4):
         raise ValueError(
-            f"{what} have the shape {inputs.shape}, which looks like (N, H, W, C): images are (N, C, H, W), which "
-            "inputs.transpose(0, 3, 1, 2) makes of them"
+            f"{what} have the shape {inputs.shape}, which looks like (N, H, W, C): images are (N, C, H, W), use "
+            "inputs.transpose(0, 3, 1, 2)"
         )
 
 
 def check_range(labels: Labels, classes: int, what: str) -> None:
-    """Refuse a label that is not the number of a class."""
+    """Raise ValueError for a label that is not a class number."""
     outside = (labels < 0) | (labels >= classes)
     if outside.any():
         first = int(outside.argmax())
@@ -147,9 +147,9 @@ def check_range(labels: Labels, classes: int, what: str) -> None:
 
 
 def encode(values: Sequence[Any], what: str) -> tuple[Labels, tuple[str, ...]]:
-    """Class numbers for labels of any kind: the classes are the distinct values, in order.
+    """Class numbers for labels of any type: the classes are the distinct values, sorted.
 
-    Whole numbers are ordered as numbers, so that class "10" comes after class "9".
+    Whole numbers are sorted as numbers, so that class "10" comes after class "9".
 
     >>> encode(["10", "9", "10"], "labels")
     (array([1, 0, 1]), ('9', '10'))
@@ -165,7 +165,7 @@ def encode(values: Sequence[Any], what: str) -> tuple[Labels, tuple[str, ...]]:
         ordered = sorted(distinct, key=str)
     if len(ordered) < 2:
         classes = f"only the class {str(ordered[0])!r}" if ordered else "no class"
-        raise ValueError(f"{what} hold {classes}: there is nothing to tell apart")
+        raise ValueError(f"{what} hold {classes}: a classifier needs two or more")
     names = tuple(str(value) for value in ordered)
     check_names(names, what)
     number = {value: index for index, value in enumerate(ordered)}
@@ -173,12 +173,12 @@ def encode(values: Sequence[Any], what: str) -> tuple[Labels, tuple[str, ...]]:
 
 
 def is_missing(label: str) -> bool:
-    """Whether a text is empty, or how pandas, numpy, spreadsheets and databases write a missing value."""
+    """Whether a label is empty, or a missing value as written by pandas, numpy, spreadsheets or databases."""
     return not label.strip() or label in _MISSING
 
 
 def check_names(names: Sequence[str], what: str) -> None:
-    """Refuse names of classes that are empty, or that a reader would take for the same: ``1`` and ``01``."""
+    """Raise ValueError for class names that are empty, or that mean the same: ``1`` and ``01``."""
     seen: dict[object, str] = {}
     for name in names:
         if not name.strip():
@@ -194,7 +194,7 @@ def check_names(names: Sequence[str], what: str) -> None:
 
 
 def encode_like(values: Sequence[Any], classes: Sequence[str], what: str) -> Labels:
-    """Class numbers for the labels of a test part, whose classes are those of the training part."""
+    """Class numbers for the labels of a test part, by the classes of the training part."""
     number = {name: index for index, name in enumerate(classes)}
     for index, value in enumerate(values):
         if str(value) not in number:

@@ -1,4 +1,4 @@
-"""Where data files are, how they come there, and how they are read without trusting them."""
+"""Locating, downloading and safely reading data files."""
 
 import gzip
 import os
@@ -24,24 +24,24 @@ class Download(NamedTuple):
 
 
 def as_path(path: object) -> Path:
-    """A path that somebody gave, with ``~`` for the home folder."""
+    """A path given by the user, with ``~`` expanded."""
     if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
         raise ValueError(f"{path!r} is not a path")
     return Path(os.path.expanduser(path))
 
 
 def data_folder() -> Path:
-    """Where data sets are kept: ``PYRITE_DATA``, or the user's cache folder."""
-    set_by_user = os.environ.get("PYRITE_DATA")
-    if set_by_user:
-        return as_path(set_by_user)
+    """The folder of the data sets: ``PYRITE_DATA``, or the user's cache folder."""
+    folder = os.environ.get("PYRITE_DATA")
+    if folder:
+        return as_path(folder)
     import pooch
 
     return Path(pooch.os_cache("pyrite"))
 
 
 def find(folder: Path, names: Iterable[str]) -> Path | None:
-    """The first of these names that is there."""
+    """The path of the first of these names that exists in the folder."""
     for name in names:
         if (folder / name).exists():
             return folder / name
@@ -49,26 +49,26 @@ def find(folder: Path, names: Iterable[str]) -> Path | None:
 
 
 def obtain(folder: Path, download: Download, dataset: str) -> Path:
-    """Download a file into a folder and check it; where that fails, say which file to put where."""
+    """Download a file into a folder and check it. The error tells which file to put where by hand."""
     import pooch
 
     pooch.get_logger().setLevel("WARNING")
     reasons = []
     for url in download.urls:
-        bar = _Bar(download.name) if sys.stderr.isatty() else None  # nothing is shown where nobody looks
+        bar = _Bar(download.name) if sys.stderr.isatty() else None  # no progress bar outside a terminal
         try:
             folder.mkdir(parents=True, exist_ok=True)
             # Downloaded under a temporary name, checked, then renamed.
-            found = pooch.retrieve(
+            path = pooch.retrieve(
                 url,
                 known_hash=f"md5:{download.md5}",
                 fname=download.name,
                 path=folder,
                 downloader=pooch.HTTPDownloader(progressbar=bar or False, timeout=30),
             )
-            return Path(found)
+            return Path(path)
         except ValueError:
-            reasons.append("what came has the wrong checksum")
+            reasons.append("the downloaded file has the wrong checksum")
         except OSError as error:
             reasons.append(_reason(error))
         finally:
@@ -81,12 +81,12 @@ def obtain(folder: Path, download: Download, dataset: str) -> Path:
 
 
 def missing(dataset: str, what: str, folder: Path, source: str) -> ValueError:
-    """The one sentence for data that must be brought by hand."""
+    """The error for data that must be downloaded by hand."""
     return ValueError(f"{dataset}: {what} is not in {folder}; get it from {source} and put it there")
 
 
 def read_text(path: Path, dataset: str) -> list[str]:
-    """The lines of a list file, without empty ones at the end."""
+    """The lines of a text file, without empty lines at the end."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
@@ -101,7 +101,7 @@ def read_text(path: Path, dataset: str) -> list[str]:
 
 
 def open_plain_or_gz(path: Path) -> tuple[BufferedReader | gzip.GzipFile, int]:
-    """A file, unpacked if it is gzip by its first bytes, and the most it can hold."""
+    """An open file, decompressed if its first bytes are those of gzip, and the largest possible size of its content."""
     if not is_regular(path):
         raise ValueError(f"{path}: there is no such file")
     try:
@@ -116,14 +116,14 @@ def open_plain_or_gz(path: Path) -> tuple[BufferedReader | gzip.GzipFile, int]:
 
 
 def read_members(path: Path, wanted: Sequence[str], most: int = 256 * 2**20) -> dict[str, bytes]:
-    """Files out of a tar archive, plain or gzip, by their names, without unpacking anything onto the disk.
+    """The content of files in a tar archive, plain or gzip, by name. Nothing is written to the disk.
 
-    An archive that holds a link, a device, or a name that leaves its folder is refused whole: the official ones
-    hold none, so somebody has been at it.
+    An archive with a link, a device, or a name outside its folder is refused: the official archives have none, so it
+    has been changed.
     """
     stream, _ = open_plain_or_gz(path)
     bounded = _Bounded(stream, 2 * most)
-    found: dict[str, bytes] = {}
+    contents: dict[str, bytes] = {}
     try:
         with stream, tarfile.open(fileobj=cast(BinaryIO, bounded), mode="r|") as archive:
             for member in archive:
@@ -132,17 +132,17 @@ def read_members(path: Path, wanted: Sequence[str], most: int = 256 * 2**20) -> 
                 if name in wanted and member.isfile():
                     file = archive.extractfile(member)
                     assert file is not None
-                    found[name] = file.read()
-                    if len(found[name]) != member.size:
+                    contents[name] = file.read()
+                    if len(contents[name]) != member.size:
                         raise tarfile.ReadError("it ends too early")
-            while bounded.read(2**16):  # gzip's checksum comes last
+            while bounded.read(2**16):  # gzip's checksum is at the end of the file
                 pass
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
         raise ValueError(f"{path}: not a whole tar archive ({error})") from None
-    absent = [name for name in wanted if name not in found]
+    absent = [name for name in wanted if name not in contents]
     if absent:
         raise ValueError(f"{path}: {absent[0]!r} is not in the archive")
-    return found
+    return contents
 
 
 def _check_member(path: Path, member: tarfile.TarInfo, most: int) -> None:
@@ -156,7 +156,7 @@ def _check_member(path: Path, member: tarfile.TarInfo, most: int) -> None:
 
 
 class _Bounded:
-    """A stream that ends in an error rather than give more than it may: tar headers may claim any length."""
+    """A stream with a limit, beyond which reading is an error: tar headers may claim any length."""
 
     def __init__(self, stream: BufferedReader | gzip.GzipFile, most: int) -> None:
         self.stream, self.left = stream, most
@@ -178,24 +178,24 @@ def _reason(error: OSError) -> str:
 
 
 class _Bar:
-    """What pooch asks of a progress bar, shown by rich."""
+    """The interface of progress bars in pooch, implemented with rich."""
 
     def __init__(self, name: str) -> None:
         from rich.console import Console
         from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
 
-        self.shown = Progress(
+        self.progress = Progress(
             "{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=Console(stderr=True)
         )
-        self.task = self.shown.add_task(name, total=None)
+        self.task = self.progress.add_task(name, total=None)
         self.total = 0
-        self.shown.start()
+        self.progress.start()
 
     def update(self, amount: int) -> None:
-        self.shown.update(self.task, advance=amount, total=self.total)
+        self.progress.update(self.task, advance=amount, total=self.total)
 
     def reset(self) -> None:
-        self.shown.update(self.task, completed=0)
+        self.progress.update(self.task, completed=0)
 
     def close(self) -> None:
-        self.shown.stop()
+        self.progress.stop()

@@ -16,7 +16,7 @@ from pyrite.memory import check_memory
 
 __all__ = ["folder"]
 
-# Beyond this many bytes images stay on the disk until they are asked for.
+# In bytes. Larger image sets are read lazily.
 IN_MEMORY = 2 * 2**30
 LARGEST_SIDE = 224
 
@@ -26,17 +26,18 @@ def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | No
 
     Args:
         path: the folder.
-        size: height and width; other images are scaled to cover it and cut in the middle. By default the size that
-            all have in common if it is at most 224, or else a square with the median of their shorter sides, again at
-            most 224.
-        lazy: read images only when they are asked for. By default when they take more than 2 GiB.
+        size: height and width; other images are scaled to cover it and cropped in the middle. By default the common
+            size of all images if it is at most 224, or else a square with the median of their shorter sides, at most
+            224.
+        lazy: read images only when they are used. By default if they take more than 2 GiB.
     """
     root = as_path(path)
     if not root.is_dir():
         raise ValueError(f"{root} is not a folder")
     name, parts = root.resolve().name, set(_subfolders(root))
-    parted = "train" in parts and parts <= {"train", "test", "val"}  # otherwise "train" is a class, beside "bus"
-    home = root / "train" if parted else root
+    # Otherwise "train" is a class, for example one of "bus" and "train".
+    has_parts = "train" in parts and parts <= {"train", "test", "val"}
+    home = root / "train" if has_parts else root
     classes = _classes(home)
     train = _part(name, home, classes, size, lazy, None)
     if len(np.unique(train.labels)) < 2:
@@ -44,7 +45,7 @@ def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | No
         raise ValueError(f"{home}: only one of {len(classes)} class folders holds images that can be read{first}")
 
     def other(part: str) -> Dataset | None:
-        if not parted or part not in parts:
+        if not has_parts or part not in parts:
             return None
         extra = sorted(set(_subfolders(root / part)) - set(classes))
         if extra:
@@ -53,7 +54,7 @@ def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | No
         return _part(f"{name} {part}", root / part, classes, (height, width), lazy, channels)
 
     test, validation = other("test"), other("val")
-    # Many sets have no folder but "val" to test on.
+    # Many data sets have only "val" to test on.
     return replace(train, test=test or validation, validation=validation if test is not None else None)
 
 
@@ -67,9 +68,9 @@ def _part(
 ) -> Dataset:
     names, labels = [], []
     for number, label in enumerate(classes):
-        found = _images(root, label)
-        names += found
-        labels += [number] * len(found)
+        files = _images(root, label)
+        names += files
+        labels += [number] * len(files)
     good, headers, bad = look_at(root, names)
     if not good:
         raise ValueError(
@@ -88,7 +89,7 @@ def _part(
 
 
 def read_all(images: LazyImages) -> tuple[Pixels, Labels, list[Unreadable]]:
-    """Every image that can be decoded, their positions, and those that cannot."""
+    """The images that can be decoded, their positions, and the images that cannot."""
     check_memory(images.nbytes, f"{len(images)} images of {images.size} at once")
     pixels = np.empty(images.shape, np.uint8)
     bad: dict[int, Unreadable] = {}
@@ -117,28 +118,28 @@ def _refuse(error: OSError) -> NoReturn:
 
 
 def _classes(root: Path) -> tuple[str, ...]:
-    """The folders with something in them, as numbers if they are numbers: class 10 comes after class 9."""
+    """The names of the class folders, sorted as numbers if all are numbers: class 10 comes after class 9."""
     names = _subfolders(root)
     if len(names) < 2:
         folders = f"one class folder, {names[0]!r}" if names else "no class folders"
-        raise ValueError(f"{root} holds {folders}: images lie in one folder per class, and two classes at least")
+        raise ValueError(f"{root} holds {folders}: it must have one folder of images per class, two or more")
     check_names(names, str(root))
     numeric = all(name.isdecimal() for name in names)
     return tuple(sorted(names, key=lambda name: (int(name), name)) if numeric else names)
 
 
 def _images(root: Path, label: str) -> list[str]:
-    """Image files below a class folder, by their endings. Links are followed for files, not for folders."""
-    found: list[str] = []
+    """Image files below a class folder, by their suffixes. Links to files are followed, links to folders are not."""
+    names: list[str] = []
     if not (root / label).is_dir():
-        return found  # a test part need not hold every class
+        return names  # a test part need not have every class
     for place, _, files in os.walk(root / label, onerror=_refuse):
-        found += [
+        names += [
             str((Path(place) / file).relative_to(root))
             for file in files
             if Path(file).suffix.lower() in SUFFIXES and not file.startswith(".")
         ]
-    return sorted(found)
+    return sorted(names)
 
 
 def _common_size(headers: Sequence[Header]) -> tuple[int, int]:

@@ -1,7 +1,7 @@
 """MNIST and Fashion-MNIST: the IDX format, gzip or plain.
 
-An IDX file is two zero bytes, a byte for the type of its numbers, a byte for how many dimensions follow, each as four
-bytes, high byte first, and then the numbers.
+An IDX file consists of two zero bytes, a byte for the type of the numbers, a byte for the number of dimensions, the
+dimensions as four bytes each, high byte first, and then the numbers.
 """
 
 import math
@@ -69,9 +69,9 @@ def _read_set(
 
     def file(stem: str) -> Path:
         variants = (stem, stem.replace("-idx", ".idx"))
-        found = find(folder, [v + ending for v in variants for ending in ("", ".gz")])
-        if found is not None:
-            return found
+        location = find(folder, [v + ending for v in variants for ending in ("", ".gz")])
+        if location is not None:
+            return location
         packed = stem + ".gz"
         if path is not None:
             raise ValueError(f"{name}: {packed} is not in {folder}")
@@ -90,7 +90,7 @@ def _read_set(
 
 
 def read_idx(path: str | Path, dimensions: int) -> npt.NDArray[np.uint8]:
-    """The numbers of an IDX file of bytes. Its size is checked before memory is taken."""
+    """The numbers of an IDX file of bytes. Its size is checked before memory is allocated."""
     path = Path(path)
     stream, most = open_plain_or_gz(path)
     with stream:
@@ -124,8 +124,8 @@ def read_idx(path: str | Path, dimensions: int) -> npt.NDArray[np.uint8]:
 def _fill(stream: BufferedReader | GzipFile, values: npt.NDArray[np.uint8]) -> int:
     view, read = values.data, 0
     while read < len(view):
-        got = stream.readinto(view[read:])
-        if not got:
+        count = stream.readinto(view[read:])
+        if not count:
             break
-        read += got
+        read += count
     return read

@@ -1,4 +1,4 @@
-"""Images on the disk: read one, look at many, and a sequence that reads them when they are asked for."""
+"""Image files: reading them, checking their headers, and a lazy sequence of images."""
 
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -19,20 +19,20 @@ __all__ = ["FORMATS", "LazyImages", "Pixels", "Unreadable", "inside", "look_at",
 
 Pixels = npt.NDArray[np.uint8]
 
-# Formats a classifier's data comes in. Others stay shut: some decoders call programs outside (EPS runs Ghostscript).
+# Other formats are not opened: some decoders run external programs (EPS runs Ghostscript).
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 SUFFIXES = frozenset((".bmp", ".gif", ".jpg", ".jpeg", ".png", ".pbm", ".pgm", ".ppm", ".tif", ".tiff", ".webp"))
 
 
 class Unreadable(NamedTuple):
-    """A file that was set aside, and why."""
+    """A file that could not be read, and the reason."""
 
     path: str
     reason: str
 
 
 class Header(NamedTuple):
-    """What the first bytes of an image say."""
+    """The header of an image file."""
 
     width: int
     height: int
@@ -40,7 +40,7 @@ class Header(NamedTuple):
 
 
 def read_image(path: Path, size: tuple[int, int], channels: int = 3) -> Pixels:
-    """One image as uint8 (channels, height, width), scaled to cover ``size`` and cut in the middle.
+    """One image as uint8 (channels, height, width), scaled to cover ``size`` and cropped in the middle.
 
     >>> read_image(Path("missing.png"), (8, 8))
     Traceback (most recent call last):
@@ -64,7 +64,7 @@ def read_header(path: Path) -> Header:
 
 
 def look_at(root: Path, names: Sequence[str]) -> tuple[list[int], list[Header], list[Unreadable]]:
-    """The positions of the files that begin like images, their headers, and the files that do not."""
+    """The positions of the files with a valid image header, their headers, and the other files."""
 
     def look(name: str) -> Header | str:
         try:
@@ -73,15 +73,15 @@ def look_at(root: Path, names: Sequence[str]) -> tuple[list[int], list[Header], 
             return str(error)
 
     with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(look, names))
-    good = [index for index, header in enumerate(found) if isinstance(header, Header)]
-    headers = [header for header in found if isinstance(header, Header)]
-    bad = [Unreadable(str(root / names[i]), reason) for i, reason in enumerate(found) if isinstance(reason, str)]
+        results = list(pool.map(look, names))
+    good = [index for index, header in enumerate(results) if isinstance(header, Header)]
+    headers = [header for header in results if isinstance(header, Header)]
+    bad = [Unreadable(str(root / names[i]), reason) for i, reason in enumerate(results) if isinstance(reason, str)]
     return good, headers, bad
 
 
 def inside(name: str, source: Path, line: int) -> str:
-    """A file name that a list gives, if it stays in the folder the list belongs to."""
+    """A file name from a list file; a ValueError if it points outside the folder of the list."""
     parts = PurePosixPath(name)
     if parts.is_absolute() or ".." in parts.parts or "\\" in name or ":" in name or "\0" in name:
         raise ValueError(f"{source}, line {line}: {name!r} points out of its folder")
@@ -90,12 +90,12 @@ def inside(name: str, source: Path, line: int) -> str:
 
 @final
 class LazyImages:
-    """Images that are read when they are asked for: ``images[[3, 1]]`` is uint8 (2, channels, height, width).
+    """Images that are read when they are indexed: ``images[[3, 1]]`` is uint8 (2, channels, height, width).
 
     Args:
         root: the folder that all names are relative to.
-        names: one file each.
-        size: every image is scaled to cover this height and width, and cut in the middle.
+        names: the files, one per image.
+        size: every image is scaled to cover this height and width, and cropped in the middle.
         channels: 3, or 1 for grey.
     """
 
@@ -115,18 +115,18 @@ class LazyImages:
 
     @property
     def nbytes(self) -> int:
-        """How much they take once they are read."""
+        """The size in memory of all images once they are read."""
         return int(np.prod(self.shape, dtype=np.int64))
 
     def __len__(self) -> int:
         return len(self.names)
 
     def path(self, index: int) -> Path:
-        """Where a sample lies."""
+        """The file of a sample."""
         return self.root / self.names[index]
 
     def __getitem__(self, indices: "npt.ArrayLike | slice") -> Pixels:
-        """The images at these indices; the first that cannot be read is an error that names it."""
+        """The images at these indices; a ValueError names the first that cannot be read."""
         rows = np.arange(len(self))[indices] if isinstance(indices, slice) else np.asarray(indices, np.int64)
         images = np.empty((rows.size, *self.shape[1:]), np.uint8)
         for place, index in enumerate(rows.ravel()):
@@ -134,7 +134,7 @@ class LazyImages:
         return images.reshape(*rows.shape, *self.shape[1:])
 
     def read(self, indices: npt.NDArray[np.int64]) -> tuple[Pixels, npt.NDArray[np.bool_], list[Unreadable]]:
-        """The images that can be read, which of the indices they are, and what cannot be read."""
+        """The images that can be read, a mask of their indices, and the files that cannot be read."""
         images = np.empty((len(indices), *self.shape[1:]), np.uint8)
         good = np.zeros(len(indices), bool)
         bad = []
@@ -157,7 +157,7 @@ def as_size(size: int | tuple[int, int]) -> tuple[int, int]:
 
 
 class _Opened:
-    """An image file, whatever goes wrong with it told in one sentence."""
+    """An open image file; whatever goes wrong becomes a ValueError of one sentence."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -182,7 +182,7 @@ class _Opened:
             raise self.refused(error) from None
 
     def refused(self, error: Exception) -> ValueError:
-        # Decoders of damaged files raise whatever they like, SyntaxError and struct.error among them.
+        # Decoders of damaged files raise any exception, for example SyntaxError or struct.error.
         from PIL import Image, UnidentifiedImageError
 
         if isinstance(error, UnidentifiedImageError):
@@ -194,7 +194,7 @@ class _Opened:
 
 def _plain(image: "Image", mode: str) -> "Image":
     if image.mode.startswith("I;16"):
-        # Pillow would clip 16 bits to 255 rather than scale them.
+        # Pillow would clip 16 bits to 255 instead of scaling them.
         import PIL.Image
 
         image = PIL.Image.fromarray((np.asarray(image, np.uint16) >> 8).astype(np.uint8))

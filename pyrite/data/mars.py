@@ -1,7 +1,7 @@
-"""MARS: people seen by six cameras, as tracklets; to be found again, not classified.
+"""MARS: people recorded by six cameras, as tracklets; a data set for retrieval, not for classification.
 
-The authors publish two folders of frames and, in ``info``, their names in order and tables of which runs of them are
-one person in one camera. The tables are MATLAB files that count from 1; reading them runs nothing.
+The official files are two folders of frames and, in ``info``, the names of the frames in order and tables of which
+runs of frames show one person in one camera. The tables are MATLAB files that count from 1; reading them runs no code.
 """
 
 from pathlib import Path
@@ -20,12 +20,12 @@ _SOURCE = "its authors, see http://www.liangzheng.com.cn/Project/project_mars.ht
 
 
 def mars(path: str | None = None, size: tuple[int, int] = (256, 128), check: bool = False) -> Dataset:
-    """People in the street, 625 to train on and 636 others to find again, in tracklets; read lazily.
+    """Pedestrians, 625 people to train on and 636 others for retrieval, in tracklets; read lazily.
 
     ``.labels`` number the people of the training part; ``.tracklets`` says which frames belong together, of which
-    person and from which camera. The people of ``.test`` are others: its classes are its own, its tracklets hold the
+    person and from which camera. ``.test`` shows other people and has other classes; its tracklets include the
     queries, the identity 0 for distractors and -1 for junk. With ``check``, every frame is opened once, and a frame
-    that is no image is an error, because tracklets are runs of frames.
+    that is not an image is an error, because tracklets are runs of frames.
     """
     root = root_of("mars", path, ("mars", "MARS"), "info/tracks_train_info.mat", _SOURCE)
     query = _matrix(root / "info/query_IDX.mat", "query_IDX").ravel()
@@ -42,7 +42,7 @@ def _part(
         if "/" in frame or len(frame) < 6:
             raise ValueError(f"{source}, line {number}: {frame!r} is not the name of a frame")
     tracklets = _tracklets(root / f"info/tracks_{part}_info.mat", f"track_{part}_info", frames, query)
-    # The first four letters of a frame are the person's number, and the folder it lies in.
+    # The first four characters of a frame's name are the number of the person, and the name of its folder.
     people, labels = np.unique([frame[:4] for frame in frames], return_inverse=True)
     names = [f"bbox_{part}/{frame[:4]}/{frame}" for frame in frames]
     if check:
@@ -62,7 +62,7 @@ def _part(
 def _tracklets(path: Path, key: str, frames: list[str], query: Labels) -> Tracklets:
     table = _matrix(path, key)
     if table.ndim != 2 or table.shape[1] != 4 or not len(table):
-        raise ValueError(f"{path}: {key!r} has the shape {table.shape}, not one row of four numbers a tracklet")
+        raise ValueError(f"{path}: {key!r} has the shape {table.shape}, not one row of four numbers per tracklet")
     first, last, identity, camera = table.T
     wrong = (first < 1) | (last < first) | (last > len(frames))
     if wrong.any():

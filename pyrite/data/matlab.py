@@ -1,8 +1,8 @@
-"""A table of numbers out of a MATLAB file of version 5.
+"""Reading a table of numbers from a MATLAB file of version 5.
 
-scipy reads these files too, but a damaged one can end the whole process with a segmentation fault. What is needed here
-is little: a file is a list of elements, each with a type and a length, and a table is an element that holds its
-flags, its dimensions, its name and its numbers, column by column.
+scipy reads these files too, but crashes with a segmentation fault on some damaged ones. Only a small part of the format
+is needed here: a file is a list of elements, each with a type and a length, and a table is an element with flags,
+dimensions, a name and numbers, column by column.
 """
 
 import math
@@ -18,12 +18,15 @@ from pyrite.data.files import is_regular
 
 __all__ = ["read_table"]
 
-# Far more than the tables that data sets come with: those of MARS have some 50,000 numbers.
+# In bytes. Far more than the tables of data sets need: those of MARS have some 50,000 numbers.
 MOST = 2**26
 
 _HEADER = 128
 _MATRIX, _COMPRESSED = 14, 15
-_REAL, _COMPLEX = range(6, 16), 0x800  # the classes from double to uint64; texts, cells and structures are others
+_REAL, _COMPLEX = (
+    range(6, 16),
+    0x800,
+)  # the numeric classes, from double to uint64
 _NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
 
 
@@ -55,35 +58,35 @@ def _find(content: bytes, name: str) -> npt.NDArray[Any]:
         if element.kind == _COMPRESSED:
             element, _ = _element(_unpacked(element.content), 0, order)
         if element.kind == _MATRIX:
-            found = _table(element.content, name, order)
-            if found is not None:
-                return found
+            table = _table(element.content, name, order)
+            if table is not None:
+                return table
     raise ValueError("there is no such table")
 
 
 def _unpacked(packed: bytes) -> bytes:
-    machine = zlib.decompressobj()
-    content = machine.decompress(packed, MOST)
-    if not machine.eof:
+    decompressor = zlib.decompressobj()
+    content = decompressor.decompress(packed, MOST)
+    if not decompressor.eof:
         raise ValueError("it unpacks to too much, or is cut off")
     return content
 
 
 def _element(content: bytes, place: int, order: str) -> tuple[_Element, int]:
-    """The element at a place, and where the next one begins."""
+    """The element at a position, and the position of the next one."""
     kind, size = struct.unpack_from(order + "II", content, place)
-    if kind >> 16:  # a small one: length and type share four bytes, the content has the other four
+    if kind >> 16:  # a small element: length and type share four bytes, followed by four bytes of content
         kind, size = kind & 0xFFFF, kind >> 16
-        begin, following = place + 4, place + 8
+        begin, end = place + 4, place + 8
         if size > 4:
             raise ValueError("a small element claims to be large")
     else:
         begin = place + 8
-        # Elements begin at multiples of eight bytes; compressed ones do not keep to it.
-        following = begin + (size if kind == _COMPRESSED else -(-size // 8) * 8)
+        # Elements are aligned to eight bytes, except compressed ones.
+        end = begin + (size if kind == _COMPRESSED else -(-size // 8) * 8)
     if begin + size > len(content):
         raise ValueError("it is cut off")
-    return _Element(kind, content[begin : begin + size]), following
+    return _Element(kind, content[begin : begin + size]), end
 
 
 def _table(content: bytes, name: str, order: str) -> npt.NDArray[Any] | None:
@@ -94,9 +97,9 @@ def _table(content: bytes, name: str, order: str) -> npt.NDArray[Any] | None:
         part, place = _element(content, place, order)
         parts.append(part)
     if len(parts) < 4:
-        return None  # an empty one, or something else than a table
-    flags, dimensions, called, numbers = parts
-    if called.content.decode("latin1") != name:
+        return None  # empty, or not a table
+    flags, dimensions, label, numbers = parts
+    if label.content.decode("latin1") != name:
         return None
     (kind,) = struct.unpack_from(order + "I", flags.content)
     if kind & 0xFF not in _REAL or kind & _COMPLEX or dimensions.kind != 5 or numbers.kind not in _NUMBERS:

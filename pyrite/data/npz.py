@@ -18,7 +18,7 @@ NAMES = ("x", "y", "x_test", "y_test", "classes")
 
 
 def npz(path: str, channels: str | None = None) -> Dataset:
-    """An .npz with ``x`` (images or features) and ``y``; ``x_test``, ``y_test`` and ``classes`` may be there.
+    """An .npz with ``x`` (images or features) and ``y``; ``x_test``, ``y_test`` and ``classes`` are optional.
 
     Images are uint8: (N, H, W) for grey, or (N, C, H, W) or (N, H, W, C) with 1, 3 or 4 channels, of which the fourth,
     transparency, is dropped. Features are any numbers, (N, F). Labels are whole numbers or texts; the classes are their
@@ -26,10 +26,10 @@ def npz(path: str, channels: str | None = None) -> Dataset:
 
     Args:
         path: the file.
-        channels: ``first`` or ``last``, for images whose shape does not tell, such as (N, 3, 32, 3) or (N, 9, 32, 32).
+        channels: ``first`` or ``last``, for images whose shape is ambiguous, such as (N, 3, 32, 3) or (N, 9, 32, 32).
     """
     if channels not in (None, "first", "last"):
-        raise ValueError(f"channels is {channels!r}: it is 'first' or 'last'")
+        raise ValueError(f"channels is {channels!r}, but must be 'first' or 'last'")
     place = as_path(path)
     arrays = read_npz(place, NAMES)
     for name in ("x", "y"):
@@ -92,7 +92,7 @@ def _inputs(x: npt.NDArray[Any], channels: str | None, where: str) -> npt.NDArra
 
 
 def _images(x: npt.NDArray[np.uint8], channels: str | None, where: str) -> npt.NDArray[np.uint8]:
-    """Images as (N, C, H, W), if the shape leaves no doubt where the channels are; transparency is dropped."""
+    """Images as (N, C, H, W), if the shape shows which axis has the channels; transparency is dropped."""
     first, last = x.shape[1] in _CHANNELS, x.shape[3] in _CHANNELS
     if channels is None and first == last:
         problem = "may be (N, C, H, W) or (N, H, W, C)" if first else "has neither 1, 3 nor 4 channels"

@@ -1,4 +1,4 @@
-"""Every data set by its name, and ``load``, which reads any of them."""
+"""The registry of data sets, and ``load``, which reads any of them."""
 
 import os
 import re
@@ -44,8 +44,8 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
 def load(data: str | Path | Dataset, **options: Any) -> Dataset:
     """The data set that ``data`` names: a registered name, a spec, a folder of images, a table or an .npz.
 
-    ``options`` are those of its loader. A registered name comes before a folder of the same name, which is
-    reached as ``./name``.
+    ``options`` are passed to its loader. A registered name takes precedence over a folder of the same name, which can
+    be given as ``./name``.
 
     >>> load("blobs(classes=5)")
     <blobs: 1000 features of 2, 5 classes, 200 for testing>
@@ -54,13 +54,13 @@ def load(data: str | Path | Dataset, **options: Any) -> Dataset:
     """
     if isinstance(data, Dataset):
         if options:
-            raise ValueError(f"{data!r} is read already: give {', '.join(options)} when it is read")
+            raise ValueError(f"{data!r} is loaded already: pass {', '.join(options)} when loading it")
         return data
     if not isinstance(data, str | Path):
-        raise ValueError(f"data is a {type(data).__name__}: it is a name or a path")
+        raise ValueError(f"data is a {type(data).__name__}, but must be a name or a path")
     text = str(data).strip()
     if not text:
-        raise ValueError("data is empty: it is a name or a path")
+        raise ValueError("data is empty, but must be a name or a path")
     name = re.match(r"[A-Za-z_]\w*", text) if isinstance(data, str) else None
     known = name is not None and name[0] in DATASETS
     if known and name is not None and text == name[0]:
@@ -68,7 +68,7 @@ def load(data: str | Path | Dataset, **options: Any) -> Dataset:
     if known or (isinstance(data, str) and not _looks_like_path(text)):
         if options:
             raise ValueError(f"write {', '.join(options)} into the brackets of {text!r}, or give the bare name")
-        if re.fullmatch(r"[\w-]+", text) and "-" in text:  # a name, but none that a spec could be
+        if re.fullmatch(r"[\w-]+", text) and "-" in text:  # a name with hyphens, which a spec cannot have
             raise ValueError(f"there is no data set {text!r}: {nearest(text.replace('-', '_'), DATASETS)}")
         built: Dataset = build(text, DATASETS, "data set", Dataset)
         return built
@@ -76,10 +76,10 @@ def load(data: str | Path | Dataset, **options: Any) -> Dataset:
 
 
 def _looks_like_path(text: str) -> bool:
-    there = os.path.exists(as_path(text))
-    if re.match(r"\w+\s*\(", text) and not there:
+    exists = os.path.exists(as_path(text))
+    if re.match(r"\w+\s*\(", text) and not exists:
         return False
-    return "/" in text or "\\" in text or bool(_by_ending(Path(text))) or there
+    return "/" in text or "\\" in text or bool(_by_ending(Path(text))) or exists
 
 
 def _by_ending(path: Path) -> Callable[..., Dataset] | None:
@@ -91,7 +91,7 @@ def _from_path(path: Path, options: dict[str, Any]) -> Dataset:
     if os.path.isdir(path):
         return call("folder", folder, **{"path": str(path), **options})
     reader = _by_ending(path)
-    if not os.path.exists(path):  # unlike pathlib, this takes a name that is too long for one that is not there
+    if not os.path.exists(path):  # unlike pathlib, this returns False for a name that is too long
         raise ValueError(f"there is no data set, file or folder {str(path)!r}")
     if reader is None:
         raise ValueError(f"{path}: data is a folder of images, or a file that ends in .csv, .parquet or .npz")

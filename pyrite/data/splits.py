@@ -1,4 +1,4 @@
-"""Which samples train, which guide the training (meta), which validate and which test."""
+"""Splitting samples into training, meta, validation and test parts."""
 
 from dataclasses import dataclass
 from enum import IntEnum
@@ -31,7 +31,7 @@ class Part(IntEnum):
 @final
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """Positions of samples, each in exactly one part, in ascending order."""
+    """The indices of the samples of each part, ascending. Every sample is in exactly one part."""
 
     train: Labels
     meta: Labels
@@ -49,11 +49,11 @@ def split(
     stratify: Literal["given", "true"] | None = "given",
     true: npt.ArrayLike | None = None,
 ) -> Splits:
-    """Part the samples by a seed, so that the parts are disjoint and every class has its share in each.
+    """Split the samples at random into disjoint parts, stratified by class.
 
-    A part is a number of samples, or a fraction of all of them; what is left trains. A class's share is that of the
-    labels *given*, the noisy ones, because nothing else is known in practice. ``stratify="true"`` takes the shares
-    from the true labels, which must be passed with it; results of such a split are not those of a noisy meta set.
+    The size of a part is a number of samples or a fraction of all; the remaining samples are for training. Parts are
+    stratified by the *given*, noisy labels, because true labels are not known in practice. ``stratify="true"``
+    stratifies by the true labels, which must be passed too; its results are not comparable with a noisy meta set.
 
     >>> parts = split([0, 0, 0, 0, 1, 1, 1, 1], meta=2, test=0.25, seed=0)
     >>> len(parts.train), len(parts.meta), len(parts.test)
@@ -66,11 +66,11 @@ def split(
         for name, size in (("meta", meta), ("validation", validation), ("test", test))
     }
     if sum(sizes.values()) >= len(given):
-        asked = ", ".join(f"{name} {size}" for name, size in sizes.items() if size)
-        raise ValueError(f"too few samples: {len(given)}, of which {asked or 'nothing'} leave none to train on")
+        requested = ", ".join(f"{name} {size}" for name, size in sizes.items() if size)
+        raise ValueError(f"too few samples: {len(given)}, of which {requested or 'nothing'} leave none to train on")
     drawn = uniforms(check_seed(seed), Stream.SPLIT, len(given))
     part_of = np.zeros(len(given), np.int64)
-    # Sorted by class and, within a class, by chance: each part takes the next of every class.
+    # Sorted by class and at random within a class: each part takes the next samples of every class.
     _, group, counts = np.unique(groups, return_inverse=True, return_counts=True)
     ordered = np.lexsort((drawn, group))
     first = np.cumsum(counts) - counts
@@ -99,10 +99,10 @@ def _groups(given: Labels, stratify: str | None, true: npt.ArrayLike | None) -> 
 
 
 def _shares(counts: Labels, size: int, seed: int, number: int) -> Labels:
-    """So many of each class that the shares sum to ``size``: rounded down, the largest remainders first."""
+    """The number of samples of each class, in proportion and with sum ``size``, by the largest remainder method."""
     exact = counts * (size / counts.sum())
     shares: Labels = np.floor(exact).astype(np.int64)
-    # Chance decides between equal remainders, so that low class numbers are not favoured.
+    # Ties are broken at random, so that low class numbers are not favoured.
     tie = uniforms(seed, Stream.SPLIT, len(counts), number)
     by_remainder = np.lexsort((tie, -(exact - shares).round(9)))
     by_remainder = by_remainder[shares[by_remainder] < counts[by_remainder]]
@@ -120,7 +120,7 @@ def _size(name: str, size: int | float, count: int) -> int:
 def _column(labels: npt.ArrayLike, name: str) -> Labels:
     column = np.asarray(labels)
     if column.ndim != 1 or not len(column):
-        raise ValueError(f"{name} has the shape {column.shape}: it is a list of labels")
+        raise ValueError(f"{name} has the shape {column.shape}: it must be a list of labels")
     if not np.issubdtype(column.dtype, np.integer):
-        raise ValueError(f"{name} is {column.dtype}: labels are whole numbers")
+        raise ValueError(f"{name} is {column.dtype}: labels must be whole numbers")
     return column.astype(np.int64)

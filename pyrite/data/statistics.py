@@ -1,7 +1,7 @@
-"""Mean and standard deviation of what a model is trained on, and features standardised by them.
+"""Mean and standard deviation of the training data, and standardisation of features.
 
-Everything here is float64. A time in seconds, 1.7e9 ± 40, would be one number in float32; so features are narrowed to
-float32 only once they are centred and scaled.
+Everything here is computed in float64. Times in seconds such as 1.7e9 ± 40 would all be the same number in float32, so
+features are converted to float32 only after they are centred and scaled.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,12 +19,12 @@ __all__ = ["Floats", "Statistics", "check_finite", "check_spread", "mean_and_std
 Floats = npt.NDArray[np.float64]
 
 LIMIT: Final = 1e9
-"""Deviations from the mean, at most; float32 still holds the square of it."""
+"""The largest standardised value; its square still fits float32."""
 
-_BLOCK: Final = 2**22  # numbers worked on at a time, so that a large table is not copied whole
-_SAMPLED: Final = 10_000  # rows from which it is judged whether outliers dwarf all other values
-_COLLAPSED: Final = 2.0**-22  # of a standard deviation: float32 has 24 bits, and the mean costs some
-_ROUNDING: Final = 2.0**-44  # of a value: less than this may be the rounding of a computation
+_BLOCK: Final = 2**22  # numbers processed at a time, so that a large table is not copied as a whole
+_SAMPLED: Final = 10_000  # rows that the check for extreme outliers uses
+_COLLAPSED: Final = 2.0**-22  # relative to the standard deviation: float32 has 24 bits, of which the mean takes some
+_ROUNDING: Final = 2.0**-44  # relative to a value: smaller differences may be rounding errors
 
 
 @final
@@ -37,34 +37,34 @@ class Statistics:
 
     @staticmethod
     def of(inputs: npt.NDArray[Any] | LazyImages, index: npt.ArrayLike | None = None) -> "Statistics":
-        """The statistics of the training data: ``index`` says which samples these are.
+        """The statistics of the training data; ``index`` selects its samples.
 
-        Of images that are read lazily, 1,000 spread evenly over the set are looked at.
+        Of images that are read lazily, 1,000 evenly spaced ones are used.
         """
         rows = np.arange(len(inputs)) if index is None else np.asarray(index, np.int64)
         if not rows.size:
-            raise ValueError("index is empty: there is nothing to take the mean of")
+            raise ValueError("index is empty: the mean of no samples is not defined")
         if isinstance(inputs, LazyImages):
-            some = rows[np.linspace(0, rows.size - 1, min(rows.size, 1000)).astype(np.int64)]
-            images, readable, unreadable = inputs.read(some)
+            chosen = rows[np.linspace(0, rows.size - 1, min(rows.size, 1000)).astype(np.int64)]
+            images, readable, unreadable = inputs.read(chosen)
             if not readable.any():
-                raise ValueError(f"none of {len(some)} images can be read; the first: {unreadable[0].reason}")
+                raise ValueError(f"none of {len(chosen)} images can be read; the first: {unreadable[0].reason}")
             return _of_images(images)
-        chosen = slice(None) if index is None else rows
+        selected = slice(None) if index is None else rows
         if inputs.ndim == 4:
-            return _of_images(inputs[chosen])
+            return _of_images(inputs[selected])
         mean, std = np.empty(inputs.shape[1]), np.empty(inputs.shape[1])
         for columns in _column_blocks(inputs):
-            block = np.asarray(inputs[:, columns][chosen], np.float64)
+            block = np.asarray(inputs[:, columns][selected], np.float64)
             for check in (check_finite, check_spread):
                 check(block, lambda row, column, first=columns.start: _cell(int(rows[row]), first + column))  # type: ignore[misc]
             mean[columns], std[columns] = mean_and_std(block)
         return Statistics(tuple(mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))
 
     def standardise(self, features: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
-        """Features with mean 0 and deviation 1, in float32; what is further than ``LIMIT`` is put there."""
+        """Features with mean 0 and deviation 1, in float32, clipped at ``LIMIT`` on both sides."""
         mean, std = self._arrays
-        # A quarter of numbers near the largest there are can be subtracted without overflow.
+        # Numbers near the largest of float64 are divided by four, so that subtraction does not overflow.
         part = np.where((np.abs(mean) > 2.0**1000) | (std > 2.0**1000), 0.25, 1.0)
         with np.errstate(over="ignore"):
             centred = np.asarray(features, np.float64) * part - mean * part
@@ -76,10 +76,10 @@ class Statistics:
 
 
 def mean_and_std(features: Floats) -> tuple[Floats, Floats]:
-    """Mean and standard deviation of each column, for numbers of any size that float64 holds.
+    """Mean and standard deviation of each column, for numbers of any magnitude in float64.
 
-    Powers of two are taken out before anything is added or squared, and the first row is subtracted, so that neither
-    1e300 overflows, nor 1e-300 underflows, nor the digits of 1e15 ± 1 are lost.
+    Columns are divided by powers of two before anything is added or squared, and the first row is subtracted, so that
+    1e300 does not overflow, 1e-300 does not underflow, and 1e15 ± 1 keeps its digits.
 
     >>> mean_and_std(np.array([[1e300, 1e15], [3e300, 1e15 + 2]]))
     (array([2.e+300, 1.e+015]), array([1.e+300, 1.e+000]))
@@ -95,22 +95,22 @@ def mean_and_std(features: Floats) -> tuple[Floats, Floats]:
 
 
 def rescaled(features: Floats) -> tuple[Floats, npt.NDArray[Any]]:
-    """Each column divided by a power of two, so that its largest number is from a quarter to a half; and the powers."""
+    """Each column divided by a power of two, so that its largest number is from 1/4 to 1/2; and the exponents."""
     _, exponent = np.frexp(np.abs(features).max(0))
     with np.errstate(under="ignore"):
         return np.ldexp(features, -(exponent + 1)), exponent + 1
 
 
 def check_spread(features: Floats, cell: Callable[[int, int], str]) -> None:
-    """Refuse columns in which a few far values leave all the others as one number in float32.
+    """Raise ValueError for a column with outliers so extreme that all other values are one number in float32.
 
-    ``cell`` names a row and column for the message. Up to 10,000 rows are looked at. The middle 90 % of a column may
-    be constant; if they are not, they must differ by more than float32 resolves, unless it is by rounding alone.
+    ``cell`` describes a row and column for the message. Up to 10,000 rows are used. The middle 90 % of a column may be
+    constant; otherwise they must differ by more than float32 resolves, unless the difference is only rounding.
     """
     if len(features) < 3:
         return
-    some = features[np.linspace(0, len(features) - 1, min(len(features), _SAMPLED)).astype(np.int64)]
-    scaled, _ = rescaled(some)
+    sample = features[np.linspace(0, len(features) - 1, min(len(features), _SAMPLED)).astype(np.int64)]
+    scaled, _ = rescaled(sample)
     low = np.quantile(scaled, 0.05, axis=0, method="higher")
     high = np.quantile(scaled, 0.95, axis=0, method="lower")
     middle = high - low
@@ -119,7 +119,7 @@ def check_spread(features: Floats, cell: Callable[[int, int], str]) -> None:
     wrong = np.flatnonzero((middle > rounding) & (middle < _COLLAPSED * std))
     if len(wrong):
         column = int(wrong[0])
-        values, middle_value = features[:, column], float(np.median(some[:, column]))
+        values, middle_value = features[:, column], float(np.median(sample[:, column]))
         row = int(np.abs(values * 0.25 - middle_value * 0.25).argmax())
         raise ValueError(
             f"{cell(row, column)}: {values[row]:g} is so far from the other values of the column, such as "
@@ -128,10 +128,10 @@ def check_spread(features: Floats, cell: Callable[[int, int], str]) -> None:
 
 
 def to_float64(values: npt.NDArray[Any], cell: Callable[[int, int], str]) -> Floats:
-    """Numbers of any kind in float64; refused where NaN or infinite, or where whole numbers lose what tells them apart.
+    """Numbers of any type in float64. NaN, infinity, and whole numbers that it cannot distinguish are a ValueError.
 
-    float64 has 53 bits. Beyond, whole numbers are rounded: that is harmless to a time in nanoseconds over days, but
-    not to identifiers that differ in their last digits alone.
+    float64 has 53 bits, and larger whole numbers are rounded. That is harmless for times in nanoseconds over days, but
+    not for identifiers that differ only in their last digits.
     """
     with np.errstate(over="ignore"):
         features = np.ascontiguousarray(values, np.float64)
@@ -149,7 +149,7 @@ def to_float64(values: npt.NDArray[Any], cell: Callable[[int, int], str]) -> Flo
 
 
 def check_finite(features: npt.NDArray[Any], cell: Callable[[int, int], str]) -> None:
-    """Refuse NaN and infinity; ``cell`` names a row and column for the message."""
+    """Raise ValueError for NaN and infinity; ``cell`` describes a row and column for the message."""
     step = max(1, _BLOCK // max(1, features.shape[1]))
     for start in range(0, len(features), step):
         finite = np.isfinite(features[start : start + step])
@@ -169,7 +169,7 @@ def _column_blocks(features: npt.NDArray[Any]) -> Iterator[slice]:
 
 
 def _of_images(images: npt.NDArray[np.uint8]) -> Statistics:
-    """Exactly, from how often each of the 256 values occurs."""
+    """Exact statistics, from the counts of the 256 possible values."""
     values = np.arange(256) / 255
     means, deviations = [], []
     for channel in range(images.shape[1]):

@@ -1,4 +1,4 @@
-"""Data that needs no download: scikit-learn's digits, and sets that are drawn."""
+"""Data that needs no download: scikit-learn's digits, and synthetic data sets."""
 
 import numpy as np
 
@@ -10,14 +10,14 @@ from pyrite.memory import check_memory
 
 __all__ = ["blobs", "digits", "gratings"]
 
-_BYTES = 48  # taken per number while normal numbers are drawn: six arrays of float64 at a time
+_BYTES = 48  # per number while normal numbers are drawn: six arrays of float64
 
 
 def digits() -> Dataset:
     """Handwritten digits, 8 x 8, that come with scikit-learn: 1,437 + 360, no download.
 
-    The images hold the numbers 0 to 16, here spread over 0 to 255. scikit-learn has no test part, so a fifth of every
-    class is set aside, always the same.
+    Pixels from 0 to 16 are scaled to 0 to 255. scikit-learn has no test part, so a fifth of every class is set aside,
+    always the same samples.
     """
     from sklearn.datasets import load_digits
 
@@ -56,7 +56,7 @@ def blobs(classes: int = 3, features: int = 2, samples: int = 1000, spread: floa
 
 
 def gratings(classes: int = 4, size: int = 16, samples: int = 512, spread: float = 0.2, seed: int = 0) -> Dataset:
-    """Small colour images of stripes, whose direction is the class and whose place and noise are chance."""
+    """Small colour images of stripes, whose direction is the class; phase and noise are random."""
     _check(classes=classes, size=size, samples=samples)
     check_memory(_BYTES * (samples + classes) * 3 * size**2, f"gratings of {samples} images of {size} x {size}")
     _check_spread(spread)

@@ -45,19 +45,19 @@ def parquet(path: str, label: str = "label", test: str | None = None) -> Dataset
 def _dataset(path: Path, label: str, test: str | None, read: Any) -> Dataset:
     table: _Table = read(path, label)
     labels, classes = encode(table.labels, f"{path}: the labels in the column {label!r}")
-    part = None
+    test_part = None
     if test is not None:
-        other_path = as_path(test)
-        other: _Table = read(other_path, label)
-        if other.columns != table.columns:
-            raise ValueError(f"{other_path}: its columns are {other.columns}, those of {path} are {table.columns}")
-        other_labels = encode_like(other.labels, classes, f"{other_path}: the column {label!r}")
-        part = Dataset(f"{path.stem} test", other.features, other_labels, classes)
-    return Dataset(path.stem, table.features, labels, classes, part)
+        test_path = as_path(test)
+        test_table: _Table = read(test_path, label)
+        if test_table.columns != table.columns:
+            raise ValueError(f"{test_path}: its columns are {test_table.columns}, those of {path} are {table.columns}")
+        test_labels = encode_like(test_table.labels, classes, f"{test_path}: the column {label!r}")
+        test_part = Dataset(f"{path.stem} test", test_table.features, test_labels, classes)
+    return Dataset(path.stem, table.features, labels, classes, test_part)
 
 
 def _read_csv(path: Path, label: str) -> _Table:
-    if not is_regular(path):  # opening a pipe would wait for ever
+    if not is_regular(path):  # opening a pipe would block for ever
         raise ValueError(f"{path}: cannot be read, it is not a file")
     numbers, labels, lines = array("d"), [], array("q")
     try:
@@ -97,7 +97,7 @@ def _label_place(path: Path, header: Sequence[str], label: str) -> int:
             + ": name the label column with label="
         )
     if len(header) < 2:
-        raise ValueError(f"{path}: there is no column beside the labels")
+        raise ValueError(f"{path}: there is no column besides the labels")
     return list(header).index(label)
 
 
@@ -159,7 +159,7 @@ def _read_parquet(path: Path, label: str) -> _Table:
 def _arrow_numbers(pyarrow: Any, column: Any, where: str) -> Floats:
     kind = column.type
     if not (pyarrow.types.is_integer(kind) or pyarrow.types.is_floating(kind) or pyarrow.types.is_boolean(kind)):
-        raise ValueError(f"{where}: {kind} is not a type of numbers")
+        raise ValueError(f"{where}: {kind} is not a numeric type")
     if column.null_count:
         row = int(column.is_null().to_numpy().argmax())
         raise ValueError(f"{where}, row {row + 1}: the number is missing")

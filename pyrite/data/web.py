@@ -1,4 +1,4 @@
-"""Clothing1M and WebVision 1.0: labels that came with pictures from the web, in the folders of their authors."""
+"""Clothing1M and WebVision 1.0: web images with noisy labels, read from their official folders."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from pyrite.data.images import LazyImages, Unreadable, inside, look_at
 
 __all__ = ["clothing1m", "root_of", "webvision"]
 
-# Scaled to cover 256 x 256; training then cuts 224 x 224 out of it, as is usual for these sets.
+# Images are scaled to cover 256 x 256; training then crops 224 x 224, as is usual for these data sets.
 SIZE = 256
 
 
@@ -22,7 +22,7 @@ def clothing1m(path: str | None = None, size: int = SIZE, check: bool = False) -
     """A million pictures from shops, 14 kinds of clothes, labels from the text around them; read lazily.
 
     ``.labels`` are the noisy ones of the noisy training list. ``.clean``, ``.validation`` and ``.test`` have
-    labels checked by hand. With ``check``, every file is opened once to set those aside that are no images.
+    labels checked by hand. With ``check``, every file is opened once, and files that are not images are left out.
     """
     root = root_of(
         "clothing1m",
@@ -64,11 +64,11 @@ def webvision(
     """Pictures that a web search found for the classes of ImageNet, WebVision 1.0; read lazily.
 
     Args:
-        classes: only the first so many of 1,000; papers take 50, 200 or 400.
-        path: the folder that holds ``info``.
-        source: ``google``, ``flickr`` or ``all``; papers take google.
-        size: pictures are scaled to cover this square, and cut in the middle.
-        check: open every file once to set those aside that are no images.
+        classes: the number of classes, the first of 1,000; papers use 50, 200 or 400.
+        path: the folder that contains ``info``.
+        source: ``google``, ``flickr`` or ``all``; papers use google.
+        size: images are scaled to cover a square of this size, and cropped in the middle.
+        check: open every file once, and leave out files that are not images.
     """
     one_of("source", source, ("google", "flickr", "all"))
     root = root_of(
@@ -78,11 +78,11 @@ def webvision(
         "info/synsets.txt",
         "https://data.vision.ee.ethz.ch/cvl/webvision/",
     )
-    # A line is a WordNet number and the words for it.
+    # Each line is a WordNet ID and the words for it.
     words = [line.strip().partition(" ") for line in read_text(root / "info/synsets.txt", "webvision")]
     classes = whole_number("classes", classes, 2, len(words))
     times = Counter(rest for _, _, rest in words[:classes])
-    # Two classes are called "crane": a bird and a machine. The WordNet number tells them apart.
+    # Two classes are called "crane": a bird and a machine. The WordNet ID distinguishes them.
     names = tuple(
         rest if times[rest] == 1 and rest else f"{rest} {number}".strip() for number, _, rest in words[:classes]
     )
@@ -90,16 +90,16 @@ def webvision(
     def part(name: str, file: str, place: Callable[[str], str], test: Dataset | None) -> Dataset:
         files, labels = _file_list(root / "info" / file, len(words))
         kept = labels < classes
-        chosen = [place(found) for found, keep in zip(files, kept, strict=True) if keep]
-        found, numbers, bad = _checked(root, chosen, labels[kept], check)
-        return Dataset(name, LazyImages(root, found, size), numbers, names, test, bad)
+        chosen = [place(image) for image, keep in zip(files, kept, strict=True) if keep]
+        images, numbers, bad = _checked(root, chosen, labels[kept], check)
+        return Dataset(name, LazyImages(root, images, size), numbers, names, test, bad)
 
     test = part("webvision test", "val_filelist.txt", lambda file: f"val_images_256/{file}", None)
     return part("webvision", f"train_filelist_{source}.txt", lambda file: file, test)
 
 
 def root_of(dataset: str, path: str | None, folders: tuple[str, ...], sign: str, source: str) -> Path:
-    """The folder of a data set, known by one of its files."""
+    """The folder of a data set, recognised by one of its files, ``sign``."""
     if path is not None:
         root = as_path(path)
     else:
@@ -115,7 +115,7 @@ def _lines(path: Path, dataset: str) -> list[tuple[int, str]]:
 
 
 def _label_table(path: Path) -> dict[str, int]:
-    """Lines of a file name and a class number."""
+    """The class number of every file name; each line of the file has both."""
     names, labels = _pairs(path, "clothing1m")
     return dict(zip(names, labels, strict=True))
 

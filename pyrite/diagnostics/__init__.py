@@ -1,4 +1,4 @@
-"""Arrays in, numbers out: what is measured of training and of its results. Nothing here sees a model."""
+"""Measurements of training and its results, computed from arrays. Nothing here uses a model."""
 
 from pyrite.diagnostics.accuracy import (
     BestAndFinal,

@@ -15,7 +15,7 @@ __all__ = ["BestAndFinal", "SubsetAccuracies", "Tally", "accuracy", "hybrid_accu
 @final
 @dataclass(frozen=True)
 class Tally:
-    """How many of how many: a share that can still be added up, over batches, ranks or sets.
+    """A number of hits out of a total: a share that can be summed over batches, ranks or data sets.
 
     >>> (Tally(9, 10) + Tally(1, 10)).share
     0.5
@@ -35,7 +35,7 @@ class Tally:
 
     @property
     def share(self) -> float | None:
-        """None where there was nothing to count."""
+        """hits / total; None if the total is 0."""
         return self.hits / self.total if self.total else None
 
     def __add__(self, other: "Tally") -> "Tally":
@@ -43,7 +43,7 @@ class Tally:
 
 
 def accuracy(predictions: object, labels: object) -> Tally:
-    """How many predictions are the label.
+    """The number of predictions that equal the label.
 
     >>> accuracy([0, 1, 1], [0, 1, 2])
     Tally(hits=2, total=3)
@@ -56,17 +56,17 @@ def accuracy(predictions: object, labels: object) -> Tally:
 @final
 @dataclass(frozen=True)
 class SubsetAccuracies:
-    """What a model says of its training set, by whether the given label is the true one.
+    """Accuracies on the training set, by whether the given label is the true one.
 
-    Without truth all but ``given`` are None.
+    Without true labels, all but ``given`` are None.
 
     Attributes:
-        given: of all samples, those predicted as their given label.
-        clean: of the samples whose given label is true, those predicted so.
-        memorised: of the samples whose given label is wrong, those predicted as that wrong label. This is what papers
-            call the accuracy on the noisy subset; low is good.
-        recovered: of the same samples, those predicted as their true label; high is good.
-        true: of all samples, those predicted as their true label.
+        given: all samples, predicted as their given label.
+        clean: samples with a right label, predicted as that label.
+        memorised: samples with a wrong label, predicted as that wrong label. Papers call this the accuracy on the noisy
+            subset; low is good.
+        recovered: samples with a wrong label, predicted as their true label; high is good.
+        true: all samples, predicted as their true label.
     """
 
     given: Tally
@@ -80,7 +80,7 @@ class SubsetAccuracies:
         return hybrid_accuracy(test, self.true) if test is not None and self.true is not None else None
 
     def shares(self) -> dict[str, float | None]:
-        """Each as a share under its name; None also where the subset is empty."""
+        """Each accuracy as a share, by name; None also where the subset is empty."""
         tallies = {name: getattr(self, name) for name in self.__dataclass_fields__}
         return {name: None if tally is None else tally.share for name, tally in tallies.items()}
 
@@ -97,18 +97,18 @@ def subset_accuracies(predictions: object, given: object, true: object | None = 
         return SubsetAccuracies(Tally.of(predicted == label))
     truth = to_ints(true, "true")
     check_same_length(given=label, true=truth)
-    wrong, follows, right = label != truth, predicted == label, predicted == truth
+    wrong, agrees, right = label != truth, predicted == label, predicted == truth
     return SubsetAccuracies(
-        Tally.of(follows), Tally.of(right[~wrong]), Tally.of(follows[wrong]), Tally.of(right[wrong]), Tally.of(right)
+        Tally.of(agrees), Tally.of(right[~wrong]), Tally.of(agrees[wrong]), Tally.of(right[wrong]), Tally.of(right)
     )
 
 
 def hybrid_accuracy(test: Tally, train: Tally) -> float | None:
     """The accuracy on the test set and the clean training set taken together (Wang et al., IMAE, Table 6).
 
-    The clean training set is the whole of it under its true labels, not only the samples that kept them: with the
-    latter no row of the printed table with noise comes out, with the former every row can. So pass the ``true`` of
-    ``subset_accuracies``; to see the other reading, its ``clean``.
+    The clean training set is the whole training set with its true labels, not only the samples whose label is right.
+    Only this reading is consistent with the rows of the printed table with noise. So pass ``true`` of
+    ``subset_accuracies``; its ``clean`` gives the other reading.
     """
     return (test + train).share
 
@@ -116,7 +116,7 @@ def hybrid_accuracy(test: Tally, train: Tally) -> float | None:
 @final
 @dataclass(frozen=True)
 class BestAndFinal:
-    """A test accuracy over training: the final one, which is the result, and the best, which was chosen on test labels.
+    """The final test accuracy, which is the result, and the best one, which was chosen on test labels.
 
     >>> BestAndFinal().after(1, 0.81).after(2, 0.67)
     BestAndFinal(final=0.67, final_epoch=2, best_on_test=0.81, best_epoch=1)
@@ -128,7 +128,7 @@ class BestAndFinal:
     best_epoch: int | None = None
 
     def after(self, epoch: int, value: float) -> "BestAndFinal":
-        """The same after one more epoch; of equal values the earlier is the best."""
+        """The result after one more epoch; of equal values the earlier is the best."""
         if not 0 <= value <= 1:
             raise ValueError(f"the accuracy after epoch {epoch} is {value!r}, but must lie from 0 to 1")
         if self.final_epoch is not None and epoch <= self.final_epoch:

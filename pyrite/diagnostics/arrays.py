@@ -1,4 +1,4 @@
-"""Arrays from lists, numpy or torch (which is not imported for it), checked once."""
+"""Conversion of lists, numpy arrays and torch tensors to checked arrays, without importing torch."""
 
 import sys
 from typing import Any
@@ -14,7 +14,7 @@ Flags = npt.NDArray[np.bool_]
 
 
 def to_floats(value: object, name: str, *, ndim: int = 1, infinite: bool = False, nan: bool = False) -> Floats:
-    """Numbers in float64, finite unless the caller has a meaning for what is not."""
+    """Numbers in float64; a ValueError unless they are finite, or ``infinite`` or ``nan`` allows others."""
     array = _to_array(value, name, ndim)
     if array.dtype.kind not in "fiub":
         raise ValueError(f"{name} has the dtype {array.dtype}, but must be numbers")
@@ -29,7 +29,7 @@ def to_floats(value: object, name: str, *, ndim: int = 1, infinite: bool = False
 
 
 def to_ints(value: object, name: str, *, least: int | None = None) -> Ints:
-    """Whole numbers; what is not one is refused, never rounded."""
+    """Whole numbers; other values are a ValueError, and never rounded."""
     array = _to_array(value, name, 1)
     if array.dtype.kind not in "iu" and array.size:
         raise ValueError(f"{name} has the dtype {array.dtype}, first {array[0]!r}, but must be whole numbers")
@@ -41,7 +41,7 @@ def to_ints(value: object, name: str, *, least: int | None = None) -> Ints:
 
 
 def to_flags(value: object, name: str) -> Flags:
-    """True and False, or 1 and 0."""
+    """Booleans, from True and False or 1 and 0."""
     array = _to_array(value, name, 1)
     if array.dtype.kind == "b":
         return array
@@ -53,17 +53,17 @@ def to_flags(value: object, name: str) -> Flags:
 
 
 def check_same_length(**arrays: npt.NDArray[Any]) -> None:
-    """Refuse columns of which one is longer than another."""
+    """Raise ValueError unless all arrays have the same length."""
     if len({len(array) for array in arrays.values()}) > 1:
         raise ValueError(f"lengths differ: {', '.join(f'{name} {len(array)}' for name, array in arrays.items())}")
 
 
 def _to_array(value: object, name: str, ndim: int) -> npt.NDArray[Any]:
-    # Who holds a tensor has loaded torch.
+    # A tensor can only exist if torch is loaded.
     torch = sys.modules.get("torch")
     try:
         if torch is not None and isinstance(value, torch.Tensor):
-            # numpy has no bfloat16, and float64 holds every other.
+            # numpy has no bfloat16, and float64 represents every floating-point dtype exactly.
             value = value.detach().to("cpu", torch.float64 if value.is_floating_point() else value.dtype).numpy()
         array = np.asarray(value)
     except (TypeError, ValueError) as error:

@@ -1,6 +1,6 @@
-"""Whether probabilities can be believed: Brier score, reliability curve, expected calibration error.
+"""Calibration of probabilities: Brier score, reliability curve, expected calibration error.
 
-Probabilities are called so by the caller; their values are checked and never used to guess what they are.
+The caller states that values are probabilities. They are checked, and never used to guess what they are.
 """
 
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_same_length, to
 
 __all__ = ["Reliability", "brier_score", "brier_score_of_event", "reliability", "top_label"]
 
-# A softmax in bfloat16 has eight bits, so that rows sum to 1 only to about this.
+# bfloat16 has eight bits, so the rows of a softmax sum to 1 only to about this precision.
 _SUM_TOLERANCE: Final = 1e-2
 
 
 @final
 @dataclass(frozen=True, eq=False)
 class Reliability:
-    """How often events came true, by how probable they were predicted to be; one value per bin.
+    """The frequency of an event by its predicted probability, one value per bin.
 
-    Bins are of equal width, (edge, next edge], 0 in the first. Empty bins have the count 0 and NaN beside it.
+    Bins are of equal width, (edge, next edge], 0 in the first. Empty bins have the count 0, and NaN otherwise.
     """
 
     edges: Floats
@@ -32,7 +32,7 @@ class Reliability:
 
     @property
     def expected_calibration_error(self) -> float | None:
-        """Mean distance of confidence and accuracy, bins by their count (Guo et al., 2017); None without samples."""
+        """Mean gap between confidence and accuracy, bins weighted by count (Guo et al., 2017); None without samples."""
         used = self.count > 0
         if not used.any():
             return None
@@ -41,7 +41,7 @@ class Reliability:
 
     @property
     def maximum_calibration_error(self) -> float | None:
-        """The largest distance in a bin that is not empty; None without samples."""
+        """The largest gap between confidence and accuracy in any bin; None without samples."""
         used = self.count > 0
         return float(np.abs(self.confidence[used] - self.accuracy[used]).max()) if used.any() else None
 
@@ -59,7 +59,7 @@ def reliability(confidence: object, correct: object, bins: int = 15) -> Reliabil
     place = np.searchsorted(edges[1:-1], predicted, side="left")
     count = np.bincount(place, minlength=bins)
     sums = [np.bincount(place, weights=values, minlength=bins) for values in (predicted, outcome)]
-    shares = [np.where(count > 0, total / np.maximum(count, 1), np.nan) for total in sums]
+    shares = [np.where(count > 0, values / np.maximum(count, 1), np.nan) for values in sums]
     return Reliability(edges, count, *shares)
 
 
@@ -95,7 +95,7 @@ def _probability(value: object, name: str) -> Floats:
     outside = (predicted < 0) | (predicted > 1)
     if outside.any():
         first = int(outside.argmax())
-        raise ValueError(f"{name} is {predicted[first]} at index {first}, but a probability lies from 0 to 1")
+        raise ValueError(f"{name} is {predicted[first]} at index {first}, but a probability must be from 0 to 1")
     return predicted
 
 
@@ -105,7 +105,7 @@ def _distributions(probabilities: object, labels: object) -> tuple[Floats, Ints]
     wrong = (rows < 0).any(1) | (np.abs(rows.sum(1) - 1) > _SUM_TOLERANCE)
     if wrong.any():
         first = int(wrong.argmax())
-        raise ValueError(f"probabilities at index {first} are {rows[first]}, which is no distribution")
+        raise ValueError(f"probabilities at index {first} are {rows[first]}, which is not a distribution")
     if label.size and label.max() >= rows.shape[1]:
         first = int((label >= rows.shape[1]).argmax())
         raise ValueError(f"labels is {label[first]} at index {first}, but there are {rows.shape[1]} classes")

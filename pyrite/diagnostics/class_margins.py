@@ -1,4 +1,4 @@
-"""The margin of every class, not of the label alone, averaged over the epochs: which class a sample could have."""
+"""The margins of all classes, averaged over the epochs: which class a sample may belong to."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, final
@@ -8,25 +8,25 @@ import numpy.typing as npt
 
 from pyrite.checks import whole_number
 from pyrite.diagnostics.arrays import Flags, Floats, Ints, to_floats, to_ints
-from pyrite.diagnostics.evidence import needed
+from pyrite.diagnostics.evidence import required
 
 __all__ = ["ClassMargins", "epoch_weight"]
 
 _LARGEST: Final = 1 << 28
-"""Of samples times classes, two gigabytes in all: beyond it nothing is kept."""
+"""The largest number of samples times classes, which takes two gigabytes; beyond it nothing is stored."""
 
 
 def epoch_weight(followed: float | None, held_out: float | None) -> float:
-    """How much an epoch tells about which labels are wrong, by given labels alone.
+    """The weight of an epoch as evidence of which labels are wrong, from given labels alone.
 
     Args:
-        followed: the share of training labels that were predicted.
-        held_out: the share of held-out labels that were.
+        followed: the accuracy on the given training labels.
+        held_out: the accuracy on the given held-out labels.
 
-    It tells much if the net has learned something general, and little once labels are learned by heart: a net that
-    follows training labels as seldom as labels it never saw has learned none by heart. The first is the square of
-    ``held_out``, the second the share of disagreements that is left, ``(1 - followed) / (1 - held_out)``. Without
-    held-out labels all epochs count the same.
+    An epoch is informative if the net generalises and has not memorised labels. The weight is a product of two factors:
+    ``held_out ** 2`` measures generalisation, and ``(1 - followed) / (1 - held_out)``, at most 1, measures the absence
+    of memorisation, since a net that memorised nothing is as accurate on training labels as on held-out ones. Without
+    held-out labels all epochs have the weight 1.
 
     >>> epoch_weight(0.5, 0.5), epoch_weight(0.75, 0.5), epoch_weight(1.0, 0.5), epoch_weight(None, None)
     (0.25, 0.125, 1e-06, 1.0)
@@ -34,17 +34,17 @@ def epoch_weight(followed: float | None, held_out: float | None) -> float:
     if followed is None or held_out is None:
         return 1.0
     left = 1.0 if held_out >= 1 else min(1.0, (1 - followed) / (1 - held_out))
-    return max(held_out**2 * left, 1e-6)  # if no epoch tells anything, all of them count the same
+    return max(held_out**2 * left, 1e-6)  # if no epoch is informative, all have the same weight
 
 
 @final
 class ClassMargins:
-    """A weighted mean over epochs of the margins of all classes, in float32 because it has the size of all scores.
+    """A weighted mean over epochs of the margins of all classes, in float32 because it is as large as all scores.
 
-    As in ``Visits``, the first visit in an epoch counts, and an epoch is folded in at its end.
+    As in ``Visits``, the first visit to a sample in an epoch counts. An epoch is added to the mean at its end.
 
     Attributes:
-        mean: one row per sample, one column per class; NaN if never seen, or only in epochs that counted nothing.
+        mean: one row per sample, one column per class; NaN if the sample was never seen, or only in epochs of weight 0.
     """
 
     def __init__(self, samples: int, classes: int) -> None:
@@ -62,7 +62,7 @@ class ClassMargins:
             return np.asarray(self._sum / self._share[:, None], np.float32)
 
     def record(self, index: object, margins: object) -> None:
-        """Write a batch down: a row of margins for each sample. A row that is not finite is left out."""
+        """Record a batch, with one row of margins per sample. Rows that are not finite are skipped."""
         if not self.kept:
             return
         rows, values = to_ints(index, "index", least=0), to_floats(margins, "margins", ndim=2, nan=True)
@@ -73,37 +73,37 @@ class ClassMargins:
         self._write(rows, values.astype(np.float32))
 
     def _write(self, rows: Ints, values: npt.NDArray[np.float32]) -> None:
-        # Backwards, so that of two visits in a batch the first stays.
+        # In reverse order, so that of two visits in a batch the first is kept.
         new = np.flatnonzero(~self._seen[rows] & np.isfinite(values).all(1))[::-1]
         self._now[rows[new]] = values[new]
         self._seen[rows[new]] = True
 
     def end_epoch(self, weight: float = 1.0) -> None:
-        """Fold the epoch in with a weight, and begin the next."""
+        """Add the epoch to the mean with a weight, and start the next one."""
         rows = np.flatnonzero(self._seen)
         self._sum[rows] += np.float32(weight) * self._now[rows]
         self._share[rows] += weight
         self._seen[:] = False
 
     def epoch_state(self) -> dict[str, Any]:
-        """The epoch under way: only the samples seen, so that little travels between processes."""
+        """The state of the current epoch: only the samples seen, to keep communication between processes small."""
         index = np.flatnonzero(self._seen)
         return {"index": index, "now": self._now[index]}
 
     def merge(self, states: Iterable[Mapping[str, Any]]) -> None:
-        """Become what all processes wrote down in this epoch, by rank; of those that saw a sample the first counts."""
+        """Replace the current epoch by the records of all processes, by rank; the first to see a sample counts."""
         self._seen[:] = False
         for state in states:
             self._write(np.asarray(state["index"], np.int64), np.asarray(state["now"], np.float32))
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain arrays, from which training goes on bit for bit, also in the middle of an epoch."""
+        """Plain arrays, from which training resumes bit for bit, also in the middle of an epoch."""
         return {"sum": self._sum.copy(), "share": self._share.copy()} | self.epoch_state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where another left off. A state that does not fit is refused and changes nothing."""
-        total, share = np.asarray(needed(state, "sum"), np.float32), np.asarray(needed(state, "share"), np.float64)
-        if total.shape != self._sum.shape or share.shape != self._share.shape:
-            raise ValueError(f"the state has the shape {total.shape}, this is {self._sum.shape}")
-        self._sum[:], self._share[:] = total, share
+        """Restore a state. A state that does not fit is a ValueError and changes nothing."""
+        sums, share = np.asarray(required(state, "sum"), np.float32), np.asarray(required(state, "share"), np.float64)
+        if sums.shape != self._sum.shape or share.shape != self._share.shape:
+            raise ValueError(f"the state has the shape {sums.shape}, this is {self._sum.shape}")
+        self._sum[:], self._share[:] = sums, share
         self.merge([state])

@@ -1,6 +1,6 @@
-"""How well a score finds the samples with a wrong label. A higher score says: rather wrong.
+"""How well a score detects the samples with a wrong label. A higher score means more probably wrong.
 
-Samples with equal scores cannot be told apart by the score, so nothing here depends on their order.
+No result depends on the order of samples with equal scores.
 """
 
 from collections.abc import Iterable, Mapping
@@ -16,7 +16,7 @@ __all__ = ["BestF1", "Detection", "average_precision", "best_f1", "detection", "
 
 
 class BestF1(NamedTuple):
-    """The best F1 any threshold reaches, and the highest such threshold: flagged is what scores that or more."""
+    """The best F1 over all thresholds, and the highest threshold with it; scores from the threshold on are flagged."""
 
     f1: float
     threshold: float
@@ -25,12 +25,12 @@ class BestF1(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Detection:
-    """What a score is worth for finding wrong labels; None where it is not defined.
+    """Measures of how well a score detects wrong labels; None where one is not defined.
 
     Attributes:
-        roc_auc: how often a wrong label scores above a true one; equal scores count half.
-        average_precision: the mean precision over the wrong labels found.
-        best_f1: with the threshold that truth would choose: what is possible, not what a user would get.
+        roc_auc: the probability that a wrong label has a higher score than a right one; equal scores count half.
+        average_precision: the mean of the precision at each wrong label.
+        best_f1: with the threshold chosen on the true labels: an upper bound, not what a user would get.
         precision_at: for each k, the share of wrong labels among the k highest scores.
     """
 
@@ -41,10 +41,10 @@ class Detection:
 
 
 def detection(scores: object, is_wrong: object, at: Iterable[int] = ()) -> Detection:
-    """All of them from one sort.
+    """All measures, from one sort of the scores.
 
-    >>> found = detection([0.9, 0.8, 0.7, 0.1], [True, False, True, False], at=[1, 2])
-    >>> found.roc_auc, round(found.average_precision, 4), found.best_f1, dict(found.precision_at)
+    >>> result = detection([0.9, 0.8, 0.7, 0.1], [True, False, True, False], at=[1, 2])
+    >>> result.roc_auc, round(result.average_precision, 4), result.best_f1, dict(result.precision_at)
     (0.75, 0.8333, BestF1(f1=0.8, threshold=0.7), {1: 1.0, 2: 0.5})
     """
     groups = _groups(scores, is_wrong)
@@ -69,17 +69,17 @@ def best_f1(scores: object, is_wrong: object) -> BestF1 | None:
 def precision_at(scores: object, is_wrong: object, k: int) -> float:
     """The share of wrong labels among the k highest scores.
 
-    Where the k-th has equals, it is what a random choice among them gives on average.
+    Among samples that tie with the k-th, it is the expectation of a random choice.
     """
     return _precision_at(_groups(scores, is_wrong), [k])[k]
 
 
 class _Groups(NamedTuple):
-    """Samples of equal score, highest score first: the score, and how many are wrong and in all, up to each."""
+    """Groups of equal score, highest first: the score, and cumulative numbers of wrong labels and of all samples."""
 
     score: Floats
     wrong: Ints
-    total: Ints
+    samples: Ints
 
 
 def _groups(scores: object, is_wrong: object) -> _Groups:
@@ -92,10 +92,10 @@ def _groups(scores: object, is_wrong: object) -> _Groups:
 
 
 def _roc_auc(groups: _Groups) -> float | None:
-    wrong, true = groups.wrong, groups.total - groups.wrong
+    wrong, true = groups.wrong, groups.samples - groups.wrong
     if not len(wrong) or not wrong[-1] or not true[-1]:
         return None
-    # Twice the number of pairs in the right order, in whole numbers: exact.
+    # Twice the number of pairs in the right order, exact in whole numbers.
     in_group, below = np.diff(wrong, prepend=0), true[-1] - true
     twice = np.sum(in_group * (2 * below + np.diff(true, prepend=0)))
     return float(twice / (2 * int(wrong[-1]) * int(true[-1])))
@@ -105,25 +105,25 @@ def _average_precision(groups: _Groups) -> float | None:
     if not len(groups.wrong) or not groups.wrong[-1]:
         return None
     gained = np.diff(groups.wrong, prepend=0)
-    return float(np.sum(gained * (groups.wrong / groups.total)) / groups.wrong[-1])
+    return float(np.sum(gained * (groups.wrong / groups.samples)) / groups.wrong[-1])
 
 
 def _best_f1(groups: _Groups) -> BestF1 | None:
     if not len(groups.wrong) or not groups.wrong[-1]:
         return None
-    f1 = 2 * groups.wrong / (groups.total + groups.wrong[-1])
+    f1 = 2 * groups.wrong / (groups.samples + groups.wrong[-1])
     best = int(f1.argmax())
     return BestF1(float(f1[best]), float(groups.score[best]))
 
 
 def _precision_at(groups: _Groups, at: Iterable[int]) -> dict[int, float]:
-    samples = int(groups.total[-1]) if len(groups.total) else 0
+    samples = int(groups.samples[-1]) if len(groups.samples) else 0
     shares = {}
     for k in at:
         if whole_number("k", k, least=1) > samples:
             raise ValueError(f"k is {k}, but there are {samples} samples")
-        here = int(np.searchsorted(groups.total, k))
-        before, wrong_before = (int(groups.total[here - 1]), int(groups.wrong[here - 1])) if here else (0, 0)
-        rate = (groups.wrong[here] - wrong_before) / (groups.total[here] - before)
+        group = int(np.searchsorted(groups.samples, k))
+        before, wrong_before = (int(groups.samples[group - 1]), int(groups.wrong[group - 1])) if group else (0, 0)
+        rate = (groups.wrong[group] - wrong_before) / (groups.samples[group] - before)
         shares[int(k)] = float((wrong_before + (k - before) * rate) / k)
     return shares

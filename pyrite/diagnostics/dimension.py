@@ -1,4 +1,4 @@
-"""Local intrinsic dimension: in how many directions the neighbours of a point lie."""
+"""Local intrinsic dimension, estimated from the distances to the nearest neighbours."""
 
 from typing import Final
 
@@ -16,13 +16,13 @@ _CANCELS: Final = 1e-9
 def local_intrinsic_dimension(points: object, k: int = 20, among: object | None = None, chunk: int = 512) -> Floats:
     """The maximum-likelihood estimate at each point, from its k nearest neighbours in ``among`` (or ``points``).
 
-    With distances r_1 ≤ … ≤ r_k it is (k − 1) / Σ_{i<k} log(r_k / r_i) (Levina & Bickel, 2004): the k-th neighbour
-    sets the scale and says nothing more, so k − 1 ratios are averaged. The formula printed with D2L divides by k and
+    With distances r_1 ≤ … ≤ r_k it is (k − 1) / Σ_{i<k} log(r_k / r_i) (Levina & Bickel, 2004): the k-th distance
+    only sets the scale, so k − 1 ratios are averaged. The formula printed with D2L divides by k and
     is larger by k / (k − 1); public code that takes k − 1 neighbours and still divides by k is further off. D2L uses
-    only ratios of these numbers, where the factor falls out.
+    only ratios of these numbers, in which the factor cancels.
 
-    What lies at the very place of a point, itself or a duplicate, is no neighbour: its ratio would be infinite. NaN
-    where fewer than k neighbours are left, infinite where all k are equally far.
+    The point itself and its duplicates are not neighbours: their ratio would be infinite. The result is NaN where there
+    are fewer than k neighbours, and infinite where all k are equally far.
     """
     rows = to_floats(points, "points", ndim=2)
     others = rows if among is None else to_floats(among, "among", ndim=2)
@@ -49,7 +49,7 @@ def _nearest(rows: Floats, others: Floats, k: int) -> Floats:
     exact = np.square(rows[row] - others[column]).sum(1)
     squares[row, column] = np.where(exact > 0, exact, np.inf)
     nearest = np.argpartition(squares, k - 1, axis=1)[:, :k]
-    # The product found them; their distances come from differences, which keep all digits.
+    # The neighbours are found by products; their distances are computed from differences, which lose no digits.
     distance = np.sqrt(np.square(rows[:, None] - others[nearest]).sum(2))
     distance[np.isinf(np.take_along_axis(squares, nearest, 1))] = np.inf
     return np.sort(distance, axis=1)
@@ -58,7 +58,7 @@ def _nearest(rows: Floats, others: Floats, k: int) -> Floats:
 def _estimate(distance: Floats) -> Floats:
     k = distance.shape[1]
     estimate = np.full(len(distance), np.nan)
-    whole = np.isfinite(distance[:, -1])
-    total = (np.log(distance[whole, -1:]) - np.log(distance[whole, :-1])).sum(1)
-    estimate[whole] = np.where(total > 0, (k - 1) / np.where(total > 0, total, 1), np.inf)
+    complete = np.isfinite(distance[:, -1])
+    log_ratios = (np.log(distance[complete, -1:]) - np.log(distance[complete, :-1])).sum(1)
+    estimate[complete] = np.where(log_ratios > 0, (k - 1) / np.where(log_ratios > 0, log_ratios, 1), np.inf)
     return estimate

@@ -1,8 +1,8 @@
-"""What training showed of each sample, in constant memory per sample.
+"""Statistics of each sample during training, in constant memory per sample.
 
-An epoch is first written down (``Visits``: one row per sample), and at its end folded into running statistics
-(``SampleEvidence``). So a sample counts once per epoch, whichever process saw it and however often; results depend
-neither on the order of batches nor on the number of processes, and a resume in the middle of an epoch is exact.
+An epoch is first recorded (``Visits``: one row per sample), and at its end added to running statistics
+(``SampleEvidence``). So a sample counts once per epoch, however often and by whichever process it was seen. Results do
+not depend on the order of batches or the number of processes, and resuming in the middle of an epoch is exact.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,17 +14,17 @@ import numpy.typing as npt
 from pyrite.checks import number, whole_number
 from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_same_length, to_floats, to_ints
 
-__all__ = ["SampleEvidence", "Visits", "needed", "within"]
+__all__ = ["SampleEvidence", "Visits", "required", "within"]
 
 _COLUMNS: Final = ("margin", "prediction", "weight", "rate", "trust")
 
 
 @final
 class Visits:
-    """The first visit to each sample in the epoch under way: margin, prediction, weight, learning rate and trust.
+    """The first visit to each sample in the current epoch: margin, prediction, weight, learning rate and trust.
 
-    A later visit in the same epoch is a sampler's padding and changes nothing. ``weight`` is NaN where none was given,
-    and so is ``trust``: what a method multiplied the sample's loss by.
+    A later visit in the same epoch is padding by a sampler and is ignored. ``trust`` is the factor that the method
+    multiplied the loss of the sample by. ``weight`` and ``trust`` are NaN where none was given.
     """
 
     def __init__(self, samples: int) -> None:
@@ -32,7 +32,7 @@ class Visits:
         self.clear()
 
     def clear(self) -> None:
-        """Begin an epoch."""
+        """Start an epoch."""
         self.seen: Flags = np.zeros(self.samples, bool)
         self.margin: Floats = np.full(self.samples, np.nan)
         self.weight: Floats = np.full(self.samples, np.nan)
@@ -49,7 +49,7 @@ class Visits:
         rate: float = 1.0,
         trust: object | None = None,
     ) -> None:
-        """Write a batch down."""
+        """Record a batch."""
         rows = _checked_index(index, self.samples)
         columns: dict[str, npt.NDArray[Any]] = {
             "margin": _finite(margin, "margin", rows),
@@ -63,7 +63,7 @@ class Visits:
         self._write(rows, columns | {"rate": np.broadcast_to(np.float64(rate), rows.shape)})
 
     def _write(self, rows: Ints, columns: Mapping[str, npt.NDArray[Any]]) -> None:
-        # Of assignments to one place numpy keeps the last, so the batch is written backwards: its first visit stays.
+        # Of assignments to one index numpy keeps the last, so the batch is written in reverse: its first visit is kept.
         new = np.flatnonzero(~self.seen[rows])[::-1]
         places = rows[new]
         for name, values in columns.items():
@@ -71,32 +71,32 @@ class Visits:
         self.seen[places] = True
 
     def _add(self, state: Mapping[str, Any]) -> None:
-        samples = int(needed(state, "samples"))
+        samples = int(required(state, "samples"))
         if samples != self.samples:
             raise ValueError(f"the state is of {samples} samples, these are {self.samples}")
-        rows = _checked_index(needed(state, "index"), self.samples)
-        columns = {name: np.asarray(needed(state, name), getattr(self, name).dtype) for name in _COLUMNS}
+        rows = _checked_index(required(state, "index"), self.samples)
+        columns = {name: np.asarray(required(state, name), getattr(self, name).dtype) for name in _COLUMNS}
         check_same_length(index=rows, **columns)
         self._write(rows, columns)
 
     def merge(self, states: Iterable[Mapping[str, Any]]) -> None:
-        """Become what all processes wrote down in this epoch: their ``state_dict``, this one's too, by rank.
+        """Replace this record by those of all processes: their ``state_dict``, including this one's, in order of rank.
 
-        Of those that saw a sample the first counts, so every process that merges ends with the same.
+        The first process that saw a sample counts, so every process ends with the same result.
         """
-        together = Visits(self.samples)
+        merged = Visits(self.samples)
         for state in states:
-            together._add(state)
-        self.seen, self.margin, self.weight = together.seen, together.margin, together.weight
-        self.rate, self.prediction, self.trust = together.rate, together.prediction, together.trust
+            merged._add(state)
+        self.seen, self.margin, self.weight = merged.seen, merged.margin, merged.weight
+        self.rate, self.prediction, self.trust = merged.rate, merged.prediction, merged.trust
 
     def state_dict(self) -> dict[str, Any]:
-        """Only the samples seen, so that little travels between processes."""
+        """The samples seen; all others are left out, to keep communication between processes small."""
         index = np.flatnonzero(self.seen)
         return {"samples": self.samples, "index": index} | {name: getattr(self, name)[index] for name in _COLUMNS}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where another left off. A state that does not fit is refused and changes nothing."""
+        """Restore a state. A state that does not fit is a ValueError and changes nothing."""
         self.merge([state])
 
 
@@ -106,13 +106,13 @@ class SampleEvidence:
 
     Attributes:
         labels: the given labels, with which predictions are compared.
-        epoch: the epoch under way.
-        visits: epochs in which the sample was seen.
+        epoch: the record of the current epoch.
+        visits: the number of epochs in which the sample was seen.
         last_margin: its margin when last seen; NaN if never.
-        last_trust: what its loss was multiplied by when last seen; NaN if the method does not weigh samples.
-        agreements: how often the prediction was the given label.
-        learned: how often it came to agree, a first visit that agrees included.
-        forgotten: how often it ceased to agree (Toneva et al., 2019).
+        last_trust: the factor of its loss when last seen; NaN if the method does not weight samples.
+        agreements: the number of epochs in which the prediction was the given label.
+        learned: how often the prediction changed to the given label, including a first visit that agrees.
+        forgotten: how often it changed from the given label to another (Toneva et al., 2019).
     """
 
     def __init__(self, labels: object) -> None:
@@ -126,8 +126,8 @@ class SampleEvidence:
         self.forgotten: Ints = np.zeros(samples, np.int64)
         self._agreed: Flags = np.zeros(samples, bool)
         self._mean: Floats = np.zeros(samples)
-        self._squares: Floats = np.zeros(samples)  # of deviations from the mean so far, summed (Welford, 1962)
-        self._weighed: Ints = np.zeros(samples, np.int64)  # visits with a weight
+        self._squares: Floats = np.zeros(samples)  # sum of squared deviations from the running mean (Welford, 1962)
+        self._weighed: Ints = np.zeros(samples, np.int64)  # the number of visits with a weight
         self._weight: Floats = np.zeros(samples)
         self.last_trust: Floats = np.full(samples, np.nan)
 
@@ -140,17 +140,17 @@ class SampleEvidence:
         rate: float = 1.0,
         trust: object | None = None,
     ) -> None:
-        """Write a batch down."""
+        """Record a batch."""
         self.epoch.record(index, margin, prediction, weight, rate, trust)
 
     def end_epoch(self) -> None:
-        """Fold the epoch into the running statistics and begin the next."""
+        """Add the epoch to the running statistics and start the next one."""
         rows = np.flatnonzero(self.epoch.seen)
         self.visits[rows] += 1
         margin = self.epoch.margin[rows]
-        away = margin - self._mean[rows]
-        self._mean[rows] += away / self.visits[rows]
-        self._squares[rows] += away * (margin - self._mean[rows])
+        deviation = margin - self._mean[rows]
+        self._mean[rows] += deviation / self.visits[rows]
+        self._squares[rows] += deviation * (margin - self._mean[rows])
         self.last_margin[rows] = margin
         agrees, agreed = self.epoch.prediction[rows] == self.labels[rows], self._agreed[rows]
         self.agreements[rows] += agrees
@@ -170,7 +170,7 @@ class SampleEvidence:
 
     @property
     def margin_variance(self) -> Floats:
-        """The variance of the margin over the epochs, divided by their number; NaN if never seen, 0 if once."""
+        """The population variance of the margin over the epochs; NaN if never seen, 0 if seen once."""
         return np.where(self.visits > 0, self._squares / np.maximum(self.visits, 1), np.nan)
 
     @property
@@ -179,7 +179,7 @@ class SampleEvidence:
         return np.where(self._weighed > 0, self._weight, np.nan)
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """What a reader of the run wants, by name."""
+        """The statistics that are saved with a run, by name."""
         return {
             "visits": self.visits.copy(),
             "margin_mean": self.margin_mean,
@@ -196,13 +196,13 @@ class SampleEvidence:
         return {name.lstrip("_"): value for name, value in vars(self).items() if name not in ("labels", "epoch")}
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain arrays and numbers, from which training goes on bit for bit, also in the middle of an epoch."""
+        """Plain arrays and numbers, from which training resumes bit for bit, also in the middle of an epoch."""
         running = {name: values.copy() for name, values in self._running().items()}
         return running | {f"epoch.{name}": value for name, value in self.epoch.state_dict().items()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where another left off. A state that does not fit is refused and changes nothing."""
-        read = {name: np.asarray(needed(state, name), values.dtype) for name, values in self._running().items()}
+        """Restore a state. A state that does not fit is a ValueError and changes nothing."""
+        read = {name: np.asarray(required(state, name), values.dtype) for name, values in self._running().items()}
         for name, values in read.items():
             if values.shape != self.labels.shape:
                 raise ValueError(f"{name} of the state has the shape {values.shape}, for {len(self.labels)} samples")
@@ -211,15 +211,15 @@ class SampleEvidence:
             values[:] = read[name]
 
 
-def needed(state: Mapping[str, Any], name: str) -> Any:
-    """A part of a state, which must be there."""
+def required(state: Mapping[str, Any], name: str) -> Any:
+    """A value of a state; a ValueError if it is missing."""
     if name not in state:
         raise ValueError(f"the state has no {name!r}, only {sorted(state)}")
     return state[name]
 
 
 def within(state: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """The part of a flat state that was written under ``name.``"""
+    """The entries of a flat state whose keys begin with ``name.``, without that prefix."""
     return {key.removeprefix(f"{name}."): value for key, value in state.items() if key.startswith(f"{name}.")}
 
 
@@ -227,12 +227,12 @@ def _checked_index(index: object, samples: int) -> Ints:
     rows = to_ints(index, "index", least=0)
     if rows.size and rows.max() >= samples:
         first = int((rows >= samples).argmax())
-        raise ValueError(f"index is {rows[first]} at place {first}, but there are {samples} samples")
+        raise ValueError(f"index is {rows[first]} at position {first}, but there are {samples} samples")
     return rows
 
 
 def _finite(value: object, name: str, rows: Ints) -> Floats:
-    """Numbers of a batch; what is not finite is named by its sample, not by its place in the batch."""
+    """The numbers of a batch; a ValueError names the sample that is not finite, not its position in the batch."""
     values = to_floats(value, name, nan=True)
     check_same_length(index=rows, **{name: values})
     finite = np.isfinite(values)

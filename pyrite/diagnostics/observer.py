@@ -1,4 +1,4 @@
-"""Everything that is measured while training, fed by batches and read by epochs."""
+"""``TrainingObserver``: all measurements during training, updated per batch and evaluated per epoch."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, final
@@ -9,7 +9,7 @@ from pyrite.diagnostics.accuracy import BestAndFinal, Tally, subset_accuracies
 from pyrite.diagnostics.arrays import Flags, Floats, check_same_length, to_ints
 from pyrite.diagnostics.class_margins import ClassMargins, epoch_weight
 from pyrite.diagnostics.detection import roc_auc
-from pyrite.diagnostics.evidence import SampleEvidence, needed, within
+from pyrite.diagnostics.evidence import SampleEvidence, required, within
 from pyrite.diagnostics.histograms import MARGIN_EDGES, MarginHistograms
 from pyrite.diagnostics.weighting import LearningWeights, weight_statistics
 
@@ -18,17 +18,17 @@ __all__ = ["TrainingObserver"]
 
 @final
 class TrainingObserver:
-    """Watches training by sample numbers; it never sees a model, and no method sees it, so the truth is safe here.
+    """Records what happens to each sample during training. No method has access to it, so it may know the true labels.
 
-    A batch costs a few assignments; the statistics are made at the end of an epoch, in the order of the samples, so
-    that they do not depend on how samples came in batches or to processes. Several processes exchange their
-    ``epoch_state()`` at the end of an epoch, and ``merge`` all of them before ``end_epoch``.
+    A batch costs a few assignments. The statistics are computed at the end of an epoch, in the order of the samples, so
+    that they do not depend on how samples were distributed over batches and processes. Several processes exchange
+    their ``epoch_state()`` at the end of an epoch, and ``merge`` all of them before ``end_epoch``.
 
     Args:
-        given: the labels a method sees, of every sample that an index may name.
-        true: the true labels, if they are known. Without them, what needs them is None.
+        given: the given labels of all samples.
+        true: the true labels, if they are known. Without them, results that need them are None.
         edges: the bins of the margin histograms.
-        classes: how many there are, if the margins of all of them are to be kept.
+        classes: the number of classes, to record the margins of all classes; None to record only those of the labels.
 
     >>> observer = TrainingObserver(given=[0, 1, 1], true=[0, 1, 0])
     >>> observer.update([0, 1, 2], margin=[2.0, 1.0, -1.0], prediction=[0, 1, 0], weight=[0.2, 0.4, 0.1], rate=0.1)
@@ -61,23 +61,23 @@ class TrainingObserver:
         rate: float = 1.0,
         trust: object | None = None,
     ) -> None:
-        """Write a batch down.
+        """Record a batch.
 
         Args:
-            index, margin, prediction: the samples' numbers, margins and predictions.
-            weight: how much they counted.
-            rate: the step's learning rate.
-            trust: what the method multiplied their losses by, if it weighs samples.
+            index, margin, prediction: of each sample of the batch.
+            weight: the weight of each sample in the gradient.
+            rate: the learning rate of the step.
+            trust: the factor that the method multiplied each loss by, if it weights samples.
         """
         self.evidence.update(index, margin, prediction, weight, rate, trust)
 
     def epoch_state(self) -> dict[str, Any]:
-        """What this process saw in the epoch under way, for the others."""
+        """The records of this process in the current epoch, to send to the other processes."""
         margins = {} if self.class_margins is None else {"margins": self.class_margins.epoch_state()}
         return {"visits": self.evidence.epoch.state_dict()} | margins
 
     def merge(self, states: Iterable[Mapping[str, Any]]) -> None:
-        """Take in what all processes saw in this epoch: each one's ``epoch_state()``, by rank."""
+        """Merge the records of all processes in this epoch: their ``epoch_state()``, in order of rank."""
         states = list(states)
         self.evidence.epoch.merge(state["visits"] for state in states)
         if self.class_margins is not None:
@@ -85,23 +85,23 @@ class TrainingObserver:
 
     @property
     def weights(self) -> LearningWeights:
-        """α_t and snr up to now, in the middle of an epoch too."""
-        seen = self.evidence.epoch
-        rows = np.flatnonzero(seen.seen & ~np.isnan(seen.weight))
-        now = self._weights.copy()
+        """α_t and snr up to now, also in the middle of an epoch."""
+        epoch = self.evidence.epoch
+        rows = np.flatnonzero(epoch.seen & ~np.isnan(epoch.weight))
+        weights = self._weights.copy()
         wrong = None if self.is_wrong is None else self.is_wrong[rows]
-        now.update(seen.weight[rows], seen.rate[rows], wrong)
-        return now
+        weights.update(epoch.weight[rows], epoch.rate[rows], wrong)
+        return weights
 
     def end_epoch(self, test: Tally | None = None, held_out: Tally | None = None) -> dict[str, float | None]:
-        """Close the epoch. The line of a history, under the same names always; None says: unknown.
+        """Finish the epoch and return its line of the history. The names are always the same; None means unknown.
 
-        Training accuracies are of the predictions made while training. Where the model has been evaluated on the
-        training set, ``subset_accuracies`` of those predictions is the better number.
+        Training accuracies use the predictions made during training. If the model was evaluated on the training set,
+        ``subset_accuracies`` of those predictions is more accurate.
 
         Args:
-            test: right predictions on test data.
-            held_out: predictions on held-out data that were the given label.
+            test: the accuracy on test data.
+            held_out: the accuracy on the given labels of held-out data.
         """
         epoch = self.evidence.epoch
         rows = np.flatnonzero(epoch.seen)
@@ -140,7 +140,7 @@ class TrainingObserver:
         }
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain arrays and numbers under flat names, from which training goes on bit for bit."""
+        """Plain arrays and numbers under flat names, from which training resumes bit for bit."""
         parts = {
             "evidence": self.evidence.state_dict(),
             "histograms": self.histograms.state_dict(),
@@ -153,16 +153,16 @@ class TrainingObserver:
         return {"epochs": self.epochs} | flat
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where another observer of the same samples left off."""
+        """Restore the state of another observer of the same samples."""
         self.histograms.load_state_dict(within(state, "histograms"))
         self._weights.load_state_dict(within(state, "weights"))
         self.test = BestAndFinal.from_state_dict(within(state, "test"))
         self.evidence.load_state_dict(within(state, "evidence"))
         if self.class_margins is not None:
             self.class_margins.load_state_dict(within(state, "class_margins"))
-        self.epochs = int(needed(state, "epochs"))
+        self.epochs = int(required(state, "epochs"))
 
 
 def _auc(evidence: Floats, wrong: Flags | None) -> float | None:
-    """How well low values tell wrong labels: the area under the ROC curve. None without truth, or without values."""
+    """The ROC AUC of low values as evidence of wrong labels. None without true labels, or without values."""
     return None if wrong is None or np.isnan(evidence).any() or not len(evidence) else roc_auc(-evidence, wrong)

@@ -1,4 +1,4 @@
-"""Finding the same person, or thing, again by embeddings: mean average precision and cumulative matches."""
+"""Retrieval by embeddings: mean average precision and cumulative matching characteristic."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ __all__ = ["Retrieval", "embed_sets", "retrieve"]
 @final
 @dataclass(frozen=True, eq=False)
 class Retrieval:
-    """How well queries were found in the gallery.
+    """The result of searching for queries in a gallery.
 
     Attributes:
-        mean_average_precision: over the queries that have a match; None if none has.
+        mean_average_precision: over the queries that have a match in the gallery; None if none has.
         cmc: for each rank r, the share of those queries with a match among the first r.
-        queries: how many queries had a match.
-        without_match: how many had none in the gallery, so that nothing could be found.
+        queries: the number of queries with a match.
+        without_match: the number of queries without one.
         average_precision: of every query; NaN without a match.
         first_match: the rank of the first match of every query; 0 without one.
     """
@@ -35,7 +35,7 @@ class Retrieval:
 
 
 def embed_sets(frames: object, start: object, stop: object) -> Floats:
-    """The embedding of each run of frames, from ``start`` up to ``stop``: their mean, brought to length 1.
+    """The embedding of each run of frames from ``start`` up to ``stop``: their mean, scaled to length 1.
 
     >>> embed_sets([[3.0, 0.0], [3.0, 8.0], [0.0, 2.0]], start=[0, 2], stop=[2, 3])
     array([[0.6, 0.8],
@@ -66,39 +66,40 @@ def retrieve(
     precision: Literal["steps", "trapezoids"] = "steps",
     chunk: int = 256,
 ) -> Retrieval:
-    """Rank the gallery for each query by cosine similarity and say how early its identity is found again.
+    """Rank the gallery for each query by cosine similarity, and measure how early the same identity comes.
 
-    Of the gallery, what shows the query's identity in the query's own camera is passed over, and so is ``junk``;
-    ``distractors`` are ranked and never match. So the queries may stand in the gallery too, as in the evaluation of
-    MARS, whose numbers for distractors and junk are the defaults: where identities count from 0, pass ``()``.
-    Of equal similarities, those that do not match come first, so that a collapsed model is not flattered.
+    Gallery entries with the identity and the camera of the query are ignored, and so is ``junk``; ``distractors`` are
+    ranked and never match. So the gallery may include the queries, as in the evaluation of MARS, whose numbers for
+    distractors and junk are the defaults: where identities count from 0, pass ``()``. Of equal similarities, entries
+    that do not match come first, so that a collapsed model gets no undeserved credit.
 
     ``precision="trapezoids"`` averages the precision before and at each match, as the authors of MARS do; they also
     divide by all queries, those without a match included. ``"steps"`` is the usual average precision.
     """
-    seen, known = (_unit(to_floats(v, n, ndim=2), n) for v, n in ((query, "query"), (gallery, "gallery")))
-    if seen.shape[1] != known.shape[1]:
-        raise ValueError(f"query has {seen.shape[1]} dimensions, gallery has {known.shape[1]}")
+    queries, entries = (_unit(to_floats(v, n, ndim=2), n) for v, n in ((query, "query"), (gallery, "gallery")))
+    if queries.shape[1] != entries.shape[1]:
+        raise ValueError(f"query has {queries.shape[1]} dimensions, gallery has {entries.shape[1]}")
     if (query_camera is None) != (gallery_camera is None):
-        raise ValueError("cameras are known of the query or of the gallery only: pass both or neither")
+        raise ValueError("only one of query_camera and gallery_camera is given: pass both or neither")
     one_of("precision", precision, ("steps", "trapezoids"))
-    who, whom = to_ints(query_identity, "query_identity"), to_ints(gallery_identity, "gallery_identity")
-    check_same_length(query=seen, query_identity=who)
-    check_same_length(gallery=known, gallery_identity=whom)
-    where, wherever = _cameras(query_camera, gallery_camera, who, whom)
-    no_match, ignored = np.isin(whom, [*distractors, *junk]), np.isin(whom, list(junk))
-    average, first = np.full(len(who), np.nan), np.zeros(len(who), np.int64)
-    for start in range(0, len(who), whole_number("chunk", chunk, least=1)):
-        similarity = seen[start : start + chunk] @ known.T
+    wanted, identity = to_ints(query_identity, "query_identity"), to_ints(gallery_identity, "gallery_identity")
+    check_same_length(query=queries, query_identity=wanted)
+    check_same_length(gallery=entries, gallery_identity=identity)
+    own_camera, camera = _cameras(query_camera, gallery_camera, wanted, identity)
+    no_match, ignored = np.isin(identity, [*distractors, *junk]), np.isin(identity, list(junk))
+    average, first = np.full(len(wanted), np.nan), np.zeros(len(wanted), np.int64)
+    for start in range(0, len(wanted), whole_number("chunk", chunk, least=1)):
+        similarity = queries[start : start + chunk] @ entries.T
         for row, values in enumerate(similarity, start):
-            same = whom == who[row]
-            usable = ~(ignored | (same & (wherever == where[row])))
+            same = identity == wanted[row]
+            usable = ~(ignored | (same & (camera == own_camera[row])))
             match = same & ~no_match & usable
-            average[row], first[row] = _judge(values[match], values[usable & ~match], precision == "trapezoids")
+            others = usable & ~match
+            average[row], first[row] = _average_precision(values[match], values[others], precision == "trapezoids")
     return _summary(average, first, ranks)
 
 
-def _judge(matches: Floats, others: Floats, trapezoids: bool) -> tuple[float, int]:
+def _average_precision(matches: Floats, others: Floats, trapezoids: bool) -> tuple[float, int]:
     """Average precision, and the rank of the first match."""
     if not len(matches):
         return np.nan, 0
@@ -121,17 +122,19 @@ def _summary(average: Floats, first: Ints, ranks: Sequence[int]) -> Retrieval:
     return Retrieval(mean, cmc, count, len(first) - count, average, first)
 
 
-def _cameras(query: object | None, gallery: object | None, who: Ints, whom: Ints) -> tuple[Ints, Ints]:
+def _cameras(
+    query: object | None, gallery: object | None, query_identity: Ints, gallery_identity: Ints
+) -> tuple[Ints, Ints]:
     if query is None or gallery is None:
-        return np.zeros(len(who), np.int64), np.ones(len(whom), np.int64)  # never the same
+        return np.zeros(len(query_identity), np.int64), np.ones(len(gallery_identity), np.int64)  # never equal
     of_query, of_gallery = to_ints(query, "query_camera"), to_ints(gallery, "gallery_camera")
-    check_same_length(query_identity=who, query_camera=of_query)
-    check_same_length(gallery_identity=whom, gallery_camera=of_gallery)
+    check_same_length(query_identity=query_identity, query_camera=of_query)
+    check_same_length(gallery_identity=gallery_identity, gallery_camera=of_gallery)
     return of_query, of_gallery
 
 
 def _unit(rows: Floats, name: str) -> Floats:
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     if not length.all():
-        raise ValueError(f"{name} {int((length[:, 0] == 0).argmax())} is all 0, and has no direction")
+        raise ValueError(f"{name} {int((length[:, 0] == 0).argmax())} is all 0, so it has no cosine similarity")
     return np.asarray(rows / length)

@@ -1,4 +1,4 @@
-"""How much samples count: α_t, snr, and statistics of the weights of an epoch."""
+"""Sample weights: α_t, snr, and statistics of the weights of an epoch."""
 
 import math
 from collections.abc import Mapping
@@ -16,11 +16,11 @@ _SUMS: Final = ("rate", "size", "clean_rate", "clean", "noisy_rate", "noisy")
 
 @final
 class LearningWeights:
-    """Means of sample weights over all steps so far, each step counted by its learning rate; six numbers are kept.
+    """Means of sample weights over all steps so far, steps weighted by their learning rate. Six numbers are stored.
 
-    ``weight`` is w in ∇L = −w ∇Δ: what the loss gives the sample, times what the method does. The gradient of a sample
-    by its scores has the L1 norm 2|w|, because that of ∇Δ is always 2. The curriculum paper prints the latter in its
-    formula of α_t; the former is meant, since the latter would make α_t a constant.
+    ``weight`` is w in ∇L = −w ∇Δ: the weight by the loss times the weight by the method. The gradient of a sample with
+    respect to its scores has the L1 norm 2|w|, because that of ∇Δ is always 2. The formula of α_t in the curriculum
+    paper has the norm of ∇Δ, which would make α_t a constant; the norm of the gradient is meant.
 
     >>> means = LearningWeights()
     >>> means.update([0.5, 0.1], rate=0.1, is_wrong=[False, True])
@@ -33,7 +33,7 @@ class LearningWeights:
         self._sums = dict.fromkeys(_SUMS, 0.0)
 
     def update(self, weight: object, rate: npt.ArrayLike, is_wrong: object | None = None) -> None:
-        """Add samples. ``rate`` is the learning rate of the step, or of each sample's step."""
+        """Add samples. ``rate`` is the learning rate of the step, or one learning rate per sample."""
         values = to_floats(weight, "weight")
         rates = to_floats(np.full(len(values), rate) if np.ndim(rate) == 0 else rate, "rate")
         check_same_length(weight=values, rate=rates)
@@ -50,7 +50,7 @@ class LearningWeights:
             self._sums[name] += float(value)
 
     def merge(self, other: "LearningWeights") -> None:
-        """Add what another process counted: sums, because a mean of means would be wrong."""
+        """Add the sums of another process; a mean of means would be wrong."""
         for name in _SUMS:
             self._sums[name] += other._sums[name]
 
@@ -61,24 +61,24 @@ class LearningWeights:
 
     @property
     def clean(self) -> float | None:
-        """The mean weight of samples with a true label; None without any, or without truth."""
+        """The mean weight of samples with a right label; None without such samples, or without true labels."""
         return _ratio(self._sums["clean"], self._sums["clean_rate"])
 
     @property
     def noisy(self) -> float | None:
-        """The mean weight of samples with a wrong label; None without any, or without truth."""
+        """The mean weight of samples with a wrong label; None without such samples, or without true labels."""
         return _ratio(self._sums["noisy"], self._sums["noisy_rate"])
 
     @property
     def snr(self) -> float | None:
-        """clean / noisy; None where either is, or where wrong labels weigh nothing at all."""
+        """clean / noisy; None if either is None, or if ``noisy`` is 0."""
         clean, noisy = self.clean, self.noisy
         return None if clean is None or noisy is None else _ratio(clean, noisy)
 
     def copy(self) -> "LearningWeights":
-        same = LearningWeights()
-        same._sums = dict(self._sums)
-        return same
+        copy = LearningWeights()
+        copy._sums = dict(self._sums)
+        return copy
 
     def state_dict(self) -> dict[str, float]:
         return dict(self._sums)
@@ -93,7 +93,7 @@ def weight_statistics(weight: object) -> dict[str, float | None]:
     """Mean, spread, quantiles and the effective number of samples of the weights of an epoch; None without weights.
 
     Quantiles are exact, with numpy's linear interpolation. ``effective_share`` is the effective number of samples
-    over their number: 1 where all weights are equal, 1/n where one weighs everything.
+    over their number: 1 if all weights are equal, 1/n if only one is not 0.
     """
     values = to_floats(weight, "weight")
     names = ("min", "q05", "q25", "median", "q75", "q95", "max")
@@ -110,7 +110,7 @@ def weight_statistics(weight: object) -> dict[str, float | None]:
 
 
 def effective_samples(weight: object) -> float | None:
-    """(Σw)² / Σw²: how many samples of equal weight would count as much (Kish, 1965). None where all weights are 0.
+    """(Σw)² / Σw²: the effective number of samples (Kish, 1965). None if all weights are 0.
 
     >>> effective_samples([1, 1, 0, 0])
     2.0
@@ -119,12 +119,12 @@ def effective_samples(weight: object) -> float | None:
     largest = float(np.abs(values).max(initial=0.0))
     if not largest:
         return None
-    scaled = values / largest  # so that squares neither overflow nor vanish
+    scaled = values / largest  # so that squares neither overflow nor underflow
     return float(scaled.sum() ** 2 / (scaled @ scaled))
 
 
-def _ratio(above: float, below: float) -> float | None:
-    if not below:
+def _ratio(numerator: float, denominator: float) -> float | None:
+    if not denominator:
         return None
-    value = above / below
+    value = numerator / denominator
     return value if math.isfinite(value) else None

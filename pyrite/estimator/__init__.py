@@ -1,4 +1,4 @@
-"""scikit-learn's contract, fulfilled with what the other rooms have."""
+"""A classifier with the interface of scikit-learn."""
 
 from pyrite.estimator.classifier import RobustClassifier
 

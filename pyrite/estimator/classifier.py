@@ -17,7 +17,7 @@ from pyrite.curves import GCE
 from pyrite.data import Dataset
 from pyrite.data.dataset import check_inputs, is_missing
 from pyrite.data.statistics import to_float64
-from pyrite.estimator.rows import Floats, Ints, Rows, deal, inner_statistics
+from pyrite.estimator.rows import Floats, Ints, Rows, assign_folds, inner_statistics
 from pyrite.estimator.together import Nets, train_together
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, method
@@ -28,19 +28,19 @@ from pyrite.training import RunFailed, resolve
 __all__ = ["RobustClassifier"]
 
 _TABLE_NETS: Final = "mlp(hidden=(128, 128), limit=3)", "mlp(hidden=(128, 128), limit=3, bins=8)"
-"""For tables that are smooth, and for those with jumps. Which one it is, held-out labels decide."""
+"""For smooth tables, and for tables with jumps. The one that predicts more held-out labels is used."""
 
 _STEPS: Final = 100
-"""Of training on a table, at least. Later ones learn wrong labels by heart: docs/sklearn.md."""
+"""The least number of training steps on a table. More steps memorise wrong labels: docs/sklearn.md."""
 
 
 @final
 class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A classifier that does not learn wrong labels by heart, and says which labels are wrong.
+    """A classifier that does not memorise wrong labels, and reports which labels are wrong.
 
-    First ``folds`` nets, each of which leaves out another part of the rows, say what they make of labels they have not
-    seen, and an audit concludes which are wrong. Then ``members`` nets are trained on all rows, each row counting as
-    much as its label is probably right. Their mean probabilities are the prediction.
+    First, cross-validation with ``folds`` nets gives held-out scores for every row, and an audit of these scores
+    estimates which labels are wrong. Then ``members`` nets are trained on all rows, each row weighted by the
+    probability that its label is right. The prediction is the mean of their probabilities.
 
     The order of the rows does not matter, and a weight of 2 is the same as a row twice, to the last bit (up to 100,000
     rows).
@@ -48,25 +48,26 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     Args:
         loss: a loss or its spec, such as ``"gce(q=0.7)"``. None for absolute error, scaled if there are many classes,
             or for tables ``gce(q=0.7)`` if that predicts more of the held-out labels.
-        model: a spec such as ``"resnet20"``, a net of your own, of which copies are trained, or what makes one when it
-            is called with the shape of an input and the number of classes. None for a net that suits the data.
-        epochs: times over the data; None for some hundred steps, or 10 epochs of large data.
-        batch_size: rows a step; None for an eighth of the rows, from 16 to 128.
-        lr: the learning rate; None for one that suits net and loss.
-        folds: parts for the audit; 0 for no audit. None is 5 for tables and 2 for images.
-        members: nets that predict together. None is 5 for tables, and 1 for images or a net of your own.
-        random_state: a whole number gives the same result every time; None another one each time.
+        model: a spec such as ``"resnet20"``, an ``nn.Module``, of which copies are trained, or a function that makes
+            one from the shape of an input and the number of classes. None for a default that depends on the data.
+        epochs: passes over the data; None for at least 10 epochs and 100 steps.
+        batch_size: rows per step; None for an eighth of the rows, from 16 to 128.
+        lr: the learning rate; None for a default that depends on net and loss.
+        folds: the number of folds of the audit; 0 for no audit. None is 5 for tables and 2 for images.
+        members: the number of nets whose predictions are averaged. None is 5 for tables, and 1 for images or if
+            ``model`` is an ``nn.Module``.
+        random_state: a whole number for reproducible results; None for another seed each time.
         device: cpu, cuda or cuda:1.
-        verbose: print what is being trained.
+        verbose: print a line for each training.
 
     Attributes:
-        classes_: the labels there are, in order.
-        n_features_in_: features of a row, or channels of an image.
-        feature_names_in_: names of the columns, where ``X`` had names that are texts.
-        audit_: what ``pyrite.audit`` says of the rows, by their ``index``; None if there was no audit, or too few rows.
-        wrong_probability_: of every row, the probability that its label is wrong; NaN where nobody can tell.
-        suspects_: positions of rows whose labels should be looked at, the worst first.
-        noise_rate_: the share of wrong labels; NaN where nobody can tell.
+        classes_: the distinct labels, sorted.
+        n_features_in_: the number of features of a row, or channels of an image.
+        feature_names_in_: the names of the columns, if ``X`` had column names that are strings.
+        audit_: the result of the audit, with rows by their ``index``; None without an audit, or with too few rows.
+        wrong_probability_: the probability that the label of each row is wrong; NaN where it cannot be estimated.
+        suspects_: positions of rows whose labels should be reviewed, the most suspicious first.
+        noise_rate_: the estimated share of wrong labels; NaN where it cannot be estimated.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -94,7 +95,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self.random_state, self.device, self.verbose = random_state, device, verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
-        """Train on rows of features, or on images in bytes of shape (N, C, H, W)."""
+        """Train on rows of features, or on uint8 images of shape (N, C, H, W)."""
         _check_labels(y)
         _check_weights(sample_weight)
         inputs, given = _checked(self, X, y)
@@ -104,7 +105,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         seed = _seed(self.random_state)
         rows = Rows.of(inputs, labels, weight, seed)
         if len(np.unique(labels[rows.order])) < 2:
-            raise ValueError("the labels that count are of one class: there is nothing to tell apart")
+            raise ValueError("labels with a positive weight are all of one class: a classifier needs two or more")
         self._scale = inner_statistics(inputs[rows.order]) if inputs.ndim == 2 else None
         names = tuple(map(str, self.classes_))
         data = Dataset("rows", self._prepared(inputs[rows.order]), labels[rows.order], names)
@@ -112,22 +113,22 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             self._train(data, rows, seed)
         except RunFailed as error:
             raise ValueError(f"training diverged, {str(error).partition('. ')[0]}: set lr to a tenth of that") from None
-        self._say_what_is_wrong(rows, len(labels))
+        self._set_suspects(rows, len(labels))
         return self
 
     def decision_function(self, X: Any) -> Floats:  # noqa: N803
-        """Scores: the logarithms of the probabilities, a column a class; of two classes the difference."""
+        """The logarithms of the probabilities, one column per class; with two classes, their difference."""
         scores = self._scores(X)
         return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
 
     def predict_proba(self, X: Any) -> Floats:  # noqa: N803
-        """Probabilities, a column a class in the order of ``classes_``."""
+        """Probabilities, one column per class in the order of ``classes_``."""
         return np.exp(self._scores(X))
 
     def predict(self, X: Any) -> npt.NDArray[Any]:  # noqa: N803
-        """The likeliest class of every row."""
-        likeliest = self._scores(X).argmax(1)
-        return np.asarray(self.classes_[likeliest])
+        """The most probable class of every row."""
+        best = self._scores(X).argmax(1)
+        return np.asarray(self.classes_[best])
 
     def _scores(self, X: Any) -> Floats:  # noqa: N803
         check_is_fitted(self)
@@ -135,98 +136,99 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         shape = self._nets.shape
         if inputs.shape[1:] != shape:
             raise ValueError(f"X has rows of shape {inputs.shape[1:]}, but the classifier was fitted to {shape}")
-        each = self._nets.scores(self._prepared(inputs))
-        return np.asarray(logsumexp(log_softmax(each, 2), 0) - np.log(len(each)))
+        per_net = self._nets.scores(self._prepared(inputs))
+        return np.asarray(logsumexp(log_softmax(per_net, 2), 0) - np.log(len(per_net)))
 
     def _prepared(self, inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """Images as they are, or features centred and scaled in float64 before they are narrowed to float32."""
+        """Images unchanged; features centred and scaled in float64, then converted to float32."""
         return inputs if self._scale is None else self._scale.standardise(inputs)
 
     def _train(self, data: Dataset, rows: Rows, seed: int) -> None:
         table = data.inputs.ndim == 2
         folds = _count("folds", self.folds, 5 if table else 2, least=2)
-        # Copies of one net that see the same batches stay copies.
+        # Copies of one net that are trained on the same batches stay equal.
         members = _count("members", self.members, 5 if table and not isinstance(self.model, nn.Module) else 1, least=1)
         nets = _TABLE_NETS if table and self.model is None else (self.model,)
         methods = (ERM(read_loss(self.loss)),) if self.loss is not None else _methods(len(data.classes), table)
         self.audit_: Audit | None = None
         weight = rows.weight
-        best = _Way(nets[0], methods[0])
+        best = _Candidate(nets[0], methods[0])
         if folds and len(data) >= FEWEST:
-            part = deal(data.labels, rows.cell, folds)
-            scores = self._held_out(data, weight, part, best, seed)
-            for changed in [{"net": net} for net in nets[1:]] + [{"method": other} for other in methods[1:]]:
-                way = best._replace(**changed)
-                other_scores = self._held_out(data, weight, part, way, seed)
+            fold = assign_folds(data.labels, rows.cell, folds)
+            scores = self._held_out_scores(data, weight, fold, best, seed)
+            for change in [{"net": net} for net in nets[1:]] + [{"method": other} for other in methods[1:]]:
+                candidate = best._replace(**change)
+                other_scores = self._held_out_scores(data, weight, fold, candidate, seed)
                 if _predicts_more(other_scores, scores, data.labels, weight):
-                    best, scores = way, other_scores
-            found = audit_scores(data.labels, scores=scores, kind="logits", classes=data.classes, seed=seed)
-            self.audit_ = replace(found, index=rows.order)
-            if self.audit_.noise_rate < 0.5:  # NaN where it cannot tell; beyond, it may have taken wrong for right
+                    best, scores = candidate, other_scores
+            audit = audit_scores(data.labels, scores=scores, kind="logits", classes=data.classes, seed=seed)
+            self.audit_ = replace(audit, index=rows.order)
+            if self.audit_.noise_rate < 0.5:  # NaN if unknown; above, wrong labels may be the majority
                 weight = weight * (1 - self.audit_.wrong_probability)
         self._nets = self._fit(data, np.tile(weight, (members, 1)), best, seed + 1)
 
-    def _held_out(self, data: Dataset, weight: Floats, part: Ints, way: "_Way", seed: int) -> Floats:
-        """What nets that have not seen a row's label give the row."""
-        parts = np.unique(part)
-        trained = self._fit(data, weight * (part != parts[:, None]), way, seed)
-        return trained.scores(np.asarray(data.inputs))[np.searchsorted(parts, part), np.arange(len(data))]
+    def _held_out_scores(self, data: Dataset, weight: Floats, fold: Ints, candidate: "_Candidate", seed: int) -> Floats:
+        """Scores of every row, from the net that was not trained on it."""
+        folds = np.unique(fold)
+        trained = self._fit(data, weight * (fold != folds[:, None]), candidate, seed)
+        return trained.scores(np.asarray(data.inputs))[np.searchsorted(folds, fold), np.arange(len(data))]
 
-    def _fit(self, data: Dataset, weight: Floats, way: "_Way", seed: int) -> Nets:
+    def _fit(self, data: Dataset, weight: Floats, candidate: "_Candidate", seed: int) -> Nets:
         size = _count("batch_size", self.batch_size, int(np.clip(len(data) // 8, 16, 128)), least=2)
         epochs = _count("epochs", self.epochs, max(10, -(-_STEPS * size // len(data))), least=1)
         recipe = resolve(
-            data, model=way.net, method=way.method, lr=self.lr, epochs=epochs, batch_size=size, validation=0.0,
-            seed=seed, device=self.device,
+            data, model=candidate.net, method=candidate.method, lr=self.lr, epochs=epochs, batch_size=size,
+            validation=0.0, seed=seed, device=self.device,
         ).recipe  # fmt: skip
         if self.verbose:
             print(f"{len(weight)} x {recipe.model}, {recipe.method}, {epochs} epochs of {len(data)} rows", flush=True)
-        return train_together(data, weight, recipe.model if way.net is None else way.net, way.method, recipe)
+        net = recipe.model if candidate.net is None else candidate.net
+        return train_together(data, weight, net, candidate.method, recipe)
 
-    def _say_what_is_wrong(self, rows: Rows, count: int) -> None:
-        found = self.audit_
+    def _set_suspects(self, rows: Rows, count: int) -> None:
+        audit = self.audit_
         self.wrong_probability_ = np.full(count, np.nan)
         self.suspects_ = np.zeros(0, np.int64)
-        self.noise_rate_ = np.nan if found is None else found.noise_rate
-        if found is None or not found.can_tell:
+        self.noise_rate_ = np.nan if audit is None else audit.noise_rate
+        if audit is None or not audit.can_tell:
             return
-        # Rows that are the same were judged by several nets; what is said of them is the same.
+        # Equal rows may have been judged by different nets; they get the mean of the results.
         copies = np.bincount(rows.content)
         wrong, score = (
             (np.bincount(rows.content, weights=values) / copies)[rows.content]
-            for values in (found.wrong_probability, found.score)
+            for values in (audit.wrong_probability, audit.score)
         )
         self.wrong_probability_[rows.order] = wrong
-        rank = np.zeros(count)  # by the score where probabilities round to 1
+        rank = np.zeros(count)  # the score decides where probabilities round to 1
         rank[rows.order] = score
-        suspects = np.flatnonzero(self.wrong_probability_ >= found.threshold)
+        suspects = np.flatnonzero(self.wrong_probability_ >= audit.threshold)
         self.suspects_ = suspects[np.lexsort((-rank[suspects], -self.wrong_probability_[suspects]))]
 
 
 def _methods(classes: int, table: bool) -> tuple[ERM, ...]:
-    usual = method(default_method(classes))
-    assert isinstance(usual, ERM)
-    return (usual, ERM(GCE(q=0.7))) if table else (usual,)
+    default = method(default_method(classes))
+    assert isinstance(default, ERM)
+    return (default, ERM(GCE(q=0.7))) if table else (default,)
 
 
-class _Way(NamedTuple):
-    """A kind of net and what it minimises."""
+class _Candidate(NamedTuple):
+    """A net and a method that are compared on held-out labels."""
 
     net: Any
     method: ERM
 
 
 def _predicts_more(new: Floats, old: Floats, labels: Ints, weight: Floats) -> bool:
-    """Whether new scores predict more labels, by more than the standard error of the difference.
+    """Whether the new scores predict more labels, by more than the standard error of the difference.
 
-    Wrong labels make the number smaller for both, but symmetric noise leaves the order.
+    Wrong labels lower the accuracy of both, but symmetric noise does not change their order.
     """
     gained = weight * (1.0 * (new.argmax(1) == labels) - (old.argmax(1) == labels))
     return bool(gained.sum() > np.sqrt((gained**2).sum()))
 
 
 def _check_labels(labels: Any) -> None:
-    """Refuse what scikit-learn would take for a class, or complain of in words that do not help."""
+    """Raise ValueError for labels that scikit-learn would accept as a class, or reject with an unclear message."""
     _check_not_masked(labels, "y")
     given = np.asarray(labels)
     if given.ndim != 1 or given.dtype.kind not in "OUT":
@@ -248,12 +250,12 @@ def _check_labels(labels: Any) -> None:
 
 
 def _check_weights(weights: Any) -> None:
-    """Refuse negative weights with their index; all else scikit-learn refuses."""
+    """Raise ValueError for a negative weight, with its index. scikit-learn checks everything else."""
     _check_not_masked(weights, "sample_weight")
     given = np.asarray(weights)
     if given.dtype.kind in "if" and (given < 0).any():
         first = int((given < 0).argmax())
-        raise ValueError(f"sample_weight is {given.flat[first]} at index {first}: weights are 0 or more")
+        raise ValueError(f"sample_weight is {given.flat[first]} at index {first}: weights must be 0 or more")
 
 
 def _check_not_masked(values: Any, name: str) -> None:
@@ -262,7 +264,7 @@ def _check_not_masked(values: Any, name: str) -> None:
 
 
 def _checked(estimator: RobustClassifier, inputs: Any, *labels: Any, **options: Any) -> Any:
-    """Inputs, and labels if given, as scikit-learn checks them: images stay bytes, all else becomes float64."""
+    """Inputs, and labels if given, as scikit-learn checks them: images stay uint8, everything else becomes float64."""
     _check_not_masked(inputs, "X")
     kind: dict[str, Any] = {"dtype": np.float64}
     if getattr(inputs, "ndim", 2) == 4:
@@ -273,13 +275,13 @@ def _checked(estimator: RobustClassifier, inputs: Any, *labels: Any, **options: 
         kind = {"dtype": np.uint8, "allow_nd": True}
     elif isinstance(inputs, np.ndarray) and inputs.ndim == 2 and inputs.dtype.kind in "iu":
         to_float64(inputs, lambda row, column: f"X, row {row}, column {column}")
-    with np.errstate(over="ignore", invalid="ignore"):  # the sum by which scikit-learn looks for NaN may overflow
+    with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn's sum that detects NaN may overflow
         return validate_data(estimator, inputs, *labels, **options, **kind)
 
 
-def _count(name: str, value: int | None, usual: int, least: int) -> int:
+def _count(name: str, value: int | None, default: int, least: int) -> int:
     if value is None:
-        return usual
+        return default
     if name == "folds" and is_whole(value) and value == 0:
         return 0
     none = ", or 0" if name == "folds" else ""

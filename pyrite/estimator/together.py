@@ -1,4 +1,4 @@
-"""Several nets trained on the same batches, in each of which a row counts otherwise."""
+"""Several nets trained on the same batches, each with its own weights of the rows."""
 
 from copy import deepcopy
 from functools import partial
@@ -20,21 +20,21 @@ __all__ = ["Nets", "train_together"]
 
 
 class Nets(NamedTuple):
-    """Nets that are trained, and how the images they saw were normalised; features are taken as they are."""
+    """Trained nets, and the statistics by which images are normalised; None for features."""
 
     net: nn.Module
     scale: Statistics | None
     shape: tuple[int, ...]
 
     def scores(self, inputs: npt.NDArray[Any]) -> Floats:
-        """Of shape (nets, rows, classes)."""
+        """Scores of shape (nets, rows, classes)."""
         return net_scores(self.net.eval(), inputs, self.scale, axis=1).astype(np.float64)
 
 
 def train_together(data: Dataset, weight: Floats, net: Any, method: ERM, recipe: Recipe) -> Nets:
-    """Nets of one kind, as many as ``weight`` has rows: in each, samples count what its row says.
+    """Train one net per row of ``weight``, which holds the sample weights of that net.
 
-    ``net`` is what the resolved recipe calls its model; of a net that is built already copies are trained.
+    ``net`` is the model of the resolved recipe. If it is an ``nn.Module``, copies of it are trained.
     """
     check_device(recipe.device)
     scale = Statistics.of(data.inputs) if data.inputs.ndim == 4 else None
@@ -43,27 +43,28 @@ def train_together(data: Dataset, weight: Floats, net: Any, method: ERM, recipe:
         data.inputs, data.labels, batch_size=size, seed=seed, normalise=scale, device=recipe.device,
         augment=augmentation(recipe.augment), drop_last=len(data) > size and len(data) % size == 1,
     )  # fmt: skip
-    some = next(iter(Batches(data.inputs, data.labels, batch_size=2048, seed=seed, normalise=scale))).inputs
+    sample = next(iter(Batches(data.inputs, data.labels, batch_size=2048, seed=seed, normalise=scale))).inputs
     shape = tuple(data.inputs.shape[1:])
-    nets = [build_model(deepcopy(net), shape, len(data.classes), seed + number, some) for number in range(len(weight))]
-    _check_scores(nets[0], some[:2], len(data.classes))
-    stacked = len(shape) == 1 and not callable(net)  # then it is an mlp
+    seeds = range(seed, seed + len(weight))
+    nets = [build_model(deepcopy(net), shape, len(data.classes), net_seed, sample) for net_seed in seeds]
+    _check_scores(nets[0], sample[:2], len(data.classes))
+    stacked = len(shape) == 1 and not callable(net)  # a spec for features is always an mlp
     dtype = torch.float64 if recipe.precision == "float64" else torch.float32
-    beside = (Stacked(nets) if stacked else SideBySide(nets)).to(recipe.device, dtype)
-    # Each net has a gradient of its own to clip.
-    clip = partial(beside.clip_gradients, recipe.clip) if recipe.clip else None
+    combined = (Stacked(nets) if stacked else SideBySide(nets)).to(recipe.device, dtype)
+    # The gradient of each net is clipped separately.
+    clip = partial(combined.clip_gradients, recipe.clip) if recipe.clip else None
 
     def learner(number: int, epochs: int) -> Learner:
-        return make_learner(recipe, beside, len(batches), epochs, clip)
+        return make_learner(recipe, combined, len(batches), epochs, clip)
 
     bench = Bench(batches, learner, epochs=recipe.epochs, classes=len(data.classes))
     fit(_Together(method.loss, bench, torch.from_numpy(weight)), batches, recipe.epochs)
-    # In double precision a row's scores do not depend on the rows that come with it.
-    return Nets(beside.double() if len(shape) == 1 else beside, scale, shape)
+    # In float64 the scores of a row do not depend on the other rows of the batch.
+    return Nets(combined.double() if len(shape) == 1 else combined, scale, shape)
 
 
 def _check_scores(net: nn.Module, inputs: Tensor, classes: int) -> None:
-    """Refuse a net that is not for these inputs and classes."""
+    """Raise ValueError for a net that does not fit these inputs and classes."""
     if not any(weight.requires_grad for weight in net.parameters()):
         raise ValueError(f"model is a {type(net).__name__} without weights to train")
     first = next(net.parameters())
@@ -74,7 +75,7 @@ def _check_scores(net: nn.Module, inputs: Tensor, classes: int) -> None:
         what = f"inputs of shape {tuple(inputs.shape)}"
         raise ValueError(f"model is a {type(net).__name__} that does not take {what}: {error}") from None
     if shape != (len(inputs), classes):
-        wanted = f"{(len(inputs), classes)}, a score for each of {classes} classes"
+        wanted = f"{(len(inputs), classes)}, one score per class"
         raise ValueError(
             f"model is a {type(net).__name__} that gives scores of shape {shape} where it should give {wanted}"
         )
@@ -82,7 +83,7 @@ def _check_scores(net: nn.Module, inputs: Tensor, classes: int) -> None:
 
 @final
 class _Together(Trainer):
-    """Each net descends its own weighted mean of the loss. They have no weight in common, so one sum is enough."""
+    """Each net minimises its own weighted mean of the loss. The nets share no parameters, so one sum is minimised."""
 
     def __init__(self, loss: Loss, bench: Bench, weight: Tensor) -> None:
         learner = bench.make_learner()
@@ -94,7 +95,7 @@ class _Together(Trainer):
     def step(self, batch: Batch) -> Step:
         learner, weight = self.learners[0], self.weight[:, batch.index]
         share = weight.sum(1, keepdim=True)
-        weight = weight / torch.where(share > 0, share, 1)  # where no row counts, nothing is learned
+        weight = weight / torch.where(share > 0, share, 1)  # no division by 0 if all weights are 0
         rate = learner.rate
         with learner.descent():
             scores = learner.scores(learner.ready(batch.inputs))
@@ -108,8 +109,8 @@ class _Together(Trainer):
         return Step(batch.index, batch.labels, nets.mean(0), scores.grad.mean(0), mean, float(len(weight[0])), rate)
 
     def _sum(self, scores: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
-        if self.couples:  # rows of one net only
-            each = [self.loss(own, labels, sample_weight=w) for own, w in zip(scores, weight, strict=True)]
-            return torch.stack(each).sum()
+        if self.couples:  # such a loss must see the rows of one net only
+            losses = [self.loss(s, labels, sample_weight=w) for s, w in zip(scores, weight, strict=True)]
+            return torch.stack(losses).sum()
         whole: Tensor = self.loss(scores.flatten(0, 1), labels.repeat(len(scores)), sample_weight=weight.flatten())
         return whole

@@ -1,4 +1,4 @@
-"""Nets: descriptions with one spelling, and the ordinary ``nn.Module`` each of them builds."""
+"""Nets: architectures that are described by a spec, and the ordinary ``nn.Module`` that each of them builds."""
 
 from pyrite.models.architecture import Architecture
 from pyrite.models.bn_inception import BNInception

@@ -1,4 +1,4 @@
-"""The description of a net: a small frozen value with one spelling, from which the net is built."""
+"""``Architecture``: the description of a net, from which the net is built."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -24,13 +24,13 @@ __all__ = ["Architecture", "check_shape", "check_widths", "seeded"]
 
 @dataclass(frozen=True, repr=False)
 class Architecture(Spelled, ABC):
-    """How a net is made for data of any shape. ``str(architecture)`` is the text that makes it again."""
+    """The description of a net for data of any shape. ``str(architecture)`` is its spec."""
 
     smallest: ClassVar[int | None] = None
-    """The least height and width of the images it takes; None if it takes features, and images as rows of pixels."""
+    """The smallest height and width of the images it takes; None if it takes features, and images as rows of pixels."""
 
     any_size: ClassVar[bool] = False
-    """Whether a net, once built, takes images of other sizes too."""
+    """Whether a net that was built for one image size takes other sizes too."""
 
     rate: ClassVar[float] = 0.1
     """A learning rate that suits it, for SGD with momentum 0.9 and batches of 128."""
@@ -42,11 +42,11 @@ class Architecture(Spelled, ABC):
 
         Args:
             shape: of one input: (channels, height, width) for images, (features,) for features.
-            classes: how many scores it gives, 2 or more.
-            seed: the weights depend on it alone. Global random state is left as it was.
-            inputs: some thousand training inputs as the net will see them, or what gives them, for a net that begins
-                by whitening them or cutting them into bins; the others do not ask. Without them a general model stands
-                in.
+            classes: the number of classes, 2 or more.
+            seed: of the initial weights. Global random state is not changed.
+            inputs: some thousand training inputs as the net will see them, or a function that returns them. They are
+                used by nets whose first layer whitens the inputs or divides them into bins. Without them such a layer
+                uses general defaults.
         """
         size = self.check_size(shape, classes)
         with seeded(seed):
@@ -66,15 +66,15 @@ class Architecture(Spelled, ABC):
         return size
 
     def least_weights(self, shape: Shape, classes: int) -> int:
-        """A lower bound of the number of weights, known without building the net."""
+        """A lower bound of the number of weights, computed without building the net."""
         return classes
 
     @abstractmethod
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
-        """Body and head, with weights from torch's global generator, which ``build`` has seeded."""
+        """Body and head, with weights drawn from torch's global generator, which ``build`` has seeded."""
 
     def check(self, shape: Sequence[int]) -> Shape:
-        """The shape as a tuple, if the net can be built for it."""
+        """The shape as a tuple; a ValueError if the net cannot be built for it."""
         size = check_shape(shape)
         if self.smallest is None:
             return size
@@ -87,9 +87,9 @@ class Architecture(Spelled, ABC):
 
 @contextmanager
 def seeded(seed: int) -> Iterator[None]:
-    """Draw from torch's global generators as if they had just been seeded; afterwards they are as they were before.
+    """Seed torch's global generators, and restore their state afterwards.
 
-    Weights are drawn on the CPU even if another device is the default one: a seed means the same everywhere.
+    Weights are drawn on the CPU even if another device is the default, so that a seed means the same on all machines.
     """
     if check_seed(seed) >= 2**64:
         raise ValueError(f"seed is {seed}, but torch takes seeds below 2**64")
@@ -100,7 +100,7 @@ def seeded(seed: int) -> Iterator[None]:
 
 
 def check_shape(shape: Sequence[int]) -> Shape:
-    """A shape as a tuple of plain numbers."""
+    """The shape as a tuple of ``int``; a ValueError if it is not that of images or features."""
     try:
         size = tuple(shape)
     except TypeError:
@@ -111,7 +111,7 @@ def check_shape(shape: Sequence[int]) -> Shape:
 
 
 def check_widths(name: str, widths: object) -> tuple[int, ...]:
-    """Widths of layers as a tuple."""
+    """Widths of layers as a tuple of ``int``."""
     if isinstance(widths, str) or not isinstance(widths, Sequence) or not widths:
         raise ValueError(f"{name} is {widths!r}, but must be a list of widths, one or more")
     return tuple(whole_number(f"{name}[{place}]", width, 1) for place, width in enumerate(widths))

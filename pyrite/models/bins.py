@@ -1,4 +1,4 @@
-"""A first layer for tables: features that are bent, and cut into bins, so that no scale and no jump is too much."""
+"""A first layer for tables: features are squashed, and encoded by bins, which helps with outliers and jumps."""
 
 from typing import final
 
@@ -10,11 +10,11 @@ __all__ = ["TableInputs"]
 
 @final
 class TableInputs(nn.Module):
-    """Features bent to stay within ``limit`` on either side, then where each lies within its bins.
+    """Features squashed to (-limit, limit), followed by a piecewise linear encoding of each feature by its bins.
 
-    A bin's value rises from -1 to 1 within it and is constant outside, so that one layer of weights on the bins is any
-    piecewise linear function of the feature. The edges are quantiles of what ``fit`` saw; until then those of a normal
-    distribution. Where quantiles coincide, as they do for whole numbers, a bin is a step.
+    The value of a bin rises from -1 to 1 inside the bin and is constant outside, so that a linear layer on the bins can
+    represent any piecewise linear function of the feature. The edges are quantiles of the inputs given to ``fit``, and
+    before that quantiles of a normal distribution. Where quantiles coincide, as for whole numbers, a bin is a step.
 
     Gorishniy, Rubachev & Babenko, 2022 ("On embeddings for numerical features in tabular deep learning").
     """
@@ -29,19 +29,19 @@ class TableInputs(nn.Module):
         self.register_buffer("edges", normal.expand(features, -1).clone())
 
     def forward(self, inputs: Tensor) -> Tensor:
-        bent = inputs
+        squashed = inputs
         if self.limit is not None:
-            far = (inputs / self.limit).clamp(-1e9, 1e9)  # whose square float32 still holds
-            bent = self.limit * far / torch.sqrt(1 + far**2)
+            ratio = (inputs / self.limit).clamp(-1e9, 1e9)  # so that the square fits float32
+            squashed = self.limit * ratio / torch.sqrt(1 + ratio**2)
         if not self.bins:
-            return bent
+            return squashed
         low, high = self.edges[:, :-1], self.edges[:, 1:]
         place = (inputs[:, :, None] - low) / (high - low).clamp(min=1e-6)
-        return torch.cat([bent, (2 * place.clamp(0, 1) - 1).flatten(1)], 1)
+        return torch.cat([squashed, (2 * place.clamp(0, 1) - 1).flatten(1)], 1)
 
     @torch.no_grad()
     def fit(self, inputs: Tensor, seed: int) -> None:
-        """Take the edges from these inputs."""
+        """Set the edges to quantiles of these inputs."""
         if self.bins:
             places = torch.linspace(0, 1, self.bins + 1, dtype=torch.float64)
             self.edges.copy_(inputs.detach().cpu().flatten(1).double().quantile(places, dim=0).T)

@@ -15,7 +15,7 @@ __all__ = ["BNInception"]
 
 
 class _Widths(NamedTuple):
-    """Channels of a block's branches: 1 x 1; 3 x 3 with what comes before it; twice 3 x 3 with the same; pooling."""
+    """Channels of the branches of a block: 1 x 1; 1 x 1 and 3 x 3; 1 x 1 and twice 3 x 3; pooling."""
 
     single: int
     before_one: int
@@ -26,11 +26,11 @@ class _Widths(NamedTuple):
 
 
 # Figure 5 of the paper. It prints 576 channels after 4c and 4d and 1,024 after 4e, but the branches add up to 608, 608
-# and 1,056, and so it is in public weights.
+# and 1,056, as in published weights.
 _BLOCKS: Final = (
     _Widths(64, 64, 64, 64, 96, 32),  # 3a
     _Widths(64, 64, 96, 64, 96, 64),
-    _Widths(0, 128, 160, 64, 96, 0),  # 3c halves the image; so does 4e
+    _Widths(0, 128, 160, 64, 96, 0),  # 3c and 4e halve the image
     _Widths(224, 64, 96, 96, 128, 128),  # 4a
     _Widths(192, 96, 128, 96, 128, 128),
     _Widths(160, 128, 160, 128, 160, 128),
@@ -47,8 +47,8 @@ class BNInception(Architecture):
     """GoogLeNet V2, or BN-Inception: 11.3 million parameters for ImageNet. Ioffe & Szegedy, 2015.
 
     Args:
-        embedding: the size of the embedding: a linear layer to it comes before the last. By default there is none and
-            the embedding is the 1,024 averages over all places.
+        embedding: the size of the embedding, which an additional linear layer computes. By default there is no such
+            layer, and the embedding is the 1,024 channels averaged over all positions.
     """
 
     smallest: ClassVar[int | None] = 32
@@ -75,7 +75,7 @@ class BNInception(Architecture):
 
 @final
 class _Inception(nn.Module):
-    """Branches side by side, their channels joined."""
+    """Parallel branches whose channels are concatenated."""
 
     def __init__(self, channels: int, widths: _Widths, last: bool) -> None:
         super().__init__()
@@ -100,5 +100,5 @@ def _unit(before: int, after: int, stride: int = 1, kernel: int = 3) -> nn.Seque
 
 
 def _halving() -> nn.MaxPool2d:
-    # Padded, so that odd sizes are rounded as the convolutions with stride 2 beside it round them.
+    # Padded, so that odd sizes are rounded as by the parallel convolutions with stride 2.
     return nn.MaxPool2d(3, 2, 1)

@@ -1,4 +1,4 @@
-"""Several nets that predict together."""
+"""Ensembles: the mean prediction of several nets."""
 
 import math
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ __all__ = ["Ensemble", "mean_scores"]
 
 
 def mean_scores(scores: Tensor) -> Tensor:
-    """Of scores of shape (nets, N, K), the logarithm of the mean of their probabilities.
+    """The logarithm of the mean probabilities of several nets, from scores of shape (nets, N, K).
 
     >>> mean_scores(torch.tensor([[[0.0, 0.0]], [[0.0, 0.0]]])).exp()
     tensor([[0.5000, 0.5000]])
@@ -21,10 +21,10 @@ def mean_scores(scores: Tensor) -> Tensor:
 
 @final
 class Ensemble(nn.Module):
-    """Nets whose mean probability is the prediction; the scores are its logarithms.
+    """A module whose scores are the logarithms of the mean probabilities of several nets.
 
     Args:
-        nets: from inputs to scores of shape (N, K).
+        nets: modules that map inputs to scores of shape (N, K).
     """
 
     def __init__(self, nets: Sequence[nn.Module]) -> None:

@@ -1,4 +1,4 @@
-"""The default for images: small, and quick to train on a processor without a graphics card."""
+"""The default net for images: small, and fast to train on a CPU."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,10 +19,10 @@ __all__ = ["FastCNN"]
 @final
 @dataclass(frozen=True, repr=False)
 class FastCNN(Architecture):
-    """The default for images, in the manner of the CIFAR speed-runs: whitening, then two convolutions a width.
+    """The default for images, in the manner of the CIFAR speed-runs: whitening, then two convolutions per width.
 
-    No residuals: convolutions begin as the identity on the channels they are given. GELU, batch norm, the maximum over
-    what is left of the image, and scores scaled down so that a high learning rate does not begin with great margins.
+    There are no residual connections: convolutions are initialised as the identity on their input channels. Then GELU,
+    batch norm, global max pooling, and scores that are scaled down, so that margins start small.
 
     >>> str(FastCNN()), str(FastCNN(widths=[16, 32]))
     ('fast_cnn', 'fast_cnn(widths=(16, 32))')
@@ -48,7 +48,7 @@ class FastCNN(Architecture):
         height, width = (side - whitening.patch + 1 for side in shape[1:])
         layers: list[nn.Module] = [whitening, nn.GELU()]
         for before, after in pairwise([whitening.out_channels, *self.widths]):
-            # Halved only while enough is left: an image of 32 ends at 3 x 3, one of 8 begins at 7 and stays at 3.
+            # Halved only while the side is above 3: images of 32 x 32 end at 3 x 3, images of 8 x 8 at 3 x 3 too.
             pool = (2 if height > 3 else 1, 2 if width > 3 else 1)
             height, width = height // pool[0], width // pool[1]
             layers += [_dirac(before, after), *([nn.MaxPool2d(pool)] if max(pool) > 1 else [])]
@@ -57,15 +57,15 @@ class FastCNN(Architecture):
 
 
 def _dirac(before: int, after: int) -> nn.Conv2d:
-    """A convolution that hands its input on in its first channels; the others begin at random."""
-    made = nn.Conv2d(before, after, 3, padding=1, bias=False)
-    nn.init.dirac_(made.weight.data[:before])
-    return made
+    """A convolution that starts as the identity in its first channels; the others have random weights."""
+    layer = nn.Conv2d(before, after, 3, padding=1, bias=False)
+    nn.init.dirac_(layer.weight.data[:before])
+    return layer
 
 
 @final
 class _Maximum(nn.Module):
-    """The maximum over all places."""
+    """Global max pooling."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         return inputs.amax((2, 3))
@@ -73,7 +73,7 @@ class _Maximum(nn.Module):
 
 @final
 class _Scaled(nn.Module):
-    """A linear layer whose scores are scaled."""
+    """A linear layer without bias whose scores are multiplied by a constant."""
 
     def __init__(self, features: int, classes: int, scale: float) -> None:
         super().__init__()

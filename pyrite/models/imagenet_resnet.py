@@ -1,4 +1,4 @@
-"""The residual nets of ImageNet, with a stem for large images and one for small ones."""
+"""Residual nets for ImageNet, with a stem for large images and one for small images."""
 
 from abc import ABC
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ from pyrite.models.network import Shape
 
 __all__ = ["Resnet34", "Resnet50"]
 
-# From this height or width on a stem that divides both by four leaves enough for the three halvings after it.
+# From this height and width on, the large stem, which divides both by four, leaves enough for three more halvings.
 _LARGE = 96
 
 
@@ -36,7 +36,7 @@ class ImagenetResnet(Architecture, ABC):
         one_of("stem", self.stem, ("auto", "small", "large"))
 
     def stem_layers(self, shape: Shape) -> list[nn.Module]:
-        """From an image to 64 channels."""
+        """The first layers, from an image to 64 channels."""
         large = self.stem == "large" or (self.stem == "auto" and min(shape[1:]) >= _LARGE)
         if not large:
             return [conv(shape[0], 64), nn.BatchNorm2d(64), nn.ReLU()]
@@ -75,7 +75,7 @@ class Resnet50(ImagenetResnet):
 
 @final
 class _Plain(nn.Module):
-    """Two 3 x 3 convolutions beside a shortcut."""
+    """Two 3 x 3 convolutions with a shortcut."""
 
     def __init__(self, before: int, width: int, stride: int) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ class _Plain(nn.Module):
 
 @final
 class _Bottleneck(nn.Module):
-    """A 3 x 3 convolution between two of 1 x 1, the last of which is four times as wide, beside a shortcut."""
+    """A 3 x 3 convolution between two of 1 x 1, the last of which is four times as wide, with a shortcut."""
 
     def __init__(self, before: int, width: int, stride: int) -> None:
         super().__init__()
@@ -106,17 +106,17 @@ class _Bottleneck(nn.Module):
 
 
 def _shortcut(before: int, after: int, stride: int) -> nn.Module:
-    """The identity, or where sizes differ a 1 x 1 convolution (the paper's option B)."""
+    """The identity, or a 1 x 1 convolution where sizes differ (option B of the paper)."""
     if before == after and stride == 1:
         return nn.Identity()
     return nn.Sequential(conv(before, after, stride, 1), nn.BatchNorm2d(after))
 
 
 def _plan(expansion: int) -> list[tuple[int, int, int]]:
-    """Channels before, width and stride of each block."""
-    before, made = 64, []
+    """Input channels, width and stride of each block."""
+    before, blocks = 64, []
     for group, (width, count) in enumerate(zip((64, 128, 256, 512), (3, 4, 6, 3), strict=True)):
         for number in range(count):
-            made.append((before, width, 2 if group and not number else 1))
+            blocks.append((before, width, 2 if group and not number else 1))
             before = width * expansion
-    return made
+    return blocks

@@ -1,4 +1,4 @@
-"""Another set of initial weights for a net that exists already."""
+"""New initial weights for an existing net."""
 
 from copy import deepcopy
 
@@ -10,7 +10,7 @@ __all__ = ["reinitialised"]
 
 
 def reinitialised(net: nn.Module, seed: int) -> nn.Module:
-    """A copy of a net with new initial weights, as its layers draw them.
+    """A copy of a net with new initial weights, drawn by ``reset_parameters`` of its layers.
 
     >>> from torch import equal
     >>> net = nn.Linear(2, 2)
@@ -27,7 +27,7 @@ def reinitialised(net: nn.Module, seed: int) -> nn.Module:
             elif any(True for _ in layer.parameters(recurse=False)):
                 where = f"{type(layer).__name__} {name!r}" if name else type(layer).__name__
                 raise ValueError(
-                    f"model is a net whose {where} has no reset_parameters(), so a second net with other initial "
-                    "weights cannot be made from it: pass a function that makes the net in place of the net"
+                    f"model is a net whose {where} has no reset_parameters(), so it cannot be given new initial "
+                    "weights: pass a function that makes the net instead of the net"
                 )
     return copy

@@ -1,4 +1,4 @@
-"""The default for features."""
+"""The default net for features."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -19,13 +19,13 @@ __all__ = ["MLP"]
 @final
 @dataclass(frozen=True, repr=False)
 class MLP(Architecture):
-    """Layers of hidden units with ReLU, for features; an image is taken as a row of its pixels.
+    """Layers of hidden units with ReLU, for features; an image is flattened to a row of pixels.
 
     Args:
         hidden: the number of units of each hidden layer.
         norm: whether a batch norm follows each hidden layer.
-        limit: bend features so that none is further than this from 0; None leaves them.
-        bins: give the net beside each feature where it lies in so many bins of equal share, for tables with jumps.
+        limit: squash features smoothly to (-limit, limit); None for no limit.
+        bins: add an encoding of each feature by this number of quantile bins, for tables with jumps; 0 for none.
 
     >>> str(MLP(hidden=[64, 32]))
     'mlp(hidden=(64, 32))'

@@ -1,4 +1,4 @@
-"""What every net of this room is: a body that gives embeddings, and a head that makes scores of them."""
+"""``Network``: a body that computes embeddings, and a head that computes scores from them."""
 
 from typing import final
 
@@ -11,13 +11,13 @@ Shape = tuple[int, ...]
 
 @final
 class Network(nn.Module):
-    """Scores of inputs, and by ``embed`` the features before the last layer.
+    """A net that computes scores, and with ``embed`` the features before the last layer.
 
     Args:
-        body: inputs to embeddings of shape (N, E).
-        head: embeddings to scores of shape (N, K).
-        shape: of one input, which is what the net was built for.
-        any_size: whether images may be of another height and width, because the body averages over all places.
+        body: maps inputs to embeddings of shape (N, E).
+        head: maps embeddings to scores of shape (N, K).
+        shape: the shape of one input that the net was built for.
+        any_size: whether images may be of another height and width, because the body averages over all positions.
     """
 
     def __init__(self, body: nn.Module, head: nn.Module, shape: Shape, any_size: bool = False) -> None:
@@ -30,7 +30,7 @@ class Network(nn.Module):
         return scores
 
     def embed(self, inputs: Tensor) -> Tensor:
-        """The features before the last layer, one row a sample."""
+        """The features before the last layer, one row per sample."""
         given, expected = tuple(inputs.shape[1:]), self.shape
         fits = len(given) == len(expected) and given[0] == expected[0] if self.any_size else given == expected
         if not fits:
@@ -43,10 +43,10 @@ class Network(nn.Module):
 
 
 def embed(module: nn.Module, inputs: Tensor) -> Tensor:
-    """The embeddings that a net of this room, or your own with a method ``embed``, computes its scores from."""
+    """The embeddings of a ``Network``, or of any other net with a method ``embed``."""
     method = getattr(module, "embed", None)
-    # A guess, the input of the last linear layer say, would be silently wrong for some nets; so would a layer of that
-    # name, a table of words say.
+    # A guess such as the input of the last linear layer would be silently wrong for some nets. So would a layer called
+    # ``embed``, such as an embedding table of words.
     if not callable(method) or isinstance(method, nn.Module):
         raise ValueError(f"{type(module).__name__} has no method embed(inputs), so its embeddings are not known")
     features: Tensor = method(inputs)

@@ -1,4 +1,4 @@
-"""The two plain nets on which robust losses are compared: four layers for MNIST, eight for CIFAR-10."""
+"""The two plain CNNs of papers on robust losses: four layers for MNIST, eight for CIFAR-10."""
 
 from dataclasses import dataclass
 from itertools import pairwise
@@ -18,7 +18,7 @@ __all__ = ["CNN4", "CNN8"]
 class CNN4(Architecture):
     """Four layers for MNIST: 3 x 3 convolutions to 32 and 64 channels, each halved, then 128 features.
 
-    Ma et al., 2020 ("Normalized loss functions for deep learning with noisy labels"), and those who compare with it.
+    Ma et al., 2020 ("Normalized loss functions for deep learning with noisy labels"), and papers that compare with it.
     """
 
     smallest: ClassVar[int | None] = 4
@@ -32,7 +32,7 @@ class CNN4(Architecture):
 class CNN8(Architecture):
     """Eight layers for CIFAR-10: two 3 x 3 convolutions to 64, 128 and 196 channels each, halved, then 256 features.
 
-    Ma et al., 2020 ("Normalized loss functions for deep learning with noisy labels"), and those who compare with it.
+    Ma et al., 2020 ("Normalized loss functions for deep learning with noisy labels"), and papers that compare with it.
     """
 
     smallest: ClassVar[int | None] = 8
@@ -51,7 +51,7 @@ def _parts(
             layers += [conv(before, after), nn.BatchNorm2d(after), nn.ReLU()]
         layers.append(nn.MaxPool2d(2))
         channels, height, width = group[-1], height // 2, width // 2
-    # The public code has biases before its norms, which cancel them; here there are none.
+    # The public code has biases before its batch norms, which cancel them; here there are none.
     layers += [nn.Flatten(), nn.Linear(channels * height * width, features, bias=False), nn.BatchNorm1d(features)]
     body, head = nn.Sequential(*layers, nn.ReLU()), nn.Linear(features, classes)
     for layer in (*body.modules(), head):

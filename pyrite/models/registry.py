@@ -1,4 +1,4 @@
-"""Every architecture by its name, and ``build_model``, which builds any of them."""
+"""The registry of architectures, and ``build_model``, which builds any of them."""
 
 from collections.abc import Callable, Sequence
 
@@ -17,7 +17,7 @@ from pyrite.spec import build
 __all__ = ["MODELS", "Factory", "architecture", "build_model", "default_architecture"]
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
-"""What makes a net from the shape of an input and the number of classes."""
+"""A function that makes a net from the shape of an input and the number of classes."""
 
 MODELS: dict[str, Callable[..., Architecture]] = {
     "fast_cnn": FastCNN,
@@ -37,7 +37,7 @@ MODELS: dict[str, Callable[..., Architecture]] = {
 
 
 def architecture(spec: str | Architecture) -> Architecture:
-    """The architecture that ``spec`` spells; an architecture comes back as it is.
+    """The architecture described by ``spec``; an architecture is returned unchanged.
 
     >>> architecture("wrn(depth=16, width=4)")
     WRN(depth=16, width=4)
@@ -51,7 +51,7 @@ def architecture(spec: str | Architecture) -> Architecture:
 
 
 def default_architecture(shape: Sequence[int]) -> Architecture:
-    """What is taken when nobody asks for anything: ``fast_cnn`` for images, ``mlp`` for features.
+    """The default architecture: ``fast_cnn`` for images, ``mlp`` for features.
 
     >>> str(default_architecture((3, 32, 32)))
     'fast_cnn'
@@ -68,14 +68,14 @@ def build_model(
     seed: int,
     inputs: Tensor | Callable[[], Tensor] | None = None,
 ) -> nn.Module:
-    """The net that is to be trained, whatever way it is asked for.
+    """Build the net to train.
 
     Args:
-        model: a spec, an architecture, a factory that is called with the shape and the number of classes, a net of
-            your own, which comes back untouched, or None for the default.
-        shape: of one input: (channels, height, width) or (features,).
-        classes: how many.
-        seed: what new weights depend on, those of a factory too. Global random state is left as it was.
+        model: a spec, an architecture, a factory that is called with the shape and the number of classes, an
+            ``nn.Module``, which is returned unchanged, or None for the default.
+        shape: the shape of one input: (channels, height, width) or (features,).
+        classes: the number of classes.
+        seed: of the initial weights, those of a factory too. Global random state is not changed.
         inputs: some training inputs as the net will see them; see ``Architecture.build``.
 
     >>> import torch
@@ -94,7 +94,7 @@ def build_model(
     size = check_shape(shape)
     whole_number("classes", classes, 2)
     with seeded(seed):
-        made: object = model(size, int(classes))
-    if not isinstance(made, nn.Module):
-        raise ValueError(f"model is a factory that gave a {type(made).__name__}, but must give an nn.Module")
-    return made
+        net: object = model(size, int(classes))
+    if not isinstance(net, nn.Module):
+        raise ValueError(f"model is a factory that returned a {type(net).__name__}, but must return an nn.Module")
+    return net

@@ -1,4 +1,4 @@
-"""Residual nets for small images: those of He et al. for CIFAR, and wide ones."""
+"""Residual nets for small images: those of He et al. for CIFAR, and wide residual nets."""
 
 from abc import ABC
 from collections.abc import Callable
@@ -118,7 +118,7 @@ class WRN(Architecture):
 
 @final
 class _Block(nn.Module):
-    """Two convolutions and a shortcut without weights: new channels are zero, places are skipped."""
+    """Two convolutions and a shortcut without weights: new channels are zero, and strides skip positions."""
 
     def __init__(self, before: int, after: int, stride: int) -> None:
         super().__init__()
@@ -135,7 +135,7 @@ class _Block(nn.Module):
 
 @final
 class _WideBlock(nn.Module):
-    """Norm, ReLU, convolution, twice. Where the width changes the shortcut is a convolution of what was normalised."""
+    """Norm, ReLU and convolution, twice. Where sizes change, the shortcut is a convolution of the normalised input."""
 
     def __init__(self, before: int, after: int, stride: int, rate: float) -> None:
         super().__init__()
@@ -154,9 +154,9 @@ class _WideBlock(nn.Module):
 
 
 def _groups(block: Callable[[int, int, int], nn.Module], widths: tuple[int, ...], count: int) -> list[nn.Module]:
-    """``count`` blocks of each width after the first; all groups but the first begin by halving the image."""
-    made = []
+    """``count`` blocks of each width after the first; every group except the first starts by halving the image."""
+    blocks = []
     for group, (before, after) in enumerate(pairwise(widths)):
-        made += [block(before, after, 2 if group else 1)]
-        made += [block(after, after, 1) for _ in range(count - 1)]
-    return made
+        blocks += [block(before, after, 2 if group else 1)]
+        blocks += [block(after, after, 1) for _ in range(count - 1)]
+    return blocks

@@ -1,4 +1,4 @@
-"""Several nets of one kind as one module: inputs of shape (N, ...) to scores of shape (nets, N, K)."""
+"""Several nets of one architecture as one module: inputs of shape (N, ...) to scores of shape (nets, N, K)."""
 
 from collections.abc import Sequence
 from typing import final
@@ -15,7 +15,7 @@ __all__ = ["SideBySide", "Stacked"]
 
 @final
 class SideBySide(nn.Module):
-    """Nets one after the other, of any kind."""
+    """Nets of any architecture, called one after the other."""
 
     def __init__(self, nets: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -25,28 +25,28 @@ class SideBySide(nn.Module):
         return torch.stack([net(inputs) for net in self.nets])
 
     def clip_gradients(self, length: float) -> None:
-        """Shorten the gradient of each net to this norm."""
+        """Clip the gradient of each net to this norm."""
         for net in self.nets:
             nn.utils.clip_grad_norm_(net.parameters(), length)
 
 
 @final
 class Stacked(nn.Module):
-    """The same for nets that ``mlp`` describes, which are small and spend their time on calls, not on numbers.
+    """Nets built from ``mlp``, computed together because small nets spend most of their time on calls of operations.
 
-    Their weights are stacked, so that a layer of all nets is one product of matrices.
+    Their weights are stacked, so that one layer of all nets is one batched matrix product.
     """
 
     def __init__(self, nets: Sequence[nn.Module]) -> None:
         super().__init__()
         self.layers = nn.ModuleList()
-        for alike in zip(*map(_layers, nets), strict=True):
-            first = alike[0]
+        for layers in zip(*map(_layers, nets), strict=True):
+            first = layers[0]
             if isinstance(first, nn.Linear):
-                self.layers.append(_Linears(alike))
+                self.layers.append(_Linears(layers))
             elif isinstance(first, nn.BatchNorm1d):
-                self.layers.append(_Norms(alike))
-            elif isinstance(first, nn.Flatten | nn.ReLU | TableInputs):  # of which all have the same
+                self.layers.append(_Norms(layers))
+            elif isinstance(first, nn.Flatten | nn.ReLU | TableInputs):  # the same in all nets
                 self.layers.append(first)
             else:
                 raise ValueError(f"nets with a {type(first).__name__} cannot be stacked")
@@ -59,17 +59,17 @@ class Stacked(nn.Module):
 
     @torch.no_grad()
     def clip_gradients(self, length: float) -> None:
-        """Shorten the gradient of each net to this norm."""
+        """Clip the gradient of each net to this norm."""
         gradients = [weight.grad for weight in self.parameters() if weight.grad is not None]
         norms = torch.stack([gradient.flatten(1).norm(dim=1) for gradient in gradients]).norm(dim=0)
-        share = (length / (norms + 1e-6)).clamp(max=1)  # as torch does it
+        share = (length / (norms + 1e-6)).clamp(max=1)  # as in torch's clip_grad_norm_
         for gradient in gradients:
             gradient *= share.view(-1, *[1] * (gradient.dim() - 1))
 
 
 def _layers(net: nn.Module) -> tuple[nn.Module, ...]:
     if not isinstance(net, Network) or not isinstance(net.body, nn.Sequential):
-        raise ValueError(f"a {type(net).__name__} cannot be stacked: it is not made of layers one after the other")
+        raise ValueError(f"a {type(net).__name__} cannot be stacked: its body is not an nn.Sequential")
     return (*net.body, net.head)
 
 
@@ -82,13 +82,14 @@ class _Linears(nn.Module):
         self.bias = nn.Parameter(torch.stack(biases)) if biases else None
 
     def forward(self, hidden: Tensor) -> Tensor:
-        each = hidden.expand(len(self.weight), -1, -1) if hidden.dim() == 2 else hidden  # the first sees inputs of all
-        return each @ self.weight if self.bias is None else torch.baddbmm(self.bias[:, None], each, self.weight)
+        # The first layer gets one batch of inputs for all nets.
+        per_net = hidden.expand(len(self.weight), -1, -1) if hidden.dim() == 2 else hidden
+        return per_net @ self.weight if self.bias is None else torch.baddbmm(self.bias[:, None], per_net, self.weight)
 
 
 @final
 class _Norms(nn.Module):
-    """The channels of all nets side by side are channels of one batch norm."""
+    """The batch norms of all nets as one batch norm over the channels of all nets."""
 
     running_mean: Tensor
     running_var: Tensor

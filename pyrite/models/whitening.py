@@ -1,4 +1,4 @@
-"""A first layer that is computed, not trained: it makes the pixels of a patch uncorrelated."""
+"""A first layer with computed, not trained, filters: it makes the pixels of a patch uncorrelated."""
 
 from typing import Final, final
 
@@ -8,11 +8,11 @@ from torch.nn.functional import conv2d
 
 __all__ = ["Whitening"]
 
-# Added to each variance, as a share of the mean one, so that directions that are hardly ever taken (the black
-# border of digits) are not blown up. 5e-4 is that of the speed-runs (Jordan, 2024), for inputs of variance 1.
+# Added to each variance, as a share of the mean variance, so that directions of almost no variance (the black border of
+# digits) are not amplified. 5e-4 is the value of the speed-runs (Jordan, 2024), for inputs of variance 1.
 _FLOOR: Final = 5e-4
 
-# More images do not change the covariance of patches by a thousandth.
+# More images change the covariance of patches by less than a thousandth.
 _ENOUGH: Final = 2048
 
 
@@ -20,9 +20,9 @@ _ENOUGH: Final = 2048
 class Whitening(nn.Module):
     """Patches in the coordinates of their principal components, each of variance 1, and the same negated.
 
-    The filters are a buffer, so that no optimiser and no decay touches them; only the bias is trained. Until ``fit``
-    has seen images, the filters are those of a general image: a patch whose correlation falls
-    exponentially with distance and is 0.9 between channels.
+    The filters are a buffer, so that neither an optimiser nor weight decay changes them; only the bias is trained.
+    Before ``fit`` they are those of a general image: the correlation of pixels falls exponentially with their distance
+    and is 0.9 between channels.
 
     Page, 2018 ("How to train your ResNet"); Jordan, 2024.
     """
@@ -41,7 +41,7 @@ class Whitening(nn.Module):
 
     @torch.no_grad()
     def fit(self, images: Tensor, seed: int) -> None:
-        """Take the filters from the patches of these images, of at most 2,048 of them that the seed chooses."""
+        """Compute the filters from the patches of these images, at most 2,048 chosen by the seed."""
         fits = images.ndim == 4 and images.shape[1] == self.channels and min(images.shape[2:]) >= self.patch
         if not fits or not len(images):
             raise ValueError(
@@ -49,8 +49,8 @@ class Whitening(nn.Module):
                 f"{self.channels} channels"
             )
         chosen = torch.randperm(len(images), generator=torch.Generator().manual_seed(int(seed)))[:_ENOUGH]
-        some = images.detach()[chosen.to(images.device)].cpu().double()
-        windows = some.unfold(2, self.patch, 1).unfold(3, self.patch, 1)
+        sample = images.detach()[chosen.to(images.device)].cpu().double()
+        windows = sample.unfold(2, self.patch, 1).unfold(3, self.patch, 1)
         patches = windows.permute(0, 2, 3, 1, 4, 5).reshape(-1, self.out_channels // 2)
         patches = patches - patches.mean(0)
         covariance = patches.T @ patches / len(patches)
@@ -62,8 +62,8 @@ class Whitening(nn.Module):
 
     def _filters(self, covariance: Tensor) -> Tensor:
         variances, directions = torch.linalg.eigh(covariance)
-        # A direction and its negative are the same to eigh; which one comes out must not depend on the machine. Square
-        # roots are unlike any direction, so that none is at a right angle to them.
+        # eigh returns each direction with an arbitrary sign, which must not depend on the machine. The sign is fixed by
+        # the product with square roots, to which no direction is orthogonal in practice.
         slope = torch.arange(1, len(directions) + 1, dtype=directions.dtype).sqrt()
         directions = directions * (slope @ directions).sign()
         scaled = directions / (variances.clamp(min=0) + _FLOOR * variances.mean()).sqrt()
@@ -72,10 +72,10 @@ class Whitening(nn.Module):
 
 
 def _general_covariance(channels: int, patch: int) -> Tensor:
-    """Correlations that are near those of photographs: 0.95 at a distance of one pixel, 0.9 between channels."""
+    """Correlations similar to those of photographs: 0.95 at a distance of one pixel, 0.9 between channels."""
     side = torch.arange(patch, dtype=torch.float64)
     places = torch.cartesian_prod(side, side)
     space = 0.95 ** torch.cdist(places, places)
     colour = torch.full((channels, channels), 0.9, dtype=torch.float64).fill_diagonal_(1)
-    # The slope makes every direction the only one of its variance; among several, eigh would choose.
+    # The diagonal makes all eigenvalues distinct; for equal ones the choice of eigenvectors would be arbitrary.
     return torch.kron(colour, space) + torch.linspace(0, 0.01, channels * patch**2, dtype=torch.float64).diag()

@@ -1,4 +1,4 @@
-"""Noise models, their matrices, and labels that are wrong by them."""
+"""Noise models, their transition matrices, and labels corrupted by them."""
 
 from pyrite.noise.class_noise import Asymmetric, Clean, Flip, Flip2, Flips, Pairs, Symmetric, Uniform
 from pyrite.noise.corruption import corrupt

@@ -1,4 +1,4 @@
-"""Arrays made of lists, numpy arrays and torch tensors; torch is not imported for it."""
+"""Conversion of lists, numpy arrays and torch tensors to arrays, without importing torch."""
 
 import sys
 
@@ -10,7 +10,7 @@ __all__ = ["to_array", "to_labels"]
 
 
 def to_array(value: object, name: str) -> Array:
-    """An array of what numpy or torch call one, or of lists."""
+    """A list, numpy array or torch tensor as a numpy array."""
     # A tensor can only exist if torch is loaded.
     torch = sys.modules.get("torch")
     try:
@@ -24,16 +24,16 @@ def to_array(value: object, name: str) -> Array:
 
 
 def to_labels(value: object, name: str = "labels") -> Array:
-    """Labels as a new array of whole numbers; what is not one is refused, never rounded."""
+    """Labels as a new array of whole numbers. Other values raise ValueError; they are never rounded."""
     array = to_array(value, name)
     if array.ndim != 1 or len(array) == 0:
-        raise ValueError(f"{name} has the shape {array.shape}, but must be a list of labels, one or more")
+        raise ValueError(f"{name} has the shape {array.shape}, but must be one-dimensional with at least one label")
     if array.dtype.kind not in "iu":
-        raise ValueError(f"{name} has the dtype {array.dtype}, first {array[0]!r}, but a label is a whole number")
+        raise ValueError(f"{name} has the dtype {array.dtype}, first {array[0]!r}, but labels must be whole numbers")
     negative = np.flatnonzero(array < 0)
     if len(negative):
         first = int(negative[0])
-        raise ValueError(f"{name} is {array[first]} at index {first}, but labels are 0 or more")
+        raise ValueError(f"{name} is {array[first]} at index {first}, but labels must be 0 or more")
     if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
-        raise ValueError(f"{name} is {array.max()} at index {int(array.argmax())}, which is more than int64 holds")
+        raise ValueError(f"{name} is {array.max()} at index {int(array.argmax())}, which does not fit int64")
     return array.astype(np.int64)

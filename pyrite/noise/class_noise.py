@@ -1,4 +1,4 @@
-"""The papers' noise models that depend on the class alone. They use one name for several; here each has its own."""
+"""Noise models that depend on the class alone. Papers use one name for several of them; here each has its own name."""
 
 from dataclasses import dataclass
 from typing import final
@@ -43,9 +43,9 @@ class Symmetric(RateNoise):
     """
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
-        made = np.full((check_classes(classes), classes), self.rate / (classes - 1))
-        np.fill_diagonal(made, 1 - self.rate)
-        return made
+        matrix = np.full((check_classes(classes), classes), self.rate / (classes - 1))
+        np.fill_diagonal(matrix, 1 - self.rate)
+        return matrix
 
 
 @final
@@ -70,8 +70,8 @@ class Uniform(RateNoise):
 class Flips(RateNoise):
     """With probability ``rate`` to one of ``targets`` other classes, which the seed chooses for each class.
 
-    One target is ``flip``, two are ``flip2``, and all other classes are ``symmetric``. With more targets a seed keeps
-    those it chose for fewer.
+    One target is ``flip``, two are ``flip2``, and K - 1 are ``symmetric``. With more targets, a seed keeps the targets
+    that it chose for fewer.
 
     >>> Flips(0.3, targets=3).matrix(classes=5, seed=0)
     array([[0.7, 0. , 0.1, 0.1, 0.1],
@@ -135,7 +135,7 @@ class Asymmetric(RateNoise):
 
     Args:
         map: ``"cifar10"``, ``"mnist"``, ``"cifar100"`` (the next class of the superclass), ``"cifar100-blocks"`` (the
-            next of five in a row), or pairs of a class and the one it is mistaken for: ``[[9, 1], [2, 0]]``.
+            next of five in a row), or pairs of a class and the class it is mistaken for: ``[[9, 1], [2, 0]]``.
 
     >>> Asymmetric(0.4, map=[[0, 2]]).matrix(classes=3)
     array([[0.6, 0. , 0.4],
@@ -155,7 +155,7 @@ class Asymmetric(RateNoise):
             return
         pairs = _class_lists(self.map, "map")
         if any(len(pair) != 2 or pair[0] == pair[1] for pair in pairs) or len({pair[0] for pair in pairs}) < len(pairs):
-            raise ValueError(f"map is {self.map!r}, but must pair each class it names first with one other class")
+            raise ValueError(f"map is {self.map!r}, but must be pairs that give each class at most one other class")
         object.__setattr__(self, "map", pairs)
 
     @property
@@ -164,9 +164,12 @@ class Asymmetric(RateNoise):
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
         classes = check_classes(classes, self.classes, f"the map {self.map!r}")
-        chosen = MAPS[self.map] if isinstance(self.map, str) else ClassMap(classes, {own: to for own, to in self.map})  # noqa: C416
-        _inside(max(max(pair) for pair in chosen.target.items()), classes, "map")
-        return _mixed(dict.fromkeys(chosen.target.items(), self.rate), classes)
+        if isinstance(self.map, str):
+            chosen = MAPS[self.map]
+        else:
+            chosen = ClassMap(classes, {label: target for label, target in self.map})  # noqa: C416
+        _check_class(max(max(pair) for pair in chosen.target.items()), classes, "map")
+        return _confusion(dict.fromkeys(chosen.target.items(), self.rate), classes)
 
 
 @final
@@ -175,8 +178,8 @@ class Pairs(RateNoise):
     """In every superclass two classes, which the seed chooses, are mistaken for each other with probability ``rate``.
 
     Args:
-        groups: ``"cifar100"``, or lists of the classes that are alike: ``[[0, 1, 2], [3, 4]]``. Two classes in
-            five are touched on CIFAR-100, so 2/5 of ``rate`` is wrong there.
+        groups: ``"cifar100"``, or lists of similar classes: ``[[0, 1, 2], [3, 4]]``. On CIFAR-100 two of the five
+            classes in each group are affected, so 2/5 of ``rate`` of all labels are wrong.
 
     >>> Pairs(0.4, groups=[[0, 1], [2, 3]]).matrix(classes=5)
     array([[0.6, 0.4, 0. , 0. , 0. ],
@@ -197,9 +200,12 @@ class Pairs(RateNoise):
                 raise ValueError(f"unknown groups {self.groups!r}: {nearest(self.groups, GROUPS)}")
             return
         groups = _class_lists(self.groups, "groups")
-        named = [own for group in groups for own in group]
+        named = [label for group in groups for label in group]
         if any(len(group) < 2 for group in groups) or len(set(named)) < len(named):
-            raise ValueError(f"groups is {self.groups!r}, but a group has two classes or more, and a class one group")
+            raise ValueError(
+                f"groups is {self.groups!r}, but each group must have two or more classes, and a class may be in one "
+                "group only"
+            )
         object.__setattr__(self, "groups", groups)
 
     @property
@@ -209,52 +215,52 @@ class Pairs(RateNoise):
     def matrix(self, classes: int, seed: int = 0) -> Array:
         classes = check_classes(classes, self.classes, f"groups={self.groups!r}")
         chosen = GROUPS[self.groups] if isinstance(self.groups, str) else Groups(classes, self.groups)
-        _inside(max(max(group) for group in chosen.members), classes, "groups")
-        chance, mixed = uniforms(check_seed(seed), Stream.MATRIX, classes), {}
+        _check_class(max(max(group) for group in chosen.members), classes, "groups")
+        chance, rates = uniforms(check_seed(seed), Stream.MATRIX, classes), {}
         for group in chosen.members:
-            one, other = sorted(group, key=lambda own: float(chance[own]))[:2]
-            mixed[one, other] = mixed[other, one] = self.rate
-        return _mixed(mixed, classes)
+            one, other = sorted(group, key=lambda label: float(chance[label]))[:2]
+            rates[one, other] = rates[other, one] = self.rate
+        return _confusion(rates, classes)
 
 
 def _flips(rate: float, targets: int, classes: int, seed: int, name: str) -> Array:
-    """Every class is mistaken for ``targets`` others, for each equally often."""
+    """The matrix in which every class is mistaken for ``targets`` others, each equally often."""
     if check_classes(classes) <= targets:
         raise ValueError(
             f"classes is {classes}, but {name} mistakes a class for {targets} others: it needs {targets + 1} or more"
         )
-    made = np.zeros((classes, classes))
-    np.put_along_axis(made, _other_classes(classes, targets, seed), rate / targets, axis=1)
-    np.fill_diagonal(made, 1 - rate)
-    return made
+    matrix = np.zeros((classes, classes))
+    np.put_along_axis(matrix, _other_classes(classes, targets, seed), rate / targets, axis=1)
+    np.fill_diagonal(matrix, 1 - rate)
+    return matrix
 
 
 def _other_classes(classes: int, count: int, seed: int) -> Array:
-    """So many different other classes for every class, one row per class; those chosen for fewer come first.
+    """``count`` distinct other classes for every class, one row per class. A smaller ``count`` gives the first columns.
 
-    Others are counted from the class on, 0 to K - 2. The first is one of K - 1, the second one of the K - 2 that are
-    left, and the rest come in a random order, which has a stream of its own.
+    Other classes are numbered 0 to K - 2, counted upwards from the class. The first is one of K - 1, the second one of
+    the K - 2 that are left, and the rest come in a random order from a separate stream.
     """
     chance = uniforms(check_seed(seed), Stream.MATRIX, 2 * classes).reshape(classes, 2)
-    # A product with a number just below 1 may round up to the whole.
+    # The product with a number just below 1 may round up to K - 1.
     first = np.minimum(np.floor(chance[:, 0] * (classes - 1)), classes - 2).astype(np.int64)
     second = np.clip(np.floor(chance[:, 1] * (classes - 2)), 0, max(classes - 3, 0)).astype(np.int64)
     second += second >= first
     chosen = np.stack([first, second], 1)
     if count > 2:
-        place = uniforms(seed, Stream.MATRIX, classes * (classes - 1), 1).reshape(classes, classes - 1)
-        np.put_along_axis(place, chosen, [[-2.0, -1.0]], axis=1)
-        chosen = place.argsort(axis=1, kind="stable")
+        keys = uniforms(seed, Stream.MATRIX, classes * (classes - 1), 1).reshape(classes, classes - 1)
+        np.put_along_axis(keys, chosen, [[-2.0, -1.0]], axis=1)
+        chosen = keys.argsort(axis=1, kind="stable")
     return np.asarray((np.arange(classes)[:, None] + 1 + chosen[:, :count]) % classes)
 
 
-def _mixed(wrong: dict[tuple[int, int], float], classes: int) -> Array:
-    """The matrix in which some classes are mistaken for some others, and all else stays."""
-    made = np.eye(classes)
-    for (own, other), rate in wrong.items():
-        made[own, other] += rate
-        made[own, own] -= rate
-    return np.clip(made, 0, 1)
+def _confusion(rates: dict[tuple[int, int], float], classes: int) -> Array:
+    """The matrix with the rates of these (class, other class) pairs; all other labels stay."""
+    matrix = np.eye(classes)
+    for (label, other), rate in rates.items():
+        matrix[label, other] += rate
+        matrix[label, label] -= rate
+    return np.clip(matrix, 0, 1)
 
 
 def _class_lists(value: object, name: str) -> tuple[tuple[int, ...], ...]:
@@ -262,9 +268,9 @@ def _class_lists(value: object, name: str) -> tuple[tuple[int, ...], ...]:
     whole = all(isinstance(group, list | tuple) and group and all(map(is_whole, group)) for group in groups)
     if not groups or not whole or min(min(group) for group in groups) < 0:
         raise ValueError(f"{name} is {value!r}, but must be a name, or lists of class numbers")
-    return tuple(tuple(int(own) for own in group) for group in groups)
+    return tuple(tuple(int(label) for label in group) for group in groups)
 
 
-def _inside(largest: int, classes: int, name: str) -> None:
+def _check_class(largest: int, classes: int, name: str) -> None:
     if largest >= classes:
         raise ValueError(f"{name} names class {largest}, but there are {classes} classes, 0 to {classes - 1}")

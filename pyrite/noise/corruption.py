@@ -1,4 +1,4 @@
-"""The one function that makes labels wrong."""
+"""``corrupt``, which applies a noise model to labels."""
 
 import numpy as np
 
@@ -14,14 +14,14 @@ __all__ = ["corrupt"]
 def corrupt(
     labels: object, noise: str | Noise, classes: int | None = None, seed: int = 0, inputs: object = None
 ) -> NoisyLabels:
-    """Labels of which some are wrong, as a value that also knows which.
+    """Corrupt labels by a noise model; the result also says which labels are wrong.
 
     Args:
         labels: the true labels: a list, a numpy array or a torch tensor of whole numbers.
-        noise: a noise model or its text, such as ``"flip2(0.4)"``.
-        classes: how many there are; if None, what the model is made for, else one more than the largest label.
-        seed: everything random comes from it, and the same seed gives the same labels on any machine.
-        inputs: what the samples look like, a row a sample; only ``instance`` noise needs it.
+        noise: a noise model or its spec, such as ``"flip2(0.4)"``.
+        classes: the number of classes. None for the number that the model is made for, or else the largest label + 1.
+        seed: of all random draws. The same seed gives the same labels on any machine.
+        inputs: the features or images, one row per sample; only ``instance`` noise needs them.
 
     >>> noisy = corrupt([0, 1, 2] * 100, "symmetric(0.4, exact=True)", seed=7)
     >>> noisy.rate, noisy.given[:12].tolist()

@@ -1,4 +1,4 @@
-"""Noise by a matrix that the user has: from a file, or written out."""
+"""Noise by a transition matrix that the user gives, in a file or as rows."""
 
 import csv
 from dataclasses import dataclass
@@ -18,10 +18,10 @@ __all__ = ["Matrix"]
 @final
 @dataclass(frozen=True, repr=False)
 class Matrix(ClassNoise):
-    """By a matrix of the user's: row i holds the probabilities of every given label where i is true.
+    """By a given matrix: row i holds the probabilities of every given label where the true label is i.
 
     Args:
-        file: a ``.csv`` (a row a line), ``.npy`` or ``.npz`` (the array ``matrix``, as saved noisy labels have it);
+        file: a ``.csv`` (one row per line), ``.npy`` or ``.npz`` file (the array ``matrix``, as in saved noisy labels),
             or the rows themselves.
 
     >>> Matrix([[0.9, 0.1], [0.25, 0.75]]).matrix(classes=2)
@@ -39,7 +39,7 @@ class Matrix(ClassNoise):
         try:
             rows = np.array(self.file, dtype=np.float64)
         except (TypeError, ValueError):
-            raise ValueError(f"matrix is {self.file!r}, but must be a file's name or rows of numbers") from None
+            raise ValueError(f"matrix is {self.file!r}, but must be a file name or rows of numbers") from None
         object.__setattr__(self, "file", tuple(map(tuple, _distributions(rows, "matrix").tolist())))
 
     @property
@@ -47,11 +47,11 @@ class Matrix(ClassNoise):
         return len(self._read())
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
-        made = self._read()
-        check_classes(classes, len(made), f"the matrix {self.file!r}" if isinstance(self.file, str) else "the matrix")
-        # What was written with a few digits adds up to 1 once more; what does so already keeps its last bit.
-        total = made.sum(1, keepdims=True)
-        return np.asarray(np.where(np.abs(total - 1) > 1e-12, made / total, made))
+        matrix = self._read()
+        check_classes(classes, len(matrix), f"the matrix {self.file!r}" if isinstance(self.file, str) else "the matrix")
+        # Rows written with few digits are rescaled to sum to 1; rows that do already are kept to the last bit.
+        sums = matrix.sum(1, keepdims=True)
+        return np.asarray(np.where(np.abs(sums - 1) > 1e-12, matrix / sums, matrix))
 
     def _read(self) -> Array:
         if isinstance(self.file, str):
@@ -61,8 +61,8 @@ class Matrix(ClassNoise):
 
 def _distributions(rows: Array, name: str) -> Array:
     if rows.ndim != 2 or rows.shape[0] != rows.shape[1] or len(rows) < 2:
-        raise ValueError(f"{name} has the shape {rows.shape}, but a matrix has a row and a column a class")
-    bad = ~np.isfinite(rows).all(1) | (rows < 0).any(1) | (np.abs(rows.sum(1) - 1) > 1e-3)  # digits were cut off
+        raise ValueError(f"{name} has the shape {rows.shape}, but a matrix must have one row and one column per class")
+    bad = ~np.isfinite(rows).all(1) | (rows < 0).any(1) | (np.abs(rows.sum(1) - 1) > 1e-3)  # allows for rounded digits
     if bad.any():
         first = int(np.flatnonzero(bad)[0])
         shown = ", ".join(f"{value:g}" for value in rows[first, :6]) + (", ..." if len(rows) > 6 else "")
@@ -82,10 +82,10 @@ def _table(path: Path) -> Array:
         case ".npy":
             return _numbers(read_npy(path), path)
         case ".npz":
-            held = read_npz(path)
-            if "matrix" not in held:
+            arrays = read_npz(path)
+            if "matrix" not in arrays:
                 raise ValueError(f"cannot read {path}: it holds no array called 'matrix'")
-            return _numbers(held["matrix"], path)
+            return _numbers(arrays["matrix"], path)
     raise ValueError(f"cannot read {path}: a matrix is a .csv, .npy or .npz file")
 
 

@@ -1,4 +1,4 @@
-"""The labels of people: read, not drawn."""
+"""Labels given by people, read from a file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,20 +15,20 @@ from pyrite.spec import nearest
 
 __all__ = ["Human"]
 
-# Which column holds the truth for a column; for every other one it is clean_label.
+# The column of true labels that belongs to a column; for all others it is clean_label.
 _TRUTH: Final = {"noisy_coarse_label": "clean_coarse_label"}
 
 
 @final
 @dataclass(frozen=True, repr=False)
 class Human(Noise):
-    """Labels that people gave, read from a file such as CIFAR-N's, after a check that it is about the same samples.
+    """Labels that people gave, read from a file such as CIFAR-N's. The file must be about the same samples.
 
     Args:
         file: the official ``CIFAR-10_human.pt`` or ``CIFAR-100_human.pt``, the ``.npy`` of the same authors, or an
             ``.npz`` with the same columns.
         column: which labels: ``"worse_label"``, ``"aggre_label"``, ``"random_label1"``, ``"noisy_label"``, ...
-        clean: the column with the true labels; it must agree with the labels of the data, one by one.
+        clean: the column with the true labels, which must equal the labels of the data.
 
     Wei et al., 2022.
     """
@@ -45,15 +45,14 @@ class Human(Noise):
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
         raise ValueError(
-            f"{self} has no matrix of its own, since people gave the labels: pyrite.corrupt measures one "
-            "against the true labels"
+            f"{self} has no matrix, because people gave the labels: pyrite.corrupt measures one against the true labels"
         )
 
     def draw(self, true: Array, classes: int, seed: int, inputs: object = None) -> Drawn:
-        held = _read(Path(self.file))
-        given = self._column(held, self.column)
+        columns = _read(Path(self.file))
+        given = self._column(columns, self.column)
         truth = self.clean or _TRUTH.get(self.column, "clean_label")
-        clean = self._column(held, truth)
+        clean = self._column(columns, truth)
         for name, column in ((truth, clean), (self.column, given)):
             if len(column) != len(true):
                 raise ValueError(f"{self.file}: {name} has {len(column)} labels, but the data has {len(true)}")
@@ -73,11 +72,11 @@ class Human(Noise):
         counts = np.bincount(true * classes + given, minlength=classes * classes).reshape(classes, classes)
         return Drawn(given, measured(counts))
 
-    def _column(self, held: Mapping[str, Any], name: str) -> Array:
-        if name not in held:
-            raise ValueError(f"{self.file} has no column {name!r}: {nearest(name, held)}")
+    def _column(self, columns: Mapping[str, Any], name: str) -> Array:
+        if name not in columns:
+            raise ValueError(f"{self.file} has no column {name!r}: {nearest(name, columns)}")
         try:
-            column = np.asarray(held[name])
+            column = np.asarray(columns[name])
         except ValueError:  # lists of unequal lengths
             column = np.empty(0)
         if column.ndim != 1 or column.dtype.kind not in "iu":
@@ -88,16 +87,16 @@ class Human(Noise):
 def _read(path: Path) -> Mapping[str, Any]:
     match path.suffix.lower():
         case ".pt" | ".pth":
-            held = read_torch(path)
+            columns = read_torch(path)
         case ".npy":
-            held = read_npy(path)
+            columns = read_npy(path)
         case ".npz":
-            held = read_npz(path)
+            columns = read_npz(path)
         case _:
-            raise ValueError(f"cannot read {path}: labels of people are a .pt, .npy or .npz file")
-    if not isinstance(held, dict) or not all(isinstance(name, str) for name in held):
+            raise ValueError(f"cannot read {path}: human labels must be in a .pt, .npy or .npz file")
+    if not isinstance(columns, dict) or not all(isinstance(name, str) for name in columns):
         raise ValueError(
-            f"cannot read {path}: it holds no columns with names. A column of true labels is needed beside the given "
-            "ones, or nobody can tell whether they are about the same samples"
+            f"cannot read {path}: it holds no columns with names. A column of true labels is needed to check that the "
+            "file is about the same samples"
         )
-    return held
+    return columns

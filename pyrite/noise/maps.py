@@ -7,7 +7,7 @@ __all__ = ["CIFAR100_SUPERCLASSES", "GROUPS", "MAPS", "ClassMap", "Groups"]
 
 
 class ClassMap(NamedTuple):
-    """Each class that is mistaken, and for which; made for a number of classes."""
+    """The class that each class is mistaken for, in a data set with this number of classes."""
 
     classes: int
     target: Mapping[int, int]
@@ -20,8 +20,8 @@ class Groups(NamedTuple):
     members: tuple[tuple[int, ...], ...]
 
 
-# From the coarse labels of the official archive. Fine labels are numbered by the alphabet, so a superclass is not
-# a run of five numbers.
+# From the coarse labels of the official archive. Fine labels are numbered alphabetically, so a superclass
+# is not five consecutive numbers.
 CIFAR100_SUPERCLASSES: Final = (
     (4, 30, 55, 72, 95),  # aquatic mammals
     (1, 32, 67, 73, 91),  # fish
@@ -47,8 +47,8 @@ CIFAR100_SUPERCLASSES: Final = (
 
 
 def _next_in_each(groups: tuple[tuple[int, ...], ...]) -> dict[int, int]:
-    """Every class to the next of its group, the last to the first."""
-    return {own: group[(place + 1) % len(group)] for group in groups for place, own in enumerate(group)}
+    """Map every class to the next of its group, the last to the first."""
+    return {label: group[(place + 1) % len(group)] for group in groups for place, label in enumerate(group)}
 
 
 MAPS: Final[dict[str, ClassMap]] = {
@@ -56,7 +56,7 @@ MAPS: Final[dict[str, ClassMap]] = {
     "cifar10": ClassMap(10, {9: 1, 2: 0, 3: 5, 5: 3, 4: 7}),
     "mnist": ClassMap(10, {7: 1, 2: 7, 5: 6, 6: 5, 3: 8}),
     "cifar100": ClassMap(100, _next_in_each(CIFAR100_SUPERCLASSES)),
-    # What public code does in the belief that five classes in a row are a superclass.
+    # What public code does: it treats five consecutive classes as a superclass.
     "cifar100-blocks": ClassMap(100, _next_in_each(tuple(tuple(range(i, i + 5)) for i in range(0, 100, 5)))),
 }
 

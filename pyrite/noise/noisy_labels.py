@@ -1,4 +1,4 @@
-"""Labels that are partly wrong, and what is known of how they became so."""
+"""Labels that are partly wrong, with the true labels and the noise model that made them."""
 
 import hashlib
 import json
@@ -23,14 +23,14 @@ _FORMAT: Final = 1
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class NoisyLabels:
-    """Given labels beside the true ones. A value: its arrays cannot be written to.
+    """Given labels together with the true ones. The arrays are read-only.
 
     Args:
-        given: the labels a method may see.
-        true: the labels it may not.
-        matrix: T[i, j] = P(given j | true i), of the model that made them. Where labels depend on more than the class
-            it is the mean over the samples of each class; where they were read, not drawn, it is ``realised``.
-        noise: the model, as text that makes it again.
+        given: the labels that a method may see.
+        true: the true labels, which a method may not see.
+        matrix: T[i, j] = P(given j | true i) of the noise model. If the noise depends on more than the class, it is the
+            mean over the samples of each class; if the labels were read from a file, it is ``realised``.
+        noise: the spec of the noise model.
         seed: the seed it was drawn with.
     """
 
@@ -62,24 +62,24 @@ class NoisyLabels:
 
     @property
     def counts(self) -> Array:
-        """How often each label was given (column) where each was true (row)."""
+        """The number of samples by true label (row) and given label (column)."""
         flat = np.bincount(self.true * self.classes + self.given, minlength=self.classes**2)
         return flat.reshape(self.classes, self.classes)
 
     @property
     def realised(self) -> Array:
-        """The matrix as these labels have it: ``counts`` as shares of their row."""
+        """The matrix measured on these labels: each row of ``counts`` divided by its sum."""
         return measured(self.counts)
 
     @property
     def class_rates(self) -> Array:
-        """The share of wrong labels of each class; NaN where there is no sample."""
+        """The share of wrong labels of each class; NaN for a class without samples."""
         counts = self.counts
-        total = counts.sum(1)
-        return np.where(total > 0, 1 - np.diag(counts) / np.maximum(total, 1), np.nan)
+        samples = counts.sum(1)
+        return np.where(samples > 0, 1 - np.diag(counts) / np.maximum(samples, 1), np.nan)
 
     def manifest(self) -> dict[str, Any]:
-        """What a file says of itself."""
+        """The metadata that ``save`` writes."""
         return {
             "format": _FORMAT,
             "pyrite": pyrite.__version__,
@@ -92,7 +92,7 @@ class NoisyLabels:
         }
 
     def save(self, path: str | Path) -> Path:
-        """Write one ``.npz``: given, true, matrix, and the manifest as JSON. It is whole or not there."""
+        """Write one ``.npz``: given, true, matrix, and the manifest as JSON. The file is written atomically."""
         path = Path(path)
         if path.suffix.lower() != ".npz":
             raise ValueError(f"out is {str(path)!r}: noisy labels are saved as .npz")
@@ -106,11 +106,11 @@ class NoisyLabels:
 
     @classmethod
     def load(cls, path: str | Path) -> "NoisyLabels":
-        """Read what ``save`` wrote; a file that contradicts itself is refused."""
-        held = read_npz(path)
+        """Read a file written by ``save``; an inconsistent file is a ValueError."""
+        arrays = read_npz(path)
         try:
-            manifest = json.loads(held["manifest"].item())
-            return _checked(held["given"], held["true"], held["matrix"], manifest)
+            manifest = json.loads(arrays["manifest"].item())
+            return _checked(arrays["given"], arrays["true"], arrays["matrix"], manifest)
         except (KeyError, TypeError, RecursionError):
             raise ValueError(f"cannot read {path} as noisy labels: it holds something else") from None
         except ValueError as error:
@@ -122,8 +122,8 @@ class NoisyLabels:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, NoisyLabels):
             return NotImplemented
-        mine, theirs = ((one.given, one.true, one.matrix) for one in (self, other))
-        return (self.noise, self.seed) == (other.noise, other.seed) and all(map(np.array_equal, mine, theirs))
+        left, right = ((labels.given, labels.true, labels.matrix) for labels in (self, other))
+        return (self.noise, self.seed) == (other.noise, other.seed) and all(map(np.array_equal, left, right))
 
     def __repr__(self) -> str:
         return (

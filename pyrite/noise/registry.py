@@ -1,4 +1,4 @@
-"""Every noise model by its name, and the reader of their one spelling."""
+"""The registry of noise models, and ``noise_model``, which reads a spec."""
 
 from collections.abc import Callable
 
@@ -27,7 +27,7 @@ NOISES: dict[str, Callable[..., Noise]] = {
 
 
 def noise_model(spec: str | Noise) -> Noise:
-    """The noise model that ``spec`` spells; a model comes back as it is.
+    """The noise model described by ``spec``; a noise model is returned unchanged.
 
     >>> noise_model("symmetric(0.4, exact=True)")
     Symmetric(rate=0.4, exact=True)

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
-from pyrite.curves import Learned
+from pyrite.curves import WeightNetCurve
 from pyrite.data import Batches, Dataset, Inputs, Statistics, load
 from pyrite.models import Ensemble, build_model
 from pyrite.training.recipe import GIVEN, Recipe
@@ -154,7 +154,7 @@ class Run:
         path = self.path / "method.npz"
         return read_npz(path) if path.exists() else {}
 
-    def weight_curve(self, epoch: int | None = None) -> Learned:
+    def weight_curve(self, epoch: int | None = None) -> WeightNetCurve:
         """The weighting that ``meta_weight`` had learned after an epoch, the last one by default, as a curve.
 
         It can be drawn beside the fixed ones: ``pyrite curves ce "gce(q=0.7)" RUN``.
@@ -166,7 +166,7 @@ class Run:
         number = len(nets) if epoch is None else epoch
         if not 1 <= number <= len(nets):
             raise ValueError(f"epoch is {epoch}, but must be from 1 to {len(nets)}")
-        return Learned(nets[number - 1], name=f"{self.recipe.method}, epoch {number}")
+        return WeightNetCurve(nets[number - 1], name=f"{self.recipe.method}, epoch {number}")
 
     @cached_property
     def model(self) -> nn.Module:

@@ -73,13 +73,13 @@ def test_an_iteration_that_was_overtaken_says_so():
     old = iter(batches)
     next(old)
     next(iter(batches))  # goes on where the other stopped
-    with pytest.raises(RuntimeError, match="moved"):
+    with pytest.raises(RuntimeError, match="position of these batches was changed"):
         next(old)
     batches.seek(0)
     old = iter(batches)
     last = [next(old) for _ in range(4)][-1]
     batches.seek(0)
-    with pytest.raises(RuntimeError, match="moved"):
+    with pytest.raises(RuntimeError, match="position of these batches was changed"):
         next(old)
     assert len(last.labels) == 2
 
@@ -357,9 +357,9 @@ def test_statistics_need_an_image(lazy, refused):
         ({"rank": 2, "world_size": 2}, "rank is 2, but must be a whole number from 0 to 1"),
         ({"workers": -1}, "workers is -1"),
         ({"batch_size": 51, "drop_last": True}, "drop_last leaves nothing"),
-        ({"labels": LABELS[:49]}, "there are 50 inputs"),
+        ({"labels": LABELS[:49]}, "one for each of 50 inputs"),
         ({"labels": LABELS / 2}, "labels is float64"),
-        ({"index": [50]}, "index holds 50 at place 0"),
+        ({"index": [50]}, "index is 50 at position 0"),
         ({"index": []}, "not empty"),
         ({"index": [[1]]}, "list of positions"),
         ({"inputs": IMAGES / 255}, "float64"),

@@ -200,7 +200,7 @@ def with_cell(column: str, value: object) -> list[Any]:
         (exported([with_cell("new", "")]), "line 2: new is '', which is not a class"),
         (exported([with_cell("decision", "relable")]), "line 2: decision is 'relable': did you mean 'relabel'"),
         (exported([with_cell("decision", "")]), "decision is '': there are: drop, keep, relabel, unsure"),
-        (exported([with_cell("decision", "keep")]), "the decision is keep, but new is 'dog': for that it is relabel"),
+        (exported([with_cell("decision", "keep")]), "the decision is keep, but new is 'dog': use relabel to change it"),
         (exported([with_cell("decision", "drop")]), "the decision is drop, but new is 'dog'"),
         (exported([with_cell("score", "1.5")]), "line 2: '1.5' is not a probability from 0 to 1"),
         (exported([with_cell("score", "high")]), "line 2: 'high' is not a probability"),

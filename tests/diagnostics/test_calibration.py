@@ -77,7 +77,7 @@ def test_bad_input() -> None:
         (lambda: reliability([0.5], [True, True]), "lengths differ"),
         (lambda: reliability([0.5], [True], bins=0), "bins is 0"),
         (lambda: brier_score([[0.5, 0.5], [2.0, -1.0]], [0, 0]), "probabilities at index 1 are"),
-        (lambda: brier_score([[3.0, 1.0]], [0]), "which is no distribution"),
+        (lambda: brier_score([[3.0, 1.0]], [0]), "which is not a distribution"),
         (lambda: brier_score([[0.5, 0.5]], [2]), "labels is 2 at index 0, but there are 2 classes"),
         (lambda: brier_score([[0.5, 0.5]], [0, 1]), "lengths differ"),
         (lambda: brier_score_of_event([-0.1], [True]), "probability is -0.1 at index 0"),

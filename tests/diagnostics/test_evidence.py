@@ -157,7 +157,7 @@ def test_bad_input() -> None:
     for call, words in (
         (lambda: SampleEvidence([]), "samples is 0"),
         (lambda: SampleEvidence([0, -1]), "labels is -1 at index 1"),
-        (lambda: evidence.update([3], [0.0], [0]), "index is 3 at place 0, but there are 3 samples"),
+        (lambda: evidence.update([3], [0.0], [0]), "index is 3 at position 0, but there are 3 samples"),
         (lambda: evidence.update([-1], [0.0], [0]), "index is -1 at index 0"),
         (lambda: evidence.update([2, 1], [0.0, np.nan], [0, 0]), "margin of sample 1 is nan"),
         (lambda: evidence.update([2], [0.0], [0], [np.inf]), "weight of sample 2 is inf"),

@@ -144,7 +144,7 @@ def test_bad_input(labels: tuple[np.ndarray, np.ndarray]) -> None:
         TrainingObserver([0, 1], [0, 1, 2])
     with pytest.raises(ValueError, match="margin of sample 5 is inf"):
         observer.update([5], [np.inf], [0])
-    with pytest.raises(ValueError, match="another truth"):
+    with pytest.raises(ValueError, match="different setting of truth"):
         observer.load_state_dict(TrainingObserver(labels[0]).state_dict())
     with pytest.raises(ValueError, match="not that of histograms"):
         observer.load_state_dict({})

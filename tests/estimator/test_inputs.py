@@ -28,10 +28,10 @@ def changed(values: np.ndarray, value: object) -> np.ndarray:
         (X, np.ma.masked_array(Y, Y == 1), None, "y is a masked array"),
         (np.ma.masked_array(X, X > 30), Y, None, "X is a masked array"),
         (X, Y, np.ma.masked_array(np.ones(60), Y == 1), "sample_weight is a masked array"),
-        (X, Y, changed(np.ones(60), -0.5), "sample_weight is -0.5 at index 3: weights are 0 or more"),
+        (X, Y, changed(np.ones(60), -0.5), "sample_weight is -0.5 at index 3: weights must be 0 or more"),
         (X.astype(int) + 2**60, Y, None, "X, row 0, column 0: .* differ by less than float64 resolves"),
         (np.zeros((60, 16, 16, 3), np.uint8), Y, None, r"looks like \(N, H, W, C\)"),
-        (X[:1], Y[:1], None, "of one class: there is nothing to tell apart"),
+        (X[:1], Y[:1], None, "all of one class: a classifier needs two or more"),
     ],
 )
 def test_what_is_refused_before_training(inputs: object, labels: object, weight: object, said: str) -> None:

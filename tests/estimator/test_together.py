@@ -9,7 +9,7 @@ from torch import nn
 
 import pyrite
 from pyrite.data import Batches, Dataset
-from pyrite.estimator.rows import Rows, deal, inner_statistics
+from pyrite.estimator.rows import Rows, assign_folds, inner_statistics
 from pyrite.estimator.together import train_together
 from pyrite.methods import ERM
 from pyrite.models import SideBySide, Stacked, build_model
@@ -159,16 +159,16 @@ def test_parts_hold_whole_cells_and_a_share_of_every_class() -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(0, 3, 200)
     cell = np.unique(np.sort(rng.integers(0, 150, 200)), return_inverse=True)[1]
-    part = deal(labels, cell, 5)
+    part = assign_folds(labels, cell, 5)
     assert all(len(np.unique(part[cell == one])) == 1 for one in np.unique(cell))
-    alone = deal(labels, np.arange(200), 5)
+    alone = assign_folds(labels, np.arange(200), 5)
     for one in range(3):
         counts = np.bincount(alone[labels == one], minlength=5)
         assert counts.max() - counts.min() <= 1
 
 
 def test_what_many_rows_have_in_common_is_in_all_parts() -> None:
-    part = deal(np.arange(60) % 2, np.repeat([0, 1, 2], 20), 5)
+    part = assign_folds(np.arange(60) % 2, np.repeat([0, 1, 2], 20), 5)
     assert all(set(part[20 * cell : 20 * cell + 20]) == set(range(5)) for cell in range(3))
 
 

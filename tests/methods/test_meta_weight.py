@@ -14,7 +14,7 @@ from torch.func import functional_call
 from torch.nn.utils import parameters_to_vector
 
 import pyrite
-from pyrite.curves import Learned
+from pyrite.curves import WeightNetCurve
 from pyrite.data import Batch, Batches
 from pyrite.methods import Learner, WeightNet, method
 from pyrite.models import build_model
@@ -262,7 +262,7 @@ def test_a_run_holds_out_its_meta_set_and_draws_its_curve(tmp_path: Path) -> Non
     seen = run.labels["part"] == 0
     assert run.table["final_trust_auc"] == pytest.approx(pyrite.diagnostics.roc_auc(-trust[seen], wrong[seen]))
     curve = run.weight_curve()
-    assert isinstance(curve, Learned)
+    assert isinstance(curve, WeightNetCurve)
     assert not torch.equal(
         curve.weight_at(torch.tensor([0.0])), run.weight_curve(epoch=1).weight_at(torch.tensor([0.0]))
     )

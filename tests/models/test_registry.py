@@ -114,7 +114,7 @@ def test_a_factory_is_called_with_shape_and_classes_and_a_seed_of_its_own() -> N
 
 
 def test_what_is_no_model_is_refused() -> None:
-    with pytest.raises(ValueError, match="gave a int"):
+    with pytest.raises(ValueError, match="returned a int"):
         build_model(lambda shape, classes: 7, (4,), 2, seed=0)  # type: ignore[arg-type, return-value]
     with pytest.raises(ValueError, match="model is 7"):
         build_model(7, (4,), 2, seed=0)  # type: ignore[arg-type]

@@ -5,17 +5,17 @@ import pytest
 import torch
 from torch.nn.utils import parameters_to_vector
 
-from pyrite.curves import CE, Learned
+from pyrite.curves import CE, WeightNetCurve
 from pyrite.methods import WeightNet
 
 
-def network(hidden: int = 20, scale: float = 3.0) -> tuple[WeightNet, Learned]:
+def network(hidden: int = 20, scale: float = 3.0) -> tuple[WeightNet, WeightNetCurve]:
     with torch.random.fork_rng():
         torch.manual_seed(0)
         net = WeightNet(hidden).double()
     for weight in net.parameters():
         weight.data *= scale
-    return net, Learned(parameters_to_vector(net.parameters()).detach())
+    return net, WeightNetCurve(parameters_to_vector(net.parameters()).detach())
 
 
 @torch.no_grad()
@@ -44,8 +44,8 @@ def test_value_is_the_integral_of_the_network(margin: float) -> None:
 
 
 def test_a_level_network_is_a_multiple_of_cross_entropy() -> None:
-    curve = Learned([1.0, 0.0, 0.0, 0.0])
+    curve = WeightNetCurve([1.0, 0.0, 0.0, 0.0])
     margin = torch.linspace(-5, 5, 11, dtype=torch.float64)
     torch.testing.assert_close(curve.value_at(margin), CE().value_at(margin) / 2)
-    with pytest.raises(ValueError, match="3 a hidden unit"):
-        Learned([1.0, 2.0, 3.0])
+    with pytest.raises(ValueError, match="3 per hidden unit"):
+        WeightNetCurve([1.0, 2.0, 3.0])
