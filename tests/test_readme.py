@@ -19,7 +19,10 @@ def blocks(kind: str, page: str = "README.md") -> list[str]:
     return re.findall(rf"```{kind}\n(.*?)```", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
 
 
-PAGES = ["README.md", *(f"docs/{name}.md" for name in ("training", "auditing", "integrations", "tuning", "sklearn"))]
+PAGES = [
+    "README.md",
+    *(f"docs/{name}.md" for name in ("training", "methods", "auditing", "integrations", "tuning", "sklearn")),
+]
 
 
 @pytest.mark.parametrize("page", PAGES)
