@@ -14,7 +14,7 @@ class ClassMap(NamedTuple):
 
 
 class Groups(NamedTuple):
-    """Sets of classes that are alike; made for a number of classes."""
+    """Groups of similar classes, in a data set with this number of classes."""
 
     classes: int
     members: tuple[tuple[int, ...], ...]

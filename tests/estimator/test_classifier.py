@@ -220,11 +220,11 @@ def test_an_audit_that_calls_most_labels_wrong_is_not_followed(monkeypatch: pyte
     scores = {}
     for rate in (0.2, 0.6, np.nan):
 
-        def found(given: Any, rate: float = rate, **options: Any) -> pyrite.Audit:
+        def doubtful_audit(given: Any, rate: float = rate, **options: Any) -> pyrite.Audit:
             doubted = 5.0 * (np.arange(len(given)) % 2)
             return replace(pyrite.audit(given, **options), noise_rate=rate, score=doubted, can_tell=True)
 
-        monkeypatch.setattr("pyrite.estimator.classifier.audit_scores", found)
+        monkeypatch.setattr("pyrite.estimator.classifier.audit_scores", doubtful_audit)
         scores[rate] = RobustClassifier(epochs=2).fit(inputs, labels).decision_function(inputs)
     np.testing.assert_array_equal(scores[0.6], scores[np.nan])
     assert np.abs(scores[0.6] - scores[0.2]).max() > 1e-3
@@ -289,7 +289,7 @@ def test_bad_data_get_a_sentence() -> None:
         quick().fit(inputs, np.zeros(80))
     with pytest.raises(ValueError, match="one class"):
         quick().fit(inputs, labels, sample_weight=1.0 * (labels == 0))
-    with pytest.raises(ValueError, match=r"sample_weight is -1\.0 at index"):
+    with pytest.raises(ValueError, match=r"sample_weight is -1\.0 at index 0: weights must be 0 or more"):
         quick().fit(inputs, labels, sample_weight=np.where(labels, -1.0, 1.0))
     with pytest.raises(ValueError, match="y is None at index 3"):
         quick().fit(inputs, np.array(["a", "b", "a", None] * 20, object))
