@@ -1,4 +1,4 @@
-"""Audits of runs: of a run that is there, or of one that is trained for it."""
+"""Audits of a run that exists, or of one that is trained for the audit."""
 
 import os
 import sys
@@ -29,18 +29,18 @@ def audit(
     progress: bool | None = None,
     **options: Any,
 ) -> Audit:
-    """Say which labels are wrong, how many, and what they should be.
+    """Find wrong labels: which they are, their share, and what they should be.
 
     Args:
         what: data, as ``train`` takes them, which are trained on first; a run or its folder; or, with ``scores``, the
             given labels as class numbers.
-        scores: what a model makes of every sample, one row per sample, one column per class. The model must not have
+        scores: the scores of a model, one row per sample, one column per class. The model must not have
             been trained on that sample's label: memorised labels look right. Their scale does not matter.
         kind: what the scores are: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``. It is never guessed.
         classes: the names of the classes.
         seed: everything random comes from it; 0 by default.
-        progress: show how far it is; by default if standard error is a terminal.
-        options: for training, as ``train`` takes them. By default a fifth is held out, or more of few samples.
+        progress: show the progress; by default if standard error is a terminal.
+        options: for training, as ``train`` takes them. By default a fifth is held out, or more if samples are few.
 
     >>> true = np.arange(600) % 3
     >>> scores = 6 * np.eye(3)[true] + np.random.default_rng(0).normal(size=(600, 3))
@@ -61,7 +61,7 @@ def audit(
     if options:
         raise ValueError(f"{next(iter(options))} is for training, and with given scores nothing is trained")
     if scores is None:
-        raise ValueError("scores are missing: pass what a model makes of every sample, or a run in place of the labels")
+        raise ValueError("scores are missing: pass the scores of a model, or a run in place of the labels")
     with _shown(progress) as advance:
         return audit_scores(what, scores=scores, kind=kind, classes=classes, seed=seed or 0, progress=advance)
 
@@ -87,18 +87,20 @@ def _train_and_audit(
 def default_method(classes: int) -> str:
     """The method that an audit trains with by default: absolute error, scaled where it would underfit many classes.
 
-    docs/auditing.md says why.
+    docs/auditing.md gives the reasons.
 
     >>> default_method(3), default_method(10)
     ('erm(unit(mae))', 'erm(unit(scale(mae, tau=1, classes=10)))')
     """
-    low = -expected_margin(classes, exact=True) > 1  # where the untrained net's margins are
+    low = -expected_margin(classes, exact=True) > 1  # the margins of an untrained net are far below 0
     return f"erm(unit(scale(mae, tau=1, classes={classes})))" if low else "erm(unit(mae))"
 
 
 def default_options(given: dict[str, Any], data: Dataset) -> dict[str, Any]:
-    """How an audit trains where nobody says: a fifth is held out, more of few samples so that the noise is fitted to
-    some 250, and few samples are trained on for more epochs.
+    """The default options of an audit's training.
+
+    A fifth is held out, or more if samples are few, so that the noise is fitted to some 250; few samples are trained
+    on for more epochs.
     """
     samples = given.get("samples") or len(data)
     share = min(max(250 / samples, 0.2), max(0.4, min(0.5, (FEWEST + 2) / samples)))
@@ -107,7 +109,7 @@ def default_options(given: dict[str, Any], data: Dataset) -> dict[str, Any]:
 
 
 def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
-    """Audit what a run recorded, and look through its samples if they can still be read."""
+    """Audit what a run recorded, and find problems of its data if they can still be read."""
     if not run.history or not (run.path / "samples.npz").exists():
         raise ValueError(f"{run.path} has not finished an epoch: pyrite train --resume {run.path}")
     labels, samples = run.labels, run.samples
@@ -117,9 +119,9 @@ def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
         )
     part, given = labels["part"], labels["given"]
     try:
-        seen = troubles(replace(run.dataset(), labels=given))
-    except ValueError:  # gone or changed since; the evidence is in the run, only copies cannot be looked for
-        seen = None
+        problems = troubles(replace(run.dataset(), labels=given))
+    except ValueError:  # missing or changed since; the run has the evidence, only copies cannot be found
+        problems = None
     with _shown(progress) as advance:
         return audit_margins(
             np.where(np.isin(part, (0, 1))[:, None], samples["class_margins"], np.nan),
@@ -128,8 +130,8 @@ def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
             run.classes,
             samples,
             seed,
-            warnings=(*_unfinished(run), *(() if seen is None else seen.sentences())),
-            troubles=seen,
+            warnings=(*_unfinished(run), *(() if problems is None else problems.sentences())),
+            troubles=problems,
             run=run,
             true=labels.get("true"),
             paths=labels.get("path"),
@@ -146,7 +148,7 @@ def _unfinished(run: Run) -> tuple[str, ...]:
 
 @contextmanager
 def _shown(wanted: bool | None) -> Iterator[Progress]:
-    """A bar on standard error, if it is a terminal; ``wanted`` False for none at all."""
+    """A progress bar on standard error, if that is a terminal and ``wanted`` is not False."""
     if wanted is False or not sys.stderr.isatty() or os.environ.get("RANK", "0") != "0":
         yield lambda share: None
         return

@@ -1,4 +1,4 @@
-"""Which labels are wrong, from scores and margins: arrays in, an ``Audit`` out. ``pyrite.run_audits`` trains first."""
+"""Which labels are wrong, from scores or margins: arrays in, an ``Audit`` out. ``pyrite.run_audits`` also trains."""
 
 from pyrite.auditing.audit import FEWEST, audit_margins, audit_scores, check_enough
 from pyrite.auditing.result import Audit, Confusion

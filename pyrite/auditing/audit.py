@@ -1,4 +1,4 @@
-"""From scores or margins of every sample to an ``Audit``. Nothing here trains a net or knows of one."""
+"""From scores or margins of every sample to an ``Audit``. Nothing here trains a net."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
@@ -15,13 +15,13 @@ from pyrite.diagnostics.arrays import Flags, Floats, Ints
 __all__ = ["FEWEST", "Progress", "audit_margins", "audit_scores", "check_enough"]
 
 FEWEST: Final = 50
-"""The fewest samples that say something about label noise."""
+"""The fewest samples from which label noise can be estimated."""
 
 Progress = Callable[[float], None]
 """Called with the share of the work that is done."""
 
-_FITTED: Final = 5_000_000  # scores that the noise is fitted to; of more than that, those of a random part of the rows
-_CERTAIN: Final = 30.0  # margins beyond this stand for probabilities of 1e-13 and mean no more than that
+_FITTED: Final = 5_000_000  # scores that the noise is fitted to; of a larger table, a random subset of the rows
+_CERTAIN: Final = 30.0  # larger margins are clipped: they differ from this by less than 1e-13 in probability
 
 
 def audit_scores(
@@ -86,14 +86,14 @@ def audit_margins(
 ) -> Audit:
     """Audit what was recorded of every sample during training, by any training loop.
 
-    The noise is fitted to held-out samples. Those that were trained on are ranked by the same formula, and have the
-    probabilities that held-out samples have at the same rank, or their own if those are higher: memorising shifts
-    margins more than their order.
+    The noise is fitted to held-out samples. Those that were trained on are ranked by the same formula, and get the
+    probabilities that held-out samples have at the same rank, or their own if those are higher: memorising changes
+    margins more than it changes their order.
 
     Args:
         margins: of all classes, averaged over the epochs, one row per sample; rows with NaN are left out.
         given: the labels.
-        held_out: which samples were not trained on.
+        held_out: True for samples that were not trained on.
         classes: their names.
         recorded: what else is known of the samples, as ``SampleEvidence.arrays`` has it.
         seed: for the standard errors.
@@ -101,21 +101,21 @@ def audit_margins(
         progress: called with the share of the work that is done.
     """
     index = np.flatnonzero(np.isfinite(margins).all(1))
-    labels, out = given[index], held_out[index]
+    labels, unseen = given[index], held_out[index]
     recorded_margins = margins[index].astype(np.float64)
     margins = np.clip(recorded_margins, -_CERTAIN, _CERTAIN)
     check_enough(labels, classes)
     warnings = (*_absent_classes(labels, classes), *warnings)
-    if out.sum() >= FEWEST:
-        fit = fit_noise(margins[out], labels[out], seed, progress)
+    if unseen.sum() >= FEWEST:
+        fit = fit_noise(margins[unseen], labels[unseen], seed, progress)
     else:
         fit = NoiseFit.initial(len(classes), typical_gap(margins))
-        warnings = (*warnings, _too_few_held_out(int(out.sum()), len(labels)))
+        warnings = (*warnings, _too_few_held_out(int(unseen.sum()), len(labels)))
     evidence = fit.evidence(margins, labels)
     score = log_odds(evidence, labels)
     if fit.can_tell:
-        # A memorised label looks righter than it is, so a score can be too low by itself but not too high.
-        score[~out] = np.maximum(score[~out], values_at_same_ranks(score[~out], score[out]))
+        # Memorising a label lowers its score, so the score of a trained sample can be too low but not too high.
+        score[~unseen] = np.maximum(score[~unseen], values_at_same_ranks(score[~unseen], score[unseen]))
     choices, likelihoods = likely_classes(evidence, labels, score)
     return _conclude(
         fit,
@@ -134,12 +134,12 @@ def audit_margins(
 
 
 def check_enough(labels: Ints, classes: Sequence[str], used: int | None = None) -> None:
-    """Refuse labels that say nothing about noise: fewer than ``FEWEST``, or all the same.
+    """Raise ``ValueError`` if noise cannot be estimated: fewer than ``FEWEST`` labels, or all the same.
 
     Args:
         labels: the given ones.
         classes: their names.
-        used: how many of them are used; all by default.
+        used: the number of labels that are used; all by default.
     """
     count = len(labels) if used is None else min(used, len(labels))
     if count < FEWEST:
@@ -150,7 +150,7 @@ def check_enough(labels: Ints, classes: Sequence[str], used: int | None = None) 
 
 
 def _conclude(fit: NoiseFit, **columns: Any) -> Audit:
-    """An audit by this fit; if the fit says nothing, only the ranking stays."""
+    """The audit by this fit; only a ranking if the fit cannot separate wrong labels."""
     wrong = np.exp(-np.logaddexp(0, -columns["score"]))
     unknown = np.full_like(fit.matrix, np.nan)
     return Audit(
@@ -167,7 +167,7 @@ def _conclude(fit: NoiseFit, **columns: Any) -> Audit:
 def _evidence(
     recorded: Mapping[str, npt.NDArray[Any]], margins: Floats, labels: Ints, index: Ints
 ) -> dict[str, Floats]:
-    """The columns that a person may want to see of a sample: NaN where it was not trained on."""
+    """Columns about each sample for reports: NaN for samples that were not trained on."""
     visits = recorded["visits"][index]
     agreements = recorded["agreements"][index]
     columns = {

@@ -47,7 +47,7 @@ class Samples:
     Args:
         margins: one row per class; 0 at the largest of each column.
         labels: the given ones.
-        times: how often each sample counts.
+        times: the multiplicity of each sample.
     """
 
     def __init__(self, margins: Singles, labels: Ints, times: Ints) -> None:
@@ -104,10 +104,10 @@ class _Block:
         return _Joint(prior, evidence, joint, likelihood)
 
     def add_to(self, sums: Statistics, sharpness: float, bias: Floats, transposed: Singles) -> None:
-        """Add this block's share; ``counts`` transposed and ``bias_slope`` without the counts."""
+        """Add this block's part; ``counts`` are transposed, and ``bias_slope`` lacks the counts."""
         prior, evidence, joint, likelihood = self.joint(sharpness, bias, transposed)
         prior /= evidence.astype(np.float32)
-        joint *= (self.times / likelihood).astype(np.float32)  # how often each class is expected to be the true one
+        joint *= (self.times / likelihood).astype(np.float32)  # expected counts of true classes
         sums.counts[self.present] += np.add.reduceat(joint, self.first, axis=1).T
         times = self.times.astype(np.float32)
         # numpy adds pairwise, so float32 is exact enough within a block.

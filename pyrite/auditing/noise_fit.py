@@ -4,11 +4,11 @@ The true class k of a sample has the probability p(k) ∝ exp(β m_k + b_k), wit
 from row k of a matrix T. Sharpness β, bias b and matrix T are fitted by expectation maximisation. The probability that
 a label is wrong, the likely true class and the noise rate then follow by Bayes' rule.
 
-- The better the net explains the labels by its own doubt, the less noise is found. On true labels p is calibrated and
-  T is near the identity.
+- The better the net's own uncertainty explains the labels, the lower is the estimated noise. On true labels p is
+  calibrated and T is near the identity.
 - Only samples whose labels the net did not learn can be fitted: memorised labels look right.
-- Labels alone cannot tell whether people err where the net doubts, or the net doubts where people are right. The fit
-  assumes the latter, so where people err on hard samples the rate is too low.
+- Labels alone do not tell whether annotators err where the net is uncertain, or are right there. The fit assumes the
+  latter, so the rate is too low if annotators err on hard samples.
 - The scale of the margins does not matter: they are measured in units of their own typical gap between the first and
   the second class, and the prior of β is in that unit.
 """
@@ -30,15 +30,15 @@ __all__ = ["NoiseFit", "fit_noise", "log_odds", "typical_gap"]
 _MAX_STEPS: Final = 500
 _TOLERANCE: Final = 1e-7  # of the mean log-likelihood, from step to step
 _LOOSE_TOLERANCE: Final = 1e-5  # the same where only likelihoods or spreads are compared
-_RESAMPLES: Final = 20  # a standard error from so many is good to a sixth
+_RESAMPLES: Final = 20  # with a relative error of the standard errors of about a sixth
 _SMOOTHINGS: Final = (1.0, 4.0, 16.0, 64.0)  # pseudo-samples per class that are added to a row of T
 _FOLDS: Final = 4  # of the cross validation that chooses among them
 _LARGE_TABLE: Final = 1_000_000
 _LOWEST_RATE: Final = 1e-6  # with a noise rate of 0 the log-odds would be infinite
 _FARTHEST: Final = 5000.0  # margins are bounded at so many typical gaps below the first class, for float32
 # In units of the typical gap the prior of β is normal, with this mean and this standard deviation, and the search
-# begins there. Where all gaps are alike, labels cannot tell a net that errs from labels that are wrong, and the prior
-# decides: it trusts the net. It also keeps β finite where a few samples are separated without an error. On noisy digits
+# begins there. If all gaps are equal, labels do not tell errors of the net from wrong labels, and the prior decides, in
+# favour of the net. It also keeps β finite if a few samples are separated without an error. On noisy digits
 # 4 to 12 differ by less than 0.001 in average precision and Brier score.
 _USUAL_SHARPNESS: Final = 6.0
 
@@ -59,7 +59,7 @@ class NoiseFit:
         rate: the share of wrong labels.
         gain: the mean log-likelihood of a label over that of guessing by frequency.
         gain_error, rate_error, matrix_error: their standard errors.
-        reach: margins are taken to be at most so far below the largest of their row.
+        reach: margins are clipped at this distance below the largest of their row.
     """
 
     sharpness: float
@@ -75,7 +75,7 @@ class NoiseFit:
 
     @classmethod
     def initial(cls, classes: int, unit: float = 1.0) -> "NoiseFit":
-        """Where the search begins: symmetric noise of 30 %. ``unit`` is the typical gap of the margins."""
+        """The starting point of the fit: symmetric noise of 30 %. ``unit`` is the typical gap of the margins."""
         matrix = np.full((classes, classes), 0.3 / (classes - 1))
         np.fill_diagonal(matrix, 0.7)
         unknown = np.full_like(matrix, np.inf)
@@ -98,7 +98,7 @@ class NoiseFit:
         return self.gain > 3 * self.gain_error and self.sharpness > 0
 
     def evidence(self, margins: Floats, labels: Ints) -> Floats:
-        """log p(k) T[k, label] up to a constant per sample: how well each class explains the label."""
+        """log p(k) T[k, label] up to a constant per sample: the evidence for each class."""
         bounded = np.maximum(margins - margins.max(1, keepdims=True), -self.reach)
         with np.errstate(divide="ignore"):
             return np.asarray(self.sharpness * bounded + self.bias + np.log(self.matrix).T[labels])
@@ -144,7 +144,7 @@ def fit_noise(
     random = np.random.default_rng(seed)
     folds = random.permutation(count) % _FOLDS
     start = NoiseFit.initial(classes)
-    # Where the weakest smoothing adds ten times the samples of a class to its row, any makes the same of it.
+    # If the weakest smoothing already adds ten times the samples of a class to its row, all give the same result.
     validated = count / classes > classes / 10
     jobs = _Jobs(progress, (len(_SMOOTHINGS) if validated else 0) + 1 + _RESAMPLES)
     if validated:
@@ -161,28 +161,28 @@ def fit_noise(
 
 
 def _canonical_order(margins: Floats, labels: Ints) -> Ints:
-    """An order that depends neither on that of the samples nor on that of the classes, so no result does."""
+    """An order of the samples that makes results independent of the order of samples and classes."""
     own = margins[np.arange(len(labels)), labels]
     return np.lexsort((*np.partition(margins, -2, axis=1)[:, -2:].T, own))
 
 
 @final
 class _Jobs:
-    """Fits that run side by side, counted."""
+    """Runs fits in parallel, and reports the progress."""
 
-    def __init__(self, progress: Callable[[float], None], total: int) -> None:
-        self._progress, self._total, self._done = progress, total, 0
+    def __init__(self, progress: Callable[[float], None], count: int) -> None:
+        self._progress, self._count, self._done = progress, count, 0
 
     def run(self, fit: Callable[[Argument], Result], arguments: Sequence[Argument]) -> Iterator[Result]:
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             for result in pool.map(fit, arguments):
                 self._done += 1
-                self._progress(self._done / self._total)
+                self._progress(self._done / self._count)
                 yield result
 
 
 def _spread(fits: Iterable[NoiseFit]) -> tuple[float, Floats]:
-    """The standard deviations of the rate and of the matrix, which are not all kept: with 5,000 classes one has 200 MB.
+    """The standard deviations of the rate and of the matrix, computed online: 5,000 classes make a matrix of 200 MB.
 
     Welford, 1962.
     """
@@ -245,7 +245,7 @@ def _fit(samples: Samples, start: NoiseFit, tolerance: float = _LOOSE_TOLERANCE)
 
 
 def _gain(samples: Samples, sharpness: float, bias: Floats, matrix: Floats) -> tuple[float, float]:
-    """By how much labels are likelier than if they were guessed by frequency, in the mean; and its standard error."""
+    """The mean log-likelihood of labels above that of guessing by frequency, and its standard error."""
     labels, times = samples.labels, samples.times
     frequency = np.bincount(labels, times, minlength=len(bias)) / times.sum()
     gains = np.log(samples.likelihoods(sharpness, bias, matrix)) - np.log(frequency[labels])
@@ -255,7 +255,7 @@ def _gain(samples: Samples, sharpness: float, bias: Floats, matrix: Floats) -> t
 
 def _smoothed(counts: Floats, smoothing: float) -> Floats:
     """The matrix of these counts. To each row ``smoothing`` samples per class are added, spread as symmetric noise of
-    the same rate would be, so that a class with few samples has the noise of all.
+    the same rate would be, so that a class with few samples has the noise of the whole set.
     """
     classes = len(counts)
     rate = max(1 - np.trace(counts) / counts.sum(), _LOWEST_RATE)

@@ -1,4 +1,4 @@
-"""From a fitted noise model to what it says of every label: log-odds, likely classes, the threshold of suspicion."""
+"""The posterior of every label under a fitted noise model: log-odds, likely classes, the threshold for suspects."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +14,7 @@ from pyrite.diagnostics.arrays import Floats, Ints
 __all__ = ["Posterior", "best_threshold", "likely_classes", "posterior_of_scores", "values_at_same_ranks"]
 
 _LOWEST_THRESHOLD: Final = 0.2
-_CHOICES: Final = 5  # likely classes that are kept of every sample
+_CHOICES: Final = 5  # likely classes that are kept per sample
 
 
 class Posterior(NamedTuple):
@@ -26,7 +26,7 @@ class Posterior(NamedTuple):
 
 
 def posterior_of_scores(fit: NoiseFit, table: npt.NDArray[Any], kind: Kind, gap: float, labels: Ints) -> Posterior:
-    """The posterior of every row. Rows are worked on in chunks, as only a few numbers per sample are kept."""
+    """The posterior of every row. Rows are processed in chunks, because only a few numbers per sample are kept."""
     shape = len(labels), min(_CHOICES, table.shape[1])
     result = Posterior(np.empty(len(labels)), np.empty(shape, np.int64), np.empty(shape))
 
@@ -41,7 +41,7 @@ def posterior_of_scores(fit: NoiseFit, table: npt.NDArray[Any], kind: Kind, gap:
 
 
 def likely_classes(evidence: Floats, labels: Ints, score: Floats) -> tuple[Ints, Floats]:
-    """The likeliest true classes: the label by its odds; the others share the rest by their evidence."""
+    """The likeliest true classes: the label has its probability; the others share the rest by their evidence."""
     rows = np.arange(len(labels))
     others = evidence.copy()
     others[rows, labels] = -np.inf
@@ -51,7 +51,7 @@ def likely_classes(evidence: Floats, labels: Ints, score: Floats) -> tuple[Ints,
     shares[rows, labels] = np.exp(-np.logaddexp(0, score))
     classes, likelihoods = np.empty((2, min(_CHOICES, shares.shape[1]), len(labels)))
     for place in range(len(classes)):
-        # Of equals the given label comes first, then the lower number.
+        # Ties: the given label comes first, then the class with the lower number.
         top = shares.argmax(1)
         top = np.where(shares[rows, labels] == shares[rows, top], labels, top)
         classes[place], likelihoods[place] = top, shares[rows, top]
@@ -60,9 +60,9 @@ def likely_classes(evidence: Floats, labels: Ints, score: Floats) -> tuple[Ints,
 
 
 def best_threshold(wrong: Floats) -> float:
-    """The probability above which the F1 of finding wrong labels is best, as far as the probabilities are right.
+    """The probability above which the expected F1 of finding wrong labels is best.
 
-    Where hardly any label is wrong that could be any probability, so there is a lowest threshold.
+    If hardly any label is wrong that could be any probability, so there is a lowest threshold.
     """
     ordered = np.sort(wrong)[::-1]
     expected = 2 * np.cumsum(ordered) / (np.arange(1, len(ordered) + 1) + wrong.sum())

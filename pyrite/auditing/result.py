@@ -16,7 +16,7 @@ from pyrite.data.corrections import to_cell
 from pyrite.diagnostics.arrays import Flags, Floats, Ints
 from pyrite.files import write
 
-if TYPE_CHECKING:  # an audit carries the run it is of, and needs nothing from it
+if TYPE_CHECKING:  # for the annotation of ``Audit.run`` alone
     from pyrite.training import Run
 
 __all__ = ["Audit", "Confusion"]
@@ -25,7 +25,7 @@ _MOST_LISTED: Final = 100  # classes; the matrices of 1,000 would take 60 MB as 
 
 
 class Confusion(NamedTuple):
-    """Labels ``given`` to samples that are ``true``: the share of all labels that look so, and how many labels."""
+    """Labels ``given`` to samples that are ``true``: the share of all labels that look so, and their number."""
 
     true: str
     given: str
@@ -38,25 +38,25 @@ class Confusion(NamedTuple):
 class Audit:
     """The result of an audit, for every label in the order of the samples, and for all labels together.
 
-    Where the evidence cannot tell wrong labels from right ones (``can_tell`` is False), the ranking stands but there
+    If the evidence cannot separate wrong labels from right ones (``can_tell`` is False), there is a ranking but there
     are no suspects, and probabilities, noise rate and matrix are NaN.
 
     Attributes:
         labels: the given labels.
         classes: their names.
         index: the samples' numbers in the data set.
-        score: the log-odds that the label is wrong, which rank also where the probability rounds to 1.
+        score: the log-odds that the label is wrong, which differ even where the probability rounds to 1.
         choices: the most likely true classes of every sample, most likely first, up to five.
         likelihoods: their probabilities.
         threshold: labels with this probability of being wrong or more are suspects.
         noise_rate: the share of wrong labels, and ``noise_rate_error`` its standard error.
         matrix: T[i, j] = P(given j | true i), and ``matrix_error`` its standard errors.
         can_tell: whether the evidence separates wrong labels from right ones.
-        paths: where the samples lie; empty if they are not files.
-        evidence: what the score was made from, by name, for people to see.
-        true: the true labels, where they are known. They are looked at by nothing but reports.
+        paths: the files of the samples; empty if they are not files.
+        evidence: columns about the samples, by name, for reports.
+        true: the true labels, where they are known. Only reports use them.
         warnings: what a user should know about these labels.
-        troubles: what the samples show without a net: copies, near-empty classes, unreadable files.
+        troubles: problems that need no net to be seen: copies, near-empty classes, unreadable files.
         run: the run that the evidence is from, with its model; None if scores were given.
     """
 
@@ -94,12 +94,12 @@ class Audit:
 
     @cached_property
     def ranking(self) -> Ints:
-        """Rows from the label that is most likely wrong to the one that is least; equal ones in their order."""
+        """Rows by decreasing score; ties keep the order of the samples."""
         return np.argsort(-self.score, kind="stable")
 
     @cached_property
     def is_suspect(self) -> Flags:
-        """Whether the label should be looked at."""
+        """Whether the label should be reviewed."""
         return np.asarray(self.wrong_probability >= self.threshold)
 
     @property
@@ -134,7 +134,7 @@ class Audit:
         return f"{rate}; most often {first.true} labelled as {first.given}"
 
     def summary(self) -> dict[str, Any]:
-        """What a program wants to know, ready for JSON. The matrix of more than 100 classes is left out: None."""
+        """The result as plain values, ready for JSON. With more than 100 classes the matrix is None."""
         known = self.can_tell
         listed = known and len(self.classes) <= _MOST_LISTED
         return {
@@ -166,7 +166,7 @@ class Audit:
         formula are written with an apostrophe before them, which is removed when they are read.
         """
         text = io.StringIO()
-        table = csv.writer(text)  # lines end in CR LF, as the format has it: so a name that holds either is quoted
+        table = csv.writer(text)  # lines end in CR LF, so names that contain either are quoted
         table.writerow(["index", "path", "given", "suggested", "wrong_probability", "score", "suspect", *self.evidence])
         order = self.ranking
         names = np.array([to_cell(name) for name in self.classes], object)

@@ -1,4 +1,4 @@
-"""Scores and labels that a user passes: checked, and turned to margins whose scale does not depend on theirs."""
+"""Checks of the scores and labels that a user passes, and their margins in a scale that does not depend on theirs."""
 
 from collections.abc import Iterator
 from typing import Any, Final, Literal, get_args
@@ -16,16 +16,16 @@ __all__ = ["Kind", "check_labels", "check_scores", "chunks", "gap_of", "to_margi
 Kind = Literal["logits", "probabilities", "log-probabilities"]
 
 _CHUNK: Final = 1 << 19  # scores worked on at once: 4 MiB in float64
-# By how much the sum of probabilities may miss 1. In float16 the logarithm of a small one is good to some thousandths.
+# The tolerance for sums of probabilities. In float16 the logarithm of a small one has errors of some thousandths.
 _TOLERANCE: Final = 1e-3
 _HALF_TOLERANCE: Final = 1e-2
-_CERTAIN: Final = 30.0  # a probability below 1e-13 of the largest, 0 too, is taken for that
+_CERTAIN: Final = 30.0  # probabilities below 1e-13 of the largest, including 0, are taken as that
 _GAP: Final = 2.0  # scores are scaled to this typical gap; on noisy digits 1 to 4 differ by 0.002 in average precision
 _FARTHEST: Final = 5000.0  # scaled scores so far below the first class are bounded, so that none overflows
 
 
 def chunks(shape: tuple[int, ...]) -> Iterator[slice]:
-    """Rows that are worked on together."""
+    """Slices of rows that are processed together."""
     size = max(_CHUNK // shape[1], 1)
     return (slice(start, start + size) for start in range(0, shape[0], size))
 
@@ -63,7 +63,7 @@ def _to_logits(scores: npt.NDArray[Any], kind: Kind) -> Floats:
 
 
 def check_labels(labels: object) -> Ints:
-    """Class numbers; the first that is none is named by its index."""
+    """The labels as class numbers; ``ValueError`` names the index of the first that is not one."""
     missing = np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else np.zeros(0, bool)
     if missing.any():
         raise ValueError(f"labels is masked at index {int(missing.argmax())}: leave out samples without a label")
@@ -76,7 +76,7 @@ def check_labels(labels: object) -> Ints:
 
 
 def check_scores(scores: object, labels: Ints, kind: object) -> npt.NDArray[Any]:
-    """Refuse scores that do not fit the labels or are not of this kind; the first such row is named."""
+    """Raise ``ValueError`` for scores that do not fit the labels or the kind, with the first such row."""
     if kind not in get_args(Kind):
         known = ", ".join(get_args(Kind))
         raise ValueError(f"kind is {kind!r}, but must be one of {known}: what the scores are is not guessed")
@@ -99,7 +99,7 @@ def check_scores(scores: object, labels: Ints, kind: object) -> npt.NDArray[Any]
 
 
 def _table(scores: object) -> npt.NDArray[Any]:
-    """The array without a copy, so that a mapped .npy file stays on the disk."""
+    """The scores as an array, without a copy, so that a memory-mapped .npy file stays on disk."""
     if isinstance(scores, torch.Tensor):
         scores = scores.detach().cpu()
         scores = scores.float().numpy() if scores.dtype == torch.bfloat16 else scores.numpy()  # numpy has no bfloat16
@@ -115,7 +115,7 @@ def _table(scores: object) -> npt.NDArray[Any]:
 
 
 def _check_rows(rows: npt.NDArray[Any], kind: str, start: int) -> None:
-    """Refuse what cannot be scores of this kind, by the number of the first row."""
+    """Raise ``ValueError`` if these are not scores of this kind, with the number of the first such row."""
     bad = ~np.isfinite(rows) if kind != "log-probabilities" else np.isnan(rows) | (rows == np.inf)
     if bad.any():
         first = int(bad.any(1).argmax())

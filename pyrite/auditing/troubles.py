@@ -1,4 +1,4 @@
-"""What is wrong with a data set and needs no training to be seen: copies, near-empty classes, unreadable files."""
+"""Problems of a data set that can be found without training: copies, near-empty classes, unreadable files."""
 
 import os
 from collections.abc import Sequence
@@ -16,9 +16,9 @@ from pyrite.diagnostics.arrays import Ints
 __all__ = ["FEW", "ClassSize", "Copies", "Troubles", "troubles"]
 
 FEW: Final = 10
-"""A class with fewer samples is near empty: a tenth held out for validation would be none, and noise outnumbers it."""
+"""A class with fewer samples is near empty: a validation part of a tenth would have none of it."""
 
-_CHUNK = 2**22  # bytes of inputs that a thread holds at a time
+_CHUNK = 2**22  # bytes of inputs per thread
 
 
 class Copies(NamedTuple):
@@ -29,7 +29,7 @@ class Copies(NamedTuple):
 
 
 class ClassSize(NamedTuple):
-    """A class and how many samples have its label."""
+    """A class and the number of samples with its label."""
 
     name: str
     samples: int
@@ -38,11 +38,11 @@ class ClassSize(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Troubles:
-    """What was found.
+    """The problems of a data set.
 
     Attributes:
         contradictions: copies with different labels, of which all but one kind must be wrong.
-        repeated: how many samples have the input and the label of an earlier one.
+        repeated: the number of samples with the input and the label of an earlier one.
         near_empty: classes with fewer than ``FEW`` samples.
         unreadable: files that were set aside, with the reason.
     """
@@ -53,30 +53,30 @@ class Troubles:
     unreadable: tuple[Unreadable, ...] = ()
 
     def sentences(self) -> tuple[str, ...]:
-        """A sentence for each kind of trouble that there is, with its first example."""
-        said = []
+        """One sentence per kind of problem, with its first example."""
+        sentences = []
         if self.contradictions:
             first, count = self.contradictions[0], len(self.contradictions)
             other = next(place for place, label in enumerate(first.labels) if label != first.labels[0])
             samples = sum(len(group.samples) for group in self.contradictions)
-            said.append(
+            sentences.append(
                 f"{_many(count, 'input')} {'occurs' if count == 1 else 'occur'} more than once with different labels, "
                 f"in {samples} samples, such as {first.samples[0]} ({first.labels[0]}) and "
                 f"{first.samples[other]} ({first.labels[other]})"
             )
         if self.repeated:
             verb = "repeats" if self.repeated == 1 else "repeat"
-            said.append(f"{_many(self.repeated, 'sample')} {verb} an earlier one, label and all")
+            sentences.append(f"{_many(self.repeated, 'sample')} {verb} the input and label of an earlier one")
         if self.near_empty:
             named = [f"{name!r} ({count})" for name, count in self.near_empty[:5]]
             rest = ["..."] if len(self.near_empty) > len(named) else []
             verb = "has" if len(self.near_empty) == 1 else "have"
             classes = _many(len(self.near_empty), "class", "classes")
-            said.append(f"{classes} {verb} fewer than {FEW} samples: {', '.join(named + rest)}")
+            sentences.append(f"{classes} {verb} fewer than {FEW} samples: {', '.join(named + rest)}")
         if self.unreadable:
             path, reason = self.unreadable[0]
-            said.append(f"{_many(len(self.unreadable), 'file')} could not be read, such as {path} ({reason})")
-        return tuple(said)
+            sentences.append(f"{_many(len(self.unreadable), 'file')} could not be read, such as {path} ({reason})")
+        return tuple(sentences)
 
     def summary(self) -> dict[str, Any]:
         """The same as plain lists, ready for JSON."""
@@ -85,13 +85,13 @@ class Troubles:
                 {"samples": list(group.samples), "labels": list(group.labels)} for group in self.contradictions
             ],
             "repeated": self.repeated,
-            "near_empty": [found._asdict() for found in self.near_empty],
-            "unreadable": [found._asdict() for found in self.unreadable],
+            "near_empty": [size._asdict() for size in self.near_empty],
+            "unreadable": [entry._asdict() for entry in self.unreadable],
         }
 
 
 def troubles(data: Dataset) -> Troubles:
-    """Look through a data set: every input is read once, and 16 bytes are kept of each.
+    """Find the problems of a data set. Every input is read once, and 16 bytes are kept of each.
 
     Two inputs are the same if all their bytes are, as a net would see them: two files with the same pixels are copies.
     Images that turn out to be damaged only when they are read are reported with those that were set aside before.
@@ -120,16 +120,16 @@ def _fingerprints(inputs: Inputs) -> tuple[npt.NDArray[np.uint64], Ints, list[Un
     size = max(1, _CHUNK // each)
     chunks = [np.arange(start, min(start + size, len(inputs))) for start in range(0, len(inputs), size)]
 
-    def look(rows: Ints) -> tuple[bytes, Ints, list[Unreadable]]:
+    def digest_rows(rows: Ints) -> tuple[bytes, Ints, list[Unreadable]]:
         if isinstance(inputs, LazyImages):
             images, good, bad = inputs.read(rows)
             return _digests(images), rows[good], bad
         return _digests(inputs[rows[0] : rows[-1] + 1]), rows, []
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        found = list(pool.map(look, chunks))
-    keys = np.frombuffer(b"".join(digests for digests, _, _ in found), np.uint64).reshape(-1, 2)
-    return keys, np.concatenate([rows for _, rows, _ in found]), [entry for _, _, bad in found for entry in bad]
+        parts = list(pool.map(digest_rows, chunks))
+    keys = np.frombuffer(b"".join(digests for digests, _, _ in parts), np.uint64).reshape(-1, 2)
+    return keys, np.concatenate([rows for _, rows, _ in parts]), [entry for _, _, bad in parts for entry in bad]
 
 
 def _digests(inputs: npt.NDArray[Any]) -> bytes:

@@ -1,1 +1,1 @@
-"""The command line: one command a file; each parses, calls one library function and prints."""
+"""The command line: one command per file; each parses, calls one library function and prints."""

@@ -51,7 +51,7 @@ def _options(
 
 
 def main() -> None:
-    """Run; bad input is one sentence and exit code 2."""
+    """Run a command; bad input prints one sentence and exits with code 2."""
     try:
         app()
     except ValueError as error:

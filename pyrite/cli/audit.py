@@ -61,12 +61,12 @@ def _of_scores(scores: Path, labels: Path | None, kind: str | None, options: "Op
 
     if labels is None or kind is None:
         missing = "--labels" if labels is None else "--kind logits, probabilities or log-probabilities"
-        raise ValueError(f"with --scores say {missing} too")
+        raise ValueError(f"--scores needs {missing} too")
     return find_wrong_labels(_labels(labels), scores=_array(scores), kind=kind, **options)  # type: ignore[arg-type]
 
 
 def _array(path: Path) -> Any:
-    """The numbers of a .npy file, mapped into memory: they may be more than memory holds."""
+    """The numbers of a .npy file, memory-mapped, because they may be larger than memory."""
     import numpy as np
 
     try:
@@ -106,7 +106,7 @@ def _print(result: "Audit", folder: Path) -> None:
         names = result.classes
         for row in result.ranking[: min(5, int(result.is_suspect.sum()))].tolist():
             where = result.paths[row] if result.paths else f"sample {result.index[row]}"
-            # A suspect's own label may still be the likeliest of all.
+            # The given label of a suspect may still be the likeliest class.
             other = next(choice for choice in result.choices[row] if choice != result.labels[row])
             given, better = names[result.labels[row]], names[other]
             typer.echo(f"  {where}: given {given}, rather {better} ({100 * result.wrong_probability[row]:.1f} % wrong)")

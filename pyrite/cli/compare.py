@@ -23,7 +23,7 @@ def compare(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
     **options: "Unpack[Options]",
 ) -> None:
-    """Train with several losses on the same labels and put the results side by side. Again: go on where it stopped."""
+    """Train with several losses on the same labels and put the results side by side. Run it again to continue."""
     from pyrite.experiments import compare as compare_runs
 
     def begin(name: str, seed: int) -> None:
@@ -37,9 +37,9 @@ def compare(
 
 
 def print_comparison(comparison: "Comparison") -> None:
-    """Print the table, and what the runs warn of."""
+    """Print the table and the warnings of the runs."""
     table = comparison.table()
-    # Without spaces a narrow window does not break a number from its spread.
+    # Without spaces, so that a narrow window does not separate a number from its standard deviation.
     rows = [(row[0], *(cell.replace(" ", "") for cell in row[1:])) for row in table.rows]
     print_table(table.headings, rows, caption="per cent; best on test was chosen on test labels")
     for row in comparison.rows:

@@ -1,4 +1,4 @@
-"""``pyrite corrupt``: make labels wrong, in a way that is known."""
+"""``pyrite corrupt``: make some labels wrong, by a noise model."""
 
 import json
 import math
@@ -29,7 +29,7 @@ def corrupt(
     source = load(data)
     inputs = source.inputs if model.needs_inputs else None
     noisy = corrupt_labels(source.labels, model, classes=len(source.classes), seed=seed, inputs=inputs)
-    # The picture first: if its name is no good, no labels are left behind.
+    # The picture first, so that no labels are written if its name is bad.
     drawn = [] if picture is None else [_draw(noisy, source.classes, picture)]
     written = [noisy.save(out), *drawn]
     if as_json:

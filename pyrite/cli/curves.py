@@ -18,7 +18,7 @@ def curves(
     classes: Annotated[int, typer.Option(help="Draw the initial margins of this many classes behind them.")] = 10,
     out: Annotated[Path, typer.Option(help="The picture to write; its ending says the format.")] = Path("curves.png"),
 ) -> None:
-    """Draw how much each loss weights a sample, by its margin and by the probability of its label."""
+    """Draw the weight that each loss gives to a sample, by its margin and by the probability of its label."""
     from pyrite.report.weight_curves import draw_curves
 
     if classes > _MOST_CLASSES:
@@ -27,7 +27,7 @@ def curves(
 
 
 def _curve(text: str) -> "Loss":
-    """A loss by its spec, or what a run has learned by its folder."""
+    """A loss by its spec, or the learned weighting of a run by its folder."""
     if (Path(text) / "recipe.toml").is_file():
         from pyrite.training import Run
 

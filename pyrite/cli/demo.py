@@ -15,7 +15,7 @@ def demo(
     seed: Annotated[int, typer.Option(help="Everything random comes from it.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
 ) -> None:
-    """Train on digits of which 40 % are labelled wrong, with five losses, and report what came of it."""
+    """Train on digits of which 40 % are labelled wrong, with five losses, and write a report."""
     from pyrite.cli.compare import print_comparison
     from pyrite.experiments import demo as demo_runs
     from pyrite.report.learning import draw_learning

@@ -1,4 +1,4 @@
-"""``pyrite list``: what there is."""
+"""``pyrite list``: the names of losses, methods, data sets and so on."""
 
 import inspect
 import json
@@ -27,7 +27,7 @@ def list_names(
     kind: Annotated[Kind, typer.Argument(help="What to list.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print it for a program to read.")] = False,
 ) -> None:
-    """List what can be named: with its arguments, and a line about it."""
+    """List names, with their arguments and one line about each."""
     from pyrite.registration import REGISTRIES
 
     registry = REGISTRIES[kind.value]

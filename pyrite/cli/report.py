@@ -15,8 +15,8 @@ def report(
     from pyrite.run_audits import audit
     from pyrite.training import Run
 
-    found = audit(Run.load(run))
-    page = write_audit_page(found, out or run / "report.html")
-    for warning in found.warnings:
+    result = audit(Run.load(run))
+    page = write_audit_page(result, out or run / "report.html")
+    for warning in result.warnings:
         typer.echo(f"pyrite: {warning}", err=True)
     typer.echo(f"wrote {page}")

@@ -18,14 +18,14 @@ _PANEL = "Training"
 
 
 def with_settings(*, without: Collection[str] = (), defaults: bool = True) -> Callable[[Command], Command]:
-    """Give a command a flag for every setting, in the place of its ``**options``.
+    """Give a command one flag per setting, in place of its ``**options``.
 
-    A flag that is not typed is not among the options, so that a configuration file or the library decides. A parameter
-    that the command has itself takes the place of the setting of the same name.
+    Flags that are not used are not among the options, so that a configuration file or the library decides. A parameter
+    of the command itself replaces the setting of the same name.
 
     Args:
-        without: settings that the command has no flag for.
-        defaults: whether the help shows the defaults of ``Settings``; not if the command has others.
+        without: settings without a flag.
+        defaults: whether the help shows the defaults of ``Settings``; False if the command has others.
     """
 
     def decorate(command: Command) -> Command:
@@ -46,7 +46,7 @@ def with_settings(*, without: Collection[str] = (), defaults: bool = True) -> Ca
 
 
 def _flags(without: Collection[str], defaults: bool) -> Iterator[inspect.Parameter]:
-    for definition in (ShortForms, Settings):  # the short forms first: they are typed most often
+    for definition in (ShortForms, Settings):  # the short forms first, because they are used most often
         for name, hint in get_type_hints(definition, include_extras=True).items():
             if name not in without:
                 default = getattr(definition, name, None) if defaults else None
@@ -63,7 +63,7 @@ def _flag(name: str, kind: Any, text: str, default: str | bool) -> inspect.Param
 
 
 def _type_of_flag(hint: Any) -> Any:
-    """The type that a flag is read as; what else is allowed, the recipe checks."""
+    """The type that a flag is read as; the recipe checks its values."""
     if get_origin(hint) is Literal:
         return str
     if get_origin(hint) is types.UnionType:

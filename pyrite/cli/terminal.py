@@ -1,4 +1,4 @@
-"""What all commands share: who prints, how a table is printed, and what a failure looks like."""
+"""What all commands share: printing by one process, tables, and failures."""
 
 import os
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ __all__ = ["failures", "is_first", "print_table", "warn"]
 
 @contextmanager
 def failures() -> Iterator[None]:
-    """A run that fails is one sentence and exit code 1; one that was stopped says how to go on: 130, as in shells."""
+    """A failed run prints one sentence and exits with code 1; one that was stopped exits with 130, as in shells."""
     from pyrite.training import RunFailed
 
     try:
@@ -23,12 +23,12 @@ def failures() -> Iterator[None]:
 
 
 def is_first() -> bool:
-    """Of several processes one prints."""
+    """Whether this is the first of several processes, the only one that prints."""
     return os.environ.get("RANK", "0") == "0"
 
 
 def warn(message: object) -> None:
-    """One line on standard error."""
+    """Print one line on standard error."""
     typer.echo(f"pyrite: {message}", err=True)
 
 
@@ -38,11 +38,11 @@ def print_table(
     """Print a table, in columns.
 
     Args:
-        headings: one for each column; none for a table without.
+        headings: one per column; empty for a table without headings.
         rows: the cells, as text.
-        left: how many columns are text, aligned to the left; they wrap where the window is narrow. The others are
-            numbers: their headings wrap instead.
-        caption: printed under it.
+        left: the number of columns with text, which is aligned to the left and wraps in a narrow window. In the others,
+            which contain numbers, the headings wrap.
+        caption: printed below the table.
     """
     from rich.console import Console
     from rich.table import Table
@@ -59,6 +59,6 @@ def print_table(
             table.add_column(heading, justify="right", width=width)
     for row in rows:
         table.add_row(*(Text(cell) for cell in row))
-    # Where the output is no terminal its width is unknown, so that no line is broken.
+    # If the output is not a terminal, its width is unknown, and lines are not broken.
     console = Console()
     (console if console.is_terminal else Console(width=200)).print(table)

@@ -31,7 +31,7 @@ def tune(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
     **options: "Unpack[OptionsButRate]",
 ) -> None:
-    """Choose loss, parameters and learning rate without clean labels. Typed again: go on; at a time: share the work."""
+    """Choose loss, parameters and learning rate without clean labels. Run it again to continue."""
     from pyrite.experiments import tune as tune_runs
     from pyrite.experiments.criteria import TRAP
     from pyrite.report.tuning import draw_tuning
@@ -39,7 +39,7 @@ def tune(
     if by == "ce":
         warn(TRAP)
     with failures(), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=re.escape(TRAP))  # it is printed above, in one line
+        warnings.filterwarnings("ignore", message=re.escape(TRAP))  # already printed above
         tuning = tune_runs(
             data, methods, out=out, trials=trials, by=by, lr=lr, prune=prune, progress=not as_json, **options
         )
@@ -52,7 +52,7 @@ def tune(
 
 
 def _print(tuning: "Tuning") -> None:
-    """Print the trials, the choice, and what to do with it."""
+    """Print the trials, the choice, and the command that trains with it."""
     table = tuning.table()
     print_table(table.headings, table.rows, left=2)
     typer.echo(f"{tuning.sentence}.")

@@ -1,4 +1,4 @@
-"""Experiments: runs side by side, and what they show."""
+"""Experiments: comparisons of runs, and the search for settings."""
 
 from pyrite.experiments.comparison import Comparison, Row, compare
 from pyrite.experiments.demo import demo

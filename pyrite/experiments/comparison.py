@@ -32,7 +32,7 @@ class Row:
     runs: tuple[Run, ...]
 
     def values(self, column: str) -> list[float]:
-        """A column's value in every run that knows it."""
+        """A column's value in every run that has it."""
         values = (run.table.get(column) for run in self.runs)
         return [value for value in values if value is not None]
 
@@ -54,7 +54,7 @@ class Comparison:
     rows: tuple[Row, ...]
 
     def columns(self) -> dict[str, str]:
-        """The columns that any run knows, with headings; all labels together only where right ones are not known."""
+        """The columns that any run has, with headings; accuracy on all labels only if right ones are not known."""
         known = {name: words.short for name, words in COLUMNS.items() if any(row.values(name) for row in self.rows)}
         if "clean_accuracy" in known:
             del known["train_accuracy"]
@@ -93,14 +93,14 @@ def compare(
 ) -> Comparison:
     """Train with each of several losses or methods, on the same data, noise and seeds, and put them side by side.
 
-    What is in ``out`` already is not trained again: finished runs are read, others are gone on with. A run there that
+    Runs in ``out`` are not trained again: finished ones are read, others are continued. A run there that
     was made with other options is an error, not a result.
 
     Args:
         data: as for ``train``.
         methods: losses or methods, as text or as objects, your own too.
         out: the folder that gets a folder for each run, ``table.md`` and ``comparison.json``.
-        seeds: how many seeds; they begin with ``seed``, 0 if it is not given.
+        seeds: the number of seeds, counted from ``seed``, which is 0 by default.
         begin: called before each run is trained, with the name of the method and the seed.
         progress: as for ``train``.
         options: those of ``train``.
@@ -109,7 +109,7 @@ def compare(
         raise ValueError("methods is empty: name at least one loss or method")
     seeds = whole_number("seeds", seeds, least=1)
     if isinstance(options.get("model"), nn.Module):
-        raise ValueError("model is a net, which every run would go on training: pass a spec, or what makes one")
+        raise ValueError("model is a net, which every run would continue to train: pass a spec or a factory")
     for name in ("method", "loss"):
         if options.get(name) is not None:
             raise ValueError(f"compare has no {name}: list it in methods")
@@ -141,18 +141,18 @@ def _write(comparison: Comparison) -> None:
         write(folder / "table.md", comparison.to_markdown().encode())
         write(folder / "comparison.json", (json.dumps(comparison.to_dict(), indent=2) + "\n").encode())
     except OSError as error:
-        raise RunFailed(f"cannot write to {folder}: {error.strerror or error}; the runs there are whole") from None
+        raise RunFailed(f"cannot write to {folder}: {error.strerror or error}; the runs there are complete") from None
 
 
 def _named(methods: Sequence[object]) -> dict[str, Method]:
-    """Losses and methods by the names that a table has for them."""
+    """Losses and methods by their names in the table."""
     named: dict[str, Method] = {}
-    for one in methods:
-        if isinstance(one, str):
-            built = build(one, LOSSES | METHODS, "method", nested=METHODS | LOSSES)
-            named[one] = built if isinstance(built, Method) else ERM(built)
+    for item in methods:
+        if isinstance(item, str):
+            built = build(item, LOSSES | METHODS, "method", nested=METHODS | LOSSES)
+            named[item] = built if isinstance(built, Method) else ERM(built)
             continue
-        chosen = one if isinstance(one, Method) else read_loss(one)
+        chosen = item if isinstance(item, Method) else read_loss(item)
         if str(chosen) in named:
             raise ValueError(f"methods has two that are called {str(chosen)!r}: give them names with pyrite.register")
         named[str(chosen)] = chosen if isinstance(chosen, Method) else ERM(chosen)

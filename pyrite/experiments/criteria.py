@@ -1,4 +1,4 @@
-"""What a choice can go by: numbers of held-out samples and their given labels, which are partly wrong."""
+"""Criteria of a search: measured on held-out samples and their given labels, which are partly wrong."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,10 +20,10 @@ class Criterion:
 
     Attributes:
         column: its name there.
-        words: what it is.
+        words: its name in texts.
         rises: whether a larger number is better.
-        symmetric: whether it adds up to the same over all labels, whatever the model: then symmetric noise shrinks and
-            moves it, for all models in the same way, and their order stays.
+        symmetric: whether its sum over all labels is the same for every model. Then symmetric noise shrinks and shifts
+            it in the same way for all models, and their order stays.
     """
 
     column: str
@@ -32,7 +32,7 @@ class Criterion:
     symmetric: bool
 
     def spelled(self, value: float, count: int = 0) -> str:
-        """A value for people; a share of ``count`` samples with its standard error: how far luck may have moved it."""
+        """A value as text; with ``count`` samples, an accuracy has its standard error."""
         if not self.rises:
             return f"{value:.4f}"
         return f"{100 * value:.2f}{f' ± {100 * sqrt(value * (1 - value) / count):.2f}' if count else ''} %"

@@ -10,8 +10,8 @@ __all__ = ["LOSSES_SHOWN", "SETTINGS", "demo"]
 
 LOSSES_SHOWN: Final = ("ce", "mae", "gce(q=0.7)", "imae(T=8)", "unit(scale(mae, tau=2, classes=10))")
 
-# A net that can learn every label by heart, and as many epochs as cross entropy needs for that. All else is what a
-# recipe takes by default; nothing was chosen loss by loss.
+# A net that can memorise every label, and as many epochs as cross entropy needs for that. All other settings are the
+# defaults; nothing was chosen for a single loss.
 SETTINGS: Final[dict[str, Any]] = {"noise": "symmetric(0.4)", "model": "mlp", "epochs": 40}
 
 
@@ -29,9 +29,9 @@ def demo(
 
     Args:
         out: the folder for the runs and the table.
-        epochs: fewer or more than the usual 40.
+        epochs: 40 by default.
         seed: everything random comes from it.
-        begin: told of each run before it is trained.
+        begin: called before each run, with the name of the loss and the seed.
         progress: as for ``train``.
     """
     settings = SETTINGS if epochs is None else SETTINGS | {"epochs": epochs}

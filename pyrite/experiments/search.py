@@ -1,8 +1,7 @@
-"""Which trial comes next, and which is not worth its end: optuna's samplers and pruners, on trials read from files.
+"""The choice of the next trial, and of trials to end early: optuna's samplers and pruners, on trials read from files.
 
-An optuna study is made anew from the trials whenever one is needed, so that there is nothing to keep beside them;
-random numbers come from the seed and the number of the trial, so that a search that was killed draws what it would
-have drawn.
+An optuna study is rebuilt from the trials whenever one is needed, so that the trials are the only state. Random numbers
+depend on the seed and the number of the trial, so that a search that was killed continues with the same draws.
 """
 
 import warnings
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
 __all__ = ["Search", "need_optuna"]
 
 _MODEL_ATTEMPTS: Final = 20
-"""How often optuna's model is asked for a trial that has not been tried before random ones are drawn."""
+"""Proposals of optuna's model before random ones are drawn, if all were tried before."""
 _RANDOM_ATTEMPTS: Final = 200
-"""How many random trials are drawn before it is concluded that all have been tried."""
+"""Random proposals before the search ends, if all were tried before."""
 _FINISHED_BEFORE_PRUNING: Final = 5
 
 
 def need_optuna() -> None:
-    """Say how to install it if it is missing."""
+    """Raise ``ValueError`` if optuna is not installed."""
     try:
         import optuna  # noqa: F401
     except ImportError as error:
@@ -41,14 +40,14 @@ def need_optuna() -> None:
 class Search:
     """A sampler and a pruner.
 
-    The first trials are each method in the middle of its ranges, at the learning rate it would take by itself, so that
-    a short search has seen all of them; then optuna's tree-structured Parzen estimator chooses.
+    The first trials are each method in the middle of its ranges, at its default learning rate, so that a short search
+    has tried all of them; then optuna's tree-structured Parzen estimator chooses.
 
     Args:
-        space: what there is to choose from.
-        criterion: what to go by.
+        space: the methods and ranges to choose from.
+        criterion: what trials are compared by.
         seed: everything random comes from it.
-        epochs: of a whole trial.
+        epochs: the length of a trial.
     """
 
     def __init__(self, space: Space, criterion: Criterion, seed: int, epochs: int) -> None:
@@ -57,19 +56,19 @@ class Search:
     def ask(
         self, trials: Sequence[Trial], make: Callable[[Method, float | None, Mapping[str, Any]], Trial]
     ) -> Trial | None:
-        """The next trial, unlike all before; None if there is no other."""
+        """The next trial, different from all before; None if all have been tried."""
         taken = {(trial.method, trial.lr) for trial in trials}
         for params in self._proposals(trials):
             method, rate = self.space.pick(lambda name, allowed, params=params: params[name])  # type: ignore[misc]
-            made = make(method, rate, params)
-            if (made.method, made.lr) not in taken:
-                return made
+            trial = make(method, rate, params)
+            if (trial.method, trial.lr) not in taken:
+                return trial
         return None
 
     def hopeless(self, trials: Sequence[Trial], values: Sequence[float]) -> bool:
         """Whether a trial with these values is behind the median of the finished ones.
 
-        Not before half of its epochs: robust losses start slowly, and cross entropy falls late.
+        Never before half of its epochs: robust losses start slowly, and cross entropy gets worse late.
         """
         from optuna.pruners import MedianPruner
         from optuna.trial import TrialState, create_trial
@@ -83,7 +82,7 @@ class Search:
     def to_optuna(
         self, trials: Sequence[Trial], sampler: "optuna.samplers.BaseSampler | None" = None
     ) -> "optuna.Study":
-        """The trials as a study of optuna's, in memory, for its pictures and tables."""
+        """The trials as an optuna study in memory, for its plots and tables."""
         import optuna
 
         with _quiet():
@@ -110,30 +109,30 @@ class Search:
             yield self._picked(lambda name, allowed: self.space.methods[number] if name == METHOD else allowed.middle)
         first, second = np.random.SeedSequence([self.seed, number]).generate_state(2).tolist()
         with _quiet():
-            model_based = TPESampler(seed=first, constant_liar=True)  # trials of other workers count, too
+            model_based = TPESampler(seed=first, constant_liar=True)  # counts running trials of other processes
         for sampler, attempts in ((model_based, _MODEL_ATTEMPTS), (RandomSampler(seed=second), _RANDOM_ATTEMPTS)):
             study = self.to_optuna(trials, sampler)
             for _ in range(attempts):
-                asked = study.ask()
-                yield self._picked(lambda name, allowed, asked=asked: _suggested(asked, name, allowed))  # type: ignore[misc]
-                study.tell(asked, state=TrialState.FAIL)
+                trial = study.ask()
+                yield self._picked(lambda name, allowed, new=trial: _suggested(new, name, allowed))  # type: ignore[misc]
+                study.tell(trial, state=TrialState.FAIL)
 
     def _picked(self, choose: Choose) -> dict[str, Any]:
         """What was chosen, by name."""
         params: dict[str, Any] = {}
 
-        def noted(name: str, allowed: Range) -> Any:
+        def choose_and_record(name: str, allowed: Range) -> Any:
             params[name] = choose(name, allowed)
             return params[name]
 
-        self.space.pick(noted)
+        self.space.pick(choose_and_record)
         return params
 
 
-def _suggested(asked: "optuna.Trial", name: str, allowed: Range) -> Any:
+def _suggested(trial: "optuna.Trial", name: str, allowed: Range) -> Any:
     if isinstance(allowed, Between):
-        return allowed.rounded(asked.suggest_float(name, allowed.low, allowed.high, log=allowed.log))
-    return asked.suggest_categorical(name, allowed.names)
+        return allowed.rounded(trial.suggest_float(name, allowed.low, allowed.high, log=allowed.log))
+    return trial.suggest_categorical(name, allowed.names)
 
 
 def _distribution(allowed: Range) -> "optuna.distributions.BaseDistribution":
@@ -150,7 +149,7 @@ def _by_epoch(values: Sequence[float]) -> dict[int, float]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without optuna's own news: that a study was made, and that an option which helps here is experimental in 4."""
+    """Suppress optuna's messages: that a study was made, and that an option is experimental."""
     import optuna
 
     before = optuna.logging.get_verbosity()

@@ -1,4 +1,4 @@
-"""What there is to choose from: losses and methods in their one spelling, with ranges in place of numbers."""
+"""The search space: losses and methods by their spelling, with ranges in place of numbers."""
 
 import ast
 from collections import Counter
@@ -20,7 +20,7 @@ __all__ = ["METHOD", "Between", "Choose", "OneOf", "Range", "Space", "default_me
 @final
 @dataclass(frozen=True)
 class Between:
-    """Any number from ``low`` to ``high``, both included; with ``log`` each factor is as likely as each other.
+    """Any number from ``low`` to ``high``, both included; with ``log`` the logarithm is uniformly distributed.
 
     >>> Between(0.1, 0.9)
     Between(low=0.1, high=0.9, log=False)
@@ -40,7 +40,7 @@ class Between:
             raise ValueError(f"between: low is {self.low}, but must be above 0 with log=True")
 
     def rounded(self, value: float) -> float:
-        """Three digits are enough to choose by, and can be typed again; the ends stay what they are."""
+        """The value with three digits, which are easy to type again, and within the range."""
         return min(max(float(f"{value:.3g}"), float(self.low)), float(self.high))
 
     @property
@@ -55,7 +55,7 @@ class Between:
 @final
 @dataclass(frozen=True)
 class OneOf:
-    """One of several things."""
+    """One of several values, losses or methods."""
 
     choices: tuple[Any, ...]
 
@@ -67,8 +67,8 @@ class OneOf:
 
     @property
     def names(self) -> tuple[Any, ...]:
-        """The choices as something that a file holds: numbers and texts as they are, losses by their spelling."""
-        return tuple(one if isinstance(one, bool | int | float | str) else str(one) for one in self.choices)
+        """The choices as JSON can contain them: numbers and strings as they are, losses by their spelling."""
+        return tuple(c if isinstance(c, bool | int | float | str) else str(c) for c in self.choices)
 
     @property
     def middle(self) -> Any:
@@ -91,7 +91,7 @@ METHOD: Final = "method"
 
 
 def default_methods(classes: int) -> tuple[str, ...]:
-    """What is chosen from if nobody says: cross entropy, and each kind of robustness over the range where it differs.
+    """The default methods of a search: cross entropy, and robust losses with the ranges in which they differ.
 
     With few classes MAE does not underfit, and with two there is no expected margin to scale it by.
     """
@@ -103,64 +103,63 @@ def default_methods(classes: int) -> tuple[str, ...]:
 class Space:
     """Losses or methods to choose from, and the ranges of their parameters.
 
-    Every one is built at the ends of its ranges, so that what cannot be is said before anything is trained.
+    Every one is built at the ends of its ranges, so that errors are raised before anything is trained.
 
     Args:
         methods: such as ``ce``, ``gce(q=between(0.1, 0.9))``, ``meta_weight(one_of(mae, ce))``.
-        rate: the range of the learning rate, or of the factor by which it differs from what a recipe would take; None
-            if it is not chosen.
-        by_factor: which of the two.
+        rate: the range of the learning rate, or of a factor of the default learning rate; None if it is not searched.
+        by_factor: whether ``rate`` is the range of a factor.
 
     Attributes:
-        ranges: by the names of parameters: ``gce.q``; a second loss of a kind has ``gce.q 2``.
+        ranges: by the names of parameters, such as ``gce.q``; that of a second ``gce`` is ``gce.q 2``.
     """
 
     def __init__(self, methods: Sequence[str], rate: Range | None = None, by_factor: bool = True) -> None:
         if isinstance(methods, str) or not methods:
             raise ValueError(f"methods is {methods!r}, but must be a list of losses or methods, at least one")
-        for one in methods:
-            if not isinstance(one, str | Loss | Method):
-                raise ValueError(f"methods has {one!r}: give it a name with pyrite.register, and write that")
-        self.methods = tuple(str(one).strip() for one in methods)
-        twice = [one for one, count in Counter(self.methods).items() if count > 1]
+        for item in methods:
+            if not isinstance(item, str | Loss | Method):
+                raise ValueError(f"methods has {item!r}: give it a name with pyrite.register, and write that")
+        self.methods = tuple(str(item).strip() for item in methods)
+        twice = [text for text, count in Counter(self.methods).items() if count > 1]
         if twice:
             raise ValueError(f"methods has {twice[0]!r} twice")
         self.rate, self.rate_name = rate, "lr_factor" if by_factor else "lr"
         self.ranges: dict[str, Range] = {METHOD: OneOf(self.methods)}
         self._names: dict[str, list[str]] = {}
         taken: Counter[str] = Counter()
-        for one in self.methods:
-            names = self._names[one] = []
-            for name in _range_names(one):
+        for text in self.methods:
+            names = self._names[text] = []
+            for name in _range_names(text):
                 taken[name] += 1
                 names.append(name if taken[name] == 1 else f"{name} {taken[name]}")
-            self._check(one)
+            self._check(text)
         if rate is not None:
             self.ranges[self.rate_name] = rate
 
     def pick(self, choose: Choose) -> tuple[Method, float | None]:
-        """A method, its parameters and the number for its learning rate, each as ``choose`` says."""
-        made = self.read(choose(METHOD, self.ranges[METHOD]), choose)
-        return made, None if self.rate is None else float(choose(self.rate_name, self.rate))
+        """A method with its parameters, and the number for its learning rate, all chosen by ``choose``."""
+        method = self.read(choose(METHOD, self.ranges[METHOD]), choose)
+        return method, None if self.rate is None else float(choose(self.rate_name, self.rate))
 
-    def read(self, one: str, choose: Choose) -> Method:
+    def read(self, text: str, choose: Choose) -> Method:
         """One of the methods, with ``choose`` filling in its ranges."""
-        names = iter(self._names[one])
+        names = iter(self._names[text])
 
         def filled(written: Range) -> Any:
             name = next(names)
             value = choose(name, self.ranges.setdefault(name, written))
             return written.named(value) if isinstance(written, OneOf) else value
 
-        return _built(one, filled)
+        return _built(text, filled)
 
-    def _check(self, one: str) -> None:
-        """Build it once, which finds its ranges, and then at all their ends, of which there may be very many."""
-        self.read(one, lambda name, allowed: allowed.ends[0])
-        ranges = [self.ranges[name] for name in self._names[one]]
+    def _check(self, text: str) -> None:
+        """Build a method once, which finds its ranges, and then at up to 1,000 combinations of their ends."""
+        self.read(text, lambda name, allowed: allowed.ends[0])
+        ranges = [self.ranges[name] for name in self._names[text]]
         for values in islice(product(*(allowed.ends for allowed in ranges)), 1000):
-            fixed = dict(zip(self._names[one], values, strict=True))
-            self.read(one, lambda name, allowed, fixed=fixed: fixed[name])  # type: ignore[misc]
+            fixed = dict(zip(self._names[text], values, strict=True))
+            self.read(text, lambda name, allowed, fixed=fixed: fixed[name])  # type: ignore[misc]
 
 
 def read_range(text: str, name: str) -> Range:
@@ -172,7 +171,7 @@ def read_range(text: str, name: str) -> Range:
 
 
 def short(method: Method) -> str:
-    """How people call a method: plain training by its loss."""
+    """The short name of a method: that of its loss, if it is ``erm``."""
     return str(method.loss) if isinstance(method, ERM) and str(ERM(method.loss)) == str(method) else str(method)
 
 
@@ -184,12 +183,12 @@ def _built(text: str, filled: Callable[[Range], Any]) -> Method:
         return filled(OneOf(choices))
 
     ranges: dict[str, Callable[..., Any]] = {"between": between, "one_of": one_of}
-    made = build(text, LOSSES | METHODS | ranges, "method", nested=METHODS | LOSSES | ranges)
-    return made if isinstance(made, Method) else ERM(made)
+    built = build(text, LOSSES | METHODS | ranges, "method", nested=METHODS | LOSSES | ranges)
+    return built if isinstance(built, Method) else ERM(built)
 
 
 def _range_names(text: str) -> list[str]:
-    """The names of the parameters that have ranges, in the order in which ``build`` comes to them.
+    """The names of the parameters that have ranges, in the order in which ``build`` reads them.
 
     >>> _range_names("0.5*gce(q=between(0.1, 1)) + scale(one_of(mae, ce), tau=between(1, 2), classes=10)")
     ['gce.q', 'scale.1', 'scale.tau']
@@ -197,7 +196,7 @@ def _range_names(text: str) -> list[str]:
     try:
         tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return []  # ``build`` says what is wrong
+        return []  # ``build`` raises the error
     return list(_named(tree.body, "factor", text))
 
 

@@ -1,7 +1,7 @@
-"""The folder of a search: a file for each trial, and locks by which several processes share the work.
+"""The folder of a search: one file per trial, and locks by which several processes share the work.
 
-Nothing is kept anywhere else. A trial belongs to the process that holds its lock; the kernel takes the lock from a
-process that dies, however it dies, so that a trial that says it is running and is not locked has been left behind.
+There is no other state. A trial belongs to the process that has its lock. The kernel releases the locks of a process
+that ends, however it ends, so a trial whose file has the state "running" but which is not locked was abandoned.
 """
 
 import json
@@ -23,16 +23,16 @@ State = Literal["running", "complete", "pruned", "failed"]
 @final
 @dataclass(frozen=True)
 class Trial:
-    """One choice of method, parameters and learning rate, and what came of it.
+    """One choice of method, parameters and learning rate, and its outcome.
 
     Attributes:
         number: from 1; its run is in the folder ``trial-0007``.
         method: spelled out, such as ``erm(gce(q=0.53))``.
         lr: the learning rate.
-        params: what was chosen, by the names of the ranges.
-        state: ``running``, ``complete``, ``pruned`` (ended early, as others did better) or ``failed`` (it diverged).
+        params: the chosen values, by the names of the ranges.
+        state: ``running``, ``complete``, ``pruned`` (ended early, others did better) or ``failed`` (it diverged).
         values: the criterion on held-out given labels after each epoch.
-        test_accuracy: at the end, where there is a test part; nothing is chosen by it.
+        test_accuracy: at the end, if there is a test part; it does not influence the choice.
         reason: why it failed.
     """
 
@@ -47,19 +47,19 @@ class Trial:
 
     @property
     def value(self) -> float | None:
-        """The criterion at the end, of trials that came to their end."""
+        """The criterion at the end; None if the trial is not complete."""
         return self.values[-1] if self.state == "complete" else None
 
     @property
     def name(self) -> str:
-        """Of its folder."""
+        """The name of its folder."""
         return f"trial-{self.number:04d}"
 
 
 @final
 @dataclass(frozen=True)
 class Claim:
-    """A trial that this process alone works on, until it gives it back."""
+    """A trial that this process alone works on, until it is released."""
 
     trial: Trial
     release: Callable[[], None]
@@ -67,18 +67,18 @@ class Claim:
 
 @final
 class Study:
-    """What is in the folder of a search."""
+    """The folder of a search."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def open(self, settings: Mapping[str, Any]) -> None:
-        """Begin a search with these settings, or go on with one that has the same; any other folder is refused."""
+        """Begin a search with these settings, or continue one with the same; ``ValueError`` for any other folder."""
         problem = self._foreign()
         if problem:
             raise ValueError(problem)
         plain = json.loads(json.dumps(settings))
-        with _failures(self.path), self._alone():
+        with _failures(self.path), self._exclusive():
             written = self._settings()
             if written is None:
                 write(self.path / "study.json", (json.dumps(plain, indent=2) + "\n").encode())
@@ -87,53 +87,53 @@ class Study:
                 raise ValueError(f"{self.path} holds a search with other {', '.join(differ)}: choose another out")
 
     def trials(self) -> tuple[Trial, ...]:
-        """All that were begun, by their numbers."""
+        """All trials that were begun, by their numbers."""
         read = map(_read, self.path.glob("trial-*.json"))
         return tuple(sorted(read, key=lambda trial: trial.number))
 
     def claim(self, ask: Callable[[tuple[Trial, ...]], Trial | None]) -> Claim | None:
-        """A trial to work on: one that a dead process has left, or a new one; None if there is nothing left to do.
+        """A trial to work on: one that a process abandoned, or a new one; None if there is nothing left to do.
 
-        While others still work on the last ones it waits: if one of them dies, its trial has to be taken up.
+        While other processes work on the last trials it waits: if one of them ends, its trial has to be continued.
 
         Args:
-            ask: makes a new trial after those that there are, if there is to be one.
+            ask: from the existing trials to a new one; None if there is to be none.
         """
         while True:
-            with _failures(self.path), self._alone():
+            with _failures(self.path), self._exclusive():
                 trials = self.trials()
                 running = [trial for trial in trials if trial.state == "running"]
                 for trial in running:
-                    release = self._hold(trial.name, wait=False)
+                    release = self._lock(trial.name, wait=False)
                     if release is None:
                         continue
-                    # Its process may have finished it, and then let it go, since the files were read.
-                    left = _read(self.path / f"{trial.name}.json")
-                    if left.state == "running":
-                        return Claim(left, release)
+                    # Its process may have finished and released it since the files were read.
+                    current = _read(self.path / f"{trial.name}.json")
+                    if current.state == "running":
+                        return Claim(current, release)
                     release()
                 new = ask(trials)
                 if new is not None:
-                    release = self._hold(new.name, wait=False)
-                    assert release is not None, f"{new.name} is new, so nobody holds it"
+                    release = self._lock(new.name, wait=False)
+                    assert release is not None, f"{new.name} is new, so no process has its lock"
                     self.record(new)
                     return Claim(new, release)
             if not running:
                 return None
             with _failures(self.path):
-                done = self._hold(running[0].name, wait=True)
-                assert done is not None
-                done()
+                release = self._lock(running[0].name, wait=True)
+                assert release is not None
+                release()
 
     def record(self, trial: Trial) -> None:
-        """Write down what is known of a trial. Only the process that it belongs to does."""
+        """Write a trial's file. Only the process that the trial belongs to may do so."""
         with _failures(self.path):
             path = write(self.path / f"{trial.name}.json", (json.dumps(asdict(trial), indent=2) + "\n").encode())
-            for part in self.path.glob(f".{path.name}.*.part"):  # what a killed process had begun
+            for part in self.path.glob(f".{path.name}.*.part"):  # left by a killed process
                 part.unlink(missing_ok=True)
 
     def finish(self, trial: Trial, **outcome: Any) -> Trial:
-        """Write down what came of a trial."""
+        """Write the outcome of a trial."""
         ended = replace(trial, **outcome)
         self.record(ended)
         return ended
@@ -148,28 +148,28 @@ class Study:
             raise ValueError(f"cannot read {path}: {error}") from None
 
     def _foreign(self) -> str:
-        """Why the folder cannot be taken. One that another process is about to begin with has locks alone."""
+        """The reason why the folder cannot be used; empty if it can. A search that is just beginning has only locks."""
         if self.path.exists() and not self.path.is_dir():
             return f"{self.path} is not a folder: choose another out"
         if not self.path.exists() or (self.path / "study.json").exists():
             return ""
-        names = [one.name for one in self.path.iterdir() if one.name != "locks" and not one.name.endswith(".part")]
-        # It may have begun since the question above.
-        known = not names or (self.path / "study.json").exists()
-        return "" if known else f"{self.path} is not empty, and holds no search: choose another out"
+        names = [file.name for file in self.path.iterdir() if file.name != "locks" and not file.name.endswith(".part")]
+        # Another process may have begun the search since the check above.
+        usable = not names or (self.path / "study.json").exists()
+        return "" if usable else f"{self.path} is not empty, and holds no search: choose another out"
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One process at a time decides."""
-        release = self._hold("study", wait=True)
+    def _exclusive(self) -> Iterator[None]:
+        """A context that only one process at a time can enter."""
+        release = self._lock("study", wait=True)
         assert release is not None
         try:
             yield
         finally:
             release()
 
-    def _hold(self, name: str, wait: bool) -> Callable[[], None] | None:
-        """Take a lock, which ends with this process at the latest; None if another process has it."""
+    def _lock(self, name: str, wait: bool) -> Callable[[], None] | None:
+        """Take a lock, which the end of this process releases too; None if another process has it."""
         try:
             return acquire(self.path / "locks" / name, wait=wait)
         except LocksMissingError as error:
@@ -186,8 +186,8 @@ def _read(path: Path) -> Trial:
 
 @contextmanager
 def _failures(path: Path) -> Iterator[None]:
-    """A disk that is full, or a folder that may not be written to."""
+    """Turn errors of writing, such as a full disk, into ``RunFailed``."""
     try:
         yield
     except OSError as error:
-        raise RunFailed(f"cannot write to {path}: {error.strerror or error}; what is there is whole") from None
+        raise RunFailed(f"cannot write to {path}: {error.strerror or error}; its files are complete") from None

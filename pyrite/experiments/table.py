@@ -12,9 +12,9 @@ class Table:
     """Headings and cells, as text.
 
     Attributes:
-        headings: one for each column.
-        rows: as many cells in each.
-        code: the number of the column that holds specs, which Markdown sets as code.
+        headings: one per column.
+        rows: one cell per column.
+        code: the number of the column with specs, which are code in Markdown.
     """
 
     headings: tuple[str, ...]

@@ -36,7 +36,7 @@ from pyrite.training import (
 __all__ = ["tune"]
 
 FACTOR: Final = Between(0.25, 4, log=True)
-"""How far the learning rate may be from what a recipe takes by itself for a net and a method."""
+"""The range of the learning rate, as a factor of the default for a net and a method."""
 HELD_OUT: Final = 0.2
 
 
@@ -54,25 +54,25 @@ def tune(
 ) -> Tuning:
     """Choose loss or method, its parameters and the learning rate without a single clean label.
 
-    Each trial is trained without a part of the samples, and judged at its end by what it makes of their given labels.
-    If those are wrong by symmetric noise, accuracy and MAE on them are on average increasing linear functions of the
-    clean ones, so that the order of models is kept; docs/tuning.md says when it is not.
+    Each trial is trained without a part of the samples, and evaluated at its end on the given labels of that part. If
+    the noise in them is symmetric, accuracy and MAE on them are on average increasing linear functions of the
+    clean ones, so the order of models is kept; docs/tuning.md shows when it is not.
 
-    Called again with the same ``out`` it goes on, to ``trials`` in all. Several processes may do so at a time, and then
-    share the work; a trial whose process died is taken up by another, and its run resumed.
+    Called again with the same ``out`` the search continues, to ``trials`` altogether. Several processes may do so at a
+    time and share the work; a trial whose process ended is resumed by another.
 
     Args:
         data: as for ``train``.
         methods: losses or methods to choose from, with ranges in place of numbers: ``gce(q=between(0.1, 0.9))``,
             ``imae(T=between(0.5, 16, log=True))``, ``scale(one_of(mae, gce(q=0.9)), tau=2, classes=10)``.
         out: the folder that gets a run for each trial, ``table.md`` and ``tuning.json``.
-        trials: how many in all.
-        by: ``accuracy``, ``mae``, or ``ce``, which is a trap.
-        lr: a number, or a range such as ``between(0.01, 1, log=True)``; by default from a quarter of what a recipe
-            would take for the net and the method to four times that, unless ``optimiser`` says a rate.
+        trials: the number of trials altogether.
+        by: the criterion: ``accuracy``, ``mae``, or ``ce``, which misleads on noisy labels.
+        lr: a number, or a range such as ``between(0.01, 1, log=True)``; by default from a quarter of the default
+            rate for the net and the method to four times that, unless ``optimiser`` sets a rate.
         prune: end trials early that are behind the median of the finished ones, after half of their epochs.
-        progress: show how far it is; by default if standard error is a terminal.
-        options: those of ``train``; ``validation`` is 0.2 if nothing says otherwise.
+        progress: show the progress; by default if standard error is a terminal.
+        options: those of ``train``; ``validation`` is 0.2 by default.
     """
     work = _Work(data, methods, Path(out), trials, by, lr, prune, dict(options))
     if not work.criterion.symmetric:
@@ -92,7 +92,7 @@ def tune(
 
 @final
 class _Work:
-    """What a search was asked for, checked, and how one of its trials is trained."""
+    """The checked arguments of a search, and the training of its trials."""
 
     def __init__(
         self,
@@ -111,13 +111,13 @@ class _Work:
         self.criterion = CRITERIA[by]
         configured = Recipe.read(options["config"]) if options.get("config") is not None else {}
         given = {name: value for name, value in options.items() if value is not None and name != "config"}
-        # A configuration file may change before the choice is trained with, so that its values are taken now. Methods
-        # come from the search, and 0 samples in a file stand for all.
+        # The values of a configuration file are read now, because it may change before the final training. Methods come
+        # from the search, and 0 samples in a file mean all.
         rest = {name: value for name, value in configured.items() if name not in ("data", "method")}
         rest = {name: value for name, value in rest.items() if (name, value) != ("samples", 0)}
         self.options: dict[str, Any] = {"validation": HELD_OUT} | rest | given
         self.rate, rates = _rate(lr, self.options.get("optimiser"))
-        # A rate that is neither searched for nor given is that of the optimiser.
+        # A rate that is neither searched nor given is that of the optimiser.
         plan = resolve(data, lr=self.rate, **self.options)
         self.recipe, self.source = plan.recipe, plan.data
         if not self.recipe.validation:
@@ -126,14 +126,14 @@ class _Work:
             resolve(self.source, **self.options, lr=rate)
         self.space = Space(methods or default_methods(len(self.source.classes)), rates, by_factor=lr is None)
         self.search = Search(self.space, self.criterion, self.recipe.seed, self.recipe.epochs)
-        # What decides the search. How many trials there are to be does not, so that there can be more of them.
+        # What determines the search. The number of trials is not included, so that it can be raised later.
         self.settings = {"methods": self.space.methods, "lr": repr(rates) if rates else self.rate, "by": by}
         self.settings |= {"prune": prune, **self.recipe.model_dump(exclude={"method"})}
-        if isinstance(data, Dataset):  # a name tells nothing of what it holds
+        if isinstance(data, Dataset):  # its name does not identify its content
             self.settings["content"] = _digest(data)
 
     def ask(self, trials: tuple[Trial, ...]) -> Trial | None:
-        """The next trial, if there is to be one."""
+        """The next trial; None if there are enough."""
         number = len(trials) + 1
 
         def make(method: Method, rate: float | None, params: Mapping[str, Any]) -> Trial:
@@ -142,21 +142,21 @@ class _Work:
         return self.search.ask(trials, make) if number <= self.limit else None
 
     def _rate_of(self, method: Method, number: float | None) -> float:
-        """A learning rate: given, chosen, or a factor times what the recipe takes for this method."""
+        """A learning rate: given, chosen, or a factor times the default for this method."""
         if number is not None and self.space.rate_name == "lr":
             return number
         if self.rate is not None:
             return self.rate
-        usual = float(optimiser(resolve(self.source, **self.options, method=method).recipe.optimiser).lr)
-        return usual if number is None else float(f"{usual * number:.3g}")
+        default = float(optimiser(resolve(self.source, **self.options, method=method).recipe.optimiser).lr)
+        return default if number is None else float(f"{default * number:.3g}")
 
     def _chosen(self, trial: Trial) -> dict[str, Any]:
-        """What ``train`` takes for a trial; a rate that the optimiser has is not given twice."""
+        """The options of ``train`` for a trial; without a rate that the optimiser already sets."""
         chosen: dict[str, Any] = {"method": trial.method}
         return chosen if self.rate is None and self.space.rate is None else chosen | {"lr": trial.lr}
 
     def train(self, claim: Claim, shown: TuningProgress) -> Trial:
-        """Train a trial to its end, or to where it is plain that others are better, and write down what came of it."""
+        """Train a trial to its end, or until it is pruned, and write its outcome."""
         trial, watch = claim.trial, _Watch(self, shown)
         try:
             run = train_once(
@@ -178,13 +178,13 @@ class _Work:
         return self.study.finish(trial, state=state, values=tuple(values), test_accuracy=test)
 
     def result(self) -> Tuning:
-        """The result, written too."""
+        """Write and return the result."""
         trials = self.study.trials()
         chosen = self._chosen(best_of(trials, self.criterion))
         method = read_method(chosen["method"])
         if short(method) != str(method):
             chosen = {"loss": short(method)} | {name: value for name, value in chosen.items() if name != "method"}
-        # A choice made on some samples, or on a part of them, is for all.
+        # The choice is then trained on all samples.
         rest = {name: value for name, value in self.options.items() if name != "samples"}
         data = None if isinstance(self.data, Dataset) else str(self.data)
         tuning = Tuning(self.study.path, self.by, trials, self.search, data, chosen | rest | {"validation": 0.0})
@@ -192,13 +192,13 @@ class _Work:
             write(tuning.path / "table.md", tuning.to_markdown().encode())
             tuning.to_json(tuning.path / "tuning.json")
         except OSError as error:
-            raise RunFailed(f"cannot write to {tuning.path}: {error.strerror or error}; the runs are whole") from None
+            raise RunFailed(f"cannot write to {tuning.path}: {error.strerror or error}; runs are complete") from None
         return tuning
 
 
 @final
 class _Watch:
-    """Looks at a trial after every epoch, and says when it is hopeless."""
+    """Checks after every epoch whether a trial should be pruned."""
 
     def __init__(self, work: _Work, shown: TuningProgress) -> None:
         self.work, self.shown, self.hopeless = work, shown, False
@@ -206,7 +206,7 @@ class _Watch:
 
     @contextmanager
     def watch(self, folder: Path, recorder: Recorder) -> Iterator[None]:
-        """Around a run."""
+        """A context around a run."""
         self._recorder = recorder
         yield
 
@@ -224,19 +224,19 @@ class _Watch:
 def _check(trials: object, by: str, options: Mapping[str, Any]) -> None:
     whole_number("trials", trials, least=1)
     if by not in CRITERIA:
-        # Nobody who mistypes is sent into the trap.
+        # ``ce`` is not suggested, because it misleads on noisy labels.
         raise ValueError(f"by is {by!r}, but must be one of {', '.join(name for name in CRITERIA if name != 'ce')}")
     for name in ("method", "loss", "resume", "observers", "stop"):
         if options.get(name) is not None:
             raise ValueError(f"tune has no {name}: it trains many runs, with methods to choose from")
     if isinstance(options.get("model"), nn.Module):
-        raise ValueError("model is a net, which every trial would go on training: pass a spec, or what makes one")
+        raise ValueError("model is a net, which every trial would continue to train: pass a spec or a factory")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise ValueError("a trial is trained by one process: instead of torchrun, start the same command several times")
 
 
-def _rate(lr: float | str | None, optimiser_said: object) -> tuple[float | None, Range | None]:
-    """A learning rate that is fixed, and the range of one that is searched for; neither if the optimiser says it."""
+def _rate(lr: float | str | None, optimiser_spec: object) -> tuple[float | None, Range | None]:
+    """A fixed learning rate, or the range of one that is searched; neither if the optimiser sets it."""
     if isinstance(lr, str):
         try:
             return float(lr), None
@@ -244,20 +244,20 @@ def _rate(lr: float | str | None, optimiser_said: object) -> tuple[float | None,
             return None, read_range(lr, "lr")
     if lr is not None:
         return float(number("lr", lr, "a number or a range such as 'between(0.01, 1, log=True)'")), None
-    return None, None if says_rate(optimiser_said) else FACTOR
+    return None, None if says_rate(optimiser_spec) else FACTOR
 
 
 @contextmanager
 def _stopped(path: Path) -> Iterator[None]:
-    """What was stopped goes on in another way than a single run."""
+    """Tell how to continue a search that was stopped, which differs from a single run."""
     try:
         yield
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"stopped and saved; the same command goes on with {path}") from None
+        raise KeyboardInterrupt(f"stopped and saved; the same command continues {path}") from None
 
 
 def _digest(data: Dataset) -> str:
-    """What tells data sets apart that were handed over. Of images that are read when they are needed, the labels."""
+    """A digest of the labels and inputs of a data set; only of the labels if images are read lazily."""
     digest = blake2b(data.labels.tobytes(), digest_size=16)
     if isinstance(data.inputs, np.ndarray):
         digest.update(data.inputs.tobytes())

@@ -1,4 +1,4 @@
-"""How far a search is: a bar at a terminal, one line per trial elsewhere."""
+"""The progress of a search: a bar at a terminal, one line per trial elsewhere."""
 
 import sys
 from collections.abc import Sequence
@@ -18,13 +18,13 @@ __all__ = ["TuningProgress"]
 
 @final
 class TuningProgress:
-    """Shows trials as they come, on standard error.
+    """Shows trials on standard error.
 
     Args:
-        wanted: whether to show it; None for: if standard error is a terminal.
-        trials: how many there are to be.
-        epochs: of each.
-        criterion: what is chosen by.
+        wanted: whether to show it; None to show it if standard error is a terminal.
+        trials: the number of trials.
+        epochs: the length of a trial.
+        criterion: what trials are compared by.
     """
 
     def __init__(self, wanted: bool | None, trials: int, epochs: int, criterion: Criterion) -> None:
@@ -44,17 +44,17 @@ class TuningProgress:
         self._bar.stop()
 
     def begin(self, trial: Trial, trials: Sequence[Trial]) -> None:
-        """A trial is taken up; those that ended count as a whole, however early that was."""
+        """A trial begins. Those that ended early count in full."""
         self._before = self.epochs * sum(other.state != "running" for other in trials)
         about = f"trial {trial.number}/{self.trials}"
         self._bar.update(self._task, completed=self._before, description=about, now=escape(described(trial)))
 
     def epoch(self, number: int) -> None:
-        """An epoch of it is over."""
+        """An epoch of the trial has ended."""
         self._bar.update(self._task, completed=self._before + number)
 
     def end(self, trial: Trial, trials: Sequence[Trial]) -> None:
-        """It is over."""
+        """The trial has ended."""
         self._bar.update(self._task, completed=self._before + self.epochs)
         if trial.state == "complete":
             outcome = f"{self.criterion.words} {self.criterion.spelled(trial.values[-1])}"
@@ -62,12 +62,12 @@ class TuningProgress:
             outcome = f"pruned after {len(trial.values)} of {self.epochs} epochs"
         else:
             outcome = f"failed: {trial.reason}"
-        values = [one.value for one in trials if one.value is not None]
+        values = [other.value for other in trials if other.value is not None]
         best = f" (best {self.criterion.spelled(self.criterion.best(values))})" if values else ""
         text = f"trial {trial.number}/{self.trials}  {described(trial)}: {outcome}{best}"
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
 
 
 def described(trial: Trial) -> str:
-    """A trial in few words: ``gce(q=0.5), lr 0.1``."""
+    """A short description of a trial: ``gce(q=0.5), lr 0.1``."""
     return f"{short(read_method(trial.method))}, lr {trial.lr:g}"

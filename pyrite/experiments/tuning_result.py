@@ -1,4 +1,4 @@
-"""The result of a search: what was chosen, why, and what to do with it."""
+"""The result of a search: the choice, the reason, and the command that trains with it."""
 
 import json
 import shlex
@@ -32,12 +32,12 @@ class Tuning:
     """The result of a search.
 
     Attributes:
-        path: its folder, with a run for each trial.
+        path: its folder, with one run per trial.
         by: the criterion.
-        trials: all of them.
-        search: what they were chosen from.
-        data: the data's spelling, None if they were handed over as an object.
-        options: what ``pyrite.train`` takes, beside the data, to train with the choice on all samples.
+        trials: all trials.
+        search: the space that they were chosen from.
+        data: the data's spelling; None if they were passed as an object.
+        options: the options of ``pyrite.train`` that train with the choice on all samples.
     """
 
     path: Path
@@ -49,7 +49,7 @@ class Tuning:
 
     @property
     def best(self) -> Trial:
-        """The first of those with the best value at the end of their training; pruned ones do not count."""
+        """The first of the complete trials with the best value."""
         return best_of(self.trials, self.criterion)
 
     @property
@@ -58,17 +58,17 @@ class Tuning:
 
     @cached_property
     def run(self) -> Run:
-        """The run of the best trial. It was trained without the samples that it was chosen on."""
+        """The run of the best trial. It was trained without the held-out samples."""
         return Run.load(self.path / self.best.name)
 
     @property
     def held_out(self) -> int:
-        """How many samples it was chosen on."""
+        """The number of samples that trials were compared on."""
         return int(np.count_nonzero(self.run.labels["part"] == 1))
 
     @property
     def sentence(self) -> str:
-        """What was chosen, and why."""
+        """The choice and its value, in one sentence."""
         best, value, rule = self.best, self.best.values[-1], self.criterion
         states = [trial.state for trial in self.trials]
         others = [f"{states.count(state)} {state}" for state in ("pruned", "failed") if state in states]
@@ -80,7 +80,7 @@ class Tuning:
 
     @property
     def tested(self) -> str:
-        """What the test part says of the choice, where there is one; nothing was chosen by it."""
+        """The test accuracy of the choice in one sentence, if there is a test part; it did not influence the choice."""
         known = [trial.test_accuracy for trial in self.trials if trial.value is not None]
         tests = [test for test in known if test is not None]
         if self.best.test_accuracy is None or not tests:
@@ -92,7 +92,7 @@ class Tuning:
 
     @property
     def command(self) -> str | None:
-        """What to type to train with the choice on all samples; None if data or net have no spelling."""
+        """The command that trains with the choice on all samples; None if data or net have no spelling."""
         plain = all(value is None or isinstance(value, str | int | float | Path) for value in self.options.values())
         if self.data is None or not plain:
             return None
@@ -103,7 +103,7 @@ class Tuning:
         return shlex.join(words)
 
     def to_optuna(self) -> "optuna.Study":
-        """The trials as a study of optuna's, for its pictures and tables."""
+        """The trials as an optuna study, for its plots and tables."""
         return self.search.to_optuna(self.trials)
 
     def table(self) -> Table:
@@ -125,17 +125,17 @@ class Tuning:
 
     @property
     def ranked(self) -> list[Trial]:
-        """The trials, the best first, and those without a value at the end."""
+        """The trials, the best first; those without a value come last."""
         sign = -1 if self.criterion.rises else 1
         worst = float("inf")
         return sorted(self.trials, key=lambda trial: worst if trial.value is None else sign * trial.value)
 
     def shown(self, trial: Trial) -> str:
-        """A trial's value, or why it has none."""
+        """A trial's value, or its state if it has none."""
         return trial.state if trial.value is None else self.criterion.spelled(trial.value)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything, for a program to read."""
+        """The result as plain values, ready for JSON."""
         return {
             "path": str(self.path),
             "by": self.by,
@@ -159,11 +159,11 @@ class Tuning:
 
 
 def best_of(trials: Sequence[Trial], criterion: Criterion) -> Trial:
-    """The first of those with the best value at the end of their training; pruned ones have none."""
+    """The first of the complete trials with the best value; ``RunFailed`` if there is none."""
     values = {trial.number: trial.value for trial in trials if trial.value is not None}
     if not values:
         reasons = [f": {trial.reason}" for trial in trials if trial.reason]
-        raise RunFailed(f"none of {len(trials)} trials came to its end{reasons[0] if reasons else ''}")
+        raise RunFailed(f"none of {len(trials)} trials finished{reasons[0] if reasons else ''}")
     best = criterion.best(list(values.values()))
     return next(trial for trial in trials if trial.value == best)
 

@@ -14,7 +14,7 @@ __all__ = ["suspects_are_unknown", "train_without_suspects"]
 
 
 def suspects_are_unknown(options: Options) -> bool:
-    """Whether suspects are to be dropped, and no corrections say which labels those are."""
+    """Whether suspects are to be dropped, but no corrections name them."""
     values = _with_config(options)
     return bool(values.get("drop_suspects")) and not values.get("corrections")
 
@@ -30,13 +30,13 @@ def train_without_suspects(
 ) -> Run:
     """Train and audit in ``OUT/audit``, then train in ``OUT`` without the suspects.
 
-    Called again with the same arguments it goes on where it stopped.
+    Called again with the same arguments it continues where it stopped.
 
     Args:
         data: as for ``train``.
         out: the folder of the second run; by default a new one.
         progress: as for ``train``.
-        observers: told of both runs.
+        observers: called in both runs.
         audited: called with the audit, before the second run.
         options: those of ``train``. ``drop_suspects`` is the probability of being wrong from which on a label is
             dropped; in the first run a fifth is held out if ``validation`` is not given.
@@ -59,18 +59,18 @@ def train_without_suspects(
 
 
 def _first_options(options: Options) -> dict[str, Any]:
-    """In what the first run differs, and what decides the second one, checked before hours pass."""
+    """The options of the first run that differ. Those of the second run are checked now, not after the first run."""
     names = ("drop_suspects", "device", "validation")
-    # Held-out samples tell how many labels are wrong: without them there would be a ranking, and nothing to drop.
+    # Without held-out samples there would only be a ranking, and no suspects to drop.
     values = {"validation": 0.2} | {name: value for name, value in _with_config(options).items() if name in names}
     recipe = Recipe.make(data="", corrections="those of the audit", **values)
     if not recipe.drop_suspects:
-        raise ValueError("drop_suspects is missing: say from which probability on labels are dropped, such as 0.9")
+        raise ValueError("drop_suspects is missing: set the probability from which on labels are dropped, such as 0.9")
     return {"validation": recipe.validation, "device": recipe.device, "drop_suspects": 0.0}
 
 
 def _with_config(options: Options) -> Mapping[str, Any]:
-    """The options, and behind them what a configuration file says."""
+    """The options, and the values of a configuration file for those that are not set."""
     config = options.get("config")
     given = {name: value for name, value in options.items() if value is not None}
     return given if config is None else {**Recipe.read(config), **given}

@@ -1,8 +1,8 @@
-"""Other people's tools, each thin and optional.
+"""Adapters for other libraries, each thin and optional.
 
-The names stand in ``__init__.pyi``; each is imported when it is first used, and nothing here imports another tool
-before somebody asks for its adapter. What must be a part of that tool, such as a Lightning callback, is in a module
-that has the tool's name: ``pyrite.integrations.lightning``.
+The names are listed in ``__init__.pyi`` and imported when they are first used, so that no other library is imported
+before its adapter is. Subclasses of a library's classes, such as a Lightning callback, are in a module with the
+library's name: ``pyrite.integrations.lightning``.
 """
 
 import lazy_loader

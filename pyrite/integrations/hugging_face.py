@@ -1,4 +1,4 @@
-"""Hugging Face: a loss as the ``Trainer`` of transformers wants it. Nothing of theirs is imported for it."""
+"""Hugging Face: a loss for the ``Trainer`` of transformers, which is not imported for it."""
 
 import copy
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from pyrite.losses import loss as read_loss
 
 __all__ = ["HFLoss", "hf_loss"]
 
-_IGNORED: Final = -100  # what the Trainer counts around
+_IGNORED: Final = -100  # the label that the Trainer does not count
 
 
 def hf_loss(loss: str | Loss, *, shift: bool | None = None, **options: Unpack[Options]) -> "HFLoss":
@@ -24,10 +24,10 @@ def hf_loss(loss: str | Loss, *, shift: bool | None = None, **options: Unpack[Op
     taken as it is, also where it has counted the first tokens of a causal model, as the model's own loss would.
 
     Args:
-        loss: a spec or a loss. Its reduction is the Trainer's affair, and -100 is what the Trainer ignores.
-        shift: whether each label is the one that the position before predicts, as causal language models have it. For
-            scores of single positions it must be said, and only a ``TokenClassifierOutput`` says it by itself: shifted
-            by one where it should not be, or the other way round, a model would learn nonsense without complaint.
+        loss: a spec or a loss, with the default reduction and ``ignore_index``.
+        shift: whether each label is predicted by the position before it, as in causal language models. It is required
+            for scores of single positions, unless the model returns a ``TokenClassifierOutput``: with the wrong value
+            a model would learn nonsense without an error.
         options: ``weight`` and ``check``, as every loss takes them. Class weights multiply losses; the sum is still
             divided by the number of labels, because the Trainer counts labels, not weights.
 
@@ -40,7 +40,7 @@ def hf_loss(loss: str | Loss, *, shift: bool | None = None, **options: Unpack[Op
 
 @final
 class HFLoss:
-    """What ``hf_loss`` makes."""
+    """The result of ``hf_loss``."""
 
     def __init__(self, loss: Loss, shift: bool | None = None) -> None:
         if any(part.couples for part in loss.modules() if isinstance(part, Loss)):
@@ -65,7 +65,7 @@ class HFLoss:
         Args:
             outputs: of the model: with ``logits``, or a tuple that begins with them.
             labels: class numbers; -100 is left out.
-            num_items_in_batch: how many labels count in the step; if it is not said, those of this batch.
+            num_items_in_batch: the number of labels that count in the step; if None, those of this batch.
         """
         scores = _scores(outputs)
         if not isinstance(labels, Tensor):
@@ -73,17 +73,17 @@ class HFLoss:
                 "the batch has no labels: name their column 'labels', and keep it (remove_unused_columns=False)"
             )
         if labels.is_floating_point():
-            raise ValueError(f"labels are {labels.dtype}, but must be class numbers: one class a sample or a token")
+            raise ValueError(f"labels are {labels.dtype}, but must be class numbers: one class per sample or token")
         if labels.shape != scores.shape[:-1]:
             raise ValueError(
                 f"labels have the shape {tuple(labels.shape)}, but logits the shape {tuple(scores.shape)}: "
                 "there must be one label for each row of them"
             )
         if self._shifted(outputs, scores):
-            # Labels move, not scores, which are large: the last position of each row predicts nothing.
+            # The labels are shifted, because the scores are large; the last position of each row predicts nothing.
             labels = torch.cat([labels[..., 1:], torch.full_like(labels[..., :1], _IGNORED)], dim=-1)
         labels = labels.reshape(-1).to(scores.device)
-        # A sum over many tokens is beyond half precision, and single ones would be rounded.
+        # Half precision is too coarse for a sum over many tokens.
         rows = scores.reshape(-1, scores.shape[-1]).to(torch.promote_types(scores.dtype, torch.float32))
         value: Tensor = self._sum(rows, labels)
         return value / _count(num_items_in_batch, labels)
@@ -95,15 +95,15 @@ class HFLoss:
             return False
         if self.shift is None and type(outputs).__name__ != "TokenClassifierOutput":
             raise ValueError(
-                f"logits have the shape {tuple(scores.shape)}, with a label for each position: say shift=True if it is "
-                "what the position before predicts (causal language models), or shift=False if it is its own "
+                f"logits have the shape {tuple(scores.shape)}, with one label per position: pass shift=True if it is "
+                "predicted by the position before (causal language models), or shift=False if by its own "
                 "(token classification, masked language models, encoder-decoders)"
             )
         return bool(self.shift)
 
 
 def _scores(outputs: Any) -> Tensor:
-    """The logits of what a model gives back: a ``ModelOutput`` or another mapping, a tuple, or a tensor."""
+    """The logits in a model's output: a ``ModelOutput`` or another mapping, a tuple, or a tensor."""
     scores = outputs
     if isinstance(outputs, Mapping):
         if "logits" not in outputs:
@@ -112,15 +112,15 @@ def _scores(outputs: Any) -> Tensor:
     elif isinstance(outputs, tuple | list) and outputs:
         scores = outputs[0]
     if not isinstance(scores, Tensor) or scores.dim() < 2:
-        found = f"of shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
-        raise ValueError(f"logits are {found}, but must be a tensor with a row a sample and a column a class")
+        actual = f"of shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
+        raise ValueError(f"logits are {actual}, but must be a tensor: one row per sample, one column per class")
     return scores
 
 
 def _count(items: Tensor | int | None, labels: Tensor) -> Tensor | int:
-    """What to divide by: never by 0, for a step in which nothing counts should move nothing."""
+    """The denominator; at least 1, so that a step without labels has a loss of 0."""
     if items is None:
         return (labels != _IGNORED).sum().clamp(min=1)
     if isinstance(items, Tensor):
-        return items.reshape(-1)[0].to(labels.device).clamp(min=1)  # several devices are told the same number each
+        return items.reshape(-1)[0].to(labels.device).clamp(min=1)  # one per device, all equal
     return max(items, 1)

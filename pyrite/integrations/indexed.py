@@ -1,4 +1,4 @@
-"""A data set whose samples say which they are."""
+"""A data set whose samples carry their index."""
 
 from collections.abc import Mapping
 from typing import Any, final
@@ -15,11 +15,11 @@ __all__ = ["Indexed"]
 class Indexed(Dataset[Any]):
     """A data set of ``(inputs, labels)`` as one of ``(inputs, labels, index)``; dictionaries get an ``"index"``.
 
-    The triple has names too: ``batch.inputs``, ``batch.labels``, ``batch.index``. So it can be told from a pair, and
-    torch's collation, pinning and the way to another device keep them.
+    The triple is a named tuple (``batch.inputs``, ``batch.labels``, ``batch.index``), which torch's collation, pinning
+    and transfers to a device preserve.
 
-    Wrap before you split, and the numbers are those of the whole. Data that are two sets from the beginning get
-    numbers of their own by ``start``: ``Indexed(validation, start=len(train))``.
+    Wrap the data set before you split it, so that indices are those of the whole set. Two separate sets get different
+    indices by ``start``: ``Indexed(validation, start=len(train))``.
 
     >>> from torch.utils.data import random_split
     >>> whole = Indexed([("a", 0), ("b", 1), ("c", 0)])
@@ -30,7 +30,7 @@ class Indexed(Dataset[Any]):
     def __init__(self, dataset: Any, start: int = 0) -> None:
         if isinstance(dataset, IterableDataset):
             raise ValueError(
-                "a data set that is only gone through has no numbers for its samples: give one with dataset[i]"
+                "an IterableDataset has no numbers for its samples: pass a data set that can be indexed, dataset[i]"
             )
         self.dataset, self.start = dataset, whole_number("start", start, least=0)
 

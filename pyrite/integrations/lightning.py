@@ -1,4 +1,4 @@
-"""Lightning: a callback that looks on while a model trains, and says at the end which labels are wrong.
+"""Lightning: a callback that records margins while a model trains, and audits the labels at the end.
 
 Losses need nothing: they are modules that are called like ``nn.CrossEntropyLoss``.
 """
@@ -26,7 +26,7 @@ try:
 except ImportError as error:
     raise ImportError(f'Lightning is not installed ({error}): pip install "pyrite[lightning]"') from None
 except Exception as error:  # what it imports may be broken: a torchvision of another torch raises RuntimeError
-    raise ImportError(f"Lightning is installed, but cannot be imported ({error}): mend or remove that") from error
+    raise ImportError(f"Lightning is installed, but cannot be imported ({error}): repair or remove it") from error
 
 __all__ = ["Indexed", "LabelAudit"]
 
@@ -36,23 +36,23 @@ class LabelAudit(Callback):
     """Records the margins of every sample while a model trains, and audits the labels when it is done.
 
     The data sets are wrapped in ``Indexed``, and the steps of the module give their scores:
-    ``return {"loss": loss, "scores": scores}``. Lightning hands both on to callbacks, so the module knows nothing of
-    this one and works as well without it. Validation batches that are indexed are the held-out labels by which the
-    noise is told and epochs are weighed; others are left alone. Without any there is a ranking only.
+    ``return {"loss": loss, "scores": scores}``. Lightning passes both to callbacks, so the module needs no other change
+    and works without this callback, too. Indexed validation batches are the held-out labels to which the noise is
+    fitted and by which epochs are weighted; other batches are ignored. Without any there is only a ranking.
 
-    In an epoch the first visit to a sample counts. If validation comes only every few epochs, the others say nothing.
+    In an epoch the first visit to a sample counts. If there is validation in some epochs only, the others are ignored.
 
-    Everything is in Lightning's checkpoints, so a fit with ``ckpt_path`` goes on as if it had not been stopped. Several
-    devices tell each other what they saw at the end of an epoch, and all end with the same audit.
+    Everything is in Lightning's checkpoints, so a fit with ``ckpt_path`` continues as if it had not been stopped.
+    Several devices share what they saw at the end of an epoch, and all end with the same audit.
 
     Args:
         labels: the given labels of all samples, by the numbers that ``Indexed`` gives them.
-        path: where to write the suspects, from the trainer's ``default_root_dir``; None for nowhere.
-        classes: the names of the classes, or how many there are; by default as many as ``labels`` name.
+        path: the file for the suspects, relative to the trainer's ``default_root_dir``; None to write nothing.
+        classes: the names of the classes, or their number; by default the largest label plus 1.
         seed: for the standard errors.
 
     Attributes:
-        audit: what was found, once training has ended; None before.
+        audit: the audit, once training has ended; None before.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class LabelAudit(Callback):
         self.classes = tuple(map(str, names))
         if len(self.classes) < max(count, 2):
             raise ValueError(
-                f"there are {len(self.classes)} classes, but labels up to {count - 1}: two at least, and all"
+                f"there are {len(self.classes)} classes, but labels up to {count - 1}: pass {max(count, 2)} or more"
             )
         self.path = None if path is None else Path(path)
         self.seed = seed
@@ -81,21 +81,22 @@ class LabelAudit(Callback):
         self._margins = self._observer.class_margins
         if not self._margins.kept:
             raise ValueError(f"{len(given)} samples times {len(self.classes)} classes are too many to keep margins of")
-        self._epoch = 0  # that the margins are of which are not folded in yet
-        self._weighed = False  # whether an epoch was by held-out labels
+        self._epoch = 0  # the epoch of the margins that are not averaged in yet
+        self._weighted = False  # whether an epoch was weighted by held-out labels
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         index = _index(batch)
         if index is None:
-            raise ValueError("the training batches do not say which samples they hold: wrap the data set in Indexed")
+            raise ValueError("the training batches have no index: wrap the data set in Indexed")
         scores = self._scores(outputs, index, "training_step")
         self._begin(trainer.current_epoch)
-        self._same_labels(batch, index)
-        every = margins(scores)
-        own = every.gather(1, torch.from_numpy(self._given[index]).to(every.device).unsqueeze(1)).squeeze(1)
-        good = torch.isfinite(own).cpu().numpy()  # what overflowed says nothing
+        self._check_labels(batch, index)
+        all_margins = margins(scores)
+        given = torch.from_numpy(self._given[index]).to(all_margins.device)
+        own = all_margins.gather(1, given.unsqueeze(1)).squeeze(1)
+        good = torch.isfinite(own).cpu().numpy()  # without margins that overflowed
         self._observer.update(index[good], own.cpu()[good], scores.argmax(1).cpu()[good])
-        self._margins.record(index[good], every.cpu()[good])
+        self._margins.record(index[good], all_margins.cpu()[good])
 
     def on_validation_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
@@ -105,13 +106,13 @@ class LabelAudit(Callback):
             return
         scores = self._scores(outputs, index, "validation_step")
         self._begin(trainer.current_epoch)
-        self._same_labels(batch, index)
+        self._check_labels(batch, index)
         evidence = self._observer.evidence
         trained = (evidence.visits[index] > 0) | evidence.epoch.seen[index]
         if trained.any():
             raise ValueError(
-                f"sample {index[trained.argmax()]} was trained on, and now is held out: wrap the whole in Indexed "
-                "before it is split, split it the same way when training goes on, or number another set by start="
+                f"sample {index[trained.argmax()]} was trained on, and now is held out: wrap the whole set in Indexed "
+                "before it is split, split it in the same way when training is resumed, or set start for a second set"
             )
         self._margins.record(index, margins(scores))
 
@@ -119,7 +120,7 @@ class LabelAudit(Callback):
         self._end_epoch()
 
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
-        """Audit, and write. Labels that are too few to say anything about are a warning, and undo no training."""
+        """Audit the labels and write the suspects. Too few labels are a warning, so that the training is not lost."""
         self._end_epoch()
         evidence = self._observer.evidence
         held_out = evidence.visits == 0
@@ -144,17 +145,17 @@ class LabelAudit(Callback):
         if scores.shape != (len(index), len(self.classes)):
             shape = len(index), len(self.classes)
             raise ValueError(
-                f"scores of {step} have the shape {tuple(scores.shape)}, but must have {shape}: a row a sample"
+                f"scores of {step} have the shape {tuple(scores.shape)}, but must have {shape}: one row per sample"
             )
         if index.max(initial=-1) >= len(self._given):
-            raise ValueError(f"there is a sample {index.max()}, but labels are {len(self._given)}")
+            raise ValueError(f"there is a sample {index.max()}, but there are {len(self._given)} labels")
         return scores.detach()
 
-    def _same_labels(self, batch: Any, index: Ints) -> None:
-        """Refuse labels in another order than the samples: every sample would be a suspect."""
+    def _check_labels(self, batch: Any, index: Ints) -> None:
+        """Raise ``ValueError`` if labels have another order than the samples: every sample would be a suspect."""
         labels = batch.labels if isinstance(batch, Batch) else batch.get("labels")
         if not isinstance(labels, Tensor) or labels.shape != index.shape or labels.is_floating_point():
-            return  # mixed, say
+            return  # soft or mixed labels
         wrong = labels.cpu().numpy() != self._given[index]
         if wrong.any():
             first = int(wrong.argmax())
@@ -164,7 +165,7 @@ class LabelAudit(Callback):
             )
 
     def _begin(self, epoch: int) -> None:
-        """Fold in what is left of another epoch, if a checkpoint was made between its last step and its end."""
+        """End the epoch before, if a checkpoint was made between its last step and its end."""
         if epoch != self._epoch:
             self._end_epoch()
         self._epoch = epoch
@@ -173,43 +174,43 @@ class LabelAudit(Callback):
         self._observer.merge(all_gather(self._observer.epoch_state()))
 
     def _end_epoch(self) -> None:
-        """Fold the epoch in, weighed by held-out labels; if these came in some epochs only, only those count."""
+        """Average the epoch in, weighted by held-out labels; epochs without them count only if all are without."""
         self._share()
         seen = self._margins.epoch_state()
         if not len(seen["index"]):
             return
         index, now = seen["index"], seen["now"]
-        held = ~self._observer.evidence.epoch.seen[index]
-        right = now[held].argmax(1) == self._given[index[held]]
-        if held.any() and not self._weighed:
+        held_out = ~self._observer.evidence.epoch.seen[index]
+        right = now[held_out].argmax(1) == self._given[index[held_out]]
+        if held_out.any() and not self._weighted:
             nothing = {name: np.zeros_like(value) for name, value in self._margins.state_dict().items()}
             self._margins.load_state_dict(nothing | seen)
-            self._weighed = True
-        elif self._weighed and not held.any():
+            self._weighted = True
+        elif self._weighted and not held_out.any():
             self._margins.merge([])
-        self._observer.end_epoch(held_out=Tally(int(right.sum()), len(right)) if held.any() else None)
+        self._observer.end_epoch(held_out=Tally(int(right.sum()), len(right)) if held_out.any() else None)
 
     def state_dict(self) -> dict[str, Any]:
-        """Tensors and numbers, which are read back without unpickling. Lightning asks all processes at once."""
+        """Tensors and numbers, which torch loads without unpickling. Lightning calls it on all processes at once."""
         self._share()
-        held = {f"observer.{name}": _plain(value) for name, value in self._observer.state_dict().items()}
-        return held | {"labels": _plain(self._given.copy()), "epoch": self._epoch, "weighed": self._weighed}
+        state = {f"observer.{name}": _plain(value) for name, value in self._observer.state_dict().items()}
+        return state | {"labels": _plain(self._given.copy()), "epoch": self._epoch, "weighed": self._weighted}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where another left off, with the same labels."""
-        held = {name: value.numpy() if isinstance(value, Tensor) else value for name, value in state_dict.items()}
-        if not np.array_equal(held["labels"], self._given):
+        """Continue where another callback with the same labels stopped."""
+        state = {name: value.numpy() if isinstance(value, Tensor) else value for name, value in state_dict.items()}
+        if not np.array_equal(state["labels"], self._given):
             raise ValueError("the checkpoint is of other labels: its margins are of other samples")
-        self._observer.load_state_dict(within(held, "observer"))
-        self._epoch, self._weighed = int(held["epoch"]), bool(held["weighed"])
+        self._observer.load_state_dict(within(state, "observer"))
+        self._epoch, self._weighted = int(state["epoch"]), bool(state["weighed"])
 
 
 def _plain(value: Any) -> Any:
-    """What torch reads back without unpickling."""
+    """A value that torch loads without unpickling."""
     return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
 
 
 def _index(batch: Any) -> Ints | None:
-    """Which samples a batch holds; None if it does not say."""
+    """The indices of a batch's samples; None if it has none."""
     index = batch.index if isinstance(batch, Batch) else batch.get("index") if isinstance(batch, Mapping) else None
     return None if index is None else to_ints(index, "index", least=0)

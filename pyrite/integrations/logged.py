@@ -1,4 +1,4 @@
-"""The one way numbers of a run go to a logger, whoever made it: ``log(values, step)``."""
+"""Logging of a run's numbers with any logger: ``log(values, step)``."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -14,7 +14,7 @@ __all__ = ["Log", "Logged"]
 
 @runtime_checkable
 class Log(Protocol):
-    """What takes numbers by name, and the number of the step they belong to."""
+    """A logger of numbers by name, with the number of their step."""
 
     def log(self, values: Mapping[str, float], step: int, /) -> object: ...
 
@@ -22,13 +22,13 @@ class Log(Protocol):
 @final
 class Logged:
     """An observer that logs a run: ``step/loss`` after every step, and after every epoch the line of its history under
-    ``epoch/``, less what is unknown.
+    ``epoch/``, without unknown values.
 
     Steps are those of the optimiser, from 1. Process 0 alone logs.
 
     Args:
         logger: a function that is called as ``logger(values, step=step)``, such as ``wandb.log`` or
-            ``mlflow.log_metrics``; or what has such a method ``log``.
+            ``mlflow.log_metrics``; or an object with such a method ``log``.
 
     >>> import pyrite
     >>> class Printer:
@@ -50,7 +50,7 @@ class Logged:
 
     @contextmanager
     def watch(self, folder: Path, recorder: Recorder) -> Iterator[None]:
-        """Around a run."""
+        """A context around a run."""
         self._recorder = recorder if rank() == 0 else None
         try:
             yield

@@ -20,8 +20,8 @@ class TensorBoard:
     """An observer that writes for TensorBoard: the loss of every step, and after every epoch the line of the history
     and the margins of right and wrong labels.
 
-    Everything is drawn over the number of steps. A resumed run goes on in the same folder: what was written after
-    the point where it goes on is marked as undone, and TensorBoard leaves it out.
+    Everything is drawn over the number of steps. A resumed run continues in the same folder: what was written
+    after the step at which it continues is marked as obsolete, and TensorBoard leaves it out.
 
     Args:
         path: the folder to write to; by default ``tensorboard`` in the run's folder.
@@ -40,7 +40,7 @@ class TensorBoard:
 
     @contextmanager
     def watch(self, folder: Path, recorder: Recorder) -> Iterator[None]:
-        """Around a run. Process 0 alone writes."""
+        """A context around a run. Process 0 alone writes."""
         self._recorder = recorder
         if rank() == 0:
             path = self.path or folder / "tensorboard"
@@ -70,11 +70,11 @@ class TensorBoard:
         writer, recorder = self._writer, self._recorder
         if writer is None or recorder is None:
             return
-        found = recorder.observer.histograms
-        kinds = {"all": found.all, "right": found.clean, "wrong": found.noisy}
+        histograms = recorder.observer.histograms
+        kinds = {"all": histograms.all, "right": histograms.clean, "wrong": histograms.noisy}
         for kind, counts in kinds.items():
             if counts is not None and counts[-1].any():
-                summary = _summary(counts[-1], found.edges)
+                summary = _summary(counts[-1], histograms.edges)
                 writer.add_histogram_raw(f"margins/{kind}", **summary, global_step=recorder.steps)
         writer.flush()
 

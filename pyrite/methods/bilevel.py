@@ -32,7 +32,7 @@ class Bilevel(Method):
 
     Args:
         loss: what the net is trained and validated with; cross entropy if None.
-        splits: into how many parts a batch is cut, the validation part among them.
+        splits: the number of parts a batch is cut into, including the validation part.
         mu: μ, which keeps the weights of splits with small gradients small.
 
     >>> str(Bilevel())
@@ -54,7 +54,7 @@ class _Split(NamedTuple):
     """This process's samples of one split after their backward pass.
 
     ``by_scores`` and ``gradient`` are derivatives of the split's mean loss over all processes: by the scores, and by
-    all weights in a row. ``loss`` is the sum of the losses.
+    all weights, concatenated. ``loss`` is the sum of the losses.
     """
 
     scores: Tensor
@@ -107,11 +107,11 @@ class _Bilevel(Trainer):
         """One per split: 0 for the first, which validates; the absolute values of the others add up to 1."""
         validation, *training = (all_reduce(split.gradient) for split in splits)
         raw = torch.stack([validation @ one / (one @ one + self.method.mu) for one in training])
-        whole = raw.abs().sum()
-        return torch.cat([raw.new_zeros(1), raw / torch.where(whole == 0, 1.0, whole)])
+        absolute_sum = raw.abs().sum()
+        return torch.cat([raw.new_zeros(1), raw / torch.where(absolute_sum == 0, 1.0, absolute_sum)])
 
     def _assign(self, gradient: Tensor) -> None:
-        """Give every weight its part of a gradient in a row; one that the net does not use has none."""
+        """Set the gradient of every weight from the concatenated one; weights that the net does not use get None."""
         sizes = [weight.numel() for weight in self.learner.weights]
         for weight, part, used in zip(self.learner.weights, gradient.split(sizes), self.used, strict=True):
             weight.grad = part.view_as(weight) if used else None
@@ -121,8 +121,8 @@ def stratified_splits(batch: Batch, splits: int, turn: int) -> tuple[Tensor, lis
     """The split of each of this process's samples, and the sizes of all splits over all processes.
 
     Samples are dealt out in the order of their labels, so that all splits have about the same labels, as the authors'
-    have; ``turn`` is where dealing begins, so that no sample validates more often than others. A split has at least
-    two samples, for the sake of batch norms; if there are too few for two splits, there is one.
+    have; dealing begins at split ``turn``, so that no sample validates more often than others. A split has at least
+    two samples, because batch norms need them; with too few samples for two splits there is one.
     """
     shares = all_gather((batch.labels.cpu(), batch.index.cpu()))
     labels, index = (torch.cat(part).numpy() for part in zip(*shares, strict=True))

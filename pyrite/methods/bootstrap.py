@@ -19,8 +19,8 @@ class Bootstrap(Method):
 
     Args:
         kind: ``"hard"`` or ``"soft"``.
-        beta: how far the label is believed after the warm-up; by default 0.8 (hard) or 0.95 (soft).
-        warmup: the share of the run in which it is believed wholly: a prediction that is not yet any good says nothing.
+        beta: β after the warm-up; by default 0.8 (hard) or 0.95 (soft).
+        warmup: the share of the run in which β is 1, because early predictions carry no information.
 
     >>> str(Bootstrap("soft"))
     "bootstrap(kind='soft', beta=0.95, warmup=0.2)"

@@ -32,7 +32,7 @@ class CoTeaching(Method):
     Args:
         rate: the noise rate. If None it is estimated from the margins of both nets after a warm-up on all samples: a
             fifth of the epochs, from 3 to 10.
-        loss: what is small or large, and what both nets are trained with; cross entropy if None.
+        loss: what samples are compared by, and what both nets are trained with; cross entropy if None.
         ramp: the epochs over which the forget rate grows; if None 10, as in the paper, or a third of a shorter run.
 
     >>> str(CoTeaching(0.4))
@@ -53,7 +53,7 @@ class CoTeaching(Method):
 
 @final
 class _CoTeaching(Trainer):
-    """The two nets at work."""
+    """Trains the two nets."""
 
     def __init__(self, method: CoTeaching, bench: Bench) -> None:
         self.learners = [bench.make_learner(), bench.make_learner()]

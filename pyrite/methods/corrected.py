@@ -22,14 +22,14 @@ Matrix = str | Tensor | Sequence[Sequence[float]]
 
 
 class Corrected(Method, ABC):
-    """Training with a loss that a noise matrix corrects; subclasses say how.
+    """Training with a loss that a noise matrix corrects; subclasses define the correction.
 
     Args:
         matrix: ``"estimate"``: by a first net, trained with cross entropy; ``"noise"``: that of the run's noise; or the
             matrix itself, T[i, j] = P(given j | true i), for which no first net is needed.
-        percentile: which sample of a class the estimate takes for a certain one. 100 is the one with the largest
-            probability.
-        at: the share of the epochs that the first net has.
+        percentile: which sample the estimate takes as a certain example of a class, by the percentile of its
+            probability; 100 is the sample with the largest.
+        at: the share of the epochs in which the first net is trained.
     """
 
     def __init__(self, matrix: Matrix, percentile: float, at: float) -> None:
@@ -46,7 +46,7 @@ class Corrected(Method, ABC):
         """The corrected loss."""
 
     def usable(self, matrix: Tensor) -> Estimate:
-        """An estimated matrix as this correction can use it."""
+        """The estimated matrix, changed where this correction needs it."""
         return as_estimate(matrix)
 
     def start(self, bench: Bench) -> Trainer:
@@ -80,7 +80,7 @@ class Forward(Corrected):
     """Forward correction: the loss of the probabilities of given labels, Tᵀp.
 
     Args:
-        matrix, percentile, at: as of ``Corrected``.
+        matrix, percentile, at: see ``Corrected``.
         curve: the loss, a function of the margin alone; cross entropy by default.
 
     >>> str(Forward())
@@ -93,7 +93,7 @@ class Forward(Corrected):
         self, matrix: Matrix = "estimate", percentile: float = 97, at: float = 0.2, *, curve: Curve | None = None
     ) -> None:
         self.curve = curve
-        ForwardLoss([[1, 0], [0, 1]], curve)  # refuses what is no curve
+        ForwardLoss([[1, 0], [0, 1]], curve)  # raises ValueError if curve is not a curve
         super().__init__(matrix, percentile, at)
 
     def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Loss:
@@ -107,7 +107,7 @@ class Backward(Corrected):
     An estimated matrix that can hardly be inverted is mixed with the identity first.
 
     Args:
-        matrix, percentile, at: as of ``Corrected``.
+        matrix, percentile, at: see ``Corrected``.
         loss: what is corrected; cross entropy by default.
 
     >>> str(Backward(matrix="noise"))
@@ -120,12 +120,12 @@ class Backward(Corrected):
         self, matrix: Matrix = "estimate", percentile: float = 97, at: float = 0.2, *, loss: Loss | None = None
     ) -> None:
         self.loss = loss
-        BackwardLoss([[1, 0], [0, 1]], loss)  # refuses what is no loss
+        BackwardLoss([[1, 0], [0, 1]], loss)  # raises ValueError if loss is not a loss
         super().__init__(matrix, percentile, at)
 
     @property
     def grows(self) -> bool:
-        """Labels have negative losses too, without a bound."""
+        """Corrected losses can be negative, without a bound."""
         return True
 
     def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Loss:

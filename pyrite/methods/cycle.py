@@ -1,4 +1,4 @@
-"""Batches without an end."""
+"""Batches that start again whenever they end."""
 
 from collections.abc import Mapping
 from typing import Any, final
@@ -10,25 +10,25 @@ __all__ = ["Cycle"]
 
 @final
 class Cycle:
-    """Batches of a small set, such as a meta set, that begin anew in another order whenever they end."""
+    """Batches of a small set, such as a meta set, that start again, in a new order, whenever they end."""
 
     def __init__(self, batches: Batches) -> None:
         self.batches = batches
-        self._coming = iter(batches)
+        self._iterator = iter(batches)
 
     def next(self) -> Batch:
         """The next batch."""
         try:
-            return next(self._coming)
+            return next(self._iterator)
         except StopIteration:
-            self._coming = iter(self.batches)
-            return next(self._coming)
+            self._iterator = iter(self.batches)
+            return next(self._iterator)
 
     def state_dict(self) -> dict[str, Any]:
-        """Where the batches stand."""
+        """The position in the batches."""
         return self.batches.state_dict()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Go on where other batches of the same set stood."""
+        """Continue from the position of other batches of the same set."""
         self.batches.load_state_dict(state)
-        self._coming = iter(self.batches)
+        self._iterator = iter(self.batches)

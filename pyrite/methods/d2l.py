@@ -1,4 +1,4 @@
-"""Dimensionality-driven learning: when the dimension of the representations rises, labels are believed less."""
+"""Dimensionality-driven learning: when the dimension of the representations rises, labels get less weight."""
 
 from collections.abc import Mapping
 from typing import Any, final
@@ -29,7 +29,7 @@ class D2L(Method):
     """Cross entropy with the target α e_y + (1 − α) ŷ, where ŷ is the one-hot prediction and α follows the dimension.
 
     Before every epoch the local intrinsic dimension (LID) of the representations is measured. While the net learns what
-    the classes have in common it falls; when it learns wrong labels by heart it rises. At the first epoch whose LID is
+    the classes have in common it falls; when it memorises wrong labels it rises. At the first epoch whose LID is
     above mean + 2 σ of the ``window`` epochs before it, the turning point, the weights go back to those of the epoch
     before. From then on α = exp(−(epoch / epochs) · LID / lowest LID); until then α is 1.
 
@@ -82,12 +82,12 @@ class _DimensionDriven(Trainer):
         self.representation = _Representation(self.learners[0].model)
         self.samples = _subset(bench)
         self.dimensions: list[float] = []
-        self.turning_point = 0  # the epoch before which it was found, 0 if it was not
+        self.turning_point = 0  # the epoch at whose beginning it was detected; 0 until then
         self.before: dict[str, Tensor] = {}
 
     def begin_epoch(self, epoch: int) -> None:
         measured = self.measure()
-        # Without a value, such as where all representations are the same, the last one stands.
+        # Where no finite value is measured, such as when all representations are equal, the last one is kept.
         self.dimensions += [measured] if np.isfinite(measured) else self.dimensions[-1:]
         model = self.learners[0].model
         if not self.turning_point:
@@ -119,7 +119,7 @@ class _DimensionDriven(Trainer):
         return self.bootstrap.step(batch)
 
     def facts(self) -> Mapping[str, float]:
-        """LID before the epoch, α in it, whether LID is that of scores, and the epoch of its turning point, or 0."""
+        """LID before the epoch, α in it, whether LID is that of scores, and the epoch of the turning point or 0."""
         known = {"lid": self.dimensions[-1]} if self.dimensions else {}
         of_scores = float(not self.representation.embeds)
         return {
@@ -150,7 +150,7 @@ def _rises(dimensions: list[float], window: int, skip: int) -> bool:
 
 
 def _subset(bench: Bench) -> Batches:
-    """Samples drawn once, in an order of their own, as they are without augmentation."""
+    """A fixed random subset of the training samples, without augmentation."""
     batches = bench.batches
     drawn = order(bench.seed, Stream.EPOCH, len(batches.index), 0, 2)[:_SAMPLES]
     return Batches(

@@ -1,4 +1,4 @@
-"""One step down the mean of a loss: pieces, processes, checks and what observers see, written once."""
+"""One gradient step on the mean of a loss: pieces, processes, checks, and the ``Step`` that observers get."""
 
 from collections.abc import Callable
 
@@ -42,15 +42,15 @@ def descend(learner: Learner, batch: Batch, cost: Cost, share: Tensor, trust: Te
             (summed / denominator.to(summed.dtype)).backward()
             assert scores.grad is not None
             pieces.append((scores.detach(), scores.grad))
-        every, gradient = (torch.cat(parts) for parts in zip(*pieces, strict=True))
-        mean = _mean(value, denominator, every, batch.labels)
-    return Step(batch.index, batch.labels, every, gradient, mean, float(denominator), rate, trust)
+        all_scores, gradient = (torch.cat(parts) for parts in zip(*pieces, strict=True))
+        mean = _mean(value, denominator, all_scores, batch.labels)
+    return Step(batch.index, batch.labels, all_scores, gradient, mean, float(denominator), rate, trust)
 
 
 def backward_step(
     learner: Learner, batch: Batch, scores: Tensor, losses: Tensor, share: Tensor, trust: Tensor | None = None
 ) -> Step:
-    """The second half of ``descend``, for methods that look at the scores of the whole batch before they decide.
+    """The second half of ``descend``, for methods that need the scores of the whole batch before the loss.
 
     Args:
         scores: of the batch, with their graph.
@@ -75,10 +75,10 @@ def _mean(value: Tensor, denominator: Tensor, scores: Tensor, labels: Tensor) ->
     """The mean loss over all processes, if it is finite. A bounded loss is finite even where scores are not."""
     label = scores.gather(1, labels.clamp(min=0).unsqueeze(1)).squeeze(1)
     infinite = (~(scores.amax(1).isfinite() & label.isfinite())).sum()  # a class may have a score of -inf
-    summed, bad = all_reduce(torch.stack([value, infinite.to(value)])).tolist()
+    summed, not_finite = all_reduce(torch.stack([value, infinite.to(value)])).tolist()
     mean = float(summed) / float(denominator) if denominator else 0.0
     if not abs(mean) < float("inf"):
         raise FloatingPointError(f"the loss is {mean}")
-    if bad:
+    if not_finite:
         raise FloatingPointError("the scores are not finite")
     return mean

@@ -1,5 +1,5 @@
-"""Early-learning regularisation: predictions are held near their own running mean, so that labels that came to disagree
-with it are not learned by heart."""
+"""Early-learning regularisation: predictions are kept near their own running mean, so that labels that disagree
+with it are not memorised."""
 
 from collections.abc import Mapping
 from typing import Any, final
@@ -47,7 +47,7 @@ class ELR(Method):
 
     @property
     def grows(self) -> bool:
-        """With t = p the regulariser pushes the leading class with λ/2 however certain it is."""
+        """With t = p the regulariser raises the score of the leading class with λ/2, however certain it is."""
         return self.coefficient > 0
 
     def start(self, bench: Bench) -> "_Regularised":
@@ -87,17 +87,17 @@ class _Regularised(Trainer):
 
         share = torch.tensor(len(batch.labels), dtype=torch.float64, device=batch.labels.device)
         step = descend(self.learners[0], batch, cost, share)
-        if step.share:  # written after the step, so that a step that fails leaves no trace
+        if step.share:  # written after the step, so that a step that fails changes nothing
             self.complement.write(step.index, self._updated(step.scores, step.index))
         return step
 
     def _updated(self, scores: Tensor, index: Tensor) -> Tensor:
-        """1 − t after the running mean has seen these scores."""
+        """1 − t after an update of the running mean with these scores."""
         rest = torch.sigmoid(-row_margins(widened(scores)))
         return self.momentum * self.complement[index].to(rest) + (1 - self.momentum) * rest
 
     def facts(self) -> Mapping[str, float]:
-        """The share of training samples whose running mean has the given label first."""
+        """The share of training samples whose running mean is largest for the given label."""
         own = self.given >= 0
         first = self.complement.rows.argmin(1)
         return {"target_is_label": float((first == self.given)[own].double().mean())}

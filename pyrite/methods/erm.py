@@ -52,7 +52,7 @@ class ERM(Method):
 
 @final
 class _Descent(Trainer):
-    """Steps down the mean loss."""
+    """Gradient steps on the mean loss."""
 
     def __init__(self, loss: Loss, bench: Bench) -> None:
         learner = bench.make_learner()
@@ -62,24 +62,25 @@ class _Descent(Trainer):
                 f"accumulate is {learner.accumulate}, but {loss} needs the whole batch at once: leave it 1"
             )
         self.learners = [learner]
-        # A sum, to which pieces and processes add; the denominator belongs to the whole batch.
+        # A sum over pieces and processes; it is divided once, by the denominator of the whole batch.
         self.loss = deepcopy(loss).configure(reduction="sum")
 
     def step(self, batch: Batch) -> Step:
         return descend(self.learners[0], batch, self._cost, self._share(batch.labels))
 
     def _cost(self, scores: Tensor, piece: Batch) -> Tensor:
-        """The loss of this process's samples. Where samples depend on each other it is a part of everybody's.
+        """The loss of this process's samples.
 
-        Of the other processes' scores only the values are here; each process follows the gradient to its own.
+        If samples depend on each other, the loss is computed over the samples of all processes. Scores of other
+        processes have no graph here, so each process gets the gradient for its own samples.
         """
         if not self.couples or world_size() == 1:
             return self.loss(scores, piece.labels)  # type: ignore[no-any-return]
         shares = all_gather((scores.detach(), piece.labels))
         shares[rank()] = scores, piece.labels
-        whole: Tensor = self.loss(*(torch.cat(parts) for parts in zip(*shares, strict=True)))
-        # All processes have the same value and add it up; the gradients of their own samples differ, and add up too.
-        return whole - whole.detach() * (1 - 1 / world_size())
+        batch_loss: Tensor = self.loss(*(torch.cat(parts) for parts in zip(*shares, strict=True)))
+        # The value, which is the same on all processes, counts once in their sum; the gradients are not scaled.
+        return batch_loss - batch_loss.detach() * (1 - 1 / world_size())
 
     def _share(self, labels: Tensor) -> Tensor:
         """What the samples add to the denominator of the mean."""

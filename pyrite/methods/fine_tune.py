@@ -25,7 +25,7 @@ __all__ = ["FineTune"]
 class FineTune(Method):
     """Cross entropy on the given labels, then on the clean labels of the meta set alone.
 
-    Nets, optimiser and schedule go on, so the second stage has the low learning rates at the end of the schedule.
+    Net, optimiser and schedule continue, so the second stage has the low learning rates at the end of the schedule.
 
     Args:
         size: samples in the meta set, whose labels are clean.
@@ -44,7 +44,7 @@ class FineTune(Method):
 
     def start(self, bench: Bench) -> Stages:
         early, late = stage_lengths(self, bench.epochs, self.at)
-        meta = bench.meta  # refused now, not after the first stage
+        meta = bench.meta  # raises now, not after the first stage, if there is none
 
         def first(known: Estimate, before: Trainer | None) -> Trainer:
             return ERM(CE()).start(bench.stage(bench.epochs))
@@ -69,8 +69,8 @@ class _FineTuning(Trainer):
         learner, clean = self.learners[0], self.meta.next()
         scores = learner.evaluate(batch.inputs).clone()
         own = torch.tensor(len(clean.labels), device=clean.labels.device)
-        made = descend(learner, clean, self._cost, own)
-        return Step(batch.index, batch.labels, scores, torch.zeros_like(scores), made.loss, made.share, made.rate)
+        step = descend(learner, clean, self._cost, own)
+        return Step(batch.index, batch.labels, scores, torch.zeros_like(scores), step.loss, step.share, step.rate)
 
     def _cost(self, scores: Tensor, piece: Batch) -> Tensor:
         losses: Tensor = self.loss(scores, piece.labels)

@@ -26,14 +26,14 @@ __all__ = ["GLC"]
 
 @final
 class GLC(Method):
-    """A first net on given labels; what it says of gold samples is the noise matrix; a second net with that matrix.
+    """The noise matrix is the mean prediction on gold samples of a net trained on given labels; then a second net.
 
-    The second net begins with the initial weights. It learns gold samples with cross entropy, all others with the
-    forward correction, and each sample counts the same.
+    The second net starts from the initial weights. It learns gold samples with cross entropy and all others with the
+    forward correction by that matrix; each sample counts the same.
 
     Args:
         size: gold samples: a meta set with clean labels.
-        at: the share of the epochs that the first net has.
+        at: the share of the epochs in which the first net is trained.
 
     >>> str(GLC(size=100))
     'glc(size=100, at=0.5)'

@@ -1,4 +1,4 @@
-"""Joint optimisation: weights and labels in turn, then a net trained anew on the labels that came of it."""
+"""Joint optimisation: weights and labels are updated in turn, then a net is trained on the resulting labels."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal, final
@@ -26,7 +26,7 @@ Prior = Literal["given", "uniform"] | Sequence[float]
 
 @final
 class Joint(Method):
-    """First soft labels and weights in turn, at a constant learning rate; then the initial weights on those labels.
+    """Soft labels and weights in turn, at a constant learning rate; then training from scratch on those labels.
 
     In the first stage the loss of a batch is KL(label ‖ p) + α KL(prior ‖ mean p) + β H(p). From ``begin`` on, each
     epoch ends with the soft label of every sample replaced by the mean of its predictions in the last ``window``
@@ -35,9 +35,9 @@ class Joint(Method):
     Args:
         alpha: the factor of the class prior; it keeps the labels from becoming all the same.
         beta: the factor of the entropy; it keeps the soft labels from staying as they are.
-        at: the share of the run that the first stage has.
+        at: the share of the run that the first stage takes.
         begin: the share of the first stage after which labels change.
-        window: over how many epochs predictions are averaged.
+        window: the number of epochs over which predictions are averaged.
         prior: the distribution of the classes: ``"given"`` for that of the given labels, ``"uniform"``, or one number
             per class.
 
@@ -149,7 +149,7 @@ class _Relabelling(_Labelled):
             raise ValueError(
                 f"accumulate is {self.learner.accumulate}, but joint needs the whole batch at once: leave it 1"
             )
-        # A rate that falls would let the net learn wrong labels by heart before they change.
+        # With a falling rate the net would memorise wrong labels before they change.
         self.learner.share_at = lambda step: 1.0
         self.method, self.prior = method, method.class_prior(bench)
         self.begin = min(max(1, round(method.begin * bench.epochs)), bench.epochs)
@@ -173,14 +173,15 @@ class _Relabelling(_Labelled):
     def _sum(self, scores: Tensor, index: Tensor) -> Tensor:
         """This process's part of the objective times the number of samples of the batch.
 
-        The mean prediction is that of all processes. Of the others' scores only the values are here; each process
-        follows the gradient to its own.
+        The mean prediction is that of all processes. Scores of other processes have no graph here, so each process
+        gets the gradient for its own samples.
         """
         shares = all_gather((scores.detach(), self.labels[index]))
         shares[rank()] = scores, self.labels[index]
-        every, labels = (torch.cat(parts) for parts in zip(*shares, strict=True))
-        whole = len(every) * joint_objective(every, labels, self.prior, self.method.alpha, self.method.beta)
-        return whole - whole.detach() * (1 - 1 / world_size())
+        all_scores, labels = (torch.cat(parts) for parts in zip(*shares, strict=True))
+        mean = joint_objective(all_scores, labels, self.prior, self.method.alpha, self.method.beta)
+        summed = len(all_scores) * mean
+        return summed - summed.detach() * (1 - 1 / world_size())
 
     def end_epoch(self) -> None:
         if self.epoch >= self.begin:

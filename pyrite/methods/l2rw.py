@@ -18,15 +18,15 @@ __all__ = ["L2RW"]
 
 @final
 class L2RW(Method):
-    """Weights max(G·g_i, 0), divided by their sum: no network, nothing that lasts from one batch to the next.
+    """Weights max(G·g_i, 0), divided by their sum: no network, and no state between batches.
 
-    G is the gradient of the meta loss where the model stands, because the virtual step begins with weights of 0. If no
-    sample helps, none counts.
+    G is the gradient of the meta loss at the current weights of the model, because the virtual step starts from sample
+    weights of 0. If no product is positive, all weights are 0.
 
     Args:
         meta_loss: what is measured on the meta set; cross entropy, as in the paper. With noisy labels, ``mae``.
         meta: whether the meta set has its given labels (``"noisy"``) or true ones (``"clean"``). The paper's are clean;
-            the default is not, because clean labels are what most people do not have.
+            the default is noisy, because clean labels are rarely available.
         size: samples in the meta set.
 
     Ren et al., 2018 ("Learning to reweight examples for robust deep learning").
@@ -50,10 +50,10 @@ class L2RW(Method):
 @final
 class _Reweighting(Weighting):
     def weigh(self, batch: tuple[Tensor, Tensor], losses: Tensor, again: Again) -> tuple[Tensor, Tensor]:
-        # The step's size falls out when weights are divided by their sum.
+        # The size of the virtual step cancels when weights are divided by their sum.
         direction = self.passes.direction(losses, torch.zeros_like(losses), self.meta_batch(), 1.0, fast=True)
         with again():
-            helps = (-self.passes.slopes(direction, batch, losses.detach())).clamp(min=0)
-        whole = all_reduce(helps.sum())
-        omega = helps / torch.where(whole > 0, whole, 1.0)
-        return omega, helps
+            products = (-self.passes.slopes(direction, batch, losses.detach())).clamp(min=0)
+        product_sum = all_reduce(products.sum())
+        omega = products / torch.where(product_sum > 0, product_sum, 1.0)
+        return omega, products

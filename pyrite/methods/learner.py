@@ -1,4 +1,4 @@
-"""A model with its optimiser and schedule, and how a gradient becomes a step."""
+"""A model with its optimiser and schedule, and the step that they make from gradients."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -21,11 +21,11 @@ class Learner:
     Args:
         model: any module from inputs to scores.
         optimiser: of its weights. Its learning rates are those of the beginning; ``share_at`` scales them.
-        share_at: what share of the learning rate step number 0, 1, ... has.
+        share_at: from a step number, counted from 0, to the share of the learning rate in that step.
         clip: the largest norm a gradient may have; a longer one is shortened to it. Or a function that shortens the
             gradients itself, where one norm for all weights is not what is wanted.
-        accumulate: in how many pieces a batch goes through the model, one after the other, to save memory. The step is
-            that of the whole batch, except that a batch norm sees each piece alone.
+        accumulate: the number of pieces in which a batch goes through the model, to save memory. The step is that of
+            the whole batch, except that batch norms normalise each piece by itself.
         precision: ``"bfloat16"`` is torch's autocast. On processors without fast bfloat16 it is slower than float32.
         compiled: run the model through ``torch.compile``.
     """
@@ -91,9 +91,9 @@ class Learner:
 
     @contextmanager
     def descent(self) -> Iterator[None]:
-        """Around the backward passes of a step: their gradients, of all processes, add up; then one step is made.
+        """A context for the backward passes of one step: on exit, gradients are summed over processes and applied.
 
-        The denominators of the objective are global, so that the processes and pieces add up to its gradient.
+        The objective must have global denominators, so that pieces and processes add up to its gradient.
         """
         self.optimiser.zero_grad(set_to_none=True)
         yield
@@ -120,7 +120,7 @@ class Learner:
         self.rates.append(self.rates[0])
 
     def skip(self) -> None:
-        """Count a step in which no sample counts: the schedule goes on, the weights stay."""
+        """Count a step without samples: the schedule advances, the weights stay."""
         self.steps += 1
 
     def state_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Masking: a learned noise matrix, of which it is known which entries there are."""
+"""Masking: a learned noise matrix, of which only known entries may differ from 0."""
 
 from collections.abc import Sequence
 from typing import final
@@ -24,9 +24,9 @@ class Masking(Method):
 
     Args:
         structure: which true class can become which label: rows of 0 and 1; ``"noise"``, the transitions of the run's
-            noise; or ``"estimate"``, those that the net's confusion matrix has with a probability of ``threshold``. A
-            class can always keep its label.
-        threshold: the least probability of a transition that is estimated.
+            noise; or ``"estimate"``, those with a probability of at least ``threshold`` in the
+            net's confusion matrix. A class can always keep its label.
+        threshold: the least estimated probability of a transition that is allowed.
         at: the share of the epochs before the layer is added.
 
     >>> str(Masking())
@@ -62,7 +62,7 @@ class Masking(Method):
 def _restricted(matrix: Tensor, allowed: Tensor) -> Tensor:
     """The matrix without the transitions that are not allowed, its rows divided by what is left of them.
 
-    What is allowed but was never seen gets a small share, as an entry of 0 would stay 0.
+    Transitions that are allowed but were never seen get a small share, because an entry of 0 would stay 0.
     """
     allowed = allowed | torch.eye(len(matrix), dtype=torch.bool, device=matrix.device)
     kept = torch.where(allowed, matrix.clamp(min=1e-3), 0.0)

@@ -1,4 +1,4 @@
-"""Numbers kept for every sample over the whole of a run."""
+"""Numbers that are kept for every sample during the whole run."""
 
 from collections.abc import Mapping
 from typing import Any, final
@@ -15,7 +15,7 @@ class Memory:
     """One row per sample, such as a running mean of its probabilities or its present label.
 
     Every process holds all rows. A process writes the rows of its own samples, and ``write`` gives them to the others,
-    so that the rows are the same everywhere after every step, and N processes remember what one would.
+    so that after every step all processes have the same rows, the same as one process alone would have.
 
     Args:
         rows: what is remembered at the beginning, of shape (samples, ...).
@@ -49,5 +49,5 @@ class Memory:
         return {"rows": self.rows}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Remember what another memory of the same samples did."""
+        """Restore the rows of another memory of the same samples."""
         self.rows.copy_(state["rows"])

@@ -1,4 +1,4 @@
-"""The data-driven mentor: a small network that was taught by a run whose true labels are known."""
+"""The data-driven mentor: a small network trained on a run whose true labels are known."""
 
 from pathlib import Path
 from typing import Final, final
@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-__all__ = ["Lesson", "Mentor", "read_lesson", "taught"]
+__all__ = ["Lesson", "Mentor", "read_lesson", "train_mentor"]
 
 Lesson = tuple[Tensor, Tensor]
 """Features of samples, one row of three for each, and whether their labels are right."""
 
-_STEPS: Final = 300  # of Adam on all rows at once; the loss has settled by then
+_STEPS: Final = 300  # of Adam, on all rows at once; the loss has converged by then
 _HIDDEN: Final = 20  # as the authors' fully connected layer
 
 
@@ -35,14 +35,14 @@ class Mentor(nn.Module):
 
 
 def features_of(losses: Tensor, threshold: Tensor | float, progress: Tensor | float) -> Tensor:
-    """What a mentor sees: three numbers for each loss, in float64."""
+    """The inputs of a mentor: three numbers per loss, in float64."""
     losses = losses.double()
     parts = (losses, losses - threshold, torch.zeros_like(losses) + progress)
     return torch.stack(parts, -1)
 
 
-def taught(lesson: Lesson) -> Mentor:
-    """A mentor that tells right labels from wrong ones in a lesson. The same lesson gives the same mentor."""
+def train_mentor(lesson: Lesson) -> Mentor:
+    """A mentor trained to tell right labels from wrong ones. The same lesson gives the same mentor."""
     features, is_right = lesson
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
@@ -57,7 +57,7 @@ def taught(lesson: Lesson) -> Mentor:
 
 
 def read_lesson(folder: str) -> Lesson:
-    """What a finished run of ``mentornet`` on labels whose truth is known can teach."""
+    """The lesson of a finished run of ``mentornet`` whose true labels are known."""
     try:
         with np.load(Path(folder) / "labels.npz", allow_pickle=False) as labels:
             given, true = labels["given"], labels.get("true")

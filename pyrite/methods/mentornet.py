@@ -1,4 +1,4 @@
-"""MentorNet: a mentor gives every sample a weight by its loss; predefined, or taught by a labelled run."""
+"""MentorNet: a mentor weights every sample by its loss; it is predefined, or trained on a run with known labels."""
 
 from collections.abc import Mapping
 from typing import Any, Final, final
@@ -15,7 +15,7 @@ from pyrite.data import Batch
 from pyrite.methods.bench import Bench
 from pyrite.methods.descent import backward_step
 from pyrite.methods.memory import Memory
-from pyrite.methods.mentor import features_of, read_lesson, taught
+from pyrite.methods.mentor import features_of, read_lesson, train_mentor
 from pyrite.methods.meta_gradient import per_sample
 from pyrite.methods.method import Method, Trainer
 from pyrite.methods.noise_rate import NoiseRate, check_loss
@@ -25,7 +25,7 @@ from pyrite.processes import all_gather
 __all__ = ["Mentornet"]
 
 PREDEFINED: Final = "predefined"
-_NOTED: Final = 2000  # samples whose losses are kept to teach other mentors: more would teach three inputs no more
+_RECORDED: Final = 2000  # samples whose losses are saved to train other mentors: enough for three inputs
 
 
 @final
@@ -41,7 +41,7 @@ class Mentornet(Method):
             a network learns there which labels are right, and gives the weights here.
         percentile: of the losses, as a share. If None it is 1 minus the noise rate, which is estimated from the
             margins after a fifth of the epochs, from 3 to 10; until then all samples count.
-        decay: how much of λ is kept from batch to batch.
+        decay: the share of λ that is kept from one batch to the next.
         width: the width of the falling part, in multiples of λ; with 0, samples count or do not.
         burn_in: the share of the epochs in which all samples count.
         loss: what the net is trained with; cross entropy if None.
@@ -86,11 +86,11 @@ class _Mentored(Trainer):
             raise ValueError(f"accumulate is {pieces}, but mentornet compares the losses of whole batches: leave it 1")
         self.loss = per_sample(method.loss or CE())
         self.noise_rate = NoiseRate(None if method.percentile is None else 1 - method.percentile, bench)
-        self.mentor = None if method.mentor == PREDEFINED else taught(read_lesson(method.mentor)).to(bench.device)
+        self.mentor = None if method.mentor == PREDEFINED else train_mentor(read_lesson(method.mentor)).to(bench.device)
         self.threshold = float("nan")  # until the first batch
         self.epoch = 1
         trained_on = np.flatnonzero(bench.labels.cpu().numpy() >= 0)
-        self.noted = trained_on[:: max(1, -(-len(trained_on) // _NOTED))]
+        self.recorded = trained_on[:: max(1, -(-len(trained_on) // _RECORDED))]
         self.losses = Memory(torch.full((len(bench.labels),), torch.nan, device=bench.device))
         self.past: list[tuple[Tensor, float]] = []
 
@@ -105,13 +105,13 @@ class _Mentored(Trainer):
             return Step.empty(batch, learner.rate)
         scores = learner.scores(learner.ready(batch.inputs))
         losses = self.loss(scores, batch.labels)
-        self._follow(torch.cat(all_gather(losses.detach().double().cpu())))
+        self._update_threshold(torch.cat(all_gather(losses.detach().double().cpu())))
         weights = self._weights(losses.detach().double())
         step = backward_step(learner, batch, scores, losses * weights.to(losses.dtype), weights.sum(), weights)
         self.losses.write(batch.index, losses)
         return step
 
-    def _follow(self, losses: Tensor) -> None:
+    def _update_threshold(self, losses: Tensor) -> None:
         """Move the threshold towards the percentile of the losses of all processes."""
         share = 1.0 if self.noise_rate.value is None else 1 - self.noise_rate.value
         now = float(losses.quantile(share))
@@ -130,19 +130,19 @@ class _Mentored(Trainer):
 
     def end_epoch(self) -> None:
         self.noise_rate.end_epoch(self)
-        self.past.append((self.losses.rows[self.noted].cpu(), self.threshold))
+        self.past.append((self.losses.rows[self.recorded].cpu(), self.threshold))
 
     def facts(self) -> Mapping[str, float]:
         known = {} if self.threshold != self.threshold else {"loss_threshold": self.threshold}
         return known | (dict(self.noise_rate.facts()) if self.method.percentile is None else {})
 
     def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
-        """Losses of some samples after every epoch, and the threshold: what another mentor can be taught by."""
+        """Losses of some samples after every epoch, and the threshold: another mentor can be trained on them."""
         if not self.past:
             return {}
         losses, thresholds = zip(*self.past, strict=True)
         return {
-            "mentor_index": self.noted.astype(np.float64),
+            "mentor_index": self.recorded.astype(np.float64),
             "mentor_losses": torch.stack(losses).numpy(),
             "mentor_thresholds": np.array(thresholds),
         }

@@ -1,4 +1,4 @@
-"""How a weighting of samples should change so that a step on them helps on other samples: the meta-gradient, exactly.
+"""The meta-gradient: the derivative of a meta loss after one training step by what weights the samples of that step.
 
 A weight network V gives every training sample a weight by its loss. One virtual step on the weighted losses leads from
 w to ŵ = w − α Σ_i ω_i g_i, with g_i the gradient of sample i's loss and ω_i = V_i / n. With G the gradient of the meta
@@ -45,11 +45,11 @@ Normalise = Literal["mean", "sum"]
 Weights = dict[str, Tensor]
 PerSample = Callable[[Tensor, Tensor], Tensor]
 
-_STEP = 1e-2  # of a finite difference, over the length of its direction: at 1e-1 it says nothing any more
+_STEP = 1e-2  # of a finite difference, relative to the norm of its direction; 1e-1 is too large to be accurate
 
 
 class MetaGradient(NamedTuple):
-    """``gradients`` of the weight network's parameters, in their order, and the ``products`` G·g_i, one a sample."""
+    """``gradients`` of the weight network's parameters, in their order, and the ``products`` G·g_i, one per sample."""
 
     gradients: tuple[Tensor, ...]
     products: Tensor
@@ -109,18 +109,18 @@ def shares(weights: Tensor, normalise: Normalise) -> Tensor:
     """ω: what each sample's loss is multiplied by in the objective of all processes."""
     if normalise == "mean":
         return weights / all_reduce(weights.new_tensor(len(weights)))
-    whole = differentiable_all_reduce(weights.sum())
-    return weights / torch.where(whole > 0, whole, 1.0)
+    weight_sum = differentiable_all_reduce(weights.sum())
+    return weights / torch.where(weight_sum > 0, weight_sum, 1.0)
 
 
 def per_sample(loss: Loss) -> PerSample:
-    """A loss as one number a sample."""
+    """The loss with one value per sample."""
     return deepcopy(loss).configure(reduction="none")
 
 
 @final
 class Passes:
-    """The passes through a model that a meta-gradient is made of. None but ``train`` changes its buffers."""
+    """The passes through a model that a meta-gradient is made of. Only ``train`` changes its buffers."""
 
     def __init__(self, model: nn.Module, loss: PerSample, meta_loss: PerSample) -> None:
         self.model, self.loss, self.meta_loss = model, loss, meta_loss
@@ -135,8 +135,8 @@ class Passes:
     def scores(self, inputs: Tensor) -> Tensor:
         """Scores with a graph, while the buffers stay as they are."""
         buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
-        found: Tensor = functional_call(self.model, buffers, (inputs,))
-        return found
+        scores: Tensor = functional_call(self.model, buffers, (inputs,))
+        return scores
 
     def direction(
         self,
@@ -161,8 +161,8 @@ class Passes:
         """
         names = list(self.weights)
         if fast:
-            nothing = {name: torch.zeros_like(w) for name, w in self.weights.items()}
-            moved, pull_back = virtual_step(self.weights, nothing, lr, None)
+            zeros = {name: torch.zeros_like(w) for name, w in self.weights.items()}
+            moved, pull_back = virtual_step(self.weights, zeros, lr, None)
         else:
             parts = torch.autograd.grad(
                 losses @ omega, list(self.weights.values()), retain_graph=keep, materialize_grads=True
@@ -172,8 +172,8 @@ class Passes:
         leaves = {name: w.requires_grad_() for name, w in moved.items()}
         values = self._call(leaves, meta, self.meta_loss)
         mean = values.sum() / all_reduce(values.new_tensor(len(values)))
-        found = torch.autograd.grad(mean, list(leaves.values()), materialize_grads=True)
-        return pull_back({name: all_reduce(part) for name, part in zip(names, found, strict=True)})
+        meta_parts = torch.autograd.grad(mean, list(leaves.values()), materialize_grads=True)
+        return pull_back({name: all_reduce(part) for name, part in zip(names, meta_parts, strict=True)})
 
     def slopes(self, direction: Weights, batch: tuple[Tensor, Tensor], losses: Tensor, *, fast: bool = False) -> Tensor:
         """The derivative of each sample's loss along ``direction``, in one forward-mode pass, or a difference."""
@@ -190,7 +190,7 @@ class Passes:
                 torch.set_rng_state(state)
                 warnings.warn(
                     f"{type(self.model).__name__} has no derivative in forward mode ({str(error).splitlines()[0]}): "
-                    "its meta-gradient is found by differentiating twice, which takes longer and more memory",
+                    "its meta-gradient is computed by differentiating twice, which takes longer and more memory",
                     stacklevel=2,
                 )
         return self._twice(direction, batch)
@@ -203,13 +203,13 @@ class Passes:
             return torch.zeros_like(losses) if tangent is None else tangent.detach().clone()
 
     def _twice(self, direction: Weights, batch: tuple[Tensor, Tensor]) -> Tensor:
-        """The same by two backward passes: the first is linear in what it starts with; it is differentiated by that."""
+        """The same by two backward passes: the first is linear in its cotangent, by which the second differentiates."""
         leaves = {name: w.detach().requires_grad_() for name, w in self.weights.items()}
         losses = self._call(leaves, batch, self.loss)
-        start = torch.zeros_like(losses, requires_grad=True)
-        parts = torch.autograd.grad(losses, list(leaves.values()), start, create_graph=True, materialize_grads=True)
-        aim = torch.stack([(part * direction[name]).sum() for name, part in zip(leaves, parts, strict=True)]).sum()
-        return torch.autograd.grad(aim, start)[0]
+        cotangent = torch.zeros_like(losses, requires_grad=True)
+        parts = torch.autograd.grad(losses, list(leaves.values()), cotangent, create_graph=True, materialize_grads=True)
+        product = torch.stack([(part * direction[name]).sum() for name, part in zip(leaves, parts, strict=True)]).sum()
+        return torch.autograd.grad(product, cotangent)[0]
 
     @torch.no_grad()
     def _differences(self, direction: Weights, batch: tuple[Tensor, Tensor], losses: Tensor) -> Tensor:
@@ -224,7 +224,7 @@ class Passes:
     def reference(
         self, weight_net: nn.Module, losses: Tensor, meta: tuple[Tensor, Tensor], lr: float, normalise: Normalise
     ) -> MetaGradient:
-        """By differentiating through the virtual step: the public way, with a graph of the gradient."""
+        """By differentiating through the virtual step, with a graph of the gradient, as public code does."""
         omega = shares(weight_net(losses.detach().unsqueeze(1)).reshape(-1), normalise)
         step = torch.autograd.grad(losses @ omega, list(self.weights.values()), create_graph=True)
         moved = {name: w - lr * g for (name, w), g in zip(self.weights.items(), step, strict=True)}
@@ -240,31 +240,34 @@ class Passes:
 
 @contextmanager
 def unchanged_buffers(model: nn.Module) -> Iterator[None]:
-    """Give running statistics and the like back as they were."""
-    held = {name: buffer.clone() for name, buffer in model.named_buffers()}
+    """Restore the buffers, such as running statistics, on exit."""
+    saved = {name: buffer.clone() for name, buffer in model.named_buffers()}
     try:
         yield
     finally:
         with torch.no_grad():
             for name, buffer in model.named_buffers():
-                buffer.copy_(held[name])
+                buffer.copy_(saved[name])
 
 
 @contextmanager
 def same_draws(model: nn.Module) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Inside, ``again()`` is a block in which a model draws (dropout) what it drew first; outside nothing is drawn."""
+    """Yield ``again``: a context in which random layers, such as dropout, repeat their first draws.
+
+    torch's random state is restored on exit.
+    """
     device = next(iter(model.parameters())).device
     devices = [device] if device.type == "cuda" else []
     with torch.random.fork_rng(devices=devices):
-        processor = torch.get_rng_state()
-        card = torch.cuda.get_rng_state(device) if devices else None
+        cpu_state = torch.get_rng_state()
+        gpu_state = torch.cuda.get_rng_state(device) if devices else None
 
         @contextmanager
         def again() -> Iterator[None]:
             with torch.random.fork_rng(devices=devices):
-                torch.set_rng_state(processor)
-                if card is not None:
-                    torch.cuda.set_rng_state(card, device)
+                torch.set_rng_state(cpu_state)
+                if gpu_state is not None:
+                    torch.cuda.set_rng_state(gpu_state, device)
                 yield
 
         yield again

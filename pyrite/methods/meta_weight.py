@@ -1,4 +1,4 @@
-"""Sample weights that are learned: by what a step on the weighted samples does to a held-out meta set."""
+"""Learned sample weights: a step on the weighted samples should lower the loss on a held-out meta set."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, final, get_args
@@ -38,14 +38,14 @@ class MetaWeight(Method):
         meta_loss: what is measured on the meta set.
         loss: what the classifier is trained with, and what the weight network sees of a sample; cross entropy if None.
         meta: whether the meta set has its given labels (``"noisy"``) or true ones (``"clean"``): those of the data
-            set's own clean part or, where none is, of a simulation that knows them.
+            set's own clean part or, without one, those known from simulated noise.
         size: samples in the meta set.
         hidden: units of the weight network.
         normalise: ``"sum"`` divides weights by their sum over the batch, as the authors' code does; ``"mean"`` by the
             number of samples, as the paper's equation does.
         gradient: ``"exact"``; ``"lean"``, exact too, slower, with less memory; ``"fast"``, an approximation.
-        every: learn the weights in every so many steps.
-        virtual: the step that is looked ahead: ``"sgd"``, or that of the ``"optimizer"``, with momentum and decay.
+        every: the weight network is updated once in this many steps.
+        virtual: the virtual step: plain ``"sgd"``, or that of the ``"optimizer"``, with momentum and decay.
         optimiser: of the weight network: ``"sgd"``; ``"nesterov"``, SGD with Nesterov momentum 0.9; or ``"adam"``.
         lr: the learning rate of the weight network.
         weight_decay: the weight decay of the weight network.
@@ -112,12 +112,12 @@ class _MetaWeighting(Weighting):
         if method.virtual == "optimizer":
             check_optimiser(self.learner.optimiser)
             if self.learner.clip is not None:
-                raise ValueError("clip is set, which virtual='optimizer' does not look ahead at: use virtual='sgd'")
+                raise ValueError("clip is set, which virtual='optimizer' does not take into account: use virtual='sgd'")
         self.method = method
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.meta.seed)
+            torch.manual_seed(bench.meta.seed)
             self.net = WeightNet(method.hidden).to(self.learner.weights[0].device, self.learner.dtype)
-        self.optimiser = _build(method, self.net)
+        self.optimiser = _weight_net_optimiser(method, self.net)
         # ``Run.weight_curve`` reads "weight_net" as a function of cross entropy, so other losses have another name.
         self.name = "weight_net" if isinstance(method.loss, CE | None) else "weight_net_of_other_loss"
         self.skipped = 0
@@ -146,7 +146,7 @@ class _MetaWeighting(Weighting):
             return self.passes.slopes(direction, batch, losses.detach(), fast=fast)
 
     def _learn(self, losses: Tensor, slopes: Tensor) -> None:
-        """A step of the weight network; none if its gradient is not finite, which is counted."""
+        """A step of the weight network. If its gradient is not finite the step is skipped and counted."""
         gradients = theta_gradient(self.net, losses, slopes, self.method.normalise)
         if not all(bool(part.isfinite().all()) for part in gradients):
             self.skipped += 1
@@ -184,7 +184,7 @@ class _MetaWeighting(Weighting):
         self.past = list(torch.from_numpy(state[self.name])) if self.name in state else []
 
 
-def _build(method: MetaWeight, net: WeightNet) -> torch.optim.Optimizer:
+def _weight_net_optimiser(method: MetaWeight, net: WeightNet) -> torch.optim.Optimizer:
     """The optimiser of the weight network."""
     if method.optimiser == "adam":
         return torch.optim.Adam(net.parameters(), method.lr, weight_decay=method.weight_decay)

@@ -20,19 +20,19 @@ __all__ = ["MetaSet", "Method", "Trainer"]
 
 
 class MetaSet(NamedTuple):
-    """The samples a method wants held out to be guided by: how many, and whether with true labels or given ones."""
+    """The meta set that a method needs: the number of samples, and whether their labels are true ones or given ones."""
 
     size: int
     clean: bool = False
 
 
 class Trainer(ABC):
-    """A method at work in one run.
+    """A method that was started for one run.
 
-    A subclass sets ``learners`` when it is made, and says what a step is. Whatever else it keeps between steps goes
+    A subclass sets ``learners`` in its constructor and implements ``step``. Whatever else it keeps between steps goes
     into ``state_dict``, so that a resumed run ends with the same bytes. With several processes each of them has a
-    trainer, which sees its share of every batch: sums over samples are all-reduced, and what is remembered of samples
-    is a ``Memory``.
+    trainer, which sees its share of every batch: sums over samples are all-reduced, and numbers
+    that are kept per sample are a ``Memory``.
     """
 
     learners: Sequence[Learner]
@@ -51,7 +51,7 @@ class Trainer(ABC):
         """Called after the last batch of an epoch, before anything is evaluated."""
 
     def facts(self) -> Mapping[str, float]:
-        """Numbers about the epoch that has ended, for the history."""
+        """Numbers about the epoch that has ended, for the history, under names that the history does not use itself."""
         return {}
 
     def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
@@ -69,18 +69,18 @@ class Trainer(ABC):
         return [learner.model for learner in self.learners]
 
     def predict(self, inputs: Tensor) -> Tensor:
-        """Scores as the trained model will give them."""
+        """Scores of inputs, as the trained model gives them."""
         each = [self.learners[0].evaluate(inputs, net) for net in self.predictors]
         return each[0] if len(each) == 1 else mean_scores(torch.stack(each))
 
     @property
     def model(self) -> nn.Module:
-        """What predicts, as one module: this is what a run saves."""
+        """The nets that predict, as one module, which a run saves."""
         nets = self.predictors
         return nets[0] if len(nets) == 1 else Ensemble(nets)
 
     def state_dict(self) -> dict[str, Any]:
-        """All that a resume needs. A subclass adds to it."""
+        """Everything that a resume needs. A subclass adds its own state."""
         return {"learners": {str(number): learner.state_dict() for number, learner in enumerate(self.learners)}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -90,11 +90,11 @@ class Trainer(ABC):
 
 
 class Method(Spelled, ABC):
-    """How nets learn. ``str(method)`` is the text that makes it again."""
+    """A description of a training algorithm. ``str(method)`` is the text that builds it again."""
 
     @property
     def meta_set(self) -> MetaSet | None:
-        """The samples it wants held out to be guided by; None if none."""
+        """The meta set that it needs; None if it needs none."""
         return None
 
     @property
@@ -116,7 +116,7 @@ class Method(Spelled, ABC):
 
     @abstractmethod
     def start(self, bench: Bench) -> Trainer:
-        """The method at work in one run."""
+        """Start the method for one run."""
 
     def __eq__(self, other: Any) -> bool:
         return type(self) is type(other) and str(self) == str(other)

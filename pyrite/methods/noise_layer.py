@@ -26,8 +26,8 @@ __all__ = ["NoiseLayer", "noise_layer_stages"]
 def noise_layer_stages(method: Method, bench: Bench, at: float, structure: Callable[[Tensor], Tensor]) -> Stages:
     """Cross entropy for the share ``at`` of the epochs; then the same net with a noise layer on top.
 
-    The layer begins as the confusion matrix of the first stage, where ``structure`` has set entries to 0 that it
-    shall not have.
+    The layer starts from the confusion matrix of the first stage, in which ``structure`` sets entries to 0 that the
+    layer must not have.
     """
     early, late = stage_lengths(method, bench.epochs, at)
 
@@ -50,7 +50,7 @@ class NoiseLayer(Trainer):
     Entries of T that are 0 stay 0. The net alone predicts.
 
     Args:
-        bench: what the net is made on.
+        bench: what makes the net.
         matrix: T at the beginning.
     """
 

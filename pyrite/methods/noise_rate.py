@@ -1,4 +1,4 @@
-"""The share of wrong labels, estimated from the margins of a net that has not yet learned them by heart."""
+"""The share of wrong labels, estimated from the margins of a net that has not memorised them yet."""
 
 from collections.abc import Mapping
 from typing import Any, Final, final
@@ -46,11 +46,11 @@ def _fit(values: Tensor) -> tuple[Tensor, Tensor]:
     shares, means = values.new_tensor([0.5, 0.5]), torch.stack([half.mean() for half in halves])
     spread, least = values.std() / 2, _LEAST_SPREAD * values.std()
     for _ in range(_ROUNDS):
-        belongs = _log_densities(values, shares, means, spread).softmax(1)
-        counts = belongs.sum(0).clamp(min=1e-9)
-        before, shares, means = shares, counts / counts.sum(), belongs.T @ values / counts
-        away = values.unsqueeze(1) - means
-        spread = ((belongs * away.square()).sum() / len(values)).sqrt().clamp(min=least)
+        responsibilities = _log_densities(values, shares, means, spread).softmax(1)
+        counts = responsibilities.sum(0).clamp(min=1e-9)
+        before, shares, means = shares, counts / counts.sum(), responsibilities.T @ values / counts
+        deviations = values.unsqueeze(1) - means
+        spread = ((responsibilities * deviations.square()).sum() / len(values)).sqrt().clamp(min=least)
         if float((shares - before).abs().max()) < _STABLE:
             break
     order = means.argsort()
@@ -67,8 +67,8 @@ def _log_densities(values: Tensor, shares: Tensor, means: Tensor, spread: Tensor
 class NoiseRate:
     """The noise rate of a run: given, or estimated when a warm-up has ended.
 
-    The estimate is made from each sample's mean margin over the warm-up, because wrong labels are told better by it
-    than by the margins of any one epoch: early ones are vague, late ones are learned by heart.
+    The estimate uses each sample's mean margin over the warm-up, because that separates wrong labels better than the
+    margins of a single epoch: early margins carry little information, and late ones are those of memorised labels.
 
     Args:
         given: the rate, or None to estimate it.
@@ -108,7 +108,7 @@ class NoiseRate:
             self.value = estimate_noise_rate(self.margins[trained_on])
 
     def facts(self) -> Mapping[str, float]:
-        """The rate under a name that says where it is from; nothing as long as it is not known."""
+        """The rate, under a name that tells whether it was given or estimated; nothing before it is known."""
         if self.value is None:
             return {}
         return {"noise_rate_estimated" if self.given is None else "noise_rate_given": self.value}
@@ -124,13 +124,13 @@ class NoiseRate:
 
 
 def check_rate(name: str, rate: float | None) -> None:
-    """Refuse what is not a share of wrong labels."""
+    """Raise ``ValueError`` unless ``rate`` is None or a share of wrong labels."""
     if rate is not None:
         number(name, rate, "from 0 to below 1, or None to estimate it", least=0, below=1)
 
 
 def check_loss(loss: Loss | None) -> None:
-    """Refuse what does not give one value per sample that depends on that sample alone."""
+    """Raise ``ValueError`` unless the loss has one value per sample that depends on that sample alone."""
     if loss is None:
         return
     if not isinstance(loss, Loss):

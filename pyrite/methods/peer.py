@@ -36,7 +36,7 @@ class Peer(Method):
 
     @property
     def strength(self) -> float:
-        """A sample's scores have a gradient as its own and one as somebody's peer, α times as large."""
+        """A sample's scores have a gradient as its own and one as another sample's peer, α times as large."""
         return 1 + self.alpha
 
     @property

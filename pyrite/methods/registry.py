@@ -1,4 +1,4 @@
-"""Every method by its name, and the reader of their one spelling."""
+"""Every method by its name, and the function that reads their spelling."""
 
 from collections.abc import Callable
 

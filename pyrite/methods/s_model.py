@@ -14,7 +14,7 @@ __all__ = ["SModel"]
 class SModel(Method):
     """A softmax layer on top of the net, which learns how true classes become given labels. The net alone predicts.
 
-    The net is trained with cross entropy first; its confusion matrix is where the layer begins; then both learn.
+    The net is trained with cross entropy first; the layer starts from its confusion matrix; then both are trained.
 
     Args:
         at: the share of the epochs before the layer is added.

@@ -27,14 +27,14 @@ class SelfPaced(Method):
     """In every epoch the share of the samples with the smallest losses is trained on, and the share grows.
 
     After a warm-up on all samples (a fifth of the epochs, from 3 to 10) the share grows linearly from ``first`` to
-    ``last`` over the rest of the run. Which samples are in is decided at the beginning of an epoch, by the loss that
-    each had when it was last seen.
+    ``last`` over the rest of the run. The samples are chosen at the beginning of an epoch, by the loss that each
+    had when it was last seen.
 
     Args:
         first: the share after the warm-up; at most ``last``.
         last: the share in the last epoch. If None it is 1 minus the noise rate, which is estimated from the margins
             when the warm-up ends.
-        loss: what is small or large, and what the net is trained with; cross entropy if None.
+        loss: what samples are compared by, and what the net is trained with; cross entropy if None.
 
     >>> str(SelfPaced(last=0.7))
     'self_paced(first=0.5, last=0.7)'
@@ -72,8 +72,8 @@ class _SelfPaced(Trainer):
         if epoch <= warm_up:
             return
         first = min(self.method.first, last)
-        grown = (epoch - warm_up - 1) / max(1, self.bench.epochs - warm_up - 1)
-        self.share = first + (last - first) * grown
+        progress = (epoch - warm_up - 1) / max(1, self.bench.epochs - warm_up - 1)
+        self.share = first + (last - first) * progress
         self.chosen = with_smallest(self.losses.rows, self.share)
 
     def _last(self) -> float:

@@ -1,4 +1,4 @@
-"""Methods in stages: a first model, something estimated from it, then training with that."""
+"""Methods in stages: a first model, an estimate from it, then training with that estimate."""
 
 from collections.abc import Callable, Mapping, Sequence
 from itertools import accumulate
@@ -28,9 +28,9 @@ class Stage(NamedTuple):
 
     Attributes:
         epochs: its length.
-        start: makes its trainer from what earlier stages estimated, and from the trainer before it. That one is None in
-            the first stage, and in a resumed run, whose state is loaded afterwards.
-        estimate: what is concluded from its trainer when it ends, as tensors; they are saved for a resume.
+        start: makes its trainer from what earlier stages estimated and the trainer of the previous stage. The latter is
+            None in the first stage, and in a resumed run, whose state is loaded afterwards.
+        estimate: what is estimated from its trainer when it ends, as tensors; they are saved for a resume.
     """
 
     epochs: int
@@ -51,54 +51,54 @@ class Stages(Trainer):
 
     def begin_epoch(self, epoch: int) -> None:
         while epoch > self.ends[self.number] and self.number + 1 < len(self.stages):
-            self.known = {**self.known, **self.stages[self.number].estimate(self.now)}
+            self.known = {**self.known, **self.stages[self.number].estimate(self.current)}
             self.number += 1
-            self._enter(self.now)
-        self.now.begin_epoch(epoch - (self.ends[self.number - 1] if self.number else 0))
+            self._enter(self.current)
+        self.current.begin_epoch(epoch - (self.ends[self.number - 1] if self.number else 0))
 
     def _enter(self, before: Trainer | None) -> None:
-        self.now = self.stages[self.number].start(self.known, before)
-        self.learners = self.now.learners
+        self.current = self.stages[self.number].start(self.known, before)
+        self.learners = self.current.learners
 
     def step(self, batch: Batch) -> Step:
-        return self.now.step(batch)
+        return self.current.step(batch)
 
     def end_epoch(self) -> None:
-        self.now.end_epoch()
+        self.current.end_epoch()
 
     def facts(self) -> Mapping[str, float]:
-        """The number of the stage, whatever was estimated as a single number, and what the present stage adds."""
+        """The number of the stage, estimates that are single numbers, and the facts of the current stage."""
         numbers = {name: float(value) for name, value in self.known.items() if value.dim() == 0}
-        return {"stage": self.number + 1, **numbers, **self.now.facts()}
+        return {"stage": self.number + 1, **numbers, **self.current.facts()}
 
     def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
-        """What was estimated, and what the present stage has to show."""
-        return {name: value.cpu().numpy() for name, value in self.known.items()} | dict(self.now.arrays())
+        """What was estimated, and the arrays of the current stage."""
+        return {name: value.cpu().numpy() for name, value in self.known.items()} | dict(self.current.arrays())
 
     @property
     def predictors(self) -> Sequence[nn.Module]:
-        return self.now.predictors
+        return self.current.predictors
 
     def predict(self, inputs: Tensor) -> Tensor:
-        return self.now.predict(inputs)
+        return self.current.predict(inputs)
 
     def state_dict(self) -> dict[str, Any]:
-        return {"stage": self.number, "known": dict(self.known), "now": self.now.state_dict()}
+        return {"stage": self.number, "known": dict(self.known), "now": self.current.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.number, self.known = state["stage"], state["known"]
         if self.number:
             self._enter(None)
-        self.now.load_state_dict(state["now"])
+        self.current.load_state_dict(state["now"])
 
 
 def checked_share(at: float) -> float:
-    """``at``, if it is a share of the epochs that leaves some for either stage."""
+    """``at``, if it is above 0 and below 1, so that both stages have epochs."""
     return number("at", at, above=0, below=1)
 
 
 def stage_lengths(method: Method, epochs: int, at: float) -> tuple[int, int]:
-    """The epochs of two stages, at least one each, of which the first has the share ``at``."""
+    """The epochs of two stages, at least one each; the first has the share ``at``."""
     if epochs < 2:
         raise ValueError(f"epochs is {epochs}, but {method} needs 2 or more: one for each stage")
     early = min(max(1, round(at * epochs)), epochs - 1)
@@ -112,8 +112,8 @@ class Staged(Method):
     Args:
         first: the method of the first stage.
         then: the method of the second stage.
-        at: the share of the epochs that the first stage has.
-        restart: begin the second stage with the initial weights. Otherwise it goes on with the nets, optimisers and
+        at: the share of the epochs that the first stage takes.
+        restart: start the second stage from the initial weights. Otherwise it continues with the nets, optimisers and
             schedule of the first.
 
     >>> from pyrite import CE, MAE

@@ -1,4 +1,4 @@
-"""What one step of training shows to observers."""
+"""What observers see of one step of training."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -18,7 +18,7 @@ _FEW: Final = 256  # classes up to which the margins of all cost about as much a
 @final
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One step on a batch, as observers see it. Margins and weights are computed when they are first asked for.
+    """One step on a batch, as observers see it. Margins and weights are computed when they are first used.
 
     Attributes:
         index: the numbers of this process's samples; the next three have one row for each of them.
@@ -54,7 +54,7 @@ class Step:
 
     @cached_property
     def weight(self) -> Tensor:
-        """How much each sample counted: half the L1 norm of the gradient of its loss with respect to its scores.
+        """The weight of each sample: half the L1 norm of the gradient of its loss with respect to its scores.
 
         For a curve this is w(Δ), because ∇L = −w ∇Δ and the L1 norm of ∇Δ is 2.
         """

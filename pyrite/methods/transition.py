@@ -13,7 +13,7 @@ __all__ = ["as_estimate", "from_anchors", "from_confusion", "from_gold", "invert
 
 
 def from_anchors(scores: Tensor, percentile: float = 100.0) -> Tensor:
-    """The noisy posterior of one sample per class, the one that is taken for a certain example of it.
+    """The noisy posterior of one sample per class, which is taken as a certain example of it.
 
     A net that fits P(given | x) says T[i, j] = P(given j | x) for a sample x that is certainly of class i. Row i is the
     posterior of the sample with the largest probability of i or, as that may be an outlier, of the one at
@@ -38,7 +38,7 @@ def from_anchors(scores: Tensor, percentile: float = 100.0) -> Tensor:
 
 
 def from_confusion(scores: Tensor, labels: Tensor) -> Tensor:
-    """How often each label is given to samples that the net takes for a class: rows are predictions.
+    """How often each label is given to samples that the net predicts as a class: rows are predictions.
 
     T[i, j] is the mean over samples of [label is j], weighted by the probability of i. A class that is never predicted
     keeps its label.
@@ -70,9 +70,9 @@ def from_gold(scores: Tensor, labels: Tensor) -> Tensor:
 
 def _row_means(sums: Tensor) -> Tensor:
     """Rows that add up to 1; that of the identity where there is nothing to divide."""
-    total = sums.sum(1, keepdim=True)
+    row_sums = sums.sum(1, keepdim=True)
     identity = torch.eye(len(sums), dtype=sums.dtype, device=sums.device)
-    return torch.where(total > 0, sums / torch.where(total > 0, total, 1.0), identity)
+    return torch.where(row_sums > 0, sums / torch.where(row_sums > 0, row_sums, 1.0), identity)
 
 
 def invertible(matrix: Tensor, largest_condition: float = 100.0) -> tuple[Tensor, float]:

@@ -1,4 +1,4 @@
-"""Where a step would lead: of plain SGD, or of the optimiser that trains."""
+"""The virtual step of a meta-gradient: plain SGD, or the optimiser that trains."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -17,15 +17,15 @@ _Group = Mapping[str, Any]
 def virtual_step(
     weights: Mapping[str, Tensor], gradient: Mapping[str, Tensor], lr: float, optimiser: torch.optim.Optimizer | None
 ) -> tuple[Weights, Callable[[Mapping[str, Tensor]], Weights]]:
-    """The weights after a step down a gradient, and how a gradient *there* pulls on the one that led there.
+    """The weights after a step with a gradient, and the backward function of that step.
 
-    The latter is the transpose of the step's derivative by the gradient: for plain SGD it multiplies by −lr; momentum,
-    weight decay and the scales of Adam change it. Every optimiser here treats each number by itself, so that it is a
-    factor for each number.
+    The backward function takes a gradient by the new weights to one by ``gradient``. For plain SGD it multiplies by
+    −lr; momentum, weight decay and the scales of Adam change the factor. Every optimiser here is elementwise, so there
+    is one factor per weight.
     """
     if optimiser is None:
         moved = {name: (w - lr * gradient[name]).detach() for name, w in weights.items()}
-        return moved, lambda pull: {name: -lr * g for name, g in pull.items()}
+        return moved, lambda by_moved: {name: -lr * g for name, g in by_moved.items()}
     group = optimiser.param_groups[0]
     rule = _RULES[type(optimiser)]
     with torch.enable_grad():
@@ -34,16 +34,16 @@ def virtual_step(
             name: rule(w.detach(), leaves[name], lr, group, optimiser.state.get(w, {})) for name, w in weights.items()
         }
 
-    def pull_back(pull: Mapping[str, Tensor]) -> Weights:
+    def pull_back(by_moved: Mapping[str, Tensor]) -> Weights:
         names = list(moved)
-        found = torch.autograd.grad([moved[n] for n in names], [leaves[n] for n in names], [pull[n] for n in names])
-        return dict(zip(names, found, strict=True))
+        outputs, inputs, cotangents = ([tensors[n] for n in names] for tensors in (moved, leaves, by_moved))
+        return dict(zip(names, torch.autograd.grad(outputs, inputs, cotangents), strict=True))
 
     return {name: w.detach() for name, w in moved.items()}, pull_back
 
 
 def check_optimiser(optimiser: torch.optim.Optimizer) -> None:
-    """Refuse what has no virtual step."""
+    """Raise ``ValueError`` for an optimiser without a virtual step."""
     if type(optimiser) not in _RULES or len(optimiser.param_groups) != 1:
         known = ", ".join(kind.__name__ for kind in _RULES)
         raise ValueError(
@@ -57,9 +57,9 @@ def check_optimiser(optimiser: torch.optim.Optimizer) -> None:
 def _sgd(w: Tensor, g: Tensor, lr: float, group: _Group, state: _Group) -> Tensor:
     g = g + group["weight_decay"] * w
     if group["momentum"]:
-        held = state.get("momentum_buffer")
-        moved = g if held is None else group["momentum"] * held + (1 - group["dampening"]) * g
-        g = g + group["momentum"] * moved if group["nesterov"] else moved
+        buffer = state.get("momentum_buffer")
+        velocity = g if buffer is None else group["momentum"] * buffer + (1 - group["dampening"]) * g
+        g = g + group["momentum"] * velocity if group["nesterov"] else velocity
     return w - lr * g
 
 

@@ -1,4 +1,4 @@
-"""Steps on samples whose losses are weighted one by one, by what a step on them does to a meta set."""
+"""Steps on per-sample weighted losses, with weights that depend on what a step does to a meta set."""
 
 import warnings
 from abc import abstractmethod
@@ -14,6 +14,7 @@ from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch, Batches
 from pyrite.methods.bench import Bench
+from pyrite.methods.cycle import Cycle
 from pyrite.methods.descent import backward_step
 from pyrite.methods.learner import Learner
 from pyrite.methods.meta_gradient import Passes, per_sample, same_draws
@@ -27,29 +28,28 @@ Again = Callable[[], AbstractContextManager[None]]
 
 
 class Weighting(Trainer):
-    """One step of a model on a weighted sum of losses; a subclass says how samples are weighted.
+    """Steps of a model on a weighted sum of losses; a subclass computes the weights.
 
     Args:
-        bench: with the meta set, whose batches begin anew whenever they end.
+        bench: with the meta set.
         meta_loss: what is measured on the meta set.
         loss: what the model is trained with.
-        lean: compute the graph of the training pass twice, to hold only one graph at a time.
+        lean: compute the graph of the training pass twice, so that only one graph is in memory at a time.
     """
 
     def __init__(self, bench: Bench, meta_loss: Loss, loss: Loss | None = None, *, lean: bool = False) -> None:
-        self.meta, self.lean = bench.meta, lean
+        self.meta, self.lean = Cycle(bench.meta), lean
         self.learner = bench.make_learner()
         self.learners = [self.learner]
         _check_learner(self.learner)
         self.passes = Passes(self.learner.model, per_sample(loss or CE()), per_sample(meta_loss))
-        self._coming = iter(self.meta)
-        _check_meta_set(self.meta, bench.labels)
+        _check_meta_set(bench.meta, bench.labels)
 
     @abstractmethod
     def weigh(self, batch: tuple[Tensor, Tensor], losses: Tensor, again: Again) -> tuple[Tensor, Tensor]:
-        """What each loss is multiplied by in the objective of all processes, and how far each sample is trusted.
+        """The factor of each loss in the objective of all processes, and the trust in each sample, for observers.
 
-        The graph of ``losses`` is still needed afterwards, unless the training pass is made twice.
+        The graph of ``losses`` must be kept, unless ``lean``.
         """
 
     def step(self, batch: Batch) -> Step:
@@ -72,11 +72,7 @@ class Weighting(Trainer):
 
     def meta_batch(self) -> tuple[Tensor, Tensor]:
         """The next batch of the meta set."""
-        try:
-            inputs, labels, _ = next(self._coming)
-        except StopIteration:
-            self._coming = iter(self.meta)
-            inputs, labels, _ = next(self._coming)
+        inputs, labels, _ = self.meta.next()
         return self.learner.ready(inputs), labels
 
     def state_dict(self) -> dict[str, Any]:
@@ -85,11 +81,10 @@ class Weighting(Trainer):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         self.meta.load_state_dict(state["meta"])
-        self._coming = iter(self.meta)
 
 
 def _check_learner(learner: Learner) -> None:
-    """Refuse what a meta-gradient does not go with."""
+    """Raise ``ValueError`` for settings that meta-gradients do not support."""
     if learner.accumulate > 1:
         raise ValueError(f"accumulate is {learner.accumulate}, but meta-gradients need whole batches: leave it 1")
     if learner.precision == "bfloat16":

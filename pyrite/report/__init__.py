@@ -1,1 +1,1 @@
-"""Pictures and pages of what the other rooms found."""
+"""Plots and HTML pages of runs, comparisons, audits and searches."""

@@ -1,4 +1,4 @@
-"""An audit as one page that needs nothing else: what it found, and a queue in which a person decides label by label."""
+"""An audit as one self-contained page: its result, and a queue in which a person reviews the suspects."""
 
 import base64
 import hashlib
@@ -27,11 +27,11 @@ from pyrite.training import Run
 __all__ = ["write_audit_page"]
 
 _SCRIPTS = ("audit_queue.js", "audit_review.js", "audit_view.js", "audit_page.js")
-_MANY = 25  # with more classes a list of confusions says more than a table
+_MANY = 25  # with more classes a list of confusions is easier to read than a table
 
 
 class _Truth(NamedTuple):
-    """What the audit is worth, where the true labels are known."""
+    """The quality of the audit, where the true labels are known."""
 
     noise_rate: float
     roc_auc: float | None
@@ -41,110 +41,110 @@ class _Truth(NamedTuple):
 
 
 class _Expected(NamedTuple):
-    """What the probabilities say of the threshold: suspects that are wrong, and wrong labels that are no suspects."""
+    """What is expected at the threshold: the share of wrong suspects, and wrong labels that are not suspects."""
 
     precision: float
     missed: float
 
 
 def write_audit_page(
-    found: Audit,
+    audit: Audit,
     path: str | Path,
     *,
     data: Dataset | None = None,
     columns: Sequence[str] = (),
     title: str = "Which labels look wrong",
 ) -> Path:
-    """Write an audit as an HTML file: pictures, data and script inside, nothing from elsewhere.
+    """Write an audit as an HTML file with pictures, data and script inside; it loads nothing from elsewhere.
 
-    Decisions made in it are saved in the browser, and leave it as a CSV for ``pyrite train --corrections``.
+    Decisions made in it are saved in the browser, and can be downloaded as a CSV for ``pyrite train --corrections``.
 
     Args:
-        found: the audit.
+        audit: the audit.
         path: the file.
-        data: where ``found.index`` points into; by default what the audit's run was trained on. Without
-            either the queue has no pictures or values.
+        data: the data set that ``audit.index`` refers to; by default that of the audit's run. Without either the queue
+            has no pictures or values.
         columns: the names of a table's features.
-        title: above everything.
+        title: the heading of the page.
     """
-    path, run = Path(path), found.run
+    path, run = Path(path), audit.run
     if data is None and run is not None:
         with suppress(ValueError):  # a page without pictures is better than none
             data = run.dataset()
-    _check(found, data)
-    queue = make_queue(found, data, columns)
+    _check(audit, data)
+    queue = make_queue(audit, data, columns)
     script = Markup("\n").join(source(name) for name in _SCRIPTS)
-    confused = pairs(found, queue.rows)
+    confused = pairs(audit, queue.rows)
     page = templates().get_template("audit.html").render(
         title=title,
-        found=found,
-        sentence=found.sentence[:1].upper() + found.sentence[1:],
-        suspects=int(found.is_suspect.sum()),
-        expected=_expected(found),
-        truth=_truth(found),
+        audit=audit,
+        sentence=audit.sentence[:1].upper() + audit.sentence[1:],
+        suspects=int(audit.is_suspect.sum()),
+        expected=_expected(audit),
+        truth=_truth(audit),
         queue=queue,
         missing=_missing(queue),
-        matrix=heat_map(found, queue.rows) if found.can_tell else [],
-        many=len(found.classes) > _MANY,
-        terse=all(len(name) <= 3 for name in found.classes),
-        pairs=confused[: 24 if len(found.classes) > _MANY else 8],
+        matrix=heat_map(audit, queue.rows) if audit.can_tell else [],
+        many=len(audit.classes) > _MANY,
+        terse=all(len(name) <= 3 for name in audit.classes),
+        pairs=confused[: 24 if len(audit.classes) > _MANY else 8],
         pair_count=len(confused),
         run=run,
         **_pictures(run),
         style=source("audit.css"),
         script=script,
-        # Only this script runs, whatever else should get into the page.
+        # The page's content security policy allows this script and no other.
         script_hash=base64.b64encode(hashlib.sha256(str(script).encode()).digest()).decode(),
         data=as_json(queue.data),
     )  # fmt: skip
     try:
-        # A file name that is not UTF-8 is no reason to write nothing.
+        # File names may not be UTF-8.
         return write(path, page.encode(errors="replace"))
     except OSError as error:
         raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _check(found: Audit, data: Dataset | None) -> None:
-    if data is None or not len(found):
+def _check(audit: Audit, data: Dataset | None) -> None:
+    if data is None or not len(audit):
         return
-    outside = (found.index < 0) | (found.index >= len(data))
+    outside = (audit.index < 0) | (audit.index >= len(data))
     if outside.any():
         first = int(outside.argmax())
         raise ValueError(
-            f"found.index is {found.index[first]} at index {first}, but {data.name} has {len(data)} samples"
+            f"found.index is {audit.index[first]} at index {first}, but {data.name} has {len(data)} samples"
         )
 
 
-def _expected(found: Audit) -> _Expected | None:
-    wrong, suspect = found.wrong_probability, found.is_suspect
-    if not found.can_tell or not suspect.any():
+def _expected(audit: Audit) -> _Expected | None:
+    wrong, suspect = audit.wrong_probability, audit.is_suspect
+    if not audit.can_tell or not suspect.any():
         return None
     return _Expected(float(wrong[suspect].mean()), float(np.nansum(wrong[~suspect])))
 
 
-def _truth(found: Audit) -> _Truth | None:
-    if found.true is None:
+def _truth(audit: Audit) -> _Truth | None:
+    if audit.true is None:
         return None
-    is_wrong = found.true != found.labels
-    seen = ~np.isnan(found.score)
-    worth = detection(found.score[seen], is_wrong[seen])
-    hits, suspects = int((is_wrong & found.is_suspect).sum()), int(found.is_suspect.sum())
+    is_wrong = audit.true != audit.labels
+    seen = ~np.isnan(audit.score)
+    quality = detection(audit.score[seen], is_wrong[seen])
+    hits, suspects = int((is_wrong & audit.is_suspect).sum()), int(audit.is_suspect.sum())
     return _Truth(
         float(is_wrong.mean()),
-        worth.roc_auc,
-        worth.average_precision,
+        quality.roc_auc,
+        quality.average_precision,
         hits / suspects if suspects else None,
-        hits / int(is_wrong.sum()) if found.can_tell and is_wrong.any() else None,
+        hits / int(is_wrong.sum()) if audit.can_tell and is_wrong.any() else None,
     )
 
 
 def _missing(queue: Queue) -> str:
-    """What the page has to say where not every sample in the queue can be shown."""
+    """A sentence for the page if not every sample in the queue can be shown."""
     without = len(queue.rows) - queue.shown
     if not queue.kind or not without:
         return ""
-    what = "a picture" if queue.kind == "images" else "their values"
-    shown = f"{queue.shown:,} of {len(queue.rows):,} are shown with {what}"
+    content = "a picture" if queue.kind == "images" else "their values"
+    shown = f"{queue.shown:,} of {len(queue.rows):,} are shown with {content}"
     return f"{shown}; {without:,} are not, to keep this file small or because they cannot be read."
 
 

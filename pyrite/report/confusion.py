@@ -1,4 +1,4 @@
-"""The picture of a noise matrix: which classes are given for which."""
+"""The plot of a noise matrix: which labels are given to which classes."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,8 +14,8 @@ from pyrite.report.style import COLOURS, save
 
 __all__ = ["draw_matrix"]
 
-# From almost white to the first of our colours and on to its dark end, so that a small share is seen and a large one is
-# told from a larger.
+# From almost white over the first colour of the palette to a dark shade, so that small shares are visible and large
+# ones differ.
 _SHADES = LinearSegmentedColormap.from_list("shares", ["#F7F8F9", "#CFE3F1", "#7FB4DA", COLOURS[0], "#00304F"])
 
 
@@ -32,7 +32,7 @@ def draw_matrix(
     side = float(np.clip(2.6 + 0.45 * classes, 4.5, 9.5))
     figure = Figure(figsize=(side + 1.3, side), layout="constrained")
     axes = figure.subplots()
-    # Square roots of shares: half a per cent among 100 classes is still a colour.
+    # Square roots of shares, so that half a per cent is visible too.
     shades = axes.imshow(matrix, cmap=_SHADES, norm=PowerNorm(0.5, vmin=0, vmax=1), interpolation="nearest")
     bar = figure.colorbar(shades, ax=axes, shrink=0.8, aspect=30, ticks=[0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1])
     bar.ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
@@ -50,7 +50,7 @@ def draw_matrix(
 def _name_classes(axes: Axes, classes: int, names: Sequence[str] | None) -> None:
     axes.tick_params(which="both", length=0)
     axes.spines[:].set_visible(False)
-    # Up to 30 classes white lines part the cells; with more, thin ones part tens (or hundreds), and those are numbered.
+    # Up to 30 classes, white lines separate the cells; with more, thin lines separate numbered tens or hundreds.
     few = classes <= 30
     step = 1 if few else 10 if classes <= 200 else 100
     for axis in (axes.xaxis, axes.yaxis):
@@ -62,19 +62,19 @@ def _name_classes(axes: Axes, classes: int, names: Sequence[str] | None) -> None
         shown = [_shorten(str(name), 24) for name in names or range(classes)]
         turned = max(map(len, shown)) > 3
         angle, side = (45, "right") if turned else (0, "center")
-        # A dollar in a name is a dollar, not the start of a formula.
+        # A dollar sign in a name must not start a formula.
         axes.set_xticks(range(classes), shown, rotation=angle, ha=side, parse_math=False)
         axes.set_yticks(range(classes), shown, parse_math=False)
 
 
 def _shorten(text: str, length: int) -> str:
-    """A text without its middle where it is too long."""
+    """A text of at most this length: the middle of a longer one is left out."""
     half = (length - 1) // 2
     return text if len(text) <= length else f"{text[:half]}…{text[-half:]}"
 
 
 def _write_shares(axes: Axes, matrix: np.ndarray[Any, Any]) -> None:
-    """Per cents in the cells; nothing where nothing is, and a point where it is less than half a per cent."""
+    """Write per cents into the cells: nothing for 0, and a dot for less than half a per cent."""
     for (row, column), share in np.ndenumerate(matrix):
         if share > 0:
             text = f"{100 * share:.0f}" if share >= 0.005 else "·"

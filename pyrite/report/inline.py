@@ -1,4 +1,4 @@
-"""What a page that needs nothing else is made with: templates that escape, and pictures that stand inside."""
+"""Parts of self-contained pages: templates with escaping, and pictures inside the page."""
 
 import base64
 import json
@@ -15,7 +15,7 @@ __all__ = ["Picture", "as_json", "picture", "source", "templates"]
 
 
 class Picture(NamedTuple):
-    """A picture as it stands in a page, for light and for dark ones."""
+    """A picture as a data URL, for light and for dark pages."""
 
     light: str
     dark: str
@@ -24,37 +24,37 @@ class Picture(NamedTuple):
 
 
 def templates() -> Environment:
-    """Where pages come from. Names of losses, classes and folders come from users and files: everything is escaped."""
-    made = Environment(
+    """The templates of pages. Everything is escaped, because names come from users and files."""
+    environment = Environment(
         loader=PackageLoader("pyrite.report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters["percent"] = lambda share, digits=1: f"{100 * share:.{digits}f} %"
-    made.filters["thousands"] = lambda count: f"{count:,}"
-    return made
+    environment.filters["percent"] = lambda share, digits=1: f"{100 * share:.{digits}f} %"
+    environment.filters["thousands"] = lambda count: f"{count:,}"
+    return environment
 
 
 def source(name: str) -> Markup:
-    """A script or a style of ours as it is written, not rendered: braces mean something else there."""
+    """A script or a style sheet as it is written; it is not rendered, because braces have another meaning there."""
     loader = PackageLoader("pyrite.report")
     return Markup(loader.get_source(Environment(autoescape=True), name)[0])
 
 
 def picture(draw: Callable[[], Figure]) -> Picture:
-    """A figure, drawn for both kinds of page."""
+    """A figure, drawn for light and for dark pages."""
     figure = draw()
     light = encode(figure)
     with dark():
-        night = encode(draw())
+        dark_image = encode(draw())
     width, height = (round(120 * side) for side in figure.get_size_inches())
-    return Picture(_inline(light), _inline(night), width, height)
+    return Picture(_inline(light), _inline(dark_image), width, height)
 
 
 def as_json(value: object) -> Markup:
-    """Data for a script element. No name in it can end that element or begin another: only ASCII, and no <, > or &."""
+    """JSON for a script element: ASCII without <, > and &, so that no name can end the element or start another."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     for letter in "<>&":
         text = text.replace(letter, f"\\u{ord(letter):04x}")

@@ -1,4 +1,4 @@
-"""The picture of training: test accuracy, and how many wrong labels are followed, over the epochs."""
+"""The plot of training: test accuracy, and the share of wrong labels that are followed, over the epochs."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,26 +15,26 @@ from pyrite.training import COLUMNS, Run
 
 __all__ = ["draw_learning", "learning_figure", "run_figure"]
 
-# What one run says of itself, in this order. The given labels are all there is to follow where truth is unknown.
+# The lines of one run, in this order. ``train_accuracy`` is drawn only where true labels are unknown.
 _LINES = ("test_accuracy", "validation_accuracy", "train_accuracy", "clean_accuracy", "memorised", "recovered")
 _PANELS = {"test_accuracy": "test accuracy", "memorised": "wrong labels followed"}
 
 
 def draw_learning(comparison: Comparison, path: str | Path) -> Path:
-    """Draw test accuracy and the share of wrong labels that are followed, epoch by epoch, a colour a loss."""
+    """Draw test accuracy and the share of wrong labels that are followed, epoch by epoch, one colour per loss."""
     return save(learning_figure(comparison), path)
 
 
 def learning_figure(comparison: Comparison) -> Figure:
-    """The same, not written yet.
+    """The figure that ``draw_learning`` saves.
 
-    A panel whose numbers no run knows is left out. With several seeds a line is their mean, in a band from the lowest
+    A panel without numbers is left out. With several seeds a line is their mean, in a band from the lowest
     to the highest.
     """
     panels = [name for name in _PANELS if any(_known(row, name) for row in comparison.rows)]
     if not panels:
         raise ValueError(f"{comparison.path} has nothing to draw: no run knows test accuracy or wrong labels")
-    # As narrow as a column of text, panels one under the other: it stays legible on a phone.
+    # As narrow as a column of text, so that it stays legible on a phone.
     figure = Figure(figsize=(6, 1.2 + 2.9 * len(panels)), layout="constrained")
     for axes, name in zip(np.atleast_1d(figure.subplots(len(panels), 1, sharex=True)), panels, strict=True):
         for number, row in enumerate(comparison.rows):
@@ -90,6 +90,6 @@ def _line(axes: Axes, row: Row, name: str, number: int) -> None:
 
 
 def _known(row: Row, name: str) -> Sequence[npt.NDArray[np.float64]]:
-    """A column of the histories of those runs that know it."""
+    """A column of the histories, of the runs that have it."""
     columns = ([line[name] for line in run.history] for run in row.runs)
     return [np.array(column, np.float64) for column in columns if column and None not in column]

@@ -1,4 +1,4 @@
-"""The picture of margins: where a model puts the right labels and where the wrong ones, while it learns."""
+"""The plot of margins: histograms for right and for wrong labels, over the epochs."""
 
 from pathlib import Path
 
@@ -15,20 +15,20 @@ __all__ = ["draw_margins", "margins_figure"]
 
 _Counts = npt.NDArray[np.int64]
 _COLUMNS = 4  # epochs that are shown: the first, the last and two between
-_LETTERS = 60  # what fits above a row
-_LEAST, _SHARE = 6.0, 0.98  # the axis reaches at least so far, and in most panels over so much of what is there
+_LETTERS = 60  # of a title; more do not fit above a row
+_LEAST, _SHARE = 6.0, 0.98  # the axis reaches at least this far, and in most panels covers this share of the samples
 
 
 def draw_margins(comparison: Comparison | Run, path: str | Path) -> Path:
-    """Draw histograms of the margins of right and of wrong labels at a few epochs, a row a loss."""
+    """Draw histograms of the margins of right and of wrong labels at a few epochs, one row per loss."""
     return save(margins_figure(comparison), path)
 
 
 def margins_figure(comparison: Comparison | Run) -> Figure:
-    """The same, not written yet. Of several seeds the first is drawn; a run alone is one row.
+    """The figure that ``draw_margins`` saves. Of several seeds the first is drawn; a run alone is one row.
 
-    Every histogram has the same area, so that shapes compare. What lies beyond an end of the axis is written there, as
-    a share of its kind.
+    Every histogram has the same area, so that shapes can be compared. The share of labels beyond an end of the
+    axis is written there.
     """
     if isinstance(comparison, Run):
         comparison = Comparison(comparison.path, (Row(comparison.recipe.method, (comparison,)),))
@@ -45,7 +45,7 @@ def margins_figure(comparison: Comparison | Run) -> Figure:
             axes.text(0.03, 0.97, f"epoch {epoch}", transform=axes.transAxes, va="top", fontsize=8.5)
             if place == 0:
                 shown = name if len(name) <= _LETTERS else name[: _LETTERS - 1] + "…"
-                axes.set_title(" ", fontsize=10)  # the room for it; it may reach over the next panels
+                axes.set_title(" ", fontsize=10)  # reserves space for the title, which may reach over the next panels
                 title = axes.text(0, 1.06, shown, transform=axes.transAxes, fontweight="bold", parse_math=False)
                 title.set_in_layout(False)
     figure.supxlabel("margin of the given label", fontsize=11)
@@ -56,24 +56,24 @@ def margins_figure(comparison: Comparison | Run) -> Figure:
 
 def _panel(axes: Axes, run: Run, epoch: int, reach: float) -> None:
     edges = np.asarray(run.samples["margin_edges"], np.float64)
-    every = run.samples["margins"][epoch - 1]
+    all_counts = run.samples["margins"][epoch - 1]
     wrong = run.samples["noisy_margins"][epoch - 1] if "noisy_margins" in run.samples else None
-    groups = [("all labels", every, COLOURS[0])] if wrong is None else []
+    groups = [("all labels", all_counts, COLOURS[0])] if wrong is None else []
     if wrong is not None:
-        groups = [("right labels", every - wrong, COLOURS[0]), ("wrong labels", wrong, COLOURS[1])]
+        groups = [("right labels", all_counts - wrong, COLOURS[0]), ("wrong labels", wrong, COLOURS[1])]
     for place, (label, counts, colour) in enumerate(groups):
         kept, inside, below, above = _within(counts, edges, reach)
-        whole = max(1, int(counts.sum()))
-        height = inside / whole / np.diff(kept)
+        label_count = max(1, int(counts.sum()))
+        height = inside / label_count / np.diff(kept)
         axes.stairs(height, kept, fill=True, color=colour, alpha=0.35)
         axes.stairs(height, kept, color=colour, linewidth=1.2, label=label)
-        for share, words, x, side in ((below, "◂ {}", 0.03, "left"), (above, "{} ▸", 0.97, "right")):
-            if share >= 0.005 * whole:
-                text, y = words.format(f"{share / whole:.0%}"), 0.84 - 0.13 * place
+        for outside, words, x, side in ((below, "◂ {}", 0.03, "left"), (above, "{} ▸", 0.97, "right")):
+            if outside >= 0.005 * label_count:
+                text, y = words.format(f"{outside / label_count:.0%}"), 0.84 - 0.13 * place
                 axes.text(x, y, text, transform=axes.transAxes, color=colour, ha=side, va="top", fontsize=8.5)
     # At 0 a label has a probability of one half.
     axes.axvline(0, color=axes.spines["left"].get_edgecolor(), linewidth=0.7, alpha=0.5)
-    # Above the histograms is room for the words. A few samples that are left inside do not fill a panel.
+    # Space above the histograms for the text. The lower bound keeps a few samples from filling the panel.
     top = max((float(patch.get_data().values.max()) for patch in axes.patches), default=0)  # type: ignore[attr-defined]
     axes.set(yticks=[], xlim=(-reach, reach), ylim=(0, 1.8 * max(top, 0.5 / reach)))
     axes.spines["left"].set_visible(False)
@@ -83,7 +83,7 @@ def _panel(axes: Axes, run: Run, epoch: int, reach: float) -> None:
 def _within(
     counts: _Counts, edges: npt.NDArray[np.float64], reach: float
 ) -> tuple[npt.NDArray[np.float64], _Counts, int, int]:
-    """Edges and counts inside ±reach, and how many lie below and above."""
+    """Edges and counts inside ±reach, and the counts below and above."""
     kept = np.flatnonzero((edges >= -reach) & (edges <= reach))
     first, last = kept[0], kept[-1]
     inside = counts[first + 1 : last + 1]
@@ -91,7 +91,7 @@ def _within(
 
 
 def _reach(runs: list[Run]) -> float:
-    """How far the axis goes to either side: as far as most of the panels need."""
+    """The end of the axis on either side: as far as most of the panels need."""
     needed = []
     for run in runs:
         edges = np.abs(run.samples["margin_edges"])

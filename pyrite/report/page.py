@@ -1,4 +1,4 @@
-"""A comparison as one page that needs nothing else: numbers, pictures and what they mean."""
+"""A comparison as one self-contained page: numbers, plots and explanations."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ __all__ = ["write_page"]
 
 
 def write_page(comparison: Comparison, path: str | Path, title: str = "Losses side by side") -> Path:
-    """Write a comparison as an HTML file: pictures inside, no scripts, nothing from elsewhere."""
+    """Write a comparison as an HTML file: pictures inside, no scripts; it loads nothing from elsewhere."""
     path = Path(path)
     if not comparison.rows or not all(run.history for row in comparison.rows for run in row.runs):
         raise ValueError(f"{comparison.path} has runs without a finished epoch: there is nothing to report")
@@ -33,7 +33,7 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Losses si
         facts=first.facts,
         labels=_labels(first),
         findings=_findings(comparison) if tested and _labels(first).get("wrong") else [],
-        warnings=[(row.name, said) for row in comparison.rows for run in row.runs for said in run.facts["warnings"]],
+        warnings=[(row.name, text) for row in comparison.rows for run in row.runs for text in run.facts["warnings"]],
         learning=picture(lambda: learning_figure(comparison)) if tested or known else None,
         margins=picture(lambda: margins_figure(comparison)),
         seconds=sum(run.facts["seconds"] for row in comparison.rows for run in row.runs),
@@ -45,9 +45,9 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Losses si
 
 
 def _settings(comparison: Comparison) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
-    """What the recipes say beside method and seed: what all say, and, by setting and loss, where they differ.
+    """The settings, other than method and seed, that all recipes share; and those that differ, by setting and loss.
 
-    What is empty, 0 or off goes without saying.
+    Shared settings that are empty, 0 or off are left out.
     """
     recipes = {row.name: row.runs[0].recipe for row in comparison.rows}
     first = next(iter(recipes.values()))
@@ -60,7 +60,7 @@ def _settings(comparison: Comparison) -> tuple[dict[str, object], dict[str, dict
 
 
 def _labels(run: Run) -> dict[str, int]:
-    """How many labels were trained on, and how many of them were wrong, where that is known."""
+    """The numbers of labels that were trained on, of classes, and of wrong labels where that is known."""
     used = run.labels["part"] == 0
     counts = {"count": int(used.sum()), "classes": len(run.classes)}
     if "true" in run.labels:

@@ -1,4 +1,4 @@
-"""How pictures look, and how they reach the disk."""
+"""The style of plots, and how they are saved."""
 
 import io
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ from pyrite.files import write
 
 __all__ = ["COLOURS", "dark", "encode", "line_style", "save"]
 
-# Told apart with any colour vision: Okabe & Ito's palette.
+# Okabe & Ito's palette, which can be distinguished with any colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 
 _PAPER, _INK = "#16191d", "#d7dce2"
@@ -25,13 +25,13 @@ _DARK: dict[Any, str] = {
 
 @contextmanager
 def dark() -> Iterator[None]:
-    """Figures that are made and written within are light on dark, for a page that is. The colours stay."""
+    """A context in which figures are drawn light on dark, for dark pages. The line colours stay."""
     with rc_context(_DARK):
         yield
 
 
 def line_style(number: int) -> dict[str, str]:
-    """Colour and dashes of line number 0, 1, ...; black is whatever text is written in."""
+    """Colour and dashes of line number 0, 1, ...; black is replaced by the colour of text."""
     colour = COLOURS[number % len(COLOURS)]
     return {
         "color": str(rcParams["text.color"]) if colour == COLOURS[-1] else colour,
@@ -49,7 +49,7 @@ def encode(figure: Figure, kind: str = "png") -> bytes:
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write a figure under a temporary name and rename it, so that a picture is whole or not there."""
+    """Write a figure under a temporary name and rename it, so that no incomplete file is left."""
     path = Path(path)
     known = figure.canvas.get_supported_filetypes()
     if path.suffix[1:].lower() not in known:

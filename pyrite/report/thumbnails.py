@@ -1,4 +1,4 @@
-"""Small pictures of many samples, on a few sheets: what a page can hold and a browser opens one sheet at a time."""
+"""Small pictures of many samples on a few sheets, of which a browser decodes one at a time."""
 
 import base64
 import io
@@ -18,11 +18,11 @@ __all__ = ["Sheets", "make_sheets"]
 
 _Pixels = npt.NDArray[np.uint8]
 
-_SHEET = 512  # how wide and high a sheet is, at least about: a few hundred pictures of 32 x 32, nine of 160 x 160
-_LEAST, _MOST = 96, 320  # how large a picture from a file is shown
-_BYTES = 0.25  # what a pixel of a photograph takes on a sheet, about
-_LOSSLESS = 4_000_000  # so many bytes of pixels are kept exactly: a 32 x 32 picture is judged by single pixels
-_BLOCK = 16  # what is compressed together; pictures start at multiples of it, so that none runs into its neighbour
+_SHEET = 512  # width and height of a sheet, about: 256 pictures of 32 x 32, nine of 160 x 160
+_LEAST, _MOST = 96, 320  # limits of the size of a picture that is read from a file
+_BYTES = 0.25  # per pixel of a compressed photograph, about
+_LOSSLESS = 4_000_000  # up to this many bytes of pixels, sheets are lossless: in 32 x 32 pictures each pixel matters
+_BLOCK = 16  # the block size of the compression; pictures start at multiples of it, so that neighbours do not mix
 
 
 class Sheets(NamedTuple):
@@ -31,7 +31,7 @@ class Sheets(NamedTuple):
     Attributes:
         images: each sheet as base64 of WebP.
         width, height: of a picture.
-        pitch: how far it is from one picture to the next, to the right and down.
+        pitch: the distance from one picture to the next, to the right and down.
         columns: pictures in a row.
         per_sheet: pictures on a sheet.
         place: for every sample where its picture is, counted over all sheets from 1; 0 if it has none.
@@ -47,10 +47,10 @@ class Sheets(NamedTuple):
 
 
 def make_sheets(inputs: Inputs, index: Ints, budget: int) -> Sheets:
-    """Pictures of the samples ``index`` until ``budget`` bytes are used; the first sheet is made whatever it takes.
+    """Pictures of the samples ``index`` until ``budget`` bytes are used; the first sheet is always made.
 
-    Images that are files are read again, larger than training needs them where there is room. One that cannot be read
-    has no picture.
+    Image files are read again, larger than in training if the budget allows it. One that cannot be read has no
+    picture.
     """
     channels = inputs.shape[1]
     height, width = _size(inputs, len(index), budget)
@@ -74,7 +74,7 @@ def make_sheets(inputs: Inputs, index: Ints, budget: int) -> Sheets:
 
 
 def _size(inputs: Inputs, count: int, budget: int) -> tuple[int, int]:
-    """Height and width of a picture: that of the images, or, of files, as large as the budget lets all of them be."""
+    """Height and width of a picture: that of the images or, for files, as large as the budget allows for all."""
     height, width = inputs.shape[2:]
     longest = max(height, width)
     side = float(np.clip(math.sqrt(budget / max(1, count) / _BYTES), _LEAST, _MOST))
@@ -88,7 +88,7 @@ def _read(inputs: Inputs, index: Ints, size: tuple[int, int]) -> tuple[_Pixels, 
     if isinstance(inputs, LazyImages):
         return _read_files(inputs, index, size)
     images = inputs[index]
-    # Two channels, or more than three, are not colours: the first ones are shown.
+    # Images with two or more than three channels are not in colour: only the first channels are shown.
     images = (images[:, :3] if images.shape[1] >= 3 else images[:, :1]).transpose(0, 2, 3, 1)
     if images.shape[1:3] != size:
         images = np.stack([_scaled(image, size) for image in images])
@@ -112,13 +112,13 @@ def _read_files(files: LazyImages, index: Ints, size: tuple[int, int]) -> tuple[
 
 
 def _scaled(image: _Pixels, size: tuple[int, int]) -> _Pixels:
-    made = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).resize((size[1], size[0]))
-    pixels: _Pixels = np.asarray(made, np.uint8).reshape(*size, image.shape[2])
+    scaled = Image.fromarray(image[..., 0] if image.shape[2] == 1 else image).resize((size[1], size[0]))
+    pixels: _Pixels = np.asarray(scaled, np.uint8).reshape(*size, image.shape[2])
     return pixels
 
 
 def _lay(pixels: _Pixels, columns: int, pitch: tuple[int, int]) -> _Pixels:
-    """Pictures in rows, each filled up to the pitch with its own last pixels."""
+    """Lay pictures out in rows, each padded to the pitch with its last pixels."""
     count, height, width, channels = pixels.shape
     rows = math.ceil(count / columns)
     filled = np.pad(pixels, ((0, 0), (0, pitch[1] - height), (0, pitch[0] - width), (0, 0)), mode="edge")

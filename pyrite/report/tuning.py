@@ -1,4 +1,4 @@
-"""The picture of a search: what each trial came to, and where in the ranges the good ones are."""
+"""The plot of a search: the criterion of every trial, over the trials and over each range."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,17 +18,17 @@ __all__ = ["draw_tuning", "tuning_figure"]
 Drawn = list[tuple[Trial, float]]
 
 
-def draw_tuning(found: Tuning, path: str | Path) -> Path:
-    """Draw the criterion of each trial with the best so far, and under it over the learning rate and every range."""
-    return save(tuning_figure(found), path)
+def draw_tuning(tuning: Tuning, path: str | Path) -> Path:
+    """Draw the criterion of each trial with the best so far, and below it over the learning rate and every range."""
+    return save(tuning_figure(tuning), path)
 
 
-def tuning_figure(found: Tuning) -> Figure:
-    """The same, not written yet. A colour a loss; trials that were pruned are hollow, at where they ended."""
-    ended: Drawn = [(trial, trial.values[-1]) for trial in found.trials if trial.state in ("complete", "pruned")]
-    choices = found.search.space.ranges[METHOD].ends
+def tuning_figure(tuning: Tuning) -> Figure:
+    """The figure that ``draw_tuning`` saves. One colour per loss; pruned trials are hollow, at their last value."""
+    ended: Drawn = [(trial, trial.values[-1]) for trial in tuning.trials if trial.state in ("complete", "pruned")]
+    choices = tuning.search.space.ranges[METHOD].ends
     styles = {name: line_style(number)["color"] for number, name in enumerate(choices)}
-    params = [name for name, held in found.search.space.ranges.items() if isinstance(held, Between)]
+    params = [name for name, allowed in tuning.search.space.ranges.items() if isinstance(allowed, Between)]
     panels = ["lr", *(name for name in params if name not in ("lr", "lr_factor"))]
     rows = 1 + (len(panels) + 1) // 2
     # As narrow as a column of text, so that it stays legible on a phone.
@@ -36,22 +36,22 @@ def tuning_figure(found: Tuning) -> Figure:
     grid = figure.add_gridspec(rows, 2)
     first = figure.add_subplot(grid[0, :])
     _scatter(first, ended, styles, {trial.number: float(trial.number) for trial, _ in ended})
-    _best_so_far(first, found)
+    _best_so_far(first, tuning)
     first.set_xlabel("trial", fontsize=11)
     first.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
-    _finish(first, found)
+    _finish(first, tuning)
     for number, name in enumerate(panels):
         axes = figure.add_subplot(grid[1 + number // 2, number % 2], sharey=first)
         axes.tick_params(labelleft=number % 2 == 0)
         at = {trial.number: float(trial.lr if name == "lr" else trial.params.get(name, "nan")) for trial, _ in ended}
         _scatter(axes, ended, styles, at)
-        held = found.search.space.ranges.get(name)
-        if isinstance(held, Between):
-            _span(axes, held)
+        allowed = tuning.search.space.ranges.get(name)
+        if isinstance(allowed, Between):
+            _span(axes, allowed)
         elif name == "lr":
             _span(axes, Between(min(at.values()) / 1.1, max(at.values()) * 1.1, log=True))
         axes.set_xlabel("learning rate" if name == "lr" else name, fontsize=11)
-        _finish(axes, found, labelled=number % 2 == 0)
+        _finish(axes, tuning, labelled=number % 2 == 0)
     _legend(figure, styles, any(trial.state == "pruned" for trial, _ in ended))
     return figure
 
@@ -65,44 +65,44 @@ def _scatter(axes: Axes, ended: Drawn, styles: Mapping[Any, str], at: Mapping[in
         axes.scatter(at[trial.number], value, s=28, edgecolors=colour, facecolors=fill, linewidths=1.4, zorder=3)
 
 
-def _best_so_far(axes: Axes, found: Tuning) -> None:
+def _best_so_far(axes: Axes, tuning: Tuning) -> None:
     numbers, best = [], []
     values: list[float] = []
-    for trial in found.trials:
+    for trial in tuning.trials:
         if trial.value is not None:
             values.append(trial.value)
             numbers.append(trial.number)
-            best.append(found.criterion.best(values))
-    numbers.append(found.trials[-1].number)
+            best.append(tuning.criterion.best(values))
+    numbers.append(tuning.trials[-1].number)
     best.append(best[-1])
     axes.step(numbers, best, where="post", color="0.5", linewidth=1.4, zorder=2)
 
 
-def _span(axes: Axes, held: Between) -> None:
-    """The whole range, so that it is seen where nothing was tried."""
-    if held.log:
+def _span(axes: Axes, allowed: Between) -> None:
+    """Show the whole range, also where nothing was tried."""
+    if allowed.log:
         axes.set_xscale("log")
-        edge = (held.high / held.low) ** 0.04
-        axes.set_xlim(held.low / edge, held.high * edge)
+        edge = (allowed.high / allowed.low) ** 0.04
+        axes.set_xlim(allowed.low / edge, allowed.high * edge)
         axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=4))
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.xaxis.set_minor_locator(NullLocator())
     else:
-        edge = 0.04 * (held.high - held.low)
-        axes.set_xlim(held.low - edge, held.high + edge)
+        edge = 0.04 * (allowed.high - allowed.low)
+        axes.set_xlim(allowed.low - edge, allowed.high + edge)
 
 
-def _finish(axes: Axes, found: Tuning, labelled: bool = True) -> None:
+def _finish(axes: Axes, tuning: Tuning, labelled: bool = True) -> None:
     if labelled:
-        axes.set_ylabel(f"held-out {found.criterion.words}", fontsize=10)
-    if found.criterion.rises:
+        axes.set_ylabel(f"held-out {tuning.criterion.words}", fontsize=10)
+    if tuning.criterion.rises:
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
     axes.grid(axis="y", alpha=0.25)
 
 
 def _legend(figure: Figure, styles: Mapping[Any, str], pruned: bool) -> None:
     marks = [Line2D([], [], marker="o", linestyle="", color=colour, label=name) for name, colour in styles.items()]
-    marks += [Line2D([], [], color="0.5", label="best so far, of those that came to their end")]
+    marks += [Line2D([], [], color="0.5", label="best so far, of finished trials")]
     if pruned:
         marks.append(Line2D([], [], marker="o", linestyle="", color="0.5", markerfacecolor="none", label="pruned"))
     legend = figure.legend(handles=marks, loc="outside upper left", frameon=False, fontsize=10)

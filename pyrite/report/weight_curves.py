@@ -1,4 +1,4 @@
-"""The picture of weighting curves: against the margin, and against the probability of the label."""
+"""The plot of weighting curves: against the margin, and against the probability of the label."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,12 +17,12 @@ __all__ = ["curves_figure", "draw_curves"]
 
 
 def draw_curves(losses: Sequence[Loss], path: str | Path, classes: int = 10) -> Path:
-    """Draw how much each loss weights a sample, with the margins an untrained model starts from behind it."""
+    """Draw the weight that each loss gives to a sample, with the margins of an untrained model in the background."""
     return save(curves_figure(losses, classes), path)
 
 
 def curves_figure(losses: Sequence[Loss], classes: int = 10, *, narrow: bool = False) -> Figure:
-    """The same, not written yet; ``narrow``: as wide as a column of text, its panels one under the other."""
+    """The figure that ``draw_curves`` saves; if ``narrow``, as wide as a column of text, with two rows."""
     if not losses:
         raise ValueError("losses is empty: name at least one, such as 'ce'")
     curves = []
@@ -40,17 +40,17 @@ def curves_figure(losses: Sequence[Loss], classes: int = 10, *, narrow: bool = F
         style = line_style(number)
         by_margin.plot(margin, curve.weight_at(margin), label=str(curve), **style)
         by_probability.plot(probability, curve.weight_at(torch.logit(probability)), **style)
-    _start(by_margin, drawn, classes)
+    _draw_initial_margins(by_margin, drawn, classes)
     by_margin.set(xlabel="soft margin of the label", ylabel="weight of the sample", xlim=(low, high), ylim=(0, None))
     by_probability.set(xlabel="probability of the label", xlim=(0, 1), ylim=by_margin.get_ylim())
     figure.legend(loc="outside upper center", ncols=2 if narrow else 3, frameon=False, fontsize=9 if narrow else None)
     return figure
 
 
-def _start(axes: Axes, drawn: np.ndarray, classes: int) -> None:
-    """The initial margins as a shape without a scale: its height is a third of the picture."""
+def _draw_initial_margins(axes: Axes, drawn: np.ndarray, classes: int) -> None:
+    """Draw the distribution of initial margins, scaled to a third of the height of the plot."""
     counts, edges = np.histogram(drawn, bins=60)
     height = counts / counts.max() * axes.get_ylim()[1] / 3
-    shade = str(rcParams["text.color"])  # of either kind of page
+    shade = str(rcParams["text.color"])  # for light and for dark pages
     label = f"margins of an untrained model, {classes} classes"
     axes.fill_between((edges[:-1] + edges[1:]) / 2, height, color=shade, alpha=0.15, linewidth=0, zorder=0, label=label)

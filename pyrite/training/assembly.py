@@ -27,13 +27,13 @@ from pyrite.training.schedules import schedule
 
 __all__ = ["Parts", "assemble", "check_device", "make_learner"]
 
-_WHITENED = 2048  # inputs that a net may look at before it begins, for whitening
+_WHITENED = 2048  # inputs that a net may use before training, for whitening
 
 
 @final
 @dataclass(frozen=True)
 class Parts:
-    """A run before its first step.
+    """Everything that a run needs, before its first step.
 
     Attributes:
         batches: what is trained on.
@@ -42,8 +42,8 @@ class Parts:
         labels: the columns of ``labels.npz``.
         corrections: the content of the file by which labels were corrected.
         facts: what is needed to use the net later.
-        warnings: what is odd before the first step.
-        at_the_end: measures what would take too long in every epoch.
+        warnings: sentences about the data and labels.
+        at_the_end: measures what would take too long after every epoch.
     """
 
     batches: Batches
@@ -63,10 +63,10 @@ def assemble(
     model: Architecture | nn.Module | Factory | None = None,
     corrections: bytes = b"",
 ) -> Parts:
-    """Read the recipe, which is resolved, from top to bottom.
+    """Build the parts of a run from a resolved recipe.
 
-    ``method`` and ``model`` are what it names, the latter None where its spelling is enough; ``corrections`` is the
-    content of the file it names.
+    ``method`` and ``model`` are the objects that the recipe names; ``model`` is None if the spelling in the recipe is
+    enough. ``corrections`` is the content of the file that the recipe names.
     """
     device = local_device(recipe.device)
     check_device(device)
@@ -89,10 +89,10 @@ def assemble(
         augment=augmentation(recipe.augment),
         drop_last=len(rows["train"]) > size and len(rows["train"]) % size < _least(nets.first, recipe.accumulate),
     )  # fmt: skip
-    # A test part in tracklets shows other people: its labels are nothing that could be predicted.
-    apart = data.test is not None and data.test.tracklets is not None
+    # A test part in tracklets shows other people than the training part, so its labels cannot be predicted.
+    is_retrieval = data.test is not None and data.test.tracklets is not None
     test = None
-    if data.test is not None and not apart:
+    if data.test is not None and not is_retrieval:
         test = batches(data.test, data.test.labels, batch_size=500, shuffle=False)
     held_out = (
         batches(data, labels["given"], batch_size=500, index=rows["validation"], shuffle=False)
@@ -101,8 +101,8 @@ def assemble(
     )
     meta = None
     if wanted := method.meta_set:
-        source, answers, index = _meta(data, labels, wanted.clean)
-        meta = batches(source, answers, batch_size=size, index=index, drop_last=len(index) >= size)
+        source, meta_labels, index = _meta(data, labels, wanted.clean)
+        meta = batches(source, meta_labels, batch_size=size, index=index, drop_last=len(index) >= size)
 
     def learner(number: int, epochs: int) -> Learner:
         return make_learner(recipe, sync_batch_norm(nets.make(number)), len(train), epochs)
@@ -119,20 +119,21 @@ def assemble(
 
     def at_the_end() -> dict[str, Any]:
         parts = [part.unreadable.values() for part in (train, test, held_out) if part is not None]
-        mine = {entry.path: entry.reason for part in (data.unreadable, *parts) for entry in part}
-        found: dict[str, Any] = {"unreadable": {path: why for share in all_gather(mine) for path, why in share.items()}}
-        if data.test is not None and apart:
+        own = {entry.path: entry.reason for part in (data.unreadable, *parts) for entry in part}
+        unreadable = {path: reason for share in all_gather(own) for path, reason in share.items()}
+        results: dict[str, Any] = {"unreadable": unreadable}
+        if data.test is not None and is_retrieval:
             try:
-                found["retrieval"] = measure_retrieval(trainer, data.test, scale)
-            except ValueError as error:  # a net without embeddings is no reason to lose what it has learned
-                found["retrieval"] = {"unknown": str(error)}
-        return found
+                results["retrieval"] = measure_retrieval(trainer, data.test, scale)
+            except ValueError as error:  # a net without embeddings is saved all the same
+                results["retrieval"] = {"unknown": str(error)}
+        return results
 
     return Parts(train, trainer, recorder, labels, corrections, facts, corrected.warnings, at_the_end)
 
 
 def check_device(device: str) -> None:
-    """Refuse a device that is not there."""
+    """Raise ``ValueError`` if a device is not available."""
     try:
         torch.zeros((), device=device)
     except (RuntimeError, AssertionError) as error:
@@ -142,7 +143,7 @@ def check_device(device: str) -> None:
 def _meta(
     data: Dataset, labels: dict[str, npt.NDArray[Any]], clean: bool
 ) -> tuple[Dataset, npt.NDArray[Any], npt.NDArray[Any]]:
-    """Where the meta set is, its labels, and its samples' numbers."""
+    """The data set that the meta set is in, its labels, and the numbers of its samples."""
     if clean and data.clean is not None:
         return data.clean, data.clean.labels, np.arange(len(data.clean))
     index = np.flatnonzero(labels["part"] == 3)
@@ -150,7 +151,7 @@ def _meta(
 
 
 def _only(labels: npt.NDArray[Any], index: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """The labels of these samples, and −1 for all others: what a method is not to learn from is not handed to it."""
+    """The labels of these samples, and −1 for all others, so that a method cannot learn from those."""
     own = np.full_like(labels, -1)
     own[index] = labels[index]
     return own
@@ -205,7 +206,7 @@ class _Nets:
         self.recipe, self.data, self.rows, self.scale = recipe, data, rows, scale
         self.model = recipe.model if model is None else model
         self.first = self._build(self.model, recipe.seed)
-        # A net that was handed over is trained in place, so its initial weights are kept if they are needed again.
+        # A net that the user passed is trained in place, so a copy of its initial weights is kept.
         self._initial = deepcopy(self.first.state_dict()) if isinstance(model, nn.Module) else None
         self._first_is_new = True
 
@@ -224,14 +225,14 @@ class _Nets:
     def _build(self, model: str | Architecture | nn.Module | Factory, seed: int) -> nn.Module:
         recipe, data = self.recipe, self.data
         shape = tuple(data.inputs.shape[1:])
-        net = build_model(model, shape, len(data.classes), seed, self._some)
+        net = build_model(model, shape, len(data.classes), seed, self._first_inputs)
         dtype = torch.float64 if recipe.precision == "float64" else torch.float32
         layout = torch.channels_last if len(shape) == 3 else torch.preserve_format
         net.to(local_device(recipe.device), dtype).to(memory_format=layout)  # type: ignore[call-overload]  # in place
         broadcast_weights(net)
         return net
 
-    def _some(self) -> Tensor:
+    def _first_inputs(self) -> Tensor:
         batches = Batches(
             self.data.inputs, self.data.labels, batch_size=_WHITENED, index=self.rows, seed=self.recipe.seed,
             normalise=self.scale,
@@ -240,9 +241,9 @@ class _Nets:
 
 
 def _least(net: nn.Module, accumulate: int) -> int:
-    """How many samples a batch must have. A batch norm may have nothing to normalise a single sample by.
+    """The fewest samples that a batch must have: batch norms cannot normalise a single sample.
 
-    A last batch that is smaller is left out; its samples come in other epochs.
+    A smaller last batch is left out; its samples come in other epochs.
     """
     norms = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
     return 2 * accumulate if any(isinstance(part, norms) for part in net.modules()) else 1
@@ -251,7 +252,7 @@ def _least(net: nn.Module, accumulate: int) -> int:
 def make_learner(
     recipe: Recipe, net: nn.Module, steps_per_epoch: int, epochs: int, clip: Callable[[], None] | None = None
 ) -> Learner:
-    """The net with the optimiser, precision and schedule of a resolved recipe, the last over so many epochs.
+    """The net with the optimiser, precision and schedule of a resolved recipe. The schedule covers ``epochs``.
 
     ``clip`` replaces the recipe's clipping of gradients.
     """

@@ -25,17 +25,17 @@ class CorrectedLabels:
 
 
 def apply_corrections(recipe: Recipe, data: Dataset, chosen: npt.NDArray[np.int64], content: bytes) -> CorrectedLabels:
-    """Correct and drop as the content of ``recipe.corrections`` says, among the samples that were chosen.
+    """Apply the content of ``recipe.corrections`` to the chosen samples: correct labels and drop samples.
 
-    They were chosen by the labels before correction, so that a run with corrections has the same samples as the run
+    Samples are chosen by their labels before correction, so that a run with corrections has the same samples as the run
     that was audited.
     """
     source = recipe.corrections
     read = Corrections.parse(content, source, data)
     if not read.decided and not recipe.drop_suspects:
         raise ValueError(
-            f"corrections is {source}, a ranking in which nobody has decided anything: say with drop_suspects from "
-            "which probability on labels are dropped, such as 0.9"
+            f"corrections is {source}, a ranking without decisions: set drop_suspects to the probability from which "
+            "on labels are dropped, such as 0.9"
         )
     labels, kept = read.applied(data.labels), np.setdiff1d(chosen, read.dropped(recipe.drop_suspects))
     if not len(kept):

@@ -5,11 +5,11 @@ from typing import Any, Final
 
 __all__ = ["FAR", "divergence"]
 
-# Of its best accuracy on the given labels a run in good order keeps nearly all: a fall by a quarter is no fluctuation.
+# A run that does not diverge keeps nearly all of its best accuracy on given labels: losing a quarter is no fluctuation.
 _KEPT: Final = 0.75
 
 FAR: Final = 50.0
-"""A margin of this size says nothing any more: the odds of the label are e^50."""
+"""Margins above this are far beyond certainty: the odds of the label are e^50."""
 
 _TRY = (
     "Try a lower learning rate, gradient clipping (clip 1), or a loss whose weight vanishes for learned samples: "
@@ -18,11 +18,11 @@ _TRY = (
 
 
 def divergence(history: Sequence[dict[str, Any]]) -> list[str]:
-    """A sentence if a run has fallen back, another if its scores have grown far; none if it is in good order.
+    """One sentence if a run has diverged or its scores have grown without bound; else an empty list.
 
-    Looked at is the accuracy on the *given* labels of the training set, which every run has: a model that learns, be
-    it right or wrong labels, does not lose them again while its scores grow. Epochs of earlier stages are left out, as
-    a stage may begin with the initial weights, and so are epochs in which no training sample had a weight.
+    Divergence is judged by the accuracy on the *given* labels of the training set, which every run has: a model that
+    learns labels, right or wrong, does not lose them again while its scores grow. Epochs of earlier stages are left
+    out, because a stage may begin with the initial weights, and so are epochs in which no training sample had a weight.
     """
     seen = [line for line in history if line["train_accuracy"] is not None and line["margin_size"] is not None]
     seen = [line for line in seen if line.get("weight_max") != 0]
@@ -30,16 +30,16 @@ def divergence(history: Sequence[dict[str, Any]]) -> list[str]:
         return []
     seen = [line for line in seen if line.get("stage") == seen[-1].get("stage")]
     best, last = max(seen, key=lambda line: line["train_accuracy"]), seen[-1]
-    said = []
+    sentences = []
     if last["train_accuracy"] <= _KEPT * best["train_accuracy"] and last["margin_size"] > best["margin_size"]:
-        said.append(
+        sentences.append(
             f"the run diverged: it followed {best['train_accuracy']:.0%} of the given labels after epoch "
             f"{best['epoch']} and {last['train_accuracy']:.0%} at the end, while the typical size of a margin went "
             f"from {best['margin_size']:.3g} to {last['margin_size']:.3g}. {_TRY}"
         )
     elif last["margin_size"] > FAR:
-        said.append(
+        sentences.append(
             f"the scores have grown without bound: the typical size of a margin is {last['margin_size']:.3g}, and "
             f"training longer can lose what was learned. {_TRY}"
         )
-    return said
+    return sentences

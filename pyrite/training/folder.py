@@ -35,8 +35,8 @@ __all__ = ["Folder"]
 class Folder:
     """An observer that keeps the folder up to date. Process 0 alone writes.
 
-    The state comes first, and after it the results, which the state holds too: a run that is killed in between writes
-    the same results when it goes on.
+    The state is written before the results, and contains them: a run that is killed in between writes the same results
+    when it is resumed.
     """
 
     def __init__(self, path: Path, recipe: Recipe, parts: Parts) -> None:
@@ -44,19 +44,19 @@ class Folder:
         self.seconds, self._since = 0.0, time.perf_counter()
 
     def begin(self) -> None:
-        """A new folder, with what is known before the first step; the recipe first, as with it a run can be resumed."""
-        fixed = self.parts.corrections
+        """Write what is known before the first step; the recipe first, because a resume needs it."""
+        corrections = self.parts.corrections
         self._write(
             lambda: {
                 "recipe.toml": self.recipe.to_toml().encode(),
-                **({"corrections.csv": fixed} if fixed else {}),
+                **({"corrections.csv": corrections} if corrections else {}),
                 "labels.npz": npz_bytes(self.parts.labels),
                 "run.json": self._facts(),
             }
         )
 
     def resume(self) -> None:
-        """Go on where the folder says that the run stood; at the beginning if it was never saved."""
+        """Load the saved state; start from the beginning if there is none."""
         path = self.path / "state" / "state.safetensors"
         saved, labelled = all_gather((path.exists(), (self.path / "labels.npz").exists()))[0]
         if saved or labelled:
@@ -69,32 +69,33 @@ class Folder:
         self.parts.trainer.load_state_dict(state["trainer"])
         self.parts.batches.load_state_dict(state["batches"])
         self.parts.recorder.load_state_dict(state["recorder"])
-        self.parts.batches.unreadable |= {path: Unreadable(path, why) for path, why in state["unreadable"].items()}
+        unreadable = {path: Unreadable(path, reason) for path, reason in state["unreadable"].items()}
+        self.parts.batches.unreadable |= unreadable
 
     def _check_labels(self) -> None:
         path, now = self.path / "labels.npz", self.parts.labels
         try:
-            with np.load(path) as held:
-                same = held.files == list(now) and all(np.array_equal(held[name], now[name]) for name in now)
+            with np.load(path) as saved:
+                same = saved.files == list(now) and all(np.array_equal(saved[name], now[name]) for name in now)
         except (OSError, ValueError, EOFError, BadZipFile) as error:
             raise ValueError(f"cannot read {path}: {error}") from None
         if not same:
             raise ValueError(f"the labels of {self.recipe.data} are not those in {path}")
 
     def _check_facts(self) -> None:
-        """Refuse other inputs than those the run began with; say what changes the last digits."""
+        """Raise ``ValueError`` if the inputs have changed; warn of what changes the last digits of results."""
         path = self.path / "run.json"
         if not path.exists():
             return
-        held = json.loads(path.read_text())
+        saved = json.loads(path.read_text())
         now = json.loads(json.dumps(self.parts.facts))
-        changed = [name for name, value in now.items() if held.get(name) != value]
+        changed = [name for name, value in now.items() if saved.get(name) != value]
         if changed:
             raise ValueError(f"the inputs of {self.recipe.data} are not those of {path}: other {', '.join(changed)}")
         for name, value in (("threads", torch.get_num_threads()), ("processes", world_size())):
-            if held[name] != value:
-                said = f"{self.path} was begun with {held[name]} {name}, not {value}: the last digits will differ"
-                warnings.warn(said, stacklevel=4)
+            if saved[name] != value:
+                text = f"{self.path} was begun with {saved[name]} {name}, not {value}: the last digits will differ"
+                warnings.warn(text, stacklevel=4)
 
     def after_step(self, step: Step) -> None:
         every = self.recipe.checkpoint_every
@@ -106,7 +107,7 @@ class Folder:
         self.write_results()
 
     def save(self) -> None:
-        """The state, as it is now."""
+        """Write the current state."""
         self.parts.recorder.share()
         self._write(lambda: {"state/state.safetensors": pack(self._state())})
 
@@ -120,7 +121,7 @@ class Folder:
         }
 
     def write_results(self) -> None:
-        """History and samples."""
+        """Write the history, the samples and the method's arrays."""
         self._write(self._results)
 
     def _results(self) -> dict[str, bytes]:
@@ -129,37 +130,38 @@ class Folder:
         histograms = recorder.observer.histograms
         arrays = recorder.observer.evidence.arrays() | {"margin_edges": histograms.edges, "margins": histograms.all}
         arrays |= {} if histograms.noisy is None else {"noisy_margins": histograms.noisy}
-        kept = recorder.observer.class_margins
-        arrays |= {} if kept is None or not kept.kept else {"class_margins": kept.mean}
+        class_margins = recorder.observer.class_margins
+        if class_margins is not None and class_margins.kept:
+            arrays |= {"class_margins": class_margins.mean}
         files = {"history.jsonl": history, "samples.npz": npz_bytes(arrays)}
         learned = self.parts.trainer.arrays()
         return files | {"method.npz": npz_bytes(learned)} if learned else files
 
     def finish(self) -> None:
-        """The model, and all that is known at the end."""
+        """Write the model, and everything that is known at the end."""
         self.write_results()
-        said = divergence(self.parts.recorder.history)
-        found = self.parts.at_the_end()
+        warned = divergence(self.parts.recorder.history)
+        results = self.parts.at_the_end()
         trainer = self.parts.trainer
         self._write(
             lambda: {
                 "model.safetensors": save(_plain(trainer.model.state_dict())),
-                "run.json": self._facts(finished=True, said=said, nets=len(trainer.predictors), **found),
+                "run.json": self._facts(finished=True, warned=warned, nets=len(trainer.predictors), **results),
             }
         )
 
     def _write(self, contents: Callable[[], dict[str, bytes]]) -> None:
-        """Files by their names, in this order. All processes wait for it, and fail together."""
-        problem = all_gather(self._written(contents()) if rank() == 0 else "")[0]
+        """Write files by their names, in this order. All processes wait for it, and fail together."""
+        problem = all_gather(self._try_to_write(contents()) if rank() == 0 else "")[0]
         if problem:
             raise RunFailed(problem)
 
-    def _written(self, contents: dict[str, bytes]) -> str:
-        """What went wrong, if anything did."""
+    def _try_to_write(self, contents: dict[str, bytes]) -> str:
+        """An error message; empty if all is written."""
         for name, content in contents.items():
             try:
                 path = write(self.path / name, content)
-                for part in path.parent.glob(f".{path.name}.*.part"):  # what a killed process had begun
+                for part in path.parent.glob(f".{path.name}.*.part"):  # left by a killed process
                     part.unlink(missing_ok=True)
             except OSError as error:
                 saved = (self.path / "state" / "state.safetensors").exists()
@@ -167,10 +169,10 @@ class Folder:
                 return f"cannot write {self.path / name}: {error.strerror or error}{hint}"
         return ""
 
-    def _facts(self, finished: bool = False, said: Sequence[str] = (), **found: Any) -> bytes:
+    def _facts(self, finished: bool = False, warned: Sequence[str] = (), **results: Any) -> bytes:
         facts: dict[str, Any] = {
             "finished": finished,
-            "warnings": [*self.parts.warnings, *said],
+            "warnings": [*self.parts.warnings, *warned],
             "seconds": round(self._elapsed(), 3),
             "seed": self.recipe.seed,
             "recipe": self.recipe.model_dump(exclude_none=True),
@@ -185,7 +187,7 @@ class Folder:
                 "python": platform.python_version(),
             },
             **self.parts.facts,
-            **found,
+            **results,
         }
         return (json.dumps(facts, indent=2) + "\n").encode()
 
@@ -194,7 +196,7 @@ class Folder:
 
 
 def _git_hash() -> str | None:
-    """Of the work that the run belongs to, if it is kept in git."""
+    """The commit of the working directory, if it is in a git repository."""
     with suppress(OSError):  # there may be no git
         done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
         return done.stdout.strip() or None

@@ -1,4 +1,4 @@
-"""Ctrl-C, and what clusters send before they end a job."""
+"""Ctrl-C, and the signal that clusters send before they end a job."""
 
 import signal
 import threading
@@ -15,29 +15,29 @@ __all__ = ["all_agree", "interrupts"]
 
 @contextmanager
 def interrupts() -> Iterator[Callable[[], bool]]:
-    """Whether Ctrl-C was pressed, or a cluster asked to stop. A second time does what it would do without us."""
-    asked: list[int] = []
+    """Yield a function that tells whether SIGINT or SIGTERM has arrived. A second one has its usual effect."""
+    received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False
         return
     before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
-    def ask(number: int, frame: FrameType | None) -> None:
-        asked.append(number)
-        if world_size() == 1:  # torchrun passes on to its processes what the terminal has sent them already
+    def receive(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if world_size() == 1:  # torchrun sends its processes a second signal after the terminal's
             signal.signal(number, before[number] or signal.SIG_DFL)
 
     for number in before:
-        signal.signal(number, ask)
+        signal.signal(number, receive)
     try:
-        yield lambda: bool(asked)
+        yield lambda: bool(received)
     finally:
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)
 
 
 def all_agree(stop: Callable[[], bool]) -> Callable[[], bool]:
-    """All processes stop after the same step, if one of them wants to."""
+    """``stop`` for all processes: True on all of them if it is True on any."""
     if world_size() == 1:
         return stop
     return lambda: bool(all_reduce(torch.tensor(float(stop()))))

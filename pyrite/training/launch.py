@@ -1,4 +1,4 @@
-"""``train``: from what a user says to a run that is finished."""
+"""``train``: from the user's arguments to a finished run."""
 
 import json
 import os
@@ -28,7 +28,7 @@ Data = str | os.PathLike[str] | Dataset
 
 @runtime_checkable
 class RunObserver(Observer, Protocol):
-    """An observer that wants more than steps: the run's folder, and what was measured."""
+    """An observer that also gets the run's folder and its measurements."""
 
     def watch(self, folder: Path, recorder: Recorder) -> AbstractContextManager[object]:
         """Entered before the first step and left after the last one, whatever happens.
@@ -39,7 +39,7 @@ class RunObserver(Observer, Protocol):
 
 
 class Watching(TypedDict, total=False):
-    """How a run is watched and stopped, which does not change its result."""
+    """Arguments that watch or stop a run, and do not change its result."""
 
     progress: bool | None
     observers: Sequence[Observer]
@@ -63,14 +63,13 @@ def train(
     Args:
         data: a name, a folder, a file, or a data set that is read already.
         out: the folder of the run; by default a new one in ``runs``, named after the time.
-        resume: the folder of a run to go on with, to the same bytes that it would have ended with uninterrupted. What
-            was handed over as an object (data, net, loss or method) must be handed over again; everything else is in
-            the folder.
-        progress: show how far it is; by default if standard error is a terminal.
-        observers: told of every step and every epoch, after those that measure and write. A ``RunObserver`` gets the
-            run's folder and its measurements too.
-        stop: asked after every step; if it says True the run is saved and comes back unfinished.
-        options: every setting of ``pyrite.settings``, as text or as an object: ``method``, ``noise``, ``epochs``, ...
+        resume: the folder of a run to continue. It ends with the same bytes as an uninterrupted run. Data, net, loss or
+            method that were passed as objects must be passed again; everything else is in the folder.
+        progress: show the progress; by default if standard error is a terminal.
+        observers: called after every step and every epoch, after those that measure and write. A ``RunObserver`` also
+            gets the run's folder and its measurements.
+        stop: called after every step; if it returns True the run is saved and returned unfinished.
+        options: the settings of ``pyrite.settings``, as text or as objects: ``method``, ``noise``, ``epochs``, ...
             ``model`` may be a net of your own, which is trained in place, or what makes one, called with the shape of
             an input and the number of classes. ``loss`` is short for the method ``erm(loss)``, and may be anything
             that is called as ``nn.CrossEntropyLoss(reduction="none")`` is; ``lr`` is short for the optimiser that
@@ -83,7 +82,7 @@ def train(
 
 
 def train_plan(plan: Plan, out: str | os.PathLike[str] | None = None, **watching: Unpack[Watching]) -> Run:
-    """As ``train``, of what is resolved already."""
+    """As ``train``, for a plan that is resolved already."""
     join(plan.recipe.device)
     corrections = _corrections(plan.recipe)
     folder = new_folder(out, plan.recipe.device)
@@ -91,7 +90,7 @@ def train_plan(plan: Plan, out: str | os.PathLike[str] | None = None, **watching
 
 
 def train_once(data: Data | None, *, out: str | os.PathLike[str], **options: Any) -> Run:
-    """As ``train``, but what ``out`` holds is not trained again: a finished run is read, another one is gone on with.
+    """As ``train``, but a finished run in ``out`` is read and not trained again, and an unfinished one is continued.
 
     A run there that was made with other options is an error, not a result.
     """
@@ -100,7 +99,7 @@ def train_once(data: Data | None, *, out: str | os.PathLike[str], **options: Any
 
 
 def train_plan_once(plan: Plan, out: str | os.PathLike[str], **watching: Unpack[Watching]) -> Run:
-    """As ``train_once``, of what is resolved already."""
+    """As ``train_once``, for a plan that is resolved already."""
     out = Path(out)
     join(plan.recipe.device)
     if not all_gather((out / "recipe.toml").exists())[0]:
@@ -109,13 +108,13 @@ def train_plan_once(plan: Plan, out: str | os.PathLike[str], **watching: Unpack[
     if run.recipe != plan.recipe:
         differ = [name for name in Recipe.model_fields if getattr(run.recipe, name) != getattr(plan.recipe, name)]
         raise ValueError(f"{out} holds a run with other {', '.join(differ)}: choose another out")
-    return run if run.finished else _go_on(plan, out, watching)
+    return run if run.finished else _continue_run(plan, out, watching)
 
 
 def _resume(
     folder: Path, data: Data | None, out: str | os.PathLike[str] | None, options: Options, watching: Watching
 ) -> Run:
-    """Go on with a run as its folder says; options only hand over again the objects that the folder does not hold."""
+    """Continue a run from its folder; options may only pass again the objects that the folder does not contain."""
     given = {name: value for name, value in options.items() if value is not None}
     objects = {name for name in ("model", "method", "loss") if not isinstance(given.get(name, ""), str)}
     if given.keys() - objects or out is not None:
@@ -130,10 +129,10 @@ def _resume(
     method = _same_method(folder, recipe, options)
     if recipe.model.startswith(GIVEN) and "model" not in objects:
         raise ValueError(f"the net of {folder} was {recipe.model}: pass it again as model")
-    return _go_on(Plan(recipe, source, method, model_and_text(options.get("model"))[0]), folder, watching)
+    return _continue_run(Plan(recipe, source, method, model_and_text(options.get("model"))[0]), folder, watching)
 
 
-def _go_on(plan: Plan, folder: Path, watching: Watching) -> Run:
+def _continue_run(plan: Plan, folder: Path, watching: Watching) -> Run:
     _check_unchanged(plan.recipe, folder)
     return _run(plan, folder, _corrections(plan.recipe, folder / "corrections.csv"), watching, new=False)
 
@@ -142,31 +141,31 @@ def _run(plan: Plan, folder: Path, corrections: bytes, watching: Watching, *, ne
     """Train in a folder that no other process trains in."""
     with locked(folder, new=new):
         parts = assemble(plan.recipe, plan.data, plan.method, plan.model, corrections)
-        keeper = Folder(folder, plan.recipe, parts)
-        keeper.begin() if new else keeper.resume()
-        return _train(keeper, **watching)
+        run_folder = Folder(folder, plan.recipe, parts)
+        run_folder.begin() if new else run_folder.resume()
+        return _train(run_folder, **watching)
 
 
 def _train(
-    keeper: Folder,
+    run_folder: Folder,
     progress: bool | None = None,
     observers: Sequence[Observer] = (),
     stop: Callable[[], bool] = lambda: False,
 ) -> Run:
-    """Train until it is done or stopped; either way the folder says all."""
-    recipe, parts, folder = keeper.recipe, keeper.parts, keeper.path
-    shown = Progress.wanted(progress, recipe, parts)
-    watching: list[Observer] = [parts.recorder, keeper, *([shown] if shown else []), *observers]
+    """Train until it is done or stopped; either way everything is written to the folder."""
+    recipe, parts, folder = run_folder.recipe, run_folder.parts, run_folder.path
+    bar = Progress.wanted(progress, recipe, parts)
+    watching: list[Observer] = [parts.recorder, run_folder, *([bar] if bar else []), *observers]
     with interrupts() as interrupted:
-        with ExitStack() as around:
+        with ExitStack() as contexts:
             for observer in observers:
                 if isinstance(observer, RunObserver):
-                    around.enter_context(observer.watch(folder, parts.recorder))
-            around.enter_context(shown or nullcontext())
+                    contexts.enter_context(observer.watch(folder, parts.recorder))
+            contexts.enter_context(bar or nullcontext())
             done = fit(
                 parts.trainer, parts.batches, recipe.epochs, watching, all_agree(lambda: interrupted() or stop())
             )
-        keeper.finish() if done else keeper.save()
+        run_folder.finish() if done else run_folder.save()
         if interrupted():
             words = "finished" if done else "stopped and saved; go on with: pyrite train --resume"
             raise KeyboardInterrupt(f"{words} {folder}")
@@ -195,7 +194,7 @@ def _same_method(folder: Path, recipe: Recipe, options: Options) -> Method:
 
 
 def _check_unchanged(recipe: Recipe, folder: Path) -> None:
-    """Refuse a recipe.toml that was edited since the run began: it would not describe the first epochs."""
+    """Raise ``ValueError`` if recipe.toml was edited since the run began: it would not describe the first epochs."""
     path = folder / "run.json"
     if not path.exists():  # killed before the first step
         return
@@ -213,9 +212,9 @@ def _check_unchanged(recipe: Recipe, folder: Path) -> None:
 
 
 def _corrections(recipe: Recipe, copy: Path | None = None) -> bytes:
-    """The content of the file that corrects labels; of a run that goes on, its own copy, as the file may have changed.
+    """The content of the file that corrects labels. A resumed run has a copy, because the file may have changed.
 
-    The first process reads, so that all have the same, and what it has written before is there for all.
+    Process 0 reads it for all, so that all have the same content.
     """
     if not recipe.corrections:
         return b""

@@ -1,4 +1,4 @@
-"""The loop. It reads from top to bottom."""
+"""The training loop."""
 
 from collections.abc import Callable, Sequence
 from typing import Protocol
@@ -14,19 +14,19 @@ __all__ = ["Diverged", "Observer", "RunFailed", "fit"]
 
 
 class Observer(Protocol):
-    """What watches a run: every step, and the end of every epoch; epochs are counted from 1."""
+    """Called after every step and at the end of every epoch; epochs are counted from 1."""
 
     def after_step(self, step: Step) -> None: ...
 
     def after_epoch(self, epoch: int) -> None: ...
 
 
-class RunFailed(Exception):  # noqa: N818  # it says what happened
-    """A run that cannot go on, in words for its owner. Its last checkpoint is good."""
+class RunFailed(Exception):  # noqa: N818  # the name tells what happened
+    """A run that cannot continue; the message is for the user. Its last checkpoint is good."""
 
 
 class Diverged(RunFailed):
-    """A run that cannot go on because of its own settings: it would fail again."""
+    """A run that cannot continue because of its own settings: it would fail again."""
 
 
 def fit(
@@ -36,7 +36,7 @@ def fit(
     observers: Sequence[Observer] = (),
     stop: Callable[[], bool] = lambda: False,
 ) -> bool:
-    """Train until ``epochs`` are done, from wherever ``batches`` stand. False if ``stop`` ended it before.
+    """Train until ``epochs`` are done, from the position of ``batches``. False if ``stop`` ended it before.
 
     What is random inside a net, such as dropout, depends on the seed of the batches and the number of the step, so that
     a resumed run draws the same. torch's global generator is restored afterwards; as threads share it, they train one
@@ -45,20 +45,20 @@ def fit(
     Args:
         trainer: a method that was started on a bench: ``ERM(loss).start(bench)``.
         batches: those of the bench.
-        epochs: how many in all.
-        observers: told of every step and every epoch, in this order.
-        stop: asked after every step.
+        epochs: the length of the whole run.
+        observers: called after every step and every epoch, in this order.
+        stop: called after every step; True ends training.
     """
-    cards = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
-    with TORCH_GENERATOR, torch.random.fork_rng(devices=cards):
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
+    with TORCH_GENERATOR, torch.random.fork_rng(devices=gpus):
         while batches.epoch < epochs:
             epoch = batches.epoch
             if not batches.position:
-                _seed(torch_seed(batches.seed, Stream.EPOCH, epoch), len(cards))
+                _seed(torch_seed(batches.seed, Stream.EPOCH, epoch), len(gpus))
                 trainer.begin_epoch(epoch + 1)
             for batch in batches:
                 number = epoch * len(batches) + batches.position - 1
-                _seed(torch_seed(batches.seed, Stream.DROPOUT, number, rank()), len(cards))
+                _seed(torch_seed(batches.seed, Stream.DROPOUT, number, rank()), len(gpus))
                 try:
                     step = trainer.step(batch)
                 except FloatingPointError as error:
@@ -71,15 +71,15 @@ def fit(
                     observer.after_step(step)
                 if stop():
                     return False
-            _seed(torch_seed(batches.seed, Stream.EPOCH, epoch, 1), len(cards))
+            _seed(torch_seed(batches.seed, Stream.EPOCH, epoch, 1), len(gpus))
             trainer.end_epoch()
             for observer in observers:
                 observer.after_epoch(epoch + 1)
     return True
 
 
-def _seed(seed: int, cards: int) -> None:
-    """What ``torch.manual_seed`` does. For devices that are not there it formats the stack each time: a millisecond."""
+def _seed(seed: int, gpus: int) -> None:
+    """As ``torch.manual_seed``, which takes a millisecond for devices that are not available."""
     torch.default_generator.manual_seed(seed)
-    if cards:
+    if gpus:
         torch.cuda.manual_seed_all(seed)

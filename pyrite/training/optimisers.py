@@ -16,7 +16,7 @@ __all__ = ["OPTIMISERS", "SGD", "Adam", "Adamw", "Optimiser", "optimiser"]
 
 @dataclass(frozen=True, repr=False)
 class Optimiser(Spelled, ABC):
-    """How weights follow gradients. ``str(optimiser)`` is the text that makes it again."""
+    """A description of an optimiser. ``str(optimiser)`` is the text that builds it again."""
 
     lr: float
 
@@ -83,7 +83,7 @@ class Adam(_Adaptive):
 @final
 @dataclass(frozen=True, repr=False)
 class Adamw(_Adaptive):
-    """Adam with its weight decay apart from the gradient."""
+    """Adam with decoupled weight decay."""
 
     weight_decay: float = 0.01
 

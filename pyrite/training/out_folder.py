@@ -1,4 +1,4 @@
-"""The folder that a new run gets, and the lock that keeps a second process out of it."""
+"""The folder of a new run, and the lock that keeps a second process out of it."""
 
 import os
 import time
@@ -17,7 +17,7 @@ LOCK = ".lock"
 
 
 def new_folder(out: str | os.PathLike[str] | None, device: str = "cpu") -> Path:
-    """A folder for a run: ``out`` if it is empty or not there, or a new one. All processes take that of the first."""
+    """A folder for a run: ``out``, which must be empty or not exist, or a new one. Process 0 chooses it for all."""
     join(device)
     if out is None:
         named = all_gather(_unused(Path(time.strftime("runs/%Y-%m-%d-%H%M%S"))) if rank() == 0 else "")[0]
@@ -31,12 +31,12 @@ def new_folder(out: str | os.PathLike[str] | None, device: str = "cpu") -> Path:
 
 @contextmanager
 def locked(folder: Path, *, new: bool) -> Iterator[None]:
-    """Keep other processes out of a run's folder; if one is in it, say so at once. The first process does it for all.
+    """Lock a run's folder, or raise ``ValueError`` if another process uses it. Process 0 does it for all.
 
     Args:
         folder: the run's folder.
-        new: whether the run begins. Then the folder must still be empty once it is locked: another process may have
-            begun, and even ended, since ``new_folder`` looked.
+        new: whether the run is new. Then the folder must still be empty once it is locked, because another process may
+            have trained in it since ``new_folder`` checked.
     """
     was_there = folder.exists()
     release, problem = _lock(folder, new) if rank() == 0 else (None, "")
@@ -49,16 +49,16 @@ def locked(folder: Path, *, new: bool) -> Iterator[None]:
         if release is not None:
             release()
             if not was_there:
-                with suppress(OSError):  # it holds a run; if not, nothing is left behind
+                with suppress(OSError):  # not empty: it contains a run
                     folder.rmdir()
 
 
 def _lock(folder: Path, new: bool) -> tuple[Callable[[], None] | None, str]:
-    """What releases the lock, or why the folder is not to be had."""
+    """The function that releases the lock, or the reason why the folder cannot be locked."""
     try:
         release = acquire(folder / LOCK)
     except OSError:
-        # Where nothing can be written the first file says so; where there are no locks, runs are trained without.
+        # Where nothing can be written, the first file reports it; where there are no file locks, runs go without.
         return None, ""
     if release is None:
         return None, f"{folder} is in use: another process is training in it"
@@ -66,7 +66,7 @@ def _lock(folder: Path, new: bool) -> tuple[Callable[[], None] | None, str]:
 
 
 def _unused(folder: Path) -> str:
-    """A folder of this name, or with a number after it, that nobody else has: runs may begin in the same second."""
+    """Make a folder of this name, or with a number after it: several runs may begin in the same second."""
     for number in count(1):
         wanted = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
         try:
@@ -80,9 +80,9 @@ def _unused(folder: Path) -> str:
 
 
 def _occupied(folder: Path) -> str:
-    """Why a folder cannot be taken.
+    """The reason why a folder cannot be used for a new run; empty if it can.
 
-    A file that a killed process had only begun to write does not count, nor do a lock and the audit before a run.
+    Unfinished files of a killed process, a lock and the audit before a run may be in it.
     """
     try:
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []

@@ -1,4 +1,4 @@
-"""From what a user says to a plan: a recipe that leaves nothing open, and the objects it names."""
+"""From the user's arguments to a plan: a resolved recipe, and the objects that it names."""
 
 import os
 from collections.abc import Callable
@@ -26,13 +26,13 @@ Model = str | Architecture | nn.Module | Factory
 @final
 @dataclass(frozen=True)
 class Plan:
-    """A run that could begin.
+    """Everything that is needed to start a run.
 
     Attributes:
         recipe: everything that decides it, spelled out.
         data: what it is trained on.
-        method: how it is trained.
-        model: a net of the user's own, or what makes one; None if ``recipe.model`` spells the net.
+        method: the method that trains it.
+        model: a net of the user's own, or a function that makes one; None if ``recipe.model`` spells the net.
     """
 
     recipe: Recipe
@@ -44,9 +44,9 @@ class Plan:
 def resolve(
     data: str | os.PathLike[str] | Dataset | None = None, *, loaded: Dataset | None = None, **options: Unpack[Options]
 ) -> Plan:
-    """What ``train`` would do with these arguments. ``loaded`` is what ``data`` names, if it has been read already."""
+    """The plan that ``train`` makes of these arguments. ``loaded`` is the data set, if it has been read already."""
     values = {} if options.get("config") is None else Recipe.read(options["config"])  # type: ignore[arg-type]
-    given = {name: value for name, value in options.items() if name not in _READ_APART and value is not None}
+    given = {name: value for name, value in options.items() if name not in _HANDLED_SEPARATELY and value is not None}
     values |= {name: _text(name, value) for name, value in given.items()}
     if options.get("samples") == 0:
         raise ValueError("samples is 0, but must be 1 or more; leave it out to use all samples")
@@ -70,11 +70,11 @@ def resolve(
 
 
 def method_and_text(options: Options, configured: str | None = None) -> tuple[Method, str]:
-    """The method that options ask for, and how a recipe names it.
+    """The method that the options name, and its name in a recipe.
 
     Args:
-        options: ``method`` or ``loss`` in them say it.
-        configured: what a configuration file says; the default if None.
+        options: with ``method`` or ``loss``.
+        configured: the method in a configuration file; the default method if None.
     """
     loss, chosen = options.get("loss"), options.get("method")
     if loss is not None and chosen is not None:
@@ -90,12 +90,12 @@ def method_and_text(options: Options, configured: str | None = None) -> tuple[Me
         method, text = read_method(wanted), wanted if isinstance(wanted, str) else None
     if _is_spelled(method, read_method):
         return method, str(method)
-    # What a text has made can be made from that text again. Of an object only the name is known.
+    # A method that was read from a text can be read again. Of an object only the name is known.
     return method, GIVEN + str(method) if text is None else text
 
 
 def model_and_text(model: Model | None, configured: str = "") -> tuple[Architecture | nn.Module | Factory | None, str]:
-    """A net of the user's own, None if it has a spelling, and how a recipe names it."""
+    """A net of the user's own, or None if it has a spelling, and its name in a recipe."""
     if model is None:
         if configured.startswith(GIVEN):
             raise ValueError(f"the net was {configured}: pass it again as model")
@@ -112,7 +112,7 @@ def model_and_text(model: Model | None, configured: str = "") -> tuple[Architect
 
 
 def says_rate(spec: object) -> bool:
-    """Whether an optimiser that was passed says its learning rate, first or by name."""
+    """Whether an optimiser's spec sets its learning rate, as first argument or by name."""
     if not isinstance(spec, str):
         return spec is not None
 
@@ -124,8 +124,8 @@ def says_rate(spec: object) -> bool:
     return bool(build(spec, {name: first}, "optimiser").given)
 
 
-# All others go into a recipe as they are, or as the text that spells them.
-_READ_APART = ("method", "loss", "lr", "model", "config")
+# All other options go into a recipe as they are, or as the text that spells them.
+_HANDLED_SEPARATELY = ("method", "loss", "lr", "model", "config")
 
 _READERS: dict[str, Callable[[Any], object]] = {
     "noise": noise_model,
@@ -136,7 +136,7 @@ _READERS: dict[str, Callable[[Any], object]] = {
 
 
 def _text(name: str, value: object) -> object:
-    """A setting as a recipe has it: an object by the text that makes it again."""
+    """A setting as it is in a recipe: an object as the text that builds it again."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     if name not in _READERS or isinstance(value, str):
@@ -150,7 +150,7 @@ def _text(name: str, value: object) -> object:
 
 
 def _is_spelled(thing: object, read: Callable[[str], object]) -> bool:
-    """Whether the text of a thing makes the same thing again, and not another one whose class has the same name."""
+    """Whether the text of an object builds the same object, and not one of another class with the same name."""
     try:
         text = spell(thing) if not isinstance(thing, Method) else str(thing)
         again = read(text)
@@ -161,7 +161,7 @@ def _is_spelled(thing: object, read: Callable[[str], object]) -> bool:
 
 
 def _parts(thing: object) -> list[object]:
-    """A thing and all that it is made of: of a method its losses, of a loss the losses within it."""
+    """An object and its parts: the losses of a method, the losses within a loss."""
     if isinstance(thing, nn.Module):
         return list(thing.modules())
     if isinstance(thing, list | tuple):
@@ -180,7 +180,7 @@ def _data_text(data: str | os.PathLike[str] | Dataset | None, configured: str | 
         if str(configured).startswith(GIVEN):
             raise ValueError(f"the data was {configured}: pass it again, as in pyrite.train(data, ...)")
         return configured
-    # A relative path would lead elsewhere when the run is resumed from another folder.
+    # A relative path would be wrong when the run is resumed from another folder.
     is_path = str(data) not in DATASETS and os.path.exists(str(data))
     return os.path.abspath(str(data)) if is_path else str(data)
 

@@ -1,4 +1,4 @@
-"""How far a run is: a bar at a terminal, one line per epoch elsewhere."""
+"""The progress of a run: a bar at a terminal, one line per epoch elsewhere."""
 
 import sys
 import time
@@ -18,7 +18,7 @@ __all__ = ["Progress"]
 
 @final
 class Progress:
-    """An observer that shows loss, accuracy, samples a second and the time left, on standard error."""
+    """An observer that shows loss, accuracy, samples per second and the time left, on standard error."""
 
     def __init__(self, recipe: Recipe, parts: Parts) -> None:
         self.recipe, self.parts = recipe, parts
@@ -33,9 +33,9 @@ class Progress:
 
     @classmethod
     def wanted(cls, progress: bool | None, recipe: Recipe, parts: Parts) -> "Progress | None":
-        """None if nobody asked, or if another process shows it."""
-        asked = sys.stderr.isatty() if progress is None else progress
-        return cls(recipe, parts) if asked and rank() == 0 else None
+        """None if no progress is wanted, or if another process shows it."""
+        wanted = sys.stderr.isatty() if progress is None else progress
+        return cls(recipe, parts) if wanted and rank() == 0 else None
 
     def __enter__(self) -> Self:
         self._bar.start()
@@ -51,11 +51,11 @@ class Progress:
         self._bar.update(self._task, completed=self.parts.recorder.steps, **self._fields())
 
     def after_epoch(self, epoch: int) -> None:
-        said = divergence(self.parts.recorder.history)
-        if said and not self._warned:
+        sentences = divergence(self.parts.recorder.history)
+        if sentences and not self._warned:
             self._warned = True
-            self.console.print(f"epoch {epoch}: {said[0]}", highlight=False, soft_wrap=True, style="yellow")
-        if self.console.is_terminal:  # the bar says it
+            self.console.print(f"epoch {epoch}: {sentences[0]}", highlight=False, soft_wrap=True, style="yellow")
+        if self.console.is_terminal:  # the bar shows it
             return
         line = self.parts.recorder.history[-1]
         shown = {"test": "test_accuracy", "validation": "validation_accuracy", "train": "train_accuracy"}

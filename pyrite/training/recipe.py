@@ -23,7 +23,7 @@ from pyrite.training.schedules import Linear, Schedule, schedule
 __all__ = ["GIVEN", "Options", "OptionsButRate", "Recipe", "Short", "augmentation"]
 
 GIVEN = "given in Python: "
-"""How a recipe names what has no spelling: data, a net, a loss or a method that was handed over as an object."""
+"""The prefix, in a recipe, of what has no spelling: data, a net, a loss or a method that was passed as an object."""
 
 
 class OptionsButRate(TypedDict, total=False):
@@ -55,7 +55,7 @@ class OptionsButRate(TypedDict, total=False):
 class Options(OptionsButRate, total=False):
     """The keyword arguments of everything that trains: each setting of ``Settings``, as text or as an object.
 
-    A test holds names and types to those of ``Settings`` and ``ShortForms``.
+    A test checks names and types against those of ``Settings`` and ``ShortForms``.
     """
 
     lr: float | None
@@ -68,7 +68,7 @@ class Checked(BaseModel):
 
     @classmethod
     def checked(cls, values: Mapping[str, Any]) -> Self:
-        """An object with these values, which may be numpy's; the first that is wrong is named in one sentence."""
+        """An object with these values, which may be numpy scalars; the first bad one raises ``ValueError``."""
         plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in values.items()}
         try:
             return cls(**plain)
@@ -89,7 +89,7 @@ class Recipe(Checked, Settings):
 
     @classmethod
     def make(cls, **values: Any) -> "Recipe":
-        """A recipe from plain values; what is wrong is one sentence."""
+        """A recipe from plain values; a bad value raises ``ValueError``."""
         for name in values:
             if name not in cls.model_fields:
                 raise ValueError(f"a recipe has no {name!r}: {nearest(name, cls.model_fields)}")
@@ -117,10 +117,10 @@ class Recipe(Checked, Settings):
         return "\n".join(lines) + "\n"
 
     def resolved(self, data: Dataset, method: Method | None = None) -> Self:
-        """The same with nothing left open: defaults that depend on the data or the net, every spec written in full.
+        """The recipe with all defaults filled in that depend on the data or the net, and every spec written in full.
 
         The net is ``fast_cnn`` for images and ``mlp`` for features; the optimiser SGD at the learning rate that suits
-        the net, divided by the method's strength; it rises for a fifth of the run and then falls to nothing. Gradients
+        the net, divided by the method's strength; it rises for a fifth of the run and then falls to 0. Gradients
         are clipped to a norm of 1 if the method could make scores grow without bound. Images are shifted by up to a
         sixteenth of their size, and mirrored if they have colours: digits and letters, which must not be mirrored, are
         mostly grey. A tenth is held out for validation where the data has no test part.

@@ -1,4 +1,4 @@
-"""What a run measures of itself: one line of its history per epoch."""
+"""The measurements of a run: one line of its history per epoch."""
 
 from collections.abc import Mapping
 from math import isfinite
@@ -20,7 +20,7 @@ Line = dict[str, Any]
 
 @final
 class Recorder:
-    """Observes steps and makes one line per epoch. It knows the true labels where they are known; no method sees it.
+    """Observes steps and makes one line per epoch. It has the true labels, where they are known; methods never see it.
 
     Args:
         trainer: predicts the held-out samples, and may add numbers of its own.
@@ -60,22 +60,22 @@ class Recorder:
         self._loss = self._share = 0.0
 
     def share(self) -> None:
-        """Let every process know what all of them saw in this epoch."""
+        """Merge what the processes saw in this epoch, so that all have the same."""
         self.observer.merge(all_gather(self.observer.epoch_state()))
 
     def _tally(self, batches: Batches) -> Tally:
         counts = torch.zeros(2, dtype=torch.long, device=batches.device)
-        for inputs, labels, _ in batches:  # images that cannot be read are not among them
+        for inputs, labels, _ in batches:  # without images that cannot be read
             right = (self.trainer.predict(inputs).argmax(1) == labels).sum()
             counts += torch.stack([right, right.new_tensor(len(labels))])
         batches.seek(0)
         return Tally(*all_reduce(counts).tolist())
 
     def _held_out(self) -> tuple[Tally | None, Line]:
-        """How many given labels of held-out samples are predicted, and what the predictions cost under them."""
+        """The number of held-out given labels that are predicted, and the mean losses of the predictions."""
         if self.validation is None:
             return None, {"validation_mae": None, "validation_ce": None}
-        # In float64 whole numbers are whole, too: they are right, all, and the two costs.
+        # Right predictions, samples, and the two costs. Counts are exact in float64.
         sums = torch.zeros(4, dtype=torch.float64, device=self.validation.device)
         for inputs, labels, index in self.validation:
             scores = self.trainer.predict(inputs)
@@ -86,8 +86,8 @@ class Recorder:
             costs = 2 * torch.sigmoid(-margin).sum(), softplus(-margin).sum()
             sums += torch.stack([right, right.new_tensor(len(labels)), *costs])
         self.validation.seek(0)
-        right_sum, count, *totals = all_reduce(sums).tolist()
-        means = [cost / count if count and isfinite(cost) else None for cost in totals]
+        right_sum, count, *cost_sums = all_reduce(sums).tolist()
+        means = [cost / count if count and isfinite(cost) else None for cost in cost_sums]
         names = ("validation_mae", "validation_ce")
         return Tally(int(right_sum), int(count)), dict(zip(names, means, strict=True))
 

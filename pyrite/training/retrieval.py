@@ -1,4 +1,4 @@
-"""Finding the same person again: what the embeddings of a trained net are worth, on data that comes in tracklets."""
+"""Retrieval of the same person: the quality of a trained net's embeddings, on data in tracklets."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ def measure_retrieval(trainer: Trainer, test: Dataset, scale: Statistics) -> dic
         )
     sets = embed_sets(frames, tracklets.start, tracklets.stop)
     query = tracklets.query
-    found = retrieve(
+    result = retrieve(
         sets[query],
         sets,
         query_identity=tracklets.identity[query],
@@ -42,8 +42,8 @@ def measure_retrieval(trainer: Trainer, test: Dataset, scale: Statistics) -> dic
         gallery_camera=tracklets.camera,
     )
     return {
-        "mean_average_precision": found.mean_average_precision,
-        "cmc": {str(place): share for place, share in found.cmc.items()},
-        "queries": found.queries,
-        "without_match": found.without_match,
+        "mean_average_precision": result.mean_average_precision,
+        "cmc": {str(place): share for place, share in result.cmc.items()},
+        "queries": result.queries,
+        "without_match": result.without_match,
     }

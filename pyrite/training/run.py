@@ -21,7 +21,7 @@ __all__ = ["COLUMNS", "Column", "Run", "net_scores"]
 
 
 class Column(NamedTuple):
-    """The words for a number of a run's table: a few, and enough."""
+    """The heading of a number in a run's table, and a longer explanation."""
 
     short: str
     long: str
@@ -45,17 +45,17 @@ COLUMNS: Final[Mapping[str, Column]] = {
 class Run:
     """A run and its folder.
 
-    Files are read when they are first asked for. One that is cut, missing or of something else is a ``ValueError`` that
-    names it and says what can be done.
+    Files are read when they are first used. One that is truncated, missing or of another kind raises a ``ValueError``
+    that names it and tells what can be done.
 
     Attributes:
         path: the folder.
-        recipe: everything that decided it.
+        recipe: all of its settings.
         history: one line per epoch; see docs/diagnostics.md for its names.
     """
 
     def __init__(self, path: Path, recipe: Recipe, history: list[Line], data: Dataset | None = None) -> None:
-        """``data``: what the recipe names, if it has been read already."""
+        """``data`` is the data set that the recipe names, if it has been read already."""
         self.path, self.recipe, self.history = path, recipe, history
         self._data = data
 
@@ -77,7 +77,7 @@ class Run:
     def table(self) -> dict[str, float | None]:
         """The result: test accuracy at the end and, chosen on test labels, at its best; then the training set.
 
-        ``clean_accuracy``, ``memorised`` and ``recovered`` are of the last epoch, and None where truth is unknown.
+        ``clean_accuracy``, ``memorised`` and ``recovered`` are of the last epoch; None if true labels are unknown.
         """
         if not self.history:
             return {}
@@ -92,13 +92,13 @@ class Run:
         }
 
     def _detection(self) -> dict[str, float | None]:
-        """How well the method's trust tells wrong labels, if it weighs samples: at the end and at its best."""
+        """How well the method's weights separate wrong labels, if it weights samples: at the end and at its best."""
         values = [line["trust_auc"] for line in self.history if line.get("trust_auc") is not None]
         return {"final_trust_auc": values[-1], "best_trust_auc": max(values)} if values else {}
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """``run.json``: versions, the command, the classes, how inputs are normalised, times."""
+        """``run.json``: versions, the command, the classes, the statistics that normalise inputs, times."""
         return read_json(self.path / "run.json", "classes", "warnings")
 
     @property
@@ -125,7 +125,7 @@ class Run:
 
     @cached_property
     def samples(self) -> dict[str, npt.NDArray[Any]]:
-        """``samples.npz``: what training showed of every sample, and the margin histograms of every epoch."""
+        """``samples.npz``: what was recorded of every sample, and the margin histograms of every epoch."""
         path, columns = self.path / "samples.npz", ("visits", "last_margin", "last_trust", "agreements")
         samples = read_npz(path, *columns, "margin_edges", "margins")
         count = len(self.labels["given"])
@@ -137,10 +137,10 @@ class Run:
         return samples
 
     def dataset(self) -> Dataset:
-        """The data it was trained on, read again unless it was read for this run before."""
+        """The data it was trained on, read once."""
         if self._data is None:
             if self.recipe.data.startswith(GIVEN):
-                raise ValueError(f"the data of {self.path} were {self.recipe.data}: nothing says where they are")
+                raise ValueError(f"the data of {self.path} were {self.recipe.data}: they cannot be read again")
             self._data = load(self.recipe.data)
         data = self._data
         paths = self.labels["path"].tolist() if "path" in self.labels else list(data.paths)
@@ -150,12 +150,12 @@ class Run:
         return data
 
     def method_arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """``method.npz``: arrays that the method has named and left; empty if it left none."""
+        """``method.npz``: the arrays of the method, by its own names; empty if there are none."""
         path = self.path / "method.npz"
         return read_npz(path) if path.exists() else {}
 
     def weight_curve(self, epoch: int | None = None) -> WeightNetCurve:
-        """The weighting that ``meta_weight`` had learned after an epoch, the last one by default, as a curve.
+        """The weighting that ``meta_weight`` learned, after an epoch, the last one by default, as a curve.
 
         It can be drawn beside the fixed ones: ``pyrite curves ce "gce(q=0.7)" RUN``.
         """
@@ -195,13 +195,13 @@ class Run:
 
 
 def _read_recipe(path: Path) -> Recipe:
-    """The recipe of a run, which spells everything out: a file in which something is missing was cut."""
+    """The recipe of a run, in which all settings are written: if one is missing, the file was truncated."""
     values = Recipe.read(path)
     expected = [name for name, field in Recipe.model_fields.items() if field.default is not None]
     missing = [name for name in expected if name not in values]
     try:
         if missing:
-            raise ValueError(f"it does not say {missing[0]!r}")
+            raise ValueError(f"it has no {missing[0]!r}")
         return Recipe.make(**values)
     except ValueError as error:
         raise ValueError(
@@ -212,7 +212,7 @@ def _read_recipe(path: Path) -> Recipe:
 def net_scores(
     net: nn.Module, inputs: Inputs, scale: Statistics | None, batch_size: int = 500, axis: int = 0
 ) -> npt.NDArray[Any]:
-    """What a net in evaluation mode gives inputs, normalised as those it was trained on; ``axis`` is that of inputs."""
+    """Scores of inputs by a net in evaluation mode; ``scale`` normalises inputs, and ``axis`` is that of samples."""
     first = next(net.parameters())
     nothing = np.zeros(len(inputs), np.int64)
     batches = Batches(

@@ -1,4 +1,4 @@
-"""Readers of the files in a run's folder. One that is cut, empty, missing or of something else is one sentence."""
+"""Readers of the files in a run's folder. One that is truncated, missing or of another kind raises ``ValueError``."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ from safetensors.torch import load_file
 
 __all__ = ["read_history", "read_json", "read_npz", "read_weights"]
 
-# What can be done about a file that cannot be read.
+# What the user can do about a file that cannot be read.
 _WRITTEN_AGAIN = "pyrite train --resume {run} writes it again"
 _REMOVED = "remove it, and pyrite train --resume {run} writes it again"
 _LOST = "the run has to be trained again, into another folder"
@@ -25,7 +25,7 @@ _CURES = {
 
 
 def read_npz(path: Path, *names: str) -> dict[str, npt.NDArray[Any]]:
-    """The arrays of an ``.npz`` file, in which these must be."""
+    """The arrays of an ``.npz`` file, which must include ``names``."""
     try:
         with path.open("rb") as file, np.load(file) as archive:
             arrays = dict(archive)
@@ -38,21 +38,21 @@ def read_npz(path: Path, *names: str) -> dict[str, npt.NDArray[Any]]:
 
 
 def read_json(path: Path, *names: str) -> dict[str, Any]:
-    """The values of a JSON file, in which these must be."""
+    """The values of a JSON file, which must include ``names``."""
     try:
         values = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise _unreadable(path, error) from None
     if not isinstance(values, dict):
-        raise _unreadable(path, "it does not hold an object")
+        raise _unreadable(path, "it does not contain an object")
     for name in names:
         if name not in values:
-            raise _unreadable(path, f"it does not say {name!r}")
+            raise _unreadable(path, f"it has no {name!r}")
     return values
 
 
 def read_history(path: Path, *names: str) -> list[dict[str, Any]]:
-    """One line per epoch, each a JSON object in which these values must be; empty if there is no such file yet."""
+    """One line per epoch, each a JSON object that must include ``names``; empty if there is no such file yet."""
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
@@ -67,7 +67,7 @@ def read_history(path: Path, *names: str) -> list[dict[str, Any]]:
             raise _unreadable(path, f"line {number}: {error}") from None
         missing = [name for name in names if not isinstance(entry, dict) or name not in entry]
         if missing:
-            raise _unreadable(path, f"line {number} does not say {missing[0]!r}")
+            raise _unreadable(path, f"line {number} has no {missing[0]!r}")
         history.append(entry)
     return history
 

@@ -1,4 +1,4 @@
-"""How the learning rate goes over a run, by its spelling: ``cosine(warmup=1)``."""
+"""Learning-rate schedules by their spelling: ``cosine(warmup=1)``."""
 
 import math
 from abc import ABC, abstractmethod
@@ -15,10 +15,10 @@ __all__ = ["SCHEDULES", "Constant", "Cosine", "Linear", "Schedule", "Steps", "sc
 
 @dataclass(frozen=True, repr=False)
 class Schedule(Spelled, ABC):
-    """What share of the learning rate each step has. Parts of an epoch are allowed in ``warmup``: 0.5 is half of one.
+    """The share of the learning rate in each step.
 
     Args:
-        warmup: epochs in which the rate rises from near nothing to its full size, in equal steps.
+        warmup: epochs in which the rate rises linearly to its full size; 0.5 is half an epoch.
     """
 
     warmup: float = field(default=0.0, kw_only=True)
@@ -41,7 +41,7 @@ class Schedule(Spelled, ABC):
 @final
 @dataclass(frozen=True, repr=False)
 class Constant(Schedule):
-    """The same rate always."""
+    """A constant rate."""
 
     def after(self, epoch: float, warmup: float, step: int, epochs: int) -> float:
         return 1.0
@@ -50,7 +50,7 @@ class Constant(Schedule):
 @final
 @dataclass(frozen=True, repr=False)
 class Cosine(Schedule):
-    """Half a cosine, from the full rate to nothing at the end."""
+    """Half a cosine, from the full rate to 0 at the end."""
 
     def after(self, epoch: float, warmup: float, step: int, epochs: int) -> float:
         return (1 + math.cos(math.pi * _along(epoch, warmup, epochs))) / 2
@@ -59,7 +59,7 @@ class Cosine(Schedule):
 @final
 @dataclass(frozen=True, repr=False)
 class Linear(Schedule):
-    """A straight line, from the full rate to nothing at the end."""
+    """A straight line, from the full rate to 0 at the end."""
 
     def after(self, epoch: float, warmup: float, step: int, epochs: int) -> float:
         return 1 - _along(epoch, warmup, epochs)
@@ -71,7 +71,7 @@ class Steps(Schedule):
     """The rate is multiplied by ``factor`` at each of the given epochs, or iterations.
 
     Args:
-        at: after how many epochs or iterations, in ascending order.
+        at: numbers of epochs or iterations, in ascending order.
         factor: what the rate is multiplied by each time.
         by: what ``at`` counts: ``"epoch"`` or ``"iteration"``.
 
@@ -120,5 +120,5 @@ def schedule(spec: str | Schedule) -> Schedule:
 
 
 def _along(epoch: float, warmup: float, epochs: int) -> float:
-    """How much of the way after the warm-up is gone, from 0 to 1."""
+    """The share of the run after the warm-up that is over, from 0 to 1."""
     return min(1.0, (epoch - warmup) / (epochs - warmup)) if epochs > warmup else 1.0

@@ -1,4 +1,4 @@
-"""What a resume needs as one file: tensors as safetensors, the rest as JSON in its header, with a checksum."""
+"""The state of a run as one file: tensors as safetensors, the rest as JSON in its header, with a checksum."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ _DIGITS: Final = 32  # of the checksum
 
 
 def pack(state: Mapping[str, Any]) -> bytes:
-    """A tree of dictionaries with tensors, arrays, numbers, texts and lists of the last two as bytes."""
+    """Nested dictionaries of tensors, arrays, numbers, strings, and lists of numbers and strings, as bytes."""
     tensors: dict[str, Tensor] = {}
 
     def plain(value: Any, name: str) -> Any:
@@ -39,7 +39,7 @@ def pack(state: Mapping[str, Any]) -> bytes:
 
 
 def unpack(path: Path) -> dict[str, Any]:
-    """What ``pack`` packed, if not a single bit of it has changed."""
+    """What ``pack`` packed; ``ValueError`` if a single bit of it has changed."""
     try:
         with safe_open(path, framework="pt") as file:
             text = file.metadata()["state"]
@@ -53,16 +53,16 @@ def unpack(path: Path) -> dict[str, Any]:
             f"cannot read the state {path}: {error}. The run cannot be resumed: restore the file or train anew"
         ) from None
 
-    def full(value: Any) -> Any:
+    def restored(value: Any) -> Any:
         if isinstance(value, dict):
-            return {key: full(item) for key, item in value.items()}
+            return {key: restored(item) for key, item in value.items()}
         if isinstance(value, str) and value.startswith(_TENSOR):
             return tensors[value.removeprefix(_TENSOR)]
         if isinstance(value, str) and value.startswith(_ARRAY):
             return tensors[value.removeprefix(_ARRAY)].numpy()
         return value
 
-    state: dict[str, Any] = full(plain)
+    state: dict[str, Any] = restored(plain)
     return state
 
 

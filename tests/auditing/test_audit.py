@@ -399,7 +399,7 @@ CHANCES = softmax(GOOD, axis=1)
         (LABELS * 0 + 2, {"scores": GOOD, "classes": "abcd"}, "all labels are 'c': with one class no label can"),
         (LABELS[:49], {"scores": GOOD[:49]}, "there are 49 samples: fewer than 50 say too little about label noise"),
         (LABELS[:0], {"scores": GOOD[:0]}, "there are 0 samples: fewer than 50"),
-        (LABELS, {}, "scores are missing: pass what a model makes of every sample, or a run in place of the labels"),
+        (LABELS, {}, "scores are missing: pass the scores of a model, or a run in place of the labels"),
         ("digits", {"scores": GOOD}, "data and runs have their own scores and classes: leave out scores, kind and"),
         ("digits", {"kind": "logits"}, "data and runs have their own scores and classes"),
     ],

@@ -245,13 +245,12 @@ def test_few_samples_are_pulled_together_and_many_are_not() -> None:
 
 
 def test_without_samples_the_sharpness_is_that_of_the_prior() -> None:
-    """A Newton step towards the mode of a normal density around 6 with the deviation 6: nothing else is known."""
+    """A Newton step to the mode of the prior, a normal density with mean 6 and standard deviation 6."""
     nothing = Statistics(0.0, np.zeros((3, 3)), 0.0, 0.0, np.zeros(3), np.zeros(3))
-    for sharpness in (5.2, 6.0, 6.9):
+    for sharpness in (5.6, 6.0, 6.4):
         assert noise_fit._newton_step(sharpness, np.zeros(3), nothing)[0] == pytest.approx(6.0)
-    # As much information as in the prior, without a slope: half the way back.
-    informed = replace(nothing, curvature=1 / 36)
-    assert noise_fit._newton_step(6.8, np.zeros(3), informed)[0] == pytest.approx(6.4)
+    # With samples that have as much information as the prior, and no slope, the step is half as long.
+    assert noise_fit._newton_step(6.4, np.zeros(3), replace(nothing, curvature=1 / 36))[0] == pytest.approx(6.2)
 
 
 def test_few_samples_told_apart_are_no_certainty() -> None:

@@ -99,7 +99,7 @@ def test_words_and_json() -> None:
     )
     assert found.sentences() == (
         "2 inputs occur more than once with different labels, in 5 samples, such as 3 (cat) and 9 (dog)",
-        "1 sample repeats an earlier one, label and all",
+        "1 sample repeats the input and label of an earlier one",
         "6 classes have fewer than 10 samples: 'a' (2), 'b' (2), 'c' (2), 'd' (2), 'e' (2), ...",
         "1 file could not be read, such as x.png (cut off)",
     )

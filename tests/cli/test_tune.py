@@ -76,4 +76,4 @@ def test_when_all_diverge_the_exit_code_is_1(tmp_path: Path) -> None:
     out = tmp_path / "out"
     code, said = run("tune", *SMALL, "--lr", "1e30", "--trials", "2", "--out", str(out), log=tmp_path / "log")
     assert code == 1
-    assert "pyrite: none of 2 trials came to its end: " in said
+    assert "pyrite: none of 2 trials finished: " in said

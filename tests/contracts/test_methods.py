@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 import pyrite
 from pyrite.data import Batch, Batches, Dataset
-from pyrite.methods import METHODS, Bench, Learner, method
+from pyrite.methods import METHODS, Bench, Learner, Step, Trainer, method
+from pyrite.training import fit
 from tests.children import differing
 from tests.contracts.toys import TOYS
 from tests.examples import METHOD_EXAMPLES
@@ -154,6 +155,37 @@ def test_a_batch_of_nothing_and_a_batch_that_is_not_finite(name: str) -> None:
     assert not all(torch.equal(one, two) for one, two in zip(before, now, strict=True))
     trainer.end_epoch()
     assert all(np.isfinite(value) for value in trainer.facts().values())
+
+
+class FactNames:
+    """The names of a trainer's facts after all epochs."""
+
+    def __init__(self, trainer: Trainer) -> None:
+        self.trainer, self.names = trainer, set[str]()
+
+    def after_step(self, step: Step) -> None:
+        pass
+
+    def after_epoch(self, epoch: int) -> None:
+        self.names |= self.trainer.facts().keys()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_facts_do_not_replace_numbers_of_the_history(name: str, whole: Callable[[str], Path]) -> None:
+    """A line of the history is the recorder's numbers and then the facts: an equal name would hide a number."""
+    recorded = pyrite.Run.load(whole("erm")).history[-1].keys()  # erm has no facts
+    assert {"epoch", "loss", "alpha", "weight_max"} <= recorded
+    batches, meta, _ = parts()
+    bench = Bench(
+        batches, lambda number, epochs: learner(number), epochs=EPOCHS, classes=5, meta=meta,
+        noise_matrix=torch.full((5, 5), 0.1, dtype=torch.float64) + 0.5 * torch.eye(5),
+    )  # fmt: skip
+    trainer = method(spec(name)).start(bench)
+    facts = FactNames(trainer)
+    fit(trainer, batches, EPOCHS, [facts])
+    assert facts.names & recorded == set()
+    # What a run records in its own epochs is all of both.
+    assert pyrite.Run.load(whole(name)).history[-1].keys() >= recorded | trainer.facts().keys()
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -112,7 +112,7 @@ def test_stopped_by_ctrl_c_it_says_how_to_go_on(tmp_path: Path) -> None:
     os.kill(process.pid or 0, signal.SIGINT)
     process.join(60)
     assert process.exitcode == 130
-    assert f"pyrite: stopped and saved; the same command goes on with {out}" in (tmp_path / "log").read_text()
+    assert f"pyrite: stopped and saved; the same command continues {out}" in (tmp_path / "log").read_text()
     assert trial(out, 1)["state"] == "running"
     assert not locked(out, "trial-0001")
 

@@ -199,7 +199,7 @@ def test_a_trial_that_diverges_is_one_of_many(tmp_path: Path) -> None:
     failed = next(trial for trial in found.trials if trial.state == "failed")
     assert "learning rate" in failed.reason
     assert "of 2 trials (1 failed)" in found.sentence
-    with pytest.raises(RunFailed, match="none of 1 trials came to its end: "):
+    with pytest.raises(RunFailed, match="none of 1 trials finished: "):
         pyrite.tune("digits", ["ce"], out=tmp_path / "b", lr=1e30, trials=1, **OPTIONS)
 
 
@@ -232,7 +232,7 @@ def test_data_and_nets_that_have_no_spelling(tmp_path: Path) -> None:
     assert found.tested == ""
     assert "not looked at" not in found.to_markdown()
     assert (pyrite.train(data, out=tmp_path / "b", **found.options).labels["part"] == 0).all()
-    with pytest.raises(ValueError, match="every trial would go on training"):
+    with pytest.raises(ValueError, match="every trial would continue to train"):
         pyrite.tune(data, out=tmp_path / "c", model=make((3,), 2))
 
 

@@ -174,7 +174,7 @@ def test_what_is_not_said_is_not_guessed() -> None:
     loss = pyrite.hf_loss("ce")
     torch.testing.assert_close(loss(TokenClassifierOutput(logits=SCORES), LABELS), OWN / 4)
     for outputs in ((SCORES,), {"logits": SCORES}, CausalLMOutputWithCrossAttentions(logits=SCORES)):
-        with pytest.raises(ValueError, match=r"say shift=True .* \(causal language models\), or shift=False"):
+        with pytest.raises(ValueError, match=r"pass shift=True .* \(causal language models\), or shift=False"):
             loss(outputs, LABELS)
     with pytest.raises(ValueError, match="shift is True, but logits"):
         pyrite.hf_loss("ce", shift=True)(SequenceClassifierOutput(logits=SCORES[0]), LABELS[0])

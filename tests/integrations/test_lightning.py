@@ -277,7 +277,7 @@ class OfPairs(Module):
         ({"module": NoHeldOutScores()}, r"validation_step gives no scores"),
         ({"module": OfPairs(), "loaders": pairs()}, "wrap the data set in Indexed"),
         ({"found": LabelAudit(np.roll(NOISY.given, 1))}, r"the label of sample 1 is \d in a batch, but \d in labels"),
-        ({"found": LabelAudit(NOISY.given[:20])}, "there is a sample 66, but labels are 20"),
+        ({"found": LabelAudit(NOISY.given[:20])}, "there is a sample 66, but there are 20 labels"),
         ({"found": LabelAudit(NOISY.given, classes=11)}, r"shape \(50, 10\), but must have \(50, 11\)"),
         ({"loaders": (loaders()[0], DataLoader(Subset(data(), range(250)), 250))}, "sample 1 was trained on, and now"),
     ],
@@ -313,7 +313,7 @@ def test_indexed() -> None:
         Indexed([1])[0]
     with pytest.raises(ValueError, match="start is -1"):
         Indexed([], start=-1)
-    with pytest.raises(ValueError, match="only gone through"):
+    with pytest.raises(ValueError, match="IterableDataset has no numbers"):
         Indexed(Stream())
 
 

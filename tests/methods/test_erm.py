@@ -177,8 +177,8 @@ def test_adamw_by_hand() -> None:
         torch.testing.assert_close(mine, other, rtol=1e-10, atol=1e-12)
 
 
-class Broken(nn.Module):
-    """A net whose gradient is infinite, and whose scores are not."""
+class Undefined(nn.Module):
+    """A net with finite scores whose gradient is NaN."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -186,6 +186,17 @@ class Broken(nn.Module):
 
     def forward(self, inputs: Tensor) -> Tensor:
         return inputs.sum(1, keepdim=True) * self.weight.abs().sqrt()  # slope 1/0 at 0
+
+
+class Overflowing(nn.Module):
+    """A net with finite scores whose gradient is infinite, but nowhere NaN."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(CLASSES, dtype=torch.float64))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return torch.zeros_like(inputs[:, :1]) + self.weight * 1e200 * 1e200
 
 
 @pytest.mark.parametrize("accumulate", [1, 3])
@@ -203,22 +214,23 @@ def test_what_is_not_finite_stops_before_the_step(accumulate: int) -> None:
     descent.step(batch)  # and it can go on
     assert learner.steps == 1
 
-    broken = Broken()
-    with pytest.raises(FloatingPointError, match="the gradient is not finite"):
-        one_step("erm(ce)", broken, batch, accumulate=accumulate)
-    assert (broken.weight == 0).all()
+    for broken in (Undefined(), Overflowing()):
+        with pytest.raises(FloatingPointError, match="the gradient is not finite"):
+            one_step("erm(ce)", broken, batch, accumulate=accumulate)
+        assert (broken.weight == 0).all()
 
 
-def test_an_infinite_score_is_a_number_that_is_not_finite() -> None:
-    """MAE's loss and gradient stay finite there."""
+@pytest.mark.parametrize(("weight", "label"), [(3e38, 0), (-3e38, 0)])
+def test_an_infinite_score_is_a_number_that_is_not_finite(weight: float, label: int) -> None:
+    """Here that of the label, which is the largest or the lowest of all. MAE's loss and gradient stay finite there."""
     model = nn.Linear(1, 2, bias=False)
     with torch.no_grad():
-        model.weight.copy_(torch.tensor([[3e38], [0.0]]))
-    batch = Batch(torch.full((2, 1), 10.0), torch.tensor([0, 0]), torch.arange(2))
+        model.weight.copy_(torch.tensor([[weight], [0.0]]))
+    batch = Batch(torch.full((2, 1), 10.0), torch.tensor([label, label]), torch.arange(2))
     learner = Learner(model, torch.optim.SGD(model.parameters(), lr=0.1))
     with pytest.raises(FloatingPointError, match="the scores are not finite"):
         ERM(pyrite.MAE()).start(bench_of(learner)).step(batch)
-    assert model.weight[0, 0].item() == pytest.approx(3e38)
+    assert model.weight[0, 0].item() == pytest.approx(weight)
 
 
 def test_bfloat16_sums_losses_in_float32() -> None:

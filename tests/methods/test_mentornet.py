@@ -10,7 +10,7 @@ from torch import nn
 import pyrite
 from pyrite.data import Batches
 from pyrite.methods import Bench, Learner, method
-from pyrite.methods.mentor import features_of, read_lesson, taught
+from pyrite.methods.mentor import features_of, read_lesson, train_mentor
 from pyrite.models import build_model
 
 ROWS = np.random.default_rng(0)
@@ -56,7 +56,7 @@ def test_weights_are_those_of_the_formula(width: float) -> None:
 def test_a_taught_mentor_tells_small_losses_from_large_ones() -> None:
     losses = torch.from_numpy(ROWS.exponential(size=(3, 500)))
     features = features_of(losses, 1.0, torch.tensor([[0.3], [0.6], [1.0]])).reshape(-1, 3)
-    mentor = taught((features, (losses < 1).double().reshape(-1)))
+    mentor = train_mentor((features, (losses < 1).double().reshape(-1)))
     told = mentor(features_of(torch.tensor([0.1, 0.8, 1.3, 4.0]), 1.0, 0.5)).sigmoid()
     assert (told[:2] > 0.5).all()
     assert (told[2:] < 0.5).all()

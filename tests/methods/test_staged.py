@@ -5,8 +5,8 @@ import pytest
 import torch
 
 import pyrite
-from pyrite.data import Batches
-from pyrite.methods import ERM, Bench, Learner, Staged, method
+from pyrite.data import Batch, Batches
+from pyrite.methods import ERM, Bench, Learner, Method, Staged, Step, Trainer, method
 from pyrite.training import fit
 
 ROWS = np.random.default_rng(0)
@@ -55,6 +55,33 @@ def test_two_stages_are_two_trainings(restart: bool) -> None:
     theirs = by_hand([(pyrite.CE(), 2), (pyrite.MAE(), 3)], restart=restart)
     for one, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+
+
+class Counting(Method):
+    """Cross entropy, with a record of the epochs that its trainer was told of."""
+
+    def __init__(self) -> None:
+        self.epochs: list[int] = []
+
+    def start(self, bench: Bench) -> Trainer:
+        return CountingTrainer(self.epochs, ERM(pyrite.CE()).start(bench))
+
+
+class CountingTrainer(Trainer):
+    def __init__(self, epochs: list[int], inner: Trainer) -> None:
+        self.epochs, self.inner, self.learners = epochs, inner, inner.learners
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.epochs.append(epoch)
+
+    def step(self, batch: Batch) -> Step:
+        return self.inner.step(batch)
+
+
+def test_every_stage_counts_its_epochs_from_1() -> None:
+    first, then, data = Counting(), Counting(), batches()
+    fit(Staged(first, then, at=0.4).start(Bench(data, learner, epochs=5, classes=5)), data, 5)
+    assert (first.epochs, then.epochs) == ([1, 2], [1, 2, 3])
 
 
 def test_what_is_refused() -> None:

@@ -51,5 +51,5 @@ def test_trials_and_the_best_so_far(by: str, best: list[float]) -> None:
 def test_the_legend_names_what_was_chosen_from(tmp_path: Path) -> None:
     figure = tuning_figure(found("accuracy"))
     words = [text.get_text() for text in figure.legends[0].get_texts()]
-    assert words == [*METHODS, "best so far, of those that came to their end", "pruned"]
+    assert words == [*METHODS, "best so far, of finished trials", "pruned"]
     assert draw_tuning(found("accuracy", Between(0.25, 4, log=True)), tmp_path / "a.png").stat().st_size > 10_000

@@ -178,9 +178,7 @@ def test_what_a_recipe_refuses(data: Dataset, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"cannot read the corrections: .*nowhere.csv: no such file"):
         pyrite.train("digits", corrections=tmp_path / "nowhere.csv", out=tmp_path / "run")
     ranking = rank(tmp_path / "suspects.csv", data, np.zeros(len(data)))
-    with pytest.raises(
-        ValueError, match=r"suspects.csv, a ranking in which nobody has decided anything: say with drop_"
-    ):
+    with pytest.raises(ValueError, match=r"suspects.csv, a ranking without decisions: set drop_"):
         pyrite.train(data, corrections=ranking, out=tmp_path / "run")
     with pytest.raises(
         ValueError, match=r"suspects.csv, line 2: sample 0 has the label .* the file belongs to other data"

@@ -96,6 +96,27 @@ def test_dropout_belongs_to_the_seed_and_the_step() -> None:
     assert not torch.equal(masks[0], masks[1])  # another step, other units
 
 
+def test_every_step_draws_other_numbers() -> None:
+    """Also within an epoch, and the same numbers when training is resumed in the middle of it."""
+
+    class Drawing(Trainer):
+        def __init__(self) -> None:
+            self.inner = ERM(pyrite.CE()).start(bench_of(learner(net())))
+            self.learners, self.drawn = self.inner.learners, list[float]()
+
+        def step(self, batch: Batch) -> Step:
+            self.drawn.append(float(torch.rand(())))
+            return self.inner.step(batch)
+
+    whole, stopped, data = Drawing(), Drawing(), batches()
+    fit(whole, batches(), 2)
+    assert len(set(whole.drawn)) == 6
+    answers = iter([False, True])
+    fit(stopped, data, 2, stop=lambda: next(answers))
+    fit(stopped, data, 2)
+    assert stopped.drawn == whole.drawn
+
+
 def test_global_random_state_is_left_as_it_was() -> None:
     before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     fit(ERM(pyrite.CE()).start(bench_of(learner(net(dropout=0.5)))), batches(), 1)

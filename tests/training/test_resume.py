@@ -6,13 +6,16 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from itertools import chain, repeat
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import pyrite
+from pyrite.training import folder
 from tests.children import differing, run, start
 
 DATA = ["digits", "--samples", "300", "--noise", "symmetric(0.4)", "--model", "mlp(hidden=[16])"]
@@ -146,6 +149,17 @@ def test_stopped_after_any_step(options: dict[str, Any], tmp_path: Path) -> None
         assert resumed.finished
         assert resumed.history == whole.history
         assert differing(tmp_path / "whole", out) == []
+
+
+def test_times_of_all_parts_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clocks of two processes start anywhere; a run knows how long it took in each."""
+    options = {"samples": 100, "epochs": 1, "batch_size": 50, "model": "mlp(hidden=[4])"}
+    for now, later in ((50.0, 150.0), (9000.0, 9007.0)):
+        clock = chain([now], repeat(later))
+        monkeypatch.setattr(folder, "time", SimpleNamespace(perf_counter=lambda clock=clock: next(clock)))
+        if now == 50.0:
+            pyrite.train("digits", out=tmp_path / "run", stop=after(1), **options)
+    assert pyrite.train(resume=tmp_path / "run").facts["seconds"] == 107
 
 
 def test_resuming_what_is_finished_changes_nothing(whole: Path, tmp_path: Path) -> None:

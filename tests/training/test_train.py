@@ -248,6 +248,9 @@ def test_a_lone_last_sample(tmp_path: Path) -> None:
         "digits", **{**SMALL, "samples": 257, "model": "mlp(hidden=[8], norm=False)"}, out=tmp_path / "b"
     )
     assert bare.samples["visits"].sum() == 3 * 257
+    # In two pieces the last 3 samples would be 2 and 1.
+    pieces = pyrite.train("digits", **{**SMALL, "samples": 259}, accumulate=2, out=tmp_path / "c")
+    assert pieces.samples["visits"].sum() == 3 * 256
 
 
 def test_what_cannot_be_trained(tmp_path: Path) -> None:
@@ -327,7 +330,7 @@ def test_what_makes_a_net(tmp_path: Path) -> None:
 
 
 def test_a_net_is_not_passed_from_loss_to_loss(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="every run would go on training"):
+    with pytest.raises(ValueError, match="every run would continue to train"):
         pyrite.compare("digits", ["ce", "mae"], out=tmp_path, model=nn.Linear(64, 10))
 
 
