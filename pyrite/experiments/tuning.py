@@ -112,9 +112,8 @@ class _Work:
         configured = Recipe.read(options["config"]) if options.get("config") is not None else {}
         given = {name: value for name, value in options.items() if value is not None and name != "config"}
         # A configuration file may change before the choice is trained with, so that its values are taken now. Methods
-        # come from the search, and 0 samples in a file stand for all.
+        # come from the search.
         rest = {name: value for name, value in configured.items() if name not in ("data", "method")}
-        rest = {name: value for name, value in rest.items() if (name, value) != ("samples", 0)}
         self.options: dict[str, Any] = {"validation": HELD_OUT} | rest | given
         self.rate, rates = _rate(lr, self.options.get("optimiser"))
         # A rate that is neither searched for nor given is that of the optimiser.

@@ -48,15 +48,16 @@ def make_queue(found: Audit, data: Dataset | None = None, columns: Sequence[str]
     """The suspects in order, or the head of the ranking if there are none."""
     suspects = found.ranking[found.is_suspect[found.ranking]]
     rows = suspects[:_MOST] if len(suspects) else found.ranking[:_WITHOUT_SUSPECTS]
+    number = "u2" if len(found.classes) <= 2**16 else "u4"
     queue = {
         "fingerprint": fingerprint(found),
         "classes": list(found.classes),
         "canTell": found.can_tell,
         "index": _column(found.index[rows], "u4"),
-        "given": _column(found.labels[rows], "u2"),
+        "given": _column(found.labels[rows], number),
         "score": _column(found.score[rows], "f4"),
         "width": found.choices.shape[1],
-        "choices": _column(found.choices[rows], "u2"),
+        "choices": _column(found.choices[rows], number),
         "likelihoods": _column(found.likelihoods[rows], "f4"),
         "evidence": [
             {"name": name, "values": _column(values[rows], "f4"), "ranks": _column(_ranks(values, rows), "u1")}
@@ -79,8 +80,8 @@ def make_queue(found: Audit, data: Dataset | None = None, columns: Sequence[str]
             "place": _column(sheets.place, "u4"),
         }
         return Queue(rows, cut, queue, sheets.images, "images", int((sheets.place > 0).sum()))
-    held = _table(found, data, rows, columns, budget)
-    return Queue(rows, cut, queue | {"table": held}, [], "table", held["rows"])
+    table = _table(found, data, rows, columns, budget)
+    return Queue(rows, cut, queue | {"table": table}, [], "table", table["rows"])
 
 
 def fingerprint(found: Audit) -> str:
@@ -105,18 +106,21 @@ def _ranks(values: Floats, rows: Ints) -> Ints:
 
 
 def _table(found: Audit, data: Dataset, rows: Ints, columns: Sequence[str], budget: int) -> dict[str, Any]:
-    """Values of the first samples, as many as there is room for, and what is typical of each class."""
+    """Values of the first samples, as many as there is room for, and what is typical of each class.
+
+    They are float64, as in the data: in float32 a time in seconds would be the same for all samples.
+    """
     inputs = np.asarray(data.inputs)
     features = inputs.shape[1]
     if columns and len(columns) != features:
         raise ValueError(f"columns has {len(columns)} names, but there are {features} features")
-    held = min(len(rows), budget // max(1, 4 * features))
+    count = min(len(rows), budget // max(1, 8 * features))
     small = len(found.classes) * features <= _TYPICAL
     return {
-        "rows": held,
+        "rows": count,
         "names": list(columns) or [f"feature {number}" for number in range(features)],
-        "values": _column(inputs[found.index[rows[:held]]], "f4"),
-        "typical": _column(_typical(found, inputs), "f4") if small else None,
+        "values": _column(inputs[found.index[rows[:count]]], "f8"),
+        "typical": _column(_typical(found, inputs), "f8") if small else None,
     }
 
 
