@@ -165,7 +165,12 @@ FAULTS = [
         "np.log(self.matrix)[labels]",
         "auditing/test_noise_fit.py auditing/test_audit.py",
     ),
-    Fault("auditing/noise_fit.py", "sums.slope + (1 - sharpness)", "sums.slope", "auditing/test_noise_fit.py"),
+    Fault(
+        "auditing/noise_fit.py",
+        "sums.slope + (_USUAL_SHARPNESS - sharpness) / _USUAL_SHARPNESS**2",
+        "sums.slope",
+        "auditing/test_noise_fit.py",
+    ),
     Fault(
         "auditing/troubles.py",
         "repeated += len(group) - kinds",

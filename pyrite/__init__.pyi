@@ -66,10 +66,12 @@ from .methods import (
     ERM as ERM,
     L2RW as L2RW,
     METHODS as METHODS,
+    Bench as Bench,
     Learner as Learner,
     MetaWeight as MetaWeight,
     Method as Method,
     Step as Step,
+    Trainer as Trainer,
     method as method,
 )
 from .models import MODELS as MODELS, Architecture as Architecture, Network as Network, build_model as build_model

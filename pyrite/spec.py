@@ -48,8 +48,8 @@ def build(
             ``erm(forward(...))`` a loss.
 
     >>> from fractions import Fraction
-    >>> build("2*half(1, denominator=2)", {"half": Fraction}, "fraction")
-    Fraction(1, 1)
+    >>> build("half(1, denominator=2)", {"half": Fraction}, "fraction")
+    Fraction(1, 2)
     """
     try:
         tree = ast.parse(text.strip(), mode="eval")
@@ -227,7 +227,7 @@ def _bracketed(thing: object, write: Callable[[object], str], options: Mapping[s
             continue  # an option that nobody set
         plain = _plain(value)
         written = repr(plain) if _is_literal(plain) else write(value)
-        named = named or _is_literal(plain)
+        named = named or _is_literal(plain) or parameter.kind is parameter.KEYWORD_ONLY
         parts.append(f"{parameter.name}={written}" if named else written)
     parts += [f"{name}={_plain(value)!r}" for name, value in options.items()]
     return f"({', '.join(parts)})" if parts else ""

@@ -140,7 +140,7 @@ def test_images_whose_layout_nobody_can_tell(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["blobs(samples=1000000000000)"], "blobs of 1000000000000 samples of 2 features would take"),
-        (["blobs(samples=1e12)"], "samples is 1000000000000.0: it is a whole number"),
+        (["blobs(samples=1e12)"], "samples is 1000000000000.0, but must be a whole number"),
         (["blobs(features=1000000000000)"], "would take"),
         (["gratings(size=10000000)"], "would take"),
         (["blobs", "--model", "mlp(hidden=(1000000000,))"], "training mlp(hidden=(1000000000,)) with its"),

@@ -1,6 +1,5 @@
 """The share of wrong labels, estimated from the margins of a net that has not yet learned them by heart."""
 
-import math
 from collections.abc import Mapping
 from typing import Any, Final, final
 
@@ -27,7 +26,7 @@ def estimate_noise_rate(margins: Tensor) -> float:
     noise rate. Margins are close to normal, where losses are skewed: the cross entropy of learned samples is squeezed
     against 0. Components with standard deviations of their own tell easy from hard samples rather than right from
     wrong labels. The rate is 0 if the net mostly agrees with the lower component's labels (a mean margin above 0: hard
-    samples, not wrong labels), or if two components describe the margins no better than one (BIC).
+    samples, not wrong labels). Of a net that has learned nothing yet the estimate says nothing.
 
     >>> right, wrong = torch.linspace(2, 6, 70), torch.linspace(-6, -2, 30)
     >>> round(estimate_noise_rate(torch.cat([right, wrong])), 3)
@@ -37,15 +36,12 @@ def estimate_noise_rate(margins: Tensor) -> float:
     values = values[values.isfinite()]
     if len(values) < 4 or float(values.std()) == 0:
         return 0.0
-    shares, means, spread = _fit(values)
-    gain = _log_densities(values, shares, means, spread).logsumexp(1).sum()
-    gain = gain - _log_densities(values, values.new_ones(1), values.mean(), values.std(correction=0)).sum()
-    two_more_parameters = math.log(len(values))
-    return float(shares[0]) if means[0] < 0 and gain > two_more_parameters else 0.0
+    shares, means = _fit(values)
+    return float(shares[0]) if means[0] < 0 else 0.0
 
 
-def _fit(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Shares and means of two components, the lower one first, and their standard deviation."""
+def _fit(values: Tensor) -> tuple[Tensor, Tensor]:
+    """Shares and means of two components, the lower one first."""
     halves = values.sort().values.tensor_split(2)
     shares, means = values.new_tensor([0.5, 0.5]), torch.stack([half.mean() for half in halves])
     spread, least = values.std() / 2, _LEAST_SPREAD * values.std()
@@ -58,13 +54,13 @@ def _fit(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         if float((shares - before).abs().max()) < _STABLE:
             break
     order = means.argsort()
-    return shares[order], means[order], spread
+    return shares[order], means[order]
 
 
 def _log_densities(values: Tensor, shares: Tensor, means: Tensor, spread: Tensor) -> Tensor:
-    """The log of share times density, one row per value and one column per component."""
+    """The log of share times density but for a constant, one row per value and one column per component."""
     away = (values.unsqueeze(1) - means) / spread
-    return shares.log() - spread.log() - 0.5 * (away.square() + math.log(2 * math.pi))
+    return shares.log() - 0.5 * away.square()
 
 
 @final

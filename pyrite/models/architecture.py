@@ -48,10 +48,7 @@ class Architecture(Spelled, ABC):
                 by whitening them or cutting them into bins; the others do not ask. Without them a general model stands
                 in.
         """
-        size = self.check(shape)
-        whole_number("classes", classes, 2)
-        weights = self.least_weights(size, int(classes))
-        check_memory(_COPIES * 4 * weights, f"training {self} with its {weights:,} weights")
+        size = self.check_size(shape, classes)
         with seeded(seed):
             body, head = self.parts(size, int(classes))
         network = Network(body, head, size, self.any_size)
@@ -60,6 +57,13 @@ class Architecture(Spelled, ABC):
                 if isinstance(layer, Whitening | TableInputs):
                     layer.fit(inputs if isinstance(inputs, Tensor) else inputs(), seed)
         return network
+
+    def check_size(self, shape: Sequence[int], classes: int) -> Shape:
+        """The shape as a tuple, if the net can be built for it and fits into memory while it is trained."""
+        size = self.check(shape)
+        weights = self.least_weights(size, whole_number("classes", classes, 2))
+        check_memory(_COPIES * 4 * weights, f"training {self} with its {weights:,} weights")
+        return size
 
     def least_weights(self, shape: Shape, classes: int) -> int:
         """A lower bound of the number of weights, known without building the net."""

@@ -1,13 +1,11 @@
 """From what a user says to a plan: a recipe that leaves nothing open, and the objects it names."""
 
 import os
-import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Unpack, final
 
-import torch
 from torch import nn
 
 from pyrite.data import DATASETS, CropFlip, Dataset, load
@@ -65,7 +63,7 @@ def resolve(
         if isinstance(own, OwnLoss):
             own.try_out(len(source.classes))
     if model is None:
-        _check_size(recipe, source)
+        architecture(recipe.model).check_size(source.inputs.shape[1:], len(source.classes))
     return Plan(recipe, source, method, model)
 
 
@@ -190,22 +188,3 @@ def _with_rate(recipe: Recipe, lr: float, spec: object) -> Recipe:
         raise ValueError(f"lr is given twice: alone, and in the optimiser {str(spec)!r}")
     chosen = optimiser(recipe.optimiser)
     return recipe.model_copy(update={"optimiser": str(type(chosen)(**vars(chosen) | {"lr": lr}))})
-
-
-_MOST_WEIGHTS = 2 * 10**9
-"""More than any net of the registry has at a sensible size; in float32, with gradients and momentum, 24 GB."""
-
-
-def _check_size(recipe: Recipe, data: Dataset) -> None:
-    """Refuse a net that no memory holds before it is filled with numbers.
-
-    Only a spec with a number of five digits or more is looked at: torch's meta device takes seconds to load.
-    """
-    if re.search(r"\d{5,}", recipe.model) is None:
-        return
-    chosen = architecture(recipe.model)
-    with torch.device("meta"):
-        parts = chosen.parts(chosen.check(data.inputs.shape[1:]), len(data.classes))
-    weights = sum(weight.numel() for part in parts for weight in part.parameters())
-    if weights > _MOST_WEIGHTS:
-        raise ValueError(f"model is {recipe.model!r}, which has {weights:,} weights: more than {_MOST_WEIGHTS:,}")

@@ -4,7 +4,7 @@ import json
 from collections.abc import Mapping
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from torch import Tensor
 __all__ = ["pack", "unpack"]
 
 _TENSOR, _ARRAY = "tensor:", "array:"
+_DIGITS: Final = 32  # of the checksum
 
 
 def pack(state: Mapping[str, Any]) -> bytes:
@@ -33,15 +34,16 @@ def pack(state: Mapping[str, Any]) -> bytes:
         return value.item() if isinstance(value, np.generic) else value
 
     tree = json.dumps(plain(state, ""))
-    return save(tensors, {"state": tree, "checksum": _checksum(tree, tensors)})
+    # One entry: the order of several would not be the same each time.
+    return save(tensors, {"state": _checksum(tree, tensors) + tree})
 
 
 def unpack(path: Path) -> dict[str, Any]:
     """What ``pack`` packed, if not a single bit of it has changed."""
     try:
         with safe_open(path, framework="pt") as file:
-            metadata = file.metadata()
-            tree, checksum = metadata["state"], metadata["checksum"]
+            text = file.metadata()["state"]
+            checksum, tree = text[:_DIGITS], text[_DIGITS:]
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no dictionary
         if _checksum(tree, tensors) != checksum:
             raise ValueError("its checksum is wrong, so it has been changed or damaged")
@@ -65,7 +67,7 @@ def unpack(path: Path) -> dict[str, Any]:
 
 
 def _checksum(tree: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = blake2b(tree.encode(), digest_size=16)
+    digest = blake2b(tree.encode(), digest_size=_DIGITS // 2)
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())

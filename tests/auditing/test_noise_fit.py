@@ -9,6 +9,8 @@ import pytest
 import torch
 from scipy.special import log_softmax, logsumexp, softmax
 
+from pyrite.auditing import noise_fit
+from pyrite.auditing.expectation import Statistics
 from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds, typical_gap
 from pyrite.soft_margin import margins as margins_of
 
@@ -243,12 +245,13 @@ def test_few_samples_are_pulled_together_and_many_are_not() -> None:
 
 
 def test_without_samples_the_sharpness_is_that_of_the_prior() -> None:
-    """A Newton step towards the mode of a normal density around 1 with the deviation 1: nothing else is known."""
-    nothing = Sums(0.0, np.zeros((3, 3)), 0.0, 0.0, np.zeros(3), np.zeros(3))
-    for sharpness in (0.6, 1.0, 1.4):
-        assert noise_fit._sharper(sharpness, np.zeros(3), nothing)[0] == pytest.approx(1.0)
-    # As much information as in the prior, pulling upwards: half the way back.
-    assert noise_fit._sharper(1.4, np.zeros(3), replace(nothing, curvature=1.0))[0] == pytest.approx(1.2)
+    """A Newton step towards the mode of a normal density around 6 with the deviation 6: nothing else is known."""
+    nothing = Statistics(0.0, np.zeros((3, 3)), 0.0, 0.0, np.zeros(3), np.zeros(3))
+    for sharpness in (5.2, 6.0, 6.9):
+        assert noise_fit._newton_step(sharpness, np.zeros(3), nothing)[0] == pytest.approx(6.0)
+    # As much information as in the prior, without a slope: half the way back.
+    informed = replace(nothing, curvature=1 / 36)
+    assert noise_fit._newton_step(6.8, np.zeros(3), informed)[0] == pytest.approx(6.4)
 
 
 def test_few_samples_told_apart_are_no_certainty() -> None:

@@ -130,18 +130,6 @@ def test_what_cannot_be_compared(options: dict[str, Any], said: str, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_short_spelling_is_the_same_recipe(tmp_path: Path) -> None:
-    options = {**OPTIONS, "epochs": 1, "augment": "crop_flip(pad=1)"}
-    first = pyrite.compare("digits", ["ce"], out=tmp_path, **options)
-    recipe = tmp_path / "ce-0" / "recipe.toml"
-    short = [
-        f'augment = "{options["augment"]}"' if line.startswith("augment") else line
-        for line in recipe.read_text().splitlines()
-    ]
-    recipe.write_text("\n".join(short) + "\n")
-    assert pyrite.compare("digits", ["ce"], out=tmp_path, **options).to_markdown() == first.to_markdown()
-
-
 def test_the_seed_of_a_config_and_data_without_truth_or_test(tmp_path: Path) -> None:
     rows = np.random.default_rng(0)
     np.savez(tmp_path / "d.npz", x=rows.normal(size=(60, 4)).astype(np.float32), y=np.arange(60) % 3)

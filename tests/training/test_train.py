@@ -147,7 +147,6 @@ def test_what_a_run_leaves(recorded: tuple[pyrite.Run, Records]) -> None:
         "model.safetensors",
         "run.json",
         "state",
-        ".lock",
     }
     assert {path.name for path in run.path.iterdir()} == names
     facts = run.facts
