@@ -12,6 +12,7 @@ import numpy as np
 
 from pyrite.auditing import FEWEST, Audit, Kind, audit_margins, audit_scores, check_enough, troubles
 from pyrite.auditing.audit import Progress
+from pyrite.checks import is_whole
 from pyrite.curves import expected_margin
 from pyrite.data import Dataset, load
 from pyrite.training import Recipe, Run, Watching, resolve, train_plan, train_plan_once
@@ -74,7 +75,7 @@ def _train_and_audit(
         options["seed"] = seed
     given = options if "config" not in options else Recipe.read(Path(options["config"])) | options
     data = load(what)
-    check_enough(data.labels, data.classes, given.get("samples") or len(data))
+    check_enough(data.labels, data.classes, _used(given, data))
     options = {name: value for name, value in default_options(given, data).items() if name not in given} | options
     out = options.pop("out", None)
     watching = {name: options.pop(name) for name in Watching.__annotations__ if name in options}
@@ -102,10 +103,16 @@ def default_options(given: dict[str, Any], data: Dataset) -> dict[str, Any]:
     A fifth is held out, or more if samples are few, so that the noise is fitted to some 250; few samples are trained
     on for more epochs.
     """
-    samples = given.get("samples") or len(data)
+    samples = _used(given, data)
     share = min(max(250 / samples, 0.2), max(0.4, min(0.5, (FEWEST + 2) / samples)))
     values = {"validation": share, "epochs": min(max(round(40_000 / samples), 10), 30)}
     return values if {"method", "loss"} & given.keys() else values | {"method": default_method(len(data.classes))}
+
+
+def _used(given: dict[str, Any], data: Dataset) -> int:
+    """How many samples will be used. What cannot be a number of samples is refused when the recipe is made."""
+    wanted = given.get("samples")
+    return wanted if is_whole(wanted) and wanted > 0 else len(data)
 
 
 def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:

@@ -286,7 +286,7 @@ def test_files_of_other_runs_are_refused(run: Path) -> None:
 
 READERS = {
     "labels.npz": lambda path: read_npz(path, "given"),
-    "run.json": lambda path: read_json(path, "classes"),
+    "run.json": lambda path: read_json(path, classes=list),
     "history.jsonl": lambda path: read_history(path, "epoch"),
     "model.safetensors": read_weights,
 }

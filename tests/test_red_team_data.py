@@ -174,7 +174,24 @@ def test_files_of_nothing_and_of_noise(tmp_path: Path, ending: str) -> None:
 def test_whole_numbers_that_float64_cannot_tell_apart(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, x=2**60 + np.arange(300)[:, None], y=LABELS)
-    assert "x, row 0, column 0: 1152921504606846976 and the other whole numbers" in refused("train", str(path))
+    said = refused("train", str(path))
+    assert "x, row 0, column 0: the numbers of the column, from 1152921504606846976 to 1152921504606847275," in said
+    assert "differ by less than float64 resolves" in said
+
+
+@pytest.mark.parametrize("text", ["{}", "{}.0", " {}.25e0"])
+def test_numbers_of_a_table_that_float64_cannot_tell_apart(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "a.csv"
+    rows = "".join(f"{text.format(2**60 + number)},{number % 2}\n" for number in range(300))
+    path.write_text("id,label\n" + rows)
+    assert "a.csv, column 'id': the numbers of the column, from 1152921504606846976" in refused("train", str(path))
+
+
+def test_times_in_nanoseconds_over_days_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    rows = "".join(f"{1_700_000_000_000_000_000 + number * 10**12},{number % 2}\n" for number in range(60))
+    path.write_text("time,label\n" + rows)
+    assert len(np.unique(pyrite.data.load(str(path)).inputs)) == 60
 
 
 def test_noise_for_more_classes_than_there_are(tmp_path: Path) -> None:

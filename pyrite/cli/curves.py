@@ -9,10 +9,6 @@ if TYPE_CHECKING:
     from pyrite.criterion import Loss
 
 
-_MOST_CLASSES = 100_000
-"""Simulating the margins of more takes minutes."""
-
-
 def curves(
     losses: Annotated[list[str], typer.Argument(help="Losses, such as ce 'unit(imae(T=8))', or runs of meta_weight.")],
     classes: Annotated[int, typer.Option(help="Draw the initial margins of this many classes behind them.")] = 10,
@@ -21,8 +17,6 @@ def curves(
     """Draw the weight that each loss gives to a sample, by its margin and by the probability of its label."""
     from pyrite.report.weight_curves import draw_curves
 
-    if classes > _MOST_CLASSES:
-        raise ValueError(f"classes is {classes}, but must be at most {_MOST_CLASSES:,}: margins are simulated")
     typer.echo(f"wrote {draw_curves([_curve(text) for text in losses], out, classes=classes)}")
 
 

@@ -11,6 +11,9 @@ __all__ = ["expected_margin", "initial_margins"]
 # The integral takes time and room with the square of the spread; no untrained model's scores spread so far.
 LARGEST_SPREAD = 50
 
+# Simulating takes time with their number: a minute for 20,000 samples of this many classes.
+MOST_CLASSES = 100_000
+
 
 def expected_margin(classes: int, sigma: float = 1.0, exact: bool = False) -> float:
     """The mean soft margin of an untrained model with this many classes, whose scores have spread ``sigma``.
@@ -40,8 +43,13 @@ def expected_margin(classes: int, sigma: float = 1.0, exact: bool = False) -> fl
 
 
 def initial_margins(classes: int, sigma: float = 1.0, samples: int = 20_000, seed: int = 0) -> np.ndarray:
-    """Simulated margins of an untrained model, sorted: the distribution behind ``expected_margin``."""
+    """Simulated margins of an untrained model, sorted: the distribution behind ``expected_margin``.
+
+    For up to 100,000 classes.
+    """
     classes, sigma = _check(classes, sigma)
+    require(classes <= MOST_CLASSES, "classes", classes, f"at most {MOST_CLASSES:,}, as margins are simulated")
+    samples = whole_number("samples", samples, least=1)
     generator = np.random.default_rng(seed)
     drawn = np.empty(samples)
     rows = max(1, 2_000_000 // classes)

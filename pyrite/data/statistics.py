@@ -6,6 +6,7 @@ features are converted to float32 only after they are centred and scaled.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from decimal import Decimal
 from functools import cached_property
 from typing import Any, Final, final
 
@@ -14,7 +15,17 @@ import numpy.typing as npt
 
 from pyrite.data.images import LazyImages
 
-__all__ = ["Floats", "Statistics", "check_finite", "check_spread", "mean_and_std", "rescaled", "to_float64"]
+__all__ = [
+    "Floats",
+    "Statistics",
+    "beyond_whole",
+    "check_finite",
+    "check_resolution",
+    "check_spread",
+    "mean_and_std",
+    "rescaled",
+    "to_float64",
+]
 
 Floats = npt.NDArray[np.float64]
 
@@ -138,14 +149,25 @@ def to_float64(values: npt.NDArray[Any], cell: Callable[[int, int], str]) -> Flo
     check_finite(features, cell)
     if values.dtype.kind in "iu" and values.dtype.itemsize == 8 and len(values):
         low, high = values.min(0), values.max(0)
-        for column in np.flatnonzero((features.max(0) > 2.0**53) | (features.min(0) < -(2.0**53))).tolist():
-            steps = float(np.spacing(np.abs(features[:, column]).max()))
-            if 0 < int(high[column]) - int(low[column]) < 1024 * steps:
-                raise ValueError(
-                    f"{cell(0, column)}: {values[0, column]} and the other whole numbers of the column differ by less "
-                    "than float64 resolves at their size: subtract a constant from them"
-                )
+        for column in beyond_whole(features):
+            check_resolution(int(low[column]), int(high[column]), cell(0, column))
     return features
+
+
+def beyond_whole(features: Floats) -> list[int]:
+    """The columns with numbers so large that float64 does not hold every whole number of their size."""
+    large = (features.max(0) > 2.0**53) | (features.min(0) < -(2.0**53))
+    columns: list[int] = np.flatnonzero(large).tolist()
+    return columns
+
+
+def check_resolution(low: Decimal | int, high: Decimal | int, cell: str) -> None:
+    """Refuse a column whose numbers, from ``low`` to ``high``, differ by less than float64 resolves at their size."""
+    if 0 < high - low < 1024 * float(np.spacing(max(abs(float(low)), abs(float(high))))):
+        raise ValueError(
+            f"{cell}: the numbers of the column, from {low} to {high}, differ by less than float64 resolves at their "
+            "size: subtract a constant from them"
+        )
 
 
 def check_finite(features: npt.NDArray[Any], cell: Callable[[int, int], str]) -> None:

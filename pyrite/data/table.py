@@ -3,7 +3,8 @@
 import csv as csv_format
 import math
 from array import array
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,7 +12,7 @@ import numpy as np
 
 from pyrite.data.dataset import Dataset, encode, encode_like
 from pyrite.data.files import as_path, is_regular
-from pyrite.data.statistics import Floats, check_spread, to_float64
+from pyrite.data.statistics import Floats, beyond_whole, check_resolution, check_spread, to_float64
 from pyrite.memory import check_memory
 
 __all__ = ["csv", "parquet"]
@@ -80,8 +81,26 @@ def _read_csv(path: Path, label: str) -> _Table:
     if not labels:
         raise ValueError(f"{path}: no rows")
     features = np.frombuffer(numbers).reshape(len(labels), len(names))
+    _check_resolution(path, {header.index(names[column]): names[column] for column in beyond_whole(features)})
     check_spread(features, lambda row, place: f"{path}, row {row + 1} (line {lines[row]}), column {names[place]!r}")
     return _Table(names, features, labels)
+
+
+def _check_resolution(path: Path, columns: Mapping[int, str]) -> None:
+    """Read columns of large numbers again, exactly: ``float`` has rounded them, maybe all to the same number."""
+    if not columns:
+        return
+    ends: dict[int, tuple[Decimal, Decimal]] = {}
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        rows = csv_format.reader(file, strict=True)
+        next(rows)
+        for row in filter(None, rows):
+            for place in columns:
+                value = Decimal(row[place].strip())
+                low, high = ends.get(place, (value, value))
+                ends[place] = min(low, value), max(high, value)
+    for place, (low, high) in ends.items():
+        check_resolution(low, high, f"{path}, column {columns[place]!r}")
 
 
 def _label_place(path: Path, header: Sequence[str], label: str) -> int:

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Unpack, final
@@ -21,6 +22,8 @@ from pyrite.spec import build
 from pyrite.training import COLUMNS, Options, Recipe, Run, RunFailed, train_once
 
 __all__ = ["Comparison", "Row", "compare"]
+
+_LONGEST = 150  # characters of a folder's name; file systems allow 255
 
 
 @final
@@ -116,7 +119,7 @@ def compare(
     config = options.get("config")
     configured = {} if config is None else Recipe.read(config)
     first = options.get("seed")
-    first = configured.get("seed", 0) if first is None else first
+    first = whole_number("seed", configured.get("seed", 0) if first is None else first, least=0)
     named = _named(methods)
     slugs = _slugs(named)
     folder = Path(out)
@@ -167,7 +170,7 @@ def _slugs(names: Iterable[str]) -> dict[str, str]:
     """
     taken: dict[str, str] = {}
     for name in names:
-        slug = re.sub(r"[^a-z0-9.+]+", "-", name.lower()).strip("-")
-        same = sum(re.fullmatch(re.escape(slug) + r"(-\d+)?", other) is not None for other in taken.values())
-        taken[name] = f"{slug}-{same + 1}" if same else slug
+        slug = re.sub(r"[^a-z0-9.+]+", "-", name.lower()).strip("-")[:_LONGEST]
+        numbered = (slug if number == 1 else f"{slug}-{number}" for number in count(1))
+        taken[name] = next(one for one in numbered if one not in taken.values())
     return taken

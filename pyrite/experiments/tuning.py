@@ -111,10 +111,9 @@ class _Work:
         self.criterion = CRITERIA[by]
         configured = Recipe.read(options["config"]) if options.get("config") is not None else {}
         given = {name: value for name, value in options.items() if value is not None and name != "config"}
-        # The values of a configuration file are read now, because it may change before the final training. Methods come
-        # from the search, and 0 samples in a file mean all.
+        # A configuration file may change before the choice is trained with, so that its values are taken now. Methods
+        # come from the search.
         rest = {name: value for name, value in configured.items() if name not in ("data", "method")}
-        rest = {name: value for name, value in rest.items() if (name, value) != ("samples", 0)}
         self.options: dict[str, Any] = {"validation": HELD_OUT} | rest | given
         self.rate, rates = _rate(lr, self.options.get("optimiser"))
         # A rate that is neither searched nor given is that of the optimiser.

@@ -56,9 +56,12 @@ class OwnLoss(Loss):
         return values.to(wide_dtype(scores))
 
     def try_out(self, classes: int) -> None:
-        """Refuse a loss that does not give one value per sample, before anything is trained."""
+        """Refuse a loss that does not give one value per sample, before anything is trained.
+
+        A copy is tried, so that buffers of the loss stay as they are.
+        """
         with torch.no_grad():
-            self.at_label(torch.zeros(2, classes), torch.arange(2) % classes)
+            copy.deepcopy(self).at_label(torch.zeros(2, classes), torch.arange(2) % classes)
 
     def __str__(self) -> str:
         return _name(self._function)

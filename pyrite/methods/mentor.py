@@ -2,12 +2,13 @@
 
 from pathlib import Path
 from typing import Final, final
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
+
+from pyrite.npz_files import read_npz
 
 __all__ = ["Lesson", "Mentor", "read_lesson", "train_mentor"]
 
@@ -59,14 +60,16 @@ def train_mentor(lesson: Lesson) -> Mentor:
 def read_lesson(folder: str) -> Lesson:
     """The lesson of a finished run of ``mentornet`` whose true labels are known."""
     try:
-        with np.load(Path(folder) / "labels.npz", allow_pickle=False) as labels:
-            given, true = labels["given"], labels.get("true")
-        with np.load(Path(folder) / "method.npz", allow_pickle=False) as arrays:
-            index, losses, thresholds = (arrays[f"mentor_{name}"] for name in ("index", "losses", "thresholds"))
-    except (OSError, ValueError, KeyError, BadZipFile) as error:
+        labels, arrays = (read_npz(Path(folder) / f"{name}.npz") for name in ("labels", "method"))
+        given, true = labels["given"], labels.get("true")
+        index, losses, thresholds = (arrays[f"mentor_{name}"] for name in ("index", "losses", "thresholds"))
+    except (ValueError, KeyError) as error:
         raise ValueError(f"mentor is {folder!r}, but that is not the folder of a run of mentornet: {error}") from None
     if true is None:
         raise ValueError(f"mentor is {folder!r}, but the true labels of that run are not known")
+    fits = losses.ndim == 2 and losses.shape == thresholds.shape + index.shape and given.shape == true.shape
+    if not fits or not losses.size or not ((index >= 0) & (index < given.size)).all():
+        raise ValueError(f"mentor is {folder!r}, but its labels.npz and method.npz are not of one run")
     epochs = len(losses)
     threshold, progress = (
         torch.from_numpy(np.asarray(column, np.float64)).unsqueeze(1)

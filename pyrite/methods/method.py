@@ -9,6 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
+from pyrite.criterion import Loss
 from pyrite.data import Batch
 from pyrite.methods.bench import Bench
 from pyrite.methods.learner import Learner
@@ -80,13 +81,23 @@ class Trainer(ABC):
         return nets[0] if len(nets) == 1 else Ensemble(nets)
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything that a resume needs. A subclass adds its own state."""
-        return {"learners": {str(number): learner.state_dict() for number, learner in enumerate(self.learners)}}
+        """All that a resume needs. A subclass adds to it.
+
+        Losses that are attributes of the trainer are part of it, because a user's own loss may have buffers that
+        change. With several processes, those of the first are saved.
+        """
+        learners = {str(number): learner.state_dict() for number, learner in enumerate(self.learners)}
+        return {"learners": learners, "criteria": {name: loss.state_dict() for name, loss in self._criteria().items()}}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where another trainer of the same method stopped."""
         for number, learner in enumerate(self.learners):
             learner.load_state_dict(state["learners"][str(number)])
+        for name, loss in self._criteria().items():
+            loss.load_state_dict(state["criteria"][name])
+
+    def _criteria(self) -> dict[str, Loss]:
+        return {name: value for name, value in vars(self).items() if isinstance(value, Loss)}
 
 
 class Method(Spelled, ABC):

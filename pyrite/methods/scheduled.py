@@ -54,7 +54,7 @@ class ScheduledLoss(Trainer):
 
     def __init__(self, bench: Bench, loss: Loss, coefficient: str, value_at: Callable[[int], float]) -> None:
         self.descent = ERM(loss).start(bench)
-        self.learners = self.descent.learners
+        self.learners, self.loss = self.descent.learners, self.descent.loss
         self.coefficient, self.value_at = coefficient, value_at
         self.value = value_at(1)
 

@@ -42,7 +42,8 @@ class Weighting(Trainer):
         self.learner = bench.make_learner()
         self.learners = [self.learner]
         _check_learner(self.learner)
-        self.passes = Passes(self.learner.model, per_sample(loss or CE()), per_sample(meta_loss))
+        self.loss, self.meta_loss = per_sample(loss or CE()), per_sample(meta_loss)
+        self.passes = Passes(self.learner.model, self.loss, self.meta_loss)
         _check_meta_set(bench.meta, bench.labels)
 
     @abstractmethod

@@ -48,15 +48,16 @@ def make_queue(audit: Audit, data: Dataset | None = None, columns: Sequence[str]
     """The suspects in order, or the head of the ranking if there are none."""
     suspects = audit.ranking[audit.is_suspect[audit.ranking]]
     rows = suspects[:_MOST] if len(suspects) else audit.ranking[:_WITHOUT_SUSPECTS]
+    number = "u2" if len(audit.classes) <= 2**16 else "u4"
     queue = {
         "fingerprint": fingerprint(audit),
         "classes": list(audit.classes),
         "canTell": audit.can_tell,
         "index": _column(audit.index[rows], "u4"),
-        "given": _column(audit.labels[rows], "u2"),
+        "given": _column(audit.labels[rows], number),
         "score": _column(audit.score[rows], "f4"),
         "width": audit.choices.shape[1],
-        "choices": _column(audit.choices[rows], "u2"),
+        "choices": _column(audit.choices[rows], number),
         "likelihoods": _column(audit.likelihoods[rows], "f4"),
         "evidence": [
             {"name": name, "values": _column(values[rows], "f4"), "ranks": _column(_ranks(values, rows), "u1")}
@@ -105,18 +106,21 @@ def _ranks(values: Floats, rows: Ints) -> Ints:
 
 
 def _table(audit: Audit, data: Dataset, rows: Ints, columns: Sequence[str], budget: int) -> dict[str, Any]:
-    """Values of the first samples, as many as the budget allows, and the means of each class."""
+    """Values of the first samples, as many as there is room for, and what is typical of each class.
+
+    They are float64, as in the data: in float32 a time in seconds would be the same for all samples.
+    """
     inputs = np.asarray(data.inputs)
     features = inputs.shape[1]
     if columns and len(columns) != features:
         raise ValueError(f"columns has {len(columns)} names, but there are {features} features")
-    row_count = min(len(rows), budget // max(1, 4 * features))
+    count = min(len(rows), budget // max(1, 8 * features))
     small = len(audit.classes) * features <= _TYPICAL
     return {
-        "rows": row_count,
+        "rows": count,
         "names": list(columns) or [f"feature {number}" for number in range(features)],
-        "values": _column(inputs[audit.index[rows[:row_count]]], "f4"),
-        "typical": _column(_typical(audit, inputs), "f4") if small else None,
+        "values": _column(inputs[audit.index[rows[:count]]], "f8"),
+        "typical": _column(_typical(audit, inputs), "f8") if small else None,
     }
 
 

@@ -84,6 +84,7 @@ def assemble(
     rows = {name: np.flatnonzero(labels["part"] == part) for part, name in enumerate(("train", "validation"))}
     nets = _Nets(recipe, data, model, rows["train"], scale)
     size = recipe.batch_size
+    nets.check_batches(min(size, len(rows["train"])), "the training samples")
     train = batches(
         data, _only(labels["given"], rows["train"]), batch_size=size, index=rows["train"],
         augment=augmentation(recipe.augment),
@@ -102,6 +103,7 @@ def assemble(
     meta = None
     if wanted := method.meta_set:
         source, meta_labels, index = _meta(data, labels, wanted.clean)
+        nets.check_batches(min(size, len(index)), "the meta set")
         meta = batches(source, meta_labels, batch_size=size, index=index, drop_last=len(index) >= size)
 
     def learner(number: int, epochs: int) -> Learner:
@@ -170,13 +172,17 @@ def _labels(
             )
         noisy = corrupt(given, recipe.noise, len(data.classes), recipe.seed, data.inputs)
         given, true, matrix = noisy.given, noisy.true, torch.tensor(noisy.matrix)
-    if recipe.samples > len(given):
-        raise ValueError(f"samples is {recipe.samples}, but {data.name} has {len(given)}")
+    count = len(given) if recipe.samples is None else recipe.samples
+    if count > len(given):
+        raise ValueError(f"samples is {count}, but {data.name} has {len(given)}")
     chosen = np.arange(len(given))
-    if 0 < recipe.samples < len(given):
-        chosen = split(given, meta=recipe.samples, seed=recipe.seed).meta
+    if count < len(given):
+        chosen = split(given, meta=count, seed=recipe.seed).meta
     if wanted and wanted.clean and true is None and data.clean is None:
-        raise ValueError(f"meta='clean' needs true labels, and those of {data.name} are unknown: use meta='noisy'")
+        raise ValueError(
+            f"{recipe.method} learns from samples whose true labels are known, and those of {data.name} are not: use a "
+            "method that needs none, such as meta_weight(meta='noisy')"
+        )
     corrected = CorrectedLabels(given, chosen)
     if recipe.corrections:
         corrected = apply_corrections(recipe, replace(data, labels=given), chosen, corrections)
@@ -221,6 +227,25 @@ class _Nets:
         if isinstance(self.model, nn.Module):
             return self._build(reinitialised(self.first, seed), seed)
         return self._build(self.model, seed)
+
+    def check_batches(self, size: int, source: str) -> None:
+        """Refuse batches that are too small for the net, before anything is written or trained.
+
+        A batch norm over features, or over an image of one pixel, has nothing to normalise a single sample by.
+        """
+        pieces = min(self.recipe.accumulate, size)
+        if size >= _least(self.first, pieces):
+            return
+        net = deepcopy(self.first).train()
+        weight = next(net.parameters())
+        try:
+            net(self._first_inputs()[:1].to(weight.device, weight.dtype))
+        except ValueError:
+            parts = "" if pieces == 1 else f" in {pieces} pieces"
+            raise ValueError(
+                f"a batch of {source} has {size} sample{'s'[: size > 1]}{parts}, but {self.recipe.model} has batch "
+                "norms, which need 2 or more at a time: take larger batches, or a net without batch norms"
+            ) from None
 
     def _build(self, model: str | Architecture | nn.Module | Factory, seed: int) -> nn.Module:
         recipe, data = self.recipe, self.data

@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, final
-from zipfile import BadZipFile
 
 import numpy as np
 import torch
@@ -26,6 +25,7 @@ from pyrite.training.assembly import Parts
 from pyrite.training.divergence import divergence
 from pyrite.training.loop import RunFailed
 from pyrite.training.recipe import Recipe
+from pyrite.training.run_files import read_json, read_npz
 from pyrite.training.state import pack, unpack
 
 __all__ = ["Folder"]
@@ -65,8 +65,14 @@ class Folder:
         if not saved:
             return self.begin()
         state = unpack(path)
+        if state.get("recipe") != self._recipe():
+            raise ValueError(f"{path} belongs to a run with another recipe than {self.path / 'recipe.toml'}")
         self.seconds = state["seconds"]
-        self.parts.trainer.load_state_dict(state["trainer"])
+        try:
+            self.parts.trainer.load_state_dict(state["trainer"])
+        except (RuntimeError, KeyError) as error:  # what was handed over is not what it was
+            reason = " ".join(str(error).split())
+            raise ValueError(f"{path} does not fit the net or the method: {reason}") from None
         self.parts.batches.load_state_dict(state["batches"])
         self.parts.recorder.load_state_dict(state["recorder"])
         unreadable = {path: Unreadable(path, reason) for path, reason in state["unreadable"].items()}
@@ -74,12 +80,8 @@ class Folder:
 
     def _check_labels(self) -> None:
         path, now = self.path / "labels.npz", self.parts.labels
-        try:
-            with np.load(path) as saved:
-                same = saved.files == list(now) and all(np.array_equal(saved[name], now[name]) for name in now)
-        except (OSError, ValueError, EOFError, BadZipFile) as error:
-            raise ValueError(f"cannot read {path}: {error}") from None
-        if not same:
+        began = read_npz(path)
+        if list(began) != list(now) or not all(np.array_equal(began[name], now[name]) for name in now):
             raise ValueError(f"the labels of {self.recipe.data} are not those in {path}")
 
     def _check_facts(self) -> None:
@@ -87,14 +89,14 @@ class Folder:
         path = self.path / "run.json"
         if not path.exists():
             return
-        saved = json.loads(path.read_text())
+        began = read_json(path, threads=int, processes=int)
         now = json.loads(json.dumps(self.parts.facts))
-        changed = [name for name, value in now.items() if saved.get(name) != value]
+        changed = [name for name, value in now.items() if began.get(name) != value]
         if changed:
             raise ValueError(f"the inputs of {self.recipe.data} are not those of {path}: other {', '.join(changed)}")
         for name, value in (("threads", torch.get_num_threads()), ("processes", world_size())):
-            if saved[name] != value:
-                text = f"{self.path} was begun with {saved[name]} {name}, not {value}: the last digits will differ"
+            if began[name] != value:
+                text = f"{self.path} was begun with {began[name]} {name}, not {value}: the last digits will differ"
                 warnings.warn(text, stacklevel=4)
 
     def after_step(self, step: Step) -> None:
@@ -113,6 +115,7 @@ class Folder:
 
     def _state(self) -> dict[str, Any]:
         return {
+            "recipe": self._recipe(),
             "seconds": self._elapsed(),
             "batches": self.parts.batches.state_dict(),
             "trainer": self.parts.trainer.state_dict(),
@@ -175,7 +178,7 @@ class Folder:
             "warnings": [*self.parts.warnings, *warned],
             "seconds": round(self._elapsed(), 3),
             "seed": self.recipe.seed,
-            "recipe": self.recipe.model_dump(exclude_none=True),
+            "recipe": self._recipe(),
             "command": sys.argv,
             "git": _git_hash(),
             "processes": world_size(),
@@ -190,6 +193,9 @@ class Folder:
             **results,
         }
         return (json.dumps(facts, indent=2) + "\n").encode()
+
+    def _recipe(self) -> dict[str, Any]:
+        return self.recipe.model_dump(exclude_none=True)
 
     def _elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self._since

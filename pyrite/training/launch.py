@@ -1,6 +1,5 @@
 """``train``: from the user's arguments to a finished run."""
 
-import json
 import os
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -20,6 +19,7 @@ from pyrite.training.progress import Progress
 from pyrite.training.recipe import GIVEN, Options, Recipe
 from pyrite.training.recorder import Recorder
 from pyrite.training.run import Run
+from pyrite.training.run_files import read_json
 
 __all__ = ["RunObserver", "Watching", "train", "train_once", "train_plan", "train_plan_once"]
 
@@ -198,15 +198,11 @@ def _check_unchanged(recipe: Recipe, folder: Path) -> None:
     path = folder / "run.json"
     if not path.exists():  # killed before the first step
         return
-    try:
-        began: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")).get("recipe", {})
-    except (OSError, ValueError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from None
-    now = recipe.model_dump(exclude_none=True)
-    for name in began:
-        if began[name] != now.get(name):
+    began, now = read_json(path, recipe=dict)["recipe"], recipe.model_dump(exclude_none=True)
+    for name in {**began, **now}:
+        if began.get(name) != now.get(name):
             raise ValueError(
-                f"{folder / 'recipe.toml'} was changed since the run began: {name} was {began[name]!r} and is "
+                f"{folder / 'recipe.toml'} was changed since the run began: {name} was {began.get(name)!r} and is "
                 f"{now.get(name)!r}. Undo that, or train a new run with --config {folder / 'recipe.toml'} --out ..."
             )
 

@@ -48,8 +48,6 @@ def resolve(
     values = {} if options.get("config") is None else Recipe.read(options["config"])  # type: ignore[arg-type]
     given = {name: value for name, value in options.items() if name not in _HANDLED_SEPARATELY and value is not None}
     values |= {name: _text(name, value) for name, value in given.items()}
-    if options.get("samples") == 0:
-        raise ValueError("samples is 0, but must be 1 or more; leave it out to use all samples")
     short = Short.checked({"lr": options.get("lr")})
     method, values["method"] = method_and_text(options, values.get("method"))
     model, values["model"] = model_and_text(options.get("model"), values.get("model", ""))

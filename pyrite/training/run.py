@@ -71,7 +71,7 @@ class Run:
     @property
     def finished(self) -> bool:
         """Whether all epochs are done."""
-        return (self.path / "run.json").exists() and bool(read_json(self.path / "run.json", "finished")["finished"])
+        return (self.path / "run.json").exists() and bool(read_json(self.path / "run.json", finished=bool)["finished"])
 
     @property
     def table(self) -> dict[str, float | None]:
@@ -98,13 +98,13 @@ class Run:
 
     @cached_property
     def facts(self) -> dict[str, Any]:
-        """``run.json``: versions, the command, the classes, the statistics that normalise inputs, times."""
-        return read_json(self.path / "run.json", "classes", "warnings")
+        """``run.json``: versions, the command, the classes, how inputs are normalised, times."""
+        return read_json(self.path / "run.json", classes=list, warnings=list, shape=list, mean=list, std=list)
 
     @property
     def classes(self) -> tuple[str, ...]:
         """The names of the classes."""
-        return tuple(self.facts["classes"])
+        return tuple(map(str, self.facts["classes"]))
 
     @cached_property
     def labels(self) -> dict[str, npt.NDArray[Any]]:

@@ -37,17 +37,18 @@ def read_npz(path: Path, *names: str) -> dict[str, npt.NDArray[Any]]:
     return arrays
 
 
-def read_json(path: Path, *names: str) -> dict[str, Any]:
-    """The values of a JSON file, which must include ``names``."""
+def read_json(path: Path, **types: type) -> dict[str, Any]:
+    """The values of a JSON file, in which those of these names must be, and of these types."""
     try:
         values = json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError) as error:
         raise _unreadable(path, error) from None
     if not isinstance(values, dict):
-        raise _unreadable(path, "it does not contain an object")
-    for name in names:
-        if name not in values:
-            raise _unreadable(path, f"it has no {name!r}")
+        raise _unreadable(path, "it does not hold an object")
+    for name, kind in types.items():
+        if not isinstance(values.get(name), kind):
+            problem = f"its {name!r} is no {kind.__name__}" if name in values else f"it does not say {name!r}"
+            raise _unreadable(path, problem)
     return values
 
 

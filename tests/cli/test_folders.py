@@ -110,7 +110,7 @@ def test_a_cut_run_json_is_named(tmp_path: Path) -> None:
     (out / "run.json").write_text(content[: len(content) // 2])
     code, found = run("train", "--resume", str(out), log=tmp_path / "log")
     assert code == 2
-    assert found.startswith(f"pyrite: cannot read {out / 'run.json'}: ")
+    assert found.startswith(f"pyrite: cannot read {out / 'run.json'} (")
     assert json.loads(content)["recipe"]["epochs"] == 3
 
 
@@ -118,7 +118,7 @@ def test_a_cut_run_json_is_named(tmp_path: Path) -> None:
     ("words", "said"),
     [
         (["train", "digits", "--seed", "-1"], "seed is -1: "),
-        (["train", "digits", "--samples", "0"], "samples is 0, but must be 1 or more; leave it out to use all samples"),
+        (["train", "digits", "--samples", "0"], "samples is 0: input should be greater than or equal to 1"),
         (["train", "digits", "--samples", "-5"], "samples is -5: "),
         (
             ["train", "digits", "--loss", "gce(q=nan)"],
@@ -129,7 +129,10 @@ def test_a_cut_run_json_is_named(tmp_path: Path) -> None:
         (["train", "digits", "--model", "mlp(hidden=(1000000, 1000000))"], "weights: more than 2,000,000,000"),
         (["train", "digits", "--lr", "nan"], "lr is nan: "),
         (["train", "digits", "--optimiser", "sgd(lr=1e999)"], "lr is inf"),
-        (["curves", "ce", "--classes", "1000000000"], "classes is 1000000000, but must be at most 100,000"),
+        (
+            ["curves", "ce", "--classes", "1000000000"],
+            "classes is 1000000000, but must be at most 100,000",
+        ),
         (["corrupt", "digits", "--noise", "symmetric(0.4)", "--seed", "-1"], "seed is -1"),
     ],
 )

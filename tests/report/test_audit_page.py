@@ -20,7 +20,7 @@ from pyrite.report.audit_page import write_audit_page
 from pyrite.training import Run
 from tests.report.audits import HOSTILE, NAMES, cannot_tell, make_audit, make_images
 
-KINDS = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "f4": np.float32}
+KINDS = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "f4": np.float32, "f8": np.float64}
 
 
 class Reader(HTMLParser):

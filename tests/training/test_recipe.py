@@ -35,7 +35,7 @@ def test_resolved_leaves_nothing_open() -> None:
         "clip": 0.0,
         "accumulate": 1,
         "augment": "none",
-        "samples": 0,
+        "samples": None,
         "validation": 0.0,
         "precision": "float32",
         "compile": False,

@@ -1,7 +1,7 @@
 "use strict";
 // The samples under review, as they stand in the page: columns of numbers, names, and sheets of pictures.
 
-const KINDS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f4: Float32Array };
+const KINDS = { u1: Uint8Array, u2: Uint16Array, u4: Uint32Array, f4: Float32Array, f8: Float64Array };
 
 /** Numbers that are held as base64 of their bytes. */
 function numbers(column) {

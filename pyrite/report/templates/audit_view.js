@@ -22,7 +22,17 @@ function percent(share) {
 }
 
 const plural = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
-const short = (value) => (Number.isFinite(value) ? String(Number(value.toPrecision(4))) : "not known");
+const short = (value, digits = 4) =>
+  Number.isFinite(value) ? String(Number(value.toPrecision(digits))) : "not known";
+
+/** Numbers that are read beside each other, with as many digits as it takes to tell them apart. */
+function comparable(values) {
+  const known = values.filter(Number.isFinite);
+  const range = Math.max(...known) - Math.min(...known);
+  const largest = Math.max(...known.map(Math.abs));
+  const digits = range > 0 ? 4 + Math.max(0, Math.ceil(Math.log10(largest / range))) : 9;
+  return values.map((value) => short(value, Math.min(15, digits)));
+}
 
 class View {
   constructor(queue, review) {
@@ -216,8 +226,10 @@ class View {
     const body = made.createTBody();
     for (let feature = from; feature < to; feature++) {
       const row = body.insertRow();
-      row.append(element("th", table.names[feature]), element("td", short(table.value(item, feature))));
-      row.append(...labels.map((label) => element("td", short(table.typicalOf(label, feature)), "faint")));
+      const typical = labels.map((label) => table.typicalOf(label, feature));
+      const [own, ...others] = comparable([table.value(item, feature), ...typical]);
+      row.append(element("th", table.names[feature]), element("td", own));
+      row.append(...others.map((text) => element("td", text, "faint")));
     }
     return made;
   }
