@@ -2,11 +2,11 @@
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 
@@ -14,8 +14,9 @@ from pyrite.auditing import FEWEST, Audit, Kind, audit_margins, audit_scores, ch
 from pyrite.auditing.audit import Progress
 from pyrite.checks import is_whole
 from pyrite.curves import expected_margin
-from pyrite.data import Dataset, load
-from pyrite.training import Recipe, Run, Watching, resolve, train_plan, train_plan_once
+from pyrite.data import Dataset, Part, load
+from pyrite.draws import check_seed
+from pyrite.training import Observer, Options, Recipe, Run, Watching, resolve, train_plan, train_plan_once
 
 __all__ = ["audit", "default_method", "default_options"]
 
@@ -26,9 +27,11 @@ def audit(
     scores: object | None = None,
     kind: Kind | None = None,
     classes: Sequence[str] | None = None,
-    seed: int | None = None,
+    out: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
-    **options: Any,
+    observers: Sequence[Observer] = (),
+    stop: Callable[[], bool] = lambda: False,
+    **options: Unpack[Options],
 ) -> Audit:
     """Find wrong labels: which they are, their share, and what they should be.
 
@@ -39,9 +42,11 @@ def audit(
             been trained on that sample's label: memorised labels look right. Their scale does not matter.
         kind: what the scores are: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``. It is never guessed.
         classes: the names of the classes.
-        seed: everything random comes from it; 0 by default.
+        out: the folder of the run that is trained; what it holds already is not trained again.
         progress: show the progress; by default if standard error is a terminal.
+        observers, stop: of the training, as ``train`` takes them.
         options: for training, as ``train`` takes them. By default a fifth is held out, or more if samples are few.
+            Where nothing is trained, ``seed`` alone can be given.
 
     >>> true = np.arange(600) % 3
     >>> scores = 6 * np.eye(3)[true] + np.random.default_rng(0).normal(size=(600, 3))
@@ -55,34 +60,34 @@ def audit(
         if isinstance(what, str | Path) and os.path.isfile(os.path.join(what, "recipe.toml")):
             what = Run.load(what)
         if isinstance(what, Run):
-            if options:
-                raise ValueError(f"{next(iter(options))} is for training, and {what.path} is trained already")
-            return audit_run(what, seed or 0, progress)
-        return _train_and_audit(what, seed, progress, options)
-    if options:
-        raise ValueError(f"{next(iter(options))} is for training, and with given scores nothing is trained")
+            return audit_run(what, _only_seed(options, out, f"{what.path} is trained already"), progress)
+        return _train_and_audit(what, out, {"progress": progress, "observers": observers, "stop": stop}, options)
+    seed = _only_seed(options, out, "with given scores nothing is trained")
     if scores is None:
         raise ValueError("scores are missing: pass the scores of a model, or a run in place of the labels")
     with _shown(progress) as advance:
-        return audit_scores(what, scores=scores, kind=kind, classes=classes, seed=seed or 0, progress=advance)
+        return audit_scores(what, scores=scores, kind=kind, classes=classes, seed=seed, progress=advance)
+
+
+def _only_seed(options: Options, out: object, reason: str) -> int:
+    """The seed, if nothing else is given that is for training."""
+    rest = [name for name, value in {**options, "out": out}.items() if value is not None and name != "seed"]
+    if rest:
+        raise ValueError(f"{rest[0]} is for training, and {reason}")
+    return check_seed(options.get("seed") or 0)
 
 
 def _train_and_audit(
-    what: Dataset | str | Path, seed: int | None, progress: bool | None, options: dict[str, Any]
+    what: Dataset | str | Path, out: str | os.PathLike[str] | None, watching: Watching, options: Options
 ) -> Audit:
-    options = {name: value for name, value in options.items() if value is not None}
-    if seed is not None:
-        options["seed"] = seed
-    given = options if "config" not in options else Recipe.read(Path(options["config"])) | options
+    passed: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    given = passed if "config" not in passed else Recipe.read(Path(passed["config"])) | passed
     data = load(what)
     check_enough(data.labels, data.classes, _used(given, data))
-    options = {name: value for name, value in default_options(given, data).items() if name not in given} | options
-    out = options.pop("out", None)
-    watching = {name: options.pop(name) for name in Watching.__annotations__ if name in options}
-    plan = resolve(what, loaded=data, **options)
-    watching["progress"] = progress
+    defaults = {name: value for name, value in default_options(given, data).items() if name not in given}
+    plan = resolve(what, loaded=data, **defaults | passed)
     run = train_plan(plan, **watching) if out is None else train_plan_once(plan, out, **watching)
-    return audit_run(Run(run.path, run.recipe, run.history, data), run.recipe.seed, progress)
+    return audit_run(Run(run.path, run.recipe, run.history, data), run.recipe.seed, watching["progress"])
 
 
 def default_method(classes: int) -> str:
@@ -131,9 +136,9 @@ def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
         problems = None
     with _shown(progress) as advance:
         return audit_margins(
-            np.where(np.isin(part, (0, 1))[:, None], samples["class_margins"], np.nan),
+            np.where(np.isin(part, (Part.TRAIN, Part.VALIDATION))[:, None], samples["class_margins"], np.nan),
             given,
-            part == 1,
+            part == Part.VALIDATION,
             run.classes,
             samples,
             seed,

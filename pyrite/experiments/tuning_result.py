@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
+from pyrite.data import Part
 from pyrite.experiments.criteria import CRITERIA, Criterion
 from pyrite.experiments.search import Search
 from pyrite.experiments.space import short
@@ -64,7 +65,7 @@ class Tuning:
     @property
     def held_out(self) -> int:
         """The number of samples that trials were compared on."""
-        return int(np.count_nonzero(self.run.labels["part"] == 1))
+        return int(np.count_nonzero(self.run.labels["part"] == Part.VALIDATION))
 
     @property
     def sentence(self) -> str:

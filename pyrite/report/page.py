@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+from pyrite.data import Part
 from pyrite.experiments import Comparison, Row
 from pyrite.files import write
 from pyrite.report.inline import picture, templates
@@ -61,7 +62,7 @@ def _settings(comparison: Comparison) -> tuple[dict[str, object], dict[str, dict
 
 def _labels(run: Run) -> dict[str, int]:
     """The numbers of labels that were trained on, of classes, and of wrong labels where that is known."""
-    used = run.labels["part"] == 0
+    used = run.labels["part"] == Part.TRAIN
     counts = {"count": int(used.sum()), "classes": len(run.classes)}
     if "true" in run.labels:
         counts["wrong"] = int((run.labels["given"] != run.labels["true"])[used].sum())

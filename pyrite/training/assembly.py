@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pyrite.data import Batches, Dataset, LazyImages, Statistics, split
+from pyrite.data import Batches, Dataset, LazyImages, Part, Statistics, split
 from pyrite.diagnostics import TrainingObserver
 from pyrite.draws import Stream, torch_seed
 from pyrite.methods import Bench, Learner, MetaSet, Method, Trainer
@@ -71,7 +71,7 @@ def assemble(
     device = local_device(recipe.device)
     check_device(device)
     labels, corrected, noise_matrix = _labels(recipe, data, method.meta_set, corrections)
-    scale = Statistics.of(data.inputs, np.flatnonzero(labels["part"] == 0))
+    scale = Statistics.of(data.inputs, np.flatnonzero(labels["part"] == Part.TRAIN))
 
     workers = min(8, os.cpu_count() or 1) if isinstance(data.inputs, LazyImages) else 0
 
@@ -81,14 +81,14 @@ def assemble(
             device=device, workers=workers, **options,
         )  # fmt: skip
 
-    rows = {name: np.flatnonzero(labels["part"] == part) for part, name in enumerate(("train", "validation"))}
-    nets = _Nets(recipe, data, model, rows["train"], scale)
+    training, held_out_rows = (np.flatnonzero(labels["part"] == part) for part in (Part.TRAIN, Part.VALIDATION))
+    nets = _Nets(recipe, data, model, training, scale)
     size = recipe.batch_size
-    nets.check_batches(min(size, len(rows["train"])), "the training samples")
+    nets.check_batches(min(size, len(training)), "the training samples")
     train = batches(
-        data, _only(labels["given"], rows["train"]), batch_size=size, index=rows["train"],
+        data, _only(labels["given"], training), batch_size=size, index=training,
         augment=augmentation(recipe.augment),
-        drop_last=len(rows["train"]) > size and len(rows["train"]) % size < _least(nets.first, recipe.accumulate),
+        drop_last=len(training) > size and len(training) % size < _least(nets.first, recipe.accumulate),
     )  # fmt: skip
     # A test part in tracklets shows other people than the training part, so its labels cannot be predicted.
     is_retrieval = data.test is not None and data.test.tracklets is not None
@@ -96,8 +96,8 @@ def assemble(
     if data.test is not None and not is_retrieval:
         test = batches(data.test, data.test.labels, batch_size=500, shuffle=False)
     held_out = (
-        batches(data, labels["given"], batch_size=500, index=rows["validation"], shuffle=False)
-        if len(rows["validation"])
+        batches(data, labels["given"], batch_size=500, index=held_out_rows, shuffle=False)
+        if len(held_out_rows)
         else None
     )
     meta = None
@@ -148,7 +148,7 @@ def _meta(
     """The data set that the meta set is in, its labels, and the numbers of its samples."""
     if clean and data.clean is not None:
         return data.clean, data.clean.labels, np.arange(len(data.clean))
-    index = np.flatnonzero(labels["part"] == 3)
+    index = np.flatnonzero(labels["part"] == Part.META)
     return data, _only(labels["true" if clean else "given"], index), index
 
 
@@ -188,9 +188,9 @@ def _labels(
         corrected = apply_corrections(recipe, replace(data, labels=given), chosen, corrections)
     meta = wanted.size if wanted and not (wanted.clean and data.clean is not None) else 0
     parts = split(corrected.labels[corrected.kept], meta=meta, validation=recipe.validation or 0.0, seed=recipe.seed)
-    part = np.full(len(given), 2, np.int8)
-    for number, rows in ((0, parts.train), (1, parts.validation), (3, parts.meta)):
-        part[corrected.kept[rows]] = number
+    part = np.full(len(given), Part.UNUSED, np.int8)
+    for name, rows in ((Part.TRAIN, parts.train), (Part.VALIDATION, parts.validation), (Part.META, parts.meta)):
+        part[corrected.kept[rows]] = name
     columns: dict[str, npt.NDArray[Any]] = {"index": np.arange(len(given)), "given": corrected.labels, "part": part}
     columns |= {} if true is None else {"true": true}
     columns |= {"original": given} if recipe.corrections else {}
