@@ -118,7 +118,7 @@ def _resume(
     given = {name: value for name, value in options.items() if value is not None}
     objects = {name for name in ("model", "method", "loss") if not isinstance(given.get(name, ""), str)}
     if given.keys() - objects or out is not None:
-        raise ValueError("resume goes on with a run as its recipe.toml says: leave out all other options")
+        raise ValueError("resume continues a run with the settings in its recipe.toml: leave out all other options")
     recipe = Run.load(folder).recipe
     for name in objects:
         text = recipe.model if name == "model" else recipe.method
@@ -167,7 +167,7 @@ def _train(
             )
         run_folder.finish() if done else run_folder.save()
         if interrupted():
-            words = "finished" if done else "stopped and saved; go on with: pyrite train --resume"
+            words = "finished" if done else "stopped and saved; continue with: pyrite train --resume"
             raise KeyboardInterrupt(f"{words} {folder}")
     return Run(folder, recipe, parts.recorder.history)
 
