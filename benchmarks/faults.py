@@ -234,7 +234,7 @@ FAULTS = [
         "if False:",
         "cli/test_folders.py",
     ),
-    Fault("training/launch.py", "if run.recipe != plan.recipe:", "if False:", "experiments/test_comparison.py"),
+    Fault("training/launch.py", "if trained != plan.recipe:", "if False:", "experiments/test_comparison.py"),
     Fault("training/divergence.py", 'last["margin_size"] > FAR', "False", "training/test_divergence.py"),
     Fault("training/state.py", "_checksum(tree, tensors) != checksum", "False", "training/test_state.py"),
     # Training, estimator, experiments, command line

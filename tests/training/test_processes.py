@@ -101,8 +101,9 @@ def test_two_processes_resume_to_the_same_bytes(tmp_path: Path) -> None:
         while all(p.is_alive() for p in processes) and (not state.exists() or state.read_bytes() == before):
             time.sleep(0.002)
         time.sleep(delay)
-        for process in processes:
+        for process in processes:  # both before either is waited for: one alone ends by itself, with an error
             process.kill()
+        for process in processes:
             process.join()
         assert [process.exitcode for process in processes] == [-signal.SIGKILL] * 2, log.with_suffix(".0").read_text()
         words = ["train", "--resume", str(tmp_path / "killed")]
