@@ -42,6 +42,8 @@ class Fault(NamedTuple):
 
 # The contract of losses without its two slowest tests.
 QUICK = "contracts/test_losses.py -k 'not compiles and not second_order'"
+METHODS = "contracts/test_methods.py"
+STAGES = "methods/test_staged.py methods/test_joint.py"
 
 FAULTS = [
     # The margin, and what a loss is
@@ -139,7 +141,7 @@ FAULTS = [
     Fault("noise/instance.py", "chance[part[wrong]] / rate[wrong]", "chance[part[wrong]]", "noise/test_instance.py"),
     Fault("data/splits.py", "part_of == number", "part_of <= number", "data/test_splits.py"),
     Fault("data/batches.py", "min(self.rank, rest)", "0", "data/test_batches.py"),
-    Fault("data/batches.py", "if image else 1)), -mean / std", "if image else 1)), -mean", "data/test_batches.py"),
+    Fault("data/batches.py", "1 / (std * 255), -mean / std", "1 / (std * 255), -mean", "data/test_batches.py"),
     Fault("data/augment.py", "- cut + 1 for side", "- cut for side", "data/test_batches.py"),
     Fault("data/augment.py", "% 2 == epoch % 2", "% 2 == 0", "data/test_batches.py"),
     Fault("data/idx.py", "head[2] != UINT8 or", "", "data/test_idx.py"),
@@ -167,8 +169,8 @@ FAULTS = [
     ),
     Fault(
         "auditing/noise_fit.py",
-        "sums.slope + (_USUAL_SHARPNESS - sharpness) / _USUAL_SHARPNESS**2",
-        "sums.slope",
+        "(_USUAL_SHARPNESS - sharpness) / _USUAL_SHARPNESS**2",
+        "(_USUAL_SHARPNESS - sharpness)",
         "auditing/test_noise_fit.py",
     ),
     Fault(
@@ -177,6 +179,64 @@ FAULTS = [
         "repeated += len(group) - 1",
         "auditing/test_troubles.py",
     ),
+    # Methods
+    Fault("methods/bench.py", "torch.full_like(self.batches.labels, -1)", "self.batches.labels.clone()", METHODS),
+    Fault(
+        "methods/bench.py",
+        "number, self._made = self._made, self._made + 1",
+        "number, self._made = self._made, self._made",
+        "methods/test_co_teaching.py methods/test_staged.py",
+    ),
+    Fault(
+        "methods/descent.py",
+        "scores.amax(1).isfinite() & label.isfinite()",
+        "scores.amax(1).isfinite() | label.isfinite()",
+        "methods/test_erm.py",
+    ),
+    Fault("methods/descent.py", "value += summed.detach()", "value = summed.detach().double()", "methods/test_erm.py"),
+    Fault("methods/learner.py", "if not norm.isfinite():", "if norm.isnan():", "methods/test_erm.py"),
+    Fault("methods/memory.py", "rows.detach().clone()", "rows.detach()", "methods/test_joint.py methods/test_elr.py"),
+    Fault("methods/staged.py", "epoch > self.ends[self.number]", "epoch >= self.ends[self.number]", STAGES),
+    Fault("methods/staged.py", "(self.ends[self.number - 1] if self.number else 0)", "0", STAGES),
+    Fault("methods/co_teaching.py", "reversed(chosen)", "chosen", "methods/test_co_teaching.py"),
+    Fault("methods/co_teaching.py", "len(values) + 1e-9)", "len(values))", "methods/test_co_teaching.py"),
+    Fault(
+        "methods/elr.py", "+ self.coefficient * elr_penalty", "- self.coefficient * elr_penalty", "methods/test_elr.py"
+    ),
+    Fault("methods/elr.py", "(1 - self.momentum) * rest", "self.momentum * rest", "methods/test_elr.py"),
+    Fault("methods/corrected.py", "predict), self.percentile)", "predict))", "methods/test_corrected.py"),
+    Fault("methods/corrected.py", "if len(matrix) != bench.classes:", "if False:", "methods/test_corrected.py"),
+    Fault("methods/transition.py", "& (labels >= 0)", "& (labels > 0)", "methods/test_transition.py"),
+    Fault("methods/noise_rate.py", "means[0] < 0 and gain", "gain", "methods/test_noise_rate.py"),
+    Fault("methods/scheduled.py", "float(done > -1e-9)", "float(done > 0)", "methods/test_scheduled.py"),
+    Fault(
+        "methods/scheduled.py",
+        'return {f"loss_{self.coefficient}": self.value}',
+        "return {self.coefficient: self.value}",
+        f"{METHODS} -k facts",
+    ),
+    # Training
+    Fault("training/loop.py", "if not batches.position:", "if True:", f"{METHODS} -k resumed"),
+    Fault("training/loop.py", "+ batches.position - 1", "", "training/test_loop.py"),
+    Fault("training/folder.py", "return self.seconds + time", "return time", "training/test_resume.py -k 'not killed'"),
+    Fault(
+        "training/folder.py", "recorder.steps % every == 0", "recorder.steps % every == 1", "training/test_resume.py"
+    ),
+    Fault(
+        "training/recorder.py", "step.loss * step.share", "step.loss", "training/test_train.py training/test_loop.py"
+    ),
+    Fault("training/recorder.py", "costs = 2 * torch", "costs = torch", "training/test_train.py training/test_loop.py"),
+    Fault("training/assembly.py", "return 2 * accumulate if", "return 2 if", "training/test_train.py -k lone"),
+    Fault("training/assembly.py", "drop_last=len(index) >= size", "drop_last=True", "methods/test_meta_weight.py"),
+    Fault(
+        "training/launch.py",
+        "if began[name] != now.get(name):",
+        "if False:",
+        "cli/test_folders.py",
+    ),
+    Fault("training/launch.py", "if trained != plan.recipe:", "if False:", "experiments/test_comparison.py"),
+    Fault("training/divergence.py", 'last["margin_size"] > FAR', "False", "training/test_divergence.py"),
+    Fault("training/state.py", "_checksum(tree, tensors) != checksum", "False", "training/test_state.py"),
     # Training, estimator, experiments, command line
     Fault(
         "training/schedules.py", "min(1.0, (step + 1) / rise)", "min(1.0, step / rise)", "training/test_schedules.py"

@@ -155,7 +155,7 @@ def _unfinished(run: Run) -> tuple[str, ...]:
     if run.finished:
         return ()
     done = f"{len(run.history)} of {run.recipe.epochs} epochs are done"
-    return (f"{run.path} is unfinished, {done}: go on with pyrite train --resume {run.path}",)
+    return (f"{run.path} is unfinished, {done}: continue with pyrite train --resume {run.path}",)
 
 
 @contextmanager

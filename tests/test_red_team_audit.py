@@ -227,7 +227,7 @@ def stop_at(run: Path, lines: int, epochs: int) -> None:
 
 def test_a_killed_run(run: Path) -> None:
     stop_at(run, 2, 1)
-    said = f"{run} is unfinished, 2 of 3 epochs are done: go on with pyrite train --resume {run}"
+    said = f"{run} is unfinished, 2 of 3 epochs are done: continue with pyrite train --resume {run}"
     result = type_in("audit", run, "--json")
     assert result.exit_code == 0, result.output
     assert said in json.loads(result.stdout)["warnings"]

@@ -146,7 +146,7 @@ def check_enough(labels: Ints, classes: Sequence[str], used: int | None = None) 
         raise ValueError(f"there are {count} samples: fewer than {FEWEST} say too little about label noise")
     present = np.unique(labels)
     if len(present) < 2:
-        raise ValueError(f"all labels are {classes[present[0]]!r}: with one class no label can be told from another")
+        raise ValueError(f"all labels are {classes[present[0]]!r}: with one class no label can be wrong")
 
 
 def _conclude(fit: NoiseFit, **columns: Any) -> Audit:

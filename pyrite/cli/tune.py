@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @with_settings(without=("method", "loss"))
 def tune(
     data: Annotated[str, typer.Argument(help="A data set's name, a folder, or a file.")],
-    out: Annotated[Path, typer.Option(help="The folder for the runs and the result; again: go on there.")],
+    out: Annotated[Path, typer.Option(help="The folder for the runs and the result; a search there is continued.")],
     methods: Annotated[
         list[str] | None,
         typer.Argument(help="Losses or methods with ranges, such as ce 'gce(q=between(0.1, 0.9))'; a few by default."),

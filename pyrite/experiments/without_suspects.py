@@ -55,7 +55,7 @@ def train_without_suspects(
             audited(result)
         return train_once(data, out=folder, **watching, **{**options, "corrections": str(ranking)})
     except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"stopped and saved; go on with the same command and --out {folder}") from None
+        raise KeyboardInterrupt(f"stopped and saved; continue with the same command and --out {folder}") from None
 
 
 def _first_options(options: Options) -> dict[str, Any]:

@@ -48,7 +48,7 @@ class HFLoss:
                 f"the loss {str(loss)!r} ties the samples of a batch together, but the Trainer cuts batches in pieces"
             )
         if loss.reduction != "mean":
-            raise ValueError(f"reduction is {loss.reduction!r}, but the Trainer wants a mean: leave it out")
+            raise ValueError(f"reduction is {loss.reduction!r}, but the Trainer needs a mean: leave it out")
         if loss.ignore_index != _IGNORED:
             raise ValueError(f"ignore_index is {loss.ignore_index}, but the Trainer counts all labels but {_IGNORED}")
         if shift is not None:

@@ -1,4 +1,4 @@
-"""TensorBoard: a run's numbers and margins, while it goes on."""
+"""TensorBoard: a run's numbers and margins, during training."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager

@@ -26,7 +26,7 @@ class Bench:
             the same initial weights, another number means others.
         epochs: the length of the run.
         classes: the number of classes.
-        meta: batches of the meta set that the method asked for by ``meta_set``.
+        meta: batches of the meta set that the method declares by ``meta_set``.
         noise_matrix: T[i, j] = P(given j | true i) of the noise that made the labels, where it was simulated.
     """
 
@@ -80,7 +80,7 @@ class Bench:
 
     @property
     def noise_matrix(self) -> Tensor:
-        """The matrix of the simulated noise, for methods that are told to use it."""
+        """The matrix of the simulated noise, for methods that use it."""
         if self._noise_matrix is None:
             raise ValueError("the method needs the matrix of the run's noise, but no noise is simulated: give a matrix")
         return self._noise_matrix
@@ -93,7 +93,7 @@ class Bench:
     def stage(self, epochs: int, learners: Sequence[Learner] = ()) -> "Bench":
         """The bench of a stage of so many epochs. Its learners start from the same initial weights as this one's.
 
-        With ``learners``, training goes on with those instead.
+        With ``learners``, training continues with those instead.
         """
         bench = Bench(
             self.batches, self._make, epochs=epochs, classes=self.classes, meta=self._meta,

@@ -111,7 +111,7 @@ def _check(audit: Audit, data: Dataset | None) -> None:
     if outside.any():
         first = int(outside.argmax())
         raise ValueError(
-            f"found.index is {audit.index[first]} at index {first}, but {data.name} has {len(data)} samples"
+            f"audit.index is {audit.index[first]} at index {first}, but {data.name} has {len(data)} samples"
         )
 
 

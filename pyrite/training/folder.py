@@ -1,4 +1,4 @@
-"""A run's folder while the run goes on: what is written to it, and when."""
+"""A run's folder during training: what is written to it, and when."""
 
 import json
 import platform

@@ -105,8 +105,9 @@ def train_plan_once(plan: Plan, out: str | os.PathLike[str], **watching: Unpack[
     if not all_gather((out / "recipe.toml").exists())[0]:
         return train_plan(plan, out, **watching)
     run = Run.load(out)
-    if run.recipe != plan.recipe:
-        differ = [name for name in Recipe.model_fields if getattr(run.recipe, name) != getattr(plan.recipe, name)]
+    trained = run.recipe.resolved(plan.data, plan.method)  # a recipe with short spellings is the same recipe
+    if trained != plan.recipe:
+        differ = [name for name in Recipe.model_fields if getattr(trained, name) != getattr(plan.recipe, name)]
         raise ValueError(f"{out} holds a run with other {', '.join(differ)}: choose another out")
     return run if run.finished else _continue_run(plan, out, watching)
 
@@ -118,7 +119,7 @@ def _resume(
     given = {name: value for name, value in options.items() if value is not None}
     objects = {name for name in ("model", "method", "loss") if not isinstance(given.get(name, ""), str)}
     if given.keys() - objects or out is not None:
-        raise ValueError("resume goes on with a run as its recipe.toml says: leave out all other options")
+        raise ValueError("resume continues a run with the settings in its recipe.toml: leave out all other options")
     recipe = Run.load(folder).recipe
     for name in objects:
         text = recipe.model if name == "model" else recipe.method
@@ -167,7 +168,7 @@ def _train(
             )
         run_folder.finish() if done else run_folder.save()
         if interrupted():
-            words = "finished" if done else "stopped and saved; go on with: pyrite train --resume"
+            words = "finished" if done else "stopped and saved; continue with: pyrite train --resume"
             raise KeyboardInterrupt(f"{words} {folder}")
     return Run(folder, recipe, parts.recorder.history)
 

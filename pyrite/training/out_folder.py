@@ -90,6 +90,6 @@ def _occupied(folder: Path) -> str:
     except OSError as error:
         return f"cannot read {folder}: {error.strerror}"
     if occupying or (folder.exists() and not folder.is_dir()):
-        go_on = f", or go on with --resume {folder}" if "recipe.toml" in occupying else ""
-        return f"{folder} is not empty: choose another out{go_on}"
+        resume = f", or continue with --resume {folder}" if "recipe.toml" in occupying else ""
+        return f"{folder} is not empty: choose another out{resume}"
     return ""

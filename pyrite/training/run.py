@@ -118,8 +118,8 @@ class Run:
         given = labels["given"]
         if any(column.shape != given.shape or given.ndim != 1 for column in labels.values()):
             raise ValueError(f"{path} is damaged: its columns differ in length")
-        whole = all(labels[name].dtype.kind in "iu" for name in ("given", "part", "true") if name in labels)
-        if not whole or (len(given) and not 0 <= given.min() <= given.max() < len(self.classes)):
+        integers = all(labels[name].dtype.kind in "iu" for name in ("given", "part", "true") if name in labels)
+        if not integers or (len(given) and not 0 <= given.min() <= given.max() < len(self.classes)):
             raise ValueError(f"{path} is damaged: it holds labels that are no class")
         return labels
 

@@ -192,4 +192,4 @@ def test_ctrl_c_says_how_to_go_on(typed: Type, tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr("pyrite.experiments.without_suspects.audit", interrupted)
     done = typed("digits", *SMALL, "--drop-suspects", "0.9", "--out", str(tmp_path / "run"))
     assert done.exit_code == 130
-    assert f"stopped and saved; go on with the same command and --out {tmp_path / 'run'}" in done.output
+    assert f"stopped and saved; continue with the same command and --out {tmp_path / 'run'}" in done.output

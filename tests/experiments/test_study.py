@@ -31,7 +31,7 @@ def appears(path: Path, process: Any) -> None:
 
 
 def locked(out: Path, name: str) -> bool:
-    release = Study(out)._hold(name, wait=False)
+    release = Study(out)._lock(name, wait=False)
     if release is not None:
         release()
     return release is None

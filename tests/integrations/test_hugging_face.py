@@ -206,7 +206,7 @@ def test_a_step_without_labels_moves_nothing() -> None:
     [
         (lambda: pyrite.hf_loss("peer(ce)"), "ties the samples of a batch together"),
         (lambda: pyrite.hf_loss("ce + 0.5*peer(ce)"), "ties the samples of a batch together"),
-        (lambda: pyrite.hf_loss("ce", reduction="sum"), "reduction is 'sum', but the Trainer wants a mean"),
+        (lambda: pyrite.hf_loss("ce", reduction="sum"), "reduction is 'sum', but the Trainer needs a mean"),
         (
             lambda: pyrite.hf_loss(pyrite.CE(ignore_index=0)),
             "ignore_index is 0, but the Trainer counts all labels but -100",

@@ -249,8 +249,7 @@ def test_what_is_refused_and_warned_of() -> None:
 
 def test_a_run_holds_out_its_meta_set_and_draws_its_curve(tmp_path: Path) -> None:
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "`torch.jit.script", DeprecationWarning)  # torch's own forward mode calls it
+        warnings.simplefilter("error", UserWarning)  # torch has DeprecationWarnings of its own
         run = pyrite.train(
             "digits", method="meta_weight(size=150, lr=0.1)", noise="symmetric(0.4)", model="mlp(hidden=[16])",
             epochs=2, out=tmp_path / "run",
@@ -273,3 +272,13 @@ def test_a_run_holds_out_its_meta_set_and_draws_its_curve(tmp_path: Path) -> Non
         pyrite.train("digits", method="meta_weight(size=2000)", out=tmp_path / "b")
     with pytest.raises(ValueError, match="learns from samples whose true labels are known"):
         pyrite.train("digits", method="meta_weight(meta='clean', size=100)", out=tmp_path / "c")
+
+
+def test_a_meta_set_smaller_than_a_batch_is_used_whole(tmp_path: Path) -> None:
+    with pytest.warns(UserWarning, match="the meta set has 20 samples, fewer than a batch of 50: each step sees all"):
+        run = pyrite.train(
+            "digits", method="meta_weight(size=20)", samples=200, batch_size=50, epochs=1, model="mlp(hidden=[4])",
+            out=tmp_path / "run", progress=False,
+        )  # fmt: skip
+    assert run.finished
+    assert np.count_nonzero(run.labels["part"] == 3) == 20

@@ -145,7 +145,7 @@ def test_torchrun_is_killed_or_stopped(number: signal.Signals, tmp_path: Path) -
     said, _ = process.communicate(timeout=60)
     assert not (out / "model.safetensors").exists()
     if number != signal.SIGKILL:
-        assert said.count(f"pyrite: stopped and saved; go on with: pyrite train --resume {out}") == 1
+        assert said.count(f"pyrite: stopped and saved; continue with: pyrite train --resume {out}") == 1
     done = subprocess.run(
         [*TORCHRUN, "pyrite", "train", "--resume", str(out)], capture_output=True, text=True, env=ENVIRONMENT
     )

@@ -179,7 +179,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(number: signal.Signals, tmp_path: Pa
     process.join(60)
     said = log.read_text()
     assert process.exitcode == 130, said
-    assert f"stopped and saved; go on with: pyrite train --resume {out}" in said
+    assert f"stopped and saved; continue with: pyrite train --resume {out}" in said
     assert "Traceback" not in said
     lines = len(pyrite.Run.load(out).history)
     assert 1 <= lines < 15
