@@ -130,6 +130,11 @@ class Loss(nn.Module, ABC):
             share = batch.labels if batch.weight is None else batch.labels * batch.weight
             return (share * self.per_label(widened(batch.scores))).sum(1, dtype=wide_dtype(batch.scores))
         values = self.at_label(batch.scores, batch.labels)
+        if values.shape != batch.labels.shape:
+            raise ValueError(
+                f"{self} gives losses of shape {tuple(values.shape)} for labels of shape {tuple(batch.labels.shape)}: "
+                "at_label must give one number per sample"
+            )
         return values if batch.weight is None else values * batch.weight[batch.labels]
 
     def forward(self, scores: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:

@@ -4,11 +4,11 @@ A lock belongs to a process: the kernel takes it from a process that dies, howev
 """
 
 import os
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-__all__ = ["LocksMissingError", "acquire"]
+__all__ = ["LocksMissingError", "acquire", "one_at_a_time"]
 
 
 class LocksMissingError(OSError):
@@ -44,6 +44,23 @@ def acquire(path: Path, *, wait: bool = False) -> Callable[[], None] | None:
             os.close(handle)
             raise
         os.close(handle)  # whoever had the lock has removed this file since it was opened
+
+
+@contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Around several files that belong together: another process that writes them to the same folder waits.
+
+    Where there are no locks, or nothing can be written, it does nothing.
+    """
+    try:
+        release = acquire(folder / ".writing", wait=True)
+    except OSError:
+        release = None
+    try:
+        yield
+    finally:
+        if release is not None:
+            release()
 
 
 def _is_at(path: Path, handle: int) -> bool:

@@ -1,6 +1,8 @@
 """Names for what users have written themselves."""
 
 import inspect
+import keyword
+import unicodedata
 from collections.abc import Callable
 from typing import Any, NamedTuple, get_type_hints
 
@@ -16,6 +18,10 @@ from pyrite.training.optimisers import OPTIMISERS, Optimiser
 from pyrite.training.schedules import SCHEDULES, Schedule
 
 __all__ = ["REGISTRIES", "Registry", "register"]
+
+
+_RESERVED = ("between", "inf", "nan", "one_of")
+"""Names that mean something else in a spec, or in the ranges of ``tune``."""
 
 
 class Registry(NamedTuple):
@@ -61,8 +67,10 @@ def register(name: str, thing: Any) -> None:
     <blobs: 50 features of 2, 2 classes, 10 for testing>
     >>> del pyrite.DATASETS["two_blobs"]
     """
-    if not isinstance(name, str) or not name.isidentifier():
-        raise ValueError(f"name is {name!r}, but must be a text of letters, digits and underscores")
+    if not isinstance(name, str) or not _is_name(name):
+        raise ValueError(
+            f"name is {name!r}, but must be a text of letters, digits and underscores, and no word of a spec"
+        )
     registry = _registry_for(name, thing)
     # Losses stand within methods, so that no loss may have the name of a method.
     shared = (LOSSES, METHODS) if registry.makes in (Loss, Method) else (registry.entries,)
@@ -75,6 +83,16 @@ def register(name: str, thing: Any) -> None:
     registry.entries[name] = thing
     if isinstance(thing, type):
         register_class(name, thing)
+
+
+def _is_name(text: str) -> bool:
+    """Whether a spec can hold it: what Python reads as this very name, and nothing that means something else there.
+
+    Python reads other forms of letters, such as the ligature of f and i, as plain ones. Letters of other alphabets are
+    fine.
+    """
+    plain = unicodedata.normalize("NFKC", text) == text
+    return plain and text.isidentifier() and not keyword.iskeyword(text) and text not in _RESERVED
 
 
 def _registry_for(name: str, thing: Any) -> Registry:

@@ -87,7 +87,13 @@ def call(name: str, factory: Callable[..., Made], /, *args: Any, **named: Any) -
         inspect.signature(factory).bind(*args, **named)
     except TypeError as error:
         raise ValueError(f"{name}: {error}; it is called as {name}{arguments(factory)}") from None
-    return factory(*args, **named)
+    try:
+        return factory(*args, **named)
+    except ValueError:
+        raise
+    except Exception as error:  # what a user or a plug-in has written may raise anything
+        reason = " ".join(str(error).split()) or "no reason given"
+        raise ValueError(f"{name} cannot be made: {type(error).__name__}: {reason}") from error
 
 
 def arguments(factory: Callable[..., Any]) -> str:

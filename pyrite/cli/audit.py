@@ -88,11 +88,13 @@ def _labels(path: Path) -> Any:
 
 
 def _write(result: "Audit", folder: Path) -> None:
+    from pyrite.locks import one_at_a_time
     from pyrite.report.audit_page import write_audit_page
 
-    result.to_csv(folder / "suspects.csv")
-    result.to_json(folder / "audit.json")
-    write_audit_page(result, folder / "report.html")
+    with one_at_a_time(folder):
+        result.to_csv(folder / "suspects.csv")
+        result.to_json(folder / "audit.json")
+        write_audit_page(result, folder / "report.html")
 
 
 def _print(result: "Audit", folder: Path) -> None:

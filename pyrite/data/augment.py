@@ -82,6 +82,8 @@ class CropFlip:
         size = (height, width) if self.crop is None else (self.crop, self.crop)
         if size[0] > height + 2 * self.pad or size[1] > width + 2 * self.pad:
             raise ValueError(f"crop is {self.crop}: images are {height} x {width} with {self.pad} added on each side")
+        if self.pad > max(height, width):
+            raise ValueError(f"pad is {self.pad}: images of {height} x {width} would be cut away whole")
         if self.edge == "reflect" and self.pad >= min(height, width):
             raise ValueError(f"pad is {self.pad}: images of {height} x {width} are too small to reflect that far")
         return size

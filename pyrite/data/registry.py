@@ -64,7 +64,10 @@ def load(data: str | Path | Dataset, **options: Any) -> Dataset:
     name = re.match(r"[A-Za-z_]\w*", text) if isinstance(data, str) else None
     known = name is not None and name[0] in DATASETS
     if known and name is not None and text == name[0]:
-        return call(text, DATASETS[text], **options)
+        made: object = call(text, DATASETS[text], **options)
+        if not isinstance(made, Dataset):
+            raise ValueError(f"{text!r} makes a {type(made).__name__}, not a data set")
+        return made
     if known or (isinstance(data, str) and not _looks_like_path(text)):
         if options:
             raise ValueError(f"write {', '.join(options)} into the brackets of {text!r}, or give the bare name")

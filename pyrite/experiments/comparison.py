@@ -15,6 +15,7 @@ from pyrite.checks import whole_number
 from pyrite.data import Dataset
 from pyrite.experiments.table import Table
 from pyrite.files import write
+from pyrite.locks import one_at_a_time
 from pyrite.losses import LOSSES, loss as read_loss
 from pyrite.methods import ERM, METHODS, Method
 from pyrite.processes import join, rank
@@ -141,8 +142,9 @@ def compare(
 def _write(comparison: Comparison) -> None:
     folder = comparison.path
     try:
-        write(folder / "table.md", comparison.to_markdown().encode())
-        write(folder / "comparison.json", (json.dumps(comparison.to_dict(), indent=2) + "\n").encode())
+        with one_at_a_time(folder):
+            write(folder / "table.md", comparison.to_markdown().encode())
+            write(folder / "comparison.json", (json.dumps(comparison.to_dict(), indent=2) + "\n").encode())
     except OSError as error:
         raise RunFailed(f"cannot write to {folder}: {error.strerror or error}; the runs there are complete") from None
 

@@ -20,6 +20,7 @@ from pyrite.experiments.study import Claim, Study, Trial
 from pyrite.experiments.tuning_progress import TuningProgress
 from pyrite.experiments.tuning_result import Tuning, best_of
 from pyrite.files import write
+from pyrite.locks import one_at_a_time
 from pyrite.methods import Method, Step, method as read_method
 from pyrite.training import (
     Diverged,
@@ -188,8 +189,9 @@ class _Work:
         data = None if isinstance(self.data, Dataset) else str(self.data)
         tuning = Tuning(self.study.path, self.by, trials, self.search, data, chosen | rest | {"validation": 0.0})
         try:
-            write(tuning.path / "table.md", tuning.to_markdown().encode())
-            tuning.to_json(tuning.path / "tuning.json")
+            with one_at_a_time(tuning.path):
+                write(tuning.path / "table.md", tuning.to_markdown().encode())
+                tuning.to_json(tuning.path / "tuning.json")
         except OSError as error:
             raise RunFailed(f"cannot write to {tuning.path}: {error.strerror or error}; runs are complete") from None
         return tuning

@@ -1,12 +1,15 @@
 """What becomes of samples that are hopeless or learned: the weight of a loss far out on either side."""
 
 from collections.abc import Callable
+from copy import deepcopy
 
 import torch
 from torch import Tensor
 
+from pyrite.checks import require
 from pyrite.criterion import Loss, Sum, classes_of
 from pyrite.curves import Curve, Tails
+from pyrite.curves.initial import MOST_CLASSES
 from pyrite.losses.regularised import Confidence, Peer
 from pyrite.soft_margin import row_margin
 
@@ -69,7 +72,8 @@ class Measured:
     """
 
     def __init__(self, loss: Loss, classes: int, spread: float = 1.0) -> None:
-        self.loss = in_expectation(loss)
+        require(classes <= MOST_CLASSES, "classes", classes, f"at most {MOST_CLASSES:,} for {loss}, which is measured")
+        self.loss = deepcopy(in_expectation(loss))  # a user's own loss may have buffers, which stay as they are
         count = max(32, min(512, 200_000 // classes))
         generator = torch.Generator().manual_seed(0)
         self.scores = spread * torch.randn(count, classes, dtype=torch.float64, generator=generator)

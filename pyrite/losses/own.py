@@ -60,8 +60,11 @@ class OwnLoss(Loss):
 
         A copy is tried, so that buffers of the loss stay as they are.
         """
-        with torch.no_grad():
-            copy.deepcopy(self).at_label(torch.zeros(2, classes), torch.arange(2) % classes)
+        with torch.enable_grad():
+            scores = torch.zeros(2, classes, requires_grad=True)
+            values = copy.deepcopy(self).at_label(scores, torch.arange(2) % classes)
+        if not values.requires_grad:
+            raise ValueError(f"loss is {self}, whose values have no gradient: it must not detach the scores")
 
     def __str__(self) -> str:
         return _name(self._function)

@@ -86,7 +86,8 @@ def underfitting(loss: str | Loss, classes: int) -> Underfitting:
         at_start, largest, kept = _weight_of(subject, start), subject.peak().weight, 1.0
     else:
         measured = Measured(subject, classes)
-        at_start, largest = measured.weight(start), max(measured.weight(margin / 2) for margin in range(-120, 121))
+        at_start = measured.weight(start)
+        largest = max(left, right, *(measured.weight(margin / 2) for margin in range(-120, 121)))
         kept = Measured(subject, classes, spread=10).weight(start) / at_start if at_start > 0 else 1.0
     require(largest > 0, "loss", str(subject), "one that gives samples a positive weight")
     initial = at_start / largest

@@ -78,8 +78,9 @@ class MetaWeight(Method):
             ("optimiser", optimiser, get_args(GuideOptimiser)),
         ):
             one_of(name, value, known)
-        for name, count in (("size", size), ("hidden", hidden), ("every", every)):
+        for name, count in (("size", size), ("every", every)):
             whole_number(name, count, least=1)
+        whole_number("hidden", hidden, least=1, most=100_000)
         if gradient == "fast" and virtual == "optimizer":
             raise ValueError("gradient='fast' makes no virtual step: leave virtual='sgd'")
         self.meta_loss = MAE() if meta_loss is None else meta_loss

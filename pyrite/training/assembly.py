@@ -114,6 +114,8 @@ def assemble(
             train, learner, epochs=recipe.epochs, classes=len(data.classes), meta=meta, noise_matrix=noise_matrix,
         )
     )  # fmt: skip
+    if not isinstance(trainer, Trainer):
+        raise ValueError(f"{recipe.method} starts with {trainer!r}, but must start with a Trainer")
     observer = TrainingObserver(labels["given"], labels.get("true"), classes=len(data.classes))
     recorder = Recorder(trainer, observer, test, held_out)
     facts: dict[str, Any] = {"classes": data.classes, "shape": data.inputs.shape[1:]}
@@ -137,8 +139,8 @@ def assemble(
 def check_device(device: str) -> None:
     """Raise ``ValueError`` if a device is not available."""
     try:
-        torch.zeros((), device=device)
-    except (RuntimeError, AssertionError) as error:
+        torch.zeros((), device=device).item()  # a meta tensor has no value
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
         raise ValueError(f"device is {device!r}, which is not available: {str(error).splitlines()[0]}") from None
 
 

@@ -13,6 +13,8 @@ from pyrite.spec import Spelled, build
 
 __all__ = ["OPTIMISERS", "SGD", "Adam", "Adamw", "Optimiser", "optimiser"]
 
+_LARGEST = 1e30  # float32, in which weights are, ends at 3e38
+
 
 @dataclass(frozen=True, repr=False)
 class Optimiser(Spelled, ABC):
@@ -29,7 +31,8 @@ class Optimiser(Spelled, ABC):
             if name == "nesterov":
                 flag(name, value)
             elif name != "betas":
-                number(name, value, least=0, below=1 if name == "momentum" else None)
+                is_share = name == "momentum"
+                number(name, value, least=0, below=1 if is_share else None, most=None if is_share else _LARGEST)
 
 
 @final

@@ -86,7 +86,7 @@ def _occupied(folder: Path) -> str:
     """
     try:
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        occupying = [name for name in names if name not in ("audit", LOCK) and not name.endswith(".part")]
+        occupying = [name for name in names if name not in ("audit", LOCK, ".writing") and not name.endswith(".part")]
     except OSError as error:
         return f"cannot read {folder}: {error.strerror}"
     if occupying or (folder.exists() and not folder.is_dir()):

@@ -104,11 +104,13 @@ class Recipe(Checked, Settings):
 
     @classmethod
     def read(cls, path: str | os.PathLike[str]) -> dict[str, Any]:
-        """The values in a TOML file."""
+        """The values in a TOML file, each of the type that it has in a recipe. What else is wrong ``make`` says."""
         try:
-            return tomllib.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
+            values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+            cls.checked({"data": "", **{name: value for name, value in values.items() if name in cls.model_fields}})
+        except (OSError, ValueError, RecursionError) as error:
             raise ValueError(f"cannot read {path}: {error}") from None
+        return values
 
     def to_toml(self) -> str:
         """Every value, one per line. A JSON text, number or truth value is a TOML one."""

@@ -220,15 +220,15 @@ def test_files_are_read_larger_and_missing_ones_left_out(tmp_path: Path) -> None
 
 
 def test_rows_of_a_table(tmp_path: Path) -> None:
-    features = np.arange(200 * 3, dtype=np.float32).reshape(200, 3)
+    features = np.arange(200 * 3, dtype=np.float64).reshape(200, 3) * [1, 1, 1e300] + [1.7e9, 0, 0]  # beyond float32
     features[5, 1] = np.nan
     data = Dataset("table", features, np.arange(200) % 4, NAMES)
     audit = make_audit()
     found = read(write_audit_page(audit, tmp_path / "page.html", data=data, columns=("one", "two", "<b>three")))
     table = found.data["table"]
-    values = np.frombuffer(base64.b64decode(table["values"]["data"]), np.float32).reshape(-1, 3)
+    values = np.frombuffer(base64.b64decode(table["values"]["data"])).reshape(-1, 3)
     np.testing.assert_array_equal(values, features[100:120])
-    typical = np.frombuffer(base64.b64decode(table["typical"]["data"]), np.float32).reshape(4, 3)
+    typical = np.frombuffer(base64.b64decode(table["typical"]["data"])).reshape(4, 3)
     np.testing.assert_allclose(typical[1], features[121:160:4].mean(0))  # given 1, and no suspect
     assert table["names"] == ["one", "two", "<b>three"]
     found = read(write_audit_page(audit, tmp_path / "page.html", data=data))
