@@ -78,6 +78,12 @@ def test_arrays_of_other_types_and_shapes_are_named(name: str, run: Path) -> Non
         assert str(run / "samples.npz") in refused("report", str(run))
 
 
+def test_a_history_of_other_values_is_named(run: Path) -> None:
+    line = json.loads((run / "history.jsonl").read_text().splitlines()[0])
+    (run / "history.jsonl").write_text(json.dumps(line | {"validation_accuracy": {}}) + "\n")
+    assert "history.jsonl (line 1: its 'validation_accuracy' is no number)" in refused("report", str(run))
+
+
 def test_a_setting_added_to_the_recipe_is_refused(run: Path) -> None:
     with (run / "recipe.toml").open("a") as file:
         file.write("samples = 60\n")
