@@ -64,6 +64,26 @@ def test_facts_of_another_type_are_named(name: str, value: object, run: Path) ->
     assert f"run.json (its {name!r} is no list)" in refused("audit", str(run))
 
 
+@pytest.mark.parametrize("name", ["visits", "last_margin", "last_trust", "margin_edges", "margins", "class_margins"])
+def test_arrays_of_other_types_and_shapes_are_named(name: str, run: Path) -> None:
+    with np.load(run / "samples.npz") as archive:
+        arrays = dict(archive)
+    for other in (
+        np.array(1.0),
+        np.full(arrays[name].shape, "x"),
+        arrays[name][..., None],
+        arrays[name].astype(complex),
+    ):
+        np.savez(run / "samples.npz", **arrays | {name: other})
+        assert str(run / "samples.npz") in refused("report", str(run))
+
+
+def test_a_history_of_other_values_is_named(run: Path) -> None:
+    line = json.loads((run / "history.jsonl").read_text().splitlines()[0])
+    (run / "history.jsonl").write_text(json.dumps(line | {"validation_accuracy": {}}) + "\n")
+    assert "history.jsonl (line 1: its 'validation_accuracy' is no number)" in refused("report", str(run))
+
+
 def test_a_setting_added_to_the_recipe_is_refused(run: Path) -> None:
     with (run / "recipe.toml").open("a") as file:
         file.write("samples = 60\n")

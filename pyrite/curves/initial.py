@@ -6,7 +6,7 @@ import numpy as np
 
 from pyrite.checks import number, require, whole_number
 
-__all__ = ["expected_margin", "initial_margins"]
+__all__ = ["MOST_CLASSES", "expected_margin", "initial_margins"]
 
 # The integral takes time and room with the square of the spread; no untrained model's scores spread so far.
 LARGEST_SPREAD = 50

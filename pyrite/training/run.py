@@ -128,9 +128,10 @@ class Run:
         """``samples.npz``: what was recorded of every sample, and the margin histograms of every epoch."""
         path, columns = self.path / "samples.npz", ("visits", "last_margin", "last_trust", "agreements")
         samples = read_npz(path, *columns, "margin_edges", "margins")
+        _check_histograms(path, samples)
         count = len(self.labels["given"])
         for name in (*columns, "class_margins"):
-            if name in samples and samples[name].shape[:1] != (count,):
+            if name in samples and samples[name].shape != (count,) and name != "class_margins":
                 raise ValueError(f"{path} does not belong to {self.path / 'labels.npz'}: other samples")
         if "class_margins" in samples and samples["class_margins"].shape != (count, len(self.classes)):
             raise ValueError(f"{path} does not belong to {self.path / 'run.json'}: other classes")
@@ -192,6 +193,23 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<run {self.path}: {self.recipe.method} on {self.recipe.data}, {len(self.history)} epochs>"
+
+
+def _check_histograms(path: Path, samples: Mapping[str, npt.NDArray[Any]]) -> None:
+    """Refuse arrays that are no numbers, and histograms without counts or of other shapes than the rest."""
+    edges, counts = samples["margin_edges"], samples["margins"]
+    others = samples.get("noisy_margins", counts)
+    fits = (
+        all(array.dtype.kind in "iuf" for array in samples.values())
+        and edges.ndim == 1
+        and len(edges) > 1
+        and bool(np.isfinite(edges).all())
+        and counts.ndim == 2
+        and counts.shape == others.shape
+        and bool((counts >= others).all() and (others >= 0).all() and (counts.sum(1) > 0).all())
+    )
+    if not fits:
+        raise ValueError(f"{path} is damaged: pyrite train --resume {path.parent} writes it again")
 
 
 def _read_recipe(path: Path) -> Recipe:

@@ -125,8 +125,8 @@ def test_a_cut_run_json_is_named(tmp_path: Path) -> None:
             "cannot read nan in the loss 'gce(q=nan)': it is no finite number",
         ),
         (["train", "digits", "--loss", "gce(q=1e999)"], "q is inf"),
-        (["train", "digits", "--model", "mlp(hidden=(1000000000,))"], "which has 76,000,000,010 weights: more than"),
-        (["train", "digits", "--model", "mlp(hidden=(1000000, 1000000))"], "weights: more than 2,000,000,000"),
+        (["train", "digits", "--model", "mlp(hidden=(1000000000,))"], "with its 74,000,000,000 weights would take"),
+        (["train", "digits", "--model", "mlp(hidden=(1000000, 1000000))"], "weights would take"),
         (["train", "digits", "--lr", "nan"], "lr is nan: "),
         (["train", "digits", "--optimiser", "sgd(lr=1e999)"], "lr is inf"),
         (

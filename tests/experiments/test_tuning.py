@@ -90,7 +90,7 @@ def test_the_command_trains_with_the_choice_on_all_samples(found: pyrite.Tuning,
     done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "final"), "--json"])
     assert done.exit_code == 0, done.output
     run = pyrite.Run.load(tmp_path / "final")
-    assert (run.recipe.method, run.recipe.samples, run.recipe.validation) == (found.best.method, 0, 0.0)
+    assert (run.recipe.method, run.recipe.samples, run.recipe.validation) == (found.best.method, None, 0.0)
     assert run.recipe.optimiser.startswith(f"sgd(lr={found.best.lr}, ")
     assert (run.labels["part"] == 0).all()
     assert (run.recipe.noise, run.recipe.model, run.recipe.seed) == (

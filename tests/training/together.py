@@ -121,7 +121,7 @@ def fail_all(out: Path) -> dict[str, str]:
     folders = {"occupied": out, "unwritable": Path("/proc/nowhere/run"), "nan": out / "nan"}
     for name, folder in folders.items():
         try:
-            pyrite.train(features(), lr=1e300, precision="float64", loss="ce", out=folder, **options)
+            pyrite.train(features(), lr=1e30, loss="ce", out=folder, **options)
         except (ValueError, pyrite.RunFailed) as error:
             said[name] = f"{type(error).__name__}: {error}"
     said["comparison"] = _compare(out / "comparison")
