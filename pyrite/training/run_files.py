@@ -70,14 +70,10 @@ def read_history(path: Path, *names: str) -> list[dict[str, Any]]:
             raise _unreadable(path, f"line {number} does not hold an object")
         missing = [name for name in names if name not in entry]
         if missing:
-<<<<<<< HEAD
-            raise _unreadable(path, f"line {number} has no {missing[0]!r}")
-=======
             raise _unreadable(path, f"line {number} does not say {missing[0]!r}")
         odd = [name for name, value in entry.items() if not isinstance(value, int | float | None)]
         if odd:
             raise _unreadable(path, f"line {number}: its {odd[0]!r} is no number")
->>>>>>> red
         history.append(entry)
     return history
 
