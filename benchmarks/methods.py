@@ -4,7 +4,7 @@
     PYRITE_DATA=data python -m benchmarks.methods --out runs/methods --sets fashion cifar10
 
 Each cell (set, noise, entry, seed) is one line of ``SET.jsonl`` in the folder, written when its run has ended: what is
-there is not trained again, and a killed benchmark loses one run. Two processes may work on different sets. The tables
+there is not trained again, and a killed benchmark loses one run. Two processes may work on different sets or noises. The tables
 are made from whatever is there: ``--table`` prints them, and ``--json FILE`` writes all cells with the versions.
 """
 
@@ -21,6 +21,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 import pyrite
@@ -48,6 +49,7 @@ class Set(NamedTuple):
     options: dict[str, Any]
     test: int = 0  # test samples that are looked at; 0 for all
     meta: int = 200
+    halved: bool = False  # images of half the height and width
 
 
 MADE = ("none", "uniform(0.4)", "flip2(0.4)")
@@ -64,8 +66,9 @@ SETS = {
         "cifar10",
         (*MADE, "human"),
         range(1),
-        {"model": "fast_cnn(widths=[8, 16, 32])", "epochs": 15, "samples": 2500},
+        {"model": "fast_cnn(widths=[8, 16, 32])", "epochs": 20, "samples": 1500, "augment": "none"},
         test=2000,
+        halved=True,
     ),
 }
 HUMAN = {"cifar10": "cifar10n(column='worse_label')"}
@@ -99,12 +102,22 @@ def entries(meta: int) -> dict[str, str]:
     return LOSSES | methods
 
 
+def halve(images: Any) -> np.ndarray[Any, Any]:
+    """Each square of four pixels becomes their mean."""
+    count, channels, height, width = images.shape
+    squares = np.asarray(images).reshape(count, channels, height // 2, 2, width // 2, 2)
+    return np.round(squares.mean((3, 5))).astype(np.uint8)
+
+
 def load(name: str, noise: str) -> Dataset:
     chosen = SETS[name]
     data = pyrite.data.load(HUMAN[name] if noise == "human" else chosen.data)
     if chosen.test and data.test is not None:
         test = replace(data.test, inputs=data.test.inputs[: chosen.test], labels=data.test.labels[: chosen.test])
         data = replace(data, test=test)
+    if chosen.halved and data.test is not None:
+        test = replace(data.test, inputs=halve(data.test.inputs))
+        data = replace(data, inputs=halve(data.inputs), test=test)
     # Without noise the given labels are the true ones, which methods with a clean meta set ask for.
     return replace(data, true=data.labels) if noise == "none" else data
 
@@ -205,6 +218,7 @@ def main() -> None:
     words = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     words.add_argument("--out", type=Path, required=True)
     words.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
+    words.add_argument("--noises", nargs="*", help="only these, so that two processes share a set")
     words.add_argument("--table", action="store_true", help="print the tables of what is there, and train nothing")
     words.add_argument("--json", type=Path, help="write what is there to this file")
     words.add_argument("--figure", type=Path, help="draw what is there to this file")
@@ -216,9 +230,9 @@ def main() -> None:
         for noise, entry, spec, seed in wanted(name):
             key = (name, noise, entry, spec, seed)
             there = [(c["set"], c["noise"], c["entry"], c["method"], c["seed"]) for c in cells(options.out)]
-            if key in there:
+            if key in there or (options.noises and noise not in options.noises):
                 continue
-            data = loaded.setdefault(noise, load(name, noise)) if noise in loaded else load(name, noise)
+            data = loaded[noise] if noise in loaded else load(name, noise)
             loaded = {noise: data}
             cell = measure(name, noise, entry, spec, seed, data)
             with (options.out / f"{name}.jsonl").open("a") as file:
