@@ -4,8 +4,9 @@
     PYRITE_DATA=data python -m benchmarks.methods --out runs/methods --sets fashion cifar10
 
 Each cell (set, noise, entry, seed) is one line of ``SET.jsonl`` in the folder, written when its run has ended: what is
-there is not trained again, and a killed benchmark loses one run. Two processes may work on different sets or noises. The tables
-are made from whatever is there: ``--table`` prints them, and ``--json FILE`` writes all cells with the versions.
+there is not trained again, and a killed benchmark loses one run. Two processes may work on different sets or noises.
+The tables are made from whatever is there: ``--table`` prints them, and ``--json FILE`` writes all cells with the
+versions.
 """
 
 import argparse
