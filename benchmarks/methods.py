@@ -208,10 +208,13 @@ def draw(every: list[Cell], path: Path) -> None:
         panel.set_title(name)
         panel.set_xlabel("test accuracy at the end, %")
         panel.grid(axis="y", linewidth=0.4)
-        panel.legend(fontsize=8, loc="lower left")
     panels[0][0].set_yticks(range(len(names)), names)
-    figure.text(0.01, 0.005, "dotted: cross entropy; * sees clean labels of a meta set", fontsize=8)
-    figure.tight_layout(rect=(0, 0.015, 1, 1))
+    handles = {
+        label: handle for panel in panels[0] for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
+    }
+    figure.legend(handles.values(), handles, ncol=4, loc="lower right", fontsize=9, frameon=False)
+    figure.text(0.01, 0.012, "dotted: cross entropy; * sees clean labels of a meta set", fontsize=9)
+    figure.tight_layout(rect=(0, 0.035, 1, 1))
     figure.savefig(path, dpi=110)
 
 
