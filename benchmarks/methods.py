@@ -209,9 +209,8 @@ def draw(every: list[Cell], path: Path) -> None:
         panel.set_xlabel("test accuracy at the end, %")
         panel.grid(axis="y", linewidth=0.4)
     panels[0][0].set_yticks(range(len(names)), names)
-    handles = {
-        label: handle for panel in panels[0] for handle, label in zip(*panel.get_legend_handles_labels(), strict=True)
-    }
+    every_handle = [panel.get_legend_handles_labels() for panel in panels[0]]
+    handles = {label: handle for pair in every_handle for handle, label in zip(*pair, strict=True)}
     figure.legend(handles.values(), handles, ncol=4, loc="lower right", fontsize=9, frameon=False)
     figure.text(0.01, 0.012, "dotted: cross entropy; * sees clean labels of a meta set", fontsize=9)
     figure.tight_layout(rect=(0, 0.035, 1, 1))
