@@ -26,6 +26,7 @@ def audit(
     *,
     scores: object | None = None,
     kind: Kind | None = None,
+    embeddings: object | None = None,
     classes: Sequence[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
@@ -39,8 +40,10 @@ def audit(
         what: data, as ``train`` takes them, which are trained on first; a run or its folder; or, with ``scores``, the
             given labels as class numbers.
         scores: the scores of a model, one row per sample, one column per class. The model must not have
-            been trained on that sample's label: memorised labels look right. Their scale does not matter.
+            been trained on that sample's label: memorised labels look right. Their scale does not matter. A list of
+            such tables, of models that differ, tells more: how many errors are the models' own.
         kind: what the scores are: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``. It is never guessed.
+        embeddings: with ``scores``: one row per sample, for which neighbours are a further witness.
         classes: the names of the classes.
         out: the folder of the run that is trained; what it holds already is not trained again.
         progress: show the progress; by default if standard error is a terminal.
@@ -55,8 +58,10 @@ def audit(
     <audit: about 10.0 % ± 1.5 of 600 labels look wrong; most often cat labelled as dog>
     """
     if isinstance(what, Run | Dataset | str | Path):
-        if scores is not None or kind is not None or classes is not None:
-            raise ValueError("data and runs have their own scores and classes: leave out scores, kind and classes")
+        if any(part is not None for part in (scores, kind, embeddings, classes)):
+            raise ValueError(
+                "data and runs have their own scores and classes: leave out scores, kind, embeddings and classes"
+            )
         if isinstance(what, str | Path) and os.path.isfile(os.path.join(what, "recipe.toml")):
             what = Run.load(what)
         if isinstance(what, Run):
@@ -66,7 +71,9 @@ def audit(
     if scores is None:
         raise ValueError("scores are missing: pass the scores of a model, or a run in place of the labels")
     with _shown(progress) as advance:
-        return audit_scores(what, scores=scores, kind=kind, classes=classes, seed=seed, progress=advance)
+        return audit_scores(
+            what, scores=scores, kind=kind, embeddings=embeddings, classes=classes, seed=seed, progress=advance
+        )
 
 
 def _only_seed(options: Options, out: object, reason: str) -> int:
@@ -138,7 +145,7 @@ def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
         return audit_margins(
             np.where(np.isin(part, (Part.TRAIN, Part.VALIDATION))[:, None], samples["class_margins"], np.nan),
             given,
-            part == Part.VALIDATION,
+            samples["unseen"] > 0 if "unseen" in samples else part == Part.VALIDATION,
             run.classes,
             samples,
             seed,

@@ -75,6 +75,7 @@ def curves() -> dict[str, pyrite.Curve]:
 
 
 METHOD_EXAMPLES = {
+    "cross_fit": "cross_fit(erm(ce))",
     "erm": "erm(gce(q=0.7))",
     "meta_weight": "meta_weight(size=13, hidden=5, lr=0.5)",
     "l2rw": "l2rw(mae, size=13)",

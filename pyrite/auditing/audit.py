@@ -7,9 +7,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds, typical_gap
+from pyrite.auditing.noise_rate import NoiseRate, estimate_rate, with_error_odds
 from pyrite.auditing.posterior import best_threshold, likely_classes, posterior_of_scores, values_at_same_ranks
 from pyrite.auditing.result import Audit
-from pyrite.auditing.scores import Kind, check_labels, check_scores, gap_of, to_margins
+from pyrite.auditing.scores import Kind, check_labels, gap_of, to_margins
+from pyrite.auditing.witnesses import gather
 from pyrite.diagnostics.arrays import Flags, Floats, Ints
 
 __all__ = ["FEWEST", "Progress", "audit_margins", "audit_scores", "check_enough"]
@@ -29,26 +31,27 @@ def audit_scores(
     *,
     scores: object,
     kind: Kind | None,
+    embeddings: object | None = None,
     classes: Sequence[str] | None = None,
     seed: int = 0,
     progress: Progress = lambda share: None,
 ) -> Audit:
-    """Audit labels by the scores of a net that did not learn them.
+    """Audit labels by the scores of nets that did not learn them.
 
     The result does not depend on the scale of the scores, on a number added to a row, or on the order of rows and
     classes.
 
     Args:
         labels: the given labels as class numbers.
-        scores: one row per sample, one column per class.
+        scores: one row per sample, one column per class; or a list of such tables, of models that differ.
         kind: what they are: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``.
+        embeddings: one row per sample, by which the labels of its neighbours are a further witness.
         classes: the names of the classes.
         seed: for the standard errors.
         progress: called with the share of the work that is done.
     """
     given = check_labels(labels)
-    table = check_scores(scores, given, kind)
-    assert kind is not None
+    table, kind, disagreement = gather(scores, embeddings, given, kind)
     names = tuple(map(str, range(table.shape[1]) if classes is None else classes))
     if len(names) != table.shape[1]:
         raise ValueError(f"classes has {len(names)} names, but scores have {table.shape[1]} columns")
@@ -58,10 +61,13 @@ def audit_scores(
         count = max(_FITTED // table.shape[1], FEWEST)
         fitted = np.sort(np.random.default_rng(seed).choice(fitted, min(count, len(given)), replace=False))
     gap = gap_of(table[fitted], kind)
-    fit = fit_noise(to_margins(table[fitted], kind, gap), given[fitted], seed, progress)
-    posterior = posterior_of_scores(fit, table, kind, gap, given)
+    margins = to_margins(table[fitted], kind, gap)
+    fit = fit_noise(margins, given[fitted], seed, progress)
+    rate = estimate_rate(fit, margins, given[fitted], disagreement)
+    posterior = posterior_of_scores(fit, table, kind, gap, given, rate.shift)
     return _conclude(
         fit,
+        rate,
         labels=given,
         classes=names,
         index=np.arange(len(given)),
@@ -106,19 +112,22 @@ def audit_margins(
     margins = np.clip(recorded_margins, -_CERTAIN, _CERTAIN)
     check_enough(labels, classes)
     warnings = (*_absent_classes(labels, classes), *warnings)
+    rate = None
     if unseen.sum() >= FEWEST:
         fit = fit_noise(margins[unseen], labels[unseen], seed, progress)
+        rate = estimate_rate(fit, margins[unseen], labels[unseen])
     else:
         fit = NoiseFit.initial(len(classes), typical_gap(margins))
         warnings = (*warnings, _too_few_held_out(int(unseen.sum()), len(labels)))
     evidence = fit.evidence(margins, labels)
-    score = log_odds(evidence, labels)
+    score = log_odds(evidence, labels) + (rate.shift if rate else 0.0)
     if fit.can_tell:
         # Memorising a label lowers its score, so the score of a trained sample can be too low but not too high.
         score[~unseen] = np.maximum(score[~unseen], values_at_same_ranks(score[~unseen], score[unseen]))
     choices, likelihoods = likely_classes(evidence, labels, score)
     return _conclude(
         fit,
+        rate,
         labels=labels,
         classes=classes,
         index=index,
@@ -149,17 +158,21 @@ def check_enough(labels: Ints, classes: Sequence[str], used: int | None = None) 
         raise ValueError(f"all labels are {classes[present[0]]!r}: with one class no label can be wrong")
 
 
-def _conclude(fit: NoiseFit, **columns: Any) -> Audit:
+def _conclude(fit: NoiseFit, rate: NoiseRate | None, **columns: Any) -> Audit:
     """The audit by this fit; only a ranking if the fit cannot separate wrong labels."""
-    wrong = np.exp(-np.logaddexp(0, -columns["score"]))
     unknown = np.full_like(fit.matrix, np.nan)
+    if rate is None or not fit.can_tell:
+        nothing = {"threshold": np.nan, "noise_rate": np.nan, "noise_rate_error": np.nan}
+        return Audit(can_tell=False, matrix=unknown, matrix_error=unknown, **nothing, **columns)
+    wrong = np.exp(-np.logaddexp(0, -columns["score"]))
     return Audit(
-        can_tell=fit.can_tell,
-        threshold=best_threshold(wrong) if fit.can_tell else np.nan,
-        noise_rate=float(wrong.mean()) if fit.can_tell else np.nan,
-        noise_rate_error=fit.rate_error if fit.can_tell else np.nan,
-        matrix=fit.matrix if fit.can_tell else unknown,
-        matrix_error=fit.matrix_error if fit.can_tell else unknown,
+        threshold=best_threshold(wrong),
+        noise_rate=float(wrong.mean()),
+        noise_rate_error=rate.error,
+        noise_interval=(rate.low, rate.high),
+        narrows=rate.narrows,
+        matrix=with_error_odds(fit.matrix, rate.shift),
+        matrix_error=fit.matrix_error,
         **columns,
     )
 

@@ -8,7 +8,7 @@ a label is wrong, the likely true class and the noise rate then follow by Bayes'
   calibrated and T is near the identity.
 - Only samples whose labels the net did not learn can be fitted: memorised labels look right.
 - Labels alone do not tell whether annotators err where the net is uncertain, or are right there. The fit assumes the
-  latter, so the rate is too low if annotators err on hard samples.
+  latter, so its rate is a lower bound; ``noise_rate`` estimates what is above it.
 - The scale of the margins does not matter: they are measured in units of their own typical gap between the first and
   the second class, and the prior of β is in that unit.
 """
@@ -58,6 +58,7 @@ class NoiseFit:
         smoothing: pseudo-samples per class that were added to its rows.
         rate: the share of wrong labels.
         gain: the mean log-likelihood of a label over that of guessing by frequency.
+        surplus: the log-likelihood of all labels over that of a fit in which no label is wrong.
         gain_error, rate_error, matrix_error: their standard errors.
         reach: margins are clipped at this distance below the largest of their row.
     """
@@ -68,6 +69,7 @@ class NoiseFit:
     smoothing: float
     rate: float
     gain: float
+    surplus: float
     gain_error: float
     rate_error: float
     matrix_error: Floats
@@ -86,6 +88,7 @@ class NoiseFit:
             smoothing=_SMOOTHINGS[0],
             rate=0.3,
             gain=0.0,
+            surplus=0.0,
             gain_error=np.inf,
             rate_error=np.inf,
             matrix_error=unknown,
@@ -99,9 +102,18 @@ class NoiseFit:
 
     def evidence(self, margins: Floats, labels: Ints) -> Floats:
         """log p(k) T[k, label] up to a constant per sample: the evidence for each class."""
-        bounded = np.maximum(margins - margins.max(1, keepdims=True), -self.reach)
         with np.errstate(divide="ignore"):
-            return np.asarray(self.sharpness * bounded + self.bias + np.log(self.matrix).T[labels])
+            return np.asarray(self._logits(margins) + np.log(self.matrix).T[labels])
+
+    def belief(self, margins: Floats) -> Floats:
+        """p(k), the probability of each class before the label is known."""
+        logits = self._logits(margins)
+        shares = np.exp(logits - logits.max(1, keepdims=True))
+        return np.asarray(shares / shares.sum(1, keepdims=True))
+
+    def _logits(self, margins: Floats) -> Floats:
+        bounded = np.maximum(margins - margins.max(1, keepdims=True), -self.reach)
+        return np.asarray(self.sharpness * bounded + self.bias)
 
 
 def log_odds(evidence: Floats, labels: Ints) -> Floats:
@@ -146,11 +158,14 @@ def fit_noise(
     start = NoiseFit.initial(classes)
     # If the weakest smoothing already adds ten times the samples of a class to its row, all give the same result.
     validated = count / classes > classes / 10
-    jobs = _Jobs(progress, (len(_SMOOTHINGS) if validated else 0) + 1 + _RESAMPLES)
+    jobs = _Jobs(progress, (len(_SMOOTHINGS) if validated else 0) + 2 + _RESAMPLES)
     if validated:
         likely = list(jobs.run(lambda smoothing: table.validate(start, smoothing, folds), _SMOOTHINGS))
         start = replace(start, smoothing=_SMOOTHINGS[int(np.argmax(likely))])
-    (fit,) = jobs.run(lambda rows: _fit(table.part(rows), start, _TOLERANCE), [np.arange(count)])
+    whole = table.part(np.arange(count))
+    clean = replace(start, matrix=_smoothed(np.eye(classes), 1.0))
+    fit, null = jobs.run(lambda begin: _fit(whole, begin, _TOLERANCE, learn_matrix=begin is start), [start, clean])
+    fit = replace(fit, surplus=count * (fit.gain - null.gain))
     if fit.can_tell:
         # Small sets may have several maxima, so they are fitted again from the start.
         begin = fit if scaled.size >= _LARGE_TABLE else start
@@ -219,7 +234,9 @@ class _Table:
         return likely
 
 
-def _fit(samples: Samples, start: NoiseFit, tolerance: float = _LOOSE_TOLERANCE) -> NoiseFit:
+def _fit(
+    samples: Samples, start: NoiseFit, tolerance: float = _LOOSE_TOLERANCE, *, learn_matrix: bool = True
+) -> NoiseFit:
     """Fit by expectation maximisation, with margins in units of their typical gap."""
     sharpness, bias, matrix = start.sharpness, start.bias, start.matrix
     before = -np.inf
@@ -227,7 +244,8 @@ def _fit(samples: Samples, start: NoiseFit, tolerance: float = _LOOSE_TOLERANCE)
         parameters = sharpness, bias, matrix
         sums = samples.statistics(*parameters)
         likely = sums.log_likelihood / samples.count
-        matrix = _smoothed(sums.counts, start.smoothing)
+        if learn_matrix:
+            matrix = _smoothed(sums.counts, start.smoothing)
         sharpness, bias = _newton_step(sharpness, bias, sums)
         if abs(likely - before) < tolerance:
             break

@@ -25,14 +25,19 @@ class Posterior(NamedTuple):
     likelihoods: Floats
 
 
-def posterior_of_scores(fit: NoiseFit, table: npt.NDArray[Any], kind: Kind, gap: float, labels: Ints) -> Posterior:
-    """The posterior of every row. Rows are processed in chunks, because only a few numbers per sample are kept."""
+def posterior_of_scores(
+    fit: NoiseFit, table: npt.NDArray[Any], kind: Kind, gap: float, labels: Ints, shift: float
+) -> Posterior:
+    """The posterior of every row, with ``shift`` added to its log-odds.
+
+    Rows are processed in chunks, because only a few numbers per sample are kept.
+    """
     shape = len(labels), min(_CHOICES, table.shape[1])
     result = Posterior(np.empty(len(labels)), np.empty(shape, np.int64), np.empty(shape))
 
     def fill(rows: slice) -> None:
         evidence = fit.evidence(to_margins(table[rows], kind, gap), labels[rows])
-        result.score[rows] = log_odds(evidence, labels[rows])
+        result.score[rows] = log_odds(evidence, labels[rows]) + shift
         result.choices[rows], result.likelihoods[rows] = likely_classes(evidence, labels[rows], result.score[rows])
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:

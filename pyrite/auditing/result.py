@@ -49,7 +49,9 @@ class Audit:
         choices: the most likely true classes of every sample, most likely first, up to five.
         likelihoods: their probabilities.
         threshold: labels with this probability of being wrong or more are suspects.
-        noise_rate: the share of wrong labels, and ``noise_rate_error`` its standard error.
+        noise_rate: the share of wrong labels, and ``noise_rate_error`` its standard error from sampling alone.
+        noise_interval: the lowest and highest noise rate that scores and labels allow.
+        narrows: what would make that interval smaller; empty if it is small.
         matrix: T[i, j] = P(given j | true i), and ``matrix_error`` its standard errors.
         can_tell: whether the evidence separates wrong labels from right ones.
         paths: the files of the samples; empty if they are not files.
@@ -72,6 +74,8 @@ class Audit:
     matrix: Floats
     matrix_error: Floats
     can_tell: bool = True
+    noise_interval: tuple[float, float] = (np.nan, np.nan)
+    narrows: str = ""
     paths: tuple[str, ...] = ()
     evidence: Mapping[str, Floats] = field(default_factory=dict)
     true: Ints | None = None
@@ -126,8 +130,9 @@ class Audit:
         """The result in one sentence."""
         if not self.can_tell:
             return f"cannot tell which of {len(self):,} labels are wrong: the evidence does not separate them"
-        error = f"{100 * self.noise_rate_error:.1f}"
-        rate = f"about {100 * self.noise_rate:.1f} % ± {error} of {len(self):,} labels look wrong"
+        low, high = self.noise_interval
+        within = "" if np.isnan(low) else f" ({100 * low:.0f} to {100 * high:.0f} %)"
+        rate = f"about {100 * self.noise_rate:.1f} %{within} of {len(self):,} labels look wrong"
         if not self.confusions:
             return rate
         first = self.confusions[0]
@@ -144,6 +149,8 @@ class Audit:
             "can_tell": known,
             "noise_rate": self.noise_rate if known else None,
             "noise_rate_error": self.noise_rate_error if known else None,
+            "noise_interval": list(self.noise_interval) if known else None,
+            "narrows": self.narrows,
             "suspects": int(self.is_suspect.sum()),
             "threshold": self.threshold if known else None,
             "matrix": self.matrix.tolist() if listed else None,

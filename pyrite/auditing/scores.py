@@ -11,7 +11,7 @@ from pyrite.auditing.noise_fit import typical_gap
 from pyrite.diagnostics.arrays import Floats, Ints, to_ints
 from pyrite.soft_margin import margins
 
-__all__ = ["Kind", "check_labels", "check_scores", "chunks", "gap_of", "to_margins"]
+__all__ = ["Kind", "check_labels", "check_scores", "chunks", "gap_of", "to_logits", "to_margins"]
 
 Kind = Literal["logits", "probabilities", "log-probabilities"]
 
@@ -36,18 +36,18 @@ def gap_of(scores: npt.NDArray[Any], kind: Kind) -> float:
     The temperature of a net is arbitrary, in the logits as in the probabilities it gives: only the order of the classes
     and the ratios of the differences are evidence, and the fit of the noise finds the sharpness.
     """
-    return typical_gap(_to_logits(scores, kind))
+    return typical_gap(to_logits(scores, kind))
 
 
 def to_margins(scores: npt.NDArray[Any], kind: Kind, gap: float) -> Floats:
     """The margins of every class, with scores in units of this gap."""
     with np.errstate(over="ignore"):  # what overflows is bounded like all that is far below the first class
-        values = np.maximum(_to_logits(scores, kind) / gap * _GAP, -_FARTHEST)
+        values = np.maximum(to_logits(scores, kind) / gap * _GAP, -_FARTHEST)
     result: Floats = margins(torch.from_numpy(values)).numpy()
     return result
 
 
-def _to_logits(scores: npt.NDArray[Any], kind: Kind) -> Floats:
+def to_logits(scores: npt.NDArray[Any], kind: Kind) -> Floats:
     """Logits in half of their unit, 0 at the largest of each row.
 
     Halves, because the difference of two large numbers overflows. Probabilities have a natural scale, so there is a

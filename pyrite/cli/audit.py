@@ -18,21 +18,26 @@ if TYPE_CHECKING:
 @with_settings(defaults=False)
 def audit(
     data: Annotated[str | None, typer.Argument(help="A data set's name, a folder, a file, or a run's folder.")] = None,
-    scores: Annotated[Path | None, typer.Option(help="Scores of a model of yours, .npy: one row per sample.")] = None,
+    scores: Annotated[
+        list[Path] | None,
+        typer.Option(help="Scores of a model of yours, .npy: one row per sample. Again for another model."),
+    ] = None,
     labels: Annotated[Path | None, typer.Option(help="With --scores: the given labels, .npy or .txt.")] = None,
     kind: Annotated[str | None, typer.Option(help="What they are: logits, probabilities, log-probabilities.")] = None,
+    embeddings: Annotated[Path | None, typer.Option(help="With --scores: one row per sample, .npy.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder; the run's, or a new one, by default.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary for a program to read.")] = False,
     **options: "Unpack[Options]",
 ) -> None:
     """Find wrong labels: train once, rank the suspects, write a page to review them on."""
-    if (data is None) == (scores is None):
+    if (data is None) == (not scores):
         raise ValueError("say what to audit: DATA to train on, a run's folder, or --scores with --labels and --kind")
-    if scores is not None:
-        result, folder = _of_scores(scores, labels, kind, options), out or Path("audit")
+    if scores:
+        result, folder = _of_scores(scores, labels, kind, embeddings, options), out or Path("audit")
     else:
-        if labels is not None or kind is not None:
-            raise ValueError(f"{'labels' if labels is not None else 'kind'} is for --scores, and {data} has its own")
+        for name, value in (("labels", labels), ("kind", kind), ("embeddings", embeddings)):
+            if value is not None:
+                raise ValueError(f"{name} is for --scores, and {data} has its own")
         result, folder = _of_data(str(data), out, options, quiet=as_json)
     if not is_first():
         return
@@ -56,13 +61,23 @@ def _of_data(data: str, out: Path | None, options: "Options", quiet: bool) -> tu
     return result, out if is_run and out is not None else result.run.path
 
 
-def _of_scores(scores: Path, labels: Path | None, kind: str | None, options: "Options") -> "Audit":
+def _of_scores(
+    scores: list[Path], labels: Path | None, kind: str | None, embeddings: Path | None, options: "Options"
+) -> "Audit":
     from pyrite.run_audits import audit as find_wrong_labels
 
     if labels is None or kind is None:
         missing = "--labels" if labels is None else "--kind logits, probabilities or log-probabilities"
         raise ValueError(f"--scores needs {missing} too")
-    return find_wrong_labels(_labels(labels), scores=_array(scores), kind=kind, **options)  # type: ignore[arg-type]
+    tables = [_array(path) for path in scores]
+    points = None if embeddings is None else _array(embeddings)
+    return find_wrong_labels(
+        _labels(labels),
+        scores=tables[0] if len(tables) == 1 else tables,
+        kind=kind,  # type: ignore[arg-type]
+        embeddings=points,
+        **options,
+    )
 
 
 def _array(path: Path) -> Any:
@@ -99,6 +114,8 @@ def _write(result: "Audit", folder: Path) -> None:
 
 def _print(result: "Audit", folder: Path) -> None:
     typer.echo(f"{result.sentence[0].upper()}{result.sentence[1:]}.")
+    if result.narrows:
+        typer.echo(f"{result.narrows[0].upper()}{result.narrows[1:]}.")
     if result.can_tell and not result.is_suspect.any():
         typer.echo("No label is a suspect.")
     elif result.can_tell:

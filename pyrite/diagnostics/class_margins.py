@@ -45,6 +45,7 @@ class ClassMargins:
 
     Attributes:
         mean: one row per sample, one column per class; NaN if the sample was never seen, or only in epochs of weight 0.
+        unseen: True for samples whose margins are of nets that were not trained on them.
     """
 
     def __init__(self, samples: int, classes: int) -> None:
@@ -55,14 +56,18 @@ class ClassMargins:
         self._now: npt.NDArray[np.float32] = np.zeros(size, np.float32)
         self._share: Floats = np.zeros(size[0])
         self._seen: Flags = np.zeros(size[0], bool)
+        self.unseen: Flags = np.zeros(size[0], bool)
 
     @property
     def mean(self) -> npt.NDArray[np.float32]:
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.asarray(self._sum / self._share[:, None], np.float32)
 
-    def record(self, index: object, margins: object) -> None:
-        """Record a batch, with one row of margins per sample. Rows that are not finite are skipped."""
+    def record(self, index: object, margins: object, *, unseen: bool = False) -> None:
+        """Record a batch, with one row of margins per sample. Rows that are not finite are skipped.
+
+        ``unseen`` tells that the nets that gave the margins are not trained on these samples.
+        """
         if not self.kept:
             return
         rows, values = to_ints(index, "index", least=0), to_floats(margins, "margins", ndim=2, nan=True)
@@ -70,13 +75,19 @@ class ClassMargins:
             raise ValueError(
                 f"margins have the shape {values.shape}, for {len(rows)} samples of {self.shape[1]} classes"
             )
-        self._write(rows, values.astype(np.float32))
+        self._write(rows, values.astype(np.float32), np.full(len(rows), unseen))
 
-    def _write(self, rows: Ints, values: npt.NDArray[np.float32]) -> None:
+    def _write(self, rows: Ints, values: npt.NDArray[np.float32], unseen: Flags) -> None:
         # In reverse order, so that of two visits in a batch the first is kept.
         new = np.flatnonzero(~self._seen[rows] & np.isfinite(values).all(1))[::-1]
         self._now[rows[new]] = values[new]
         self._seen[rows[new]] = True
+        self.unseen[rows[new]] = unseen[new]
+
+    def unseen_accuracy(self, labels: Ints) -> float | None:
+        """The share of labels that nets predict which are not trained on them, in this epoch; None without such."""
+        rows = np.flatnonzero(self._seen & self.unseen)
+        return float((self._now[rows].argmax(1) == labels[rows]).mean()) if len(rows) else None
 
     def end_epoch(self, weight: float = 1.0) -> None:
         """Add the epoch to the mean with a weight, and start the next one."""
@@ -88,22 +99,24 @@ class ClassMargins:
     def epoch_state(self) -> dict[str, Any]:
         """The state of the current epoch: only the samples seen, to keep communication between processes small."""
         index = np.flatnonzero(self._seen)
-        return {"index": index, "now": self._now[index]}
+        return {"index": index, "now": self._now[index], "unseen": self.unseen[index]}
 
     def merge(self, states: Iterable[Mapping[str, Any]]) -> None:
         """Replace the current epoch by the records of all processes, by rank; the first to see a sample counts."""
         self._seen[:] = False
         for state in states:
-            self._write(np.asarray(state["index"], np.int64), np.asarray(state["now"], np.float32))
+            index = np.asarray(state["index"], np.int64)
+            self._write(index, np.asarray(state["now"], np.float32), np.asarray(state["unseen"], bool))
 
     def state_dict(self) -> dict[str, Any]:
         """Plain arrays, from which training resumes bit for bit, also in the middle of an epoch."""
-        return {"sum": self._sum.copy(), "share": self._share.copy()} | self.epoch_state()
+        sums = {"sum": self._sum.copy(), "share": self._share.copy(), "all_unseen": self.unseen.copy()}
+        return sums | self.epoch_state()
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Restore a state. A state that does not fit is a ValueError and changes nothing."""
         sums, share = np.asarray(required(state, "sum"), np.float32), np.asarray(required(state, "share"), np.float64)
         if sums.shape != self._sum.shape or share.shape != self._share.shape:
             raise ValueError(f"the state has the shape {sums.shape}, this is {self._sum.shape}")
-        self._sum[:], self._share[:] = sums, share
+        self._sum[:], self._share[:], self.unseen[:] = sums, share, np.asarray(required(state, "all_unseen"), bool)
         self.merge([state])

@@ -93,7 +93,7 @@ class TrainingObserver:
         weights.update(epoch.weight[rows], epoch.rate[rows], wrong)
         return weights
 
-    def end_epoch(self, test: Tally | None = None, held_out: Tally | None = None) -> dict[str, float | None]:
+    def end_epoch(self, test: Tally | None = None) -> dict[str, float | None]:
         """Finish the epoch and return its line of the history. The names are always the same; None means unknown.
 
         Training accuracies use the predictions made during training. If the model was evaluated on the training set,
@@ -101,7 +101,6 @@ class TrainingObserver:
 
         Args:
             test: the accuracy on test data.
-            held_out: the accuracy on the given labels of held-out data.
         """
         epoch = self.evidence.epoch
         rows = np.flatnonzero(epoch.seen)
@@ -121,11 +120,14 @@ class TrainingObserver:
         if test is not None and test.share is not None:
             self.test = self.test.after(self.epochs, test.share)
         shares = subsets.shares()
+        unseen = None
         if self.class_margins is not None:
-            self.class_margins.end_epoch(epoch_weight(shares["given"], None if held_out is None else held_out.share))
+            unseen = self.class_margins.unseen_accuracy(self.evidence.labels)
+            self.class_margins.end_epoch(epoch_weight(shares["given"], unseen))
         return {
             "test_accuracy": None if test is None else test.share,
             "train_accuracy": shares["given"],
+            "unseen_accuracy": unseen,
             "clean_accuracy": shares["clean"],
             "memorised": shares["memorised"],
             "recovered": shares["recovered"],

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pyrite.auditing import Audit, audit_margins
 from pyrite.data import Batch
-from pyrite.diagnostics import Tally, TrainingObserver
+from pyrite.diagnostics import TrainingObserver
 from pyrite.diagnostics.arrays import Ints, to_ints
 from pyrite.diagnostics.evidence import within
 from pyrite.integrations.indexed import Indexed
@@ -114,7 +114,7 @@ class LabelAudit(Callback):
                 f"sample {index[trained.argmax()]} was trained on, and now is held out: wrap the whole set in Indexed "
                 "before it is split, split it in the same way when training is resumed, or set start for a second set"
             )
-        self._margins.record(index, margins(scores))
+        self._margins.record(index, margins(scores), unseen=True)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         self._end_epoch()
@@ -179,16 +179,14 @@ class LabelAudit(Callback):
         seen = self._margins.epoch_state()
         if not len(seen["index"]):
             return
-        index, now = seen["index"], seen["now"]
-        held_out = ~self._observer.evidence.epoch.seen[index]
-        right = now[held_out].argmax(1) == self._given[index[held_out]]
-        if held_out.any() and not self._weighted:
+        held_out = bool(seen["unseen"].any())
+        if held_out and not self._weighted:
             nothing = {name: np.zeros_like(value) for name, value in self._margins.state_dict().items()}
             self._margins.load_state_dict(nothing | seen)
             self._weighted = True
-        elif self._weighted and not held_out.any():
+        elif self._weighted and not held_out:
             self._margins.merge([])
-        self._observer.end_epoch(held_out=Tally(int(right.sum()), len(right)) if held_out.any() else None)
+        self._observer.end_epoch()
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors and numbers, which torch loads without unpickling. Lightning calls it on all processes at once."""

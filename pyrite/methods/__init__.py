@@ -6,6 +6,7 @@ from pyrite.methods.bootstrap import Bootstrap
 from pyrite.methods.co_teaching import CoTeaching
 from pyrite.methods.confidence import Confidence
 from pyrite.methods.corrected import Backward, Forward
+from pyrite.methods.cross_fit import CrossFit
 from pyrite.methods.d2l import D2L
 from pyrite.methods.descent import backward_step, descend
 from pyrite.methods.elr import ELR
@@ -42,6 +43,7 @@ __all__ = [
     "Bilevel",
     "Bootstrap",
     "CoTeaching",
+    "CrossFit",
     "Confidence",
     "FineTune",
     "Forward",

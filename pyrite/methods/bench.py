@@ -95,11 +95,30 @@ class Bench:
 
         With ``learners``, training continues with those instead.
         """
-        bench = Bench(
-            self.batches, self._make, epochs=epochs, classes=self.classes, meta=self._meta,
-            noise_matrix=self._noise_matrix,
-        )  # fmt: skip
+        bench = self._derived(self._make, epochs)
         bench._learners = learners
+        return bench
+
+    def part(self, kept: Tensor, number: int, parts: int) -> "Bench":
+        """The bench of one of several trainers that each train on some of the samples.
+
+        Args:
+            kept: True for the samples that it may learn from; the labels of all others are −1.
+            number, parts: which of how many it is. Each has nets with initial weights of their own.
+        """
+
+        def make(net: int, epochs: int) -> Learner:
+            return self._make(net * parts + number, epochs)
+
+        bench = self._derived(make, self.epochs)
+        bench.labels = self.labels.where(kept, -1)
+        return bench
+
+    def _derived(self, make: MakeLearner, epochs: int) -> "Bench":
+        bench = Bench(
+            self.batches, make, epochs=epochs, classes=self.classes, meta=self._meta, noise_matrix=self._noise_matrix
+        )
+        bench.labels = self.labels
         return bench
 
     def evaluate(self, predict: Callable[[Tensor], Tensor]) -> Tensor:

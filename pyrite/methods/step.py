@@ -29,6 +29,7 @@ class Step:
         share: what that mean was divided by: the number of samples, or the sum of their weights.
         rate: the learning rate of the step.
         trust: what the method multiplied each sample's loss by; None if it does not weight samples.
+        unseen: scores of nets that are not trained on the sample; None if the method has no such net.
     """
 
     index: Tensor
@@ -39,6 +40,7 @@ class Step:
     share: float
     rate: float
     trust: Tensor | None = None
+    unseen: Tensor | None = None
 
     @cached_property
     def margin(self) -> Tensor:

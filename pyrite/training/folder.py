@@ -135,7 +135,7 @@ class Folder:
         arrays |= {} if histograms.noisy is None else {"noisy_margins": histograms.noisy}
         class_margins = recorder.observer.class_margins
         if class_margins is not None and class_margins.kept:
-            arrays |= {"class_margins": class_margins.mean}
+            arrays |= {"class_margins": class_margins.mean, "unseen": class_margins.unseen.astype(np.uint8)}
         files = {"history.jsonl": history, "samples.npz": npz_bytes(arrays)}
         learned = self.parts.trainer.arrays()
         return files | {"method.npz": npz_bytes(learned)} if learned else files

@@ -44,7 +44,8 @@ class Recorder:
         self._rate = step.rate
         self.observer.update(step.index, step.margin, step.prediction, step.weight, step.rate, step.trust)
         if self.observer.class_margins is not None and len(step.index):
-            self.observer.class_margins.record(step.index, step.margins)
+            values = step.margins if step.unseen is None else margins(step.unseen)
+            self.observer.class_margins.record(step.index, values, unseen=step.unseen is not None)
 
     def after_epoch(self, epoch: int) -> None:
         test = None if self.test is None else self._tally(self.test)
@@ -56,7 +57,7 @@ class Recorder:
             "learning_rate": self._rate,
         }
         line |= {"validation_accuracy": None if validation is None else validation.share} | costs
-        self.history.append(line | self.observer.end_epoch(test, validation) | dict(self.trainer.facts()))
+        self.history.append(line | self.observer.end_epoch(test) | dict(self.trainer.facts()))
         self._loss = self._share = 0.0
 
     def share(self) -> None:
@@ -80,7 +81,7 @@ class Recorder:
         for inputs, labels, index in self.validation:
             scores = self.trainer.predict(inputs)
             if self.observer.class_margins is not None and len(index):
-                self.observer.class_margins.record(index, margins(scores))
+                self.observer.class_margins.record(index, margins(scores), unseen=True)
             margin = row_margin(scores, labels).double()
             right = (scores.argmax(1) == labels).double().sum()
             costs = 2 * torch.sigmoid(-margin).sum(), softplus(-margin).sum()

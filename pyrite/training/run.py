@@ -130,8 +130,8 @@ class Run:
         samples = read_npz(path, *columns, "margin_edges", "margins")
         _check_histograms(path, samples)
         count = len(self.labels["given"])
-        for name in (*columns, "class_margins"):
-            if name in samples and samples[name].shape != (count,) and name != "class_margins":
+        for name in (*columns, "unseen"):
+            if name in samples and samples[name].shape != (count,):
                 raise ValueError(f"{path} does not belong to {self.path / 'labels.npz'}: other samples")
         if "class_margins" in samples and samples["class_margins"].shape != (count, len(self.classes)):
             raise ValueError(f"{path} does not belong to {self.path / 'run.json'}: other classes")

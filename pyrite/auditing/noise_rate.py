@@ -1,0 +1,146 @@
+"""How many labels are wrong: an estimate between two bounds, and the probabilities that agree with it.
+
+The fit of the noise cannot tell a net that doubts because classes are alike from a net that doubts because labels of
+such samples are often wrong. It gives the doubt to the net, so its rate L is a lower bound. The share D of labels that
+differ from the class that the net prefers is an upper bound: there the net is right wherever it prefers a class. The
+estimate lies between them,
+
+    rate = L + π (D − L),        π = A · L / (L + δ)
+
+- δ is the doubt, the mean probability outside the preferred class. Annotators who err with the rate L and a net that
+  errs with the rate δ share the doubt by the rates of their errors.
+- A is the part of the errors' pattern that the doubt explains. People confuse the classes that a net confuses, and err
+  on samples where it doubts (A near 1). Errors that go to all classes alike, or to classes that the net does not
+  confuse, do not depend on the sample (A near 0), and then L is the rate.
+- With scores of several models, what they disagree about is an estimate of their own error. The doubt beyond it is due
+  to the labels.
+
+Bayes' rule then applies to a matrix whose odds of an error are all multiplied by one factor, chosen so that the
+expected share of wrong labels is the rate. The ranking does not change.
+"""
+
+from typing import Final, NamedTuple
+
+import numpy as np
+
+from pyrite.auditing.noise_fit import NoiseFit, log_odds
+from pyrite.diagnostics.arrays import Floats, Ints
+
+__all__ = ["NoiseRate", "estimate_rate", "with_error_odds"]
+
+_PRIOR_ODDS: Final = -1.0  # the log-odds, before the labels are seen, that some are wrong in a way that scores can show
+_UNKNOWN_PATTERN: Final = 0.5  # A with two classes, where an error has one place to go
+_SHARED_ERRORS: Final = 1.3  # errors of two models per sample on which they disagree: they share blind spots
+_SMALL_RATE: Final = 0.01  # a rate that imperfect scores alone may cause
+_MISFIT: Final = 0.1  # the part of the doubt that may be misjudged, at both ends of the interval
+_ERRORS: Final = 2.0  # standard errors on each side
+_WIDE: Final = 0.05  # an interval from which on it is said what would narrow it
+
+
+class NoiseRate(NamedTuple):
+    """The share of wrong labels.
+
+    Attributes:
+        rate: the estimate.
+        error: its standard error, from sampling alone.
+        low, high: the interval, which includes what labels and scores cannot tell.
+        shift: what is added to the log-odds of the fit, so that the mean probability is the rate.
+        narrows: what would make the interval smaller; empty if it is small.
+    """
+
+    rate: float
+    error: float
+    low: float
+    high: float
+    shift: float
+    narrows: str
+
+
+def estimate_rate(fit: NoiseFit, margins: Floats, labels: Ints, disagreement: float | None = None) -> NoiseRate:
+    """The share of wrong labels among samples whose labels the nets did not learn.
+
+    Args:
+        fit: the noise, fitted to these samples.
+        margins: one row per sample, one column per class.
+        labels: the given ones.
+        disagreement: the share of samples for which two models prefer different classes, if there are several.
+    """
+    score = log_odds(fit.evidence(margins, labels), labels)
+    belief = fit.belief(margins)
+    preferred = belief.argmax(1)
+    doubt = float(1 - belief.max(1).mean())
+    differ = float((preferred != labels).mean())
+    by_fit = min(float(_sigmoid(score).mean()), differ)
+    noisy = float(_sigmoid(fit.surplus - 0.5 * np.log(len(labels)) + _PRIOR_ODDS))
+    low = noisy * by_fit
+    share = _explained(belief, preferred, fit.matrix) * low / max(low + doubt, 1e-12)
+    if disagreement is not None and doubt > 0:
+        own_error = min(_SHARED_ERRORS * disagreement / doubt, 1.0)
+        share = max(share, (1 - own_error) * low / (low + _SMALL_RATE))
+    rate = low + share * (differ - low)
+    of_count = np.sqrt(differ * (1 - differ) / len(labels))
+    error = float(np.hypot((1 - share) * fit.rate_error, share * of_count))
+    bottom = low - _ERRORS * fit.rate_error - _MISFIT * doubt if noisy > 0.95 else 0.0
+    top = max(differ, rate) + _ERRORS * float(of_count) + _MISFIT * doubt
+    ends = max(min(bottom, rate), 0.0), min(top, 1.0)
+    return NoiseRate(rate, error, *ends, _shift_to(rate, score), _advice(ends, disagreement))
+
+
+def with_error_odds(matrix: Floats, shift: float) -> Floats:
+    """The matrix with the odds of every error multiplied by exp(shift).
+
+    >>> with_error_odds(np.array([[0.5, 0.5], [0.0, 1.0]]), np.log(3.0))
+    array([[0.25, 0.75],
+           [0.  , 1.  ]])
+    """
+    changed = matrix * np.exp(shift)
+    changed[np.diag_indices(len(matrix))] = np.diag(matrix)
+    return np.asarray(changed / changed.sum(1, keepdims=True))
+
+
+def _explained(belief: Floats, preferred: Ints, matrix: Floats) -> float:
+    """The part of the errors' pattern that the doubt explains: their deviance from it, against that from uniform.
+
+    1 if labels of a class err towards other classes as the net doubts between them; 0 if that predicts the errors no
+    better than equal shares do.
+    """
+    classes = len(matrix)
+    if classes == 2:
+        return _UNKNOWN_PATTERN
+    order = np.argsort(preferred, kind="stable")
+    present, first = np.unique(preferred[order], return_index=True)
+    doubts = np.zeros_like(matrix)
+    doubts[present] = np.add.reduceat(belief[order], first, axis=0)
+    errors = matrix * np.bincount(preferred, minlength=classes)[:, None]
+    others = ~np.eye(classes, dtype=bool)
+    errors, doubts = errors * others, np.maximum(doubts, 1e-9) * others
+    rows = errors.sum(1) > 0
+    if not rows.any():
+        return 0.0
+    weight = errors[rows].sum(1) / errors[rows].sum()
+    pattern, by_doubt = (each[rows] / each[rows].sum(1, keepdims=True) for each in (errors, doubts))
+    by_doubt = np.where(others[rows], by_doubt, 1.0)
+    entropy = np.where(pattern > 0, pattern * np.log(np.maximum(pattern, 1e-300)), 0.0).sum(1)
+    from_doubt = weight @ (entropy - (pattern * np.log(by_doubt)).sum(1))
+    from_uniform = weight @ (entropy + np.log(classes - 1))
+    return float(np.clip(1 - from_doubt / max(from_uniform, 1e-12), 0, 1))
+
+
+def _shift_to(rate: float, score: Floats) -> float:
+    """What to add to these log-odds so that the mean probability is the rate."""
+    low, high = -50.0, 50.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _sigmoid(score + middle).mean() < rate else (low, middle)
+    return (low + high) / 2
+
+
+def _sigmoid(values: Floats | float) -> Floats:
+    return np.exp(-np.logaddexp(0, -np.asarray(values)))
+
+
+def _advice(ends: tuple[float, float], disagreement: float | None) -> str:
+    if ends[1] - ends[0] <= _WIDE:
+        return ""
+    other = "scores of a second model, " if disagreement is None else ""
+    return f"a better model, {other}or a review of 50 random labels would narrow this"

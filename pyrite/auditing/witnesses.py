@@ -1,0 +1,82 @@
+"""Scores of several models as one table, and scores by neighbours: more evidence than the scores of one model."""
+
+from collections.abc import Sequence
+from itertools import combinations
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.auditing.scores import Kind, check_scores, chunks, gap_of, to_logits
+from pyrite.diagnostics.arrays import Floats, Ints, to_floats
+
+__all__ = ["Witnesses", "gather", "neighbour_scores", "several"]
+
+_NEIGHBOURS: Final = 20
+
+
+class Witnesses(NamedTuple):
+    """The scores of one or more models.
+
+    Attributes:
+        table: one row per sample, one column per class.
+        kind: what the scores are.
+        disagreement: the share of samples for which two models prefer different classes, averaged over all pairs of
+            models; None with one model.
+    """
+
+    table: npt.NDArray[Any]
+    kind: Kind
+    disagreement: float | None = None
+
+
+def several(scores: object) -> Sequence[object]:
+    """The tables of scores: a list of tables, or one table, which may be a list of rows."""
+    if isinstance(scores, list | tuple) and scores and all(getattr(each, "ndim", 0) == 2 for each in scores):
+        return scores
+    return [scores]
+
+
+def gather(scores: object, embeddings: object | None, labels: Ints, kind: Kind | None) -> Witnesses:
+    """The evidence of all models, and of neighbours by embeddings, as one table.
+
+    Of several models the scores are divided by their typical gap, so that none counts more because of its scale, and
+    averaged.
+    """
+    tables = [check_scores(each, labels, kind) for each in several(scores)]
+    assert kind is not None
+    logits = [(table, kind) for table in tables]
+    if embeddings is not None:
+        logits.append((neighbour_scores(embeddings, labels, tables[0].shape[1]), "logits"))
+    if len(logits) == 1:
+        return Witnesses(tables[0], kind)
+    if len({table.shape for table, _ in logits}) > 1:
+        raise ValueError(f"scores have the shapes {', '.join(str(table.shape) for table, _ in logits)}")
+    mean = np.zeros(tables[0].shape, np.float32)
+    for table, own_kind in logits:
+        gap = gap_of(table, own_kind)
+        for rows in chunks(table.shape):
+            mean[rows] += to_logits(table[rows], own_kind) / (gap * len(logits))
+    preferred = [table.argmax(1) for table, _ in logits]
+    differ = [float((one != two).mean()) for one, two in combinations(preferred, 2)]
+    return Witnesses(mean, "logits", float(np.mean(differ)))
+
+
+def neighbour_scores(embeddings: object, labels: Ints, classes: int) -> Floats:
+    """Logarithms of the shares of each class among the labels of a sample's nearest neighbours, without its own label.
+
+    Distances are angles. Every class gets its share of one more neighbour, so that no share is 0.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    points = to_floats(embeddings, "embeddings", ndim=2)
+    if len(points) != len(labels):
+        raise ValueError(f"there are {len(points)} embeddings but {len(labels)} labels")
+    count = min(_NEIGHBOURS, len(labels) - 1)
+    # Without points to look up, scikit-learn leaves out each point itself.
+    found = NearestNeighbors(n_neighbors=count, metric="cosine").fit(points).kneighbors(return_distance=False)
+    votes = labels[found]
+    shares = np.tile(np.bincount(labels, minlength=classes) / len(labels), (len(labels), 1))
+    np.add.at(shares, (np.arange(len(labels))[:, None], votes), 1.0)
+    with np.errstate(divide="ignore"):
+        return np.maximum(np.log(shares / (count + 1)), np.log(1e-6))
