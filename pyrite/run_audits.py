@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Final, Unpack
 
 import numpy as np
 
@@ -16,9 +16,13 @@ from pyrite.checks import is_whole
 from pyrite.curves import expected_margin
 from pyrite.data import Dataset, Part, load
 from pyrite.draws import check_seed
+from pyrite.losses import loss as read_loss
+from pyrite.methods import ERM, CrossFit, method as read_method
 from pyrite.training import Observer, Options, Recipe, Run, Watching, resolve, train_plan, train_plan_once
 
 __all__ = ["audit", "default_method", "default_options"]
+
+_FEW: Final = 4000  # samples below which there are four folds: half of them would be too few to learn from
 
 
 def audit(
@@ -48,8 +52,9 @@ def audit(
         out: the folder of the run that is trained; what it holds already is not trained again.
         progress: show the progress; by default if standard error is a terminal.
         observers, stop: of the training, as ``train`` takes them.
-        options: for training, as ``train`` takes them. By default a fifth is held out, or more if samples are few.
-            Where nothing is trained, ``seed`` alone can be given.
+        options: for training, as ``train`` takes them. By default nets are cross-fitted (``cross_fit``), with ``loss``
+            if it is given. A ``method`` trains as it is, with a fifth held out, or more if samples are few. Where
+            nothing is trained, ``seed`` alone can be given.
 
     >>> true = np.arange(600) % 3
     >>> scores = 6 * np.eye(3)[true] + np.random.default_rng(0).normal(size=(600, 3))
@@ -91,14 +96,17 @@ def _train_and_audit(
     given = passed if "config" not in passed else Recipe.read(Path(passed["config"])) | passed
     data = load(what)
     check_enough(data.labels, data.classes, _used(given, data))
-    defaults = {name: value for name, value in default_options(given, data).items() if name not in given}
+    chosen = default_options(given, data)
+    defaults = {name: value for name, value in chosen.items() if name not in given or name == "method"}
+    if "method" in defaults:  # which has the loss in it
+        passed.pop("loss", None)
     plan = resolve(what, loaded=data, **defaults | passed)
     run = train_plan(plan, **watching) if out is None else train_plan_once(plan, out, **watching)
     return audit_run(Run(run.path, run.recipe, run.history, data), run.recipe.seed, watching["progress"])
 
 
 def default_method(classes: int) -> str:
-    """The method that an audit trains with by default: absolute error, scaled where it would underfit many classes.
+    """What an audit cross-fits by default: absolute error, scaled where it would underfit many classes.
 
     docs/auditing.md gives the reasons.
 
@@ -112,13 +120,17 @@ def default_method(classes: int) -> str:
 def default_options(given: dict[str, Any], data: Dataset) -> dict[str, Any]:
     """The default options of an audit's training.
 
-    A fifth is held out, or more if samples are few, so that the noise is fitted to some 250; few samples are trained
-    on for more epochs.
+    The nets are cross-fitted, so that every label is judged by a net that did not learn it. Where a method is given, it
+    trains as it is: then a fifth is held out, or more if samples are few, so that the noise is fitted to some 250. Few
+    samples are trained on for more epochs, and in more folds.
     """
     samples = _used(given, data)
-    share = min(max(250 / samples, 0.2), max(0.4, min(0.5, (FEWEST + 2) / samples)))
-    values = {"validation": share, "epochs": min(max(round(40_000 / samples), 10), 30)}
-    return values if {"method", "loss"} & given.keys() else values | {"method": default_method(len(data.classes))}
+    epochs = min(max(round(40_000 / samples), 10), 30)
+    if "method" in given and "loss" not in given:
+        share = min(max(250 / samples, 0.2), max(0.4, min(0.5, (FEWEST + 2) / samples)))
+        return {"validation": share, "epochs": epochs}
+    inner = ERM(read_loss(given["loss"])) if "loss" in given else read_method(default_method(len(data.classes)))
+    return {"validation": 0.0, "epochs": epochs, "method": CrossFit(inner, folds=4 if samples < _FEW else 2)}
 
 
 def _used(given: dict[str, Any], data: Dataset) -> int:

@@ -15,6 +15,10 @@ estimate lies between them,
 - With scores of several models, what they disagree about is an estimate of their own error. The doubt beyond it is due
   to the labels.
 
+Small or overlapping sets may look noisy by chance. L is therefore multiplied by the probability that labels are wrong at
+all: by the likelihood of the fit against that of a fit without noise, with Schwarz's penalty for the noise (1978), where
+the net has near ties.
+
 Bayes' rule then applies to a matrix whose odds of an error are all multiplied by one factor, chosen so that the
 expected share of wrong labels is the rate. The ranking does not change.
 """
@@ -23,12 +27,13 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pyrite.auditing.noise_fit import NoiseFit, log_odds
+from pyrite.auditing.noise_fit import NoiseFit, log_odds, typical_gap
 from pyrite.diagnostics.arrays import Floats, Ints
 
 __all__ = ["NoiseRate", "estimate_rate", "with_error_odds"]
 
-_PRIOR_ODDS: Final = -1.0  # the log-odds, before the labels are seen, that some are wrong in a way that scores can show
+_PRIOR_ODDS: Final = 1.0  # the log-odds, before the labels are seen, that none is wrong in a way that scores can show
+_TIES: Final = 0.05  # the share of near ties from which on classes may overlap; overlapping ones have 0.13 and more
 _UNKNOWN_PATTERN: Final = 0.5  # A with two classes, where an error has one place to go
 _SHARED_ERRORS: Final = 1.3  # errors of two models per sample on which they disagree: they share blind spots
 _SMALL_RATE: Final = 0.01  # a rate that imperfect scores alone may cause
@@ -71,7 +76,7 @@ def estimate_rate(fit: NoiseFit, margins: Floats, labels: Ints, disagreement: fl
     doubt = float(1 - belief.max(1).mean())
     differ = float((preferred != labels).mean())
     by_fit = min(float(_sigmoid(score).mean()), differ)
-    noisy = float(_sigmoid(fit.surplus - 0.5 * np.log(len(labels)) + _PRIOR_ODDS))
+    noisy = float(_sigmoid(fit.surplus - _overlap(margins) * (0.5 * np.log(len(labels)) + _PRIOR_ODDS)))
     low = noisy * by_fit
     share = _explained(belief, preferred, fit.matrix) * low / max(low + doubt, 1e-12)
     if disagreement is not None and doubt > 0:
@@ -124,6 +129,15 @@ def _explained(belief: Floats, preferred: Ints, matrix: Floats) -> float:
     from_doubt = weight @ (entropy - (pattern * np.log(by_doubt)).sum(1))
     from_uniform = weight @ (entropy + np.log(classes - 1))
     return float(np.clip(1 - from_doubt / max(from_uniform, 1e-12), 0, 1))
+
+
+def _overlap(margins: Floats) -> float:
+    """From 0 to 1, whether the net's own errors could explain labels that differ: without near ties it makes none.
+
+    A near tie is a sample whose two best classes are closer than a quarter of what is typical.
+    """
+    second, first = np.partition(margins, -2, axis=1)[:, -2:].T
+    return min(float((first - second < typical_gap(margins) / 4).mean()) / _TIES, 1.0)
 
 
 def _shift_to(rate: float, score: Floats) -> float:

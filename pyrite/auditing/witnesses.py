@@ -32,7 +32,7 @@ class Witnesses(NamedTuple):
 
 def several(scores: object) -> Sequence[object]:
     """The tables of scores: a list of tables, or one table, which may be a list of rows."""
-    if isinstance(scores, list | tuple) and scores and all(getattr(each, "ndim", 0) == 2 for each in scores):
+    if isinstance(scores, list | tuple) and any(getattr(each, "ndim", 0) == 2 for each in scores):
         return scores
     return [scores]
 

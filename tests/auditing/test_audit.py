@@ -261,9 +261,10 @@ def test_confusions_and_the_sentence(found: Audit) -> None:
     count = int((suspects & (found.labels == given) & (found.suggested == true)).sum())
     assert (first.labels, first.share) == (count, count / 600)
     assert sum(confusion.labels for confusion in found.confusions) == suspects.sum()
-    rate, error = 100 * found.noise_rate, 100 * found.noise_rate_error
+    low, high = (100 * end for end in found.noise_interval)
     words = (
-        f"about {rate:.1f} % ± {error:.1f} of 600 labels look wrong; most often {first.true} labelled as {first.given}"
+        f"about {100 * found.noise_rate:.1f} % ({low:.0f} to {high:.0f} %) of 600 labels look wrong; "
+        f"most often {first.true} labelled as {first.given}"
     )
     assert found.sentence == words
     assert repr(found) == f"<audit: {words}>"
@@ -400,7 +401,7 @@ CHANCES = softmax(GOOD, axis=1)
         (LABELS[:49], {"scores": GOOD[:49]}, "there are 49 samples: fewer than 50 say too little about label noise"),
         (LABELS[:0], {"scores": GOOD[:0]}, "there are 0 samples: fewer than 50"),
         (LABELS, {}, "scores are missing: pass the scores of a model, or a run in place of the labels"),
-        ("digits", {"scores": GOOD}, "data and runs have their own scores and classes: leave out scores, kind and"),
+        ("digits", {"scores": GOOD}, "data and runs have their own scores and classes: leave out scores, kind,"),
         ("digits", {"kind": "logits"}, "data and runs have their own scores and classes"),
     ],
 )  # fmt: skip

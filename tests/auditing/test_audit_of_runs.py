@@ -42,17 +42,16 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Audit:
 
 
 def test_digits_with_wrong_labels(digits: Audit) -> None:
-    """Measured: 45.5 % ± 3.0 found where 40.4 % are wrong, AUROC 0.994."""
+    """Every label is judged by a net that did not learn it."""
     assert digits.true is not None
     wrong = digits.labels != digits.true
     assert digits.can_tell
     assert 0 < digits.noise_rate_error < 0.05
     assert abs(digits.noise_rate - wrong.mean()) < 3 * digits.noise_rate_error + 0.05
     assert roc_auc_score(wrong, digits.score) > 0.95
-    held = digits.run.labels["part"][digits.index] == 1  # type: ignore[union-attr]
-    for some in (held, ~held):  # those that were trained on as well as those that were not
-        assert roc_auc_score(wrong[some], digits.score[some]) > 0.95
-        assert abs(digits.wrong_probability[some].mean() - wrong[some].mean()) < 3 * digits.noise_rate_error + 0.05
+    assert digits.noise_interval[0] <= wrong.mean() <= digits.noise_interval[1]
+    sure = digits.wrong_probability >= 0.9
+    assert 0.85 < wrong[sure].mean()
     hits = (wrong & digits.is_suspect).sum()
     assert hits / digits.is_suspect.sum() > 0.8
     assert hits / wrong.sum() > 0.8
@@ -61,8 +60,9 @@ def test_digits_with_wrong_labels(digits: Audit) -> None:
 
 def test_what_it_was_trained_with(digits: Audit) -> None:
     assert digits.run is not None
-    assert digits.run.recipe.validation == 0.2
-    assert digits.run.recipe.method == "erm(unit(scale(mae, tau=1, classes=10)))"
+    assert digits.run.recipe.validation == 0
+    assert digits.run.recipe.method == "cross_fit(erm(unit(scale(mae, tau=1, classes=10))), folds=4)"
+    assert (digits.run.samples["unseen"] == 1).all()
     assert digits.run.recipe.seed == 0
     assert digits.run.finished
 
@@ -86,7 +86,6 @@ def test_evidence_is_what_training_showed(digits: Audit) -> None:
     margin = held["class_margins"][np.arange(len(digits)), digits.labels]
     assert digits.evidence["margin"] == pytest.approx(margin, abs=1e-6)
     assert np.array_equal(digits.evidence["last_margin"], held["last_margin"], equal_nan=True)
-    assert np.isnan(digits.evidence["agreement"][part == 1]).all()
     trained = digits.evidence["agreement"][part == 0]
     assert ((trained >= 0) & (trained <= 1)).all()
     assert trained == pytest.approx(held["agreements"][part == 0] / 20)
@@ -137,11 +136,12 @@ def test_a_config_is_heard(tmp_path: Path) -> None:
     found = pyrite.audit("digits", config=tmp_path / "run.toml", seed=6, loss="mae", out=tmp_path / "b")
     assert found.run is not None
     recipe = found.run.recipe
-    assert (recipe.seed, recipe.validation, recipe.method) == (6, 0.3, "erm(mae)")
+    assert (recipe.seed, recipe.validation, recipe.method) == (6, 0.3, "cross_fit(erm(mae), folds=4)")
 
 
 def test_nothing_held_out_is_a_ranking(tmp_path: Path) -> None:
-    found = pyrite.audit("digits", noise="symmetric(0.4)", validation=0.0, out=tmp_path / "run", **QUICK)
+    options = QUICK | {"method": "erm(gce(q=0.7))", "validation": 0.0}
+    found = pyrite.audit("digits", noise="symmetric(0.4)", out=tmp_path / "run", **options)
     assert not found.can_tell
     assert found.warnings == (
         "0 samples were held out, fewer than 50, so there is only a ranking: hold out more (validation=0.2)",
