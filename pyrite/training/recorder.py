@@ -84,7 +84,7 @@ class Recorder:
             "final_clean_accuracy": shares["clean"],
             "final_memorised": shares["memorised"],
             "final_recovered": shares["recovered"],
-            "final_true_accuracy": shares["true"],
+            "final_intact_accuracy": shares["true"],
             "final_hybrid_accuracy": subsets.hybrid(self._test),
         }
 

@@ -135,7 +135,7 @@ def test_the_final_model_on_the_training_samples(recorded: tuple[pyrite.Run, Rec
         "final_clean_accuracy": np.mean((predicted == given)[given == true]),
         "final_memorised": np.mean((predicted == given)[given != true]),
         "final_recovered": np.mean((predicted == true)[given != true]),
-        "final_true_accuracy": np.mean(predicted == true),
+        "final_intact_accuracy": np.mean(predicted == true),
         "final_hybrid_accuracy": hits / (len(rows) + len(data.test)),
     }
     assert {name: run.table[name] for name in expected} == pytest.approx(expected)
