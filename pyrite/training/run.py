@@ -54,7 +54,7 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "final_clean_accuracy": Column("right", "right labels, by the final model", by_default=False),
     "final_memorised": Column("wrong", "wrong labels, by the final model", by_default=False),
     "final_recovered": Column("wrong, as true", "wrong labels seen through, by the final model", by_default=False),
-    "final_intact_accuracy": Column("intact", "true labels of all training samples, by the final model", by_default=False),
+    "final_intact_accuracy": Column("intact", "true labels of all samples, by the final model", by_default=False),
     "final_hybrid_accuracy": Column("hybrid", "true labels of training and test samples together", by_default=False),
     "alpha": Column("alpha", "mean weight in training, times 2", is_share=False, by_default=False),
     "snr": Column("snr", "mean weight of right over that of wrong labels", is_share=False, by_default=False),
