@@ -41,6 +41,7 @@ def initial_margins_figure(starts: Mapping[str, Start], classes: int) -> Figure:
         axes.stairs(density, edges, color=rcParams["text.color"], linewidth=1.2, label="normal scores, spread 1")
         axes.set_title(f"{name}: mean {start.margin:.2f}, spread {start.spread:.2f}", fontsize=10, parse_math=False)
         axes.set(yticks=[])
+        axes.tick_params(labelbottom=True)  # also where the row below has no panel
         axes.spines["left"].set_visible(False)
     for axes in grid[len(starts) :]:
         axes.set_axis_off()
