@@ -85,6 +85,15 @@ from .noise import (
 from .registration import register as register
 from .run_audits import audit as audit
 from .soft_margin import margin as margin, margins as margins
-from .training import Recipe as Recipe, Run as Run, RunFailed as RunFailed, fit as fit, train as train
+from .training import (
+    Recipe as Recipe,
+    Run as Run,
+    RunFailed as RunFailed,
+    Start as Start,
+    check_on_net as check_on_net,
+    fit as fit,
+    measure_start as measure_start,
+    train as train,
+)
 
 __version__: str

@@ -32,7 +32,7 @@ SPECS = [
     "imae(T=0.5)",
     "imae(T=40)",
     "unit(scale(mae, tau=2.6, classes=100))",
-    "shift(agce(a=0.1, q=0.1), tau=4.0, expected_margin=-5.1)",
+    "shift(agce(a=0.1, q=0.1), tau=4.0, margin=-5.1)",
     "2*gce(q=1) + 0.5*ce",
     "0.7*nce + 0.3*mae",
     "nce + rce(A=-4)",

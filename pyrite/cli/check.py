@@ -8,11 +8,22 @@ import typer
 
 def check(
     loss: Annotated[str, typer.Argument(help="A loss, such as 'mae' or 'gce(q=0.7)'.")],
-    classes: Annotated[int, typer.Option(help="The number of classes.")],
+    data: Annotated[str | None, typer.Argument(help="Data, by which the margins of a net are measured.")] = None,
+    classes: Annotated[int | None, typer.Option(help="The number of classes, where no data is given.")] = None,
+    model: Annotated[str | None, typer.Option(help="A net, such as 'resnet20', whose margins are measured.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print numbers for a program to read.")] = False,
 ) -> None:
     """Say whether a loss will underfit with this many classes, and what cures it."""
+    from pyrite.data import load
     from pyrite.losses import underfitting
+    from pyrite.training import check_on_net
 
-    verdict = underfitting(loss, classes)
+    if classes is None and data is None:
+        raise ValueError("the number of classes is missing: give --classes K, or data")
+    if classes is not None and data is not None:
+        raise ValueError(f"--classes {classes} is given, but {data} says how many classes there are: leave it out")
+    if data is None and model is None:
+        verdict = underfitting(loss, classes or 0)
+    else:
+        verdict = check_on_net(loss, model, None if data is None else load(data), classes)
     typer.echo(json.dumps(verdict.to_dict(), indent=2) if as_json else str(verdict))

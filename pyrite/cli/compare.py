@@ -1,6 +1,7 @@
 """``pyrite compare``: the same training with several losses, side by side."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
@@ -20,25 +21,30 @@ def compare(
     methods: Annotated[list[str], typer.Argument(help="Losses or methods, such as ce 'gce(q=0.7)'.")],
     out: Annotated[Path, typer.Option(help="The folder for the runs and the table.")],
     seeds: Annotated[int, typer.Option(help="How many seeds, beginning with --seed.")] = 1,
+    with_clean: Annotated[bool, typer.Option("--with-clean", help="Also train without the noise, for 'diff'.")] = False,
+    columns: Annotated[str, typer.Option(help="Names from comparison.json, such as alpha,snr,diff.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
     **options: "Unpack[Options]",
 ) -> None:
     """Train with several losses on the same labels and put the results side by side. Run it again to continue."""
-    from pyrite.experiments import compare as compare_runs
+    from pyrite.experiments import check_columns, compare as compare_runs
 
     def begin(name: str, seed: int) -> None:
         if not as_json and is_first():
             typer.echo(f"{name}, seed {seed}", err=True)
 
+    names = check_columns([name.strip() for name in columns.split(",")] if columns else [])
     with failures():
-        comparison = compare_runs(data, methods, out=out, seeds=seeds, begin=begin, progress=not as_json, **options)
+        comparison = compare_runs(
+            data, methods, out=out, seeds=seeds, with_clean=with_clean, begin=begin, progress=not as_json, **options
+        )
     if is_first():
-        typer.echo(json.dumps(comparison.to_dict(), indent=2)) if as_json else print_comparison(comparison)
+        typer.echo(json.dumps(comparison.to_dict(), indent=2)) if as_json else print_comparison(comparison, names)
 
 
-def print_comparison(comparison: "Comparison") -> None:
+def print_comparison(comparison: "Comparison", columns: Sequence[str] = ()) -> None:
     """Print the table and the warnings of the runs."""
-    table = comparison.table()
+    table = comparison.table(columns)
     # Without spaces, so that a narrow window does not separate a number from its standard deviation.
     rows = [(row[0], *(cell.replace(" ", "") for cell in row[1:])) for row in table.rows]
     print_table(table.headings, rows, caption="per cent; best on test was chosen on test labels")

@@ -56,9 +56,10 @@ def _print_json(run: "Run") -> None:
 def _print(run: "Run") -> None:
     from pyrite.training import COLUMNS
 
-    known = {name: value for name, value in run.table.items() if value is not None}
-    if known:
-        print_table((), [(COLUMNS[name].long, f"{100 * value:6.2f} %") for name, value in known.items()])
+    known = {COLUMNS[name]: value for name, value in run.table.items() if value is not None}
+    shown = [(column.long, f"{column.spelled(value):>6} %") for column, value in known.items() if column.by_default]
+    if shown:
+        print_table((), shown)
     if "dropped" in run.facts:
         typer.echo(f"{run.facts['corrected']} labels were corrected, {run.facts['dropped']} samples dropped")
     if unreadable := run.facts["unreadable"]:

@@ -3,7 +3,7 @@
 from pyrite.curves.curve import Curve, CurveSum, Peak, Tails
 from pyrite.curves.family import AEL, AGCE, AUL, CE, GCE, IMAE, MAE, RCE, SCE, TCE, Focal, TruncatedGCE
 from pyrite.curves.initial import expected_margin, initial_margins
-from pyrite.curves.transforms import Scale, Shift, Unit, scale, shift
+from pyrite.curves.transforms import MEASURED, Scale, Shift, Unit, scale, shift
 from pyrite.curves.weight_net_curve import WeightNetCurve
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "GCE",
     "IMAE",
     "MAE",
+    "MEASURED",
     "RCE",
     "SCE",
     "TCE",

@@ -1,5 +1,7 @@
 """Curves made from curves: unit maximum, and two transforms against underfitting with many classes."""
 
+from abc import abstractmethod
+from math import nan
 from typing import Unpack, final
 
 from torch import Tensor
@@ -9,7 +11,10 @@ from pyrite.criterion import Options, bare
 from pyrite.curves.curve import Curve, Peak, Tails
 from pyrite.curves.initial import expected_margin as eq4
 
-__all__ = ["Scale", "Shift", "Unit", "scale", "shift"]
+__all__ = ["MEASURED", "Scale", "Shift", "Unit", "scale", "shift"]
+
+MEASURED = "measured"
+"""In place of a margin: training measures it on its net and data before the first step."""
 
 
 @final
@@ -55,13 +60,31 @@ class _Moved(Curve):
         curve: Curve,
         tau: float,
         classes: int | None = None,
-        expected_margin: float | None = None,
+        margin: float | str | None = None,
         **options: Unpack[Options],
     ) -> None:
         super().__init__(**options)
         self.curve = _curve(curve)
         self.tau = number("tau", tau, above=0)
-        self.classes, self.expected_margin, self._depth = _start(classes, expected_margin)
+        self.classes, self.margin, self._start = _start(classes, margin)
+
+    @property
+    def _depth(self) -> float:
+        """How far below 0 the margins start: |E|."""
+        if self._start is None:
+            raise ValueError(
+                f"{self} does not know its margin yet: training measures it. Anywhere else give the number, which "
+                "'pyrite check LOSS DATA --model NET' measures: margin=-2.3"
+            )
+        return -self._start
+
+    def _moved_peak(self, at: float, weight: float) -> Peak:
+        """The peak, of a curve whose largest weight is known although its place may not be: NaN until measured."""
+        return Peak(nan if self._start is None else self._back(at), weight)
+
+    @abstractmethod
+    def _back(self, margin: float) -> float:
+        """The margin that is moved to this one."""
 
     def tails(self) -> Tails:
         """Wherever a curve is moved, its ends stay."""
@@ -73,7 +96,8 @@ class Shift(_Moved):
     """A curve moved so that a sample at the expected initial margin E gets the weight at -tau.
 
     w(margin + |E| - tau): with a small tau the initial weight is high whatever the number of classes. E is
-    that of Eq. 4 for ``classes``, or what you measured, as ``expected_margin``.
+    that of Eq. 4 for ``classes``, or the mean margin of your net before training, ``margin``: a number, or
+    ``"measured"``, which training replaces by the number.
 
     >>> from pyrite.curves import MAE, expected_margin
     >>> Shift(MAE(), tau=2.6, classes=100).weight_at(expected_margin(100)) / MAE().weight_at(-2.6)
@@ -93,8 +117,10 @@ class Shift(_Moved):
         return self.curve.w(margin + self._by)
 
     def peak(self) -> Peak:
-        at, weight = self.curve.peak()
-        return Peak(at - self._by, weight)
+        return self._moved_peak(*self.curve.peak())
+
+    def _back(self, margin: float) -> float:
+        return margin - self._by
 
     def grid(self) -> Tensor:
         return self.curve.grid() - self._by
@@ -125,8 +151,10 @@ class Scale(_Moved):
         return self.curve.w(self._by * margin)
 
     def peak(self) -> Peak:
-        at, weight = self.curve.peak()
-        return Peak(at / self._by, weight)
+        return self._moved_peak(*self.curve.peak())
+
+    def _back(self, margin: float) -> float:
+        return margin / self._by
 
     def grid(self) -> Tensor:
         return self.curve.grid() / self._by
@@ -141,14 +169,16 @@ def _curve(curve: Curve) -> Curve:
     return curve
 
 
-def _start(classes: int | None, expected: float | None) -> tuple[int | None, float | None, float]:
-    """The one of the two that was given, as a plain number, and how far below 0 the margins start: |E|."""
-    if (classes is None) == (expected is None):
-        raise ValueError("give either classes or expected_margin, the mean margin before training")
+def _start(classes: int | None, margin: float | str | None) -> tuple[int | None, float | str | None, float | None]:
+    """The one of the two that was given, as a plain number or ``MEASURED``; and where margins start, if known."""
+    if (classes is None) == (margin is None):
+        raise ValueError("give either classes or margin, the mean margin before training")
     if classes is not None:
         wanted = "a whole number, 3 or more: with 2 the margins do not start below 0"
         classes = whole_number("classes", classes, least=3, wanted=wanted)
-        return classes, None, -eq4(classes)
-    wanted = "a negative number; otherwise there is no underfitting to cure"
-    expected = number("expected_margin", expected, wanted, below=0)
-    return None, expected, -expected
+        return classes, None, eq4(classes)
+    if isinstance(margin, str) and margin == MEASURED:
+        return None, MEASURED, None
+    wanted = f"{MEASURED!r} or a negative number; otherwise there is no underfitting to cure"
+    known = number("margin", margin, wanted, below=0)
+    return None, known, known

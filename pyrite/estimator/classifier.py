@@ -176,14 +176,16 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _fit(self, data: Dataset, weight: Floats, candidate: "_Candidate", seed: int) -> Nets:
         size = _count("batch_size", self.batch_size, int(np.clip(len(data) // 8, 16, 128)), least=2)
         epochs = _count("epochs", self.epochs, max(10, -(-_STEPS * size // len(data))), least=1)
-        recipe = resolve(
+        plan = resolve(
             data, model=candidate.net, method=candidate.method, lr=self.lr, epochs=epochs, batch_size=size,
             validation=0.0, seed=seed, device=self.device,
-        ).recipe  # fmt: skip
+        )  # fmt: skip
+        recipe, method = plan.recipe, plan.method
+        assert isinstance(method, ERM)
         if self.verbose:
             print(f"{len(weight)} x {recipe.model}, {recipe.method}, {epochs} epochs of {len(data)} rows", flush=True)
         net = recipe.model if candidate.net is None else candidate.net
-        return train_together(data, weight, net, candidate.method, recipe)
+        return train_together(data, weight, net, method, recipe)
 
     def _set_suspects(self, rows: Rows, count: int) -> None:
         audit = self.audit_

@@ -1,6 +1,6 @@
 """Experiments: comparisons of runs, and the search for settings."""
 
-from pyrite.experiments.comparison import Comparison, Row, compare
+from pyrite.experiments.comparison import Comparison, Row, check_columns, compare
 from pyrite.experiments.demo import demo
 from pyrite.experiments.study import Trial
 from pyrite.experiments.table import Table
@@ -14,6 +14,7 @@ __all__ = [
     "Table",
     "Trial",
     "Tuning",
+    "check_columns",
     "compare",
     "demo",
     "suspects_are_unknown",

@@ -19,10 +19,10 @@ from pyrite.locks import one_at_a_time
 from pyrite.losses import LOSSES, loss as read_loss
 from pyrite.methods import ERM, METHODS, Method
 from pyrite.processes import join, rank
-from pyrite.spec import build
+from pyrite.spec import build, nearest
 from pyrite.training import COLUMNS, Options, Recipe, Run, RunFailed, train_once
 
-__all__ = ["Comparison", "Row", "compare"]
+__all__ = ["Comparison", "Row", "check_columns", "compare"]
 
 _LONGEST = 150  # characters of a folder's name; file systems allow 255
 
@@ -30,23 +30,39 @@ _LONGEST = 150  # characters of a folder's name; file systems allow 255
 @final
 @dataclass(frozen=True)
 class Row:
-    """One method with its runs, one per seed."""
+    """One method with its runs, one per seed.
+
+    Attributes:
+        name: the method, as it was named.
+        runs: in the order of their seeds.
+        clean: the same runs without noise, by which ``diff`` is known; empty if they were not trained.
+    """
 
     name: str
     runs: tuple[Run, ...]
+    clean: tuple[Run, ...] = ()
+
+    @property
+    def tables(self) -> list[dict[str, float | None]]:
+        """The table of every run, with ``diff``: the final test accuracy without noise, minus that with it."""
+        tables = [dict(run.table) for run in self.runs]
+        for table, clean in zip(tables, self.clean, strict=False):
+            reached, left = clean.table.get("final_test_accuracy"), table.get("final_test_accuracy")
+            table["diff"] = None if reached is None or left is None else reached - left
+        return tables
 
     def values(self, column: str) -> list[float]:
         """A column's value in every run that has it."""
-        values = (run.table.get(column) for run in self.runs)
+        values = (table.get(column) for table in self.tables)
         return [value for value in values if value is not None]
 
     def spelled(self, column: str) -> str:
-        """The mean over the seeds in per cent, with the standard deviation where there are several."""
+        """The mean over the seeds, with the standard deviation where there are several; shares in per cent."""
         values = self.values(column)
         if not values:
             return "unknown"
-        spread = f" ± {100 * stdev(values):.2f}" if len(values) > 1 else ""
-        return f"{100 * mean(values):.2f}{spread}"
+        spell = COLUMNS[column].spelled
+        return f"{spell(mean(values))} ± {spell(stdev(values))}" if len(values) > 1 else spell(mean(values))
 
 
 @final
@@ -57,16 +73,22 @@ class Comparison:
     path: Path
     rows: tuple[Row, ...]
 
-    def columns(self) -> dict[str, str]:
-        """The columns that any run has, with headings; accuracy on all labels only if right ones are not known."""
-        known = {name: words.short for name, words in COLUMNS.items() if any(row.values(name) for row in self.rows)}
+    def columns(self, names: Sequence[str] = ()) -> dict[str, str]:
+        """Columns with their headings: those named, or the usual ones that any run has.
+
+        Accuracy on all given labels is a usual one only if right ones are not known.
+        """
+        if names:
+            return {name: COLUMNS[name].short for name in check_columns(names)}
+        usual = {name: column.short for name, column in COLUMNS.items() if column.by_default}
+        known = {name: short for name, short in usual.items() if any(row.values(name) for row in self.rows)}
         if "clean_accuracy" in known:
             del known["train_accuracy"]
         return known
 
-    def table(self) -> Table:
-        """One row per method, in per cent."""
-        columns = self.columns()
+    def table(self, names: Sequence[str] = ()) -> Table:
+        """One row per method; shares are in per cent. ``names`` are of ``COLUMNS``; the usual ones if empty."""
+        columns = self.columns(names)
         rows = tuple((row.name, *(row.spelled(name) for name in columns)) for row in self.rows)
         return Table(("loss", *columns.values()), rows)
 
@@ -77,12 +99,20 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Every run's table, for a program to read."""
         rows = [
-            {"method": row.name, "seed": run.recipe.seed, "run": str(run.path), **run.table}
+            {"method": row.name, "seed": run.recipe.seed, "run": str(run.path), **table}
             | {"warnings": run.facts["warnings"]}
             for row in self.rows
-            for run in row.runs
+            for run, table in zip(row.runs, row.tables, strict=True)
         ]
         return {"path": str(self.path), "rows": rows}
+
+
+def check_columns(names: Sequence[str]) -> Sequence[str]:
+    """The names, if all are columns of a run's table."""
+    for name in names:
+        if name not in COLUMNS:
+            raise ValueError(f"unknown column {name!r}: {nearest(name, COLUMNS)}")
+    return names
 
 
 def compare(
@@ -91,6 +121,7 @@ def compare(
     *,
     out: str | Path,
     seeds: int = 1,
+    with_clean: bool = False,
     begin: Callable[[str, int], None] = lambda name, seed: None,
     progress: bool | None = None,
     **options: Unpack[Options],
@@ -105,6 +136,7 @@ def compare(
         methods: losses or methods, as text or as objects, your own too.
         out: the folder that gets a folder for each run, ``table.md`` and ``comparison.json``.
         seeds: the number of seeds, counted from ``seed``, which is 0 by default.
+        with_clean: also train every method without the noise, which adds the column ``diff``.
         begin: called before each run is trained, with the name of the method and the seed.
         progress: as for ``train``.
         options: those of ``train``.
@@ -121,18 +153,24 @@ def compare(
     configured = {} if config is None else Recipe.read(config)
     first = options.get("seed")
     first = whole_number("seed", configured.get("seed", 0) if first is None else first, least=0)
+    if with_clean and not (options.get("noise") or configured.get("noise")):
+        raise ValueError("with_clean compares with runs without noise, but there is no noise: pass it")
     named = _named(methods)
     slugs = _slugs(named)
     folder = Path(out)
     join(str(options.get("device") or configured.get("device", "cpu")))
     rows = []
     for name, method in named.items():
-        runs = []
+        runs, clean = [], []
         for seed in range(first, first + seeds):
             begin(name, seed)
             settings: Options = {**options, "method": method, "seed": seed}
             runs.append(train_once(data, out=folder / f"{slugs[name]}-{seed}", progress=progress, **settings))
-        rows.append(Row(name, tuple(runs)))
+            if with_clean:
+                settings["noise"] = "clean"
+                out = folder / f"{slugs[name]}-clean-{seed}"
+                clean.append(train_once(data, out=out, progress=progress, **settings))
+        rows.append(Row(name, tuple(runs), tuple(clean)))
     comparison = Comparison(folder, tuple(rows))
     if rank() == 0:
         _write(comparison)

@@ -5,9 +5,9 @@ from typing import Any
 
 import torch
 
-from pyrite.checks import require, whole_number
+from pyrite.checks import number, require, whole_number
 from pyrite.criterion import Loss, without_options
-from pyrite.curves import CE, Curve, expected_margin
+from pyrite.curves import CE, MEASURED, Curve, expected_margin
 from pyrite.losses.ends import Measured, grows_without_bound, in_expectation, tails
 from pyrite.losses.registry import loss as read
 
@@ -48,6 +48,10 @@ class Underfitting:
     """Whether learned samples are pushed further for ever, so that the step needs a bound."""
     cures: tuple[str, ...]
     """Losses that start with a quarter of their peak, where this one does not."""
+    spread: float = 1.0
+    """The spread of an untrained model's scores over the classes: assumed, or that of ``net``."""
+    net: str = ""
+    """The net whose margin and spread were measured; empty where they are those of normal scores with a spread of 1."""
 
     @property
     def verdict(self) -> str:
@@ -64,8 +68,13 @@ class Underfitting:
         return "\n".join(_words(self))
 
 
-def underfitting(loss: str | Loss, classes: int) -> Underfitting:
+def underfitting(
+    loss: str | Loss, classes: int, margin: float | None = None, spread: float = 1.0, net: str = ""
+) -> Underfitting:
     """Whether ``loss`` will underfit with this many classes, and the ``scale`` and ``shift`` that cure it.
+
+    ``margin`` and ``spread`` are those of the untrained net that is named ``net``, where they were measured
+    (``pyrite.check_on_net``); by default Eq. 4 says the margin of scores with a spread of 1.
 
     >>> report = underfitting("mae", classes=100)
     >>> report.verdict, round(report.initial, 3), report.cures[0]
@@ -80,15 +89,15 @@ def underfitting(loss: str | Loss, classes: int) -> Underfitting:
             "leave them out here"
         )
     subject = in_expectation(without_options(given))
-    start = expected_margin(classes, exact=classes < 3)
+    start = expected_margin(classes, exact=classes < 3) if margin is None else number("margin", margin)
     left, right = tails(subject, classes)
     if isinstance(subject, Curve):
         at_start, largest, kept = _weight_of(subject, start), subject.peak().weight, 1.0
     else:
-        measured = Measured(subject, classes)
+        measured = Measured(subject, classes, spread)
         at_start = measured.weight(start)
         largest = max(left, right, *(measured.weight(margin / 2) for margin in range(-120, 121)))
-        kept = Measured(subject, classes, spread=10).weight(start) / at_start if at_start > 0 else 1.0
+        kept = Measured(subject, classes, 10 * spread).weight(start) / at_start if at_start > 0 else 1.0
     require(largest > 0, "loss", str(subject), "one that gives samples a positive weight")
     initial = at_start / largest
     return Underfitting(
@@ -104,7 +113,9 @@ def underfitting(loss: str | Loss, classes: int) -> Underfitting:
         weight_far_wrong=left,
         weight_far_right=right,
         grows_without_bound=grows_without_bound(subject, classes),
-        cures=_cures(subject, classes, start) if initial < SLOW and isinstance(subject, Curve) else (),
+        cures=_cures(subject, classes, start, bool(net)) if initial < SLOW and isinstance(subject, Curve) else (),
+        spread=spread,
+        net=net,
     )
 
 
@@ -112,7 +123,7 @@ def _weight_of(curve: Curve, margin: float) -> float:
     return float(curve.weight_at(torch.tensor(margin, dtype=torch.float64)))
 
 
-def _cures(curve: Curve, classes: int, start: float) -> tuple[str, ...]:
+def _cures(curve: Curve, classes: int, start: float, measured: bool) -> tuple[str, ...]:
     """The transforms whose initial weight is CURED of the peak: the largest tau below the peak that gives it."""
     top, largest = curve.peak()
     low, high = min(top, 0.0) - 40, min(top, 0.0)
@@ -122,15 +133,23 @@ def _cures(curve: Curve, classes: int, start: float) -> tuple[str, ...]:
     tau = round(-high, 2)
     if not 0 < tau < -start:
         return ()
-    return tuple(f"{name}({curve}, tau={tau:g}, classes={classes})" for name in ("scale", "shift"))
+    there = f"margin={MEASURED!r}" if measured else f"classes={classes}"
+    return tuple(f"{name}({curve}, tau={tau:g}, {there})" for name in ("scale", "shift"))
 
 
 def _words(report: Underfitting) -> list[str]:
+    net = f"{report.net} before training" if report.net else "an untrained model"
     lines = [
-        f"{report.loss} with {report.classes} classes: an untrained model has a mean margin of "
+        f"{report.loss} with {report.classes} classes: {net} has a mean margin of "
         f"{report.expected_margin:.2f}, where a sample gets {_percent(report.initial)} of the largest weight it gives "
         f"(cross entropy: {_percent(report.initial_ce)})."
     ]
+    if report.net:
+        assumed = expected_margin(report.classes, exact=report.classes < 3)
+        lines.append(
+            f"Measured: its scores have a spread of {report.spread:.2g}. With classes={report.classes} a spread of 1 "
+            f"is assumed, and a mean margin of {assumed:.2f}."
+        )
     if "peer(" in report.loss:
         lines.append(f"Peers are taken on average, with as many samples of every class: as {report.looked_at}.")
     lines.append(

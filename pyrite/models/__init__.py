@@ -1,6 +1,6 @@
 """Nets: architectures that are described by a spec, and the ordinary ``nn.Module`` that each of them builds."""
 
-from pyrite.models.architecture import Architecture
+from pyrite.models.architecture import Architecture, seeded
 from pyrite.models.bn_inception import BNInception
 from pyrite.models.ensemble import Ensemble, mean_scores
 from pyrite.models.fast_cnn import FastCNN
@@ -42,4 +42,5 @@ __all__ = [
     "embed",
     "mean_scores",
     "reinitialised",
+    "seeded",
 ]

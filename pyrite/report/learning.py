@@ -13,7 +13,7 @@ from pyrite.experiments import Comparison, Row
 from pyrite.report.style import line_style, save
 from pyrite.training import COLUMNS, Run
 
-__all__ = ["draw_learning", "learning_figure", "run_figure"]
+__all__ = ["draw_learning", "draw_line", "known_values", "learning_figure", "run_figure"]
 
 # The lines of one run, in this order. ``train_accuracy`` is drawn only where true labels are unknown.
 _LINES = ("test_accuracy", "validation_accuracy", "train_accuracy", "clean_accuracy", "memorised", "recovered")
@@ -31,14 +31,14 @@ def learning_figure(comparison: Comparison) -> Figure:
     A panel without numbers is left out. With several seeds a line is their mean, in a band from the lowest
     to the highest.
     """
-    panels = [name for name in _PANELS if any(_known(row, name) for row in comparison.rows)]
+    panels = [name for name in _PANELS if any(known_values(row, name) for row in comparison.rows)]
     if not panels:
         raise ValueError(f"{comparison.path} has nothing to draw: no run knows test accuracy or wrong labels")
     # As narrow as a column of text, so that it stays legible on a phone.
     figure = Figure(figsize=(6, 1.2 + 2.9 * len(panels)), layout="constrained")
     for axes, name in zip(np.atleast_1d(figure.subplots(len(panels), 1, sharex=True)), panels, strict=True):
         for number, row in enumerate(comparison.rows):
-            _line(axes, row, name, number)
+            draw_line(axes, row.name, known_values(row, name), number)
         axes.set_ylabel(_PANELS[name], fontsize=11)
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
         axes.grid(axis="y", alpha=0.25)
@@ -76,20 +76,20 @@ def run_figure(run: Run) -> Figure:
     return figure
 
 
-def _line(axes: Axes, row: Row, name: str, number: int) -> None:
-    values = _known(row, name)
+def draw_line(axes: Axes, label: str, values: Sequence[npt.NDArray[np.float64]], number: int) -> None:
+    """Draw the mean over runs of a value per epoch, in a band from the lowest to the highest."""
     if not values:
         return
     shared = min(map(len, values))
     table = np.array([one[:shared] for one in values], np.float64)
     epochs = np.arange(1, shared + 1)
     style = line_style(number)
-    axes.plot(epochs, table.mean(0), linewidth=1.8, label=row.name, **style)  # type: ignore[arg-type]
+    axes.plot(epochs, table.mean(0), linewidth=1.8, label=label, **style)  # type: ignore[arg-type]
     if len(table) > 1:
         axes.fill_between(epochs, table.min(0), table.max(0), color=style["color"], alpha=0.15, linewidth=0)
 
 
-def _known(row: Row, name: str) -> Sequence[npt.NDArray[np.float64]]:
+def known_values(row: Row, name: str) -> Sequence[npt.NDArray[np.float64]]:
     """A column of the histories, of the runs that have it."""
-    columns = ([line[name] for line in run.history] for run in row.runs)
+    columns = ([line.get(name) for line in run.history] for run in row.runs)
     return [np.array(column, np.float64) for column in columns if column and None not in column]

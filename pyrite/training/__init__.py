@@ -11,6 +11,7 @@ from pyrite.training.recipe import Options, OptionsButRate, Recipe, augmentation
 from pyrite.training.recorder import Recorder
 from pyrite.training.run import COLUMNS, Run, net_scores
 from pyrite.training.schedules import SCHEDULES
+from pyrite.training.start import Start, check_on_net, measure_start
 
 __all__ = [
     "COLUMNS",
@@ -27,12 +28,15 @@ __all__ = [
     "Run",
     "RunFailed",
     "RunObserver",
+    "Start",
     "Watching",
     "augmentation",
     "check_device",
+    "check_on_net",
     "divergence",
     "fit",
     "make_learner",
+    "measure_start",
     "net_scores",
     "new_folder",
     "optimiser",

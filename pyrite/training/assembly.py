@@ -122,10 +122,11 @@ def assemble(
     facts |= {"mean": scale.mean, "std": scale.std, **corrected.counts}
 
     def at_the_end() -> dict[str, Any]:
+        measured = recorder.final_model(train)
         parts = [part.unreadable.values() for part in (train, test, held_out) if part is not None]
         own = {entry.path: entry.reason for part in (data.unreadable, *parts) for entry in part}
         unreadable = {path: reason for share in all_gather(own) for path, reason in share.items()}
-        results: dict[str, Any] = {"unreadable": unreadable}
+        results: dict[str, Any] = {"final_model": measured, "unreadable": unreadable}
         if data.test is not None and is_retrieval:
             try:
                 results["retrieval"] = measure_retrieval(trainer, data.test, scale)

@@ -17,6 +17,7 @@ from pyrite.spec import build, lookup, spell
 from pyrite.training.optimisers import OPTIMISERS, optimiser
 from pyrite.training.recipe import GIVEN, Options, Recipe, Short
 from pyrite.training.schedules import schedule
+from pyrite.training.start import with_measured_margin
 
 __all__ = ["Model", "Plan", "method_and_text", "model_and_text", "resolve", "says_rate"]
 
@@ -56,6 +57,9 @@ def resolve(
         values["corrections"] = os.path.abspath(os.path.expanduser(str(values["corrections"])))
     recipe = Recipe.make(**values)
     source = loaded or (data if isinstance(data, Dataset) else load(recipe.data))
+    measured = with_measured_margin(method, recipe, model, source)
+    if measured is not method:
+        method, recipe = measured, recipe.model_copy(update={"method": str(measured)})
     recipe = recipe.resolved(source, method)
     if short.lr is not None:
         recipe = _with_rate(recipe, short.lr, options.get("optimiser"))

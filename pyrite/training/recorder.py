@@ -8,7 +8,7 @@ import torch
 from torch.nn.functional import softplus
 
 from pyrite.data import Batches
-from pyrite.diagnostics import Tally, TrainingObserver
+from pyrite.diagnostics import Tally, TrainingObserver, subset_accuracies
 from pyrite.methods import Step, Trainer
 from pyrite.processes import all_gather, all_reduce
 from pyrite.soft_margin import margins, row_margin
@@ -35,6 +35,7 @@ class Recorder:
         self.trainer, self.observer, self.test, self.validation = trainer, observer, test, validation
         self.history: list[Line] = []
         self.steps = 0
+        self._test: Tally | None = None
         self._loss = self._share = self._rate = 0.0
 
     def after_step(self, step: Step) -> None:
@@ -48,7 +49,7 @@ class Recorder:
             self.observer.class_margins.record(step.index, values, unseen=step.unseen is not None)
 
     def after_epoch(self, epoch: int) -> None:
-        test = None if self.test is None else self._tally(self.test)
+        test = self._test = None if self.test is None else self._tally(self.test)
         validation, costs = self._held_out()
         self.share()
         line: Line = {
@@ -63,6 +64,30 @@ class Recorder:
     def share(self) -> None:
         """Merge what the processes saw in this epoch, so that all have the same."""
         self.observer.merge(all_gather(self.observer.epoch_state()))
+
+    def final_model(self, train: Batches) -> Line:
+        """Accuracies of the trained model on the training samples, without augmentation; None where unknown.
+
+        Those of the history are of predictions made while training. The papers report these.
+
+        Args:
+            train: what was trained on.
+        """
+        evaluated = train.in_order()
+        own = [(self.trainer.predict(inputs).argmax(1).cpu(), index.cpu()) for inputs, _, index in evaluated]
+        predictions, index = zip(*(pair for pairs in all_gather(own) for pair in pairs), strict=True)
+        rows, true = torch.cat(index).numpy(), self.observer.true
+        given = self.observer.evidence.labels[rows]
+        subsets = subset_accuracies(torch.cat(predictions), given, None if true is None else true[rows])
+        shares = subsets.shares()
+        return {
+            "final_train_accuracy": shares["given"],
+            "final_clean_accuracy": shares["clean"],
+            "final_memorised": shares["memorised"],
+            "final_recovered": shares["recovered"],
+            "final_intact_accuracy": shares["true"],
+            "final_hybrid_accuracy": subsets.hybrid(self._test),
+        }
 
     def _tally(self, batches: Batches) -> Tally:
         counts = torch.zeros(2, dtype=torch.long, device=batches.device)
@@ -95,10 +120,13 @@ class Recorder:
     def state_dict(self) -> dict[str, Any]:
         """For a resume, in the middle of an epoch too."""
         sums = {"loss": self._loss, "share": self._share, "rate": self._rate, "steps": self.steps}
-        return sums | {"history": self.history, "observer": self.observer.state_dict()}
+        test = None if self._test is None else [self._test.hits, self._test.total]
+        return sums | {"test": test, "history": self.history, "observer": self.observer.state_dict()}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where another recorder stopped."""
         self.observer.load_state_dict(state["observer"])
         self._loss, self._share, self._rate = state["loss"], state["share"], state["rate"]
         self.history, self.steps = state["history"], state["steps"]
+        tally = state.get("test")
+        self._test = None if tally is None else Tally(*tally)

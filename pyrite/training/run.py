@@ -21,10 +21,23 @@ __all__ = ["COLUMNS", "Column", "Run", "net_scores"]
 
 
 class Column(NamedTuple):
-    """The heading of a number in a run's table, and a longer explanation."""
+    """A number in a run's table.
+
+    Attributes:
+        short: its heading in a table.
+        long: a longer explanation.
+        is_share: whether it is written in per cent.
+        by_default: whether tables have it when no columns are named.
+    """
 
     short: str
     long: str
+    is_share: bool = True
+    by_default: bool = True
+
+    def spelled(self, value: float) -> str:
+        """The value as text, without the sign for per cent."""
+        return f"{100 * value:.2f}" if self.is_share else f"{value:.3g}"
 
 
 COLUMNS: Final[Mapping[str, Column]] = {
@@ -37,8 +50,21 @@ COLUMNS: Final[Mapping[str, Column]] = {
     "recovered": Column("wrong seen through", "wrong labels seen through"),
     "final_trust_auc": Column("AUC", "AUC of finding wrong labels by weight"),
     "best_trust_auc": Column("best AUC", "that AUC at its best, chosen by true labels"),
+    "final_train_accuracy": Column("given", "given labels, by the final model", by_default=False),
+    "final_clean_accuracy": Column("right", "right labels, by the final model", by_default=False),
+    "final_memorised": Column("wrong", "wrong labels, by the final model", by_default=False),
+    "final_recovered": Column("wrong, as true", "wrong labels seen through, by the final model", by_default=False),
+    "final_intact_accuracy": Column("intact", "true labels of all samples, by the final model", by_default=False),
+    "final_hybrid_accuracy": Column("hybrid", "true labels of training and test samples together", by_default=False),
+    "alpha": Column("alpha", "mean weight in training, times 2", is_share=False, by_default=False),
+    "snr": Column("snr", "mean weight of right over that of wrong labels", is_share=False, by_default=False),
+    "diff": Column("diff", "test accuracy lost by the noise"),
 }
-"""What a run's table holds. A label is followed if it is predicted when its sample is trained on, in the last epoch."""
+"""What a run's table holds; ``diff`` is known only beside a run without noise, so that a comparison adds it.
+
+A label is followed if it is predicted when its sample is trained on, in the last epoch. What the final model predicts
+of the training samples is measured once, at the end, without augmentation.
+"""
 
 
 @final
@@ -77,10 +103,12 @@ class Run:
     def table(self) -> dict[str, float | None]:
         """The result: test accuracy at the end and, chosen on test labels, at its best; then the training set.
 
-        ``clean_accuracy``, ``memorised`` and ``recovered`` are of the last epoch; None if true labels are unknown.
+        ``clean_accuracy``, ``memorised`` and ``recovered`` are of the last epoch; ``final_clean_accuracy`` and the like
+        are of the final model, in a finished run. What needs true labels is None if they are unknown.
         """
         if not self.history:
             return {}
+        final_model = self.facts.get("final_model", {}) if self.finished else {}
         last = self.history[-1]
         tests = [line["test_accuracy"] for line in self.history if line["test_accuracy"] is not None]
         names = [name for name in COLUMNS if name in last]
@@ -89,6 +117,7 @@ class Run:
             "best_test_accuracy": max(tests, default=None),
             **{name: last[name] for name in names},
             **self._detection(),
+            **{name: value for name, value in final_model.items() if name in COLUMNS},
         }
 
     def _detection(self) -> dict[str, float | None]:

@@ -73,6 +73,9 @@ def test_check_in_words_and_as_json(run: Callable[..., Done]) -> None:
         (("check", "0*ce", "--classes", "10"), "positive weight"),
         (("curves", "ce", "--classes", "1"), "classes is 1"),
         (("check", "mae"), "--classes"),
+        (("check", "mae", "digits", "--classes", "10"), "--classes 10 is given, but digits says how many"),
+        (("check", "mae", "--classes", "10", "--model", "resnet2"), "unknown model 'resnet2'"),
+        (("check", "scale(mae, tau=1, margin='measured')", "--classes", "10"), "does not know its margin yet"),
         (("chek", "mae"), "check"),
         (("list", "lossses"), "losses"),
     ],
@@ -103,7 +106,7 @@ def test_list_names_every_loss(run: Callable[..., Done]) -> None:
     rows = json.loads(run("list", "losses", "--json").stdout)
     assert [row["name"] for row in rows] == list(pyrite.LOSSES)
     text = run("list", "losses").stdout
-    assert "scale(curve, tau, classes=None, expected_margin=None)" in text
+    assert "scale(curve, tau, classes=None, margin=None)" in text
     assert "T[i, y]" in text
 
 

@@ -127,8 +127,8 @@ IDENTITIES = [
     ("focal(q=1e-12)", "ce"),
     ("gce(q=1e-12)", "ce"),
     ("agce(a=1e-17, q=0.5)", "gce(q=0.5)"),
-    ("shift(mae, tau=1.5, expected_margin=-1.5)", "mae"),
-    ("scale(gce(q=0.7), tau=3, expected_margin=-3)", "gce(q=0.7)"),
+    ("shift(mae, tau=1.5, margin=-1.5)", "mae"),
+    ("scale(gce(q=0.7), tau=3, margin=-3)", "gce(q=0.7)"),
     ("unit(mae)", "2*mae"),
     ("unit(ce)", "ce"),
     ("unit(5*gce(q=1))", "4*gce(q=1)"),
@@ -198,7 +198,7 @@ def test_weight_variance_with_a_step(q: float, k: float) -> None:
             moved = p * mp.exp(2) / (1 - p + p * mp.exp(2))  # the margin raised by 2
             return moved**q * (1 - moved)
 
-        moved = pyrite.shift(curve, tau=1, expected_margin=-3)
+        moved = pyrite.shift(curve, tau=1, margin=-3)
         step = k / (k + (1 - k) * math.exp(2))
         assert moved.weight_variance() == pytest.approx(variance(shifted, step), rel=1e-9)
 
@@ -213,9 +213,7 @@ def test_peak_of_a_sum_is_found_wherever_its_terms_are(depth: float, share: floa
     """scipy's minimiser, started at both terms' own peaks, on the printed weights."""
     from scipy.optimize import minimize_scalar
 
-    spec = (
-        f"shift(mae, tau=0.5, expected_margin={-depth}) + {share}*scale(gce(q=0.1), tau=0.01, expected_margin={-depth})"
-    )
+    spec = f"shift(mae, tau=0.5, margin={-depth}) + {share}*scale(gce(q=0.1), tau=0.01, margin={-depth})"
     curve, a = pyrite.loss(spec), 0.01 / depth
     assert isinstance(curve, pyrite.Curve)
 
@@ -286,7 +284,7 @@ def test_asymmetry_bounds() -> None:
     for curve in (pyrite.CE(), pyrite.Focal(), pyrite.GCE(q=0.7), pyrite.IMAE(T=8)):
         assert curve.asymmetry_bound() == 0.0
     # Raised by b, dl/dp is e^b/(1 - p + p e^b)^2 of what it was: from e^b at 0 to e^-b at 1.
-    moved = pyrite.shift(pyrite.MAE(), tau=1, expected_margin=-3)
+    moved = pyrite.shift(pyrite.MAE(), tau=1, margin=-3)
     assert moved.asymmetry_bound() == pytest.approx(math.exp(-4), rel=1e-4)
 
 
@@ -297,7 +295,7 @@ def test_asymmetry_bounds() -> None:
         ("mae + -1*ce", "rises with the probability"),
         ("0*ce", "is constant"),
         ("mae + -1*mae", "is constant"),
-        ("shift(mae, tau=1, expected_margin=-800)", "is constant"),
+        ("shift(mae, tau=1, margin=-800)", "is constant"),
         ("truncated_gce(k=0.9999999)", "is constant"),
     ],
 )
@@ -329,9 +327,9 @@ NUMBERS = [
     (lambda **given: pyrite.Peer(pyrite.CE(), **given), "alpha"),
     (lambda **given: pyrite.shift(pyrite.MAE(), **{"classes": 10, **given}), "tau"),
     (lambda **given: pyrite.scale(pyrite.MAE(), tau=1, **given), "classes"),
-    (lambda **given: pyrite.scale(pyrite.MAE(), tau=1, **given), "expected_margin"),
+    (lambda **given: pyrite.scale(pyrite.MAE(), tau=1, **given), "margin"),
 ]
-OTHER_THAN_HALF = {"A": -0.5, "T": 8, "classes": 100, "expected_margin": -0.5}
+OTHER_THAN_HALF = {"A": -0.5, "T": 8, "classes": 100, "margin": -0.5}
 
 
 @pytest.mark.parametrize(("make", "name"), NUMBERS)
@@ -343,7 +341,7 @@ def test_numbers_of_numpy_are_numbers_and_truth_values_are_not(make: Callable[..
         made = make(**{name: kind(value)})
         assert str(made) == str(expected)
         assert type(getattr(made, name)) is type(value)
-    for wrong in (True, np.True_, str(value), None if name not in ("classes", "expected_margin") else "x"):
+    for wrong in (True, np.True_, str(value), None if name not in ("classes", "margin") else "x"):
         with pytest.raises(ValueError, match=f"{name} is "):
             make(**{name: wrong})
 
@@ -389,9 +387,9 @@ def test_factors_are_numbers() -> None:
         (lambda: pyrite.unit("ce"), "loss is 'ce', but must be a loss"),
         (lambda: pyrite.unit(pyrite.NCE()), "whose largest weight depends on classes: say how many there are"),
         (lambda: pyrite.scale(pyrite.MAE(), tau=0, classes=10), "tau is 0"),
-        (lambda: pyrite.scale(pyrite.MAE(), tau=1), "either classes or expected_margin"),
+        (lambda: pyrite.scale(pyrite.MAE(), tau=1), "either classes or margin"),
         (lambda: pyrite.scale(pyrite.MAE(), tau=1, classes=2), "classes is 2, but must be a whole number, 3 or more"),
-        (lambda: pyrite.shift(pyrite.MAE(), tau=1, expected_margin=0.5), "expected_margin is 0.5"),
+        (lambda: pyrite.shift(pyrite.MAE(), tau=1, margin=0.5), "margin is 0.5"),
         (lambda: pyrite.CE(check="no"), "check is 'no', but must be True or False"),
         (lambda: pyrite.CE(check=1), "check is 1, but must be True or False"),
         (lambda: pyrite.CE(ignore_index=True), "ignore_index is True"),

@@ -56,6 +56,39 @@ def test_the_table_is_the_runs(found: pyrite.Comparison) -> None:
     assert rows[0]["memorised"] == pyrite.Run.load(found.path / "ce-5").history[-1]["memorised"]
 
 
+def test_columns_by_name(found: pyrite.Comparison) -> None:
+    names = ("final_hybrid_accuracy", "alpha", "snr")
+    table = found.table(names)
+    assert table.headings == ("loss", "hybrid", "alpha", "snr")
+    for cells, row in zip(table.rows, found.rows, strict=True):
+        runs = [pyrite.Run.load(run.path) for run in row.runs]
+        hybrid = [run.facts["final_model"]["final_hybrid_accuracy"] for run in runs]
+        assert cells[1] == f"{100 * mean(hybrid):.2f} ± {100 * stdev(hybrid):.2f}"
+        for cell, name in zip(cells[2:], ("alpha", "snr"), strict=True):
+            values = [run.history[-1][name] for run in runs]
+            assert cell == f"{mean(values):.3g} ± {stdev(values):.3g}"
+    with pytest.raises(ValueError, match="unknown column 'snrr': did you mean 'snr'"):
+        found.table(["snrr"])
+
+
+def test_what_the_noise_costs(tmp_path: Path) -> None:
+    options = {**OPTIONS, "epochs": 1}
+    found = pyrite.compare("digits", ["ce", "mae"], out=tmp_path, seeds=2, with_clean=True, **options)
+    assert found.table().headings[-1] == "diff"
+    for row, slug in zip(found.rows, ("ce", "mae"), strict=True):
+        ends = {
+            kind: [pyrite.Run.load(tmp_path / f"{slug}{kind}-{seed}").history[-1] for seed in (0, 1)]
+            for kind in ("", "-clean")
+        }
+        assert all(line["clean_accuracy"] == line["train_accuracy"] for line in ends["-clean"])
+        lost = [c["test_accuracy"] - n["test_accuracy"] for c, n in zip(ends["-clean"], ends[""], strict=True)]
+        assert row.values("diff") == lost
+    rows = json.loads((tmp_path / "comparison.json").read_text())["rows"]
+    assert [row["diff"] for row in rows] == [value for row in found.rows for value in row.values("diff")]
+    with pytest.raises(ValueError, match="with_clean compares with runs without noise, but there is no noise"):
+        pyrite.compare("digits", ["ce"], out=tmp_path / "none", with_clean=True, **{**OPTIONS, "noise": None})
+
+
 def test_what_is_there_is_not_trained_again(found: pyrite.Comparison) -> None:
     def state(row: pyrite.experiments.Row) -> list[int]:
         return [(run.path / "model.safetensors").stat().st_mtime_ns for run in row.runs]

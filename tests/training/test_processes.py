@@ -57,6 +57,7 @@ def test_two_processes_equal_one(case: str, one: Path, two: Path) -> None:
     assert first.recipe == second.recipe
     assert (one / case / "labels.npz").read_bytes() == (two / case / "labels.npz").read_bytes()
     assert second.facts["processes"] == 2
+    assert first.facts["final_model"] == second.facts["final_model"]
 
 
 def test_the_trainings_are_not_trivial(one: Path) -> None:

@@ -148,6 +148,7 @@ def test_stopped_after_any_step(options: dict[str, Any], tmp_path: Path) -> None
         resumed = pyrite.train(resume=out)
         assert resumed.finished
         assert resumed.history == whole.history
+        assert resumed.table == whole.table
         assert differing(tmp_path / "whole", out) == []
 
 

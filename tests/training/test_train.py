@@ -122,6 +122,28 @@ def test_a_run_can_be_used(recorded: tuple[pyrite.Run, Records]) -> None:
     assert run.table["memorised"] == run.history[-1]["memorised"]
 
 
+def test_the_final_model_on_the_training_samples(recorded: tuple[pyrite.Run, Records]) -> None:
+    """Counted here from the predictions of the saved model; not those made while training, which differ."""
+    run, data = pyrite.Run.load(recorded[0].path), load("digits")
+    assert data.test is not None
+    rows = np.flatnonzero(run.labels["part"] == 0)
+    given, true = run.labels["given"][rows], run.labels["true"][rows]
+    predicted, tested = run.scores(data.inputs[rows]).argmax(1), run.scores(data.test.inputs).argmax(1)
+    hits = np.sum(predicted == true) + np.sum(tested == data.test.labels)
+    expected = {
+        "final_train_accuracy": np.mean(predicted == given),
+        "final_clean_accuracy": np.mean((predicted == given)[given == true]),
+        "final_memorised": np.mean((predicted == given)[given != true]),
+        "final_recovered": np.mean((predicted == true)[given != true]),
+        "final_intact_accuracy": np.mean(predicted == true),
+        "final_hybrid_accuracy": hits / (len(rows) + len(data.test)),
+    }
+    assert {name: run.table[name] for name in expected} == pytest.approx(expected)
+    assert run.facts["final_model"] == pytest.approx(expected)
+    assert run.table["final_memorised"] != run.table["memorised"]
+    assert [run.table[name] for name in ("alpha", "snr")] == [run.history[-1][name] for name in ("alpha", "snr")]
+
+
 @pytest.mark.parametrize("options", [{"model": "fast_cnn(widths=[4, 4, 4])"}, {"precision": "float64"}])
 def test_other_runs_can_be_used(options: dict[str, Any], tmp_path: Path) -> None:
     run = pyrite.train("digits", out=tmp_path / "run", **{**SMALL, "epochs": 1, **options})

@@ -1,0 +1,127 @@
+"""Where a net starts: its scores and margins before training, and losses that are moved there."""
+
+from collections.abc import Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from pyrite.checks import whole_number
+from pyrite.curves import MEASURED
+from pyrite.data import Batches, Dataset, Statistics
+from pyrite.losses import Underfitting, loss as read_loss, underfitting
+from pyrite.methods import Method, method as read_method
+from pyrite.models import Architecture, Factory, build_model, default_architecture, seeded
+from pyrite.soft_margin import margins
+from pyrite.training.recipe import Recipe
+
+__all__ = ["Start", "check_on_net", "measure_start", "with_measured_margin"]
+
+_FITTED = 2048  # inputs for the layers that are fitted to them, as in training
+_SHAPE = (3, 32, 32)  # of the inputs where no data is given
+
+Model = str | Architecture | nn.Module | Factory | None
+
+
+@final
+@dataclass(frozen=True)
+class Start:
+    """A net before training.
+
+    Attributes:
+        margins: of every class as the label, for each input of a batch; sorted.
+        spread: the standard deviation of the scores of an input, over the classes: sigma of Eq. 4.
+    """
+
+    margins: npt.NDArray[np.float64]
+    spread: float
+
+    @property
+    def margin(self) -> float:
+        """The mean margin, to four digits: the E by which ``shift`` and ``scale`` move a curve."""
+        return float(f"{self.margins.mean():.4g}")
+
+
+def measure_start(
+    model: Model,
+    data: Dataset | None = None,
+    *,
+    shape: Sequence[int] = _SHAPE,
+    classes: int | None = None,
+    seed: int = 0,
+    batch_size: int = 128,
+) -> Start:
+    """The margins of a net on one batch before training, in training mode, as its first step sees them.
+
+    The mean is over all classes as labels, so that it depends on no labels.
+
+    Args:
+        model: as for ``train``.
+        data: where the batch is from; without it, ``shape`` and ``classes`` say what the net is for, and the inputs
+            are normal random numbers.
+        shape: of an input.
+        classes: the number of classes.
+        seed: of the net's initial weights and of the batch.
+        batch_size: the size of the batch.
+
+    >>> start = measure_start("fast_cnn", classes=10)
+    >>> start.margin < -2.19, start.spread < 0.3
+    (True, True)
+    """
+    if data is not None:
+        shape, classes = data.inputs.shape[1:], len(data.classes)
+    count, size = whole_number("classes", classes, least=2), whole_number("batch_size", batch_size, least=2)
+    inputs = _normal(shape, size, seed) if data is None else _first(data, seed)
+    # A net that the user passed is trained later, and batch norms change in training mode.
+    net = build_model(deepcopy(model) if isinstance(model, nn.Module) else model, shape, count, seed, inputs)
+    first = next(net.parameters())
+    with seeded(seed), torch.no_grad():
+        scores = net.train()(inputs[:size].to(first.device, first.dtype)).double().cpu()
+    return Start(np.sort(margins(scores).flatten().numpy()), float(scores.var(1).mean().sqrt()))
+
+
+def with_measured_margin(method: Method, recipe: Recipe, model: Model, data: Dataset) -> Method:
+    """A method in whose losses the net's margin stands in place of ``MEASURED``.
+
+    Args:
+        method: the method of the recipe.
+        recipe: of the run; its defaults need not be filled in.
+        model: a net of the user's own; None if the recipe spells the net.
+        data: what is trained on.
+    """
+    word = f"margin={MEASURED!r}"
+    if word not in str(method):
+        return method
+    if recipe.method != str(method):
+        raise ValueError(f"{word} cannot be replaced in {method}, which no text spells: give the number")
+    start = measure_start(model or recipe.model or None, data, seed=recipe.seed, batch_size=recipe.batch_size)
+    return read_method(recipe.method.replace(word, f"margin={start.margin}"))
+
+
+def check_on_net(
+    loss: str, model: Model = None, data: Dataset | None = None, classes: int | None = None, seed: int = 0
+) -> Underfitting:
+    """As ``underfitting``, at the margin that a net really has before training.
+
+    >>> check_on_net("mae", "fast_cnn", classes=100).net
+    'fast_cnn'
+    """
+    start = measure_start(model, data, classes=classes, seed=seed)
+    count = len(data.classes) if data is not None else whole_number("classes", classes, least=2)
+    name = model or default_architecture(_SHAPE if data is None else data.inputs.shape[1:])
+    spelled = str(read_loss(loss)).replace(f"margin={MEASURED!r}", f"margin={start.margin}")
+    return underfitting(spelled, count, margin=start.margin, spread=start.spread, net=str(name))
+
+
+def _first(data: Dataset, seed: int) -> Tensor:
+    rows = np.linspace(0, len(data) - 1, min(len(data), _FITTED)).astype(np.int64)
+    scale = Statistics.of(data.inputs, rows)
+    return next(iter(Batches(data.inputs, data.labels, batch_size=_FITTED, seed=seed, normalise=scale))).inputs
+
+
+def _normal(shape: Sequence[Any], count: int, seed: int) -> Tensor:
+    return torch.randn((count, *shape), generator=torch.Generator().manual_seed(seed))
