@@ -13,8 +13,7 @@ from typing import Any, Final, Self, final
 import numpy as np
 import torch
 
-from pyrite.data import Dataset, Part, load
-from pyrite.diagnostics import Tally, subset_accuracies
+from pyrite.data import Dataset, load
 from pyrite.files import write
 from pyrite.methods import method as read_method
 from pyrite.noise import noise_model
@@ -187,32 +186,13 @@ def _measured(run: Run) -> dict[str, Any]:
     finished = run.finished
     extras: dict[str, Any] = {}
     if finished:
-        numbers |= _final_model(run)
         history |= _median_margins(run)
         extras = _margins(run) | _weights(run, numbers)
     recipe = run.recipe.model_dump(exclude_none=True, exclude={"device"})
     facts = run.facts
-    known = {"recipe": recipe, "versions": facts["versions"], "git": facts["git"], "seconds": facts["seconds"]}
+    known = {"recipe": recipe, "versions": facts["versions"], "seconds": facts["seconds"]}
     known |= {"warnings": facts["warnings"]} if facts["warnings"] else {}
     return {**_rounded(known), "final": _rounded(numbers), "history": _rounded(history, 4), **_rounded(extras)}
-
-
-def _final_model(run: Run) -> dict[str, float]:
-    """The final model on the samples that were trained on, without augmentation."""
-    rows = np.flatnonzero(run.labels["part"] == Part.TRAIN)
-    data = run.dataset()
-    predicted = run.scores(data.inputs[rows]).argmax(1)
-    true = run.labels["true"][rows] if "true" in run.labels else None
-    subsets = subset_accuracies(predicted, run.labels["given"][rows], true)
-    shares = {f"final_{name}": share for name, share in subsets.shares().items() if share is not None}
-    shares["final_clean_accuracy"] = shares.pop("final_clean", shares.pop("final_given", 0.0))
-    if true is not None:
-        shares["final_intact_accuracy"] = float((predicted == true).mean())
-    if data.test is not None and run.history[-1]["test_accuracy"] is not None:
-        right = round(run.history[-1]["test_accuracy"] * len(data.test))
-        hybrid = subsets.hybrid(Tally(right, len(data.test)))
-        shares |= {} if hybrid is None else {"final_hybrid_accuracy": hybrid}
-    return shares
 
 
 def _histograms(run: Run) -> tuple[np.ndarray, dict[str, np.ndarray]]:
