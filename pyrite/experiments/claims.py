@@ -1,5 +1,6 @@
 """Claims as checks: differences of cells paired by seed, with a confidence interval, and what follows from it."""
 
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -7,7 +8,6 @@ from importlib.resources import files
 from itertools import product
 from math import isnan, nan
 from typing import Any, Literal, final
-import tomllib
 
 import numpy as np
 
@@ -92,6 +92,8 @@ class Results:
         cell = self.cells.get((tuple(chosen[axis] for axis in self.axes), seed))
         if cell is None:
             return nan
+        if column.startswith("-"):
+            return -self.value(chosen, seed, column[1:])
         if column == "diff":
             return self._clean(chosen, seed) - self.value(chosen, seed, "final_test_accuracy")
         value = cell.value(column)
@@ -170,8 +172,7 @@ def _correlation(check: Check, results: Results) -> Finding:
     for seed in results.seeds:
         points = [
             (results.value(chosen, seed, first), results.value(chosen, seed, second))
-            for (chosen,) in results.choices("")
-            if "noise" not in chosen or chosen["noise"] != results.axes["noise"][0]
+            for (chosen,) in results.choices(check.more)
         ]
         known = np.array([point for point in points if not isnan(sum(point))])
         found.append(_rank_correlation(known[:, 0], known[:, 1]) if len(known) > 3 else nan)

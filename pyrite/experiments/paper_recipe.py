@@ -51,12 +51,12 @@ class Scale(Checked):
 
 @final
 class Published(Checked):
-    """Figures of a paper: the column, where, the labels across, and a list of numbers per label, in per cent."""
+    """Figures of a paper: the column, where, the labels across, and a list per label; shares in per cent, "-" for none."""
 
     column: str = "final_test_accuracy"
     where: str = ""
     across: list[str]
-    rows: dict[str, list[float | None]]
+    rows: dict[str, list[float | Literal["-"]]]
 
 
 @final

@@ -90,8 +90,8 @@ class Reproduction:
             for row, numbers in block.rows.items():
                 for label, number in zip(block.across, numbers, strict=True):
                     wanted = [part.strip() for part in (row, label, *block.where.split(",")) if part.strip()]
-                    if number is not None and all(part in chosen.values() for part in wanted):
-                        return f"{number:g}"
+                    if number != "-" and all(part in chosen.values() for part in wanted):
+                        return f"{number}"
         return ""
 
     def to_dict(self) -> dict[str, Any]:
