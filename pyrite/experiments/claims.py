@@ -1,7 +1,7 @@
 """Claims as checks: differences of cells paired by seed, with a confidence interval, and what follows from it."""
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -50,6 +50,15 @@ class Finding:
     high: float = nan
     seeds: int = 0
 
+    @property
+    def sentence(self) -> str:
+        """The finding in one line."""
+        if isnan(self.mean):
+            return f"{self.words}: {self.status}"
+        interval = "" if isnan(self.low) else f" [{self.low:.3g}, {self.high:.3g}]"
+        seeds = f", {self.seeds} seed{'s' if self.seeds > 1 else ''}" if self.seeds else ""
+        return f"{self.words}: {self.mean:.3g}{interval}{seeds}: {self.status}"
+
     def to_dict(self) -> dict[str, Any]:
         """For JSON, which has no nan."""
         numbers = {name: getattr(self, name) for name in ("mean", "low", "high")}
@@ -81,10 +90,16 @@ class Results:
     Args:
         axes: the labels of each axis.
         cells: the finished cells, by labels and seed.
+        elsewhere: labels that the recipe has at other scales.
     """
 
-    def __init__(self, axes: Mapping[str, Sequence[str]], cells: Mapping[tuple[Labels, int], CellResult]) -> None:
-        self.axes, self.cells = axes, cells
+    def __init__(
+        self,
+        axes: Mapping[str, Sequence[str]],
+        cells: Mapping[tuple[Labels, int], CellResult],
+        elsewhere: Collection[str] = (),
+    ) -> None:
+        self.axes, self.cells, self.elsewhere = axes, cells, elsewhere
         self.seeds = sorted({seed for _, seed in cells})
 
     def value(self, chosen: Mapping[str, str], seed: int, column: str) -> float:
@@ -135,6 +150,11 @@ def evaluate(claimed: Claimed, results: Results, scale: str) -> Verdict | None:
 
 
 def _findings(check: Check, results: Results) -> list[Finding]:
+    named = [label.strip() for text in (check.more, check.less, *check.beyond) for label in text.split(",")]
+    here = {label for labels in results.axes.values() for label in labels}
+    absent = [label for label in named if label not in here and label in results.elsewhere]
+    if absent:
+        return [Finding(f"{check.column}: {check.more} and {check.less}; {absent[0]} is not in this scale", "not run")]
     if check.correlation:
         return [_correlation(check, results)]
     if check.best:
@@ -144,31 +164,24 @@ def _findings(check: Check, results: Results) -> list[Finding]:
 
 
 def _difference(check: Check, results: Results, *choice: dict[str, str]) -> Finding:
-    pairs = []
-    for seed in results.seeds:
-        values = [results.value(one, seed, check.column) for one in choice]
-        if check.than is not None:
-            gap = values[0] - check.than if check.more else check.than - values[0]
-        else:
-            gap = values[0] - values[1] - ((values[2] - values[3]) if check.beyond else 0.0)
-        pairs.append(gap)
-    names = [_name(one, choice) for one in choice]
+    names = [" ".join(one.values()) for one in choice]
+    table = [[results.value(one, seed, check.column) for one in choice] for seed in results.seeds]
     if check.than is not None:
-        words = f"{names[0]} {'above' if check.more else 'below'} {check.than:g}"
-    else:
-        words = f"{names[0]} minus {names[1]}" + (f", beyond {names[2]} minus {names[3]}" if check.beyond else "")
-    least = f", at least {check.by:g}" if check.by else f", within {check.within:g}" if check.within is not None else ""
-    return _judged(f"{check.column}: {words}{least}", pairs, check.by, check.within)
-
-
-def _name(one: Mapping[str, str], choice: Sequence[Mapping[str, str]]) -> str:
-    """The labels of a choice; all of them, so that a finding can be read alone."""
-    return " ".join(one.values())
+        words = f"{check.column} of {names[0]} {'above' if check.more else 'below'} {check.than:g}"
+        if check.more:
+            return _judged(words, [row[0] for row in table], above=check.than)
+        return _judged(words, [row[0] for row in table], below=check.than)
+    gaps = [row[0] - row[1] - ((row[2] - row[3]) if check.beyond else 0.0) for row in table]
+    words = f"{check.column} of {names[0]} minus {names[1]}"
+    words += f", beyond {names[2]} minus {names[3]}" if check.beyond else ""
+    if check.within is not None:
+        return _judged(f"{words}, within ±{check.within:g}", gaps, above=-check.within, below=check.within)
+    return _judged(f"{words}, above {check.by:g}", gaps, above=check.by)
 
 
 def _correlation(check: Check, results: Results) -> Finding:
     first, second = check.correlation
-    found = []
+    found, known = [], np.empty((0, 2))
     for seed in results.seeds:
         points = [
             (results.value(chosen, seed, first), results.value(chosen, seed, second))
@@ -176,8 +189,8 @@ def _correlation(check: Check, results: Results) -> Finding:
         ]
         known = np.array([point for point in points if not isnan(sum(point))])
         found.append(_rank_correlation(known[:, 0], known[:, 1]) if len(known) > 3 else nan)
-    words = f"rank correlation of {first} and {second} over {len(known)} cells, above {check.by:g}"
-    return _judged(words, found, check.by, None)
+    words = f"rank correlation of {first} and {second} over {len(known)} cells{', ' + check.more if check.more else ''}, above {check.by:g}"
+    return _judged(words, found, above=check.by)
 
 
 def _trend(check: Check, results: Results) -> Finding:
@@ -197,20 +210,18 @@ def _trend(check: Check, results: Results) -> Finding:
         else:
             found.append(float(best[-1] - best[0]))
     words = f"places that the best {check.best} moves up from the first {check.along} to the last"
-    return _judged(words, found, check.by, None)
+    return _judged(words, found, above=check.by)
 
 
-def _judged(words: str, pairs: Sequence[float], by: float, within: float | None) -> Finding:
+def _judged(words: str, pairs: Sequence[float], above: float | None = None, below: float | None = None) -> Finding:
+    """What follows for a mean that must lie above and below these: it does if its interval does."""
     values = np.array([value for value in pairs if not isnan(value)])
     if not len(values):
         return Finding(words, "not run")
     mean, (low, high) = float(values.mean()), _interval(values)
-    status: Status = "undecided"
-    if within is not None:
-        status = "holds" if -within <= low and high <= within else status
-        status = "does not hold" if low > within or high < -within else status
-    else:
-        status = "holds" if low > by else "does not hold" if high < by else status
+    fits = (above is None or low > above) and (below is None or high < below)
+    fails = (above is not None and high < above) or (below is not None and low > below)
+    status: Status = "holds" if fits else "does not hold" if fails else "undecided"
     return Finding(words, status, mean, low, high, len(values))
 
 

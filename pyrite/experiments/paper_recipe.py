@@ -14,7 +14,7 @@ from pyrite.experiments.cells import Cell
 from pyrite.spec import nearest
 from pyrite.training.recipe import Checked
 
-__all__ = ["RECIPES", "SCALES", "Check", "Claimed", "Figure", "Labels", "PaperRecipe", "Published", "ScaleName"]
+__all__ = ["RECIPES", "SCALES", "Check", "Claimed", "Figure", "Labels", "PaperRecipe", "Published", "Scale", "ScaleName", "select"]
 
 Value = str | int | float | bool
 Labels = tuple[str, ...]
@@ -121,7 +121,7 @@ class PaperRecipe(Checked):
 
     Attributes:
         title, article, shows: for readers.
-        compute: the name of a function that computes it without training, if there is one.
+        compute: claims that are computed without training.
         cells: the recipe whose grid is used, if it is not its own; ``keep`` are the labels of it that are used.
         settings: of all runs.
         axes: what is varied: for each axis, its labels and the settings that each stands for.
@@ -132,7 +132,7 @@ class PaperRecipe(Checked):
     title: str
     article: Literal["IMAE", "IMAE rebuttal", "curriculum", "gold samples"]
     shows: str
-    compute: str = ""
+    compute: list[str] = Field(default_factory=list)
     cells: str = ""
     keep: dict[str, list[str]] = Field(default_factory=dict)
     settings: dict[str, Value] = Field(default_factory=dict)
@@ -165,6 +165,11 @@ class PaperRecipe(Checked):
             raise ValueError(f"recipe {name}: {error}") from None
 
     @property
+    def is_exact(self) -> bool:
+        """Whether nothing is trained for it."""
+        return not self.cells and not self.axes
+
+    @property
     def source(self) -> "PaperRecipe":
         """The recipe that has the grid."""
         return PaperRecipe.load(self.cells).source if self.cells else self
@@ -184,6 +189,12 @@ class PaperRecipe(Checked):
         own = self.source.axes
         labels = {axis: list(chosen.get(axis, values)) for axis, values in own.items()}
         return {axis: [one for one in values if one in self.keep.get(axis, values)] for axis, values in labels.items()}
+
+    def all_labels(self) -> set[str]:
+        """The labels of all axes at all scales."""
+        source = self.source
+        scales = [scale.axes for scale in (source.tiny, source.small, source.paper) if scale is not None]
+        return {label for axes in (source.axes, *scales) for labels in axes.values() for label in labels}
 
     def grid(self, name: ScaleName) -> dict[tuple[Labels, int], Cell]:
         """The cells at a scale, by their labels and their seed."""

@@ -7,17 +7,20 @@ from functools import partial
 from itertools import product
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, final
+from typing import Any, Literal, cast, final
 
-from pyrite.experiments.cells import Cell, CellResult, train_cell
-from pyrite.experiments.claims import Results, Verdict, evaluate
-from pyrite.experiments.grid import run_grid
-from pyrite.experiments.paper_recipe import SCALES, Labels, PaperRecipe, ScaleName, select
-from pyrite.experiments.table import Table
 from pyrite.checks import one_of, whole_number
+from pyrite.curves import Curve
+from pyrite.experiments.cells import Cell, CellResult, train_cell
+from pyrite.experiments.claims import CLAIMS, Finding, Results, Verdict, evaluate
+from pyrite.experiments.exact import EXACT, Finding as Computed
+from pyrite.experiments.grid import run_grid
+from pyrite.experiments.paper_recipe import SCALES, Labels, PaperRecipe, Scale, ScaleName
+from pyrite.experiments.table import Table
 from pyrite.files import write
 from pyrite.locks import one_at_a_time
-from pyrite.training import COLUMNS
+from pyrite.losses import loss as read_loss
+from pyrite.training import COLUMNS, RunFailed
 
 __all__ = ["Reproduction", "read_reproduction", "reproduce"]
 
@@ -28,31 +31,55 @@ _COST = ("data", "model", "epochs", "samples", "batch_size", "method")
 @final
 @dataclass(frozen=True)
 class Reproduction:
-    """The finished cells of a recipe at a scale, its tables and the verdicts on its claims."""
+    """A recipe at a scale: its finished cells or what was computed, its table and the verdicts on its claims.
+
+    Attributes:
+        name: of the recipe.
+        scale: ``"exact"`` for what is computed and not trained.
+        recipe: the recipe.
+        results: the finished cells; None if nothing is trained.
+        computed: what was computed without training.
+        expected: the number of cells that belong to it.
+    """
 
     name: str
-    scale: ScaleName
+    scale: ScaleName | Literal["exact"]
     recipe: PaperRecipe
-    results: Results
-    expected: int
+    results: Results | None = None
+    computed: tuple[Computed, ...] = ()
+    expected: int = 0
 
     @property
     def command(self) -> str:
         """The command that repeats it."""
-        return f"pyrite reproduce {self.name} --scale {self.scale}"
+        return f"pyrite reproduce {self.name}" + ("" if self.scale == "exact" else f" --scale {self.scale}")
 
     @property
     def finished(self) -> bool:
         """Whether all cells are there."""
-        return len(self.results.cells) == self.expected
+        return self.results is None or len(self.results.cells) == self.expected
+
+    @property
+    def scale_settings(self) -> Scale | None:
+        """The scale of the recipe; None if nothing is trained."""
+        return None if self.scale == "exact" else self.recipe.scale(self.scale)
+
+    def claim_text(self, claim: str) -> str:
+        """A claim in one line, and where it comes from."""
+        return f"{CLAIMS[claim].text} ({CLAIMS[claim].source})"
 
     def verdicts(self) -> list[Verdict]:
         """What follows for each claim of the recipe."""
-        found = (evaluate(claimed, self.results, self.scale) for claimed in self.recipe.claims)
+        if self.results is None:
+            return [_verdict(computed) for computed in self.computed]
+        results = self.results
+        found = (evaluate(claimed, results, self.scale) for claimed in self.recipe.claims)
         return [verdict for verdict in found if verdict is not None]
 
     def table(self) -> Table:
         """Ours, mean ± standard deviation over the seeds; the paper's in brackets where it has the same cell."""
+        if self.results is None:
+            return self._numbers()
         axes, across = self.results.axes, self.recipe.across
         rows_of = [axis for axis in self._row_axes() if len(axes[axis]) > 1 or axis == self._row_axes()[-1]]
         wide = [*axes[across]] if across else [""]
@@ -69,7 +96,18 @@ class Reproduction:
             rows.append((*(chosen[axis] for axis in rows_of), *cells))
         return Table((*rows_of, *headings), tuple(rows), code=-1)
 
+    def _numbers(self) -> Table:
+        """What was computed; of curves that are only drawn, the largest weights."""
+        wanted = self.recipe.figure
+        if wanted is not None and wanted.kind == "curves" and not self.computed:
+            peaks = [(spec, cast(Curve, read_loss(spec)).peak()) for spec in wanted.losses]
+            rows = [(spec, f"{float(peak.weight):.4g}", f"{float(peak.margin):.3g}") for spec, peak in peaks]
+            return Table(("loss", "largest weight", "at the margin"), tuple(rows))
+        numbers = [(name, f"{value:.6g}") for one in self.computed for name, value in one.numbers.items()]
+        return Table(("", "computed"), tuple(numbers), code=-1)
+
     def _row_axes(self) -> list[str]:
+        assert self.results is not None
         named = [axis for axis in self.recipe.rows if axis in self.results.axes]
         return [axis for axis in self.results.axes if axis not in (*named, self.recipe.across)] + named
 
@@ -78,6 +116,7 @@ class Reproduction:
         return [""] if several and len(names) == 1 else names
 
     def _cell(self, chosen: Mapping[str, str], column: str) -> str:
+        assert self.results is not None
         values = self.results.values(chosen, column)
         published = self._published(chosen, column)
         ours = "" if not values else spelled(column, values)
@@ -96,10 +135,11 @@ class Reproduction:
 
     def to_dict(self) -> dict[str, Any]:
         """For a program to read."""
+        trained = {} if self.results is None else self.results.cells
         cells = [
-            {"labels": dict(zip(self.results.axes, labels, strict=True)), "seed": seed, "cell": cell.cell.key}
+            {"labels": list(labels), "seed": seed, "cell": cell.cell.key}
             | {column: cell.value(column) for column in self.recipe.columns}
-            for (labels, seed), cell in self.results.cells.items()
+            for (labels, seed), cell in trained.items()
         ]
         claims = [
             {"id": v.claim, "status": v.status, "findings": [finding.to_dict() for finding in v.findings]}
@@ -109,14 +149,26 @@ class Reproduction:
 
     def to_markdown(self) -> str:
         """Title, reduction, table and verdicts."""
-        recipe, scale = self.recipe, self.recipe.scale(self.scale)
+        recipe, scale = self.recipe, self.scale_settings
         lines = [f"### {recipe.article}: {recipe.title}", "", recipe.shows, ""]
-        lines += [f"`{self.command}`, {len(self.results.seeds)} seeds. Reduced: {scale.reduced or 'nothing'}.", ""]
+        if scale is not None and self.results is not None:
+            seeds = len(self.results.seeds)
+            reduced = f"Reduced: {scale.reduced}." if scale.reduced else "Nothing is reduced."
+            lines += [f"`{self.command}`, {seeds} seed{'s' if seeds != 1 else ''}. {reduced}", ""]
+        else:
+            lines += [f"`{self.command}`, computed without training.", ""]
         lines += [self.table().to_markdown()]
         for verdict in self.verdicts():
-            lines += ["", f"- **{verdict.claim} {verdict.status}**"]
-            lines += [f"  - {described(finding.to_dict())}" for finding in verdict.findings]
+            lines += [f"- **{verdict.claim} {verdict.status}**: {self.claim_text(verdict.claim)}"]
+            lines += [f"  - {finding.sentence}" for finding in verdict.findings]
         return "\n".join(lines) + "\n"
+
+
+def _verdict(computed: Computed) -> Verdict:
+    """What follows from a computation: a statement that fails as it is printed is told beside its correction."""
+    findings = [Finding(words, "holds" if true else "does not hold") for words, true in computed.statements.items()]
+    corrected = [words for words, true in (computed.corrections or {}).items() if true]
+    return Verdict(computed.claim, tuple(findings), f"corrected, it holds: {'; '.join(corrected)}" if corrected else "")
 
 
 def spelled(column: str, values: Sequence[float]) -> str:
@@ -130,21 +182,16 @@ def spelled(column: str, values: Sequence[float]) -> str:
     return write_number(mean(values)) + (f" ± {write_number(stdev(values))}" if len(values) > 1 else "")
 
 
-def described(finding: Mapping[str, Any]) -> str:
-    """A finding in one line."""
-    if finding["mean"] is None:
-        return f"{finding['words']}: {finding['status']}"
-    interval = "" if finding["low"] is None else f" [{finding['low']:.3g}, {finding['high']:.3g}]"
-    return f"{finding['words']}: {finding['mean']:.3g}{interval}, {finding['seeds']} seeds: {finding['status']}"
-
-
 def read_reproduction(name: str, scale: ScaleName, cells: Path, seeds: int | None = None) -> Reproduction:
     """What is known of a recipe from finished cells, without training."""
     recipe = PaperRecipe.load(name)
+    if recipe.is_exact:
+        return Reproduction(name, "exact", recipe, computed=tuple(EXACT[claim]() for claim in recipe.compute))
     grid = _grid(recipe, scale, seeds)
     known = {place: cells / f"{cell.key}.json" for place, cell in grid.items()}
     results = {place: CellResult.read(path) for place, path in known.items() if path.exists()}
-    return Reproduction(name, scale, recipe, Results(recipe.axis_labels(scale), results), len(grid))
+    found = Results(recipe.axis_labels(scale), results, recipe.all_labels())
+    return Reproduction(name, scale, recipe, found, expected=len(grid))
 
 
 def reproduce(
@@ -175,20 +222,29 @@ def reproduce(
         finished: called after each cell that was trained.
     """
     one_of("scale", scale, SCALES)
-    folder = Path(out)
+    recipe, folder = PaperRecipe.load(name), Path(out)
     kept = folder / "cells" if cells is None else Path(cells)
-    grid = _grid(PaperRecipe.load(name), scale, seeds)
-    missing = _missing(grid, kept)
-    estimate(len(missing), len(grid), _seconds(missing, kept, workers) if missing else 0.0)
-    words = {cell.key: " ".join(labels) + f", seed {seed}" for (labels, seed), cell in grid.items()}
-    train = partial(train_cell, results=kept, runs=folder / "runs")
-    for cell, result in run_grid(missing, train, workers=workers):
-        finished(words[cell.key], result)
+    if not recipe.is_exact:
+        grid = _grid(recipe, scale, seeds)
+        missing = _missing(grid, kept)
+        estimate(len(missing), len(grid), _seconds(missing, kept, workers) if missing else 0.0)
+        words = {cell.key: " ".join(labels) + f", seed {seed}" for (labels, seed), cell in grid.items()}
+        train = partial(train_cell, results=kept, runs=folder / "runs")
+        for cell, result in run_grid(missing, train, workers=workers):
+            finished(words[cell.key], result)
     found = read_reproduction(name, scale, kept, seeds)
-    with one_at_a_time(folder):
-        write(folder / f"{name}-{scale}.md", found.to_markdown().encode())
-        write(folder / f"{name}-{scale}.json", (json.dumps(found.to_dict(), indent=2) + "\n").encode())
+    _write(found, folder)
     return found
+
+
+def _write(found: Reproduction, folder: Path) -> None:
+    stem = f"{found.name}-{found.scale}"
+    try:
+        with one_at_a_time(folder):
+            write(folder / f"{stem}.md", found.to_markdown().encode())
+            write(folder / f"{stem}.json", (json.dumps(found.to_dict(), indent=2) + "\n").encode())
+    except OSError as error:
+        raise RunFailed(f"cannot write to {folder}: {error.strerror or error}; the cells are complete") from None
 
 
 def _grid(recipe: PaperRecipe, scale: ScaleName, seeds: int | None) -> dict[tuple[Labels, int], Cell]:
