@@ -1,7 +1,7 @@
 """Experiments: comparisons of runs, and the search for settings."""
 
-from pyrite.experiments.comparison import Comparison, Row, check_columns, compare
 from pyrite.experiments.claims import CLAIMS
+from pyrite.experiments.comparison import Comparison, Row, check_columns, compare
 from pyrite.experiments.demo import demo
 from pyrite.experiments.paper_recipe import RECIPES, SCALES, PaperRecipe
 from pyrite.experiments.reproduction import Reproduction, read_reproduction, reproduce

@@ -98,7 +98,9 @@ class CellResult:
             if not all(isinstance(part, dict) for part in (settings, final, history)):
                 raise TypeError("settings, final and history must be tables")
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise ValueError(f"{path} is not the result of a run ({error}): remove it, and it is trained again") from None
+            raise ValueError(
+                f"{path} is not the result of a run ({error}): remove it, and it is trained again"
+            ) from None
         return cls(Cell(settings), facts)
 
     def write(self, path: Path) -> Path:
@@ -188,11 +190,19 @@ def _measured(run: Run) -> dict[str, Any]:
     if finished:
         history |= _median_margins(run)
         extras = _margins(run) | _weights(run, numbers)
+    numbers |= _retrieved(run.facts.get("retrieval") or {})
     recipe = run.recipe.model_dump(exclude_none=True, exclude={"device"})
     facts = run.facts
     known = {"recipe": recipe, "versions": facts["versions"], "seconds": facts["seconds"]}
     known |= {"warnings": facts["warnings"]} if facts["warnings"] else {}
     return {**_rounded(known), "final": _rounded(numbers), "history": _rounded(history, 4), **_rounded(extras)}
+
+
+def _retrieved(found: Mapping[str, Any]) -> dict[str, float]:
+    """The results of a retrieval, where the test part is one."""
+    if "mean_average_precision" not in found:
+        return {}
+    return {"mean_average_precision": found["mean_average_precision"], "cmc_1": found["cmc"]["1"]}
 
 
 def _histograms(run: Run) -> tuple[np.ndarray, dict[str, np.ndarray]]:

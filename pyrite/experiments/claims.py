@@ -200,7 +200,10 @@ def _trend(check: Check, results: Results) -> Finding:
         best = []
         for along in results.axes[check.along]:
             choices = [
-                [results.value({**chosen, check.best: label, check.along: along}, seed, check.column) for (chosen,) in results.choices("")]
+                [
+                    results.value({**chosen, check.best: label, check.along: along}, seed, check.column)
+                    for (chosen,) in results.choices("")
+                ]
                 for label in results.axes[check.best]
             ]
             means = [float(np.mean(values)) for values in choices]

@@ -14,7 +14,19 @@ from pyrite.experiments.cells import Cell
 from pyrite.spec import nearest
 from pyrite.training.recipe import Checked
 
-__all__ = ["RECIPES", "SCALES", "Check", "Claimed", "Figure", "Labels", "PaperRecipe", "Published", "Scale", "ScaleName", "select"]
+__all__ = [
+    "RECIPES",
+    "SCALES",
+    "Check",
+    "Claimed",
+    "Figure",
+    "Labels",
+    "PaperRecipe",
+    "Published",
+    "Scale",
+    "ScaleName",
+    "select",
+]
 
 Value = str | int | float | bool
 Labels = tuple[str, ...]
@@ -39,14 +51,12 @@ class Scale(Checked):
         settings: of all its runs; they replace the recipe's.
         axes: of each axis that differs, the labels that are kept, with settings that replace the recipe's.
         seeds: how many, from 0.
-        absent: why this scale cannot be run here, if it cannot.
     """
 
     reduced: str = ""
     settings: dict[str, Value] = Field(default_factory=dict)
     axes: dict[str, dict[str, dict[str, Value]]] = Field(default_factory=dict)
     seeds: int = Field(default=3, ge=1)
-    absent: str = ""
 
 
 @final
@@ -174,13 +184,17 @@ class PaperRecipe(Checked):
         """The recipe that has the grid."""
         return PaperRecipe.load(self.cells).source if self.cells else self
 
+    def scales(self) -> list[str]:
+        """The scales that it has; ``exact`` if nothing is trained."""
+        source = self.source
+        has = {"tiny": source.tiny, "small": source.small, "paper": source.paper}
+        return ["exact"] if self.is_exact else [name for name, scale in has.items() if scale is not None]
+
     def scale(self, name: ScaleName) -> Scale:
         """The scale of this name; ``ValueError`` if the recipe has none."""
         found = {"tiny": self.source.tiny, "small": self.source.small, "paper": self.source.paper}[name]
         if found is None:
-            raise ValueError(f"{self.title} has no scale {name!r}")
-        if found.absent:
-            raise ValueError(f"{self.title} is not run at scale {name!r}: {found.absent}")
+            raise ValueError(f"{self.article}, {self.title} has no scale {name!r}: choose {' or '.join(self.scales())}")
         return found
 
     def axis_labels(self, name: ScaleName) -> dict[str, list[str]]:

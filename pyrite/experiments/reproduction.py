@@ -160,6 +160,7 @@ class Reproduction:
         lines += [self.table().to_markdown()]
         for verdict in self.verdicts():
             lines += [f"- **{verdict.claim} {verdict.status}**: {self.claim_text(verdict.claim)}"]
+            lines += [f"  - {verdict.note}"] if verdict.note else []
             lines += [f"  - {finding.sentence}" for finding in verdict.findings]
         return "\n".join(lines) + "\n"
 
@@ -203,7 +204,7 @@ def reproduce(
     workers: int = 1,
     seeds: int | None = None,
     estimate: Callable[[int, int, float | None], None] = lambda missing, expected, seconds: None,
-    finished: Callable[[str, CellResult], None] = lambda words, cell: None,
+    finished: Callable[[str, float, float], None] = lambda words, seconds, left: None,
 ) -> Reproduction:
     """Run what a table or figure of a paper needs, and compare it with what was published.
 
@@ -219,7 +220,8 @@ def reproduce(
         seeds: how many, from 0; by default as many as the recipe says.
         estimate: called before training, with the number of cells that are missing, the number of all cells, and the
             seconds that the missing ones will take; None if no similar cell is finished.
-        finished: called after each cell that was trained.
+        finished: called after each cell that was trained, with its labels, the seconds that it took, and the seconds
+            that the others will take.
     """
     one_of("scale", scale, SCALES)
     recipe, folder = PaperRecipe.load(name), Path(out)
@@ -230,8 +232,10 @@ def reproduce(
         estimate(len(missing), len(grid), _seconds(missing, kept, workers) if missing else 0.0)
         words = {cell.key: " ".join(labels) + f", seed {seed}" for (labels, seed), cell in grid.items()}
         train = partial(train_cell, results=kept, runs=folder / "runs")
+        spent = []
         for cell, result in run_grid(missing, train, workers=workers):
-            finished(words[cell.key], result)
+            spent.append(float(result.facts["seconds"]))
+            finished(words[cell.key], spent[-1], mean(spent) * (len(missing) - len(spent)) / workers)
     found = read_reproduction(name, scale, kept, seeds)
     _write(found, folder)
     return found

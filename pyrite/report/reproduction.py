@@ -32,11 +32,15 @@ def write_reproduction(found: Reproduction, folder: str | Path) -> list[Path]:
     figure = reproduction_figure(found)
     paths = [] if figure is None else [save(figure, folder / f"{stem}.{kind}") for kind in ("png", "svg")]
     draw: Callable[[], Figure] = lambda: reproduction_figure(found) or Figure()  # noqa: E731
-    page = templates().get_template("reproduction.html").render(
-        found=found,
-        table=found.table(),
-        scale=found.scale_settings,
-        picture=None if figure is None else picture(draw),
+    page = (
+        templates()
+        .get_template("reproduction.html")
+        .render(
+            found=found,
+            table=found.table(),
+            scale=found.scale_settings,
+            picture=None if figure is None else picture(draw),
+        )
     )
     return [*paths, write(folder / f"{stem}.html", page.encode())]
 
@@ -110,7 +114,9 @@ def _line(axes: Axes, found: Reproduction, chosen: Mapping[str, str], column: st
 def _margins(found: Reproduction) -> Figure:
     """Histograms of margins at a few epochs, one row per cell of the first seed; right labels blue, wrong ones red."""
     assert found.results is not None
-    place_of = {" ".join(labels): (labels, seed) for labels, seed in found.results.cells if seed == min(found.results.seeds)}
+    place_of = {
+        " ".join(labels): (labels, seed) for labels, seed in found.results.cells if seed == min(found.results.seeds)
+    }
     drawn = {name: found.results.cells[place] for name, place in place_of.items()}
     rows = {name: cell.facts["margins"] for name, cell in drawn.items() if "margins" in cell.facts}
     epochs = max((len(margins["epochs"]) for margins in rows.values()), default=1)
@@ -137,7 +143,9 @@ def _histogram(axes: Axes, margins: Mapping[str, object], place: int) -> None:
             # The first and the last bin are open; drawn, they are as wide as the others.
             edges = np.linspace(float(margins["first_edge"]), float(margins["last_edge"]), len(counts))  # type: ignore[arg-type]
             step = edges[1] - edges[0]
-            axes.stairs(counts / max(1.0, counts.sum()), np.append(edges - step, edges[-1]), fill=True, color=colour, alpha=0.5)
+            axes.stairs(
+                counts / max(1.0, counts.sum()), np.append(edges - step, edges[-1]), fill=True, color=colour, alpha=0.5
+            )
     axes.text(0.03, 0.95, f"epoch {epochs[place]}", transform=axes.transAxes, va="top", fontsize=7.5)
 
 
