@@ -65,14 +65,13 @@ def list_names(
 def _list_recipes(as_json: bool) -> None:
     from pyrite.experiments import RECIPES, PaperRecipe
 
-    rows = []
+    rows: list[dict[str, str]] = []
     for name in RECIPES:
         recipe = PaperRecipe.load(name)
-        claims = [*recipe.compute, *(claimed.id for claimed in recipe.claims)]
+        claims = " ".join([*recipe.compute, *(claimed.id for claimed in recipe.claims)])
         about = f"{recipe.article}, {recipe.title}"
-        rows.append({"name": name, "about": about, "claims": claims, "scales": recipe.scales()})
+        rows.append({"name": name, "about": about, "claims": claims, "scales": " ".join(recipe.scales())})
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
-        return
-    lines = [(row["name"], row["about"], " ".join(row["claims"]), " ".join(row["scales"])) for row in rows]
-    print_table(("recipes", "", "claims", "scales"), lines, left=4)
+    else:
+        print_table(("recipes", "", "claims", "scales"), [tuple(row.values()) for row in rows], left=4)

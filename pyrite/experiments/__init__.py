@@ -1,4 +1,4 @@
-"""Experiments: comparisons of runs, and the search for settings."""
+"""Experiments: comparisons of runs, the search for settings, and the tables and figures of papers."""
 
 from pyrite.experiments.claims import CLAIMS
 from pyrite.experiments.comparison import Comparison, Row, check_columns, compare
@@ -12,7 +12,12 @@ from pyrite.experiments.tuning_result import Tuning
 from pyrite.experiments.without_suspects import suspects_are_unknown, train_without_suspects
 
 __all__ = [
+    "CLAIMS",
+    "RECIPES",
+    "SCALES",
     "Comparison",
+    "PaperRecipe",
+    "Reproduction",
     "Row",
     "Table",
     "Trial",
@@ -20,6 +25,8 @@ __all__ = [
     "check_columns",
     "compare",
     "demo",
+    "read_reproduction",
+    "reproduce",
     "suspects_are_unknown",
     "train_without_suspects",
     "tune",

@@ -4,7 +4,7 @@ import hashlib
 import json
 import shlex
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
@@ -132,7 +132,7 @@ def _kept(column: Sequence[float]) -> float:
     return column[-1] / max(column) if max(column) else 0.0
 
 
-_REDUCED: Final = {
+_REDUCED: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     "_first": lambda column: column[0],
     "_most": max,
     "_least": min,
@@ -184,7 +184,9 @@ def _measured(run: Run) -> dict[str, Any]:
     last = run.history[-1]
     numbers = {name: value for name, value in last.items() if isinstance(value, int | float) and name in _FINAL}
     numbers |= {name: value for name, value in run.table.items() if value is not None}
-    history = {name: [line.get(name) for line in run.history] for name in _HISTORY if last.get(name) is not None}
+    history: dict[str, list[Any]] = {
+        name: [line.get(name) for line in run.history] for name in _HISTORY if last.get(name) is not None
+    }
     finished = run.finished
     extras: dict[str, Any] = {}
     if finished:

@@ -199,14 +199,11 @@ def _trend(check: Check, results: Results) -> Finding:
     for seed in results.seeds:
         best = []
         for along in results.axes[check.along]:
-            choices = [
-                [
-                    results.value({**chosen, check.best: label, check.along: along}, seed, check.column)
-                    for (chosen,) in results.choices("")
-                ]
+            chosen = [{**one, check.along: along} for (one,) in results.choices("")]
+            means = [
+                float(np.mean([results.value({**one, check.best: label}, seed, check.column) for one in chosen]))
                 for label in results.axes[check.best]
             ]
-            means = [float(np.mean(values)) for values in choices]
             best.append(nan if any(map(isnan, means)) else int(np.argmax(means)))
         if any(isnan(place) for place in best):
             found.append(nan)

@@ -1,4 +1,4 @@
-"""The recipe of a table or figure of a paper: which runs it needs at each scale, what was published, what is claimed."""
+"""The recipe of a table or figure of a paper: its runs at each scale, what was published and what is claimed."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -61,7 +61,10 @@ class Scale(Checked):
 
 @final
 class Published(Checked):
-    """Figures of a paper: the column, where, the labels across, and a list per label; shares in per cent, "-" for none."""
+    """Figures of a paper: the column, where, the labels across, and a list per label.
+
+    Shares are in per cent; "-" stands for none.
+    """
 
     column: str = "final_test_accuracy"
     where: str = ""
@@ -73,8 +76,8 @@ class Published(Checked):
 class Check(Checked):
     """One statement about cells: a difference between two of them, paired by seed, or a trend over many.
 
-    A selector such as ``"CCE, 40 %"`` names labels of axes. An axis that it does not name is gone through: the statement
-    must hold for each of its labels.
+    A selector such as ``"CCE, 40 %"`` names labels of axes. An axis that it does not name is gone through: the
+    statement must hold for each of its labels.
 
     Attributes:
         column: the number that is compared.

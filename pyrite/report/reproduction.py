@@ -62,7 +62,8 @@ def reproduction_figure(found: Reproduction) -> Figure | None:
 def _history(found: Reproduction) -> Figure:
     """Columns over the epochs: one row of panels per column, the mean over seeds between the lowest and the highest."""
     wanted = found.recipe.figure
-    assert wanted is not None and found.results is not None
+    assert wanted is not None
+    assert found.results is not None
     axes = found.results.axes
     across = axes[wanted.panels] if wanted.panels else [""]
     figure = Figure(figsize=(3.6 * len(across) + 0.8, 2.7 * len(wanted.columns) + 0.6), layout="constrained")
@@ -88,7 +89,8 @@ def _history(found: Reproduction) -> Figure:
 def _lines(found: Reproduction, fixed: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
     """The lines of a panel: a name, and the labels of a cell."""
     wanted, results = found.recipe.figure, found.results
-    assert wanted is not None and results is not None
+    assert wanted is not None
+    assert results is not None
     free = [axis for axis in results.axes if axis not in fixed]
     for labels in product(*(results.axes[axis] for axis in free)):
         chosen = {**fixed, **dict(zip(free, labels, strict=True))}
@@ -152,12 +154,13 @@ def _histogram(axes: Axes, margins: Mapping[str, object], place: int) -> None:
 def _bars(found: Reproduction) -> Figure:
     """One group of bars per label of the panels' axis, or per column; the thin line is the standard deviation."""
     wanted, results = found.recipe.figure, found.results
-    assert wanted is not None and results is not None
+    assert wanted is not None
+    assert results is not None
     groups = [(label, {wanted.panels: label}) for label in results.axes[wanted.panels]] if wanted.panels else [("", {})]
     figure = Figure(figsize=(7, 3.6), layout="constrained")
     axes = figure.subplots()
     names: list[str] = []
-    for group, (label, fixed) in enumerate(groups):
+    for group, (_, fixed) in enumerate(groups):
         lines = list(_lines(found, fixed))
         bars = [(name, chosen, column) for column in wanted.columns for name, chosen in lines]
         for number, (name, chosen, column) in enumerate(bars):
