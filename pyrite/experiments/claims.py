@@ -189,12 +189,13 @@ def _correlation(check: Check, results: Results) -> Finding:
         ]
         known = np.array([point for point in points if not isnan(sum(point))])
         found.append(_rank_correlation(known[:, 0], known[:, 1]) if len(known) > 3 else nan)
-    words = f"rank correlation of {first} and {second} over {len(known)} cells{', ' + check.more if check.more else ''}, above {check.by:g}"
+    where = f" with {check.more}" if check.more else ""
+    words = f"rank correlation of {first} and {second} over {len(known)} cells{where}, above {check.by:g}"
     return _judged(words, found, above=check.by)
 
 
 def _trend(check: Check, results: Results) -> Finding:
-    """The rank correlation of a label's place on one axis with the place of the best label of the other."""
+    """How many places the best label of one axis moves from the first label of the other axis to the last."""
     found = []
     for seed in results.seeds:
         best = []

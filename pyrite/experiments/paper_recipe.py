@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import product
+from pathlib import Path
 from string import Template
 from typing import Any, Final, Literal, Self, final
 
@@ -143,7 +144,7 @@ class PaperRecipe(Checked):
     """
 
     title: str
-    article: Literal["IMAE", "IMAE rebuttal", "curriculum", "gold samples"]
+    article: Literal["IMAE", "IMAE rebuttal", "curriculum", "gold samples", "own"]
     shows: str
     compute: list[str] = Field(default_factory=list)
     cells: str = ""
@@ -163,7 +164,12 @@ class PaperRecipe(Checked):
     @classmethod
     @cache
     def load(cls, name: str) -> Self:
-        """The recipe of this name."""
+        """The recipe of this name, or that in a file of your own, whose name ends in ``.toml``."""
+        if name.endswith(".toml"):
+            try:
+                return cls.parse(Path(name).read_text(encoding="utf-8"), name)
+            except OSError as error:
+                raise ValueError(f"cannot read {name}: {error.strerror or error}") from None
         if name not in RECIPES:
             raise ValueError(f"there is no recipe {name!r}: {nearest(name, RECIPES)}; see 'pyrite list recipes'")
         text = files("pyrite.experiments").joinpath("papers", RECIPES[name]).read_text(encoding="utf-8")

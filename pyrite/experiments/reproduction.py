@@ -50,6 +50,11 @@ class Reproduction:
     expected: int = 0
 
     @property
+    def stem(self) -> str:
+        """The name of its files, without an ending."""
+        return f"{Path(self.name).name.removesuffix('.toml')}-{self.scale}"
+
+    @property
     def command(self) -> str:
         """The command that repeats it."""
         return f"pyrite reproduce {self.name}" + ("" if self.scale == "exact" else f" --scale {self.scale}")
@@ -66,7 +71,8 @@ class Reproduction:
 
     def claim_text(self, claim: str) -> str:
         """A claim in one line, and where it comes from."""
-        return f"{CLAIMS[claim].text} ({CLAIMS[claim].source})"
+        known = CLAIMS.get(claim)
+        return self.recipe.shows if known is None else f"{known.text} ({known.source})"
 
     def verdicts(self) -> list[Verdict]:
         """What follows for each claim of the recipe."""
@@ -242,7 +248,7 @@ def reproduce(
 
 
 def _write(found: Reproduction, folder: Path) -> None:
-    stem = f"{found.name}-{found.scale}"
+    stem = found.stem
     try:
         with one_at_a_time(folder):
             write(folder / f"{stem}.md", found.to_markdown().encode())

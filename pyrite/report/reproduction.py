@@ -28,7 +28,7 @@ _SHARES: Final = ("test_accuracy", "train_accuracy", "clean_accuracy", "memorise
 def write_reproduction(found: Reproduction, folder: str | Path) -> list[Path]:
     """Write the picture, as PNG and SVG, where the recipe has one and cells are finished, and the page."""
     folder = Path(folder)
-    stem = f"{found.name}-{found.scale}"
+    stem = found.stem
     figure = reproduction_figure(found)
     paths = [] if figure is None else [save(figure, folder / f"{stem}.{kind}") for kind in ("png", "svg")]
     draw: Callable[[], Figure] = lambda: reproduction_figure(found) or Figure()  # noqa: E731
