@@ -230,6 +230,7 @@ def reproduce(
             that the others will take.
     """
     one_of("scale", scale, SCALES)
+    whole_number("workers", workers, least=1)
     recipe, folder = PaperRecipe.load(name), Path(out)
     kept = folder / "cells" if cells is None else Path(cells)
     if not recipe.is_exact:
