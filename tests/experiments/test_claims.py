@@ -31,8 +31,8 @@ def results(numbers: Mapping[tuple[str, str], Any] = NUMBERS, seeds: int = 5) ->
     return Results(AXES, cells, {"ResNet56"})
 
 
-def verdict(found: Results = results(), **check: Any) -> Verdict:
-    outcome = evaluate(Claimed(id="I1", checks=[Check(**check)]), found, "tiny")
+def verdict(found: Results | None = None, **check: Any) -> Verdict:
+    outcome = evaluate(Claimed(id="I1", checks=[Check(**check)]), found or results(), "tiny")
     assert outcome is not None
     return outcome
 

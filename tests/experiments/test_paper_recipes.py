@@ -23,7 +23,9 @@ CLASSES = {"cifar10": 10, "cifar100": 100, "cifar10n": 10, "cifar100n": 100, "cl
 
 
 def test_every_table_and_figure_has_a_recipe() -> None:
-    wanted = {f"imae_table{n}" for n in (1, 3, 4, 5, 6, 7, 8, 9)} | {f"imae_figure{n}" for n in (1, 3, 4, 5, 6, 7, 8, 10)}
+    wanted = {f"imae_table{n}" for n in (1, 3, 4, 5, 6, 7, 8, 9)} | {
+        f"imae_figure{n}" for n in (1, 3, 4, 5, 6, 7, 8, 10)
+    }
     wanted |= {f"curriculum_table{n}" for n in (2, 3, 4, 5, 9, 10, 11)} | {"imae_rebuttal_tableA"}
     wanted |= {f"curriculum_figure{n}" for n in range(1, 11)} | {f"gold_table{n}" for n in (1, 2, 3)}
     assert wanted | {"gold_figure1", "gold_figure2"} <= set(RECIPES)
@@ -99,7 +101,9 @@ def paper_cells() -> Iterator[tuple[str, Cell]]:
 
 def test_paper_settings_resolve() -> None:
     """Every spec is read, every net fits its images, every default is filled in."""
-    cells = {tuple(map(cell.settings.get, ("data", "model", "augment"))): (words, cell) for words, cell in paper_cells()}
+    cells = {
+        tuple(map(cell.settings.get, ("data", "model", "augment"))): (words, cell) for words, cell in paper_cells()
+    }
     assert len(cells) > 15
     for words, cell in cells.values():
         options = dict(cell.settings)
@@ -151,7 +155,7 @@ def test_recipes_that_are_wrong() -> None:
             PaperRecipe.parse(text, "mine")
     with pytest.raises(ValueError, match="there is no recipe 'imae_tabel1': did you mean 'imae_table1'"):
         PaperRecipe.load("imae_tabel1")
-    with pytest.raises(ValueError, match="cannot read nowhere.toml"):
+    with pytest.raises(ValueError, match="cannot read nowhere"):
         PaperRecipe.load("nowhere.toml")
     with pytest.raises(ValueError, match="has no scale 'tiny': choose paper"):
         PaperRecipe.load("imae_table9").grid("tiny")
@@ -162,9 +166,9 @@ def test_variables_are_filled_in() -> None:
     methods = {labels: str(cell.settings["method"]) for (labels, seed), cell in grid.items() if seed == 0}
     assert methods["MAE shift", "symmetric 0.4"] == "erm(unit(shift(mae, tau=3.0, classes=100)))"
     assert methods["MAE scale", "symmetric 0.8"] == "erm(unit(scale(mae, tau=4.0, classes=100)))"
+    recipe = PaperRecipe.parse(PARSED.format(method="erm(scale(mae, tau=$tau, classes=10))"), "mine")
     with pytest.raises(ValueError, match=r"nothing sets \$tau"):
-        text = PARSED.format(method="erm(scale(mae, tau=$tau, classes=10))")
-        PaperRecipe.parse(text, "mine").grid("tiny")
+        recipe.grid("tiny")
 
 
 PARSED = """
