@@ -35,11 +35,14 @@ from .data import (
 )
 from .estimator import RobustClassifier as RobustClassifier
 from .experiments import (
+    RECIPES as RECIPES,
     Comparison as Comparison,
+    Reproduction as Reproduction,
     Trial as Trial,
     Tuning as Tuning,
     compare as compare,
     demo as demo,
+    reproduce as reproduce,
     train_without_suspects as train_without_suspects,
     tune as tune,
 )

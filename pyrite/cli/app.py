@@ -14,6 +14,7 @@ from pyrite.cli.curves import curves
 from pyrite.cli.demo import demo
 from pyrite.cli.list import list_names
 from pyrite.cli.report import report
+from pyrite.cli.reproduce import reproduce
 from pyrite.cli.train import train
 from pyrite.cli.tune import tune
 
@@ -29,6 +30,7 @@ app.command()(audit)
 app.command()(report)
 app.command()(compare)
 app.command()(tune)
+app.command()(reproduce)
 app.command()(curves)
 app.command()(check)
 app.command()(corrupt)

@@ -22,6 +22,7 @@ def compare(
     out: Annotated[Path, typer.Option(help="The folder for the runs and the table.")],
     seeds: Annotated[int, typer.Option(help="How many seeds, beginning with --seed.")] = 1,
     with_clean: Annotated[bool, typer.Option("--with-clean", help="Also train without the noise, for 'diff'.")] = False,
+    workers: Annotated[int, typer.Option(help="How many runs are trained at once.")] = 1,
     columns: Annotated[str, typer.Option(help="Names from comparison.json, such as alpha,snr,diff.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
     **options: "Unpack[Options]",
@@ -36,7 +37,15 @@ def compare(
     names = check_columns([name.strip() for name in columns.split(",")] if columns else [])
     with failures():
         comparison = compare_runs(
-            data, methods, out=out, seeds=seeds, with_clean=with_clean, begin=begin, progress=not as_json, **options
+            data,
+            methods,
+            out=out,
+            seeds=seeds,
+            with_clean=with_clean,
+            workers=workers,
+            begin=begin,
+            progress=not as_json,
+            **options,
         )
     if is_first():
         typer.echo(json.dumps(comparison.to_dict(), indent=2)) if as_json else print_comparison(comparison, names)

@@ -21,6 +21,7 @@ class Kind(StrEnum):
     data = "data"
     optimisers = "optimisers"
     schedules = "schedules"
+    recipes = "recipes"
 
 
 def list_names(
@@ -28,6 +29,9 @@ def list_names(
     as_json: Annotated[bool, typer.Option("--json", help="Print it for a program to read.")] = False,
 ) -> None:
     """List names, with their arguments and one line about each."""
+    if kind is Kind.recipes:
+        _list_recipes(as_json)
+        return
     from pyrite.registration import REGISTRIES
 
     registry = REGISTRIES[kind.value]
@@ -56,3 +60,18 @@ def list_names(
             if row.get("papers"):
                 lines.append(("", f"paper's setting: {row['papers']}"))
         print_table((kind.value, ""), lines, left=2)
+
+
+def _list_recipes(as_json: bool) -> None:
+    from pyrite.experiments import RECIPES, PaperRecipe
+
+    rows: list[dict[str, str]] = []
+    for name in RECIPES:
+        recipe = PaperRecipe.load(name)
+        claims = " ".join([*recipe.compute, *(claimed.id for claimed in recipe.claims)])
+        about = f"{recipe.article}, {recipe.title}"
+        rows.append({"name": name, "about": about, "claims": claims, "scales": " ".join(recipe.scales())})
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2))
+    else:
+        print_table(("recipes", "", "claims", "scales"), [tuple(row.values()) for row in rows], left=4)

@@ -14,6 +14,7 @@ from pyrite.data.folder import folder
 from pyrite.data.idx import fashion_mnist, mnist
 from pyrite.data.mars import mars
 from pyrite.data.npz import npz
+from pyrite.data.reduced import reduced
 from pyrite.data.synthetic import blobs, digits, gratings
 from pyrite.data.table import csv, parquet
 from pyrite.data.web import clothing1m, webvision
@@ -38,6 +39,7 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
     "csv": csv,
     "parquet": parquet,
     "npz": npz,
+    "reduced": reduced,
 }
 
 

@@ -4,15 +4,17 @@ import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, Unpack, final
+from typing import Any, NamedTuple, Unpack, final
 
 from torch import nn
 
 from pyrite.checks import whole_number
 from pyrite.data import Dataset
+from pyrite.experiments.grid import run_grid
 from pyrite.experiments.table import Table
 from pyrite.files import write
 from pyrite.locks import one_at_a_time
@@ -122,6 +124,7 @@ def compare(
     out: str | Path,
     seeds: int = 1,
     with_clean: bool = False,
+    workers: int = 1,
     begin: Callable[[str, int], None] = lambda name, seed: None,
     progress: bool | None = None,
     **options: Unpack[Options],
@@ -137,6 +140,7 @@ def compare(
         out: the folder that gets a folder for each run, ``table.md`` and ``comparison.json``.
         seeds: the number of seeds, counted from ``seed``, which is 0 by default.
         with_clean: also train every method without the noise, which adds the column ``diff``.
+        workers: how many runs are trained at once, each on one thread if there are several.
         begin: called before each run is trained, with the name of the method and the seed.
         progress: as for ``train``.
         options: those of ``train``.
@@ -156,25 +160,44 @@ def compare(
     if with_clean and not (options.get("noise") or configured.get("noise")):
         raise ValueError("with_clean compares with runs without noise, but there is no noise: pass it")
     named = _named(methods)
-    slugs = _slugs(named)
     folder = Path(out)
     join(str(options.get("device") or configured.get("device", "cpu")))
-    rows = []
-    for name, method in named.items():
-        runs, clean = [], []
-        for seed in range(first, first + seeds):
-            begin(name, seed)
-            settings: Options = {**options, "method": method, "seed": seed}
-            runs.append(train_once(data, out=folder / f"{slugs[name]}-{seed}", progress=progress, **settings))
-            if with_clean:
-                settings["noise"] = "clean"
-                out = folder / f"{slugs[name]}-clean-{seed}"
-                clean.append(train_once(data, out=out, progress=progress, **settings))
-        rows.append(Row(name, tuple(runs), tuple(clean)))
+    tasks = [
+        _Task(name, seed, method, folder / f"{slug}{'-clean' * clean}-{seed}", clean)
+        for (name, method), slug in zip(named.items(), _slugs(named), strict=True)
+        for seed in range(first, first + seeds)
+        for clean in ((False, True) if with_clean else (False,))
+    ]
+    train = partial(_train, data=data, options=options, progress=progress if workers == 1 else False)
+    found = run_grid(tasks, train, workers=workers, begin=lambda task: begin(task.name, task.seed))
+    runs = {task.out: run for task, run in found}
+    rows = [
+        Row(
+            name, *(tuple(runs[t.out] for t in tasks if t.name == name and t.clean is clean) for clean in (False, True))
+        )
+        for name in named
+    ]
     comparison = Comparison(folder, tuple(rows))
     if rank() == 0:
         _write(comparison)
     return comparison
+
+
+class _Task(NamedTuple):
+    """One run of a comparison."""
+
+    name: str
+    seed: int
+    method: Method
+    out: Path
+    clean: bool
+
+
+def _train(task: _Task, data: str | Path | Dataset, options: Options, progress: bool | None) -> Run:
+    settings: Options = {**options, "method": task.method, "seed": task.seed}
+    if task.clean:
+        settings["noise"] = "clean"
+    return train_once(data, out=task.out, progress=progress, **settings)
 
 
 def _write(comparison: Comparison) -> None:
@@ -202,15 +225,15 @@ def _named(methods: Sequence[object]) -> dict[str, Method]:
     return named
 
 
-def _slugs(names: Iterable[str]) -> dict[str, str]:
+def _slugs(names: Iterable[str]) -> list[str]:
     """File names made from these names, no two of them the same.
 
-    >>> _slugs(["smooth(ce, rate=0.5)", "smooth(ce, rate=-0.5)"]).values()
-    dict_values(['smooth-ce-rate-0.5', 'smooth-ce-rate-0.5-2'])
+    >>> _slugs(["smooth(ce, rate=0.5)", "smooth(ce, rate=-0.5)"])
+    ['smooth-ce-rate-0.5', 'smooth-ce-rate-0.5-2']
     """
-    taken: dict[str, str] = {}
+    taken: list[str] = []
     for name in names:
         slug = re.sub(r"[^a-z0-9.+]+", "-", name.lower()).strip("-")[:_LONGEST]
         numbered = (slug if number == 1 else f"{slug}-{number}" for number in count(1))
-        taken[name] = next(one for one in numbered if one not in taken.values())
+        taken.append(next(one for one in numbered if one not in taken))
     return taken

@@ -19,16 +19,25 @@ __all__ = ["WRN", "Resnet20", "Resnet32", "Resnet44", "Resnet56", "Resnet110"]
 
 @dataclass(frozen=True, repr=False)
 class CifarResnet(Architecture, ABC):
-    """Three groups of blocks with 16, 32 and 64 channels; shortcuts have no weights (the paper's option A)."""
+    """Three groups of blocks with ``width``, 2 and 4 times as many channels; shortcuts have no weights (option A).
+
+    The paper's width is 16.
+    """
 
     smallest: ClassVar[int | None] = 4
     any_size: ClassVar[bool] = True
     depth: ClassVar[int]
 
+    width: int = 16
+
+    def __post_init__(self) -> None:
+        whole_number("width", self.width, 1)
+
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
-        stem = [conv(shape[0], 16), nn.BatchNorm2d(16), nn.ReLU()]
-        groups = _groups(_Block, (16, 16, 32, 64), (self.depth - 2) // 6)
-        return he_weights(nn.Sequential(*stem, *groups, *average_places())), nn.Linear(64, classes)
+        width = self.width
+        stem = [conv(shape[0], width), nn.BatchNorm2d(width), nn.ReLU()]
+        groups = _groups(_Block, (width, width, 2 * width, 4 * width), (self.depth - 2) // 6)
+        return he_weights(nn.Sequential(*stem, *groups, *average_places())), nn.Linear(4 * width, classes)
 
 
 @final

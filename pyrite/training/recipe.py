@@ -20,7 +20,7 @@ from pyrite.spec import build, nearest, spell
 from pyrite.training.optimisers import SGD, Optimiser, optimiser
 from pyrite.training.schedules import Linear, Schedule, schedule
 
-__all__ = ["GIVEN", "Options", "OptionsButRate", "Recipe", "Short", "augmentation"]
+__all__ = ["GIVEN", "Checked", "Options", "OptionsButRate", "Recipe", "Short", "augmentation"]
 
 GIVEN = "given in Python: "
 """The prefix, in a recipe, of what has no spelling: data, a net, a loss or a method that was passed as an object."""

@@ -1,0 +1,88 @@
+"""``pyrite reproduce``: a table or figure of a paper."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pyrite.cli.terminal import failures, print_table, warn
+
+if TYPE_CHECKING:
+    from pyrite.experiments import Reproduction
+
+
+def reproduce(
+    name: Annotated[str, typer.Argument(help="A recipe, such as imae_table1; see 'pyrite list recipes'.")],
+    scale: Annotated[str, typer.Option(help="tiny (seconds to minutes), small (an hour) or paper.")] = "tiny",
+    out: Annotated[Path, typer.Option(help="The folder for the table, the figure, the page and the runs.")] = Path(
+        "reproduced"
+    ),
+    cells: Annotated[
+        Path | None, typer.Option(help="The folder of finished runs; by default 'cells' in --out.")
+    ] = None,
+    workers: Annotated[int, typer.Option(help="How many runs are trained at once.")] = 1,
+    seeds: Annotated[int | None, typer.Option(help="How many seeds, from 0; by default those of the recipe.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
+) -> None:
+    """Train what a table or figure of a paper needs, and compare. Run it again to continue."""
+    from pyrite.experiments import reproduce as run_recipe
+    from pyrite.report.reproduction import write_reproduction
+
+    progress = _Progress(quiet=as_json)
+    with failures():
+        found = run_recipe(
+            name,
+            scale,  # type: ignore[arg-type]
+            out=out,
+            cells=cells,
+            workers=workers,
+            seeds=seeds,
+            estimate=progress.begin,
+            finished=progress.advance,
+        )
+        written = write_reproduction(found, out)
+    if as_json:
+        typer.echo(json.dumps(found.to_dict(), indent=2))
+        return
+    _print(found)
+    typer.echo(f"wrote {', '.join(path.name for path in written)} to {out}")
+
+
+class _Progress:
+    """Says before the first run how long all will take, and after each run how long the others will."""
+
+    def __init__(self, quiet: bool) -> None:
+        self.quiet, self.done, self.missing, self.spent, self.workers = quiet, 0, 0, 0.0, 1
+
+    def begin(self, missing: int, expected: int, seconds: float | None) -> None:
+        self.missing = missing
+        if self.quiet or not missing:
+            return
+        about = "unknown until the first is finished" if seconds is None else _duration(seconds)
+        warn(f"{missing} of {expected} runs are to be trained; time left: {about}")
+
+    def advance(self, words: str, seconds: float, left: float) -> None:
+        self.done += 1
+        if not self.quiet:
+            warn(f"{self.done}/{self.missing}  {words}  {seconds:.0f} s; time left: {_duration(left)}")
+
+
+def _duration(seconds: float) -> str:
+    """A time in words: ``3 min``."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _print(found: "Reproduction") -> None:
+    typer.echo(f"{found.recipe.article}: {found.recipe.title}")
+    table = found.table()
+    text = len([heading for heading in table.headings if heading in (found.results.axes if found.results else ())]) or 1
+    rows = [(*row[:text], *(cell.replace(" ± ", "±") for cell in row[text:])) for row in table.rows]
+    print_table(table.headings, rows, left=text, caption="mean±standard deviation, shares in per cent (the paper's)")
+    for verdict in found.verdicts():
+        typer.echo(f"{verdict.claim} {verdict.status}: {found.claim_text(verdict.claim)}")
+        for finding in verdict.findings:
+            if finding.status != "holds":
+                typer.echo(f"    {finding.sentence}")

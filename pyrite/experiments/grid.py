@@ -1,0 +1,50 @@
+"""Many runs: one after the other, or in several processes."""
+
+import multiprocessing
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from typing import TypeVar
+
+import torch
+
+from pyrite.checks import whole_number
+
+__all__ = ["run_grid"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+def run_grid(
+    tasks: Sequence[Task],
+    work: Callable[[Task], Result],
+    *,
+    workers: int = 1,
+    begin: Callable[[Task], None] = lambda task: None,
+) -> Iterator[tuple[Task, Result]]:
+    """Every task with its result, in the order in which they are finished.
+
+    Args:
+        tasks: what is to be done. With several workers tasks and ``work`` are sent to other processes.
+        work: does one task; if it is called again for a task that was done or begun before, it continues.
+        workers: processes; each computes on one thread if there are several.
+        begin: called before a task is begun.
+    """
+    if whole_number("workers", workers, least=1) == 1 or len(tasks) < 2:
+        for task in tasks:
+            begin(task)
+            yield task, work(task)
+        return
+    # A process that is forked while torch's threads run may never return, hence "spawn".
+    context = multiprocessing.get_context("spawn")
+    waiting, running = list(tasks), dict[Future[Result], Task]()
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        try:
+            while waiting or running:
+                while waiting and len(running) < workers:
+                    begin(waiting[0])
+                    running[pool.submit(work, waiting[0])] = waiting.pop(0)
+                for future in wait(running, return_when=FIRST_COMPLETED).done:
+                    yield running.pop(future), future.result()
+        finally:
+            pool.shutdown(cancel_futures=True)
