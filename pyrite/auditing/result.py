@@ -57,7 +57,8 @@ class Audit:
         narrows: what would make that interval smaller; empty if it is small.
         matrix: T[i, j] = P(given j | true i), and ``matrix_error`` its standard errors.
         can_tell: whether the evidence separates wrong labels from right ones.
-        no_class: how little a sample looks like any class; None if that is not known.
+        no_class: how little a sample looks like any class: 1 if all are equally likely, near 0 if some are excluded.
+            It says nothing about the label. None if it is not known.
         paths: the files of the samples; empty if they are not files.
         evidence: columns about the samples, by name, for reports.
         true: the true labels, where they are known. Only reports use them.

@@ -21,7 +21,7 @@ from pyrite.spec import nearest
 if TYPE_CHECKING:  # ``Audit`` imports this module when it is reviewed
     from pyrite.auditing.result import Audit
 
-__all__ = ["CHECKED", "Decisions", "Review", "random_check", "review_audit"]
+__all__ = ["CHECKED", "Decisions", "Review", "queue_of", "random_check", "review_audit"]
 
 Decisions = str | os.PathLike[str] | Corrections | Mapping[int, str]
 """A file of corrections, what was read from it, or the decision by the number of the sample."""
@@ -29,12 +29,19 @@ Decisions = str | os.PathLike[str] | Corrections | Mapping[int, str]
 CHECKED: Final = 100
 """The number of labels of a random check."""
 
+_WITHOUT_SUSPECTS: Final = 200  # rows of the ranking that are reviewed if there are no suspects
 _SEEN: Final = 20.0  # the log-odds of a label that a reviewer found to be wrong
 
 
 def random_check(samples: int) -> Ints:
     """The rows of the random check, in the order in which they are checked. They depend on the number of rows alone."""
     return np.asarray(order(0, Stream.CHECK, samples)[:CHECKED])
+
+
+def queue_of(audit: "Audit") -> Ints:
+    """The rows to review, the most likely wrong first: the suspects, or the head of the ranking if there are none."""
+    suspects = audit.ranking[audit.is_suspect[audit.ranking]]
+    return suspects if len(suspects) else audit.ranking[:_WITHOUT_SUSPECTS]
 
 
 @final
@@ -64,6 +71,17 @@ class Review:
         verdict[self.rows] = [meaning[decision] for decision in self.decision]
         return verdict
 
+    @cached_property
+    def speaks(self) -> Flags:
+        """Which rows speak for others: those of the queue and of the random check.
+
+        Any other may have been chosen because something looked wrong.
+        """
+        speaks = np.zeros(len(self.before), bool)
+        speaks[queue_of(self.before)] = True
+        speaks[random_check(len(self.before))] = True
+        return speaks
+
     @property
     def counted(self) -> int:
         """The number of labels found right or wrong."""
@@ -80,7 +98,7 @@ class Review:
 
     @cached_property
     def recalibration(self) -> Recalibration:
-        found = [self.strata.counts(np.flatnonzero(self.verdict == value)) for value in (0, 1)]
+        found = [self.strata.counts(np.flatnonzero(self.speaks & (self.verdict == value))) for value in (0, 1)]
         return Recalibration.fit(self.strata, found[0] + found[1], found[1])
 
     def share(self, rows: Ints) -> Share:

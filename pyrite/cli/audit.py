@@ -25,6 +25,7 @@ def audit(
     labels: Annotated[Path | None, typer.Option(help="With --scores: the given labels, .npy or .txt.")] = None,
     kind: Annotated[str | None, typer.Option(help="What they are: logits, probabilities, log-probabilities.")] = None,
     embeddings: Annotated[Path | None, typer.Option(help="With --scores: one row per sample, .npy.")] = None,
+    reviewed: Annotated[Path | None, typer.Option(help="Decisions of a review, as the page downloads them.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder; the run's, or a new one, by default.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary for a program to read.")] = False,
     **options: "Unpack[Options]",
@@ -41,6 +42,7 @@ def audit(
         result, folder = _of_data(str(data), out, options, quiet=as_json)
     if not is_first():
         return
+    result = result if reviewed is None else result.reviewed(reviewed)
     _write(result, folder)
     if as_json:
         typer.echo(json.dumps(result.summary() | {"folder": str(folder)}, indent=2))
@@ -116,6 +118,8 @@ def _print(result: "Audit", folder: Path) -> None:
     typer.echo(f"{result.sentence[0].upper()}{result.sentence[1:]}.")
     if result.narrows:
         typer.echo(f"{result.narrows[0].upper()}{result.narrows[1:]}.")
+    if result.review is not None and result.can_tell:
+        typer.echo(f"{result.review.sentence}.")
     if result.can_tell and not result.is_suspect.any():
         typer.echo("No label is a suspect.")
     elif result.can_tell:

@@ -21,6 +21,12 @@ function percent(share) {
   return (100 * share).toFixed(share > 0.99 || share < 0.1 ? 1 : 0) + " %";
 }
 
+const WORTHWHILE = 0.1; // the share of wrong labels from which on looking at them pays
+
+const exact = (share) => (100 * share).toFixed(1) + " %";
+const ends = ({ low, high }) => `${(100 * low).toFixed(1)} to ${exact(high)}`;
+const interval = (share) => `${exact(share.value)} (${ends(share)})`;
+const range = ({ value, low, high }) => `${count(Math.round(value))} (${count(Math.round(low))} to ${count(Math.round(high))})`;
 const plural = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 const short = (value, digits = 4) =>
   Number.isFinite(value) ? String(Number(value.toPrecision(digits))) : "not known";
@@ -80,8 +86,11 @@ class View {
   showProgress() {
     const { review, queue } = this;
     const found = review.measure();
-    one("progress").value = found.decided;
+    const listed = queue.lists[review.list];
+    one("progress").max = Math.max(1, listed.length);
+    one("progress").value = listed.filter((item) => review.codes[item]).length;
     one("precision").textContent = this.precision(found);
+    this.showEstimates(found);
     one("export").disabled = !found.decided;
     one("export").textContent = found.decided ? `Download ${plural(found.decided, "decision")}` : "Download corrections";
     one("undo").disabled = !review.steps.length;
@@ -92,7 +101,7 @@ class View {
   }
 
   precision(found) {
-    if (!found.counted) return `${count(this.queue.size)} to review`;
+    if (!found.counted) return `${count(this.queue.lists[this.review.list].length)} to review`;
     const text = `of ${count(found.counted)} reviewed, ${count(found.wrong)} were wrong (${percent(found.wrong / found.counted)})`;
     const unsure = found.decided - found.counted;
     return (
@@ -102,8 +111,49 @@ class View {
     );
   }
 
+  /** What the decisions so far say about all labels. */
+  showEstimates(found) {
+    const told = this.queue.canTell && found.counted > 0;
+    const check = this.review.randomCheck();
+    one("estimate").hidden = !told && !check.counted;
+    one("by-decisions").hidden = one("ahead").hidden = !told;
+    one("check").hidden = !check.counted;
+    if (check.counted) one("check").textContent = this.checkWords(check);
+    for (const place of document.querySelectorAll("[data-audit]")) place.textContent = place.dataset.audit;
+    if (!told) return;
+    const { rate, precision, next, nextCount, left } = this.review.estimates();
+    const ofSuspects = precision ? `, and ${interval(precision)} of the suspects` : "";
+    one("by-decisions").textContent = `By the audit and ${plural(found.counted, "decision")}, ${interval(rate)} of all labels are wrong${ofSuspects}.`;
+    one("ahead").textContent = this.aheadWords(next, nextCount, left);
+    one("rate-value").textContent = exact(rate.value);
+    one("rate-ends").textContent = ends(rate);
+    one("rate-words").textContent = `of the labels are wrong, by the audit and ${plural(found.counted, "decision")}`;
+    if (precision && one("precision-value")) {
+      one("precision-value").textContent = percent(precision.value);
+      one("precision-words").textContent = "of the suspects should be wrong, by the audit and your decisions";
+    }
+  }
+
+  aheadWords(next, nextCount, left) {
+    const rest = `${range(left)} wrong labels are not reviewed yet.`;
+    if (!next) return `All suspects are reviewed. Of all other labels, about ${rest}`;
+    const some = `Of the next ${plural(nextCount, "suspect")}, about ${range(next)} should be wrong. In all about ${rest}`;
+    return next.value < WORTHWHILE * nextCount ? `${some} Fewer than one in ten of the next is wrong: a good point to stop.` : some;
+  }
+
+  checkWords(check) {
+    const share = exactShare(check.wrong, check.counted);
+    const togo = check.of - check.seen;
+    const words = `Random check: ${count(check.wrong)} of ${plural(check.counted, "label")} ${check.wrong === 1 ? "is" : "are"} wrong, ${interval(share)} of all (Clopper and Pearson).`;
+    return togo ? `${words} ${count(togo)} to go.` : words;
+  }
+
   showFilter() {
-    const { pair } = this.review;
+    const { pair, list } = this.review;
+    for (const button of document.querySelectorAll("[data-list]")) {
+      button.setAttribute("aria-pressed", String(button.dataset.list === list));
+    }
+    for (const words of document.querySelectorAll("[data-about]")) words.hidden = words.dataset.about !== list;
     one("filter").hidden = !pair;
     if (pair) {
       const [suggested, given] = pair.map((label) => this.queue.classes[label]);
@@ -115,7 +165,7 @@ class View {
   }
 
   showDone() {
-    const everything = this.review.measure().decided === this.queue.size;
+    const everything = this.queue.lists[this.review.list].every((item) => this.review.codes[item]);
     one("done-words").textContent = everything
       ? "All reviewed. Download the corrections to train with them."
       : "Nothing is left here. The others are not part of this filter.";
