@@ -31,8 +31,12 @@ def audit(
     **options: "Unpack[Options]",
 ) -> None:
     """Find wrong labels: train once, rank the suspects, write a page to review them on."""
+    from pyrite.data.corrections import read_content
+
     if (data is None) == (not scores):
         raise ValueError("say what to audit: DATA to train on, a run's folder, or --scores with --labels and --kind")
+    if reviewed is not None:
+        read_content(reviewed)  # a missing file is better known before training than after it
     if scores:
         result, folder = _of_scores(scores, labels, kind, embeddings, options), out or Path("audit")
     else:
