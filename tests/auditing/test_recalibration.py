@@ -7,72 +7,38 @@ from scipy.special import expit
 from scipy.stats import binom
 from sklearn.isotonic import IsotonicRegression
 
+from benchmarks.reviews import TRUTHS, simulate
 from pyrite.auditing.recalibration import Recalibration, exact_share, stratify
 
-SAMPLES = 3000
-# The probability of a wrong label, by the log-odds that an audit claims.
-TRUTHS = {
-    "as claimed": expit,
-    "too sure": lambda score: expit(0.5 * score),
-    "too few": lambda score: expit(score + 1.5),
-    "too many": lambda score: expit(score - 1.5),
-    "hidden": lambda score: 0.05 + 0.95 * expit(score),  # the audit is sure of labels that are wrong
-    "not all": lambda score: 0.8 * expit(score),
-}
 
-
-def claimed(random: np.random.Generator) -> np.ndarray:
-    likely = random.random(SAMPLES) < 0.2
-    return np.where(likely, random.normal(2.5, 2, SAMPLES), random.normal(-5, 2, SAMPLES))
-
-
-def reviews(truth: str, chosen: str, count: int) -> np.ndarray:
-    """For every simulated review: the error of the rate, whether its interval holds the truth, and its width."""
-    results = []
-    for seed in range(count):
-        random = np.random.default_rng([seed, 1])
-        score = claimed(random)
-        wrong = random.random(SAMPLES) < TRUTHS[truth](score)
-        top, drawn = np.argsort(-score), random.permutation(SAMPLES)[:100]
-        rows = {"random": drawn, "both": np.union1d(drawn, top[:100]), "suspects": top[: int((score > 0).sum())]}[
-            chosen
-        ]
-        strata = stratify(score)
-        found = strata.counts(rows), strata.counts(rows[wrong[rows]])
-        share = Recalibration.fit(strata, *found).share(strata.size - found[0], int(wrong[rows].sum()), SAMPLES)
-        results.append((share.value - wrong.mean(), share.low <= wrong.mean() <= share.high, share.high - share.low))
-    return np.array(results)
-
-
-@pytest.mark.parametrize("chosen", ["random", "both"])
-def test_rates_of_reviews_with_a_random_check(chosen: str) -> None:
+@pytest.mark.parametrize("how", ["100 random", "100 random and 100 suspects"])
+def test_rates_of_reviews_with_a_random_check(how: str) -> None:
     held = []
     for truth in TRUTHS:
-        error, inside, width = reviews(truth, chosen, 40).T
+        every = np.array([simulate(truth, how, "soft", seed) for seed in range(40)], float)
         # A hundred labels alone have a standard error of 4 points.
-        assert abs(error.mean()) < 0.012, truth
-        assert width.mean() < 0.16, truth
-        held.append(inside.mean())
+        assert abs(every[:, 0].mean()) < 0.012, truth
+        assert every[:, 2].mean() < 0.16, truth
+        held.append(every[:, 1].mean())
     assert min(held) >= 0.85  # of 40 each; expected are 38
     assert np.mean(held) >= 0.93
 
 
 def test_suspects_speak_for_suspects_alone() -> None:
-    """Where the suspects are as claimed, the estimate stays, and the interval is as wide as ignorance of the rest."""
-    error, inside, width = reviews("hidden", "suspects", 20).T
-    assert inside.mean() >= 0.9
-    assert error.mean() < -0.02  # nobody can know
-    assert width.mean() > 0.08
-    assert (reviews("as claimed", "suspects", 20)[:, 1]).mean() >= 0.9
+    """Nobody can know what is wrong where nobody looked: the estimate stays, and the interval is wide."""
+    hidden = np.array([simulate("5 % hidden", "all suspects", "soft", seed) for seed in range(20)], float)
+    assert hidden[:, 0].mean() < -0.02
+    assert hidden[:, 1].mean() >= 0.9
+    assert hidden[:, 2].mean() > 0.08
 
 
 def test_nothing_reviewed_changes_nothing() -> None:
-    score = claimed(np.random.default_rng(0))
+    score = np.random.default_rng(0).normal(-2, 3, 3000)
     strata = stratify(score)
     nothing = np.zeros(len(strata.size))
     fit = Recalibration.fit(strata, nothing, nothing)
     np.testing.assert_allclose(fit.log_odds, strata.centre, atol=1e-9)
-    assert fit.share(strata.size.astype(float), 0, SAMPLES).value == pytest.approx(expit(score).mean(), abs=1e-4)
+    assert fit.share(strata.size.astype(float), 0, 3000).value == pytest.approx(expit(score).mean(), abs=1e-4)
     np.testing.assert_array_equal(np.argsort(fit.scores(score)), np.argsort(score))
 
 
