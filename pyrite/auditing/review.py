@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
-from scipy.special import expit
+from scipy.special import expit, logit
 
+from pyrite.auditing.noise_rate import with_error_odds
 from pyrite.auditing.posterior import best_threshold
 from pyrite.auditing.recalibration import Recalibration, Share, Strata, exact_share, stratify
 from pyrite.data import Dataset
@@ -30,6 +31,7 @@ CHECKED: Final = 100
 """The number of labels of a random check."""
 
 _WITHOUT_SUSPECTS: Final = 200  # rows of the ranking that are reviewed if there are no suspects
+_ADVICE: Final = f"a check of {CHECKED} random labels on the page would narrow this"
 _SEEN: Final = 20.0  # the log-odds of a label that a reviewer found to be wrong
 
 
@@ -181,7 +183,8 @@ class Review:
         score[self.verdict == 0] = -_SEEN
         rate = self.rate
         choices, likelihoods = _reordered(old, score, self)
-        growth = rate.value / max(old.noise_rate, 1e-9)
+        odds = (np.clip(share, 1e-9, 1 - 1e-9) for share in (rate.value, old.noise_rate))
+        new_odds, old_odds = map(logit, odds)
         return replace(
             old,
             score=score,
@@ -191,9 +194,8 @@ class Review:
             noise_rate=rate.value,
             noise_rate_error=(rate.high - rate.low) / 4,
             noise_interval=(rate.low, rate.high),
-            narrows="" if self.checked[0] >= CHECKED else f"Check {CHECKED} random labels on the page to narrow it.",
-            matrix=_scaled(old.matrix, growth),
-            matrix_error=old.matrix_error * growth,
+            narrows="" if self.checked[0] >= CHECKED else _ADVICE,
+            matrix=with_error_odds(old.matrix, float(new_odds - old_odds)),
             review=self,
         )
 
@@ -258,11 +260,3 @@ def _reordered(audit: "Audit", score: Floats, review: Review) -> tuple[Ints, Flo
     likelihoods[rows, place] = 1.0
     best = np.argsort(-likelihoods, axis=1, kind="stable")
     return np.take_along_axis(choices, best, 1), np.take_along_axis(likelihoods, best, 1)
-
-
-def _scaled(matrix: Floats, growth: float) -> Floats:
-    """The noise matrix with more or fewer wrong labels, in the same proportions."""
-    wrong = np.where(np.eye(len(matrix), dtype=bool), 0.0, matrix)
-    total = wrong.sum(1, keepdims=True)
-    wrong *= np.minimum(growth, 0.999 / np.maximum(total, 1e-9))
-    return np.asarray(wrong + np.diag(1 - wrong.sum(1)))

@@ -74,10 +74,13 @@ def read(path: Path) -> Reader:
 
 
 def test_summary_and_what_the_threshold_means(tmp_path: Path) -> None:
-    audit = make_audit(warnings=("two classes are nearly empty",))
+    warnings, narrows = ("two classes are nearly empty",), "a review would narrow this"
+    audit = make_audit(warnings=warnings, noise_interval=(0.2, 0.31), narrows=narrows)
     found = read(write_audit_page(audit, tmp_path / "page.html", title="A title & more"))
     assert "A title & more" in found.words
-    assert "About 25.0 % ± 2.1 of 60 labels look wrong; most often " in found.words
+    assert "About 25.0 % (20 to 31 %) of 60 labels look wrong; most often " in found.words
+    assert "25.0 %20.0 to 31.0 %of the labels are wrong" in found.words
+    assert "A review would narrow this." in found.words
     assert "wrong with a probability of 50 % or more" in found.words
     assert "20suspects to look at, of 60 labels in 4 classes" in found.words
     mean = float((1 / (1 + np.exp(-audit.score[:20]))).mean())
