@@ -210,7 +210,9 @@ def review_audit(audit: "Audit", decisions: Decisions) -> "Audit":
         read = decisions if isinstance(decisions, Corrections) else Corrections.read(Path(decisions), _data_of(before))
         if not read.decided:
             raise ValueError(f"{read.source} is a ranking without decisions: download the decisions from the page")
-        found, words, new = read.index.tolist(), read.decision, read.new
+        found, new = read.index.tolist(), read.new
+        same = (read.new == read.old).tolist()  # to relabel as the given class is to keep it
+        words = ["keep" if word == "relabel" and kept else word for word, kept in zip(read.decision, same, strict=True)]
     outside = [number for number in found if number not in place]
     if outside:
         raise ValueError(f"sample {outside[0]} is not among the {len(before):,} samples that were audited")

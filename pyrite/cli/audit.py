@@ -2,6 +2,7 @@
 
 import json
 import os
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
@@ -31,11 +32,11 @@ def audit(
     **options: "Unpack[Options]",
 ) -> None:
     """Find wrong labels: train once, rank the suspects, write a page to review them on."""
-    from pyrite.data.corrections import read_content
-
     if (data is None) == (not scores):
         raise ValueError("say what to audit: DATA to train on, a run's folder, or --scores with --labels and --kind")
     if reviewed is not None:
+        from pyrite.data.corrections import read_content
+
         read_content(reviewed)  # a missing file is better known before training than after it
     if scores:
         result, folder = _of_scores(scores, labels, kind, embeddings, options), out or Path("audit")
@@ -131,7 +132,9 @@ def _print(result: "Audit", folder: Path) -> None:
             f"{int(result.is_suspect.sum()):,} suspects, likely wrong with {100 * result.threshold:.0f} % or more:"
         )
         names = result.classes
-        for row in result.ranking[: min(5, int(result.is_suspect.sum()))].tolist():
+        done = set() if result.review is None else set(result.review.rows.tolist())
+        rows = (row for row in result.ranking.tolist() if result.is_suspect[row] and row not in done)
+        for row in islice(rows, 5):
             where = result.paths[row] if result.paths else f"sample {result.index[row]}"
             # The given label of a suspect may still be the likeliest class.
             other = next(choice for choice in result.choices[row] if choice != result.labels[row])

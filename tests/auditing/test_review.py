@@ -33,7 +33,7 @@ def write(path: Path, audit: Audit, true: np.ndarray, rows: Any) -> Path:
         old, new = (
             f"'{name}" if name.startswith("=") else name for name in (CLASSES[audit.labels[row]], CLASSES[true[row]])
         )
-        lines.append(f"{row},,{old},{new},0.5,{'keep' if old == new else 'relabel'}")
+        lines.append(f"{row},,{old},{new},0.5,{'keep' if old == new and row % 2 else 'relabel'}")
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
 
