@@ -155,10 +155,11 @@ def _for_estimates(audit: Audit, rows: Ints) -> dict[str, Any]:
         "total": len(before),
         "size": strata.size.tolist(),
         "centre": strata.centre.tolist(),
-        "suspects": strata.counts(np.flatnonzero(before.is_suspect)).tolist(),
+        "suspects": strata.counts(np.flatnonzero(audit.is_suspect)).tolist(),
         "limits": None if math.isnan(low) else [low, high],
         "stratum": _column(strata.of[rows], "u1"),
-        "suspect": _column(before.is_suspect[rows], "u1"),
+        "claimed": _column(before.score[rows], "f4"),
+        "suspect": _column(audit.is_suspect[rows], "u1"),
         "speaks": _column(review.speaks[rows], "u1"),
     }
 

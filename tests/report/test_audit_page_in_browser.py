@@ -415,14 +415,17 @@ def decide_in(browser: Browser, wrong: np.ndarray, count: int) -> None:
         browser.press("r" if wrong[browser.sample - 100] else "k")
 
 
-def agrees(browser: Browser, audit: Audit) -> None:
-    """The numbers of the script are those of the library, from the decisions that the page exports."""
+def agrees(browser: Browser, audit: Audit, after: Audit | None = None) -> None:
+    """The numbers of the script are those of the library, from the decisions that the page exports.
+
+    ``after`` is the audit of the page, if that was made after a review.
+    """
     review = audit.reviewed({int(row["index"]): row["decision"] for row in browser.export()}).review
     assert review is not None
     found = browser.js("return [review.estimates(), review.randomCheck()]")
-    for name in ("rate", "precision"):
-        expected = getattr(review, name)._asdict()
-        assert found[0][name] == pytest.approx(expected, rel=1e-6), name
+    suspects = np.flatnonzero((audit if after is None else after).is_suspect)
+    assert found[0]["rate"] == pytest.approx(review.rate._asdict(), rel=1e-6)
+    assert found[0]["precision"] == pytest.approx(review.share(suspects)._asdict(), rel=1e-6)
     assert (found[1]["counted"], found[1]["wrong"]) == review.checked
     if review.check is not None:
         exact = browser.js("return exactShare(arguments[0], arguments[1])", review.checked[1], review.checked[0])
@@ -499,11 +502,14 @@ def test_a_review_goes_on_in_the_next_page(browser: Browser) -> None:
     rows = audit.ranking[:30]
     after = audit.reviewed({100 + int(row): "drop" if wrong[row] else "keep" for row in rows})
     browser.open(after)
-    assert f"of 30 reviewed, {wrong[rows].sum()} were wrong" in browser.text("precision")
-    agrees(browser, audit)
+    expected = round(float(audit.wrong_probability[rows].sum()))
+    said = browser.text("precision")
+    assert said.startswith(f"of 30 reviewed, {wrong[rows].sum()} were wrong")
+    assert said.endswith(f", where the audit expected {expected}")
+    agrees(browser, audit, after)
     assert len(browser.export()) == 30
     decide_in(browser, wrong, 3)
-    agrees(browser, audit)
+    agrees(browser, audit, after)
     browser.click("#reviewed")
     kept = int(rows[~wrong[rows]][0])
     assert kept + 100 in browser.js("return review.shown.map((item) => queue.index[item])")

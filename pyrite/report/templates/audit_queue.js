@@ -27,7 +27,7 @@ class Queue {
     this.lists = Object.fromEntries(Object.entries(data.lists).map(([name, items]) => [name, [...numbers(items)]]));
     this.decided = data.decided;
     this.estimate = { ...data.estimate };
-    for (const name of ["stratum", "suspect", "speaks"]) this.estimate[name] = numbers(data.estimate[name]);
+    for (const name of ["stratum", "claimed", "suspect", "speaks"]) this.estimate[name] = numbers(data.estimate[name]);
     this.pictures = data.pictures ? new Pictures(data.pictures) : null;
     this.table = data.table ? new Table(data.table) : null;
   }

@@ -178,7 +178,7 @@ class Review {
       if (code === UNSURE) return;
       found.counted += 1;
       found.wrong += code === KEEP ? 0 : 1;
-      found.expected += this.queue.doubt(item);
+      found.expected += expit(this.queue.estimate.claimed[item]);
     });
     return found;
   }
