@@ -28,7 +28,7 @@ from pyrite.training import Run
 
 __all__ = ["write_audit_page"]
 
-_SCRIPTS = ("audit_queue.js", "audit_estimate.js", "audit_review.js", "audit_view.js", "audit_page.js")
+_SCRIPTS = tuple(f"audit_{part}.js" for part in ("queue", "estimate", "review", "words", "view", "page"))
 _MANY = 25  # with more classes a list of confusions is easier to read than a table
 
 
