@@ -359,6 +359,12 @@ def test_ranking_only_exports_the_score(browser: Browser) -> None:
     assert [float(row["score"]) for row in browser.export()] == pytest.approx(audit.score[:2], rel=2e-6)
     assert browser.shows("probability")
     assert "NaN" not in browser.text("review")
+    assert not browser.shows("estimate")
+    browser.click("[data-list=random]")
+    browser.js("document.getElementById('card').scrollIntoView({block: 'center'})")
+    browser.press("d", "k", "k")
+    assert browser.text("check").startswith("Random check: 1 of 3 labels is wrong, 33.3 % (0.8 to 90.6 %) of all")
+    assert not browser.shows("by-decisions")
 
 
 def test_hostile_names_in_a_browser(browser: Browser) -> None:
