@@ -39,6 +39,7 @@ class Stream(Enum):
     SYNTHETIC = (5,)  # synthetic data
     DROPOUT = (6,)  # dropout and anything else random inside a net during training
     NETS = (7,)  # the initial weights of further nets of one run
+    CHECK = (0x72657669,)  # which labels are checked at random in a review: "revi" in ASCII
     EPOCH = (8,)  # what a method draws at the beginning and the end of an epoch
     FOLDS = (9,)  # which fold of a cross-fitting each sample is in
     MATRIX = (_NOISE, 0)  # which classes each class is mistaken for

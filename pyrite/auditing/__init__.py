@@ -2,6 +2,7 @@
 
 from pyrite.auditing.audit import FEWEST, audit_margins, audit_scores, check_enough
 from pyrite.auditing.result import Audit, Confusion
+from pyrite.auditing.review import Review
 from pyrite.auditing.scores import Kind
 from pyrite.auditing.troubles import Troubles, troubles
 
@@ -10,6 +11,7 @@ __all__ = [
     "Audit",
     "Confusion",
     "Kind",
+    "Review",
     "Troubles",
     "audit_margins",
     "audit_scores",

@@ -6,6 +6,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.auditing.no_class import no_class_of_margins, no_class_of_scores
 from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds, typical_gap
 from pyrite.auditing.noise_rate import NoiseRate, estimate_rate, with_error_odds
 from pyrite.auditing.posterior import best_threshold, likely_classes, posterior_of_scores, values_at_same_ranks
@@ -71,6 +72,7 @@ def audit_scores(
         labels=given,
         classes=names,
         index=np.arange(len(given)),
+        no_class=no_class_of_scores(table, kind, gap),
         warnings=_absent_classes(given, names),
         **posterior._asdict(),
     )
@@ -134,6 +136,7 @@ def audit_margins(
         score=score,
         choices=choices,
         likelihoods=likelihoods,
+        no_class=no_class_of_margins(recorded_margins),
         evidence=_evidence(recorded, recorded_margins, labels, index),
         warnings=warnings,
         true=None if true is None else true[index],

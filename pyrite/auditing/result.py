@@ -10,13 +10,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import numpy as np
+import numpy.typing as npt
 
 from pyrite.auditing.troubles import Troubles
 from pyrite.data.corrections import to_cell
 from pyrite.diagnostics.arrays import Flags, Floats, Ints
 from pyrite.files import write
 
-if TYPE_CHECKING:  # for the annotation of ``Audit.run`` alone
+if TYPE_CHECKING:  # for annotations alone
+    from pyrite.auditing.review import Decisions, Review
     from pyrite.training import Run
 
 __all__ = ["Audit", "Confusion"]
@@ -54,12 +56,15 @@ class Audit:
         narrows: what would make that interval smaller; empty if it is small.
         matrix: T[i, j] = P(given j | true i), and ``matrix_error`` its standard errors.
         can_tell: whether the evidence separates wrong labels from right ones.
+        no_class: how little a sample looks like any class: 1 if all are equally likely, near 0 if some are excluded.
+            It says nothing about the label. None if it is not known.
         paths: the files of the samples; empty if they are not files.
         evidence: columns about the samples, by name, for reports.
         true: the true labels, where they are known. Only reports use them.
         warnings: what a user should know about these labels.
         troubles: problems that need no net to be seen: copies, near-empty classes, unreadable files.
         run: the run that the evidence is from, with its model; None if scores were given.
+        review: the review that the probabilities were recalibrated by; None before one.
     """
 
     labels: Ints
@@ -76,12 +81,14 @@ class Audit:
     can_tell: bool = True
     noise_interval: tuple[float, float] = (np.nan, np.nan)
     narrows: str = ""
+    no_class: Floats | None = None
     paths: tuple[str, ...] = ()
     evidence: Mapping[str, Floats] = field(default_factory=dict)
     true: Ints | None = None
     warnings: tuple[str, ...] = ()
     troubles: Troubles | None = None
     run: "Run | None" = None
+    review: "Review | None" = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -138,6 +145,20 @@ class Audit:
         first = self.confusions[0]
         return f"{rate}; most often {first.true} labelled as {first.given}"
 
+    def reviewed(self, decisions: "Decisions") -> "Audit":
+        """The audit after a review: probabilities, noise rate, interval, threshold and suspects by the decisions.
+
+        Keep says that a label is right, relabel and drop that it is wrong; unsure is not counted. A decision speaks
+        for labels of similar probability, and those on labels of the random check for all. ``review`` tells more.
+
+        Args:
+            decisions: the file of corrections that the page downloads, the ``Corrections`` read from it, or a mapping
+                from numbers of samples to "keep", "relabel", "drop" or "unsure". An earlier review is replaced.
+        """
+        from pyrite.auditing.review import review_audit
+
+        return review_audit(self, decisions)
+
     def summary(self) -> dict[str, Any]:
         """The result as plain values, ready for JSON. With more than 100 classes the matrix is None."""
         known = self.can_tell
@@ -159,6 +180,7 @@ class Audit:
             "warnings": list(self.warnings),
             "troubles": None if self.troubles is None else self.troubles.summary(),
             "run": None if self.run is None else str(self.run.path),
+            "review": None if self.review is None else self.review.summary(),
         }
 
     def to_json(self, path: str | Path) -> Path:
@@ -168,13 +190,15 @@ class Audit:
     def to_csv(self, path: str | Path) -> Path:
         """Write all samples in the order of the ranking: the first lines are the suspects.
 
-        Its columns are index, path, given, suggested, wrong_probability, score, suspect, and the evidence.
+        Its columns are index, path, given, suggested, wrong_probability, score, suspect, after a review
+        ``reviewed`` (the decision), no_class, and the evidence.
         ``pyrite train --corrections`` and ``--drop-suspects`` read it. Names that a spreadsheet would take for a
         formula are written with an apostrophe before them, which is removed when they are read.
         """
         text = io.StringIO()
         table = csv.writer(text)  # lines end in CR LF, so names that contain either are quoted
-        table.writerow(["index", "path", "given", "suggested", "wrong_probability", "score", "suspect", *self.evidence])
+        further = self._further_columns()
+        table.writerow(["index", "path", "given", "suggested", "wrong_probability", "score", "suspect", *further])
         order = self.ranking
         names = np.array([to_cell(name) for name in self.classes], object)
         paths = np.array([to_cell(path) for path in self.paths], object)[order] if self.paths else [""] * len(self)
@@ -186,10 +210,23 @@ class Audit:
             (f"{value:.6g}" for value in self.wrong_probability[order].tolist()),
             (f"{value:.6g}" for value in self.score[order].tolist()),
             self.is_suspect[order].astype(int).tolist(),
-            *((f"{value:.6g}" for value in values[order].tolist()) for values in self.evidence.values()),
+            *(values[order].tolist() for values in further.values()),
         ]
         table.writerows(zip(*columns, strict=True))
         return _written(path, text.getvalue().encode())
+
+    def _further_columns(self) -> dict[str, npt.NDArray[np.object_]]:
+        """The columns that not every audit has, as text."""
+        unknown = np.full(len(self), np.nan)
+        numbers = {"no_class": unknown if self.no_class is None else self.no_class, **self.evidence}
+        columns = {
+            name: np.array([f"{value:.6g}" for value in values.tolist()], object) for name, values in numbers.items()
+        }
+        if self.review is None:
+            return columns
+        reviewed = np.full(len(self), "", object)
+        reviewed[self.review.rows] = self.review.decision
+        return {"reviewed": reviewed} | columns
 
 
 def _written(path: str | Path, content: bytes) -> Path:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
@@ -25,6 +26,7 @@ def audit(
     labels: Annotated[Path | None, typer.Option(help="With --scores: the given labels, .npy or .txt.")] = None,
     kind: Annotated[str | None, typer.Option(help="What they are: logits, probabilities, log-probabilities.")] = None,
     embeddings: Annotated[Path | None, typer.Option(help="With --scores: one row per sample, .npy.")] = None,
+    reviewed: Annotated[Path | None, typer.Option(help="Decisions of a review, as the page downloads them.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder; the run's, or a new one, by default.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary for a program to read.")] = False,
     **options: "Unpack[Options]",
@@ -32,6 +34,10 @@ def audit(
     """Find wrong labels: train once, rank the suspects, write a page to review them on."""
     if (data is None) == (not scores):
         raise ValueError("say what to audit: DATA to train on, a run's folder, or --scores with --labels and --kind")
+    if reviewed is not None:
+        from pyrite.data.corrections import read_content
+
+        read_content(reviewed)  # a missing file is better known before training than after it
     if scores:
         result, folder = _of_scores(scores, labels, kind, embeddings, options), out or Path("audit")
     else:
@@ -41,6 +47,7 @@ def audit(
         result, folder = _of_data(str(data), out, options, quiet=as_json)
     if not is_first():
         return
+    result = result if reviewed is None else result.reviewed(reviewed)
     _write(result, folder)
     if as_json:
         typer.echo(json.dumps(result.summary() | {"folder": str(folder)}, indent=2))
@@ -116,6 +123,8 @@ def _print(result: "Audit", folder: Path) -> None:
     typer.echo(f"{result.sentence[0].upper()}{result.sentence[1:]}.")
     if result.narrows:
         typer.echo(f"{result.narrows[0].upper()}{result.narrows[1:]}.")
+    if result.review is not None and result.can_tell:
+        typer.echo(f"{result.review.sentence}.")
     if result.can_tell and not result.is_suspect.any():
         typer.echo("No label is a suspect.")
     elif result.can_tell:
@@ -123,7 +132,9 @@ def _print(result: "Audit", folder: Path) -> None:
             f"{int(result.is_suspect.sum()):,} suspects, likely wrong with {100 * result.threshold:.0f} % or more:"
         )
         names = result.classes
-        for row in result.ranking[: min(5, int(result.is_suspect.sum()))].tolist():
+        done = set() if result.review is None else set(result.review.rows.tolist())
+        rows = (row for row in result.ranking.tolist() if result.is_suspect[row] and row not in done)
+        for row in islice(rows, 5):
             where = result.paths[row] if result.paths else f"sample {result.index[row]}"
             # The given label of a suspect may still be the likeliest class.
             other = next(choice for choice in result.choices[row] if choice != result.labels[row])

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import math
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -12,6 +13,7 @@ from markupsafe import Markup
 from matplotlib.figure import Figure
 
 from pyrite.auditing import Audit
+from pyrite.auditing.review import CHECKED
 from pyrite.curves import CE, GCE, MAE
 from pyrite.data import Dataset
 from pyrite.diagnostics import detection
@@ -26,7 +28,7 @@ from pyrite.training import Run
 
 __all__ = ["write_audit_page"]
 
-_SCRIPTS = ("audit_queue.js", "audit_review.js", "audit_view.js", "audit_page.js")
+_SCRIPTS = tuple(f"audit_{part}.js" for part in ("queue", "estimate", "review", "words", "view", "page"))
 _MANY = 25  # with more classes a list of confusions is easier to read than a table
 
 
@@ -74,17 +76,20 @@ def write_audit_page(
     _check(audit, data)
     queue = make_queue(audit, data, columns)
     script = Markup("\n").join(source(name) for name in _SCRIPTS)
-    confused = pairs(audit, queue.rows)
+    suspects = queue.rows[: queue.suspects]
+    confused = pairs(audit, suspects)
     page = templates().get_template("audit.html").render(
         title=title,
         audit=audit,
         sentence=audit.sentence[:1].upper() + audit.sentence[1:],
         suspects=int(audit.is_suspect.sum()),
+        interval=None if math.isnan(audit.noise_interval[0]) else audit.noise_interval,
+        checked=min(CHECKED, len(audit)),
         expected=_expected(audit),
         truth=_truth(audit),
         queue=queue,
         missing=_missing(queue),
-        matrix=heat_map(audit, queue.rows) if audit.can_tell else [],
+        matrix=heat_map(audit, suspects) if audit.can_tell else [],
         many=len(audit.classes) > _MANY,
         terse=all(len(name) <= 3 for name in audit.classes),
         pairs=confused[: 24 if len(audit.classes) > _MANY else 8],
@@ -139,12 +144,12 @@ def _truth(audit: Audit) -> _Truth | None:
 
 
 def _missing(queue: Queue) -> str:
-    """A sentence for the page if not every sample in the queue can be shown."""
-    without = len(queue.rows) - queue.shown
+    """A sentence for the page if not every suspect can be shown."""
+    without = queue.suspects - queue.shown
     if not queue.kind or not without:
         return ""
     content = "a picture" if queue.kind == "images" else "their values"
-    shown = f"{queue.shown:,} of {len(queue.rows):,} are shown with {content}"
+    shown = f"{queue.shown:,} of {queue.suspects:,} are shown with {content}"
     return f"{shown}; {without:,} are not, to keep this file small or because they cannot be read."
 
 

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
@@ -9,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.auditing import Audit
+from pyrite.auditing.review import Review, queue_of, random_check
 from pyrite.data import Dataset
 from pyrite.diagnostics.arrays import Floats, Ints
 from pyrite.report.inline import as_json
@@ -16,10 +18,10 @@ from pyrite.report.thumbnails import make_sheets
 
 __all__ = ["Queue", "make_queue"]
 
-_WITHOUT_SUSPECTS = 200  # rows of the ranking that are shown if there are no suspects
 _MOST = 100_000  # more than a person can review; suspects.csv has them all
 _PAGE = 18_000_000  # bytes of data in a page; base64 makes four of three
 _PICTURES = 12_000_000
+_STRANGE = 100  # samples of no class, at most
 _TYPICAL = 200_000  # means of features by class; with more, they are left out
 
 
@@ -28,15 +30,19 @@ class Queue(NamedTuple):
     """What is reviewed.
 
     Attributes:
-        rows: rows of the audit, in the order of the queue.
+        rows: rows of the audit; the suspects come first, in the order of the queue.
+        suspects: the number of suspects, or of the head of the ranking if there are none.
+        strange: the number of samples that look like none of the classes.
         cut: the number of suspects that are left out because there are too many.
         data: for the script of the page, ready for JSON.
         sheets: pictures, as base64.
         kind: "images", "table", or "" if samples cannot be shown.
-        shown: the number of samples that have a picture or a row of values.
+        shown: the number of suspects that have a picture or a row of values.
     """
 
     rows: Ints
+    suspects: int
+    strange: int
     cut: int
     data: dict[str, Any]
     sheets: list[str]
@@ -45,9 +51,14 @@ class Queue(NamedTuple):
 
 
 def make_queue(audit: Audit, data: Dataset | None = None, columns: Sequence[str] = ()) -> Queue:
-    """The suspects in order, or the head of the ranking if there are none."""
-    suspects = audit.ranking[audit.is_suspect[audit.ranking]]
-    rows = suspects[:_MOST] if len(suspects) else audit.ranking[:_WITHOUT_SUSPECTS]
+    """The suspects in order, or the head of the ranking if there are none; then the other samples that are listed."""
+    queued = queue_of(audit)
+    first, checked, strange = queued[:_MOST], random_check(len(audit)), _strangest(audit)
+    before = np.zeros(0, np.int64) if audit.review is None else audit.review.rows
+    listed = np.concatenate([first, checked, strange, before])
+    rows = listed[np.sort(np.unique(listed, return_index=True)[1])]
+    place = np.zeros(len(audit), np.int64)
+    place[rows] = np.arange(len(rows))
     number = "u2" if len(audit.classes) <= 2**16 else "u4"
     queue = {
         "fingerprint": fingerprint(audit),
@@ -61,27 +72,96 @@ def make_queue(audit: Audit, data: Dataset | None = None, columns: Sequence[str]
         "likelihoods": _column(audit.likelihoods[rows], "f4"),
         "evidence": [
             {"name": name, "values": _column(values[rows], "f4"), "ranks": _column(_ranks(values, rows), "u1")}
-            for name, values in audit.evidence.items()
+            for name, values in _evidence(audit).items()
         ],
         "paths": [audit.paths[row] for row in rows.tolist()] if audit.paths else [],
+        "lists": {
+            "suspects": _column(np.concatenate([np.arange(len(first)), place[_settled(audit, first)]]), "u4"),
+            "random": _column(place[checked], "u4"),
+            "strange": _column(place[strange], "u4"),
+        },
+        "decided": _decided(audit, place),
+        "estimate": _for_estimates(audit, rows),
     }
-    cut = max(0, len(suspects) - len(rows))
-    if data is None:
-        return Queue(rows, cut, queue, [], "", 0)
-    budget = max(0, min(_PICTURES, (_PAGE - len(as_json(queue))) * 3 // 4))
+    made = Queue(rows, len(first), len(strange), len(queued) - len(first), queue, [], "", 0)
+    return made if data is None else _shown(made, audit, data, columns)
+
+
+def _shown(queue: Queue, audit: Audit, data: Dataset, columns: Sequence[str]) -> Queue:
+    """The queue with pictures or values of its samples, as many as there is room for.
+
+    What is listed after the suspects is little, and comes first.
+    """
+    rows = np.roll(queue.rows, -queue.suspects)
+    budget = max(0, min(_PICTURES, (_PAGE - len(as_json(queue.data))) * 3 // 4))
     if data.inputs.ndim == 4:
         sheets = make_sheets(data.inputs, audit.index[rows], budget)
-        queue["pictures"] = {
+        place = np.roll(sheets.place, queue.suspects)
+        pictures = {
             "width": sheets.width,
             "height": sheets.height,
             "pitch": list(sheets.pitch),
             "columns": sheets.columns,
             "perSheet": sheets.per_sheet,
-            "place": _column(sheets.place, "u4"),
+            "place": _column(place, "u4"),
         }
-        return Queue(rows, cut, queue, sheets.images, "images", int((sheets.place > 0).sum()))
-    table = _table(audit, data, rows, columns, budget)
-    return Queue(rows, cut, queue | {"table": table}, [], "table", table["rows"])
+        content = queue.data | {"pictures": pictures}
+        shown = int((place[: queue.suspects] > 0).sum())
+        return queue._replace(data=content, sheets=sheets.images, kind="images", shown=shown)
+    table, place = _table(audit, data, rows, columns, budget)
+    place = np.roll(place, queue.suspects)
+    content = queue.data | {"table": table | {"place": _column(place, "u4")}}
+    return queue._replace(data=content, kind="table", shown=int((place[: queue.suspects] > 0).sum()))
+
+
+def _strangest(audit: Audit) -> Ints:
+    """The rows that look least like any class: a twentieth of them, up to ``_STRANGE``."""
+    if audit.no_class is None:
+        return np.zeros(0, np.int64)
+    known = np.flatnonzero(np.isfinite(audit.no_class))
+    order = np.argsort(-audit.no_class[known], kind="stable")
+    return known[order[: min(_STRANGE, -(-len(known) // 20))]]
+
+
+def _evidence(audit: Audit) -> dict[str, Floats]:
+    return {**audit.evidence} if audit.no_class is None else {**audit.evidence, "like no class": audit.no_class}
+
+
+def _settled(audit: Audit, first: Ints) -> Ints:
+    """Rows of the queue before an earlier review that are not in the queue any more."""
+    if audit.review is None:
+        return np.zeros(0, np.int64)
+    return np.setdiff1d(np.intersect1d(audit.review.rows, queue_of(audit.review.before)), first)
+
+
+def _decided(audit: Audit, place: Ints) -> list[int]:
+    """Decisions of an earlier review: items and codes in turn, as the script of the page stores them."""
+    if audit.review is None:
+        return []
+    codes = {"keep": 1, "drop": 2, "unsure": 3, "relabel": 4}
+    review = audit.review
+    decided: list[int] = []
+    for row, word, new in zip(review.rows.tolist(), review.decision, review.new.tolist(), strict=True):
+        decided += [int(place[row]), codes[word] + (new if word == "relabel" else 0)]
+    return decided
+
+
+def _for_estimates(audit: Audit, rows: Ints) -> dict[str, Any]:
+    """What the script needs to estimate rate and precision from decisions."""
+    review = Review(audit, np.zeros(0, np.int64), (), audit.labels[:0]) if audit.review is None else audit.review
+    before, strata = review.before, review.strata
+    low, high = before.noise_interval
+    return {
+        "total": len(before),
+        "size": strata.size.tolist(),
+        "centre": strata.centre.tolist(),
+        "suspects": strata.counts(np.flatnonzero(audit.is_suspect)).tolist(),
+        "limits": None if math.isnan(low) else [low, high],
+        "stratum": _column(strata.of[rows], "u1"),
+        "claimed": _column(before.score[rows], "f4"),
+        "suspect": _column(audit.is_suspect[rows], "u1"),
+        "speaks": _column(review.speaks[rows], "u1"),
+    }
 
 
 def fingerprint(audit: Audit) -> str:
@@ -105,10 +185,11 @@ def _ranks(values: Floats, rows: Ints) -> Ints:
     return np.where(np.isnan(values[rows]), 255, below)
 
 
-def _table(audit: Audit, data: Dataset, rows: Ints, columns: Sequence[str], budget: int) -> dict[str, Any]:
-    """Values of the first samples, as many as there is room for, and what is typical of each class.
+def _table(audit: Audit, data: Dataset, rows: Ints, columns: Sequence[str], budget: int) -> tuple[dict[str, Any], Ints]:
+    """Values of the first of these samples, as many as there is room for, and what is typical of each class.
 
-    They are float64, as in the data: in float32 a time in seconds would be the same for all samples.
+    They are float64, as in the data: in float32 a time in seconds would be the same for all samples. The second result
+    is the place of every sample among the values, counted from 1; 0 if it has none.
     """
     inputs = np.asarray(data.inputs)
     features = inputs.shape[1]
@@ -116,12 +197,13 @@ def _table(audit: Audit, data: Dataset, rows: Ints, columns: Sequence[str], budg
         raise ValueError(f"columns has {len(columns)} names, but there are {features} features")
     count = min(len(rows), budget // max(1, 8 * features))
     small = len(audit.classes) * features <= _TYPICAL
-    return {
-        "rows": count,
+    table = {
         "names": list(columns) or [f"feature {number}" for number in range(features)],
         "values": _column(inputs[audit.index[rows[:count]]], "f8"),
         "typical": _column(_typical(audit, inputs), "f8") if small else None,
     }
+    places = np.arange(1, len(rows) + 1)
+    return table, np.where(places <= count, places, 0)
 
 
 def _typical(audit: Audit, inputs: npt.NDArray[Any]) -> Floats:

@@ -91,6 +91,45 @@ def test_for_a_program(tmp_path: Path) -> None:
     assert (recipe.method, recipe.seed, recipe.samples, recipe.validation) == ("erm(ce)", 3, 400, 0.3)
 
 
+# --- after a review -------------------------------------------------------------------------------------------------
+
+
+def corrections(path: Path, found: pyrite.Audit, true: Any, rows: Any) -> Path:
+    names, lines = found.classes, ["index,path,old,new,score,decision"]
+    for row in rows.tolist():
+        old, new = names[found.labels[row]], names[true[found.index[row]]]
+        lines.append(f"{found.index[row]},,{old},{new},,{'keep' if old == new else 'relabel'}")
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_after_a_review(audited: tuple[Path, str], tmp_path: Path) -> None:
+    run_folder, out = audited[0], tmp_path / "out"
+    found = pyrite.audit(run_folder)
+    assert found.run is not None
+    file = corrections(tmp_path / "c.csv", found, found.run.labels["true"], found.ranking[:60])
+    code, said = run("audit", str(run_folder), "--reviewed", str(file), "--out", str(out), log=tmp_path / "log")
+    assert code == 0, said
+    after = found.reviewed(file)
+    assert after.review is not None
+    assert said.startswith(f"A{after.sentence[1:]}.\nA{after.narrows[1:]}.\n{after.review.sentence}.\n")
+    assert strict((out / "audit.json").read_text()) == after.summary()
+    with (out / "suspects.csv").open(newline="") as table:
+        rows = list(csv.DictReader(table))
+    assert sum(row["reviewed"] != "" for row in rows) == 60
+    assert [int(row["index"]) for row in rows] == after.index[after.ranking].tolist()
+    assert after.review.sentence in (out / "report.html").read_text()
+    first = found.classes[found.labels[found.ranking[0]]]
+    other = next(name for name in found.classes if name != first)
+    file.write_text(file.read_text().replace(f",,{first},", f",,{other},", 1))
+    code, said = run("audit", str(run_folder), "--reviewed", str(file), log=tmp_path / "log")
+    assert code == 2
+    assert said.endswith("in digits: the file belongs to other data\n")
+    code, said = run("audit", str(run_folder), "--reviewed", str(run_folder / "suspects.csv"), log=tmp_path / "log")
+    assert code == 2
+    assert "suspects.csv is a ranking without decisions" in said
+
+
 # --- given scores ---------------------------------------------------------------------------------------------------
 
 
@@ -145,6 +184,8 @@ GIVEN = ["--scores", "scores.npy", "--labels", "labels.npy", "--kind", "logits"]
 @pytest.mark.parametrize(
     ("words", "said"),
     [
+        (["digits", "--reviewed", "none.csv"], "none.csv: no such file"),
+        ([*GIVEN, "--reviewed", "scores.npy"], "scores.npy, line 1: not a CSV file in UTF-8"),
         ([], "say what to audit: DATA to train on, a run's folder, or --scores with --labels and --kind"),
         (["digits", *GIVEN], "say what to audit: DATA to train on, a run's folder, or --scores with --labels and"),
         (["digits", "--kind", "logits"], "kind is for --scores, and digits has its own"),

@@ -23,6 +23,10 @@ from tests.report.audits import HOSTILE, NAMES, cannot_tell, make_audit, make_im
 KINDS = {"u1": np.uint8, "u2": np.uint16, "u4": np.uint32, "f4": np.float32, "f8": np.float64}
 
 
+def numbers(held: Any) -> np.ndarray:
+    return np.frombuffer(base64.b64decode(held["data"]), KINDS[held["kind"]])
+
+
 class Reader(HTMLParser):
     """The words outside of scripts, the tags, and what the scripts hold."""
 
@@ -59,8 +63,8 @@ class Reader(HTMLParser):
         return json.loads(self.scripts["data"])
 
     def column(self, name: str) -> np.ndarray:
-        held = self.data[name]
-        return np.frombuffer(base64.b64decode(held["data"]), KINDS[held["kind"]])
+        """Of the suspects, which come first."""
+        return numbers(self.data[name])[: len(numbers(self.data["lists"]["suspects"]))]
 
 
 def read(path: Path) -> Reader:
@@ -70,10 +74,13 @@ def read(path: Path) -> Reader:
 
 
 def test_summary_and_what_the_threshold_means(tmp_path: Path) -> None:
-    audit = make_audit(warnings=("two classes are nearly empty",))
+    warnings, narrows = ("two classes are nearly empty",), "a review would narrow this"
+    audit = make_audit(warnings=warnings, noise_interval=(0.2, 0.31), narrows=narrows)
     found = read(write_audit_page(audit, tmp_path / "page.html", title="A title & more"))
     assert "A title & more" in found.words
-    assert "About 25.0 % ± 2.1 of 60 labels look wrong; most often " in found.words
+    assert "About 25.0 % (20 to 31 %) of 60 labels look wrong; most often " in found.words
+    assert "25.0 %20.0 to 31.0 %of the labels are wrong" in found.words
+    assert "A review would narrow this." in found.words
     assert "wrong with a probability of 50 % or more" in found.words
     assert "20suspects to look at, of 60 labels in 4 classes" in found.words
     mean = float((1 / (1 + np.exp(-audit.score[:20]))).mean())
@@ -189,7 +196,8 @@ def test_pictures_of_a_run(tmp_path: Path, make_run: Callable[..., Run]) -> None
 
 
 def sheets(found: Reader) -> list[np.ndarray]:
-    images = [text for name, text in sorted(found.scripts.items(), key=str) if name and name.startswith("sheet-")]
+    count = sum(name is not None and name.startswith("sheet-") for name in found.scripts)
+    images = [found.scripts[f"sheet-{number}"] for number in range(count)]
     return [np.asarray(Image.open(io.BytesIO(base64.b64decode(text)))) for text in images]
 
 
@@ -198,9 +206,9 @@ def test_pictures_are_those_of_the_samples(tmp_path: Path) -> None:
     held = found.data["pictures"]
     (sheet,) = sheets(found)
     assert (held["width"], held["height"], held["pitch"]) == (8, 8, [16, 16])
-    for place in range(20):  # the queue is samples 100, 101, ...
+    for item, place in enumerate((numbers(held["place"]) - 1).tolist()[:20]):  # the queue is samples 100, 101, ...
         x, y = place % held["columns"] * 16, place // held["columns"] * 16
-        assert (sheet[y : y + 8, x : x + 8] == 100 + place).all()
+        assert (sheet[y : y + 8, x : x + 8] == 100 + item).all()
 
 
 def test_files_are_read_larger_and_missing_ones_left_out(tmp_path: Path) -> None:
@@ -216,7 +224,9 @@ def test_files_are_read_larger_and_missing_ones_left_out(tmp_path: Path) -> None
     place = np.frombuffer(base64.b64decode(held["place"]["data"]), np.uint32)
     assert np.flatnonzero(place == 0).tolist() == [3, 4]
     assert "18 of 20 are shown with a picture; 2 are not" in found.words
-    assert int(sheets(found)[0][5, 5, 0]) == 100
+    first = int(place[0]) - 1
+    assert held["perSheet"] == 1
+    assert int(sheets(found)[first][5, 5, 0]) == 100
 
 
 def test_rows_of_a_table(tmp_path: Path) -> None:
@@ -226,7 +236,7 @@ def test_rows_of_a_table(tmp_path: Path) -> None:
     audit = make_audit()
     found = read(write_audit_page(audit, tmp_path / "page.html", data=data, columns=("one", "two", "<b>three")))
     table = found.data["table"]
-    values = np.frombuffer(base64.b64decode(table["values"]["data"])).reshape(-1, 3)
+    values = np.frombuffer(base64.b64decode(table["values"]["data"])).reshape(-1, 3)[numbers(table["place"])[:20] - 1]
     np.testing.assert_array_equal(values, features[100:120])
     typical = np.frombuffer(base64.b64decode(table["typical"]["data"])).reshape(4, 3)
     np.testing.assert_allclose(typical[1], features[121:160:4].mean(0))  # given 1, and no suspect

@@ -359,6 +359,12 @@ def test_ranking_only_exports_the_score(browser: Browser) -> None:
     assert [float(row["score"]) for row in browser.export()] == pytest.approx(audit.score[:2], rel=2e-6)
     assert browser.shows("probability")
     assert "NaN" not in browser.text("review")
+    assert not browser.shows("estimate")
+    browser.click("[data-list=random]")
+    browser.js("document.getElementById('card').scrollIntoView({block: 'center'})")
+    browser.press("d", "k", "k")
+    assert browser.text("check").startswith("Random check: 1 of 3 labels is wrong, 33.3 % (0.8 to 90.6 %) of all")
+    assert not browser.shows("by-decisions")
 
 
 def test_hostile_names_in_a_browser(browser: Browser) -> None:
@@ -395,6 +401,124 @@ def test_only_a_window_is_in_the_page(browser: Browser) -> None:
     assert browser.js("return document.querySelectorAll('*').length") < 500
     browser.press("k", "ArrowRight")
     assert browser.js("return document.querySelectorAll('#strip li').length") < 40
+
+
+def noisy_audit(samples: int = 400) -> tuple[Audit, np.ndarray]:
+    """An audit whose scores are far from what is true, and which labels are wrong."""
+    random = np.random.default_rng(0)
+    score = np.where(random.random(samples) < 0.3, random.normal(3, 2, samples), random.normal(-5, 2, samples))
+    wrong = random.random(samples) < 1 / (1 + np.exp(-0.5 * score - 1))
+    strange = random.random(samples)
+    limits = (0.2, 0.9)
+    audit = make_audit(
+        samples=samples, suspects=0, score=score, evidence={}, no_class=strange, noise_interval=limits, narrows="Look!"
+    )
+    return audit, wrong
+
+
+def decide_in(browser: Browser, wrong: np.ndarray, count: int) -> None:
+    for _ in range(count):
+        browser.press("r" if wrong[browser.sample - 100] else "k")
+
+
+def agrees(browser: Browser, audit: Audit, after: Audit | None = None) -> None:
+    """The numbers of the script are those of the library, from the decisions that the page exports.
+
+    ``after`` is the audit of the page, if that was made after a review.
+    """
+    review = audit.reviewed({int(row["index"]): row["decision"] for row in browser.export()}).review
+    assert review is not None
+    found = browser.js("return [review.estimates(), review.randomCheck()]")
+    suspects = np.flatnonzero((audit if after is None else after).is_suspect)
+    assert found[0]["rate"] == pytest.approx(review.rate._asdict(), rel=1e-6)
+    assert found[0]["precision"] == pytest.approx(review.share(suspects)._asdict(), rel=1e-6)
+    assert (found[1]["counted"], found[1]["wrong"]) == review.checked
+    if review.check is not None:
+        exact = browser.js("return exactShare(arguments[0], arguments[1])", review.checked[1], review.checked[0])
+        assert exact == pytest.approx(review.check._asdict(), abs=1e-9)
+    rate = review.rate
+    words = f"{100 * rate.value:.1f} % ({100 * rate.low:.1f} to {100 * rate.high:.1f} %) of all labels are wrong"
+    assert words in browser.text("by-decisions")
+    assert browser.text("rate-value") == f"{100 * rate.value:.1f} %"
+
+
+def test_decisions_sharpen_the_estimate(browser: Browser) -> None:
+    audit, wrong = noisy_audit()
+    browser.open(audit)
+    assert not browser.shows("estimate")
+    assert browser.text("rate-value") == "25.0 %"
+    assert browser.text("rate-ends") == "20.0 to 90.0 %"
+    decide_in(browser, wrong, 12)
+    agrees(browser, audit)
+    review = audit.reviewed({100 + int(row): "relabel" if wrong[row] else "keep" for row in audit.ranking[:12]}).review
+    assert review is not None
+    next_ones = review.share(audit.ranking[12:62])
+    counts = [round(50 * end) for end in (next_ones.value, next_ones.low, next_ones.high)]
+    said = f"Of the next 50 suspects, about {counts[0]} ({counts[1]} to {counts[2]}) should be wrong."
+    assert browser.text("ahead").startswith(said)
+    for _ in range(12):
+        browser.press("z")
+    assert not browser.shows("estimate")
+    assert browser.text("rate-value") == "25.0 %"
+
+
+def test_random_labels_are_checked(browser: Browser) -> None:
+    from pyrite.auditing.review import random_check
+
+    audit, wrong = noisy_audit()
+    browser.open(audit).press("k")
+    browser.click("[data-list=random]")
+    browser.js("document.getElementById('card').scrollIntoView({block: 'center'})")
+    order = random_check(400)
+    assert browser.sample == 100 + order[0]
+    assert browser.left == 100 - int(audit.ranking[0] in order)
+    decide_in(browser, wrong, 20)
+    assert browser.text("check").startswith("Random check: ")
+    agrees(browser, audit)
+    browser.reload()  # which goes on where it was
+    assert browser.js("return review.list") == "random"
+    browser.click("[data-list=suspects]")
+    assert browser.sample == 100 + next(row for row in audit.ranking[1:] if row not in order[:20])
+
+
+def test_samples_of_no_class_have_a_list(browser: Browser) -> None:
+    audit, _ = noisy_audit()
+    assert audit.no_class is not None
+    browser.open(audit).click("[data-list=strange]")
+    assert browser.sample == 100 + int(np.argmax(audit.no_class))
+    assert browser.left == 20  # a twentieth
+    browser.js("document.getElementById('card').scrollIntoView({block: 'center'})")
+    browser.press("d", "k", "d")
+    agrees(browser, audit)
+    browser.click("#matrix [data-pair]")  # a filter is one of suspects
+    assert browser.js("return review.list") == "suspects"
+
+
+def test_good_labels_are_a_reason_to_stop(browser: Browser) -> None:
+    audit, wrong = noisy_audit()
+    browser.open(audit)
+    decide_in(browser, np.zeros_like(wrong), 25)
+    assert browser.text("ahead").endswith("Fewer than one in ten of the next is wrong: a good point to stop.")
+    browser.click(".bulk summary").click("[data-do='keep-all']")
+    assert browser.text("ahead").startswith("All suspects are reviewed. Of all other labels, about")
+
+
+def test_a_review_goes_on_in_the_next_page(browser: Browser) -> None:
+    audit, wrong = noisy_audit()
+    rows = audit.ranking[:30]
+    after = audit.reviewed({100 + int(row): "drop" if wrong[row] else "keep" for row in rows})
+    browser.open(after)
+    expected = round(float(audit.wrong_probability[rows].sum()))
+    said = browser.text("precision")
+    assert said.startswith(f"of 30 reviewed, {wrong[rows].sum()} were wrong")
+    assert said.endswith(f", where the audit expected {expected}")
+    agrees(browser, audit, after)
+    assert len(browser.export()) == 30
+    decide_in(browser, wrong, 3)
+    agrees(browser, audit, after)
+    browser.click("#reviewed")
+    kept = int(rows[~wrong[rows]][0])
+    assert kept + 100 in browser.js("return review.shown.map((item) => queue.index[item])")
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -48,6 +48,11 @@ function filter(pair) {
   one("card").focus({ preventScroll: true }); // so that arrows go through the queue, not through the matrix
 }
 
+function openList(list) {
+  review.open(list);
+  view.show();
+}
+
 function relabelCode(item) {
   const label = queue.replacement(item);
   return label < 0 ? UNDECIDED : RELABEL + label;
@@ -116,6 +121,7 @@ function onClick(event) {
   if (!button) return;
   if (button.dataset.do) ACTIONS[button.dataset.do]();
   else if (button.dataset.pair) filter(button.dataset.pair.split(",").map(Number));
+  else if (button.dataset.list) openList(button.dataset.list);
   else if (button.dataset.choice) choose(Number(button.dataset.choice));
   else if (button.dataset.item) {
     review.current = Number(button.dataset.item);

@@ -24,6 +24,10 @@ class Queue {
       ranks: numbers(one.ranks),
     }));
     this.paths = data.paths;
+    this.lists = Object.fromEntries(Object.entries(data.lists).map(([name, items]) => [name, [...numbers(items)]]));
+    this.decided = data.decided;
+    this.estimate = { ...data.estimate };
+    for (const name of ["stratum", "claimed", "suspect", "speaks"]) this.estimate[name] = numbers(data.estimate[name]);
     this.pictures = data.pictures ? new Pictures(data.pictures) : null;
     this.table = data.table ? new Table(data.table) : null;
   }
@@ -61,21 +65,21 @@ class Queue {
   }
 }
 
-/** Rows of a table: the first samples have theirs, and every class what is typical of it. */
+/** Rows of a table: some samples have theirs, and every class what is typical of it. */
 class Table {
   constructor(data) {
     this.names = data.names;
-    this.rows = data.rows;
+    this.place = numbers(data.place);
     this.values = numbers(data.values);
     this.typical = data.typical ? numbers(data.typical) : null;
   }
 
   has(item) {
-    return item < this.rows;
+    return this.place[item] > 0;
   }
 
   value(item, feature) {
-    return this.values[item * this.names.length + feature];
+    return this.values[(this.place[item] - 1) * this.names.length + feature];
   }
 
   typicalOf(label, feature) {

@@ -4,6 +4,13 @@
 const [UNDECIDED, KEEP, DROP, UNSURE, RELABEL] = [0, 1, 2, 3, 4];
 const NAMES = ["", "keep", "drop", "unsure"];
 const STEPS = 200; // that can be undone
+const NEXT = 50; // labels, of which the page says what they are expected to hold
+
+/** The interval of a share, limited by that of the audit as long as that contains the share. */
+function within({ value, low, high }, limits) {
+  const [least, most] = limits || [0, 1];
+  return { value, low: least <= value ? Math.max(low, least) : low, high: most >= value ? Math.min(high, most) : high };
+}
 
 /** The browser's storage, or one that says that it keeps nothing. */
 function openStore(key) {
@@ -33,6 +40,7 @@ class Review {
     this.store = store;
     this.saved = store.works;
     this.pair = null;
+    this.list = "suspects";
     this.showReviewed = false;
     this.restore();
   }
@@ -48,10 +56,12 @@ class Review {
     } catch {
       // As good as nothing.
     }
-    if (held) {
+    if (!held) this.put(this.queue.decided);
+    else {
       this.put(held.codes || []);
       this.steps = Array.isArray(held.steps) ? held.steps.filter((step) => Array.isArray(step?.before)) : [];
       this.current = Number.isInteger(held.current) ? held.current : 0;
+      this.list = Object.hasOwn(this.queue.lists, held.list) ? held.list : "suspects";
     }
     this.settle();
   }
@@ -59,10 +69,11 @@ class Review {
   save() {
     const codes = [];
     this.codes.forEach((code, item) => code && codes.push(item, code));
-    const { steps, current } = this;
+    const { steps, current, list } = this;
     // Where there is no room for what can be undone, decisions alone are kept.
     this.saved =
-      this.store.write(JSON.stringify({ codes, steps, current })) || this.store.write(JSON.stringify({ codes, current }));
+      this.store.write(JSON.stringify({ codes, steps, current, list })) ||
+      this.store.write(JSON.stringify({ codes, current, list }));
   }
 
   /** Set decisions from a flat list of samples and codes. */
@@ -81,19 +92,21 @@ class Review {
 
   /** The samples that are shown, in order. */
   listed() {
-    const shown = [];
-    for (let item = 0; item < this.queue.size; item++) {
-      if (this.inFilter(item) && (this.showReviewed || !this.codes[item])) shown.push(item);
-    }
-    return shown;
+    const items = this.queue.lists[this.list];
+    return items.filter((item) => this.inFilter(item) && (this.showReviewed || !this.codes[item]));
+  }
+
+  /** The first sample that is shown after another one in the order of the list, or none. */
+  after(item) {
+    const items = this.queue.lists[this.list];
+    const shown = new Set(this.shown);
+    return items.slice(items.indexOf(item) + 1).find((other) => shown.has(other));
   }
 
   /** See that the current sample is one that is shown: itself, the next, or the first; -1 if none is. */
   settle() {
     this.shown = this.listed();
-    if (!this.shown.includes(this.current)) {
-      this.current = this.shown.find((item) => item > this.current) ?? this.shown[0] ?? -1;
-    }
+    if (!this.shown.includes(this.current)) this.current = this.after(this.current) ?? this.shown[0] ?? -1;
   }
 
   move(by) {
@@ -107,7 +120,7 @@ class Review {
     const item = this.current;
     this.record([item], () => code);
     this.shown = this.listed();
-    this.current = this.shown.find((other) => other > item) ?? (this.showReviewed ? item : -1);
+    this.current = this.after(item) ?? (this.showReviewed ? item : -1);
     this.settle();
     this.save();
   }
@@ -134,6 +147,7 @@ class Review {
     this.put(step.before);
     this.current = step.current;
     if (!this.inFilter(this.current)) this.pair = null;
+    if (!this.queue.lists[this.list].includes(this.current)) this.list = "suspects";
     this.settle();
     this.save();
     return step.before.length / 2;
@@ -142,7 +156,16 @@ class Review {
   /** Show only samples of one suggested and given class; the same again shows all. */
   filter(pair) {
     this.pair = pair && this.pair && this.pair.join() === pair.join() ? null : pair;
+    this.list = "suspects";
     this.current = this.pair ? -1 : this.current;
+    this.settle();
+  }
+
+  /** Go through another list: the suspects, the random check, or the samples of no class. */
+  open(list) {
+    this.pair = null;
+    this.list = list;
+    this.current = -1;
     this.settle();
   }
 
@@ -155,9 +178,60 @@ class Review {
       if (code === UNSURE) return;
       found.counted += 1;
       found.wrong += code === KEEP ? 0 : 1;
-      found.expected += this.queue.doubt(item);
+      found.expected += expit(this.queue.estimate.claimed[item]);
     });
     return found;
+  }
+
+  /** Of a sample: 1 if its label was found to be wrong, 0 if right, -1 if it is not reviewed or the reviewer unsure. */
+  verdict(item) {
+    const code = this.codes[item];
+    return !code || code === UNSURE ? -1 : code === KEEP ? 0 : 1;
+  }
+
+  /**
+   * What the decisions say of all labels: the noise rate, the precision of the suspects, and what the next ones hold.
+   * pyrite/auditing/review.py has the same.
+   */
+  estimates() {
+    const { estimate, lists } = this.queue;
+    const zeros = () => estimate.size.map(() => 0);
+    const [reviewed, wrong, seen, seenSuspects] = [zeros(), zeros(), zeros(), zeros()];
+    let [known, knownSuspects] = [0, 0];
+    this.codes.forEach((_, item) => {
+      const [verdict, stratum] = [this.verdict(item), estimate.stratum[item]];
+      if (verdict < 0) return;
+      reviewed[stratum] += estimate.speaks[item];
+      wrong[stratum] += estimate.speaks[item] * verdict;
+      seen[stratum] += 1;
+      seenSuspects[stratum] += estimate.suspect[item];
+      known += verdict;
+      knownSuspects += estimate.suspect[item] * verdict;
+    });
+    const fit = new Recalibration(estimate, reviewed, wrong);
+    const left = (sizes, done) => sizes.map((size, k) => size - done[k]);
+    const suspects = estimate.suspects.reduce((sum, size) => sum + size, 0);
+    const next = lists.suspects.filter((item) => !this.codes[item]).slice(0, NEXT);
+    const ahead = zeros();
+    for (const item of next) ahead[estimate.stratum[item]] += 1;
+    const rate = within(fit.share(left(estimate.size, seen), known, estimate.total), estimate.limits);
+    const unseen = (share) => Math.max(share * estimate.total - known, 0);
+    return {
+      rate,
+      precision: suspects ? fit.share(left(estimate.suspects, seenSuspects), knownSuspects, suspects) : null,
+      next: next.length ? fit.share(ahead, 0, 1) : null,
+      nextCount: next.length,
+      left: { value: unseen(rate.value), low: unseen(rate.low), high: unseen(rate.high) },
+    };
+  }
+
+  /** The random check so far. It ends at the first label that was not looked at: later ones may be known as suspects. */
+  randomCheck() {
+    const items = this.queue.lists.random;
+    const end = items.findIndex((item) => !this.codes[item]);
+    const counted = (end < 0 ? items : items.slice(0, end)).map((item) => this.verdict(item)).filter((found) => found >= 0);
+    const wrong = counted.filter((found) => found).length;
+    return { of: items.length, seen: end < 0 ? items.length : end, counted: counted.length, wrong };
   }
 
   /** Decisions as a table that a spreadsheet and `pyrite train --corrections` read (RFC 4180). */

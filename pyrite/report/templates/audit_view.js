@@ -2,6 +2,7 @@
 
 const AROUND = [4, 24]; // samples in the strip, before and after
 const FEATURES = 12; // of a table that are shown at once
+const WORTHWHILE = 0.1; // the share of wrong labels from which on looking at them pays
 
 const one = (id) => document.getElementById(id);
 
@@ -10,28 +11,6 @@ function element(tag, text = "", kind = "") {
   made.textContent = text;
   if (kind) made.className = kind;
   return made;
-}
-
-const count = (number) => number.toLocaleString("en");
-
-/** A share in per cent; what rounds to none or to all is not said to be that. */
-function percent(share) {
-  if (share > 0.9995 && share < 1) return "> 99.9 %";
-  if (share > 0 && share < 0.0005) return "< 0.1 %";
-  return (100 * share).toFixed(share > 0.99 || share < 0.1 ? 1 : 0) + " %";
-}
-
-const plural = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
-const short = (value, digits = 4) =>
-  Number.isFinite(value) ? String(Number(value.toPrecision(digits))) : "not known";
-
-/** Numbers that are read beside each other, with as many digits as it takes to tell them apart. */
-function comparable(values) {
-  const known = values.filter(Number.isFinite);
-  const range = Math.max(...known) - Math.min(...known);
-  const largest = Math.max(...known.map(Math.abs));
-  const digits = range > 0 ? 4 + Math.max(0, Math.ceil(Math.log10(largest / range))) : 9;
-  return values.map((value) => short(value, Math.min(15, digits)));
 }
 
 class View {
@@ -80,8 +59,11 @@ class View {
   showProgress() {
     const { review, queue } = this;
     const found = review.measure();
-    one("progress").value = found.decided;
+    const listed = queue.lists[review.list];
+    one("progress").max = Math.max(1, listed.length);
+    one("progress").value = listed.filter((item) => review.codes[item]).length;
     one("precision").textContent = this.precision(found);
+    this.showEstimates(found);
     one("export").disabled = !found.decided;
     one("export").textContent = found.decided ? `Download ${plural(found.decided, "decision")}` : "Download corrections";
     one("undo").disabled = !review.steps.length;
@@ -92,7 +74,7 @@ class View {
   }
 
   precision(found) {
-    if (!found.counted) return `${count(this.queue.size)} to review`;
+    if (!found.counted) return `${count(this.queue.lists[this.review.list].length)} to review`;
     const text = `of ${count(found.counted)} reviewed, ${count(found.wrong)} were wrong (${percent(found.wrong / found.counted)})`;
     const unsure = found.decided - found.counted;
     return (
@@ -102,8 +84,49 @@ class View {
     );
   }
 
+  /** What the decisions so far say about all labels. */
+  showEstimates(found) {
+    const told = this.queue.canTell && found.counted > 0;
+    const check = this.review.randomCheck();
+    one("estimate").hidden = !told && !check.counted;
+    one("by-decisions").hidden = one("ahead").hidden = !told;
+    one("check").hidden = !check.counted;
+    if (check.counted) one("check").textContent = this.checkWords(check);
+    for (const place of document.querySelectorAll("[data-audit]")) place.textContent = place.dataset.audit;
+    if (!told) return;
+    const { rate, precision, next, nextCount, left } = this.review.estimates();
+    const ofSuspects = precision ? `, and ${interval(precision)} of the suspects` : "";
+    one("by-decisions").textContent = `By the audit and ${plural(found.counted, "decision")}, ${interval(rate)} of all labels are wrong${ofSuspects}.`;
+    one("ahead").textContent = this.aheadWords(next, nextCount, left);
+    one("rate-value").textContent = exact(rate.value);
+    one("rate-ends").textContent = ends(rate);
+    one("rate-words").textContent = `of the labels are wrong, by the audit and ${plural(found.counted, "decision")}`;
+    if (precision && one("precision-value")) {
+      one("precision-value").textContent = percent(precision.value);
+      one("precision-words").textContent = "of the suspects should be wrong, by the audit and your decisions";
+    }
+  }
+
+  aheadWords(next, nextCount, left) {
+    const rest = `${range(left)} wrong labels are not reviewed yet.`;
+    if (!next) return `All suspects are reviewed. Of all other labels, about ${rest}`;
+    const some = `Of the next ${plural(nextCount, "suspect")}, about ${range(next)} should be wrong. In all about ${rest}`;
+    return next.value < WORTHWHILE * nextCount ? `${some} Fewer than one in ten of the next is wrong: a good point to stop.` : some;
+  }
+
+  checkWords(check) {
+    const share = exactShare(check.wrong, check.counted);
+    const togo = check.of - check.seen;
+    const words = `Random check: ${count(check.wrong)} of ${plural(check.counted, "label")} ${check.wrong === 1 ? "is" : "are"} wrong, ${interval(share)} of all (Clopper and Pearson).`;
+    return togo ? `${words} ${count(togo)} to go.` : words;
+  }
+
   showFilter() {
-    const { pair } = this.review;
+    const { pair, list } = this.review;
+    for (const button of document.querySelectorAll("[data-list]")) {
+      button.setAttribute("aria-pressed", String(button.dataset.list === list));
+    }
+    for (const words of document.querySelectorAll("[data-about]")) words.hidden = words.dataset.about !== list;
     one("filter").hidden = !pair;
     if (pair) {
       const [suggested, given] = pair.map((label) => this.queue.classes[label]);
@@ -115,7 +138,7 @@ class View {
   }
 
   showDone() {
-    const everything = this.review.measure().decided === this.queue.size;
+    const everything = this.queue.lists[this.review.list].every((item) => this.review.codes[item]);
     one("done-words").textContent = everything
       ? "All reviewed. Download the corrections to train with them."
       : "Nothing is left here. The others are not part of this filter.";

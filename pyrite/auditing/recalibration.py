@@ -1,0 +1,173 @@
+"""What a reviewer's decisions say about all labels: recalibrated probabilities, the noise rate and its interval.
+
+The page of an audit computes the same numbers while somebody reviews (``report/templates/audit_estimate.js``).
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Final, NamedTuple, final
+
+import numpy as np
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import betaincinv, expit, logit
+
+from pyrite.diagnostics.arrays import Floats, Ints
+
+__all__ = ["Recalibration", "Share", "Strata", "exact_share", "stratify"]
+
+_LIMIT: Final = 9.0  # log-odds; audits are not taken at their word beyond one label in 8,000
+_WIDTH: Final = 0.5  # of a stratum, in log-odds
+
+# The prior standard deviations of what is added to the log-odds of an audit: the same for all labels, proportional to
+# the log-odds (1 at log-odds of 3), and varying with a length scale. docs/auditing.md says how they were chosen.
+_SHIFT: Final = 2.0
+_SLOPE: Final = 1 / 3
+_LOCAL: Final = 1.5
+_LENGTH: Final = 2.0
+
+_QUANTILE: Final = 1.959963984540054  # of the normal distribution: intervals of 95 %
+
+
+class Share(NamedTuple):
+    """A share, and the ends of its interval of 95 %."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Strata(NamedTuple):
+    """Samples grouped by their log-odds of a wrong label.
+
+    Attributes:
+        of: the stratum of every sample; strata are in the order of their log-odds, and none is empty.
+        size: the number of samples of every stratum.
+        centre: the log-odds of the mean probability of every stratum.
+    """
+
+    of: Ints
+    size: Ints
+    centre: Floats
+
+    def counts(self, rows: Ints) -> Floats:
+        """How many of these samples are in each stratum."""
+        return np.bincount(self.of[rows], minlength=len(self.size)).astype(np.float64)
+
+
+def stratify(score: Floats) -> Strata:
+    """Group samples by their log-odds, into strata of width 0.5."""
+    clipped = np.clip(score, -_LIMIT, _LIMIT)
+    number = np.minimum((clipped + _LIMIT) // _WIDTH, 2 * _LIMIT / _WIDTH - 1)
+    present, of = np.unique(number, return_inverse=True)
+    size = np.bincount(of, minlength=len(present))
+    return Strata(of, size, logit(np.bincount(of, expit(clipped)) / size))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Recalibration:
+    """The probability of a wrong label in every stratum after some labels were reviewed.
+
+    The log-odds of a stratum are those that the audit gives it plus a correction. Corrections have a Gaussian process
+    as their prior: near the reviewed strata they follow the decisions, and far from them they are uncertain. So it does
+    not matter how labels were chosen for the review, as long as they were chosen by their log-odds or at random.
+
+    Attributes:
+        log_odds: of every stratum, increasing.
+        covariance: of the log-odds (Laplace approximation).
+    """
+
+    centre: Floats
+    log_odds: Floats
+    covariance: Floats
+
+    @classmethod
+    def fit(cls, strata: Strata, reviewed: Floats, wrong: Floats) -> "Recalibration":
+        """Fit the corrections to the number of reviewed and of wrong labels of every stratum."""
+        centre = strata.centre
+        near = np.exp(-0.5 * ((centre[:, None] - centre) / _LENGTH) ** 2)
+        prior = _SHIFT**2 + _SLOPE**2 * np.outer(centre, centre) + _LOCAL**2 * near
+        correction = _mode(centre, prior, reviewed, wrong)
+        root, factor = _curvature(centre + correction, prior, reviewed)
+        scaled = root[:, None] * prior
+        covariance = prior - scaled.T @ cho_solve(factor, scaled)
+        return cls(centre, _increasing(centre + correction, strata.size.astype(np.float64)), covariance)
+
+    def share(self, unreviewed: Floats, wrong: float, total: int) -> Share:
+        """The share of wrong labels among ``total``, of which ``wrong`` are known, and ``unreviewed`` in each stratum.
+
+        The interval is for the labels at hand, so it has no width when all are reviewed. Its ends are whole numbers of
+        labels.
+        """
+        left = float(unreviewed.sum())
+        probability = expit(self.log_odds)
+        mean = float(unreviewed @ probability)
+        spread = unreviewed * probability * (1 - probability)
+        # The direction in which the number of wrong labels is most uncertain. Far along it that number is not linear.
+        direction = self.covariance @ spread
+        direction *= _QUANTILE / max(math.sqrt(float(spread @ direction)), 1e-300)
+        ends = [float(unreviewed @ expit(self.log_odds + sign * direction)) for sign in (-1, 1)]
+        drawn = _QUANTILE**2 * float(spread.sum())  # the labels at hand are a sample of their strata
+        low = math.floor(max(mean - math.sqrt((mean - ends[0]) ** 2 + drawn), 0.0))
+        high = math.ceil(min(mean + math.sqrt((ends[1] - mean) ** 2 + drawn), left))
+        return Share((wrong + mean) / total, (wrong + low) / total, (wrong + high) / total)
+
+    def scores(self, score: Floats) -> Floats:
+        """The recalibrated log-odds of samples, in the order of the old ones."""
+        log_odds = np.interp(np.clip(score, -_LIMIT, _LIMIT), self.centre, self.log_odds)
+        return np.asarray(log_odds + 1e-6 * np.arcsinh(score))  # equal probabilities keep their order
+
+
+def exact_share(wrong: int, checked: int) -> Share:
+    """The share of wrong labels by a uniform random sample, with the interval of Clopper & Pearson (1934).
+
+    >>> [round(number, 4) for number in exact_share(1, 10)]
+    [0.1, 0.0025, 0.445]
+    """
+    low = betaincinv(wrong, checked - wrong + 1, 0.025) if wrong else 0.0
+    high = betaincinv(wrong + 1, checked - wrong, 0.975) if wrong < checked else 1.0
+    return Share(wrong / checked, float(low), float(high))
+
+
+def _mode(centre: Floats, prior: Floats, reviewed: Floats, wrong: Floats) -> Floats:
+    """The most likely corrections, by Newton's method with halved steps (Rasmussen & Williams, 2006, algorithm 3.1)."""
+
+    def objective(weights: Floats) -> float:
+        log_odds = centre + prior @ weights
+        likelihood = wrong @ np.logaddexp(0, -log_odds) + (reviewed - wrong) @ np.logaddexp(0, log_odds)
+        return float(-likelihood - 0.5 * weights @ prior @ weights)
+
+    weights = np.zeros(len(centre))  # corrections are ``prior @ weights``: the prior need not be inverted
+    for _ in range(200):
+        correction = prior @ weights
+        probability = expit(centre + correction)
+        root, factor = _curvature(centre + correction, prior, reviewed)
+        slope = root**2 * correction + wrong - reviewed * probability
+        step = slope - root * cho_solve(factor, root * (prior @ slope)) - weights
+        length, now = 1.0, objective(weights)
+        while length > 1e-6 and objective(weights + length * step) < now - 1e-12 * abs(now):
+            length /= 2
+        weights = weights + length * step
+        if np.abs(length * (prior @ step)).max() < 1e-10:
+            break
+    return prior @ weights
+
+
+def _curvature(log_odds: Floats, prior: Floats, reviewed: Floats) -> tuple[Floats, tuple[Floats, bool]]:
+    """The root of the likelihood's second derivatives W, and the Cholesky factor of 1 + W½ K W½."""
+    probability = expit(log_odds)
+    root = np.sqrt(reviewed * probability * (1 - probability))
+    return root, cho_factor(np.eye(len(root)) + root[:, None] * prior * root, lower=True)
+
+
+def _increasing(values: Floats, weights: Floats) -> Floats:
+    """The nearest values that do not decrease: neighbours that would are replaced by their weighted mean."""
+    blocks: list[tuple[float, float, int]] = []  # mean, weight, length
+    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
+        block = (value, weight, 1)
+        while blocks and blocks[-1][0] >= block[0]:
+            mean, other, length = blocks.pop()
+            both = other + block[1]
+            block = ((mean * other + block[0] * block[1]) / both, both, length + block[2])
+        blocks.append(block)
+    return np.concatenate([np.full(length, mean) for mean, _, length in blocks])

@@ -1,0 +1,60 @@
+"""Samples that look like none of the classes."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import gmean
+from sklearn.datasets import load_digits
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
+from sklearn.model_selection import cross_val_predict
+
+import pyrite
+from pyrite.auditing.no_class import flatness, no_class_of_margins
+
+
+def test_flatness_is_a_ratio_of_means() -> None:
+    probabilities = np.random.default_rng(0).dirichlet(np.ones(7), 50)
+    expected = gmean(probabilities, axis=1) / probabilities.mean(1)
+    np.testing.assert_allclose(flatness(np.log(probabilities)), expected)
+    margins = np.log(probabilities) - np.log1p(-probabilities)
+    np.testing.assert_allclose(no_class_of_margins(margins), expected)
+    assert no_class_of_margins(np.array([[800.0, -800.0], [-800.0, 800.0]])).max() < 1e-100
+
+
+@pytest.fixture(scope="module")
+def digits() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Scores and labels of the digits 0 to 7, of which a tenth is wrong, and of 8 and 9 with random labels."""
+    images, digit = load_digits(return_X_y=True)
+    random = np.random.default_rng(0)
+    few = np.flatnonzero((digit < 8) | (np.arange(len(digit)) % 5 == 0))
+    images, digit = images[few] / 16, digit[few]
+    stranger = digit > 7
+    given = np.where(stranger | (random.random(len(digit)) < 0.1), random.integers(0, 8, len(digit)), digit)
+    net = LogisticRegression(max_iter=500)
+    return cross_val_predict(net, images, given, method="predict_proba", cv=3), given, stranger
+
+
+def test_digits_of_no_class_are_found(digits: tuple[np.ndarray, ...], tmp_path: Path) -> None:
+    scores, given, stranger = digits
+    found = pyrite.audit(given, scores=scores, kind="probabilities")
+    assert found.no_class is not None
+    assert ((found.no_class >= 0) & (found.no_class <= 1)).all()
+    assert roc_auc_score(stranger, found.no_class) > 0.9
+    wrong = stranger | (found.wrong_probability > 0.9)
+    # The score of wrong labels does not tell the two apart.
+    assert roc_auc_score(stranger[wrong], found.no_class[wrong]) > 0.8
+    assert roc_auc_score(stranger[wrong], found.score[wrong]) < 0.6
+    with found.to_csv(tmp_path / "suspects.csv").open(newline="") as table:
+        rows = list(csv.DictReader(table))
+    column = [float(row["no_class"]) for row in rows]
+    np.testing.assert_allclose(column, found.no_class[found.ranking], rtol=1e-5)
+
+
+def test_scale_and_labels_do_not_matter(digits: tuple[np.ndarray, ...]) -> None:
+    scores, given, _ = digits
+    first = pyrite.audit(given, scores=np.log(scores), kind="logits").no_class
+    second = pyrite.audit(np.roll(given, 1), scores=5 * np.log(scores) + 3, kind="logits").no_class
+    np.testing.assert_allclose(first, second, rtol=1e-6)
