@@ -3,7 +3,7 @@
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypedDict, final
 
@@ -30,7 +30,7 @@ GIVEN = "given in Python: "
 class OptionsButRate(TypedDict, total=False):
     """The keyword arguments of ``tune``, which has a learning rate of its own."""
 
-    label: str | None
+    label: str | Sequence[Any] | None  # the name of the column, or the labels themselves
     text: str | None
     ignore: str | None
     name: str | None
@@ -142,6 +142,10 @@ class Recipe(Checked, Settings):
             data: what is trained on.
             method: the method itself, if it is built already; then ``self.method`` stays as it is.
         """
+        if self.label and self.label != data.label:
+            raise ValueError(
+                f"label is {self.label!r}, but the labels of {data.name} are {data.label or 'no column'!r}"
+            )
         features = encoder(self.features or default_features(data.inputs))
         if features is not None:
             features.check(data)
@@ -151,7 +155,7 @@ class Recipe(Checked, Settings):
         rate = float(f"{(0.1 if net is None else net.rate) / chosen.strength:.3g}")
         return self.model_copy(
             update={
-                "label": data.label or self.label,
+                "label": data.label,
                 "features": "none" if features is None else str(features),
                 "method": str(chosen) if method is None else self.method,
                 "noise": str(noise_model(self.noise)) if self.noise else "",
@@ -165,9 +169,14 @@ class Recipe(Checked, Settings):
         )
 
 
-def reading(values: Mapping[str, Any]) -> dict[str, str]:
+def reading(values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that say how data are read, where they say anything."""
-    return {name: values[name] for name in ("label", "text", "ignore", "name") if values.get(name)}
+    given = {name: values.get(name) for name in ("label", "text", "ignore", "name")}
+    return {name: value for name, value in given.items() if value is not None and not _is_empty(value)}
+
+
+def _is_empty(value: object) -> bool:
+    return isinstance(value, str) and not value
 
 
 def augmentation(spec: str) -> CropFlip | None:
