@@ -147,7 +147,11 @@ def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
             run.classes,
             samples,
             seed,
-            warnings=(*_unfinished(run), *(() if problems is None else problems.sentences())),
+            warnings=(
+                *map(str, run.facts.get("notes", ())),
+                *_unfinished(run),
+                *(() if problems is None else problems.sentences()),
+            ),
             troubles=problems,
             run=run,
             true=labels.get("true"),

@@ -80,6 +80,8 @@ def assemble(
     raw, encoded = data, encode_data(recipe, data, labels["part"], features)
     data, labels["part"][encoded.unreadable] = encoded.data, Part.UNUSED
     scale = Statistics.of(data.numeric, np.flatnonzero(labels["part"] == Part.TRAIN))
+    if encoded.features is not None and encoded.features.one_scale:
+        scale = scale.with_one_scale()
 
     workers = min(8, os.cpu_count() or 1) if isinstance(data.inputs, LazyImages) else 0
 

@@ -16,7 +16,7 @@ from pyrite.features import Encoder, default_features, encoder
 from pyrite.methods import Method, method as read_method
 from pyrite.models import Architecture, Factory, architecture, default_architecture
 from pyrite.noise import Noise, noise_model
-from pyrite.settings import Precision, Settings, ShortForms
+from pyrite.settings import READING, Precision, Settings, ShortForms
 from pyrite.spec import build, nearest, spell
 from pyrite.training.optimisers import SGD, Optimiser, optimiser
 from pyrite.training.schedules import Linear, Schedule, schedule
@@ -150,7 +150,8 @@ class Recipe(Checked, Settings):
         if features is not None:
             features.check(data)
         shape = tuple(data.inputs.shape[1:]) if features is None else (1,)  # of the kind; the width is known later
-        net = None if self.model.startswith(GIVEN) else architecture(self.model or default_architecture(shape))
+        wanted = self.model or ("" if features is None else features.model)
+        net = None if wanted.startswith(GIVEN) else architecture(wanted or default_architecture(shape))
         chosen = read_method(self.method) if method is None else method
         rate = float(f"{(0.1 if net is None else net.rate) / chosen.strength:.3g}")
         return self.model_copy(
@@ -171,7 +172,7 @@ class Recipe(Checked, Settings):
 
 def reading(values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that say how data are read, where they say anything."""
-    given = {name: values.get(name) for name in ("label", "text", "ignore", "name")}
+    given = {name: values.get(name) for name in READING}
     return {name: value for name, value in given.items() if value is not None and not _is_empty(value)}
 
 
