@@ -35,8 +35,8 @@ class Features(ABC):
 
     Attributes:
         names: one per number, where they mean something; else empty.
-        one_scale: whether the sizes of the numbers mean something, so that all are divided by one standard deviation and
-            not each by its own.
+        one_scale: whether the numbers have one unit, so that all are divided by one standard deviation and not each by
+            its own.
     """
 
     names: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ from pyrite.data import Inputs
 from pyrite.features.contract import Encoder, kind_of
 from pyrite.features.table import Table
 from pyrite.features.tfidf import Tfidf
+from pyrite.features.wordllama import Wordllama
 from pyrite.spec import build
 
 __all__ = ["FEATURES", "default_features", "encoder"]
@@ -13,6 +14,7 @@ __all__ = ["FEATURES", "default_features", "encoder"]
 FEATURES: dict[str, Callable[..., Encoder]] = {
     "table": Table,
     "tfidf": Tfidf,
+    "wordllama": Wordllama,
 }
 
 
