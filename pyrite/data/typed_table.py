@@ -15,6 +15,7 @@ from pyrite.memory import check_memory
 __all__ = ["Frame", "TypedTable", "check_unique", "column_of", "frame_table", "is_frame", "parquet_table"]
 
 _TEXT: Final = ("category", "text")
+_CATEGORIES: Final = ("CategoricalDtype", "Categorical", "Enum")  # the types of pandas and polars
 
 
 @final
@@ -24,11 +25,13 @@ class TypedTable:
     Args:
         path: where the table is from, for messages.
         arrays: the columns.
-        categories: columns that are categories, whatever they hold.
+        declared: the kinds of columns that their arrays do not show: categories, and truth values with gaps.
     """
 
-    def __init__(self, path: object, arrays: Mapping[str, npt.NDArray[Any]], categories: Collection[str] = ()) -> None:
-        self.path, self.categories = path, frozenset(categories)
+    def __init__(
+        self, path: object, arrays: Mapping[str, npt.NDArray[Any]], declared: Mapping[str, Kind] | None = None
+    ) -> None:
+        self.path, self.declared = path, dict(declared or {})
         self._arrays = dict(arrays)
         self.names = list(self._arrays)
         self.rows = len(next(iter(self._arrays.values()))) if self._arrays else 0
@@ -54,7 +57,7 @@ class TypedTable:
 
     def with_column(self, name: str, values: npt.NDArray[Any]) -> "TypedTable":
         """The table with one more column."""
-        return TypedTable(self.path, {**self._arrays, name: values}, self.categories)
+        return TypedTable(self.path, {**self._arrays, name: values}, self.declared)
 
     def _column(self, name: str, kind: Kind | None) -> Column:
         values = self._arrays[name]
@@ -69,12 +72,11 @@ class TypedTable:
             )
         if own == "text":
             texts = _texts(values)
-            return (
-                Column(name, "category", texts) if name in self.categories else string_column(name, texts, plain=True)
-            )
+            declared = self.declared.get(name)
+            return string_column(name, texts, plain=True) if declared is None else Column(name, declared, texts)
         if own == "date":
             return Column(name, own, values.astype("M8[s]"))
-        return Column(name, kind or own, self._numbers(name, values))
+        return Column(name, kind or self.declared.get(name, own), self._numbers(name, values))
 
     def _numbers(self, name: str, values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
         known = np.flatnonzero(~np.isnan(values)) if values.dtype.kind == "f" else np.arange(len(values))
@@ -115,8 +117,13 @@ def parquet_table(path: Path) -> TypedTable:
         name: _from_arrow(pyarrow, column, f"{path}, column {name!r}")
         for name, column in zip(table.column_names, table.columns, strict=True)
     }
-    categories = [field.name for field in table.schema if pyarrow.types.is_dictionary(field.type)]
-    return TypedTable(path, arrays, categories)
+    declared: dict[str, Kind] = {}
+    for name, kind in zip(table.schema.names, table.schema.types, strict=True):
+        if pyarrow.types.is_boolean(kind):
+            declared[name] = "boolean"
+        elif pyarrow.types.is_dictionary(kind) and arrays[name].dtype.kind == "O":
+            declared[name] = "category"
+    return TypedTable(path, arrays, declared)
 
 
 def check_unique(names: Collection[str], where: object) -> None:
@@ -176,13 +183,16 @@ def frame_table(frame: Any, what: str = "the frame") -> TypedTable:
     """A data frame of pandas or polars."""
     names = [name if isinstance(name, str) else str(name) for name in frame.columns]
     check_unique(names, what)
-    arrays, categories = {}, []
+    arrays: dict[str, npt.NDArray[Any]] = {}
+    declared: dict[str, Kind] = {}
     for name, key in zip(names, frame.columns, strict=True):
-        series = frame[key]
-        if type(series.dtype).__name__ in ("CategoricalDtype", "Categorical", "Enum"):
-            categories.append(name)
-        arrays[name] = column_of(_values(series), f"{what}, column {name!r}")
-    return TypedTable(what, arrays, categories)
+        series, values = frame[key], _values(frame[key])
+        arrays[name] = column_of(values, f"{what}, column {name!r}")
+        if values.dtype.kind == "O" and _are_booleans(values[~_missing(values)]):
+            declared[name] = "boolean"
+        elif type(series.dtype).__name__ in _CATEGORIES and arrays[name].dtype.kind == "O":
+            declared[name] = "category"
+    return TypedTable(what, arrays, declared)
 
 
 def _values(series: Any) -> npt.NDArray[Any]:
@@ -206,12 +216,10 @@ def column_of(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
 
 def _from_objects(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     """Objects as numbers or dates if all are, or else as texts."""
-    missing = np.array(
-        [value is None or type(value).__name__ in ("NAType", "NaTType") or value != value for value in values]
-    )
+    missing = _missing(values)
     known = values[~missing]
     kinds = {type(value) for value in known}
-    if kinds <= {bool, np.bool_} and len(known):
+    if _are_booleans(known):
         return np.asarray(values, bool) if not missing.any() else _filled(values, missing)
     if all(issubclass(kind, bool | int | float | np.number) for kind in kinds):
         return _filled(values, missing)
@@ -225,6 +233,15 @@ def _from_objects(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     texts = np.full(len(values), "", object)
     texts[~missing] = [str(value) for value in known]
     return texts
+
+
+def _missing(values: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
+    signs = ("NAType", "NaTType")  # of pandas, which cannot be compared
+    return np.array([value is None or type(value).__name__ in signs or value != value for value in values], bool)
+
+
+def _are_booleans(known: npt.NDArray[Any]) -> bool:
+    return len(known) > 0 and all(isinstance(value, bool | np.bool_) for value in known)
 
 
 def _filled(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from pyrite.checks import whole_number
 from pyrite.data import Column, Inputs, Records
+from pyrite.data.records import KINDS
 from pyrite.features.contract import Encoder, Features, InputKind, State
 from pyrite.features.tfidf import TextFeatures, fit_texts, restore_texts
 
@@ -71,7 +72,7 @@ class Table(Encoder):
                 arrays = {name.removeprefix(prefix): a for name, a in state.arrays.items() if name.startswith(prefix)}
                 column["text"] = restore_texts(arrays, f"the features of {column['name']!r}") if arrays else None
             return TableFeatures(tuple(_Fitted.of(column) for column in columns))
-        except (KeyError, TypeError) as error:
+        except (KeyError, TypeError, ValueError) as error:
             raise ValueError(f"the features are damaged: they are not those of a table ({error!r})") from None
 
 
@@ -90,6 +91,8 @@ class _Fitted(NamedTuple):
     @staticmethod
     def of(values: Mapping[str, Any]) -> "_Fitted":
         lists = {name: tuple(map(str, values[name])) for name in ("categories", "parts")}
+        if values["kind"] not in KINDS or not set(lists["parts"]) <= _DATE_PARTS.keys():
+            raise KeyError(values["kind"])
         return _Fitted(**{**values, **lists, "fill": float(values["fill"])})
 
     def names(self) -> list[str]:
