@@ -18,8 +18,8 @@ _TYPICAL: Final = 20_000  # cells of what is typical of the classes; with more, 
 def record_table(audit: Audit, records: Records, rows: Ints, budget: int) -> dict[str, Any]:
     """Cells of the first samples, as many as there is room for, and what is typical of each class.
 
-    Typical are the mean of a number, the middle date and the most frequent category, over the labels of the class that
-    are not suspects.
+    Typical are the mean of a number, the share that is true, the middle date and the most frequent category, over the
+    labels of the class that are not suspects.
     """
     cells: list[list[str]] = []
     for index in audit.index[rows].tolist():
@@ -51,7 +51,9 @@ def _typical(column: Column, kept: Flags) -> str:
         return str(min(Counter(known.tolist()).items(), key=lambda pair: (-pair[1], pair[0]))[0])
     if column.kind == "date":
         return str(np.sort(known)[len(known) // 2].astype("M8[D]"))
-    return f"{known.mean():.6g}"
+    if column.kind == "boolean":
+        return f"{100 * known.mean():.0f} % true"
+    return f"{known.mean():.4g}"
 
 
 def _cut(cell: str) -> str:

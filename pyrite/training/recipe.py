@@ -143,9 +143,8 @@ class Recipe(Checked, Settings):
             method: the method itself, if it is built already; then ``self.method`` stays as it is.
         """
         if self.label and self.label != data.label:
-            raise ValueError(
-                f"label is {self.label!r}, but the labels of {data.name} are {data.label or 'no column'!r}"
-            )
+            column = f"those of the column {data.label!r}" if data.label else "in no column"
+            raise ValueError(f"label is {self.label!r}, but the labels of {data.name} are {column}")
         features = encoder(self.features or default_features(data.inputs))
         if features is not None:
             features.check(data)
