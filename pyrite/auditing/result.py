@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.auditing.troubles import Troubles
+from pyrite.data import Records
 from pyrite.data.corrections import to_cell
 from pyrite.diagnostics.arrays import Flags, Floats, Ints
 from pyrite.files import write
@@ -191,15 +192,17 @@ class Audit:
         """Write all samples in the order of the ranking: the first lines are the suspects.
 
         Its columns are index, path, given, suggested, wrong_probability, score, suspect, after a review
-        ``reviewed`` (the decision), no_class, and the evidence.
+        ``reviewed`` (the decision), no_class, the evidence, and the columns of the table that the samples are rows of,
+        if the data of the run can be read.
         ``pyrite train --corrections`` and ``--drop-suspects`` read it. Names that a spreadsheet would take for a
         formula are written with an apostrophe before them, which is removed when they are read.
         """
         text = io.StringIO()
         table = csv.writer(text)  # lines end in CR LF, so names that contain either are quoted
-        further = self._further_columns()
-        table.writerow(["index", "path", "given", "suggested", "wrong_probability", "score", "suspect", *further])
-        order = self.ranking
+        order, further = self.ranking, self._further_columns()
+        header = ["index", "path", "given", "suggested", "wrong_probability", "score", "suspect", *further]
+        own = self._own_columns(order)
+        table.writerow([*header, *(to_cell(name if name not in header else f"{name} (data)") for name in own)])
         names = np.array([to_cell(name) for name in self.classes], object)
         paths = np.array([to_cell(path) for path in self.paths], object)[order] if self.paths else [""] * len(self)
         columns = [
@@ -211,6 +214,7 @@ class Audit:
             (f"{value:.6g}" for value in self.score[order].tolist()),
             self.is_suspect[order].astype(int).tolist(),
             *(values[order].tolist() for values in further.values()),
+            *own.values(),
         ]
         table.writerows(zip(*columns, strict=True))
         return _written(path, text.getvalue().encode())
@@ -227,6 +231,24 @@ class Audit:
         reviewed = np.full(len(self), "", object)
         reviewed[self.review.rows] = self.review.decision
         return {"reviewed": reviewed} | columns
+
+    def _own_columns(self, order: Ints) -> dict[str, list[str]]:
+        """The cells of the user's table in this order, by column."""
+        try:
+            data = None if self.run is None else self.run.dataset()
+        except ValueError:  # missing or changed since
+            data = None
+        if data is None or not data.columns:
+            return {}
+        rows = self.index[order]
+        if not isinstance(data.inputs, Records):
+            values = np.asarray(data.inputs)[rows].T.tolist()
+            return {
+                name: [f"{value:.15g}" for value in column] for name, column in zip(data.columns, values, strict=True)
+            }
+        some = data.inputs[rows]
+        cells = zip(*(map(to_cell, some.cells(row)) for row in range(len(rows))), strict=True)
+        return dict(zip(some.names, map(list, cells), strict=True))
 
 
 def _written(path: str | Path, content: bytes) -> Path:

@@ -17,6 +17,7 @@ from pyrite.curves import GCE
 from pyrite.data import Dataset
 from pyrite.data.dataset import check_inputs, is_missing
 from pyrite.data.statistics import to_float64
+from pyrite.estimator.reading import Reader
 from pyrite.estimator.rows import Floats, Ints, Rows, assign_folds, inner_statistics
 from pyrite.estimator.together import Nets, train_together
 from pyrite.losses import loss as read_loss
@@ -95,10 +96,14 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self.random_state, self.device, self.verbose = random_state, device, verbose
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
-        """Train on rows of features, or on uint8 images of shape (N, C, H, W)."""
+        """Train on rows of features, uint8 images of shape (N, C, H, W), a data frame, or a list of texts.
+
+        The columns of a frame may be numbers with gaps, truth values, categories, dates or texts.
+        """
         _check_labels(y)
         _check_weights(sample_weight)
-        inputs, given = _checked(self, X, y)
+        self._reader = Reader.for_rows(X)
+        inputs, given = _checked(self, X if self._reader is None else self._reader.transform(X), y)
         check_classification_targets(given)
         self.classes_, labels = np.unique(given, return_inverse=True)
         weight = _check_sample_weight(sample_weight, inputs, dtype=np.float64, ensure_non_negative=True)
@@ -114,6 +119,9 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         except RunFailed as error:
             raise ValueError(f"training diverged, {str(error).partition('. ')[0]}: set lr to a tenth of that") from None
         self._set_suspects(rows, len(labels))
+        if self._reader is not None and self._reader.columns:
+            self.n_features_in_ = len(self._reader.columns)
+            self.feature_names_in_ = np.array(self._reader.columns, object)
         return self
 
     def decision_function(self, X: Any) -> Floats:  # noqa: N803
@@ -132,7 +140,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def _scores(self, X: Any) -> Floats:  # noqa: N803
         check_is_fitted(self)
-        inputs = _checked(self, X, reset=False)
+        inputs = _checked(self, X, reset=False) if self._reader is None else self._reader.transform(X)
         shape = self._nets.shape
         if inputs.shape[1:] != shape:
             raise ValueError(f"X has rows of shape {inputs.shape[1:]}, but the classifier was fitted to {shape}")

@@ -148,7 +148,7 @@ def _missing(queue: Queue) -> str:
     without = queue.suspects - queue.shown
     if not queue.kind or not without:
         return ""
-    content = "a picture" if queue.kind == "images" else "their values"
+    content = {"images": "a picture", "text": "their text"}.get(queue.kind, "their values")
     shown = f"{queue.shown:,} of {queue.suspects:,} are shown with {content}"
     return f"{shown}; {without:,} are not, to keep this file small or because they cannot be read."
 

@@ -11,9 +11,11 @@ import numpy.typing as npt
 
 from pyrite.auditing import Audit
 from pyrite.auditing.review import Review, queue_of, random_check
-from pyrite.data import Dataset
+from pyrite.data import Dataset, Records
 from pyrite.diagnostics.arrays import Floats, Ints
 from pyrite.report.inline import as_json
+from pyrite.report.marked_words import marked_texts
+from pyrite.report.record_rows import record_table
 from pyrite.report.thumbnails import make_sheets
 
 __all__ = ["Queue", "make_queue"]
@@ -36,8 +38,8 @@ class Queue(NamedTuple):
         cut: the number of suspects that are left out because there are too many.
         data: for the script of the page, ready for JSON.
         sheets: pictures, as base64.
-        kind: "images", "table", or "" if samples cannot be shown.
-        shown: the number of suspects that have a picture or a row of values.
+        kind: "images", "table", "text", or "" if samples cannot be shown.
+        shown: the number of suspects that have a picture, a text or a row of values.
     """
 
     rows: Ints
@@ -95,7 +97,7 @@ def _shown(queue: Queue, audit: Audit, data: Dataset, columns: Sequence[str]) ->
     rows = np.roll(queue.rows, -queue.suspects)
     budget = max(0, min(_PICTURES, (_PAGE - len(as_json(queue.data))) * 3 // 4))
     if data.inputs.ndim == 4:
-        sheets = make_sheets(data.inputs, audit.index[rows], budget)
+        sheets = make_sheets(data.numeric, audit.index[rows], budget)
         place = np.roll(sheets.place, queue.suspects)
         pictures = {
             "width": sheets.width,
@@ -108,10 +110,17 @@ def _shown(queue: Queue, audit: Audit, data: Dataset, columns: Sequence[str]) ->
         content = queue.data | {"pictures": pictures}
         shown = int((place[: queue.suspects] > 0).sum())
         return queue._replace(data=content, sheets=sheets.images, kind="images", shown=shown)
-    table, place = _table(audit, data, rows, columns, budget)
-    place = np.roll(place, queue.suspects)
-    content = queue.data | {"table": table | {"place": _column(place, "u4")}}
-    return queue._replace(data=content, kind="table", shown=int((place[: queue.suspects] > 0).sum()))
+    kind = "text" if isinstance(data.inputs, Records) and data.inputs.is_text else "table"
+    if kind == "text":
+        part = marked_texts(audit, data.inputs, rows, budget)
+    elif isinstance(data.inputs, Records):
+        part = record_table(audit, data.inputs, rows, budget)
+    else:
+        part = _table(audit, data, rows, columns or data.columns, budget)
+    number = np.arange(1, len(rows) + 1)  # places are counted from 1; 0 if there was no room
+    place = np.roll(np.where(number <= part.pop("rows"), number, 0), queue.suspects)
+    content = queue.data | {kind: part | {"place": _column(place, "u4")}}
+    return queue._replace(data=content, kind=kind, shown=int((place[: queue.suspects] > 0).sum()))
 
 
 def _strangest(audit: Audit) -> Ints:
@@ -185,11 +194,10 @@ def _ranks(values: Floats, rows: Ints) -> Ints:
     return np.where(np.isnan(values[rows]), 255, below)
 
 
-def _table(audit: Audit, data: Dataset, rows: Ints, columns: Sequence[str], budget: int) -> tuple[dict[str, Any], Ints]:
+def _table(audit: Audit, data: Dataset, rows: Ints, columns: Sequence[str], budget: int) -> dict[str, Any]:
     """Values of the first of these samples, as many as there is room for, and what is typical of each class.
 
-    They are float64, as in the data: in float32 a time in seconds would be the same for all samples. The second result
-    is the place of every sample among the values, counted from 1; 0 if it has none.
+    They are float64, as in the data: in float32 a time in seconds would be the same for all samples.
     """
     inputs = np.asarray(data.inputs)
     features = inputs.shape[1]
@@ -197,13 +205,12 @@ def _table(audit: Audit, data: Dataset, rows: Ints, columns: Sequence[str], budg
         raise ValueError(f"columns has {len(columns)} names, but there are {features} features")
     count = min(len(rows), budget // max(1, 8 * features))
     small = len(audit.classes) * features <= _TYPICAL
-    table = {
+    return {
+        "rows": count,
         "names": list(columns) or [f"feature {number}" for number in range(features)],
         "values": _column(inputs[audit.index[rows[:count]]], "f8"),
         "typical": _column(_typical(audit, inputs), "f8") if small else None,
     }
-    places = np.arange(1, len(rows) + 1)
-    return table, np.where(places <= count, places, 0)
 
 
 def _typical(audit: Audit, inputs: npt.NDArray[Any]) -> Floats:

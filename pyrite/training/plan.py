@@ -8,14 +8,15 @@ from typing import Any, Unpack, final
 
 from torch import nn
 
-from pyrite.data import DATASETS, CropFlip, Dataset, load
+from pyrite.data import DATASETS, CropFlip, Data, Dataset, is_object, load
+from pyrite.features import encoder
 from pyrite.losses import OwnLoss, loss as read_loss
 from pyrite.methods import ERM, Method, method as read_method
 from pyrite.models import Architecture, Factory, architecture
 from pyrite.noise import noise_model
 from pyrite.spec import build, lookup, spell
 from pyrite.training.optimisers import OPTIMISERS, optimiser
-from pyrite.training.recipe import GIVEN, Options, Recipe, Short
+from pyrite.training.recipe import GIVEN, Options, Recipe, Short, reading
 from pyrite.training.schedules import schedule
 from pyrite.training.start import with_measured_margin
 
@@ -42,13 +43,17 @@ class Plan:
     model: Architecture | nn.Module | Factory | None = None
 
 
-def resolve(
-    data: str | os.PathLike[str] | Dataset | None = None, *, loaded: Dataset | None = None, **options: Unpack[Options]
-) -> Plan:
+def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **options: Unpack[Options]) -> Plan:
     """The plan that ``train`` makes of these arguments. ``loaded`` is the data set, if it has been read already."""
+    if loaded is not None and is_object(data):
+        data = loaded
     values = {} if options.get("config") is None else Recipe.read(options["config"])  # type: ignore[arg-type]
     given = {name: value for name, value in options.items() if name not in _HANDLED_SEPARATELY and value is not None}
     values |= {name: _text(name, value) for name, value in given.items()}
+    if is_object(data):
+        data = load(data, **reading(values))
+    if not isinstance(values.get("label", ""), str):  # the labels themselves; they are in the data set now
+        values["label"] = data.label if isinstance(data, Dataset) else ""
     short = Short.checked({"lr": options.get("lr")})
     method, values["method"] = method_and_text(options, values.get("method"))
     model, values["model"] = model_and_text(options.get("model"), values.get("model", ""))
@@ -56,7 +61,7 @@ def resolve(
     if values.get("corrections"):
         values["corrections"] = os.path.abspath(os.path.expanduser(str(values["corrections"])))
     recipe = Recipe.make(**values)
-    source = loaded or (data if isinstance(data, Dataset) else load(recipe.data))
+    source = loaded or (data if isinstance(data, Dataset) else recipe.load_data())
     measured = with_measured_margin(method, recipe, model, source)
     if measured is not method:
         method, recipe = measured, recipe.model_copy(update={"method": str(measured)})
@@ -67,7 +72,10 @@ def resolve(
         if isinstance(own, OwnLoss):
             own.try_out(len(source.classes))
     if model is None:
-        architecture(recipe.model).check_size(source.inputs.shape[1:], len(source.classes))
+        shape = (
+            source.inputs.shape[1:] if recipe.features == "none" else (1,)
+        )  # the width is known when they are fitted
+        architecture(recipe.model).check_size(shape, len(source.classes))
     return Plan(recipe, source, method, model)
 
 
@@ -130,6 +138,7 @@ def says_rate(spec: object) -> bool:
 _HANDLED_SEPARATELY = ("method", "loss", "lr", "model", "config")
 
 _READERS: dict[str, Callable[[Any], object]] = {
+    "features": encoder,
     "noise": noise_model,
     "optimiser": optimiser,
     "schedule": schedule,
@@ -173,7 +182,7 @@ def _parts(thing: object) -> list[object]:
     return [thing] if hasattr(thing, "__dict__") else []
 
 
-def _data_text(data: str | os.PathLike[str] | Dataset | None, configured: str | None) -> str:
+def _data_text(data: Data | None, configured: str | None) -> str:
     if isinstance(data, Dataset):
         return GIVEN + data.name
     if data is None:

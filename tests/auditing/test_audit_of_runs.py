@@ -210,6 +210,35 @@ def test_a_csv_with_a_column_of_labels(tmp_path: Path) -> None:
     assert found.run is not None
     page = write_audit_page(found, tmp_path / "report.html")
     assert page.stat().st_size < 2_000_000
+    for row in read(found.to_csv(tmp_path / "suspects.csv"))[:5]:  # with the user's own row
+        np.testing.assert_allclose([float(row[name]) for name in "abcd"], points[int(row["index"])], rtol=1e-6)
+
+
+def test_texts_with_a_column_of_labels(tmp_path: Path) -> None:
+    """From a file of a spreadsheet to the circle that closes, with names of samples and words of another language."""
+    words = {"gut": ["schön", "prima", "=fein", "gern"], "schlecht": ["übel", "mies", "öde", "nie"]}
+    random = np.random.default_rng(0)
+    true = np.arange(400) % 2
+    wrong = random.random(400) < 0.2
+    names = np.array(["gut", "schlecht"])
+    with (tmp_path / "mail.csv").open("w", newline="", encoding="utf-8-sig") as file:
+        table = csv.writer(file, delimiter=";")
+        table.writerow(["nr", "text", "given", "urteil"])
+        for row in range(400):
+            text = " ".join(random.choice(words[names[true[row]]], 4))
+            table.writerow([f"m{row}", text, row % 7, names[true[row] ^ wrong[row]]])
+    found = pyrite.audit(tmp_path / "mail.csv", label="urteil", text="text", name="nr", out=tmp_path / "run")
+    assert roc_auc_score(wrong, found.score) > 0.95
+    assert abs(found.noise_rate - wrong.mean()) < 3 * found.noise_rate_error + 0.05
+    assert found.paths[7] == "m7"
+    rows = read(found.to_csv(tmp_path / "suspects.csv"))
+    assert rows[0]["path"] == f"m{rows[0]['index']}"
+    assert set(rows[0]["text"].removeprefix("'").split()) <= {*words["gut"], *words["schlecht"]}
+    again = pyrite.train(
+        tmp_path / "mail.csv", label="urteil", text="text", name="nr", corrections=tmp_path / "suspects.csv",
+        drop_suspects=0.9, out=tmp_path / "b", epochs=2, progress=False,
+    )  # fmt: skip
+    assert again.facts["dropped"] == int((found.wrong_probability >= 0.9).sum()) > 50
 
 
 def test_an_npz_with_x_and_y(tmp_path: Path) -> None:

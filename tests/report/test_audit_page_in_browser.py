@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from pyrite.auditing import Audit
-from pyrite.data import Dataset
+from pyrite.data import Column, Dataset, Records, texts
+from pyrite.data.cells import to_objects
 from pyrite.report.audit_page import write_audit_page
 from pyrite.training import Run
 from tests.report.audits import HOSTILE, NAMES, cannot_tell, make_audit, make_images
@@ -393,6 +394,47 @@ def test_rows_of_a_table_in_a_browser(browser: Browser) -> None:
     time.sleep(0.1)
     assert browser.js(rows) == [str(2000 + number) for number in range(20)]
     assert not browser.shows("picture")
+
+
+def test_the_users_own_row_in_a_browser(browser: Browser) -> None:
+    cities = to_objects([HOSTILE if row == 100 else ("Oslo", "Rome")[row % 2] for row in range(200)])
+    records = Records(
+        [
+            Column("size of it", "number", np.where(np.arange(200) == 100, np.nan, np.arange(200) / 8)),
+            Column("city", "category", cities),
+            Column("when", "date", np.datetime64("2020-01-31", "s") + np.arange(200).astype("m8[D]")),
+        ]
+    )
+    browser.open(make_audit(), data=Dataset("people", records, np.arange(200) % 4, NAMES))
+    rows = "return [...document.querySelectorAll('#features tbody tr')].map((row) => row.innerText.trim())"
+    cells = "return [...document.querySelectorAll('#features tbody tr')].map((row) => row.cells[1].textContent)"
+    assert browser.js(cells) == ["", HOSTILE, "2020-05-10"]
+    browser.press("ArrowRight")
+    # Sample 101 is given as dog; the other labels of dog that are no suspects are 121, 125, ..., 157.
+    assert browser.js(cells) == ["12.625", "Rome", "2020-05-11"]
+    assert browser.js(rows)[0].split("\t")[0] == "size of it"
+    typical = "return [...document.querySelectorAll('#features tbody tr')].map((row) => row.cells[2].textContent)"
+    assert browser.js(typical) == [f"{np.mean(np.arange(121, 160, 4) / 8):.4g}", "Rome", "2020-06-20"]
+
+
+def test_texts_have_their_words_marked_in_a_browser(browser: Browser) -> None:
+    words = ["purrs", "barks", "quotes", "ends"]
+    listed = [f"It {words[row % 4]} & <b>sleeps</b>." for row in range(200)]
+    listed[100] = f"It barks, it purrs {HOSTILE} \U0001f431 Barks!"
+    browser.open(make_audit(), data=Dataset("mail", texts(listed), np.arange(200) % 4, NAMES))
+    marks = (
+        "return [...document.querySelectorAll('#words .text mark')].map((mark) => [mark.textContent, mark.className])"
+    )
+    assert browser.text("words").startswith(listed[100])
+    assert browser.js(marks) == [["barks", "for-other"], ["purrs", "for-given"], ["Barks", "for-other"]]
+    assert (
+        browser.js("return document.querySelector('#words .key').textContent")
+        == "more frequent in dogmore frequent in cat"
+    )
+    browser.press("ArrowRight")
+    assert browser.js(marks) == [["barks", "for-given"]]
+    assert not browser.shows("features")
+    assert not browser.shows("blank")
 
 
 def test_only_a_window_is_in_the_page(browser: Browser) -> None:

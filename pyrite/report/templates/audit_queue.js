@@ -30,6 +30,7 @@ class Queue {
     for (const name of ["stratum", "claimed", "suspect", "speaks"]) this.estimate[name] = numbers(data.estimate[name]);
     this.pictures = data.pictures ? new Pictures(data.pictures) : null;
     this.table = data.table ? new Table(data.table) : null;
+    this.text = data.text ? { pieces: data.text.pieces, place: numbers(data.text.place) } : null;
   }
 
   get size() {
@@ -70,8 +71,9 @@ class Table {
   constructor(data) {
     this.names = data.names;
     this.place = numbers(data.place);
-    this.values = numbers(data.values);
-    this.typical = data.typical ? numbers(data.typical) : null;
+    this.cells = data.cells || null; // the user's own row, as text
+    this.values = data.cells ? data.cells.flat() : numbers(data.values);
+    this.typical = this.cells || !data.typical ? data.typical?.flat() : numbers(data.typical);
   }
 
   has(item) {

@@ -1,0 +1,62 @@
+"""Rows that are not numbers yet: data frames with gaps, categories, dates or texts, and lists of texts."""
+
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.data import Dataset, Records, describe, read_like, texts
+from pyrite.data.typed_table import frame_table, is_frame
+from pyrite.estimator.rows import Floats
+from pyrite.features import Features, default_features, encoder
+
+__all__ = ["Reader"]
+
+
+@final
+class Reader:
+    """What turns rows into numbers, fitted to the rows of ``fit``. No label is used for it.
+
+    Attributes:
+        columns: the names of the columns; empty for a list of texts.
+        features: the fitted features.
+    """
+
+    def __init__(self, records: Records, named: bool) -> None:
+        described = encoder(default_features(records))
+        assert described is not None
+        labels = np.zeros(len(records), np.int64)
+        self._described = describe(Dataset("X", records, labels, ("",)))
+        self.columns = records.names if named else ()
+        self.features: Features = described.fit(records, np.arange(len(records)))
+
+    @staticmethod
+    def for_rows(rows: Any) -> "Reader | None":
+        """None if scikit-learn can check the rows as they are: numbers without gaps, and images."""
+        if is_frame(rows):
+            if not all(rows.shape):
+                return None
+            table = frame_table(rows, "X")
+            columns = table.columns(table.names, {})
+            plain = all(column.kind in ("number", "boolean") and not column.missing.any() for column in columns)
+            return None if plain else Reader(Records(columns), named=True)
+        listed = _as_texts(rows)
+        return None if listed is None else Reader(texts(listed, "X"), named=False)
+
+    def transform(self, rows: Any) -> Floats:
+        """Numbers of other rows. A frame has the same columns, in any order; a new category counts as a rare one."""
+        listed = _as_texts(rows)
+        if self.columns and not is_frame(rows):
+            raise ValueError(f"X is a {type(rows).__name__}, but the classifier was fitted to a frame with columns")
+        if not self.columns and listed is None:
+            raise ValueError(f"X is a {type(rows).__name__}, but the classifier was fitted to a list of texts")
+        samples = read_like(rows if listed is None else listed, self._described)
+        return np.asarray(self.features.transform(samples.inputs), np.float64)
+
+
+def _as_texts(rows: Any) -> list[str] | None:
+    """A list, series or array of texts; None if it is anything else."""
+    if is_frame(rows) or isinstance(rows, str | bytes) or getattr(rows, "ndim", 1) != 1 or not hasattr(rows, "__len__"):
+        return None
+    listed: npt.NDArray[Any] | list[Any] = rows.tolist() if hasattr(rows, "tolist") else list(rows)
+    return list(listed) if len(listed) and all(isinstance(row, str) for row in listed) else None

@@ -1,0 +1,71 @@
+"""What a cell and a column of texts hold."""
+
+import numpy as np
+import pytest
+
+from pyrite.data.cells import decimal_mark, number, string_column, to_objects
+
+
+@pytest.mark.parametrize(
+    ("cell", "decimal", "value"),
+    [
+        ("1.5", ".", 1.5), (" -3e2 ", ".", -300), ("1,234", ".", 1234), ("1,234,567.5", ".", 1234567.5),
+        ("1,5", ",", 1.5), ("1.234,5", ",", 1234.5), ("1.234", ",", 1234), ("-0,25", ",", -0.25), ("1.5", ",", 1.5),
+    ],
+)  # fmt: skip
+def test_numbers(cell, decimal, value):
+    assert number(cell, decimal) == value
+
+
+@pytest.mark.parametrize("cell", ["", "1_000", "0x10", "12 kg", "1,5,3", "1.2.3"])
+@pytest.mark.parametrize("decimal", [".", ","])
+def test_what_is_no_number(cell, decimal):
+    with pytest.raises(ValueError):
+        number(cell, decimal)
+
+
+@pytest.mark.parametrize(
+    ("columns", "mark"),
+    [
+        ([["1.5", "2"]], "."), ([["1,5", "2"]], ","), ([["1,50", "1,234"]], ","), ([["1,234"]], None),
+        ([["1,234"], ["0.5"]], "."), ([["1,234"], ["0,5"]], ","), ([["1.234,5"]], ","), ([["1,234.5"]], "."),
+        ([["a, b", "c"]], "."), ([["1", "2"]], "."), ([["", "1,5", "NA"]], ","), ([["1,5"], ["1.5"]], "."),
+    ],
+)  # fmt: skip
+def test_the_decimal_mark_is_what_leaves_no_doubt(columns, mark):
+    assert decimal_mark(columns) == mark
+
+
+@pytest.mark.parametrize(
+    ("cells", "kind", "second"),
+    [
+        (["true", "False", ""], "boolean", 0.0),
+        (["2020-02-03", "2021-12-31", "NA"], "date", np.datetime64("2021-12-31")),
+        (["2020-02-03 04:05:06", "2021-12-31T00:00:00Z"], "date", np.datetime64("2021-12-31")),
+        (["2020-02-03T04:05:06+02:00", "2021-12-31 23:00 -01:00"], "date", np.datetime64("2022-01-01")),
+        (["03.02.2020", "31.12.2021 10:30"], "date", np.datetime64("2021-12-31T10:30")),
+        (["3.2.2020", "4.5.2021"], "date", np.datetime64("2021-05-04")),  # points: the day comes first
+        (["3/2/2020", "31/12/2021"], "date", np.datetime64("2021-12-31")),
+        (["3/2/2020", "12/31/2021"], "date", np.datetime64("2021-12-31")),
+        (["3/2/2020", "4/5/2021"], "category", "4/5/2021"),  # day or month?
+        (["3/2/20", "31/12/21"], "category", "31/12/21"),  # which century?
+        (["2020-02-30", "2021-12-31"], "category", "2021-12-31"),
+        (["yes", "no", "yes"], "category", "no"),
+        (["It was a fine day.", "We saw no one at all."], "text", "We saw no one at all."),
+    ],
+)
+def test_what_a_column_of_texts_is(cells, kind, second):
+    column = string_column("x", to_objects(cells))
+    assert column.kind == kind
+    assert column.values[1] == second
+    assert column.missing.tolist() == [cell in ("", "NA") for cell in cells]
+
+
+def test_many_different_texts_are_no_categories():
+    names = to_objects([f"name {number}" for number in range(41)] * 10)
+    assert string_column("x", names).kind == "text"
+    assert string_column("x", names[:-1][:40]).kind == "category"
+
+
+def test_texts_that_were_typed_before_are_not_typed_again():
+    assert string_column("zip", to_objects(["2020-01-01", "2020-01-02"]), plain=True).kind == "category"

@@ -1,0 +1,89 @@
+"""The columns of a table as numbers, against scikit-learn and pandas."""
+
+import numpy as np
+import pandas
+import pytest
+from sklearn.impute import SimpleImputer
+from sklearn.preprocessing import OneHotEncoder
+
+from pyrite.data import Column, Records
+from pyrite.data.cells import to_objects
+from pyrite.features import encoder
+from tests.features.examples import make_table
+
+TRAIN = np.arange(0, 60, 2)
+
+
+@pytest.fixture(scope="module")
+def encoded():
+    table = make_table()
+    features = encoder("table").fit(table, TRAIN)
+    return table, features.names, features.transform(table)
+
+
+def test_gaps_are_the_median_of_the_training_rows_and_marked(encoded):
+    table, names, numbers = encoded
+    for name in ("size", "open"):
+        values = table.column(name).values[:, None]
+        expected = SimpleImputer(strategy="median", add_indicator=True).fit(values[TRAIN]).transform(values)
+        np.testing.assert_array_equal(numbers[:, [names.index(name), names.index(f"{name} is missing")]], expected)
+
+
+def test_categories_are_one_hot_and_rare_ones_together(encoded):
+    table, names, numbers = encoded
+    values = table.column("city").values[:, None]
+    theirs = OneHotEncoder(min_frequency=3, handle_unknown="infrequent_if_exist", sparse_output=False).fit(
+        values[TRAIN]
+    )
+    expected = dict(zip(theirs.get_feature_names_out(), theirs.transform(values).T, strict=True))
+    ours = {"x0_Oslo": "city=Oslo", "x0_": "city is missing"}
+    for theirs_name, name in ours.items():
+        np.testing.assert_array_equal(numbers[:, names.index(name)], expected[theirs_name])
+    one_hot = numbers[:, [place for place, name in enumerate(names) if name.startswith("city")]]
+    assert (one_hot.sum(1) <= 1).all()
+
+
+def test_unseen_categories_are_rare_ones_or_nothing():
+    def column(*cells):
+        return Records([Column("x", "category", to_objects(cells))])
+
+    with_rare = encoder("table").fit(column(*"aaabbbc"), np.arange(7))
+    assert with_rare.names == ("x=a", "x=b", "x, other")
+    assert with_rare.transform(column("b", "c", "new")).tolist() == [[0, 1, 0], [0, 0, 1], [0, 0, 1]]
+    without = encoder("table").fit(column(*"aaabbb"), np.arange(6))
+    assert without.transform(column("a", "new")).tolist() == [[1, 0], [0, 0]]
+    few = encoder("table(categories=1)").fit(column(*"aaaabbb"), np.arange(7))
+    assert few.names == ("x=a", "x, other")
+
+
+def test_dates_are_the_parts_that_pandas_finds(encoded):
+    table, names, numbers = encoded
+    known = ~table.column("when").missing
+    series = pandas.Series(table.column("when").values[known])
+    parts = {
+        "month": series.dt.month, "day of the month": series.dt.day, "weekday": series.dt.day_of_week + 1,
+        "hour": series.dt.hour,
+        "days since 1970": (series - pandas.Timestamp(0)) / pandas.Timedelta(days=1),
+    }  # fmt: skip
+    for name, expected in parts.items():
+        np.testing.assert_allclose(numbers[known, names.index(f"when, {name}")], expected, rtol=1e-12)
+    assert "when is missing" not in names  # the only gap is not in a training row
+
+
+def test_constant_parts_of_dates_are_left_out():
+    days = np.array(["2020-01-06", "2020-01-13", "2020-01-20"], "M8[s]")
+    features = encoder("table").fit(Records([Column("d", "date", days)]), np.arange(3))
+    assert features.names == ("d, days since 1970", "d, day of the month")
+
+
+def test_large_numbers_keep_their_digits(encoded):
+    table, names, numbers = encoded
+    known = ~table.column("size").missing
+    assert numbers.dtype == np.float64
+    np.testing.assert_array_equal(numbers[known, names.index("size")], table.column("size").values[known])
+
+
+def test_empty_columns_say_nothing():
+    empty = Records([Column("x", "text", to_objects(["", ""]))])
+    with pytest.raises(ValueError, match="no column of the table says anything"):
+        encoder("table").fit(empty, np.arange(2))
