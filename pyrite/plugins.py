@@ -22,6 +22,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "noise": ("pyrite.noises",),
     "model": ("pyrite.models",),
     "data set": ("pyrite.data",),
+    "features": ("pyrite.features",),
     "optimiser": ("pyrite.optimisers",),
     "schedule": ("pyrite.schedules",),
 }

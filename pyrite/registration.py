@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from pyrite.criterion import Loss
 from pyrite.data import DATASETS, Dataset
+from pyrite.features import FEATURES, Encoder
 from pyrite.losses import LOSSES
 from pyrite.methods import METHODS, Method
 from pyrite.models import MODELS, Architecture
@@ -42,13 +43,14 @@ REGISTRIES: dict[str, Registry] = {
     "methods": Registry(Method, "method", METHODS),
     "models": Registry(Architecture, "model", MODELS),
     "data": Registry(Dataset, "data set", DATASETS),
+    "features": Registry(Encoder, "features", FEATURES),
     "optimisers": Registry(Optimiser, "optimiser", OPTIMISERS),
     "schedules": Registry(Schedule, "schedule", SCHEDULES),
 }
 
 
 def register(name: str, thing: Any) -> None:
-    """Put a loss, a method, a noise model, a net, an optimiser, a schedule or a data set of yours under a name.
+    """Put a loss, method, noise model, net, encoder, optimiser, schedule or data set of yours under a name.
 
     Afterwards the name works wherever pyrite's own do: ``pyrite.train(data, loss="mine(sharpness=2)")``, in recipes, in
     comparisons and in the ranges of ``tune``. For the command line, offer it by an entry point: docs/training.md.

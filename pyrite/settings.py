@@ -17,6 +17,13 @@ class Settings:
     """What decides a run. An empty text, or None, stands for a value that suits the data, the net and the method."""
 
     data: Annotated[str, "A data set's name or spec, a folder, or a file."]
+    label: Annotated[str, "The column of the labels; by default one that is called so, or the last of few values."] = ""
+    text: Annotated[
+        str, "The column of texts to learn from, or several with commas; all other columns are left out."
+    ] = ""
+    ignore: Annotated[str, "Columns to leave out, with commas between them, such as 'id,url'."] = ""
+    name: Annotated[str, "The column that names a sample in reports; it is not learned from."] = ""
+    features: Annotated[str, "What samples become, such as 'tfidf'; none for raw images or plain numbers."] = ""
     method: Annotated[str, "A method; --loss LOSS is short for 'erm(LOSS)'."] = "erm(gce(q=0.7))"
     noise: Annotated[str, "Make labels wrong first, such as 'symmetric(0.4)'; corrections come after it."] = ""
     corrections: Annotated[str, "A file of corrected labels, as the report exports it, or a suspects.csv."] = ""

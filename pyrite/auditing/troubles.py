@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.data import Dataset, Inputs, LazyImages, Unreadable
+from pyrite.data import Dataset, Inputs, LazyImages, Records, Unreadable
 from pyrite.diagnostics.arrays import Ints
 
 __all__ = ["FEW", "ClassSize", "Copies", "Troubles", "troubles"]
@@ -116,6 +116,10 @@ def _fingerprints(inputs: Inputs) -> tuple[npt.NDArray[np.uint64], Ints, list[Un
 
     Among a billion inputs two different ones would have the same 128 bits with a chance of 10⁻²¹.
     """
+    if isinstance(inputs, Records):
+        rows = (repr(inputs.cells(row)).encode(errors="surrogatepass") for row in range(len(inputs)))
+        digests = b"".join(blake2b(row, digest_size=16).digest() for row in rows)
+        return np.frombuffer(digests, np.uint64).reshape(-1, 2), np.arange(len(inputs)), []
     each = max(1, int(np.prod(inputs.shape[1:])) * inputs.dtype.itemsize)
     size = max(1, _CHUNK // each)
     chunks = [np.arange(start, min(start + size, len(inputs))) for start in range(0, len(inputs), size)]

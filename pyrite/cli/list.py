@@ -19,6 +19,7 @@ class Kind(StrEnum):
     methods = "methods"
     models = "models"
     data = "data"
+    features = "features"
     optimisers = "optimisers"
     schedules = "schedules"
 

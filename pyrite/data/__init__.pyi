@@ -1,9 +1,11 @@
 from .augment import CropFlip as CropFlip
 from .batches import Batch as Batch, Batches as Batches
 from .corrections import Corrections as Corrections, read_content as read_content
-from .dataset import Dataset as Dataset, Inputs as Inputs, Tracklets as Tracklets
+from .dataset import Dataset as Dataset, Inputs as Inputs, Numeric as Numeric, Tracklets as Tracklets
 from .files import data_folder as data_folder
 from .images import LazyImages as LazyImages, Unreadable as Unreadable
+from .reading import describe as describe
+from .records import Column as Column, Records as Records, texts as texts
 from .registry import DATASETS as DATASETS, load as load
 from .splits import Part as Part, Splits as Splits, split as split
 from .statistics import Statistics as Statistics

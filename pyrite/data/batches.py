@@ -12,7 +12,7 @@ from torch import Tensor
 
 from pyrite.checks import whole_number
 from pyrite.data.augment import CropFlip, Draws, crop_and_flip
-from pyrite.data.dataset import Inputs, Labels, check_inputs
+from pyrite.data.dataset import Labels, Numeric, check_inputs
 from pyrite.data.images import LazyImages, Unreadable
 from pyrite.data.statistics import Statistics, check_finite
 from pyrite.draws import Stream, check_seed, order
@@ -62,7 +62,7 @@ class Batches:
 
     def __init__(
         self,
-        inputs: Inputs,
+        inputs: Numeric,
         labels: npt.ArrayLike,
         *,
         batch_size: int = 128,

@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.images import LazyImages, Unreadable
+from pyrite.data.records import Records
 
 __all__ = [
     "Dataset",
     "Inputs",
     "Labels",
+    "Numeric",
     "Tracklets",
     "check_inputs",
     "check_names",
@@ -28,7 +30,10 @@ Labels = npt.NDArray[np.int64]
 # "NA" and "none" are not included: they may be classes, such as the country code of Namibia.
 _MISSING = frozenset(("nan", "NaN", "NAN", "-nan", "null", "NULL", "<NA>", "NaT", "#N/A"))
 _DECIMAL = re.compile(r"[+-]?[0-9]{1,300}(\.[0-9]*)?")
-Inputs = npt.NDArray[Any] | LazyImages
+Numeric = npt.NDArray[Any] | LazyImages
+"""What a net can be trained on."""
+Inputs = Numeric | Records
+"""What a data set may have; ``pyrite.features`` turns records into numbers."""
 
 
 class Tracklets(NamedTuple):
@@ -50,8 +55,9 @@ class Tracklets(NamedTuple):
 class Dataset:
     """A data set: ``inputs[i]`` has the label ``labels[i]``, the number of its class in ``classes``.
 
-    Inputs are images, uint8 of shape (N, C, H, W), or features, float32 or float64 of shape (N, F); large image
-    sets are read lazily, when their samples are used. Attributes that a data set does not have are empty or None:
+    Inputs are images, uint8 of shape (N, C, H, W), features, float32 or float64 of shape (N, F), or ``Records``, the
+    columns of a table or texts. Large image sets are read lazily, when their samples are used. Attributes that a data
+    set does not have are empty or None:
 
     Attributes:
         test: the official test part.
@@ -62,7 +68,11 @@ class Dataset:
         clean: a part of the training data whose labels were checked by hand.
         validation: the official validation part.
         tracklets: which frames belong together.
-        paths: the file of each sample, relative to the folder of the data, as text that can be encoded in UTF-8.
+        paths: the file of each sample, relative to the folder of the data, or the name that a column gives it, as text
+            that can be encoded in UTF-8.
+        columns: the names of the features.
+        label: the name of the label column.
+        notes: sentences about how it was read, such as which column was taken for the labels.
     """
 
     name: str
@@ -79,6 +89,9 @@ class Dataset:
     validation: "Dataset | None" = None
     tracklets: Tracklets | None = None
     paths: tuple[str, ...] = ()
+    columns: tuple[str, ...] = ()
+    label: str = ""
+    notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if np.ma.is_masked(self.labels):
@@ -93,34 +106,48 @@ class Dataset:
             raise ValueError(f"{self.name} holds no samples")
         if isinstance(self.inputs, np.ndarray):
             check_inputs(self.inputs, f"the inputs of {self.name}")
-        columns = {"labels": self.labels, "true": self.true}
-        for column, values in columns.items():
+        for column, values in (("labels", self.labels), ("true", self.true)):
             if values is not None:
                 check_range(values, len(self.classes), f"{column} of {self.name}")
         names = self.inputs.names if isinstance(self.inputs, LazyImages) else self.paths
         if len(names) not in (0, len(self.labels)):
             raise ValueError(f"{self.name} has {len(self.labels)} samples but {len(names)} paths")
         # File and folder names may contain bytes that are not UTF-8, which Python represents as lone surrogates.
-        for part, texts in (("paths", names), ("classes", self.classes)):
+        columns = self.inputs.names if isinstance(self.inputs, Records) else self.columns
+        if columns and (self.inputs.ndim != 2 or len(columns) != self.inputs.shape[1]):
+            raise ValueError(f"{self.name} has inputs of shape {self.inputs.shape} but {len(columns)} columns")
+        for part, texts in (("paths", names), ("classes", self.classes), ("columns", columns)):
             plain = tuple(text.encode("utf-8", "backslashreplace").decode() for text in texts)
             object.__setattr__(self, part, plain)
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def numeric(self) -> Numeric:
+        """The inputs, if a net can be trained on them."""
+        if isinstance(self.inputs, Records):
+            raise ValueError(f"the inputs of {self.name} are {self.inputs!r}: turn them into numbers with features")
+        return self.inputs
+
     def __repr__(self) -> str:
-        kind = "features" if self.inputs.ndim == 2 else "images"
         shape = "x".join(map(str, self.inputs.shape[1:]))
-        parts = [f"{len(self)} {kind} of {shape}", f"{len(self.classes)} classes"]
+        if isinstance(self.inputs, Records):
+            kind = "texts" if self.inputs.is_text else f"records of {shape} columns"
+        else:
+            kind = f"{'features' if self.inputs.ndim == 2 else 'images'} of {shape}"
+        parts = [f"{len(self)} {kind}", f"{len(self.classes)} classes"]
         parts += [f"{len(self.test)} for testing"] if self.test is not None else []
         parts += [f"{len(self.unreadable)} unreadable"] if self.unreadable else []
         return f"<{self.name}: {', '.join(parts)}>"
 
 
-def check_inputs(inputs: npt.NDArray[Any], what: str) -> None:
+def check_inputs(inputs: object, what: str) -> None:
     """Raise ValueError unless the inputs are images or features."""
     if isinstance(inputs, np.ma.MaskedArray) and np.ma.is_masked(inputs):
         raise ValueError(f"{what} are a masked array with masked values: fill them, or leave those samples out")
+    if not isinstance(inputs, np.ndarray):
+        raise ValueError(f"{what} are {inputs!r}, but must be an array of images or features")
     known = (np.dtype(np.uint8), 4), (np.dtype(np.float32), 2), (np.dtype(np.float64), 2)
     if (inputs.dtype, inputs.ndim) not in known:
         raise ValueError(

@@ -3,6 +3,7 @@
 import os
 import re
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -69,11 +70,11 @@ def load(data: str | Path | Dataset, **options: Any) -> Dataset:
             raise ValueError(f"{text!r} makes a {type(made).__name__}, not a data set")
         return made
     if known or (isinstance(data, str) and not _looks_like_path(text)):
-        if options:
-            raise ValueError(f"write {', '.join(options)} into the brackets of {text!r}, or give the bare name")
         if re.fullmatch(r"[\w-]+", text) and "-" in text:  # a name with hyphens, which a spec cannot have
             raise ValueError(f"there is no data set {text!r}: {nearest(text.replace('-', '_'), DATASETS)}")
-        built: Dataset = build(text, DATASETS, "data set", Dataset)
+        # What is written in the brackets comes before the options.
+        makers = {name: partial(maker, **options) for name, maker in DATASETS.items()} if options else DATASETS
+        built: Dataset = build(text, makers, "data set", Dataset)
         return built
     return _from_path(as_path(text), options)
 

@@ -37,14 +37,14 @@ def train_together(data: Dataset, weight: Floats, net: Any, method: ERM, recipe:
     ``net`` is the model of the resolved recipe. If it is an ``nn.Module``, copies of it are trained.
     """
     check_device(recipe.device)
-    scale = Statistics.of(data.inputs) if data.inputs.ndim == 4 else None
+    scale = Statistics.of(data.numeric) if data.numeric.ndim == 4 else None
     size, seed = recipe.batch_size, recipe.seed
     batches = Batches(
-        data.inputs, data.labels, batch_size=size, seed=seed, normalise=scale, device=recipe.device,
+        data.numeric, data.labels, batch_size=size, seed=seed, normalise=scale, device=recipe.device,
         augment=augmentation(recipe.augment), drop_last=len(data) > size and len(data) % size == 1,
     )  # fmt: skip
-    sample = next(iter(Batches(data.inputs, data.labels, batch_size=2048, seed=seed, normalise=scale))).inputs
-    shape = tuple(data.inputs.shape[1:])
+    sample = next(iter(Batches(data.numeric, data.labels, batch_size=2048, seed=seed, normalise=scale))).inputs
+    shape = tuple(data.numeric.shape[1:])
     seeds = range(seed, seed + len(weight))
     nets = [build_model(deepcopy(net), shape, len(data.classes), net_seed, sample) for net_seed in seeds]
     _check_scores(nets[0], sample[:2], len(data.classes))

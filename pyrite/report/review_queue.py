@@ -70,7 +70,7 @@ def make_queue(audit: Audit, data: Dataset | None = None, columns: Sequence[str]
         return Queue(rows, cut, queue, [], "", 0)
     budget = max(0, min(_PICTURES, (_PAGE - len(as_json(queue))) * 3 // 4))
     if data.inputs.ndim == 4:
-        sheets = make_sheets(data.inputs, audit.index[rows], budget)
+        sheets = make_sheets(data.numeric, audit.index[rows], budget)
         queue["pictures"] = {
             "width": sheets.width,
             "height": sheets.height,

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from pyrite.data.dataset import Inputs
+from pyrite.data.dataset import Numeric
 from pyrite.data.images import LazyImages, read_image
 from pyrite.diagnostics.arrays import Ints
 
@@ -46,7 +46,7 @@ class Sheets(NamedTuple):
     place: Ints
 
 
-def make_sheets(inputs: Inputs, index: Ints, budget: int) -> Sheets:
+def make_sheets(inputs: Numeric, index: Ints, budget: int) -> Sheets:
     """Pictures of the samples ``index`` until ``budget`` bytes are used; the first sheet is always made.
 
     Image files are read again, larger than in training if the budget allows it. One that cannot be read has no
@@ -73,7 +73,7 @@ def make_sheets(inputs: Inputs, index: Ints, budget: int) -> Sheets:
     return Sheets(images, width, height, (pitch[0], pitch[1]), columns, per_sheet, place)
 
 
-def _size(inputs: Inputs, count: int, budget: int) -> tuple[int, int]:
+def _size(inputs: Numeric, count: int, budget: int) -> tuple[int, int]:
     """Height and width of a picture: that of the images or, for files, as large as the budget allows for all."""
     height, width = inputs.shape[2:]
     longest = max(height, width)
@@ -83,7 +83,7 @@ def _size(inputs: Inputs, count: int, budget: int) -> tuple[int, int]:
     return max(1, round(height * side / longest)), max(1, round(width * side / longest))
 
 
-def _read(inputs: Inputs, index: Ints, size: tuple[int, int]) -> tuple[_Pixels, npt.NDArray[np.bool_]]:
+def _read(inputs: Numeric, index: Ints, size: tuple[int, int]) -> tuple[_Pixels, npt.NDArray[np.bool_]]:
     """Images as (N, height, width, 1 or 3), black where one cannot be read, and which could be."""
     if isinstance(inputs, LazyImages):
         return _read_files(inputs, index, size)

@@ -11,14 +11,16 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pyrite.data import Batches, Dataset, LazyImages, Part, Statistics, split
+from pyrite.data import Batches, Dataset, LazyImages, Part, Statistics, describe, split
 from pyrite.diagnostics import TrainingObserver
 from pyrite.draws import Stream, torch_seed
+from pyrite.features import State, state_bytes
 from pyrite.methods import Bench, Learner, MetaSet, Method, Trainer
 from pyrite.models import Architecture, Factory, build_model, reinitialised
 from pyrite.noise import corrupt
 from pyrite.processes import all_gather, broadcast_weights, local_device, rank, sync_batch_norm, world_size
 from pyrite.training.corrected_labels import CorrectedLabels, apply_corrections
+from pyrite.training.encoding import as_numbers, encode_data
 from pyrite.training.optimisers import optimiser
 from pyrite.training.recipe import Recipe, augmentation
 from pyrite.training.recorder import Recorder
@@ -41,6 +43,7 @@ class Parts:
         recorder: what is measured.
         labels: the columns of ``labels.npz``.
         corrections: the content of the file by which labels were corrected.
+        features: the content of the file of its features; empty if it has none.
         facts: what is needed to use the net later.
         warnings: sentences about the data and labels.
         at_the_end: measures what would take too long after every epoch.
@@ -51,6 +54,7 @@ class Parts:
     recorder: Recorder
     labels: dict[str, npt.NDArray[Any]]
     corrections: bytes
+    features: bytes
     facts: dict[str, Any]
     warnings: tuple[str, ...]
     at_the_end: Callable[[], dict[str, Any]]
@@ -62,22 +66,26 @@ def assemble(
     method: Method,
     model: Architecture | nn.Module | Factory | None = None,
     corrections: bytes = b"",
+    features: State | None = None,
 ) -> Parts:
     """Build the parts of a run from a resolved recipe.
 
     ``method`` and ``model`` are the objects that the recipe names; ``model`` is None if the spelling in the recipe is
-    enough. ``corrections`` is the content of the file that the recipe names.
+    enough. ``corrections`` is the content of the file that the recipe names, and ``features`` is their state in a run
+    that is resumed.
     """
     device = local_device(recipe.device)
     check_device(device)
     labels, corrected, noise_matrix = _labels(recipe, data, method.meta_set, corrections)
-    scale = Statistics.of(data.inputs, np.flatnonzero(labels["part"] == Part.TRAIN))
+    raw, encoded = data, encode_data(recipe, data, labels["part"], features)
+    data, labels["part"][encoded.unreadable] = encoded.data, Part.UNUSED
+    scale = Statistics.of(data.numeric, np.flatnonzero(labels["part"] == Part.TRAIN))
 
     workers = min(8, os.cpu_count() or 1) if isinstance(data.inputs, LazyImages) else 0
 
     def batches(source: Dataset, given: npt.NDArray[Any], **options: Any) -> Batches:
         return Batches(
-            source.inputs, given, seed=recipe.seed, normalise=scale, rank=rank(), world_size=world_size(),
+            source.numeric, given, seed=recipe.seed, normalise=scale, rank=rank(), world_size=world_size(),
             device=device, workers=workers, **options,
         )  # fmt: skip
 
@@ -119,7 +127,7 @@ def assemble(
     observer = TrainingObserver(labels["given"], labels.get("true"), classes=len(data.classes))
     recorder = Recorder(trainer, observer, test, held_out)
     facts: dict[str, Any] = {"classes": data.classes, "shape": data.inputs.shape[1:]}
-    facts |= {"mean": scale.mean, "std": scale.std, **corrected.counts}
+    facts |= {"mean": scale.mean, "std": scale.std, **corrected.counts, "inputs": describe(raw), "notes": raw.notes}
 
     def at_the_end() -> dict[str, Any]:
         parts = [part.unreadable.values() for part in (train, test, held_out) if part is not None]
@@ -133,7 +141,8 @@ def assemble(
                 results["retrieval"] = {"unknown": str(error)}
         return results
 
-    return Parts(train, trainer, recorder, labels, corrections, facts, corrected.warnings, at_the_end)
+    kept = b"" if encoded.features is None else state_bytes(encoded.features.state())
+    return Parts(train, trainer, recorder, labels, corrections, kept, facts, corrected.warnings, at_the_end)
 
 
 def check_device(device: str) -> None:
@@ -172,7 +181,7 @@ def _labels(
                 f"noise is {recipe.noise!r}, but {data.name} has labels that are wrong already "
                 f"({int((given != true).sum())} of {len(given)}): leave out noise, or take the data without them"
             )
-        noisy = corrupt(given, recipe.noise, len(data.classes), recipe.seed, data.inputs)
+        noisy = corrupt(given, recipe.noise, len(data.classes), recipe.seed, as_numbers(data.inputs))
         given, true, matrix = noisy.given, noisy.true, torch.tensor(noisy.matrix)
     count = len(given) if recipe.samples is None else recipe.samples
     if count > len(given):
@@ -261,7 +270,7 @@ class _Nets:
 
     def _first_inputs(self) -> Tensor:
         batches = Batches(
-            self.data.inputs, self.data.labels, batch_size=_WHITENED, index=self.rows, seed=self.recipe.seed,
+            self.data.numeric, self.data.labels, batch_size=_WHITENED, index=self.rows, seed=self.recipe.seed,
             normalise=self.scale,
         )  # fmt: skip
         return next(iter(batches)).inputs

@@ -45,11 +45,12 @@ class Folder:
 
     def begin(self) -> None:
         """Write what is known before the first step; the recipe first, because a resume needs it."""
-        corrections = self.parts.corrections
+        corrections, features = self.parts.corrections, self.parts.features
         self._write(
             lambda: {
                 "recipe.toml": self.recipe.to_toml().encode(),
                 **({"corrections.csv": corrections} if corrections else {}),
+                **({"features.npz": features} if features else {}),
                 "labels.npz": npz_bytes(self.parts.labels),
                 "run.json": self._facts(),
             }

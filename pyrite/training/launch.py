@@ -6,7 +6,8 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, Protocol, TypedDict, Unpack, runtime_checkable
 
-from pyrite.data import Dataset, load, read_content
+from pyrite.data import Dataset, read_content
+from pyrite.features import read_state
 from pyrite.methods import Method, method as read_method
 from pyrite.processes import all_gather, join, rank
 from pyrite.training.assembly import assemble
@@ -141,7 +142,9 @@ def _continue_run(plan: Plan, folder: Path, watching: Watching) -> Run:
 def _run(plan: Plan, folder: Path, corrections: bytes, watching: Watching, *, new: bool) -> Run:
     """Train in a folder that no other process trains in."""
     with locked(folder, new=new):
-        parts = assemble(plan.recipe, plan.data, plan.method, plan.model, corrections)
+        saved = folder / "features.npz"
+        features = None if new or not saved.exists() else read_state(saved)
+        parts = assemble(plan.recipe, plan.data, plan.method, plan.model, corrections, features)
         run_folder = Folder(folder, plan.recipe, parts)
         run_folder.begin() if new else run_folder.resume()
         return _train(run_folder, **watching)
@@ -180,7 +183,7 @@ def _same_data(recipe: Recipe, data: Data | None) -> Dataset:
         raise ValueError(f"the data was {recipe.data}: pass it again, as in pyrite.train(data, resume=...)")
     if data is not None and recipe.data not in (str(data), os.path.abspath(str(data))):
         raise ValueError(f"data is {str(data)!r}, but the run that is resumed has {recipe.data!r}")
-    return load(recipe.data)
+    return recipe.load_data()
 
 
 def _same_method(folder: Path, recipe: Recipe, options: Options) -> Method:

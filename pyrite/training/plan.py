@@ -8,7 +8,8 @@ from typing import Any, Unpack, final
 
 from torch import nn
 
-from pyrite.data import DATASETS, CropFlip, Dataset, load
+from pyrite.data import DATASETS, CropFlip, Dataset
+from pyrite.features import encoder
 from pyrite.losses import OwnLoss, loss as read_loss
 from pyrite.methods import ERM, Method, method as read_method
 from pyrite.models import Architecture, Factory, architecture
@@ -55,7 +56,7 @@ def resolve(
     if values.get("corrections"):
         values["corrections"] = os.path.abspath(os.path.expanduser(str(values["corrections"])))
     recipe = Recipe.make(**values)
-    source = loaded or (data if isinstance(data, Dataset) else load(recipe.data))
+    source = loaded or (data if isinstance(data, Dataset) else recipe.load_data())
     recipe = recipe.resolved(source, method)
     if short.lr is not None:
         recipe = _with_rate(recipe, short.lr, options.get("optimiser"))
@@ -63,7 +64,10 @@ def resolve(
         if isinstance(own, OwnLoss):
             own.try_out(len(source.classes))
     if model is None:
-        architecture(recipe.model).check_size(source.inputs.shape[1:], len(source.classes))
+        shape = (
+            source.inputs.shape[1:] if recipe.features == "none" else (1,)
+        )  # the width is known when they are fitted
+        architecture(recipe.model).check_size(shape, len(source.classes))
     return Plan(recipe, source, method, model)
 
 
@@ -126,6 +130,7 @@ def says_rate(spec: object) -> bool:
 _HANDLED_SEPARATELY = ("method", "loss", "lr", "model", "config")
 
 _READERS: dict[str, Callable[[Any], object]] = {
+    "features": encoder,
     "noise": noise_model,
     "optimiser": optimiser,
     "schedule": schedule,

@@ -11,7 +11,8 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import nn
 
-from pyrite.data import CropFlip, Dataset
+from pyrite.data import CropFlip, Dataset, load
+from pyrite.features import Encoder, default_features, encoder
 from pyrite.methods import Method, method as read_method
 from pyrite.models import Architecture, Factory, architecture, default_architecture
 from pyrite.noise import Noise, noise_model
@@ -20,7 +21,7 @@ from pyrite.spec import build, nearest, spell
 from pyrite.training.optimisers import SGD, Optimiser, optimiser
 from pyrite.training.schedules import Linear, Schedule, schedule
 
-__all__ = ["GIVEN", "Options", "OptionsButRate", "Recipe", "Short", "augmentation"]
+__all__ = ["GIVEN", "Options", "OptionsButRate", "Recipe", "Short", "augmentation", "reading"]
 
 GIVEN = "given in Python: "
 """The prefix, in a recipe, of what has no spelling: data, a net, a loss or a method that was passed as an object."""
@@ -29,6 +30,11 @@ GIVEN = "given in Python: "
 class OptionsButRate(TypedDict, total=False):
     """The keyword arguments of ``tune``, which has a learning rate of its own."""
 
+    label: str | None
+    text: str | None
+    ignore: str | None
+    name: str | None
+    features: str | Encoder | None
     method: str | Method | None
     noise: str | Noise | None
     corrections: str | os.PathLike[str] | None
@@ -118,25 +124,35 @@ class Recipe(Checked, Settings):
         lines = (f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in values.items())
         return "\n".join(lines) + "\n"
 
+    def load_data(self) -> Dataset:
+        """The data set that it names, read as it says: which columns are labels, texts and names."""
+        return load(self.data, **reading(self.model_dump()))
+
     def resolved(self, data: Dataset, method: Method | None = None) -> Self:
         """The recipe with all defaults filled in that depend on the data or the net, and every spec written in full.
 
-        The net is ``fast_cnn`` for images and ``mlp`` for features; the optimiser SGD at the learning rate that suits
-        the net, divided by the method's strength; it rises for a fifth of the run and then falls to 0. Gradients
-        are clipped to a norm of 1 if the method could make scores grow without bound. Images are shifted by up to a
-        sixteenth of their size, and mirrored if they have colours: digits and letters, which must not be mirrored, are
-        mostly grey. A tenth is held out for validation where the data has no test part.
+        Tables with other columns than numbers are encoded by ``table``, and texts by ``tfidf``. The net is ``fast_cnn``
+        for images and ``mlp`` for features; the optimiser SGD at the learning rate that suits the net, divided by the
+        method's strength; it rises for a fifth of the run and then falls to 0. Gradients are clipped to a norm of 1 if
+        the method could make scores grow without bound. Images are shifted by up to a sixteenth of their size, and
+        mirrored if they have colours: digits and letters, which must not be mirrored, are mostly grey. A tenth is held
+        out for validation where the data has no test part.
 
         Args:
             data: what is trained on.
             method: the method itself, if it is built already; then ``self.method`` stays as it is.
         """
-        shape = tuple(data.inputs.shape[1:])
+        features = encoder(self.features or default_features(data.inputs))
+        if features is not None:
+            features.check(data)
+        shape = tuple(data.inputs.shape[1:]) if features is None else (1,)  # of the kind; the width is known later
         net = None if self.model.startswith(GIVEN) else architecture(self.model or default_architecture(shape))
         chosen = read_method(self.method) if method is None else method
         rate = float(f"{(0.1 if net is None else net.rate) / chosen.strength:.3g}")
         return self.model_copy(
             update={
+                "label": data.label or self.label,
+                "features": "none" if features is None else str(features),
                 "method": str(chosen) if method is None else self.method,
                 "noise": str(noise_model(self.noise)) if self.noise else "",
                 "model": self.model if net is None else str(net),
@@ -147,6 +163,11 @@ class Recipe(Checked, Settings):
                 "validation": (0.1 if data.test is None else 0.0) if self.validation is None else self.validation,
             }
         )
+
+
+def reading(values: Mapping[str, Any]) -> dict[str, str]:
+    """The settings that say how data are read, where they say anything."""
+    return {name: values[name] for name in ("label", "text", "ignore", "name") if values.get(name)}
 
 
 def augmentation(spec: str) -> CropFlip | None:

@@ -23,7 +23,7 @@ def measure_retrieval(trainer: Trainer, test: Dataset, scale: Statistics) -> dic
     if tracklets is None:
         return None
     device = learner.weights[0].device
-    batches = Batches(test.inputs, test.labels, batch_size=500, seed=0, shuffle=False, normalise=scale, device=device)
+    batches = Batches(test.numeric, test.labels, batch_size=500, seed=0, shuffle=False, normalise=scale, device=device)
     model.eval()
     with torch.inference_mode():
         frames = np.concatenate([embed(model, learner.ready(batch.inputs)).float().cpu().numpy() for batch in batches])

@@ -11,7 +11,8 @@ import torch
 from torch import nn
 
 from pyrite.curves import WeightNetCurve
-from pyrite.data import Batches, Dataset, Inputs, Statistics, load
+from pyrite.data import Batches, Dataset, Inputs, Numeric, Records, Statistics
+from pyrite.features import Features, encoder, read_state
 from pyrite.models import Ensemble, build_model
 from pyrite.training.recipe import GIVEN, Recipe
 from pyrite.training.recorder import Line
@@ -142,7 +143,7 @@ class Run:
         if self._data is None:
             if self.recipe.data.startswith(GIVEN):
                 raise ValueError(f"the data of {self.path} were {self.recipe.data}: they cannot be read again")
-            self._data = load(self.recipe.data)
+            self._data = self.recipe.load_data()
         data = self._data
         paths = self.labels["path"].tolist() if "path" in self.labels else list(data.paths)
         if len(data) != len(self.labels["given"]) or list(data.paths) != paths:
@@ -186,8 +187,18 @@ class Run:
             raise ValueError(f"{path} does not belong to {self.recipe.model}: {str(error).splitlines()[0]}") from None
         return net.eval()
 
+    @cached_property
+    def features(self) -> Features | None:
+        """What turns samples into numbers, ``run.features.transform(inputs)``; None if they are trained on as is."""
+        described = encoder(self.recipe.features)
+        return None if described is None else described.restore(read_state(self.path / "features.npz"))
+
     def scores(self, inputs: Inputs, batch_size: int = 500) -> npt.NDArray[Any]:
-        """Scores of images (uint8, N × C × H × W) or features (float32, N × F), as the data set had them."""
+        """Scores of samples as the data set had them: images (uint8, N × C × H × W), features (N × F) or records."""
+        if self.features is not None:
+            inputs = self.features.transform(inputs)
+        if isinstance(inputs, Records):
+            raise ValueError(f"inputs are {inputs}, but {self.path} was trained on plain images or numbers")
         scale = Statistics(tuple(self.facts["mean"]), tuple(self.facts["std"]))
         return net_scores(self.model, inputs, scale, batch_size)
 
@@ -228,7 +239,7 @@ def _read_recipe(path: Path) -> Recipe:
 
 
 def net_scores(
-    net: nn.Module, inputs: Inputs, scale: Statistics | None, batch_size: int = 500, axis: int = 0
+    net: nn.Module, inputs: Numeric, scale: Statistics | None, batch_size: int = 500, axis: int = 0
 ) -> npt.NDArray[Any]:
     """Scores of inputs by a net in evaluation mode; ``scale`` normalises inputs, and ``axis`` is that of samples."""
     first = next(net.parameters())

@@ -1,0 +1,138 @@
+"""``Records``: samples that are not numbers yet, as named columns of numbers, categories, dates or texts."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, Literal, NamedTuple, final, get_args
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.checks import one_of
+
+__all__ = ["KINDS", "Column", "Kind", "Records", "texts"]
+
+Kind = Literal["number", "boolean", "category", "date", "text"]
+KINDS: Final[tuple[str, ...]] = get_args(Kind)
+
+_DTYPES: Final = {"number": "f8", "boolean": "f8", "category": "O", "date": "M8[s]", "text": "O"}
+
+
+class Column(NamedTuple):
+    """A column of a table, as it was read.
+
+    Numbers are float64 and NaN where one is missing; truth values are numbers too, 0 and 1. Dates are ``datetime64[s]``
+    and NaT where one is missing. Categories and texts are arrays of Python texts, empty where one is missing.
+    """
+
+    name: str
+    kind: Kind
+    values: npt.NDArray[Any]
+
+    @property
+    def missing(self) -> npt.NDArray[np.bool_]:
+        """Which cells are missing."""
+        if self.kind in ("category", "text"):
+            return np.asarray(self.values == "", bool)
+        return np.asarray(self.values != self.values, bool)  # NaN and NaT
+
+
+@final
+class Records:
+    """Samples as named columns of equal length. They are never changed; ``records[rows]`` are some of them.
+
+    >>> table = Records([Column("age", "number", np.array([31.0, np.nan])),
+    ...                  Column("city", "category", np.array(["Oslo", ""], object))])
+    >>> table, table[[1]].cells(0)
+    (<2 records of age (number), city (category)>, ('', ''))
+    """
+
+    ndim = 2
+
+    def __init__(self, columns: Iterable[Column]) -> None:
+        self.columns = tuple(columns)
+        if not self.columns:
+            raise ValueError("columns is empty: records have one column or more")
+        for place, column in enumerate(self.columns):
+            one_of(f"columns[{place}].kind", column.kind, KINDS)
+            if column.values.dtype != np.dtype(_DTYPES[column.kind]) or column.values.ndim != 1:
+                raise ValueError(
+                    f"columns[{place}] has values of {column.values.dtype} of shape {column.values.shape}, but a "
+                    f"{column.kind} is {_DTYPES[column.kind]} of one dimension"
+                )
+            if len(column.values) != len(self.columns[0].values):
+                raise ValueError(
+                    f"columns[{place}] has {len(column.values)} rows, but columns[0] has {len(self.columns[0].values)}"
+                )
+        twice = [name for name in self.names if self.names.count(name) > 1]
+        if twice:
+            raise ValueError(f"two columns are called {twice[0]!r}")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(column.name for column in self.columns)
+
+    @property
+    def kinds(self) -> tuple[Kind, ...]:
+        """The kinds of the columns."""
+        return tuple(column.kind for column in self.columns)
+
+    @property
+    def is_text(self) -> bool:
+        """Whether all columns are texts."""
+        return all(kind == "text" for kind in self.kinds)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return len(self), len(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns[0].values)
+
+    def __getitem__(self, rows: "npt.ArrayLike | slice") -> "Records":
+        chosen = rows if isinstance(rows, slice) else np.asarray(rows)
+        return Records(Column(name, kind, values[chosen]) for name, kind, values in self.columns)
+
+    def __repr__(self) -> str:
+        shown = [f"{column.name} ({column.kind})" for column in self.columns[:8]]
+        return f"<{len(self)} records of {', '.join(shown + ['...'] * (len(self.columns) > 8))}>"
+
+    def column(self, name: str) -> Column:
+        """The column of this name."""
+        return self.columns[self.names.index(name)]
+
+    def cells(self, row: int) -> tuple[str, ...]:
+        """One row as texts for a reader; empty where a cell is missing."""
+        return tuple(_shown(column, row) for column in self.columns)
+
+    def texts(self) -> list[str]:
+        """Every row as one text: the columns one below the other."""
+        if len(self.columns) == 1 and self.is_text:
+            return list(self.columns[0].values)
+        return ["\n".join(filter(None, self.cells(row))) for row in range(len(self))]
+
+
+def texts(values: Sequence[str], name: str = "text") -> Records:
+    """Records of one column of texts.
+
+    >>> texts(["A first text.", "Another."])
+    <2 records of text (text)>
+    """
+    column = np.empty(len(values), object)
+    column[:] = values
+    for index, value in enumerate(values):
+        if not isinstance(value, str):
+            raise ValueError(f"{name} is {value!r} at index {index}, but must be a text")
+    return Records([Column(name, "text", column)])
+
+
+def _shown(column: Column, row: int) -> str:
+    value = column.values[row]
+    if column.kind in ("category", "text"):
+        return str(value)
+    if value != value:
+        return ""
+    if column.kind == "boolean":
+        return "true" if value else "false"
+    if column.kind == "date":
+        return str(value).replace("T", " ").removesuffix(" 00:00:00")
+    return f"{value:.15g}"

@@ -1,0 +1,8 @@
+"""Features: what turns a user's samples into numbers. They are fitted to the training part, and saved as data.
+
+The public names are listed in ``__init__.pyi``. Each is imported on first use.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

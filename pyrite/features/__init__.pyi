@@ -1,0 +1,9 @@
+from .contract import (
+    Encoder as Encoder,
+    Features as Features,
+    State as State,
+    kind_of as kind_of,
+    read_state as read_state,
+    state_bytes as state_bytes,
+)
+from .registry import FEATURES as FEATURES, default_features as default_features, encoder as encoder

@@ -1,0 +1,99 @@
+"""The contract: an encoder describes how samples become numbers, and what it fits to the training part does it."""
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.data import Dataset, Inputs, Records
+from pyrite.files import npz_bytes
+from pyrite.npz_files import read_npz
+from pyrite.spec import Spelled
+
+__all__ = ["Encoder", "Features", "State", "kind_of", "read_state", "state_bytes"]
+
+Numbers = npt.NDArray[Any]
+InputKind = Literal["images", "numbers", "table", "text"]
+
+_FACTS: Final = "facts"
+
+
+class State(NamedTuple):
+    """All that fitted features consist of: arrays of numbers or texts, and facts that JSON can hold."""
+
+    arrays: Mapping[str, npt.NDArray[Any]]
+    facts: Mapping[str, Any]
+
+
+class Features(ABC):
+    """What turns samples into numbers, fitted to the training part.
+
+    Attributes:
+        names: one per number, where they mean something; else empty.
+    """
+
+    names: tuple[str, ...] = ()
+
+    @abstractmethod
+    def transform(self, inputs: Inputs, progress: bool = False) -> Numbers:
+        """Float32 or float64 of shape (N, F). A sample that cannot be read is a row of NaN."""
+
+    @abstractmethod
+    def state(self) -> State:
+        """What ``Encoder.restore`` makes the same features of."""
+
+
+@dataclass(frozen=True, repr=False)
+class Encoder(Spelled, ABC):
+    """The description of features, with one spelling: ``str(encoder)`` is its spec."""
+
+    takes: ClassVar[frozenset[InputKind]] = frozenset()
+    """The kinds of samples that it can encode."""
+
+    @abstractmethod
+    def fit(self, inputs: Inputs, rows: npt.NDArray[np.int64], progress: bool = False) -> Features:
+        """Features fitted to these rows of the inputs and to no others."""
+
+    @abstractmethod
+    def restore(self, state: State) -> Features:
+        """The features that had this state; a ValueError if it is not the state of such features."""
+
+    def check(self, data: Dataset) -> None:
+        """Raise ValueError if it cannot encode the samples of a data set."""
+        kind = kind_of(data.inputs)
+        if kind not in self.takes:
+            wanted = " or ".join(sorted(self.takes))
+            raise ValueError(f"features is {self}, which takes {wanted}, but {data.name} has {_PLURAL[kind]}")
+
+
+_PLURAL: Final = {"images": "images", "numbers": "plain numbers", "table": "a table of several kinds", "text": "texts"}
+
+
+def kind_of(inputs: Inputs) -> InputKind:
+    """Which kind of samples these are."""
+    if isinstance(inputs, Records):
+        return "text" if inputs.is_text else "table"
+    return "images" if inputs.ndim == 4 else "numbers"
+
+
+def state_bytes(state: State) -> bytes:
+    """The content of ``features.npz``. Facts are JSON within it, so that both are always of one run."""
+    facts = np.frombuffer(json.dumps(dict(state.facts)).encode(), np.uint8)
+    return npz_bytes({_FACTS: facts, **state.arrays})
+
+
+def read_state(path: str | Path) -> State:
+    """The state in a ``features.npz``. Nothing in it is executed, and a damaged file is a ValueError."""
+    arrays = read_npz(path)
+    try:
+        facts = json.loads(arrays.pop(_FACTS).astype(np.uint8).tobytes())
+    except (KeyError, ValueError, RecursionError, TypeError):
+        facts = None
+    if not isinstance(facts, dict):
+        raise ValueError(f"{path} is damaged: it does not say what its features are")
+    return State(arrays, facts)

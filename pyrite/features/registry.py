@@ -1,0 +1,37 @@
+"""The registry of features, and which of them suit which samples."""
+
+from collections.abc import Callable
+
+from pyrite.data import Inputs
+from pyrite.features.contract import Encoder, kind_of
+from pyrite.features.table import Table
+from pyrite.features.tfidf import Tfidf
+from pyrite.spec import build
+
+__all__ = ["FEATURES", "default_features", "encoder"]
+
+FEATURES: dict[str, Callable[..., Encoder]] = {
+    "table": Table,
+    "tfidf": Tfidf,
+}
+
+
+def encoder(spec: str | Encoder) -> Encoder | None:
+    """The encoder described by ``spec``; None for ``"none"``: the samples are trained on as they are.
+
+    >>> encoder("tfidf(size=100)")
+    Tfidf(size=100)
+    """
+    if isinstance(spec, Encoder):
+        return spec
+    if not isinstance(spec, str):
+        raise ValueError(f"features is {spec!r}, but must be a text such as 'tfidf', or an encoder")
+    if spec == "none":
+        return None
+    built: Encoder = build(spec, FEATURES, "features", Encoder)
+    return built
+
+
+def default_features(inputs: Inputs) -> str:
+    """What suits the samples: ``table`` for tables, ``tfidf`` for texts, ``none`` for images and plain numbers."""
+    return {"table": str(Table()), "text": str(Tfidf())}.get(kind_of(inputs), "none")

@@ -1,0 +1,181 @@
+"""``table``: numbers with gaps, truth values, categories, dates and texts, each column in its own way."""
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.checks import whole_number
+from pyrite.data import Column, Inputs, Records
+from pyrite.features.contract import Encoder, Features, InputKind, State
+from pyrite.features.tfidf import TextFeatures, fit_texts, restore_texts
+
+__all__ = ["Table"]
+
+Floats = npt.NDArray[np.float64]
+
+_RARE: Final = 3  # a category with fewer training rows counts as "other": one of its own could only be memorised
+_DAY: Final = 86_400
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Table(Encoder):
+    """Columns of a table: gaps filled and marked, categories one-hot, dates as parts, texts by their n-grams.
+
+    Args:
+        categories: how many categories of a column get a number of their own, the most frequent ones.
+        text_size: how many numbers a text becomes, at most.
+    """
+
+    takes: ClassVar[frozenset[InputKind]] = frozenset({"table", "text"})
+
+    categories: int = 40
+    text_size: int = 30
+
+    def __post_init__(self) -> None:
+        whole_number("categories", self.categories, 1)
+        whole_number("text_size", self.text_size, 1)
+
+    def fit(self, inputs: Inputs, rows: npt.NDArray[np.int64], progress: bool = False) -> "TableFeatures":
+        assert isinstance(inputs, Records)
+        return TableFeatures(tuple(self._fit_column(column) for column in inputs[rows].columns))
+
+    def _fit_column(self, column: Column) -> "_Fitted":
+        missing = bool(column.missing.any())
+        if column.kind == "text":
+            try:
+                text = fit_texts(list(column.values), self.text_size, "")
+            except ValueError:  # no words: it says nothing, as a column of one number does
+                text = None
+            return _Fitted(column.name, column.kind, missing, text=text)
+        if column.kind == "category":
+            counts = Counter(column.values.tolist())
+            common = sorted(counts, key=lambda value: (-counts[value], value))[: self.categories]
+            kept = tuple(value for value in common if counts[value] >= _RARE or len(counts) == 2)
+            return _Fitted(column.name, column.kind, missing, categories=kept, other=len(kept) < len(counts))
+        values = _seconds(column)
+        known = values[~column.missing]
+        fill = float(np.median(known)) if len(known) else 0.0
+        parts = tuple(name for name, part in _DATE_PARTS.items() if len(np.unique(part(known))) > 1)
+        return _Fitted(column.name, column.kind, missing, fill, parts=parts if column.kind == "date" else ())
+
+    def restore(self, state: State) -> "TableFeatures":
+        try:
+            columns = [dict(column) for column in state.facts["columns"]]
+            for number, column in enumerate(columns):
+                prefix = f"{number}_"
+                arrays = {name.removeprefix(prefix): a for name, a in state.arrays.items() if name.startswith(prefix)}
+                column["text"] = restore_texts(arrays, f"the features of {column['name']!r}") if arrays else None
+            return TableFeatures(tuple(_Fitted.of(column) for column in columns))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"the features are damaged: they are not those of a table ({error!r})") from None
+
+
+class _Fitted(NamedTuple):
+    """How a column becomes numbers."""
+
+    name: str
+    kind: str
+    missing: bool
+    fill: float = 0.0
+    categories: tuple[str, ...] = ()
+    other: bool = False
+    parts: tuple[str, ...] = ()
+    text: TextFeatures | None = None
+
+    @staticmethod
+    def of(values: Mapping[str, Any]) -> "_Fitted":
+        lists = {name: tuple(map(str, values[name])) for name in ("categories", "parts")}
+        return _Fitted(**{**values, **lists, "fill": float(values["fill"])})
+
+    def names(self) -> list[str]:
+        """The names of its numbers."""
+        if self.kind == "text":
+            size = 0 if self.text is None else len(self.text.components)
+            return [f"{self.name}, part {number + 1}" for number in range(size)]
+        if self.kind == "category":
+            own = [f"{self.name}={value}" if value else f"{self.name} is missing" for value in self.categories]
+            return own + [f"{self.name}, other"] * self.other
+        own = [f"{self.name}, {part}" for part in self.parts] if self.kind == "date" else [self.name]
+        return own + [f"{self.name} is missing"] * self.missing
+
+    def transform(self, column: Column) -> npt.NDArray[Any]:
+        """One column per number."""
+        if self.kind == "text":
+            return (
+                np.zeros((len(column.values), 0))
+                if self.text is None
+                else self.text.transform_texts(list(column.values))
+            )
+        if self.kind == "category":
+            place = {value: number for number, value in enumerate(self.categories)}
+            rows = np.zeros((len(column.values), len(self.categories) + 1))
+            rows[np.arange(len(rows)), [place.get(value, len(self.categories)) for value in column.values]] = 1
+            return rows if self.other else rows[:, :-1]  # without rare ones in training nothing is known of new ones
+        values = np.where(column.missing, self.fill, _seconds(column))
+        parts = [_DATE_PARTS[part](values) for part in self.parts] if self.kind == "date" else [values]
+        return np.stack(parts + [column.missing.astype(np.float64)] * self.missing, 1, dtype=np.float64)
+
+
+@final
+class TableFeatures(Features):
+    """The columns of a table, each fitted."""
+
+    def __init__(self, columns: tuple[_Fitted, ...]) -> None:
+        self.columns = columns
+        self.names = tuple(name for column in columns for name in column.names())
+        if not self.names:
+            raise ValueError("no column of the table says anything about a sample: they are empty")
+
+    def transform(self, inputs: Inputs, progress: bool = False) -> Floats:
+        assert isinstance(inputs, Records)
+        numbers = np.empty((len(inputs), len(self.names)))
+        start = 0
+        for fitted in self.columns:
+            block = fitted.transform(inputs.column(fitted.name))
+            numbers[:, start : start + block.shape[1]] = block
+            start += block.shape[1]
+        return numbers
+
+    def state(self) -> State:
+        facts = [column._replace(text=None)._asdict() for column in self.columns]
+        arrays = {
+            f"{number}_{name}": array
+            for number, column in enumerate(self.columns)
+            if column.text is not None
+            for name, array in column.text.arrays().items()
+        }
+        return State(arrays, {"columns": facts})
+
+
+def _seconds(column: Column) -> Floats:
+    """Numbers as they are; dates as seconds since 1970, NaN where one is missing."""
+    if column.kind != "date":
+        return np.asarray(column.values, np.float64)
+    return np.where(column.missing, np.nan, column.values.astype(np.int64).astype(np.float64))
+
+
+def _month(seconds: Floats) -> Floats:
+    return np.asarray(_dates(seconds).astype("M8[M]").astype(np.int64) % 12 + 1, np.float64)
+
+
+def _day_of_month(seconds: Floats) -> Floats:
+    dates = _dates(seconds)
+    return np.asarray((dates - dates.astype("M8[M]").astype("M8[D]")).astype(np.int64) + 1, np.float64)
+
+
+def _dates(seconds: Floats) -> npt.NDArray[Any]:
+    return np.floor_divide(seconds, _DAY).astype(np.int64).astype("M8[D]")
+
+
+_DATE_PARTS: Final[dict[str, Callable[[Floats], Floats]]] = {
+    "days since 1970": lambda seconds: seconds / _DAY,
+    "month": _month,
+    "day of the month": _day_of_month,
+    "weekday": lambda seconds: (np.floor_divide(seconds, _DAY) + 3) % 7 + 1,  # 1970 began on a Thursday
+    "hour": lambda seconds: np.floor_divide(seconds % _DAY, 3600),
+}

@@ -1,0 +1,149 @@
+"""``tfidf``: the words and character n-grams of a text, reduced to a few hundred numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Final, final
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.checks import whole_number
+from pyrite.data import Inputs, Records
+from pyrite.features.contract import Encoder, Features, InputKind, State
+
+__all__ = ["TextFeatures", "Tfidf", "fit_texts", "restore_texts"]
+
+Float32 = npt.NDArray[np.float32]
+
+_TERMS: Final = 20_000  # the most words, and the most n-grams; the rarer ones are left out
+_BLOCK: Final = 4096  # texts at a time, so that the sparse matrix of all never exists at prediction
+_VECTORISERS: Final[dict[str, dict[str, Any]]] = {
+    "words": {"analyzer": "word", "ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"},
+    "characters": {"analyzer": "char_wb", "ngram_range": (2, 4)},
+}
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Tfidf(Encoder):
+    """TF-IDF of words, pairs of words and character n-grams, reduced to ``size`` numbers by a truncated SVD.
+
+    Args:
+        size: how many numbers a text becomes, at most.
+    """
+
+    takes: ClassVar[frozenset[InputKind]] = frozenset({"text"})
+
+    size: int = 256
+
+    def __post_init__(self) -> None:
+        whole_number("size", self.size, 1)
+
+    def fit(self, inputs: Inputs, rows: npt.NDArray[np.int64], progress: bool = False) -> "TextFeatures":
+        assert isinstance(inputs, Records)
+        return fit_texts(inputs[rows].texts(), self.size, "the texts")
+
+    def restore(self, state: State) -> "TextFeatures":
+        return restore_texts(state.arrays, "the features")
+
+
+@final
+class TextFeatures(Features):
+    """The vocabulary with its inverse document frequencies, and the directions that texts are projected onto."""
+
+    def __init__(self, terms: dict[str, list[str]], idf: dict[str, npt.NDArray[Any]], components: Float32) -> None:
+        from sklearn.feature_extraction.text import TfidfVectorizer
+
+        self.terms, self.idf, self.components = terms, idf, components
+        self._vectorisers = []
+        for name, options in _VECTORISERS.items():
+            if not terms[name]:
+                continue
+            vectoriser = TfidfVectorizer(**options, sublinear_tf=True, dtype=np.float32, vocabulary=terms[name])
+            vectoriser.idf_ = idf[name]
+            self._vectorisers.append(vectoriser)
+
+    def transform(self, inputs: Inputs, progress: bool = False) -> Float32:
+        assert isinstance(inputs, Records)
+        return self.transform_texts(inputs.texts())
+
+    def transform_texts(self, texts: Sequence[str]) -> Float32:
+        """One row of unit length per text, or of zeros for a text without known terms."""
+        rows = np.empty((len(texts), len(self.components)), np.float32)
+        for start in range(0, len(texts), _BLOCK):
+            weights = _stack(vectoriser.transform(texts[start : start + _BLOCK]) for vectoriser in self._vectorisers)
+            rows[start : start + _BLOCK] = weights @ self.components.T
+        length = np.linalg.norm(rows, axis=1, keepdims=True)
+        rows /= np.where(length > 0, length, 1)
+        return rows
+
+    def state(self) -> State:
+        return State(self.arrays(), {})
+
+    def arrays(self) -> dict[str, npt.NDArray[Any]]:
+        """Its state as arrays."""
+        texts = {name: _packed(terms) for name, terms in self.terms.items()}
+        return texts | {f"{name}_idf": idf for name, idf in self.idf.items()} | {"components": self.components}
+
+
+def fit_texts(texts: Sequence[str], size: int, what: str) -> TextFeatures:
+    """Features of at most ``size`` numbers, fitted to these texts."""
+    from sklearn.decomposition import TruncatedSVD
+
+    terms: dict[str, list[str]] = {}
+    idf: dict[str, npt.NDArray[Any]] = {}
+    weights = []
+    for name, options in _VECTORISERS.items():
+        terms[name], idf[name], matrix = _vocabulary(texts, options)
+        weights += [] if matrix is None else [matrix]
+    if not weights:
+        raise ValueError(f"{what} hold no words: there is nothing to learn from")
+    matrix = _stack(weights)
+    most = min(size, min(matrix.shape) - 1)
+    if most < 1 or matrix.shape[1] <= size:
+        return TextFeatures(terms, idf, np.eye(matrix.shape[1], dtype=np.float32))
+    components = TruncatedSVD(most, random_state=0).fit(matrix).components_
+    return TextFeatures(terms, idf, np.asarray(components, np.float32))
+
+
+def restore_texts(arrays: Any, what: str) -> TextFeatures:
+    """The features whose ``arrays`` these were."""
+    try:
+        terms = {name: _unpacked(arrays[name]) for name in _VECTORISERS}
+        idf = {name: np.asarray(arrays[f"{name}_idf"], np.float64) for name in _VECTORISERS}
+        components = np.asarray(arrays["components"], np.float32)
+        fits = all(idf[name].shape == (len(terms[name]),) for name in terms)
+        if not fits or components.ndim != 2 or components.shape[1] != sum(map(len, terms.values())):
+            raise ValueError("other lengths")
+        return TextFeatures(terms, idf, components)
+    except (KeyError, ValueError, TypeError) as error:
+        raise ValueError(f"{what} are damaged: they are not those of a text ({error})") from None
+
+
+def _vocabulary(texts: Sequence[str], options: dict[str, Any]) -> tuple[list[str], npt.NDArray[Any], Any]:
+    """Terms, their inverse document frequencies, and the weights of the texts; no terms if there are none."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    for least in (2, 1):  # a term of one text says nothing of others, but few short texts may have no other terms
+        vectoriser = TfidfVectorizer(**options, sublinear_tf=True, dtype=np.float32, min_df=least, max_features=_TERMS)
+        try:
+            weights = vectoriser.fit_transform(texts)
+        except ValueError:  # an empty vocabulary
+            continue
+        return vectoriser.get_feature_names_out().tolist(), np.asarray(vectoriser.idf_, np.float64), weights
+    return [], np.zeros(0), None
+
+
+def _stack(parts: Any) -> Any:
+    from scipy.sparse import hstack
+
+    return hstack(list(parts), format="csr")
+
+
+def _packed(terms: Sequence[str]) -> npt.NDArray[np.uint8]:
+    """Texts as bytes of UTF-8 with a zero byte after each: an array of fixed width would take the longest for all."""
+    return np.frombuffer("".join(f"{term}\0" for term in terms).encode(errors="surrogatepass"), np.uint8)
+
+
+def _unpacked(values: npt.NDArray[Any]) -> list[str]:
+    return np.asarray(values, np.uint8).tobytes().decode(errors="surrogatepass").split("\0")[:-1]
