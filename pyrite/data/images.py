@@ -121,6 +121,10 @@ class LazyImages:
     def __len__(self) -> int:
         return len(self.names)
 
+    def some(self, rows: npt.NDArray[np.int64]) -> "LazyImages":
+        """The images at these positions, still to be read."""
+        return LazyImages(self.root, [self.names[row] for row in rows], self.size, self.channels)
+
     def path(self, index: int) -> Path:
         """The file of a sample."""
         return self.root / self.names[index]

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 from pyrite.data import Inputs
 from pyrite.features.contract import Encoder, kind_of
+from pyrite.features.efficientnet import EfficientnetLite0
+from pyrite.features.hugging_face import HF
 from pyrite.features.table import Table
 from pyrite.features.tfidf import Tfidf
 from pyrite.spec import build
@@ -13,6 +15,8 @@ __all__ = ["FEATURES", "default_features", "encoder"]
 FEATURES: dict[str, Callable[..., Encoder]] = {
     "table": Table,
     "tfidf": Tfidf,
+    "efficientnet_lite0": EfficientnetLite0,
+    "hf": HF,
 }
 
 

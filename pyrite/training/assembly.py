@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from pyrite.data import Batches, Dataset, LazyImages, Part, Statistics, describe, split
 from pyrite.diagnostics import TrainingObserver
 from pyrite.draws import Stream, torch_seed
-from pyrite.features import State, state_bytes
+from pyrite.features import Encoder, State, encoder, state_bytes
 from pyrite.methods import Bench, Learner, MetaSet, Method, Trainer
-from pyrite.models import Architecture, Factory, build_model, reinitialised
+from pyrite.models import Architecture, Factory, architecture, build_model, reinitialised
 from pyrite.noise import corrupt
 from pyrite.processes import all_gather, broadcast_weights, local_device, rank, sync_batch_norm, world_size
 from pyrite.training.corrected_labels import CorrectedLabels, apply_corrections
@@ -66,20 +66,23 @@ def assemble(
     method: Method,
     model: Architecture | nn.Module | Factory | None = None,
     corrections: bytes = b"",
-    features: State | None = None,
+    features: Encoder | None = None,
+    saved: State | None = None,
+    progress: bool = False,
 ) -> Parts:
     """Build the parts of a run from a resolved recipe.
 
-    ``method`` and ``model`` are the objects that the recipe names; ``model`` is None if the spelling in the recipe is
-    enough. ``corrections`` is the content of the file that the recipe names, and ``features`` is their state in a run
-    that is resumed.
+    ``method``, ``model`` and ``features`` are the objects that the recipe names; the last two are None if the spelling
+    in the recipe is enough. ``corrections`` is the content of the file that the recipe names, and ``saved`` is the
+    state of the features in a run that is resumed. ``progress`` shows a bar while samples are embedded.
     """
     device = local_device(recipe.device)
     check_device(device)
     labels, corrected, noise_matrix = _labels(recipe, data, method.meta_set, corrections)
-    raw, encoded = data, encode_data(recipe, data, labels["part"], features)
+    raw = data
+    encoded = encode_data(features or encoder(recipe.features), data, labels["part"], saved, progress)
     data, labels["part"][encoded.unreadable] = encoded.data, Part.UNUSED
-    scale = Statistics.of(data.numeric, np.flatnonzero(labels["part"] == Part.TRAIN))
+    scale = _scale(recipe, model, data, np.flatnonzero(labels["part"] == Part.TRAIN))
 
     workers = min(8, os.cpu_count() or 1) if isinstance(data.inputs, LazyImages) else 0
 
@@ -143,6 +146,18 @@ def assemble(
 
     kept = b"" if encoded.features is None else state_bytes(encoded.features.state())
     return Parts(train, trainer, recorder, labels, corrections, kept, facts, corrected.warnings, at_the_end)
+
+
+def _scale(
+    recipe: Recipe, model: Architecture | nn.Module | Factory | None, data: Dataset, rows: npt.NDArray[Any]
+) -> Statistics:
+    """What inputs are normalised by: the training part's own statistics, or those that pretrained weights expect."""
+    net = architecture(recipe.model) if model is None else model
+    if isinstance(net, Architecture) and net.normalisation is not None and data.inputs.ndim == 4:
+        mean, std = net.normalisation
+        channels = data.inputs.shape[1]
+        return Statistics((mean,) * channels, (std,) * channels)
+    return Statistics.of(data.numeric, rows)
 
 
 def check_device(device: str) -> None:

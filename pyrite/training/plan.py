@@ -9,7 +9,7 @@ from typing import Any, Unpack, final
 from torch import nn
 
 from pyrite.data import DATASETS, CropFlip, Dataset
-from pyrite.features import encoder
+from pyrite.features import Encoder, OwnModule, encoder
 from pyrite.losses import OwnLoss, loss as read_loss
 from pyrite.methods import ERM, Method, method as read_method
 from pyrite.models import Architecture, Factory, architecture
@@ -19,7 +19,7 @@ from pyrite.training.optimisers import OPTIMISERS, optimiser
 from pyrite.training.recipe import GIVEN, Options, Recipe, Short
 from pyrite.training.schedules import schedule
 
-__all__ = ["Model", "Plan", "method_and_text", "model_and_text", "resolve", "says_rate"]
+__all__ = ["Model", "Plan", "features_and_text", "method_and_text", "model_and_text", "resolve", "says_rate"]
 
 Model = str | Architecture | nn.Module | Factory
 
@@ -34,12 +34,14 @@ class Plan:
         data: what it is trained on.
         method: the method that trains it.
         model: a net of the user's own, or a function that makes one; None if ``recipe.model`` spells the net.
+        features: an encoder of the user's own; None if ``recipe.features`` spells it.
     """
 
     recipe: Recipe
     data: Dataset
     method: Method
     model: Architecture | nn.Module | Factory | None = None
+    features: Encoder | None = None
 
 
 def resolve(
@@ -52,12 +54,15 @@ def resolve(
     short = Short.checked({"lr": options.get("lr")})
     method, values["method"] = method_and_text(options, values.get("method"))
     model, values["model"] = model_and_text(options.get("model"), values.get("model", ""))
+    features, values["features"] = features_and_text(options.get("features"), values.get("features", ""))
     values["data"] = _data_text(data, values.get("data"))
     if values.get("corrections"):
         values["corrections"] = os.path.abspath(os.path.expanduser(str(values["corrections"])))
     recipe = Recipe.make(**values)
     source = loaded or (data if isinstance(data, Dataset) else recipe.load_data())
     recipe = recipe.resolved(source, method)
+    if features is not None:
+        features.check(source)
     if short.lr is not None:
         recipe = _with_rate(recipe, short.lr, options.get("optimiser"))
     for own in _parts(method):
@@ -68,7 +73,7 @@ def resolve(
             source.inputs.shape[1:] if recipe.features == "none" else (1,)
         )  # the width is known when they are fitted
         architecture(recipe.model).check_size(shape, len(source.classes))
-    return Plan(recipe, source, method, model)
+    return Plan(recipe, source, method, model, features)
 
 
 def method_and_text(options: Options, configured: str | None = None) -> tuple[Method, str]:
@@ -113,6 +118,20 @@ def model_and_text(model: Model | None, configured: str = "") -> tuple[Architect
     return model, GIVEN + str(getattr(model, "__name__", type(model).__name__))
 
 
+def features_and_text(features: object, configured: str = "") -> tuple[Encoder | None, str]:
+    """An encoder of the user's own, or None if it has a spelling, and its name in a recipe."""
+    if features is None:
+        if configured.startswith(GIVEN):
+            raise ValueError(f"the features were {configured}: pass them again as features")
+        return None, configured
+    if isinstance(features, str):
+        return None, features
+    own = OwnModule(features) if isinstance(features, nn.Module) else features
+    if not isinstance(own, Encoder):
+        raise ValueError(f"features is {features!r}, but must be a text such as 'tfidf', an nn.Module or an encoder")
+    return (None, str(own)) if _is_spelled(own, encoder) else (own, GIVEN + str(own))
+
+
 def says_rate(spec: object) -> bool:
     """Whether an optimiser's spec sets its learning rate, as first argument or by name."""
     if not isinstance(spec, str):
@@ -127,10 +146,9 @@ def says_rate(spec: object) -> bool:
 
 
 # All other options go into a recipe as they are, or as the text that spells them.
-_HANDLED_SEPARATELY = ("method", "loss", "lr", "model", "config")
+_HANDLED_SEPARATELY = ("method", "loss", "lr", "model", "features", "config")
 
 _READERS: dict[str, Callable[[Any], object]] = {
-    "features": encoder,
     "noise": noise_model,
     "optimiser": optimiser,
     "schedule": schedule,

@@ -34,7 +34,7 @@ class OptionsButRate(TypedDict, total=False):
     text: str | None
     ignore: str | None
     name: str | None
-    features: str | Encoder | None
+    features: str | Encoder | nn.Module | None
     method: str | Method | None
     noise: str | Noise | None
     corrections: str | os.PathLike[str] | None
@@ -142,17 +142,18 @@ class Recipe(Checked, Settings):
             data: what is trained on.
             method: the method itself, if it is built already; then ``self.method`` stays as it is.
         """
-        features = encoder(self.features or default_features(data.inputs))
-        if features is not None:
-            features.check(data)
-        shape = tuple(data.inputs.shape[1:]) if features is None else (1,)  # of the kind; the width is known later
+        features = self.features or default_features(data.inputs)
+        if not features.startswith(GIVEN) and (described := encoder(features)) is not None:
+            described.check(data)
+            features = str(described)
+        shape = tuple(data.inputs.shape[1:]) if features == "none" else (1,)  # of the kind; the width is known later
         net = None if self.model.startswith(GIVEN) else architecture(self.model or default_architecture(shape))
         chosen = read_method(self.method) if method is None else method
         rate = float(f"{(0.1 if net is None else net.rate) / chosen.strength:.3g}")
         return self.model_copy(
             update={
                 "label": data.label or self.label,
-                "features": "none" if features is None else str(features),
+                "features": features,
                 "method": str(chosen) if method is None else self.method,
                 "noise": str(noise_model(self.noise)) if self.noise else "",
                 "model": self.model if net is None else str(net),

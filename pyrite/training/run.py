@@ -13,7 +13,7 @@ from torch import nn
 from pyrite.curves import WeightNetCurve
 from pyrite.data import Batches, Dataset, Inputs, Numeric, Records, Statistics
 from pyrite.features import Features, encoder, read_state
-from pyrite.models import Ensemble, build_model
+from pyrite.models import Ensemble, architecture
 from pyrite.training.recipe import GIVEN, Recipe
 from pyrite.training.recorder import Line
 from pyrite.training.run_files import read_history, read_json, read_npz, read_weights
@@ -176,7 +176,8 @@ class Run:
         if self.recipe.model.startswith(GIVEN):
             raise ValueError(f"the net was {self.recipe.model}: load {self.path / 'model.safetensors'} into it")
         shape, count = self.facts["shape"], self.facts.get("nets", 1)
-        nets = [build_model(self.recipe.model, shape, len(self.classes), self.recipe.seed) for _ in range(count)]
+        described = architecture(self.recipe.model).without_weights()  # they are read below
+        nets = [described.build(shape, len(self.classes), self.recipe.seed) for _ in range(count)]
         net = nets[0] if count == 1 else Ensemble(nets)
         if self.recipe.precision == "float64":
             net = net.double()
@@ -190,6 +191,8 @@ class Run:
     @cached_property
     def features(self) -> Features | None:
         """What turns samples into numbers, ``run.features.transform(inputs)``; None if they are trained on as is."""
+        if self.recipe.features.startswith(GIVEN):
+            raise ValueError(f"the features of {self.path} were {self.recipe.features}: run.model takes their outputs")
         described = encoder(self.recipe.features)
         return None if described is None else described.restore(read_state(self.path / "features.npz"))
 
