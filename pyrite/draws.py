@@ -39,6 +39,7 @@ class Stream(Enum):
     SYNTHETIC = (5,)  # synthetic data
     DROPOUT = (6,)  # dropout and anything else random inside a net during training
     NETS = (7,)  # the initial weights of further nets of one run
+    COLOUR = (9,)  # how the colours of an image are changed
     EPOCH = (8,)  # what a method draws at the beginning and the end of an epoch
     MATRIX = (_NOISE, 0)  # which classes each class is mistaken for
     LABELS = (_NOISE, 1)  # which samples get a wrong label, and which

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pyrite.checks import whole_number
 from pyrite.data.augment import CropFlip, Draws, crop_and_flip
+from pyrite.data.colour import jittered
 from pyrite.data.dataset import Labels, Numeric, check_inputs
 from pyrite.data.images import LazyImages, Unreadable
 from pyrite.data.statistics import Statistics, check_finite
@@ -183,27 +184,31 @@ class Batches:
         if self._tensor is None:
             features = np.asarray(self.inputs[epoch.samples[share]])
             return self._batch(_to_tensor(features, self.normalise), index), []
-        rows = index.to(self._tensor.device)
+        rows, colour = index.to(self._tensor.device), None
         if epoch.draws is None:
             inputs = self._tensor[rows]
         else:
-            inputs = crop_and_flip(self._tensor, rows, _to_device(epoch.draws.at(share), rows.device), self._crop_size)
-        return self._batch(inputs, index), []
+            draws = _to_device(epoch.draws.at(share), rows.device)
+            inputs = crop_and_flip(self._tensor, rows, draws, self._crop_size)
+            colour = draws.colour
+        return self._batch(inputs, index, colour), []
 
     def _read_and_prepare(self, epoch: _Epoch, position: int) -> tuple[Batch, list[Unreadable]]:
         assert isinstance(self.inputs, LazyImages)
         share = self._share(position)
         index = epoch.samples[share]
         pixels, good, bad = self.inputs.read(index)
-        images = torch.from_numpy(pixels)
+        images, colour = torch.from_numpy(pixels), None
         if self.augment is not None and epoch.draws is not None:
-            kept = torch.from_numpy(good)
-            draws = Draws(*(None if drawn is None else drawn[kept] for drawn in epoch.draws.at(share)))  # type: ignore[arg-type]
+            draws = epoch.draws.at(share).at(torch.from_numpy(good))
+            colour = draws.colour
             images = crop_and_flip(self.augment.padded(images), torch.arange(len(images)), draws, self._crop_size)
-        return self._batch(images, torch.from_numpy(index[good])), bad
+        return self._batch(images, torch.from_numpy(index[good]), colour), bad
 
-    def _batch(self, inputs: Tensor, index: Tensor) -> Batch:
+    def _batch(self, inputs: Tensor, index: Tensor, colour: Tensor | None = None) -> Batch:
         inputs = inputs.to(self.device).float()
+        if colour is not None:
+            inputs = jittered(inputs, colour.to(self.device))
         if self._affine is not None:
             scale, shift = self._affine
             inputs = inputs.mul_(scale).add_(shift)

@@ -65,7 +65,7 @@ def _content(inputs: Inputs) -> Iterator[bytes]:
         for text in inputs.texts():
             yield text.encode("utf-8", "surrogatepass")
     elif isinstance(inputs, LazyImages):
-        yield f"files {inputs.shape[1:]}".encode()
+        yield f"files {inputs.shape[1:]} {inputs.warp}".encode()
         for index in range(len(inputs)):
             try:
                 yield inputs.path(index).read_bytes()

@@ -13,7 +13,7 @@ from pyrite.models.layers import average_places, he_weights
 from pyrite.models.network import Shape
 from pyrite.models.pretrained import lite0_file, lite0_weights
 
-__all__ = ["EfficientnetLite0"]
+__all__ = ["EfficientnetLite0", "Resized"]
 
 # Of each group of blocks: how many, kernel, stride of the first, how many times wider inside, channels after.
 _GROUPS: Final = (
@@ -72,7 +72,7 @@ class EfficientnetLite0(Architecture):
 
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
         before = 32
-        layers: list[nn.Module] = [] if self.size is None else [_Resized(self.size)]
+        layers: list[nn.Module] = [] if self.size is None else [Resized(self.size)]
         layers.append(_unit(shape[0], before, 3, 2))
         for count, kernel, stride, wider, after in _GROUPS:
             for number in range(count):
@@ -85,7 +85,7 @@ class EfficientnetLite0(Architecture):
 
 
 @final
-class _Resized(nn.Module):
+class Resized(nn.Module):
     """Images of any size, scaled to a square by bicubic interpolation, which averages when it shrinks."""
 
     def __init__(self, size: int) -> None:

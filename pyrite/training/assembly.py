@@ -106,11 +106,11 @@ def assemble(
     test = None
     if data.test is not None and not is_retrieval:
         test = batches(data.test, data.test.labels, batch_size=500, shuffle=False)
-    held_out = (
-        batches(data, labels["given"], batch_size=500, index=held_out_rows, shuffle=False)
-        if len(held_out_rows)
-        else None
-    )
+    held_out = None
+    if len(held_out_rows):
+        held_out = batches(data, labels["given"], batch_size=500, index=held_out_rows, shuffle=False)
+    elif data.validation is not None:
+        held_out = batches(data.validation, data.validation.labels, batch_size=500, shuffle=False)
     meta = None
     if wanted := method.meta_set:
         source, meta_labels, index = _meta(data, labels, wanted.clean)

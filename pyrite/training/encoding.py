@@ -67,7 +67,7 @@ def encode_data(
     numbers[used] = found
     some = replace(
         data, inputs=numbers, columns=(), test=encoded(data.test), clean=encoded(data.clean),
-        unreadable=(*data.unreadable, *_unreadable(data, bad)),
+        validation=encoded(data.validation), unreadable=(*data.unreadable, *_unreadable(data, bad)),
     )  # fmt: skip
     return Encoded(some, features, bad)
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,18 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[pyrite.Run, Reco
     loss = "ce(weight=[1, 2, 1, 2, 1, 2, 1, 2, 1, 2])"
     run = pyrite.train("digits", loss=loss, validation=0.2, batch_size=50, out=out, observers=[records], **SMALL)
     return run, records
+
+
+def test_a_validation_part_is_measured_if_nothing_is_held_out(tmp_path: Path) -> None:
+    data = load("digits")
+    part = Dataset("other", data.inputs[:100], (data.labels[:100] + 1) % 10, data.classes)
+    with_part = replace(data, validation=part)
+    run = pyrite.train(with_part, model="mlp(hidden=[32])", epochs=5, loss="ce", out=tmp_path / "run")
+    right = np.mean(run.scores(part.inputs).argmax(1) == part.labels)
+    assert run.history[-1]["validation_accuracy"] == pytest.approx(right)
+    assert right < 0.2 < run.table["final_test_accuracy"]  # its labels are all wrong, and were not trained on
+    held_out = pyrite.train(with_part, out=tmp_path / "held out", **SMALL | {"validation": 0.2})
+    assert (held_out.labels["part"] == 1).sum() == 60
 
 
 def test_history_is_what_the_steps_say(recorded: tuple[pyrite.Run, Records]) -> None:
