@@ -12,6 +12,7 @@ from pyrite.cli.compare import compare
 from pyrite.cli.corrupt import corrupt
 from pyrite.cli.curves import curves
 from pyrite.cli.demo import demo
+from pyrite.cli.export import export
 from pyrite.cli.list import list_names
 from pyrite.cli.report import report
 from pyrite.cli.train import train
@@ -27,6 +28,7 @@ app.command()(demo)
 app.command()(train)
 app.command()(audit)
 app.command()(report)
+app.command()(export)
 app.command()(compare)
 app.command()(tune)
 app.command()(curves)
