@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Any, Unpack, cast
 
 import numpy as np
 
@@ -14,9 +14,9 @@ from pyrite.auditing import FEWEST, Audit, Kind, audit_margins, audit_scores, ch
 from pyrite.auditing.audit import Progress
 from pyrite.checks import is_whole
 from pyrite.curves import expected_margin
-from pyrite.data import Dataset, Part, load
+from pyrite.data import Data, Dataset, Part, is_object, load
 from pyrite.draws import check_seed
-from pyrite.training import Observer, Options, Recipe, Run, Watching, resolve, train_plan, train_plan_once
+from pyrite.training import Observer, Options, Recipe, Run, Watching, reading, resolve, train_plan, train_plan_once
 
 __all__ = ["audit", "default_method", "default_options"]
 
@@ -37,7 +37,7 @@ def audit(
 
     Args:
         what: data, as ``train`` takes them, which are trained on first; a run or its folder; or, with ``scores``, the
-            given labels as class numbers.
+            given labels as class numbers. A list of texts is data if its ``label``s are given too.
         scores: the scores of a model, one row per sample, one column per class. The model must not have
             been trained on that sample's label: memorised labels look right. Their scale does not matter.
         kind: what the scores are: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``. It is never guessed.
@@ -54,19 +54,26 @@ def audit(
     >>> audit(labels, scores=scores, kind="logits", classes=["cat", "dog", "emu"])
     <audit: about 10.0 % ± 1.5 of 600 labels look wrong; most often cat labelled as dog>
     """
-    if isinstance(what, Run | Dataset | str | Path):
+    if isinstance(what, Run | Dataset | str | Path) or (scores is None and _are_samples(what, options)):
         if scores is not None or kind is not None or classes is not None:
             raise ValueError("data and runs have their own scores and classes: leave out scores, kind and classes")
         if isinstance(what, str | Path) and os.path.isfile(os.path.join(what, "recipe.toml")):
             what = Run.load(what)
         if isinstance(what, Run):
             return audit_run(what, _only_seed(options, out, f"{what.path} is trained already"), progress)
-        return _train_and_audit(what, out, {"progress": progress, "observers": observers, "stop": stop}, options)
+        return _train_and_audit(
+            cast(Data, what), out, {"progress": progress, "observers": observers, "stop": stop}, options
+        )
     seed = _only_seed(options, out, "with given scores nothing is trained")
     if scores is None:
         raise ValueError("scores are missing: pass the scores of a model, or a run in place of the labels")
     with _shown(progress) as advance:
         return audit_scores(what, scores=scores, kind=kind, classes=classes, seed=seed, progress=advance)
+
+
+def _are_samples(what: object, options: Options) -> bool:
+    """Whether these are samples to train on, and not the labels that belong to scores."""
+    return is_object(what) and (hasattr(what, "columns") or options.get("label") is not None)
 
 
 def _only_seed(options: Options, out: object, reason: str) -> int:
@@ -77,12 +84,10 @@ def _only_seed(options: Options, out: object, reason: str) -> int:
     return check_seed(options.get("seed") or 0)
 
 
-def _train_and_audit(
-    what: Dataset | str | Path, out: str | os.PathLike[str] | None, watching: Watching, options: Options
-) -> Audit:
+def _train_and_audit(what: Data, out: str | os.PathLike[str] | None, watching: Watching, options: Options) -> Audit:
     passed: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
     given = passed if "config" not in passed else Recipe.read(Path(passed["config"])) | passed
-    data = load(what)
+    data = load(what, **reading(given)) if not isinstance(what, Dataset) else what
     check_enough(data.labels, data.classes, _used(given, data))
     defaults = {name: value for name, value in default_options(given, data).items() if name not in given}
     plan = resolve(what, loaded=data, **defaults | passed)
@@ -142,7 +147,11 @@ def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
             run.classes,
             samples,
             seed,
-            warnings=(*_unfinished(run), *(() if problems is None else problems.sentences())),
+            warnings=(
+                *map(str, run.facts.get("notes", ())),
+                *_unfinished(run),
+                *(() if problems is None else problems.sentences()),
+            ),
             troubles=problems,
             run=run,
             true=labels.get("true"),

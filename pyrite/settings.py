@@ -8,9 +8,12 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Le, Lt
 
-__all__ = ["Precision", "Settings", "ShortForms"]
+__all__ = ["READING", "Precision", "Settings", "ShortForms"]
 
 Precision = Literal["float32", "float64", "bfloat16"]
+
+READING = ("label", "text", "ignore", "name")
+"""The settings that say which columns of a table are what."""
 
 
 class Settings:

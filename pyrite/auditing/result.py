@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 import numpy as np
 
 from pyrite.auditing.troubles import Troubles
+from pyrite.data import Records
 from pyrite.data.corrections import to_cell
 from pyrite.diagnostics.arrays import Flags, Floats, Ints
 from pyrite.files import write
@@ -161,14 +162,17 @@ class Audit:
     def to_csv(self, path: str | Path) -> Path:
         """Write all samples in the order of the ranking: the first lines are the suspects.
 
-        Its columns are index, path, given, suggested, wrong_probability, score, suspect, and the evidence.
+        Its columns are index, path, given, suggested, wrong_probability, score, suspect, the evidence, and the columns
+        of the table that the samples are rows of, if the data of the run can be read.
         ``pyrite train --corrections`` and ``--drop-suspects`` read it. Names that a spreadsheet would take for a
         formula are written with an apostrophe before them, which is removed when they are read.
         """
         text = io.StringIO()
         table = csv.writer(text)  # lines end in CR LF, so names that contain either are quoted
-        table.writerow(["index", "path", "given", "suggested", "wrong_probability", "score", "suspect", *self.evidence])
         order = self.ranking
+        header = ["index", "path", "given", "suggested", "wrong_probability", "score", "suspect", *self.evidence]
+        own = self._own_columns(order)
+        table.writerow([*header, *(to_cell(name if name not in header else f"{name} (data)") for name in own)])
         names = np.array([to_cell(name) for name in self.classes], object)
         paths = np.array([to_cell(path) for path in self.paths], object)[order] if self.paths else [""] * len(self)
         columns = [
@@ -180,9 +184,28 @@ class Audit:
             (f"{value:.6g}" for value in self.score[order].tolist()),
             self.is_suspect[order].astype(int).tolist(),
             *((f"{value:.6g}" for value in values[order].tolist()) for values in self.evidence.values()),
+            *own.values(),
         ]
         table.writerows(zip(*columns, strict=True))
         return _written(path, text.getvalue().encode())
+
+    def _own_columns(self, order: Ints) -> dict[str, list[str]]:
+        """The cells of the user's table in this order, by column."""
+        try:
+            data = None if self.run is None else self.run.dataset()
+        except ValueError:  # missing or changed since
+            data = None
+        if data is None or not data.columns:
+            return {}
+        rows = self.index[order]
+        if not isinstance(data.inputs, Records):
+            values = np.asarray(data.inputs)[rows].T.tolist()
+            return {
+                name: [f"{value:.15g}" for value in column] for name, column in zip(data.columns, values, strict=True)
+            }
+        some = data.inputs[rows]
+        cells = zip(*(map(to_cell, some.cells(row)) for row in range(len(rows))), strict=True)
+        return dict(zip(some.names, map(list, cells), strict=True))
 
 
 def _written(path: str | Path, content: bytes) -> Path:

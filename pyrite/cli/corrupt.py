@@ -8,10 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pyrite.cli.settings import with_settings
+from pyrite.cli.terminal import warn
+from pyrite.settings import READING
+
 if TYPE_CHECKING:
     from pyrite.noise import NoisyLabels
 
 
+@with_settings(only=READING)
 def corrupt(
     data: Annotated[str, typer.Argument(help="A data set's name, a folder, or a file.")],
     noise: Annotated[str, typer.Option(help="A noise model, such as 'flip2(0.4)'; see 'pyrite list noises'.")],
@@ -20,15 +25,19 @@ def corrupt(
     picture: Annotated[Path | None, typer.Option(help="Also draw which labels are given for which classes.")] = None,
     per_class: Annotated[bool, typer.Option("--per-class", help="Also print the rate of every class.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print it for a program to read.")] = False,
+    **reading: str,
 ) -> None:
     """Make some labels of a data set wrong, and write them beside the true ones."""
     from pyrite.data import load
     from pyrite.noise import corrupt as corrupt_labels, noise_model
+    from pyrite.training.encoding import as_numbers
 
     model = noise_model(noise)
-    source = load(data)
-    inputs = source.inputs if model.needs_inputs else None
+    source = load(data, **reading)
+    inputs = as_numbers(source.inputs) if model.needs_inputs else None
     noisy = corrupt_labels(source.labels, model, classes=len(source.classes), seed=seed, inputs=inputs)
+    for sentence in source.notes:
+        warn(sentence)
     # The picture first, so that no labels are written if its name is bad.
     drawn = [] if picture is None else [_draw(noisy, source.classes, picture)]
     written = [noisy.save(out), *drawn]

@@ -17,7 +17,9 @@ Command = Callable[..., None]
 _PANEL = "Training"
 
 
-def with_settings(*, without: Collection[str] = (), defaults: bool = True) -> Callable[[Command], Command]:
+def with_settings(
+    *, without: Collection[str] = (), only: Collection[str] | None = None, defaults: bool = True
+) -> Callable[[Command], Command]:
     """Give a command one flag per setting, in place of its ``**options``.
 
     Flags that are not used are not among the options, so that a configuration file or the library decides. A parameter
@@ -25,12 +27,14 @@ def with_settings(*, without: Collection[str] = (), defaults: bool = True) -> Ca
 
     Args:
         without: settings without a flag.
+        only: the settings that have one; all by default.
         defaults: whether the help shows the defaults of ``Settings``; False if the command has others.
     """
 
     def decorate(command: Command) -> Command:
         own = [p for p in inspect.signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
-        flags = list(_flags(set(without) | {p.name for p in own}, defaults))
+        left_out = set(without) | {p.name for p in own}
+        flags = [flag for flag in _flags(left_out, defaults) if only is None or flag.name in only]
 
         @wraps(command)
         def run(**values: Any) -> None:

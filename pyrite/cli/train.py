@@ -66,6 +66,6 @@ def _print(run: "Run") -> None:
         typer.echo(
             f"{len(unreadable)} images could not be read and were set aside, the first: {path} ({reason})", err=True
         )
-    for warning in run.facts["warnings"]:
-        warn(warning)
+    for sentence in (*run.facts["notes"], *run.facts["warnings"]):
+        warn(sentence)
     typer.echo(f"wrote {run.path}")

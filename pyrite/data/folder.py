@@ -14,7 +14,7 @@ from pyrite.data.files import as_path
 from pyrite.data.images import SUFFIXES, Header, LazyImages, Pixels, Unreadable, as_size, look_at, read_image
 from pyrite.memory import check_memory
 
-__all__ = ["folder"]
+__all__ = ["class_folders", "folder", "parts_of"]
 
 # In bytes. Larger image sets are read lazily.
 IN_MEMORY = 2 * 2**30
@@ -34,18 +34,16 @@ def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | No
     root = as_path(path)
     if not root.is_dir():
         raise ValueError(f"{root} is not a folder")
-    name, parts = root.resolve().name, set(_subfolders(root))
-    # Otherwise "train" is a class, for example one of "bus" and "train".
-    has_parts = "train" in parts and parts <= {"train", "test", "val"}
-    home = root / "train" if has_parts else root
-    classes = _classes(home)
+    name = root.resolve().name
+    home, parts = parts_of(root)
+    classes = class_folders(home)
     train = _part(name, home, classes, size, lazy, None)
     if len(np.unique(train.labels)) < 2:
         first = f"; the first that cannot: {train.unreadable[0].reason}" if train.unreadable else ""
         raise ValueError(f"{home}: only one of {len(classes)} class folders holds images that can be read{first}")
 
     def other(part: str) -> Dataset | None:
-        if not has_parts or part not in parts:
+        if part not in parts:
             return None
         extra = sorted(set(_subfolders(root / part)) - set(classes))
         if extra:
@@ -56,6 +54,14 @@ def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | No
     test, validation = other("test"), other("val")
     # Many data sets have only "val" to test on.
     return replace(train, test=test or validation, validation=validation if test is not None else None)
+
+
+def parts_of(root: Path) -> tuple[Path, set[str]]:
+    """The folder of the training part, and the names of the other parts."""
+    parts = set(_subfolders(root))
+    # Otherwise "train" is a class, for example one of "bus" and "train".
+    has_parts = "train" in parts and parts <= {"train", "test", "val"}
+    return (root / "train", parts - {"train"}) if has_parts else (root, set())
 
 
 def _part(
@@ -117,7 +123,7 @@ def _refuse(error: OSError) -> NoReturn:
     raise ValueError(f"{error.filename}: cannot be read ({error.strerror or error})") from None
 
 
-def _classes(root: Path) -> tuple[str, ...]:
+def class_folders(root: Path) -> tuple[str, ...]:
     """The names of the class folders, sorted as numbers if all are numbers: class 10 comes after class 9."""
     names = _subfolders(root)
     if len(names) < 2:

@@ -11,7 +11,7 @@ from pyrite.data.files import as_path
 from pyrite.data.statistics import check_spread, to_float64
 from pyrite.npz_files import read_npz
 
-__all__ = ["npz"]
+__all__ = ["npz", "to_images"]
 
 _CHANNELS = (1, 3, 4)  # grey, RGB, RGBA
 NAMES = ("x", "y", "x_test", "y_test", "classes")
@@ -35,7 +35,7 @@ def npz(path: str, channels: str | None = None) -> Dataset:
     for name in ("x", "y"):
         if name not in arrays:
             raise ValueError(f"{place}: there is no array {name!r}")
-    inputs = _inputs(arrays["x"], channels, f"{place}: x")
+    inputs = to_images(arrays["x"], channels, f"{place}: x")
     y = _column(arrays["y"], f"{place}: y")
     if "classes" in arrays:
         classes = tuple(str(name) for name in _column(arrays["classes"], f"{place}: classes"))
@@ -60,7 +60,7 @@ def _test(
         return None
     if "x_test" not in arrays or "y_test" not in arrays:
         raise ValueError(f"{place}: x_test and y_test belong together, and one is missing")
-    inputs = _inputs(arrays["x_test"], channels, f"{place}: x_test")
+    inputs = to_images(arrays["x_test"], channels, f"{place}: x_test")
     if inputs.shape[1:] != shape[1:]:
         raise ValueError(f"{place}: samples of x are {shape[1:]}, those of x_test {inputs.shape[1:]}")
     y = _column(arrays["y_test"], f"{place}: y_test")
@@ -71,7 +71,8 @@ def _test(
     return Dataset(f"{place.stem} test", inputs, labels, classes)
 
 
-def _inputs(x: npt.NDArray[Any], channels: str | None, where: str) -> npt.NDArray[Any]:
+def to_images(x: npt.NDArray[Any], channels: str | None, where: str) -> npt.NDArray[Any]:
+    """Images as (N, C, H, W), or features in float64."""
     if x.dtype == np.uint8 and x.ndim == 3:
         return np.ascontiguousarray(x[:, None])
     if x.dtype == np.uint8 and x.ndim == 4:

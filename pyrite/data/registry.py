@@ -12,11 +12,14 @@ from pyrite.data.cifar_n import cifar10n, cifar100n
 from pyrite.data.dataset import Dataset
 from pyrite.data.files import as_path
 from pyrite.data.folder import folder
+from pyrite.data.given import from_objects, is_object
 from pyrite.data.idx import fashion_mnist, mnist
+from pyrite.data.images import SUFFIXES
 from pyrite.data.mars import mars
 from pyrite.data.npz import npz
 from pyrite.data.synthetic import blobs, digits, gratings
 from pyrite.data.table import csv, parquet
+from pyrite.data.text_folder import text_files, texts
 from pyrite.data.web import clothing1m, webvision
 from pyrite.spec import build, call, nearest
 
@@ -36,14 +39,18 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
     "webvision": webvision,
     "mars": mars,
     "folder": folder,
+    "texts": texts,
     "csv": csv,
     "parquet": parquet,
     "npz": npz,
 }
 
 
-def load(data: str | Path | Dataset, **options: Any) -> Dataset:
-    """The data set that ``data`` names: a registered name, a spec, a folder of images, a table or an .npz.
+def load(data: Any, **options: Any) -> Dataset:
+    """The data set that ``data`` names: a registered name, a spec, a folder of images or texts, a table or an .npz.
+
+    It may also be a pandas or polars frame, a list of texts, or an array; ``label`` is then the name of the label
+    column, or the labels themselves.
 
     ``options`` are passed to its loader. A registered name takes precedence over a folder of the same name, which can
     be given as ``./name``.
@@ -57,6 +64,8 @@ def load(data: str | Path | Dataset, **options: Any) -> Dataset:
         if options:
             raise ValueError(f"{data!r} is loaded already: pass {', '.join(options)} when loading it")
         return data
+    if is_object(data):
+        return from_objects(data, **options)
     if not isinstance(data, str | Path):
         raise ValueError(f"data is a {type(data).__name__}, but must be a name or a path")
     text = str(data).strip()
@@ -87,16 +96,28 @@ def _looks_like_path(text: str) -> bool:
 
 
 def _by_ending(path: Path) -> Callable[..., Dataset] | None:
-    readers: dict[str, Callable[..., Dataset]] = {".csv": csv, ".parquet": parquet, ".npz": npz}
+    readers: dict[str, Callable[..., Dataset]] = {".csv": csv, ".tsv": csv, ".parquet": parquet, ".npz": npz}
     return readers.get(path.suffix.lower())
 
 
 def _from_path(path: Path, options: dict[str, Any]) -> Dataset:
     if os.path.isdir(path):
-        return call("folder", folder, **{"path": str(path), **options})
+        maker = folder if _holds_images(path) else texts
+        return call(maker.__name__, maker, **{"path": str(path), **options})
     reader = _by_ending(path)
     if not os.path.exists(path):  # unlike pathlib, this returns False for a name that is too long
         raise ValueError(f"there is no data set, file or folder {str(path)!r}")
     if reader is None:
-        raise ValueError(f"{path}: data is a folder of images, or a file that ends in .csv, .parquet or .npz")
+        advice = ": save the sheet as CSV first" if path.suffix.lower() in (".xlsx", ".xls", ".ods") else ""
+        raise ValueError(
+            f"{path}: data is a folder of images or texts, or a file that ends in .csv, .tsv, .parquet or .npz{advice}"
+        )
     return call(reader.__name__, reader, **{"path": str(path), **options})
+
+
+def _holds_images(root: Path) -> bool:
+    """Whether a folder holds anything else than texts; one without any files is an error of image folders."""
+    has_texts = bool(text_files(root))
+    return not has_texts or any(
+        Path(name).suffix.lower() in SUFFIXES for _, _, names in os.walk(root) for name in names
+    )

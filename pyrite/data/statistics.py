@@ -73,6 +73,11 @@ class Statistics:
             mean[columns], std[columns] = mean_and_std(block)
         return Statistics(tuple(mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))
 
+    def with_one_scale(self) -> "Statistics":
+        """The same with one deviation for all, the root of the mean variance."""
+        std = float(np.sqrt(np.mean(np.square(self.std))))
+        return Statistics(self.mean, (std,) * len(self.std))
+
     def standardise(self, features: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """Features with mean 0 and deviation 1, in float32, clipped at ``LIMIT`` on both sides."""
         mean, std = self._arrays

@@ -35,9 +35,12 @@ class Features(ABC):
 
     Attributes:
         names: one per number, where they mean something; else empty.
+        one_scale: whether the sizes of the numbers mean something, so that all are divided by one standard deviation and
+            not each by its own.
     """
 
     names: tuple[str, ...] = ()
+    one_scale: ClassVar[bool] = False
 
     @abstractmethod
     def transform(self, inputs: Inputs, progress: bool = False) -> Numbers:
@@ -54,6 +57,9 @@ class Encoder(Spelled, ABC):
 
     takes: ClassVar[frozenset[InputKind]] = frozenset()
     """The kinds of samples that it can encode."""
+
+    model: ClassVar[str] = ""
+    """The net that suits its features; empty for the default of features."""
 
     @abstractmethod
     def fit(self, inputs: Inputs, rows: npt.NDArray[np.int64], progress: bool = False) -> Features:

@@ -8,6 +8,7 @@ from pyrite.models.fast_cnn import FastCNN
 from pyrite.models.folding import fold_batch_norms
 from pyrite.models.imagenet_resnet import Resnet34, Resnet50
 from pyrite.models.initial import reinitialised
+from pyrite.models.linear import Linear
 from pyrite.models.mlp import MLP
 from pyrite.models.network import Network, embed
 from pyrite.models.paper_cnn import CNN4, CNN8
@@ -28,6 +29,7 @@ __all__ = [
     "Ensemble",
     "Factory",
     "FastCNN",
+    "Linear",
     "Network",
     "Resnet20",
     "Resnet32",

@@ -10,6 +10,7 @@ from pyrite.models.bn_inception import BNInception
 from pyrite.models.efficientnet import EfficientnetLite0
 from pyrite.models.fast_cnn import FastCNN
 from pyrite.models.imagenet_resnet import Resnet34, Resnet50
+from pyrite.models.linear import Linear
 from pyrite.models.mlp import MLP
 from pyrite.models.paper_cnn import CNN4, CNN8
 from pyrite.models.residual import WRN, Resnet20, Resnet32, Resnet44, Resnet56, Resnet110
@@ -23,6 +24,7 @@ Factory = Callable[[tuple[int, ...], int], nn.Module]
 MODELS: dict[str, Callable[..., Architecture]] = {
     "fast_cnn": FastCNN,
     "mlp": MLP,
+    "linear": Linear,
     "cnn4": CNN4,
     "cnn8": CNN8,
     "resnet20": Resnet20,

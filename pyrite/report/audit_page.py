@@ -143,7 +143,7 @@ def _missing(queue: Queue) -> str:
     without = len(queue.rows) - queue.shown
     if not queue.kind or not without:
         return ""
-    content = "a picture" if queue.kind == "images" else "their values"
+    content = {"images": "a picture", "text": "their text"}.get(queue.kind, "their values")
     shown = f"{queue.shown:,} of {len(queue.rows):,} are shown with {content}"
     return f"{shown}; {without:,} are not, to keep this file small or because they cannot be read."
 

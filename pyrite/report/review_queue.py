@@ -9,9 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.auditing import Audit
-from pyrite.data import Dataset
+from pyrite.data import Dataset, Records
 from pyrite.diagnostics.arrays import Floats, Ints
 from pyrite.report.inline import as_json
+from pyrite.report.marked_words import marked_texts
+from pyrite.report.record_rows import record_table
 from pyrite.report.thumbnails import make_sheets
 
 __all__ = ["Queue", "make_queue"]
@@ -32,7 +34,7 @@ class Queue(NamedTuple):
         cut: the number of suspects that are left out because there are too many.
         data: for the script of the page, ready for JSON.
         sheets: pictures, as base64.
-        kind: "images", "table", or "" if samples cannot be shown.
+        kind: "images", "table", "text", or "" if samples cannot be shown.
         shown: the number of samples that have a picture or a row of values.
     """
 
@@ -80,7 +82,13 @@ def make_queue(audit: Audit, data: Dataset | None = None, columns: Sequence[str]
             "place": _column(sheets.place, "u4"),
         }
         return Queue(rows, cut, queue, sheets.images, "images", int((sheets.place > 0).sum()))
-    table = _table(audit, data, rows, columns, budget)
+    if isinstance(data.inputs, Records) and data.inputs.is_text:
+        text = marked_texts(audit, data.inputs, rows, budget)
+        return Queue(rows, cut, queue | {"text": text}, [], "text", text["rows"])
+    if isinstance(data.inputs, Records):
+        table = record_table(audit, data.inputs, rows, budget)
+    else:
+        table = _table(audit, data, rows, columns or data.columns, budget)
     return Queue(rows, cut, queue | {"table": table}, [], "table", table["rows"])
 
 

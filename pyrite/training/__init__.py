@@ -7,7 +7,7 @@ from pyrite.training.loop import Diverged, Observer, RunFailed, fit
 from pyrite.training.optimisers import OPTIMISERS, optimiser
 from pyrite.training.out_folder import new_folder
 from pyrite.training.plan import Plan, resolve, says_rate
-from pyrite.training.recipe import Options, OptionsButRate, Recipe, augmentation
+from pyrite.training.recipe import Options, OptionsButRate, Recipe, augmentation, reading
 from pyrite.training.recorder import Recorder
 from pyrite.training.run import COLUMNS, Run, net_scores
 from pyrite.training.schedules import SCHEDULES
@@ -36,6 +36,7 @@ __all__ = [
     "net_scores",
     "new_folder",
     "optimiser",
+    "reading",
     "resolve",
     "says_rate",
     "train",

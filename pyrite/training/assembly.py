@@ -83,6 +83,8 @@ def assemble(
     encoded = encode_data(features or encoder(recipe.features), data, labels["part"], saved, progress)
     data, labels["part"][encoded.unreadable] = encoded.data, Part.UNUSED
     scale = _scale(recipe, model, data, np.flatnonzero(labels["part"] == Part.TRAIN))
+    if encoded.features is not None and encoded.features.one_scale:
+        scale = scale.with_one_scale()
 
     workers = min(8, os.cpu_count() or 1) if isinstance(data.inputs, LazyImages) else 0
 

@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, Protocol, TypedDict, Unpack, runtime_checkable
 
-from pyrite.data import Dataset, read_content
+from pyrite.data import Data, Dataset, is_object, load, read_content
 from pyrite.features import read_state
 from pyrite.methods import Method, method as read_method
 from pyrite.processes import all_gather, join, rank
@@ -17,14 +17,12 @@ from pyrite.training.loop import Observer, fit
 from pyrite.training.out_folder import locked, new_folder
 from pyrite.training.plan import Plan, features_and_text, method_and_text, model_and_text, resolve
 from pyrite.training.progress import Progress
-from pyrite.training.recipe import GIVEN, Options, Recipe
+from pyrite.training.recipe import GIVEN, Options, Recipe, reading
 from pyrite.training.recorder import Recorder
 from pyrite.training.run import Run
 from pyrite.training.run_files import read_json
 
 __all__ = ["RunObserver", "Watching", "train", "train_once", "train_plan", "train_plan_once"]
-
-Data = str | os.PathLike[str] | Dataset
 
 
 @runtime_checkable
@@ -62,7 +60,8 @@ def train(
     Ctrl-C saves the run before it raises ``KeyboardInterrupt``.
 
     Args:
-        data: a name, a folder, a file, or a data set that is read already.
+        data: a name, a folder, a file, a pandas or polars frame, a list of texts with their ``label``s, or a data set
+            that is read already.
         out: the folder of the run; by default a new one in ``runs``, named after the time.
         resume: the folder of a run to continue. It ends with the same bytes as an uninterrupted run. Data, net, loss or
             method that were passed as objects must be passed again; everything else is in the folder.
@@ -185,6 +184,8 @@ def _train(
 def _same_data(recipe: Recipe, data: Data | None) -> Dataset:
     if isinstance(data, Dataset):
         return data
+    if is_object(data):
+        return load(data, **reading(recipe.model_dump()))
     if recipe.data.startswith(GIVEN):
         raise ValueError(f"the data was {recipe.data}: pass it again, as in pyrite.train(data, resume=...)")
     if data is not None and recipe.data not in (str(data), os.path.abspath(str(data))):

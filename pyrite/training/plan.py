@@ -8,7 +8,7 @@ from typing import Any, Unpack, final
 
 from torch import nn
 
-from pyrite.data import DATASETS, CropFlip, Dataset
+from pyrite.data import DATASETS, CropFlip, Data, Dataset, is_object, load
 from pyrite.features import Encoder, OwnModule, encoder
 from pyrite.losses import OwnLoss, loss as read_loss
 from pyrite.methods import ERM, Method, method as read_method
@@ -16,7 +16,7 @@ from pyrite.models import Architecture, Factory, architecture
 from pyrite.noise import noise_model
 from pyrite.spec import build, lookup, spell
 from pyrite.training.optimisers import OPTIMISERS, optimiser
-from pyrite.training.recipe import GIVEN, Options, Recipe, Short
+from pyrite.training.recipe import GIVEN, Options, Recipe, Short, reading
 from pyrite.training.schedules import schedule
 
 __all__ = ["Model", "Plan", "features_and_text", "method_and_text", "model_and_text", "resolve", "says_rate"]
@@ -44,13 +44,17 @@ class Plan:
     features: Encoder | None = None
 
 
-def resolve(
-    data: str | os.PathLike[str] | Dataset | None = None, *, loaded: Dataset | None = None, **options: Unpack[Options]
-) -> Plan:
+def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **options: Unpack[Options]) -> Plan:
     """The plan that ``train`` makes of these arguments. ``loaded`` is the data set, if it has been read already."""
+    if loaded is not None and is_object(data):
+        data = loaded
     values = {} if options.get("config") is None else Recipe.read(options["config"])  # type: ignore[arg-type]
     given = {name: value for name, value in options.items() if name not in _HANDLED_SEPARATELY and value is not None}
     values |= {name: _text(name, value) for name, value in given.items()}
+    if is_object(data):
+        data = load(data, **reading(values))
+    if not isinstance(values.get("label", ""), str):  # the labels themselves; they are in the data set now
+        values["label"] = data.label if isinstance(data, Dataset) else ""
     short = Short.checked({"lr": options.get("lr")})
     method, values["method"] = method_and_text(options, values.get("method"))
     model, values["model"] = model_and_text(options.get("model"), values.get("model", ""))
@@ -192,7 +196,7 @@ def _parts(thing: object) -> list[object]:
     return [thing] if hasattr(thing, "__dict__") else []
 
 
-def _data_text(data: str | os.PathLike[str] | Dataset | None, configured: str | None) -> str:
+def _data_text(data: Data | None, configured: str | None) -> str:
     if isinstance(data, Dataset):
         return GIVEN + data.name
     if data is None:

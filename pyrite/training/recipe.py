@@ -3,7 +3,7 @@
 import json
 import os
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypedDict, final
 
@@ -16,7 +16,7 @@ from pyrite.features import Encoder, default_features, encoder
 from pyrite.methods import Method, method as read_method
 from pyrite.models import Architecture, Factory, architecture, default_architecture
 from pyrite.noise import Noise, noise_model
-from pyrite.settings import Precision, Settings, ShortForms
+from pyrite.settings import READING, Precision, Settings, ShortForms
 from pyrite.spec import build, nearest, spell
 from pyrite.training.optimisers import SGD, Optimiser, optimiser
 from pyrite.training.schedules import Linear, Schedule, schedule
@@ -30,7 +30,7 @@ GIVEN = "given in Python: "
 class OptionsButRate(TypedDict, total=False):
     """The keyword arguments of ``tune``, which has a learning rate of its own."""
 
-    label: str | None
+    label: str | Sequence[Any] | None  # the name of the column, or the labels themselves
     text: str | None
     ignore: str | None
     name: str | None
@@ -142,17 +142,23 @@ class Recipe(Checked, Settings):
             data: what is trained on.
             method: the method itself, if it is built already; then ``self.method`` stays as it is.
         """
+        if self.label and self.label != data.label:
+            raise ValueError(
+                f"label is {self.label!r}, but the labels of {data.name} are {data.label or 'no column'!r}"
+            )
         features = self.features or default_features(data.inputs)
-        if not features.startswith(GIVEN) and (described := encoder(features)) is not None:
+        described = None if features.startswith(GIVEN) else encoder(features)
+        if described is not None:
             described.check(data)
             features = str(described)
         shape = tuple(data.inputs.shape[1:]) if features == "none" else (1,)  # of the kind; the width is known later
-        net = None if self.model.startswith(GIVEN) else architecture(self.model or default_architecture(shape))
+        wanted = self.model or ("" if described is None else described.model)
+        net = None if wanted.startswith(GIVEN) else architecture(wanted or default_architecture(shape))
         chosen = read_method(self.method) if method is None else method
         rate = float(f"{(0.1 if net is None else net.rate) / chosen.strength:.3g}")
         return self.model_copy(
             update={
-                "label": data.label or self.label,
+                "label": data.label,
                 "features": features,
                 "method": str(chosen) if method is None else self.method,
                 "noise": str(noise_model(self.noise)) if self.noise else "",
@@ -166,9 +172,14 @@ class Recipe(Checked, Settings):
         )
 
 
-def reading(values: Mapping[str, Any]) -> dict[str, str]:
+def reading(values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that say how data are read, where they say anything."""
-    return {name: values[name] for name in ("label", "text", "ignore", "name") if values.get(name)}
+    given = {name: values.get(name) for name in READING}
+    return {name: value for name, value in given.items() if value is not None and not _is_empty(value)}
+
+
+def _is_empty(value: object) -> bool:
+    return isinstance(value, str) and not value
 
 
 def augmentation(spec: str) -> CropFlip | None:

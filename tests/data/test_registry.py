@@ -56,7 +56,6 @@ def test_names_specs_options_and_data_sets():
         ("blob(classes=3)", {}, "did you mean 'blobs'"),
         ("blobs(clases=3)", {}, "clases"),
         ("blobs", {"clases": 3}, "clases"),
-        ("blobs(classes=3)", {"samples": 9}, "into the brackets"),
         ("blobs(classes=__import__('os'))", {}, "__import__"),
         ("webvison(path='/a/b')", {}, "did you mean 'webvision'"),
         ("./nothing", {}, "no data set, file or folder 'nothing'"),

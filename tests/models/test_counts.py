@@ -86,3 +86,4 @@ def test_the_default_nets_by_hand() -> None:
     assert parameters("fast_cnn", CIFAR, 10) == fast == 294_808
     mlp = 20 * 256 + 256 * 256 + 4 * 256 + 256 * 10 + 10
     assert parameters("mlp", (20,), 10) == mlp == 74_250
+    assert parameters("linear", (20,), 10) == 20 * 10 + 10

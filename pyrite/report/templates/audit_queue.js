@@ -26,6 +26,7 @@ class Queue {
     this.paths = data.paths;
     this.pictures = data.pictures ? new Pictures(data.pictures) : null;
     this.table = data.table ? new Table(data.table) : null;
+    this.text = data.text || null;
   }
 
   get size() {
@@ -66,8 +67,9 @@ class Table {
   constructor(data) {
     this.names = data.names;
     this.rows = data.rows;
-    this.values = numbers(data.values);
-    this.typical = data.typical ? numbers(data.typical) : null;
+    this.cells = data.cells || null; // the user's own row, as text
+    this.values = data.cells ? data.cells.flat() : numbers(data.values);
+    this.typical = this.cells || !data.typical ? data.typical?.flat() : numbers(data.typical);
   }
 
   has(item) {

@@ -41,9 +41,9 @@ class View {
     this.fillMenu();
     one("why").open = innerWidth > 740; // on a phone the picture and the buttons come first
     one("card").classList.toggle("pixels", Boolean(queue.pictures) && queue.pictures.width < 100);
-    one("card").classList.toggle("wide", Boolean(queue.table));
+    one("card").classList.toggle("wide", Boolean(queue.table || queue.text));
     one("strip").classList.toggle("words", !queue.pictures);
-    one("card").classList.toggle("plain", !queue.pictures && !queue.table);
+    one("card").classList.toggle("plain", !queue.pictures && !queue.table && !queue.text);
   }
 
   fillMenu() {
@@ -190,17 +190,42 @@ class View {
   }
 
   showSample(item) {
-    const { pictures, table } = this.queue;
-    const seen = pictures ? pictures.has(item) : Boolean(table) && table.has(item);
+    const { pictures, table, text } = this.queue;
+    const seen = pictures ? pictures.has(item) : table ? table.has(item) : Boolean(text) && item < text.rows;
     one("picture").hidden = !(pictures && seen);
     one("features").hidden = !(table && seen);
-    one("blank").hidden = seen || !(pictures || table);
-    one("blank").textContent = pictures ? "no picture in this file" : "no values in this file";
+    one("words").hidden = !(text && seen);
+    one("blank").hidden = seen || !(pictures || table || text);
+    one("blank").textContent = `no ${pictures ? "picture" : table ? "values" : "text"} in this file`;
     if (pictures && seen) {
       one("picture").setAttribute("aria-label", `sample ${this.queue.index[item]}`);
       pictures.draw(item, one("picture"));
     }
     if (table && seen) this.showFeatures(item);
+    if (text && seen) this.showText(item);
+  }
+
+  /** The text, with the words marked that are more frequent in the given class, and in the one that is suggested. */
+  showText(item) {
+    const other = this.queue.replacement(item);
+    const names = { "1": this.queue.classes[other], "-1": this.queue.classes[this.queue.given[item]] };
+    const parts = this.queue.text.pieces[item].map(([sign, words]) => {
+      if (!sign) return document.createTextNode(words);
+      const mark = element("mark", words, sign > 0 ? "for-other" : "for-given");
+      mark.title = `more frequent in ${names[sign]}`;
+      return mark;
+    });
+    const used = new Set(this.queue.text.pieces[item].map(([sign]) => sign));
+    const legend = [1, -1].filter((sign) => used.has(sign)).map((sign) => {
+      const line = element("span", "more frequent in ", "small");
+      line.append(element("mark", names[sign], sign > 0 ? "for-other" : "for-given"));
+      return line;
+    });
+    const key = element("p", "", "key");
+    key.append(...legend);
+    const body = element("p", "", "text");
+    body.append(...parts);
+    one("words").replaceChildren(body, key);
   }
 
   showFeatures(item) {
@@ -227,8 +252,9 @@ class View {
     for (let feature = from; feature < to; feature++) {
       const row = body.insertRow();
       const typical = labels.map((label) => table.typicalOf(label, feature));
-      const [own, ...others] = comparable([table.value(item, feature), ...typical]);
-      row.append(element("th", table.names[feature]), element("td", own));
+      const values = [table.value(item, feature), ...typical];
+      const [own, ...others] = table.cells ? values : comparable(values);
+      row.append(element("th", table.names[feature]), element("td", own, own.length > 40 ? "long" : ""));
       row.append(...others.map((text) => element("td", text, "faint")));
     }
     return made;

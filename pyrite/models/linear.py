@@ -1,0 +1,33 @@
+"""A linear model."""
+
+from dataclasses import dataclass
+from math import prod
+from typing import ClassVar, final
+
+from torch import nn
+
+from pyrite.models.architecture import Architecture
+from pyrite.models.network import Shape
+
+__all__ = ["Linear"]
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Linear(Architecture):
+    """One layer without hidden units: logistic regression with any loss. It starts at zero.
+
+    >>> str(Linear())
+    'linear'
+    """
+
+    rate: ClassVar[float] = 0.05
+
+    def least_weights(self, shape: Shape, classes: int) -> int:
+        return prod(shape) * classes
+
+    def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
+        head = nn.Linear(prod(shape), classes)
+        nn.init.zeros_(head.weight)
+        nn.init.zeros_(head.bias)
+        return nn.Flatten(), head
