@@ -14,6 +14,7 @@ from pyrite.cli.curves import curves
 from pyrite.cli.demo import demo
 from pyrite.cli.export import export
 from pyrite.cli.list import list_names
+from pyrite.cli.predict import predict
 from pyrite.cli.report import report
 from pyrite.cli.train import train
 from pyrite.cli.tune import tune
@@ -28,6 +29,7 @@ app.command()(demo)
 app.command()(train)
 app.command()(audit)
 app.command()(report)
+app.command()(predict)
 app.command()(export)
 app.command()(compare)
 app.command()(tune)

@@ -8,12 +8,14 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.special import softmax
 from torch import nn
 
 from pyrite.curves import WeightNetCurve
-from pyrite.data import Batches, Dataset, Inputs, Numeric, Records, Statistics
+from pyrite.data import DATASETS, Batches, Dataset, Inputs, Numeric, Records, Statistics, load, read_like
 from pyrite.features import Features, encoder, read_state
 from pyrite.models import Ensemble, architecture
+from pyrite.training.prediction import Predictions
 from pyrite.training.recipe import GIVEN, Recipe
 from pyrite.training.recorder import Line
 from pyrite.training.run_files import read_history, read_json, read_npz, read_weights
@@ -204,6 +206,18 @@ class Run:
             raise ValueError(f"inputs are {inputs}, but {self.path} was trained on plain images or numbers")
         scale = Statistics(tuple(self.facts["mean"]), tuple(self.facts["std"]))
         return net_scores(self.model, inputs, scale, batch_size)
+
+    def predict(self, samples: Any, *, name: str = "") -> Predictions:
+        """The predictions of the model for new samples, which need no labels.
+
+        Args:
+            samples: a file or folder, a data frame, a list of texts, an array or a data set, of the kind that the model
+                was trained on. A table must have the columns of the training data, and may have others.
+            name: the column of a table that names a sample.
+        """
+        named = isinstance(samples, str) and samples.partition("(")[0].strip() in DATASETS
+        new = read_like(load(samples) if named else samples, self.facts["inputs"], name)
+        return Predictions(self.classes, softmax(self.scores(new.inputs), axis=1), new.names, new.unreadable)
 
     def __repr__(self) -> str:
         return f"<run {self.path}: {self.recipe.method} on {self.recipe.data}, {len(self.history)} epochs>"
