@@ -115,7 +115,8 @@ def default_options(given: dict[str, Any], data: Dataset) -> dict[str, Any]:
     """
     samples = _used(given, data)
     share = min(max(250 / samples, 0.2), max(0.4, min(0.5, (FEWEST + 2) / samples)))
-    values = {"validation": share, "epochs": min(max(round(40_000 / samples), 10), 30)}
+    values: dict[str, Any] = {"validation": share}
+    values |= {} if "iterations" in given else {"epochs": min(max(round(40_000 / samples), 10), 30)}
     return values if {"method", "loss"} & given.keys() else values | {"method": default_method(len(data.classes))}
 
 

@@ -55,6 +55,7 @@ class Batches:
         normalise: mean and standard deviation to normalise by. Features are centred and scaled in float64, then
             converted to float32. Without it images are scaled to [0, 1], and features are unchanged.
         drop_last: leave out a last batch that is smaller than the others.
+        most: at most so many batches per epoch. Every epoch has an order of its own, so that all samples come in time.
         rank, world_size: each rank gets its share of every batch. The shares of all ranks, in order, are the batch of
             a single process. Their sizes differ by at most one, and in a small last batch some may be empty.
         device: the device of the batches. If the whole data set fits on it, it is kept there.
@@ -73,6 +74,7 @@ class Batches:
         augment: CropFlip | None = None,
         normalise: Statistics | None = None,
         drop_last: bool = False,
+        most: int | None = None,
         rank: int = 0,
         world_size: int = 1,
         device: str | torch.device = "cpu",
@@ -88,6 +90,7 @@ class Batches:
                 check_finite(inputs, lambda row, column: f"features, row {row}, column {column}")
         self.inputs, self.labels = inputs, _as_labels(labels, len(inputs))
         self.index = _as_index(index, len(inputs))
+        self.most = None if most is None else whole_number("most", most, 1)
         self.seed, self.shuffle, self.drop_last = check_seed(seed), shuffle, drop_last
         self.device = torch.device(device)
         self.augment, self.normalise = augment, normalise
@@ -109,7 +112,8 @@ class Batches:
     def __len__(self) -> int:
         """Batches per epoch."""
         whole, rest = divmod(len(self.index), self.batch_size)
-        return whole + (rest > 0 and not self.drop_last)
+        every = whole + (rest > 0 and not self.drop_last)
+        return every if self.most is None else min(every, self.most)
 
     def __iter__(self) -> Iterator[Batch]:
         number, start = self.epoch, self.position

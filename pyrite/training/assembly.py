@@ -1,5 +1,6 @@
 """The parts of a run, put together from its recipe."""
 
+import math
 import os
 from collections.abc import Callable
 from copy import deepcopy
@@ -101,6 +102,7 @@ def assemble(
     train = batches(
         data, _only(labels["given"], training), batch_size=size, index=training,
         augment=augmentation(recipe.augment),
+        most=None if recipe.iterations is None else math.ceil(recipe.iterations / recipe.epochs),
         drop_last=len(training) > size and len(training) % size < _least(nets.first, recipe.accumulate),
     )  # fmt: skip
     # A test part in tracklets shows other people than the training part, so its labels cannot be predicted.

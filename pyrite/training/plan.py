@@ -59,6 +59,10 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **option
     method, values["method"] = method_and_text(options, values.get("method"))
     model, values["model"] = model_and_text(options.get("model"), values.get("model", ""))
     features, values["features"] = features_and_text(options.get("features"), values.get("features", ""))
+    if given.keys() >= {"epochs", "iterations"}:
+        raise ValueError("epochs and iterations are both given: each is a length of training")
+    if "epochs" in given:
+        values.pop("iterations", None)  # of a configuration file
     values["data"] = _data_text(data, values.get("data"))
     if values.get("corrections"):
         values["corrections"] = os.path.abspath(os.path.expanduser(str(values["corrections"])))

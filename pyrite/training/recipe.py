@@ -1,6 +1,7 @@
 """A recipe: everything that decides a run, spelled out, as a TOML file."""
 
 import json
+import math
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -41,6 +42,7 @@ class OptionsButRate(TypedDict, total=False):
     drop_suspects: float | None
     model: str | Architecture | nn.Module | Factory | None
     epochs: int | None
+    iterations: int | None
     batch_size: int | None
     optimiser: str | Optimiser | None
     schedule: str | Schedule | None
@@ -155,6 +157,8 @@ class Recipe(Checked, Settings):
         wanted = self.model or ("" if described is None else described.model)
         net = None if wanted.startswith(GIVEN) else architecture(wanted or default_architecture(shape))
         chosen = read_method(self.method) if method is None else method
+        validation = (0.1 if data.test is None else 0.0) if self.validation is None else self.validation
+        epochs = self.epochs if self.iterations is None else self._epochs(len(data), validation)
         rate = float(f"{(0.1 if net is None else net.rate) / chosen.strength:.3g}")
         return self.model_copy(
             update={
@@ -165,11 +169,17 @@ class Recipe(Checked, Settings):
                 "model": self.model if net is None else str(net),
                 "optimiser": str(optimiser(self.optimiser or SGD(lr=rate))),
                 "clip": float(_grows(chosen)) if self.clip is None else self.clip,
-                "schedule": str(schedule(self.schedule or Linear(warmup=self.epochs / 5))),
+                "schedule": str(schedule(self.schedule or Linear(warmup=epochs / 5))),
+                "epochs": epochs,
                 "augment": _spelled(augmentation(self.augment)) if self.augment else _default_augmentation(shape),
-                "validation": (0.1 if data.test is None else 0.0) if self.validation is None else self.validation,
+                "validation": validation,
             }
         )
+
+    def _epochs(self, samples: int, validation: float) -> int:
+        """The fewest epochs of at most all samples that have as many steps as ``iterations``."""
+        trained = max(1, round((self.samples or samples) * (1 - validation)))
+        return math.ceil((self.iterations or 1) / math.ceil(trained / self.batch_size))
 
 
 def reading(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,6 +53,28 @@ def test_a_validation_part_is_measured_if_nothing_is_held_out(tmp_path: Path) ->
     assert (held_out.labels["part"] == 1).sum() == 60
 
 
+@pytest.mark.parametrize(("iterations", "epochs", "steps"), [(3, 1, 3), (7, 2, 4), (12, 2, 6), (13, 3, 5)])
+def test_a_length_in_iterations(iterations: int, epochs: int, steps: int, tmp_path: Path) -> None:
+    records = Records()
+    options = SMALL | {
+        "epochs": None,
+        "batch_size": 50,
+        "iterations": iterations,
+    }  # 300 samples: six steps are an epoch
+    run = pyrite.train("digits", out=tmp_path / "run", observers=[records], **options)
+    assert run.recipe.epochs == epochs == len(run.history)
+    assert [len(taken) for taken in records.epochs[:-1]] == [steps] * epochs  # at most one step per epoch too many
+    first = [int(index) for step in records.epochs[0] for index in step.index]
+    assert len(set(first)) == len(first) == 50 * steps
+    assert run.recipe.schedule == f"linear(warmup={epochs / 5})"
+    if epochs > 1:
+        assert {int(index) for step in records.epochs[1] for index in step.index} != set(first) or steps == 6
+    longer = pyrite.train("digits", config=tmp_path / "run" / "recipe.toml", epochs=4, out=tmp_path / "longer")
+    assert (longer.recipe.epochs, longer.recipe.iterations) == (4, None)
+    with pytest.raises(ValueError, match="both given"):
+        pyrite.train("digits", out=tmp_path / "other", **options | {"epochs": 2})
+
+
 def test_history_is_what_the_steps_say(recorded: tuple[pyrite.Run, Records]) -> None:
     run, records = recorded
     given, true, part = (run.labels[name] for name in ("given", "true", "part"))
