@@ -68,9 +68,7 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **option
         values["corrections"] = os.path.abspath(os.path.expanduser(str(values["corrections"])))
     recipe = Recipe.make(**values)
     source = loaded or (data if isinstance(data, Dataset) else recipe.load_data())
-    recipe = recipe.resolved(source, method)
-    if features is not None:
-        features.check(source)
+    recipe = recipe.resolved(source, method, features)
     if short.lr is not None:
         recipe = _with_rate(recipe, short.lr, options.get("optimiser"))
     for own in _parts(method):

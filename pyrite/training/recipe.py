@@ -130,7 +130,7 @@ class Recipe(Checked, Settings):
         """The data set that it names, read as it says: which columns are labels, texts and names."""
         return load(self.data, **reading(self.model_dump()))
 
-    def resolved(self, data: Dataset, method: Method | None = None) -> Self:
+    def resolved(self, data: Dataset, method: Method | None = None, own: Encoder | None = None) -> Self:
         """The recipe with all defaults filled in that depend on the data or the net, and every spec written in full.
 
         Tables with other columns than numbers are encoded by ``table``, and texts by ``tfidf``. The net is ``fast_cnn``
@@ -143,23 +143,27 @@ class Recipe(Checked, Settings):
         Args:
             data: what is trained on.
             method: the method itself, if it is built already; then ``self.method`` stays as it is.
+            own: the features, if they were passed as an object; then ``self.features`` stays as it is.
         """
         if self.label and self.label != data.label:
             raise ValueError(
                 f"label is {self.label!r}, but the labels of {data.name} are {data.label or 'no column'!r}"
             )
         features = self.features or default_features(data.inputs)
-        described = None if features.startswith(GIVEN) else encoder(features)
+        described = encoder(features) if own is None else own
         if described is not None:
             described.check(data)
-            features = str(described)
+            features = features if own is not None else str(described)
         shape = tuple(data.inputs.shape[1:]) if features == "none" else (1,)  # of the kind; the width is known later
         wanted = self.model or ("" if described is None else described.model)
         net = None if wanted.startswith(GIVEN) else architecture(wanted or default_architecture(shape))
         chosen = read_method(self.method) if method is None else method
         validation = (0.1 if data.test is None else 0.0) if self.validation is None else self.validation
         epochs = self.epochs if self.iterations is None else self._epochs(len(data), validation)
-        rate = float(f"{(0.1 if net is None else net.rate) / chosen.strength:.3g}")
+        suits = 0.1 if net is None else net.rate
+        if described is not None and described.rate is not None:
+            suits = described.rate
+        rate = float(f"{suits / chosen.strength:.3g}")
         return self.model_copy(
             update={
                 "label": data.label,
