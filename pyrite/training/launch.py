@@ -105,9 +105,8 @@ def train_plan_once(plan: Plan, out: str | os.PathLike[str], **watching: Unpack[
     if not all_gather((out / "recipe.toml").exists())[0]:
         return train_plan(plan, out, **watching)
     run = Run.load(out)
-    trained = run.recipe.resolved(
-        plan.data, plan.method, plan.features
-    )  # a recipe with short spellings is the same recipe
+    # A recipe with short spellings is the same recipe.
+    trained = run.recipe.resolved(plan.data, plan.method, plan.features)
     if trained != plan.recipe:
         differ = [name for name in Recipe.model_fields if getattr(trained, name) != getattr(plan.recipe, name)]
         raise ValueError(f"{out} holds a run with other {', '.join(differ)}: choose another out")

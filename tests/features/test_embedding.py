@@ -131,6 +131,16 @@ def test_bad_features_are_refused_before_anything_is_made(data: str, spec: str, 
     assert not (tmp_path / "run").exists()
 
 
+def test_embeddings_have_defaults_of_their_own() -> None:
+    data = pyrite.data.load("digits")
+    recipe = pyrite.Recipe.make(data="digits", features=NET, method="erm(ce)").resolved(data)
+    assert (recipe.model, recipe.augment) == ("mlp(hidden=(64,))", "none")
+    assert "lr=0.01," in recipe.optimiser
+    assert recipe.resolved(data) == recipe
+    given = pyrite.training.resolve("digits", features=nn.Flatten(), loss="ce")
+    assert (given.recipe.model, given.recipe.optimiser) == (recipe.model, recipe.optimiser)
+
+
 def test_a_run_on_embeddings(cache: Path, tmp_path: Path) -> None:
     run = pyrite.train("digits", out=tmp_path / "run", **SMALL)
     assert run.recipe.features == NET
