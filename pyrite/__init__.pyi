@@ -46,6 +46,7 @@ from .experiments import (
     train_without_suspects as train_without_suspects,
     tune as tune,
 )
+from .exports import export as export
 from .features import FEATURES as FEATURES, Encoder as Encoder
 from .integrations import Logged as Logged, TensorBoard as TensorBoard, hf_loss as hf_loss
 from .losses import (

@@ -39,9 +39,10 @@ class Stream(Enum):
     SYNTHETIC = (5,)  # synthetic data
     DROPOUT = (6,)  # dropout and anything else random inside a net during training
     NETS = (7,)  # the initial weights of further nets of one run
-    CHECK = (0x72657669,)  # which labels are checked at random in a review: "revi" in ASCII
     EPOCH = (8,)  # what a method draws at the beginning and the end of an epoch
-    FOLDS = (9,)  # which fold of a cross-fitting each sample is in
+    COLOUR = (9,)  # how the colours of an image are changed
+    FOLDS = (10,)  # which fold of a cross-fitting each sample is in
+    CHECK = (0x72657669,)  # which labels are checked at random in a review: "revi" in ASCII
     MATRIX = (_NOISE, 0)  # which classes each class is mistaken for
     LABELS = (_NOISE, 1)  # which samples get a wrong label, and which
     ROUNDING = (_NOISE, 2)  # which classes get the remaining samples when exact counts are rounded

@@ -130,12 +130,12 @@ def default_options(given: dict[str, Any], data: Dataset) -> dict[str, Any]:
     samples are trained on for more epochs, and in more folds.
     """
     samples = _used(given, data)
-    epochs = min(max(round(40_000 / samples), 10), 30)
+    values = {} if "iterations" in given else {"epochs": min(max(round(40_000 / samples), 10), 30)}
     if "method" in given and "loss" not in given:
         share = min(max(250 / samples, 0.2), max(0.4, min(0.5, (FEWEST + 2) / samples)))
-        return {"validation": share, "epochs": epochs}
+        return {**values, "validation": share}
     inner = ERM(read_loss(given["loss"])) if "loss" in given else read_method(default_method(len(data.classes)))
-    return {"validation": 0.0, "epochs": epochs, "method": CrossFit(inner, folds=4 if samples < _FEW else 2)}
+    return {**values, "validation": 0.0, "method": CrossFit(inner, folds=4 if samples < _FEW else 2)}
 
 
 def _used(given: dict[str, Any], data: Dataset) -> int:

@@ -39,6 +39,9 @@ class Settings:
     ] = 0.0
     model: Annotated[str, "A net, such as 'resnet20'; by default one that suits the data."] = ""
     epochs: Annotated[int, Ge(1), "Times over the data."] = 10
+    iterations: Annotated[int | None, Ge(1), "Length in steps, in place of --epochs; an epoch may then be shorter."] = (
+        None
+    )
     batch_size: Annotated[int, Ge(1), "Samples per step, over all processes."] = 128
     optimiser: Annotated[str, "Such as 'adam(lr=1e-3, eps=0.1)'; by default SGD with momentum."] = ""
     schedule: Annotated[str, "Of the learning rate, such as linear, cosine or 'steps(at=[40, 80])'."] = ""

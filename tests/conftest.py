@@ -25,6 +25,14 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.write_line(line, yellow=True)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Embeddings of the tests do not go into the user's cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYRITE_CACHE", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
 @pytest.fixture
 def registries_as_before() -> Iterator[None]:
     """What a test registers is gone after it."""

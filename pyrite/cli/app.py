@@ -12,7 +12,9 @@ from pyrite.cli.compare import compare
 from pyrite.cli.corrupt import corrupt
 from pyrite.cli.curves import curves
 from pyrite.cli.demo import demo
+from pyrite.cli.export import export
 from pyrite.cli.list import list_names
+from pyrite.cli.predict import predict
 from pyrite.cli.report import report
 from pyrite.cli.reproduce import reproduce
 from pyrite.cli.train import train
@@ -28,6 +30,8 @@ app.command()(demo)
 app.command()(train)
 app.command()(audit)
 app.command()(report)
+app.command()(predict)
+app.command()(export)
 app.command()(compare)
 app.command()(tune)
 app.command()(reproduce)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from pyrite.checks import whole_number
 from pyrite.data.augment import CropFlip, Draws, crop_and_flip
+from pyrite.data.colour import jittered
 from pyrite.data.dataset import Labels, Numeric, check_inputs
 from pyrite.data.images import LazyImages, Unreadable
 from pyrite.data.statistics import Statistics, check_finite
@@ -54,6 +55,7 @@ class Batches:
         normalise: mean and standard deviation to normalise by. Features are centred and scaled in float64, then
             converted to float32. Without it images are scaled to [0, 1], and features are unchanged.
         drop_last: leave out a last batch that is smaller than the others.
+        most: at most so many batches per epoch. Every epoch has an order of its own, so that all samples come in time.
         rank, world_size: each rank gets its share of every batch. The shares of all ranks, in order, are the batch of
             a single process. Their sizes differ by at most one, and in a small last batch some may be empty.
         device: the device of the batches. If the whole data set fits on it, it is kept there.
@@ -72,6 +74,7 @@ class Batches:
         augment: CropFlip | None = None,
         normalise: Statistics | None = None,
         drop_last: bool = False,
+        most: int | None = None,
         rank: int = 0,
         world_size: int = 1,
         device: str | torch.device = "cpu",
@@ -87,6 +90,7 @@ class Batches:
                 check_finite(inputs, lambda row, column: f"features, row {row}, column {column}")
         self.inputs, self.labels = inputs, _as_labels(labels, len(inputs))
         self.index = _as_index(index, len(inputs))
+        self.most = None if most is None else whole_number("most", most, 1)
         self.seed, self.shuffle, self.drop_last = check_seed(seed), shuffle, drop_last
         self.device = torch.device(device)
         self.augment, self.normalise = augment, normalise
@@ -108,7 +112,8 @@ class Batches:
     def __len__(self) -> int:
         """Batches per epoch."""
         whole, rest = divmod(len(self.index), self.batch_size)
-        return whole + (rest > 0 and not self.drop_last)
+        every = whole + (rest > 0 and not self.drop_last)
+        return every if self.most is None else min(every, self.most)
 
     def __iter__(self) -> Iterator[Batch]:
         number, start = self.epoch, self.position
@@ -183,27 +188,31 @@ class Batches:
         if self._tensor is None:
             features = np.asarray(self.inputs[epoch.samples[share]])
             return self._batch(_to_tensor(features, self.normalise), index), []
-        rows = index.to(self._tensor.device)
+        rows, colour = index.to(self._tensor.device), None
         if epoch.draws is None:
             inputs = self._tensor[rows]
         else:
-            inputs = crop_and_flip(self._tensor, rows, _to_device(epoch.draws.at(share), rows.device), self._crop_size)
-        return self._batch(inputs, index), []
+            draws = _to_device(epoch.draws.at(share), rows.device)
+            inputs = crop_and_flip(self._tensor, rows, draws, self._crop_size)
+            colour = draws.colour
+        return self._batch(inputs, index, colour), []
 
     def _read_and_prepare(self, epoch: _Epoch, position: int) -> tuple[Batch, list[Unreadable]]:
         assert isinstance(self.inputs, LazyImages)
         share = self._share(position)
         index = epoch.samples[share]
         pixels, good, bad = self.inputs.read(index)
-        images = torch.from_numpy(pixels)
+        images, colour = torch.from_numpy(pixels), None
         if self.augment is not None and epoch.draws is not None:
-            kept = torch.from_numpy(good)
-            draws = Draws(*(None if drawn is None else drawn[kept] for drawn in epoch.draws.at(share)))  # type: ignore[arg-type]
+            draws = epoch.draws.at(share).at(torch.from_numpy(good))
+            colour = draws.colour
             images = crop_and_flip(self.augment.padded(images), torch.arange(len(images)), draws, self._crop_size)
-        return self._batch(images, torch.from_numpy(index[good])), bad
+        return self._batch(images, torch.from_numpy(index[good]), colour), bad
 
-    def _batch(self, inputs: Tensor, index: Tensor) -> Batch:
+    def _batch(self, inputs: Tensor, index: Tensor, colour: Tensor | None = None) -> Batch:
         inputs = inputs.to(self.device).float()
+        if colour is not None:
+            inputs = jittered(inputs, colour.to(self.device))
         if self._affine is not None:
             scale, shift = self._affine
             inputs = inputs.mul_(scale).add_(shift)

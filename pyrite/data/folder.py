@@ -102,7 +102,7 @@ def read_all(images: LazyImages) -> tuple[Pixels, Labels, list[Unreadable]]:
 
     def read(index: int) -> None:
         try:
-            pixels[index] = read_image(images.path(index), images.size, images.channels)
+            pixels[index] = read_image(images.path(index), images.size, images.channels, images.warp)
         except ValueError as error:
             bad[index] = Unreadable(str(images.path(index)), str(error))
 

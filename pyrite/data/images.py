@@ -39,8 +39,8 @@ class Header(NamedTuple):
     grey: bool
 
 
-def read_image(path: Path, size: tuple[int, int], channels: int = 3) -> Pixels:
-    """One image as uint8 (channels, height, width), scaled to cover ``size`` and cropped in the middle.
+def read_image(path: Path, size: tuple[int, int], channels: int = 3, warp: bool = False) -> Pixels:
+    """One image as uint8 (channels, height, width), scaled to cover ``size`` and cropped in the middle, or warped.
 
     >>> read_image(Path("missing.png"), (8, 8))
     Traceback (most recent call last):
@@ -52,7 +52,8 @@ def read_image(path: Path, size: tuple[int, int], channels: int = 3) -> Pixels:
     with _Opened(path) as image:
         plain = _plain(image, "L" if channels == 1 else "RGB")
         if plain.size != (size[1], size[0]):
-            plain = ImageOps.fit(plain, (size[1], size[0]))
+            wide_high = size[1], size[0]
+            plain = plain.resize(wide_high) if warp else ImageOps.fit(plain, wide_high)
         pixels = np.asarray(plain, np.uint8)
         return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
@@ -97,13 +98,21 @@ class LazyImages:
         names: the files, one per image.
         size: every image is scaled to cover this height and width, and cropped in the middle.
         channels: 3, or 1 for grey.
+        warp: stretch images to ``size`` instead, so that nothing is cropped.
     """
 
     dtype = np.dtype(np.uint8)
     ndim = 4
 
-    def __init__(self, root: str | Path, names: Iterable[str], size: int | tuple[int, int], channels: int = 3) -> None:
-        self.root, self.names = Path(root), tuple(names)
+    def __init__(
+        self,
+        root: str | Path,
+        names: Iterable[str],
+        size: int | tuple[int, int],
+        channels: int = 3,
+        warp: bool = False,
+    ) -> None:
+        self.root, self.names, self.warp = Path(root), tuple(names), warp
         self.size = as_size(size)
         one_of("channels", channels, (1, 3))
         self.channels = channels
@@ -121,6 +130,10 @@ class LazyImages:
     def __len__(self) -> int:
         return len(self.names)
 
+    def some(self, rows: npt.NDArray[np.int64]) -> "LazyImages":
+        """The images at these positions, still to be read."""
+        return LazyImages(self.root, [self.names[row] for row in rows], self.size, self.channels, self.warp)
+
     def path(self, index: int) -> Path:
         """The file of a sample."""
         return self.root / self.names[index]
@@ -130,7 +143,7 @@ class LazyImages:
         rows = np.arange(len(self))[indices] if isinstance(indices, slice) else np.asarray(indices, np.int64)
         images = np.empty((rows.size, *self.shape[1:]), np.uint8)
         for place, index in enumerate(rows.ravel()):
-            images[place] = read_image(self.path(int(index)), self.size, self.channels)
+            images[place] = read_image(self.path(int(index)), self.size, self.channels, self.warp)
         return images.reshape(*rows.shape, *self.shape[1:])
 
     def read(self, indices: npt.NDArray[np.int64]) -> tuple[Pixels, npt.NDArray[np.bool_], list[Unreadable]]:
@@ -141,7 +154,7 @@ class LazyImages:
         for place, index in enumerate(indices):
             path = self.path(int(index))
             try:
-                images[place] = read_image(path, self.size, self.channels)
+                images[place] = read_image(path, self.size, self.channels, self.warp)
                 good[place] = True
             except ValueError as error:
                 bad.append(Unreadable(str(path), str(error)))

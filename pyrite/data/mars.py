@@ -19,13 +19,14 @@ __all__ = ["mars"]
 _SOURCE = "its authors, see http://www.liangzheng.com.cn/Project/project_mars.html"
 
 
-def mars(path: str | None = None, size: tuple[int, int] = (256, 128), check: bool = False) -> Dataset:
+def mars(path: str | None = None, size: int | tuple[int, int] = 256, check: bool = False) -> Dataset:
     """Pedestrians, 625 people to train on and 636 others for retrieval, in tracklets; read lazily.
 
-    ``.labels`` number the people of the training part; ``.tracklets`` says which frames belong together, of which
-    person and from which camera. ``.test`` shows other people and has other classes; its tracklets include the
-    queries, the identity 0 for distractors and -1 for junk. With ``check``, every frame is opened once, and a frame
-    that is not an image is an error, because tracklets are runs of frames.
+    Frames, which are 256 x 128, are warped to ``size``; papers use 256 x 256. ``.labels`` number the people of the
+    training part; ``.tracklets`` says which frames belong together, of which person and from which camera. ``.test``
+    shows other people and has other classes; its tracklets include the queries, the identity 0 for distractors and -1
+    for junk. With ``check``, every frame is opened once, and one that is not an image is an error, because tracklets
+    are runs of frames.
     """
     root = root_of("mars", path, ("mars", "MARS"), "info/tracks_train_info.mat", _SOURCE)
     query = _matrix(root / "info/query_IDX.mat", "query_IDX").ravel()
@@ -51,7 +52,7 @@ def _part(
             raise ValueError(f"{bad[0].reason} (and {len(bad) - 1} more of {len(names)} frames)")
     return Dataset(
         "mars" if part == "train" else "mars test",
-        LazyImages(root, names, size),
+        LazyImages(root, names, size, warp=True),
         labels.astype(np.int64),
         tuple(str(person) for person in people),
         test,

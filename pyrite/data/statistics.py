@@ -16,6 +16,7 @@ import numpy.typing as npt
 from pyrite.data.images import LazyImages
 
 __all__ = [
+    "LIMIT",
     "Floats",
     "Statistics",
     "beyond_whole",

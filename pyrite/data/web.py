@@ -14,15 +14,16 @@ from pyrite.data.images import LazyImages, Unreadable, inside, look_at
 
 __all__ = ["clothing1m", "root_of", "webvision"]
 
-# Images are scaled to cover 256 x 256; training then crops 224 x 224, as is usual for these data sets.
+# Height and width of the images, of which training then crops a part.
 SIZE = 256
 
 
 def clothing1m(path: str | None = None, size: int = SIZE, check: bool = False) -> Dataset:
     """A million pictures from shops, 14 kinds of clothes, labels from the text around them; read lazily.
 
-    ``.labels`` are the noisy ones of the noisy training list. ``.clean``, ``.validation`` and ``.test`` have
-    labels checked by hand. With ``check``, every file is opened once, and files that are not images are left out.
+    Images are warped to a square of ``size``, as papers do. ``.labels`` are the noisy ones of the noisy training list.
+    ``.clean``, ``.validation`` and ``.test`` have labels checked by hand. With ``check``, every file is opened once,
+    and files that are not images are left out.
     """
     root = root_of(
         "clothing1m",
@@ -48,7 +49,7 @@ def clothing1m(path: str | None = None, size: int = SIZE, check: bool = False) -
     def dataset(name: str, list_name: str) -> Dataset:
         names, labels = part(list_name)
         names, labels, bad = _checked(root, names, labels, check)
-        return Dataset(name, LazyImages(root, names, size), labels, classes, unreadable=bad)
+        return Dataset(name, LazyImages(root, names, size, warp=True), labels, classes, unreadable=bad)
 
     return replace(
         dataset("clothing1m", "noisy_train"),

@@ -6,4 +6,5 @@ from .contract import (
     read_state as read_state,
     state_bytes as state_bytes,
 )
+from .own_module import OwnModule as OwnModule
 from .registry import FEATURES as FEATURES, default_features as default_features, encoder as encoder

@@ -35,8 +35,8 @@ class Features(ABC):
 
     Attributes:
         names: one per number, where they mean something; else empty.
-        one_scale: whether the numbers have one unit, so that all are divided by one standard deviation and not each by
-            its own.
+        one_scale: whether the sizes of the numbers mean something, so that all are divided by one standard deviation
+            and not each by its own.
     """
 
     names: tuple[str, ...] = ()
@@ -60,6 +60,9 @@ class Encoder(Spelled, ABC):
 
     model: ClassVar[str] = ""
     """The net that suits its features; empty for the default of features."""
+
+    rate: ClassVar[float | None] = None
+    """The learning rate that suits them, as ``Architecture.rate`` is; None for that of the net."""
 
     @abstractmethod
     def fit(self, inputs: Inputs, rows: npt.NDArray[np.int64], progress: bool = False) -> Features:

@@ -4,6 +4,8 @@ from collections.abc import Callable
 
 from pyrite.data import Inputs
 from pyrite.features.contract import Encoder, kind_of
+from pyrite.features.efficientnet import EfficientnetLite0
+from pyrite.features.hugging_face import HF
 from pyrite.features.table import Table
 from pyrite.features.tfidf import Tfidf
 from pyrite.features.wordllama import Wordllama
@@ -15,6 +17,8 @@ FEATURES: dict[str, Callable[..., Encoder]] = {
     "table": Table,
     "tfidf": Tfidf,
     "wordllama": Wordllama,
+    "efficientnet_lite0": EfficientnetLite0,
+    "hf": HF,
 }
 
 

@@ -2,8 +2,10 @@
 
 from pyrite.models.architecture import Architecture, seeded
 from pyrite.models.bn_inception import BNInception
+from pyrite.models.efficientnet import EfficientnetLite0
 from pyrite.models.ensemble import Ensemble, mean_scores
 from pyrite.models.fast_cnn import FastCNN
+from pyrite.models.folding import fold_batch_norms
 from pyrite.models.imagenet_resnet import Resnet34, Resnet50
 from pyrite.models.initial import reinitialised
 from pyrite.models.linear import Linear
@@ -23,6 +25,7 @@ __all__ = [
     "WRN",
     "Architecture",
     "BNInception",
+    "EfficientnetLite0",
     "Ensemble",
     "Factory",
     "FastCNN",
@@ -42,6 +45,7 @@ __all__ = [
     "build_model",
     "default_architecture",
     "embed",
+    "fold_batch_norms",
     "mean_scores",
     "reinitialised",
     "seeded",

@@ -32,8 +32,19 @@ class Architecture(Spelled, ABC):
     any_size: ClassVar[bool] = False
     """Whether a net that was built for one image size takes other sizes too."""
 
-    rate: ClassVar[float] = 0.1
-    """A learning rate that suits it, for SGD with momentum 0.9 and batches of 128."""
+    @property
+    def rate(self) -> float:
+        """A learning rate that suits it, for SGD with momentum 0.9 and batches of 128."""
+        return 0.1
+
+    @property
+    def normalisation(self) -> tuple[float, float] | None:
+        """Mean and deviation, of pixels from 0 to 1, that images are normalised by; None for those of the data."""
+        return None
+
+    def without_weights(self) -> "Architecture":
+        """The same net with random weights, for one whose weights are loaded next."""
+        return self
 
     def build(
         self, shape: Sequence[int], classes: int, seed: int, inputs: Tensor | Callable[[], Tensor] | None = None

@@ -31,7 +31,6 @@ class FastCNN(Architecture):
     """
 
     smallest: ClassVar[int | None] = 4
-    rate: ClassVar[float] = 0.2
 
     widths: Sequence[int] = field(default=(32, 64, 128), kw_only=True)
     scale: float = field(default=1 / 9, kw_only=True)
@@ -39,6 +38,10 @@ class FastCNN(Architecture):
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", check_widths("widths", self.widths))
         number("scale", self.scale, above=0)
+
+    @property
+    def rate(self) -> float:
+        return 0.2
 
     def least_weights(self, shape: Shape, classes: int) -> int:
         return sum(9 * after * (before + after) for before, after in pairwise((1, *self.widths)))

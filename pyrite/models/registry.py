@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from pyrite.checks import whole_number
 from pyrite.models.architecture import Architecture, check_shape, seeded
 from pyrite.models.bn_inception import BNInception
+from pyrite.models.efficientnet import EfficientnetLite0
 from pyrite.models.fast_cnn import FastCNN
 from pyrite.models.imagenet_resnet import Resnet34, Resnet50
 from pyrite.models.linear import Linear
@@ -35,6 +36,7 @@ MODELS: dict[str, Callable[..., Architecture]] = {
     "resnet50": Resnet50,
     "wrn": WRN,
     "bninception": BNInception,
+    "efficientnet_lite0": EfficientnetLite0,
 }
 
 

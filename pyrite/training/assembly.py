@@ -1,5 +1,6 @@
 """The parts of a run, put together from its recipe."""
 
+import math
 import os
 from collections.abc import Callable
 from copy import deepcopy
@@ -14,9 +15,9 @@ from torch import Tensor, nn
 from pyrite.data import Batches, Dataset, LazyImages, Part, Statistics, describe, split
 from pyrite.diagnostics import TrainingObserver
 from pyrite.draws import Stream, torch_seed
-from pyrite.features import State, state_bytes
+from pyrite.features import Encoder, State, encoder, state_bytes
 from pyrite.methods import Bench, Learner, MetaSet, Method, Trainer
-from pyrite.models import Architecture, Factory, build_model, reinitialised
+from pyrite.models import Architecture, Factory, architecture, build_model, reinitialised
 from pyrite.noise import corrupt
 from pyrite.processes import all_gather, broadcast_weights, local_device, rank, sync_batch_norm, world_size
 from pyrite.training.corrected_labels import CorrectedLabels, apply_corrections
@@ -66,20 +67,23 @@ def assemble(
     method: Method,
     model: Architecture | nn.Module | Factory | None = None,
     corrections: bytes = b"",
-    features: State | None = None,
+    features: Encoder | None = None,
+    saved: State | None = None,
+    progress: bool = False,
 ) -> Parts:
     """Build the parts of a run from a resolved recipe.
 
-    ``method`` and ``model`` are the objects that the recipe names; ``model`` is None if the spelling in the recipe is
-    enough. ``corrections`` is the content of the file that the recipe names, and ``features`` is their state in a run
-    that is resumed.
+    ``method``, ``model`` and ``features`` are the objects that the recipe names; the last two are None if the spelling
+    in the recipe is enough. ``corrections`` is the content of the file that the recipe names, and ``saved`` is the
+    state of the features in a run that is resumed. ``progress`` shows a bar while samples are embedded.
     """
     device = local_device(recipe.device)
     check_device(device)
     labels, corrected, noise_matrix = _labels(recipe, data, method.meta_set, corrections)
-    raw, encoded = data, encode_data(recipe, data, labels["part"], features)
+    raw = data
+    encoded = encode_data(features or encoder(recipe.features), data, labels["part"], saved, progress)
     data, labels["part"][encoded.unreadable] = encoded.data, Part.UNUSED
-    scale = Statistics.of(data.numeric, np.flatnonzero(labels["part"] == Part.TRAIN))
+    scale = _scale(recipe, model, data, np.flatnonzero(labels["part"] == Part.TRAIN))
     if encoded.features is not None and encoded.features.one_scale:
         scale = scale.with_one_scale()
 
@@ -98,6 +102,7 @@ def assemble(
     train = batches(
         data, _only(labels["given"], training), batch_size=size, index=training,
         augment=augmentation(recipe.augment),
+        most=None if recipe.iterations is None else math.ceil(recipe.iterations / recipe.epochs),
         drop_last=len(training) > size and len(training) % size < _least(nets.first, recipe.accumulate),
     )  # fmt: skip
     # A test part in tracklets shows other people than the training part, so its labels cannot be predicted.
@@ -105,11 +110,11 @@ def assemble(
     test = None
     if data.test is not None and not is_retrieval:
         test = batches(data.test, data.test.labels, batch_size=500, shuffle=False)
-    held_out = (
-        batches(data, labels["given"], batch_size=500, index=held_out_rows, shuffle=False)
-        if len(held_out_rows)
-        else None
-    )
+    held_out = None
+    if len(held_out_rows):
+        held_out = batches(data, labels["given"], batch_size=500, index=held_out_rows, shuffle=False)
+    elif data.validation is not None:
+        held_out = batches(data.validation, data.validation.labels, batch_size=500, shuffle=False)
     meta = None
     if wanted := method.meta_set:
         source, meta_labels, index = _meta(data, labels, wanted.clean)
@@ -146,6 +151,18 @@ def assemble(
 
     kept = b"" if encoded.features is None else state_bytes(encoded.features.state())
     return Parts(train, trainer, recorder, labels, corrections, kept, facts, corrected.warnings, at_the_end)
+
+
+def _scale(
+    recipe: Recipe, model: Architecture | nn.Module | Factory | None, data: Dataset, rows: npt.NDArray[Any]
+) -> Statistics:
+    """What inputs are normalised by: the training part's own statistics, or those that pretrained weights expect."""
+    net = architecture(recipe.model) if model is None else model
+    if isinstance(net, Architecture) and net.normalisation is not None and data.inputs.ndim == 4:
+        mean, std = net.normalisation
+        channels = data.inputs.shape[1]
+        return Statistics((mean,) * channels, (std,) * channels)
+    return Statistics.of(data.numeric, rows)
 
 
 def check_device(device: str) -> None:

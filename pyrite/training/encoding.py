@@ -6,10 +6,9 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.data import Dataset, Inputs, Part, Unreadable
-from pyrite.features import Features, State, default_features, encoder
+from pyrite.data import Dataset, Inputs, LazyImages, Part, Unreadable
+from pyrite.features import Encoder, Features, State, default_features, encoder
 from pyrite.processes import all_gather, rank
-from pyrite.training.recipe import Recipe
 
 __all__ = ["Encoded", "as_numbers", "encode_data"]
 
@@ -31,14 +30,17 @@ class Encoded:
 
 
 def encode_data(
-    recipe: Recipe, data: Dataset, part: npt.NDArray[np.int8], saved: State | None = None, progress: bool = False
+    described: Encoder | None,
+    data: Dataset,
+    part: npt.NDArray[np.int8],
+    saved: State | None = None,
+    progress: bool = False,
 ) -> Encoded:
     """The data set of a run with encoded inputs.
 
     The features are fitted to the training part alone, by process 0 for all, or are those that were ``saved``, because
-    another machine might fit other last digits.
+    another machine might fit other last digits. Samples that a run does not use become zeros.
     """
-    described = encoder(recipe.features)
     if described is None:
         return Encoded(data, None, np.zeros(0, np.int64))
     if saved is None:
@@ -59,10 +61,13 @@ def encode_data(
             unreadable=(*source.unreadable, *_unreadable(source, bad)),
         )  # fmt: skip
 
-    numbers, bad = _without_nan(features.transform(data.inputs, progress))
+    used = np.flatnonzero(part != Part.UNUSED)
+    found, bad = _without_nan(features.transform(_some(data.inputs, used), progress))
+    numbers, bad = np.zeros((len(data), found.shape[1]), found.dtype), used[bad]
+    numbers[used] = found
     some = replace(
         data, inputs=numbers, columns=(), test=encoded(data.test), clean=encoded(data.clean),
-        unreadable=(*data.unreadable, *_unreadable(data, bad)),
+        validation=encoded(data.validation), unreadable=(*data.unreadable, *_unreadable(data, bad)),
     )  # fmt: skip
     return Encoded(some, features, bad)
 
@@ -71,6 +76,13 @@ def as_numbers(inputs: Inputs) -> Any:
     """Inputs as noise can use them: records by the features that suit them, fitted to all rows."""
     described = encoder(default_features(inputs))
     return inputs if described is None else described.fit(inputs, np.arange(len(inputs))).transform(inputs)
+
+
+def _some(inputs: Inputs, rows: npt.NDArray[np.int64]) -> Inputs:
+    if len(rows) == len(inputs):
+        return inputs
+    part: Inputs = inputs.some(rows) if isinstance(inputs, LazyImages) else inputs[rows]
+    return part
 
 
 def _without_nan(numbers: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:

@@ -15,7 +15,7 @@ from pyrite.training.folder import Folder
 from pyrite.training.interrupts import all_agree, interrupts
 from pyrite.training.loop import Observer, fit
 from pyrite.training.out_folder import locked, new_folder
-from pyrite.training.plan import Plan, method_and_text, model_and_text, resolve
+from pyrite.training.plan import Plan, features_and_text, method_and_text, model_and_text, resolve
 from pyrite.training.progress import Progress
 from pyrite.training.recipe import GIVEN, Options, Recipe, reading
 from pyrite.training.recorder import Recorder
@@ -105,7 +105,8 @@ def train_plan_once(plan: Plan, out: str | os.PathLike[str], **watching: Unpack[
     if not all_gather((out / "recipe.toml").exists())[0]:
         return train_plan(plan, out, **watching)
     run = Run.load(out)
-    trained = run.recipe.resolved(plan.data, plan.method)  # a recipe with short spellings is the same recipe
+    # A recipe with short spellings is the same recipe.
+    trained = run.recipe.resolved(plan.data, plan.method, plan.features)
     if trained != plan.recipe:
         differ = [name for name in Recipe.model_fields if getattr(trained, name) != getattr(plan.recipe, name)]
         raise ValueError(f"{out} holds a run with other {', '.join(differ)}: choose another out")
@@ -117,20 +118,23 @@ def _resume(
 ) -> Run:
     """Continue a run from its folder; options may only pass again the objects that the folder does not contain."""
     given = {name: value for name, value in options.items() if value is not None}
-    objects = {name for name in ("model", "method", "loss") if not isinstance(given.get(name, ""), str)}
+    objects = {name for name in ("model", "method", "loss", "features") if not isinstance(given.get(name, ""), str)}
     if given.keys() - objects or out is not None:
         raise ValueError("resume continues a run with the settings in its recipe.toml: leave out all other options")
     recipe = Run.load(folder).recipe
     for name in objects:
-        text = recipe.model if name == "model" else recipe.method
+        text = {"model": recipe.model, "features": recipe.features}.get(name, recipe.method)
         if not text.startswith(GIVEN):
-            raise ValueError(f"{folder} has the {'net' if name == 'model' else 'method'} {text}: leave out {name}")
+            what = {"model": "net", "features": "features"}.get(name, "method")
+            raise ValueError(f"{folder} has the {what} {text}: leave out {name}")
     join(recipe.device)
     source = _same_data(recipe, data)
     method = _same_method(folder, recipe, options)
     if recipe.model.startswith(GIVEN) and "model" not in objects:
         raise ValueError(f"the net of {folder} was {recipe.model}: pass it again as model")
-    return _continue_run(Plan(recipe, source, method, model_and_text(options.get("model"))[0]), folder, watching)
+    model, _ = model_and_text(options.get("model"))
+    features, _ = features_and_text(options.get("features"), recipe.features)
+    return _continue_run(Plan(recipe, source, method, model, features), folder, watching)
 
 
 def _continue_run(plan: Plan, folder: Path, watching: Watching) -> Run:
@@ -141,9 +145,12 @@ def _continue_run(plan: Plan, folder: Path, watching: Watching) -> Run:
 def _run(plan: Plan, folder: Path, corrections: bytes, watching: Watching, *, new: bool) -> Run:
     """Train in a folder that no other process trains in."""
     with locked(folder, new=new):
-        saved = folder / "features.npz"
-        features = None if new or not saved.exists() else read_state(saved)
-        parts = assemble(plan.recipe, plan.data, plan.method, plan.model, corrections, features)
+        features = folder / "features.npz"
+        saved = None if new or not features.exists() else read_state(features)
+        progress = watching.get("progress") is not False
+        parts = assemble(
+            plan.recipe, plan.data, plan.method, plan.model, corrections, plan.features, saved, progress,
+        )  # fmt: skip
         run_folder = Folder(folder, plan.recipe, parts)
         run_folder.begin() if new else run_folder.resume()
         return _train(run_folder, **watching)

@@ -9,7 +9,7 @@ from typing import Any, Unpack, final
 from torch import nn
 
 from pyrite.data import DATASETS, CropFlip, Data, Dataset, is_object, load
-from pyrite.features import encoder
+from pyrite.features import Encoder, OwnModule, encoder
 from pyrite.losses import OwnLoss, loss as read_loss
 from pyrite.methods import ERM, Method, method as read_method
 from pyrite.models import Architecture, Factory, architecture
@@ -20,7 +20,7 @@ from pyrite.training.recipe import GIVEN, Options, Recipe, Short, reading
 from pyrite.training.schedules import schedule
 from pyrite.training.start import with_measured_margin
 
-__all__ = ["Model", "Plan", "method_and_text", "model_and_text", "resolve", "says_rate"]
+__all__ = ["Model", "Plan", "features_and_text", "method_and_text", "model_and_text", "resolve", "says_rate"]
 
 Model = str | Architecture | nn.Module | Factory
 
@@ -35,12 +35,14 @@ class Plan:
         data: what it is trained on.
         method: the method that trains it.
         model: a net of the user's own, or a function that makes one; None if ``recipe.model`` spells the net.
+        features: an encoder of the user's own; None if ``recipe.features`` spells it.
     """
 
     recipe: Recipe
     data: Dataset
     method: Method
     model: Architecture | nn.Module | Factory | None = None
+    features: Encoder | None = None
 
 
 def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **options: Unpack[Options]) -> Plan:
@@ -57,6 +59,11 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **option
     short = Short.checked({"lr": options.get("lr")})
     method, values["method"] = method_and_text(options, values.get("method"))
     model, values["model"] = model_and_text(options.get("model"), values.get("model", ""))
+    features, values["features"] = features_and_text(options.get("features"), values.get("features", ""))
+    if given.keys() >= {"epochs", "iterations"}:
+        raise ValueError("epochs and iterations are both given: each is a length of training")
+    if "epochs" in given:
+        values.pop("iterations", None)  # of a configuration file
     values["data"] = _data_text(data, values.get("data"))
     if values.get("corrections"):
         values["corrections"] = os.path.abspath(os.path.expanduser(str(values["corrections"])))
@@ -65,7 +72,7 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **option
     measured = with_measured_margin(method, recipe, model, source)
     if measured is not method:
         method, recipe = measured, recipe.model_copy(update={"method": str(measured)})
-    recipe = recipe.resolved(source, method)
+    recipe = recipe.resolved(source, method, features)
     if short.lr is not None:
         recipe = _with_rate(recipe, short.lr, options.get("optimiser"))
     for own in _parts(method):
@@ -76,7 +83,7 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **option
             source.inputs.shape[1:] if recipe.features == "none" else (1,)
         )  # the width is known when they are fitted
         architecture(recipe.model).check_size(shape, len(source.classes))
-    return Plan(recipe, source, method, model)
+    return Plan(recipe, source, method, model, features)
 
 
 def method_and_text(options: Options, configured: str | None = None) -> tuple[Method, str]:
@@ -121,6 +128,20 @@ def model_and_text(model: Model | None, configured: str = "") -> tuple[Architect
     return model, GIVEN + str(getattr(model, "__name__", type(model).__name__))
 
 
+def features_and_text(features: object, configured: str = "") -> tuple[Encoder | None, str]:
+    """An encoder of the user's own, or None if it has a spelling, and its name in a recipe."""
+    if features is None:
+        if configured.startswith(GIVEN):
+            raise ValueError(f"the features were {configured}: pass them again as features")
+        return None, configured
+    if isinstance(features, str):
+        return None, features
+    own = OwnModule(features) if isinstance(features, nn.Module) else features
+    if not isinstance(own, Encoder):
+        raise ValueError(f"features is {features!r}, but must be a text such as 'tfidf', an nn.Module or an encoder")
+    return (None, str(own)) if _is_spelled(own, encoder) else (own, GIVEN + str(own))
+
+
 def says_rate(spec: object) -> bool:
     """Whether an optimiser's spec sets its learning rate, as first argument or by name."""
     if not isinstance(spec, str):
@@ -135,10 +156,9 @@ def says_rate(spec: object) -> bool:
 
 
 # All other options go into a recipe as they are, or as the text that spells them.
-_HANDLED_SEPARATELY = ("method", "loss", "lr", "model", "config")
+_HANDLED_SEPARATELY = ("method", "loss", "lr", "model", "features", "config")
 
 _READERS: dict[str, Callable[[Any], object]] = {
-    "features": encoder,
     "noise": noise_model,
     "optimiser": optimiser,
     "schedule": schedule,

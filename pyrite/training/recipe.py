@@ -1,6 +1,7 @@
 """A recipe: everything that decides a run, spelled out, as a TOML file."""
 
 import json
+import math
 import os
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -34,13 +35,14 @@ class OptionsButRate(TypedDict, total=False):
     text: str | None
     ignore: str | None
     name: str | None
-    features: str | Encoder | None
+    features: str | Encoder | nn.Module | None
     method: str | Method | None
     noise: str | Noise | None
     corrections: str | os.PathLike[str] | None
     drop_suspects: float | None
     model: str | Architecture | nn.Module | Factory | None
     epochs: int | None
+    iterations: int | None
     batch_size: int | None
     optimiser: str | Optimiser | None
     schedule: str | Schedule | None
@@ -128,7 +130,7 @@ class Recipe(Checked, Settings):
         """The data set that it names, read as it says: which columns are labels, texts and names."""
         return load(self.data, **reading(self.model_dump()))
 
-    def resolved(self, data: Dataset, method: Method | None = None) -> Self:
+    def resolved(self, data: Dataset, method: Method | None = None, own: Encoder | None = None) -> Self:
         """The recipe with all defaults filled in that depend on the data or the net, and every spec written in full.
 
         Tables with other columns than numbers are encoded by ``table``, and texts by ``tfidf``. The net is ``fast_cnn``
@@ -141,32 +143,46 @@ class Recipe(Checked, Settings):
         Args:
             data: what is trained on.
             method: the method itself, if it is built already; then ``self.method`` stays as it is.
+            own: the features, if they were passed as an object; then ``self.features`` stays as it is.
         """
         if self.label and self.label != data.label:
             column = f"those of the column {data.label!r}" if data.label else "in no column"
             raise ValueError(f"label is {self.label!r}, but the labels of {data.name} are {column}")
-        features = encoder(self.features or default_features(data.inputs))
-        if features is not None:
-            features.check(data)
-        shape = tuple(data.inputs.shape[1:]) if features is None else (1,)  # of the kind; the width is known later
-        wanted = self.model or ("" if features is None else features.model)
+        features = self.features or default_features(data.inputs)
+        described = encoder(features) if own is None else own
+        if described is not None:
+            described.check(data)
+            features = features if own is not None else str(described)
+        shape = tuple(data.inputs.shape[1:]) if features == "none" else (1,)  # of the kind; the width is known later
+        wanted = self.model or ("" if described is None else described.model)
         net = None if wanted.startswith(GIVEN) else architecture(wanted or default_architecture(shape))
         chosen = read_method(self.method) if method is None else method
-        rate = float(f"{(0.1 if net is None else net.rate) / chosen.strength:.3g}")
+        validation = (0.1 if data.test is None else 0.0) if self.validation is None else self.validation
+        epochs = self.epochs if self.iterations is None else self._epochs(len(data), validation)
+        suits = 0.1 if net is None else net.rate
+        if described is not None and described.rate is not None:
+            suits = described.rate
+        rate = float(f"{suits / chosen.strength:.3g}")
         return self.model_copy(
             update={
                 "label": data.label,
-                "features": "none" if features is None else str(features),
+                "features": features,
                 "method": str(chosen) if method is None else self.method,
                 "noise": str(noise_model(self.noise)) if self.noise else "",
                 "model": self.model if net is None else str(net),
                 "optimiser": str(optimiser(self.optimiser or SGD(lr=rate))),
                 "clip": float(_grows(chosen)) if self.clip is None else self.clip,
-                "schedule": str(schedule(self.schedule or Linear(warmup=self.epochs / 5))),
+                "schedule": str(schedule(self.schedule or Linear(warmup=epochs / 5))),
+                "epochs": epochs,
                 "augment": _spelled(augmentation(self.augment)) if self.augment else _default_augmentation(shape),
-                "validation": (0.1 if data.test is None else 0.0) if self.validation is None else self.validation,
+                "validation": validation,
             }
         )
+
+    def _epochs(self, samples: int, validation: float) -> int:
+        """The fewest epochs of at most all samples that have as many steps as ``iterations``."""
+        trained = max(1, round((self.samples or samples) * (1 - validation)))
+        return math.ceil((self.iterations or 1) / math.ceil(trained / self.batch_size))
 
 
 def reading(values: Mapping[str, Any]) -> dict[str, Any]:

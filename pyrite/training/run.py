@@ -8,12 +8,14 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.special import softmax
 from torch import nn
 
 from pyrite.curves import WeightNetCurve
-from pyrite.data import Batches, Dataset, Inputs, Numeric, Records, Statistics
+from pyrite.data import DATASETS, Batches, Dataset, Inputs, Numeric, Records, Statistics, load, read_like
 from pyrite.features import Features, encoder, read_state
-from pyrite.models import Ensemble, build_model
+from pyrite.models import Ensemble, architecture
+from pyrite.training.prediction import Predictions
 from pyrite.training.recipe import GIVEN, Recipe
 from pyrite.training.recorder import Line
 from pyrite.training.run_files import read_history, read_json, read_npz, read_weights
@@ -205,7 +207,8 @@ class Run:
         if self.recipe.model.startswith(GIVEN):
             raise ValueError(f"the net was {self.recipe.model}: load {self.path / 'model.safetensors'} into it")
         shape, count = self.facts["shape"], self.facts.get("nets", 1)
-        nets = [build_model(self.recipe.model, shape, len(self.classes), self.recipe.seed) for _ in range(count)]
+        described = architecture(self.recipe.model).without_weights()  # they are read below
+        nets = [described.build(shape, len(self.classes), self.recipe.seed) for _ in range(count)]
         net = nets[0] if count == 1 else Ensemble(nets)
         if self.recipe.precision == "float64":
             net = net.double()
@@ -219,6 +222,8 @@ class Run:
     @cached_property
     def features(self) -> Features | None:
         """What turns samples into numbers, ``run.features.transform(inputs)``; None if they are trained on as is."""
+        if self.recipe.features.startswith(GIVEN):
+            raise ValueError(f"the features of {self.path} were {self.recipe.features}: run.model takes their outputs")
         described = encoder(self.recipe.features)
         return None if described is None else described.restore(read_state(self.path / "features.npz"))
 
@@ -230,6 +235,18 @@ class Run:
             raise ValueError(f"inputs are {inputs}, but {self.path} was trained on plain images or numbers")
         scale = Statistics(tuple(self.facts["mean"]), tuple(self.facts["std"]))
         return net_scores(self.model, inputs, scale, batch_size)
+
+    def predict(self, samples: Any, *, name: str = "") -> Predictions:
+        """The predictions of the model for new samples, which need no labels.
+
+        Args:
+            samples: a file or folder, a data frame, a list of texts, an array or a data set, of the kind that the model
+                was trained on. A table must have the columns of the training data, and may have others.
+            name: the column of a table that names a sample.
+        """
+        named = isinstance(samples, str) and samples.partition("(")[0].strip() in DATASETS
+        new = read_like(load(samples) if named else samples, self.facts["inputs"], name)
+        return Predictions(self.classes, softmax(self.scores(new.inputs), axis=1), new.names, new.unreadable)
 
     def __repr__(self) -> str:
         return f"<run {self.path}: {self.recipe.method} on {self.recipe.data}, {len(self.history)} epochs>"

@@ -191,7 +191,7 @@ def test_crop_and_flip_against_one_image_at_a_time(edge, mode, pad, crop):
     size = augment.size(8, 6)
     draws = augment.draw(8, 6, np.arange(50), 50, 5, 0)
     got = crop_and_flip(augment.padded(torch.from_numpy(IMAGES)), torch.arange(50), draws, size)
-    rows = zip(IMAGES, *(part.tolist() for part in draws), strict=True)
+    rows = zip(IMAGES, *(part.tolist() for part in draws[:3]), strict=True)
     expected = np.stack([by_hand(image, *row, pad, size, mode) for image, *row in rows])
     np.testing.assert_array_equal(got.numpy(), expected)
 
@@ -294,8 +294,9 @@ def lazy(tmp_path, write):
 
 def test_lazy_batches_are_those_of_one_tensor_for_any_number_of_workers(lazy):
     def made(inputs, workers):
+        augment = CropFlip(pad=2, jitter=[0.4, 0.4, 0.4, 0.2])
         return Batches(
-            inputs, LABELS[:23], batch_size=5, seed=6, augment=CropFlip(pad=2), normalise=statistics, workers=workers
+            inputs, LABELS[:23], batch_size=5, seed=6, augment=augment, normalise=statistics, workers=workers
         )
 
     statistics = Statistics.of(lazy)
@@ -373,7 +374,9 @@ def test_what_is_refused(refused, options, said):
     assert said in refused(Batches, **({"inputs": IMAGES, "labels": LABELS, "seed": 0} | options))
 
 
-@pytest.mark.parametrize("options", [{"pad": -1}, {"crop": 0}, {"flip": "both"}, {"edge": "wrap"}, {"place": "left"}])
+@pytest.mark.parametrize(
+    "options", [{"pad": -1}, {"crop": 0}, {"flip": "both"}, {"edge": "wrap"}, {"place": "left"}, {"jitter": [1, 2]}]
+)
 def test_wrong_augmentations(refused, options):
     assert next(iter(options)) + " is " in refused(CropFlip, **options)
 

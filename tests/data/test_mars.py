@@ -34,8 +34,8 @@ def test_mars(mars):
     data = load("mars")
     assert data.classes == ("0001", "0003")
     assert data.labels.tolist() == [0, 0, 0, 1]
-    assert data.inputs.shape == (4, 3, 256, 128)
-    assert data.inputs[0].shape == (3, 256, 128)
+    assert data.inputs.shape == (4, 3, 256, 256)
+    assert data.inputs[0].shape == (3, 256, 256)
     assert data.tracklets.start.tolist() == [0, 2, 3]
     assert data.tracklets.stop.tolist() == [2, 3, 4]
     assert data.tracklets.identity.tolist() == [1, 1, 3]

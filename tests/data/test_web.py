@@ -1,5 +1,6 @@
 import numpy as np
 import pytest
+from PIL import Image
 
 from pyrite.data import LazyImages, load
 
@@ -30,6 +31,8 @@ def test_clothing1m(clothing):
     assert isinstance(data.inputs, LazyImages)
     assert data.inputs.shape == (6, 3, 24, 24)
     assert data.inputs[[2, 0]].shape == (2, 3, 24, 24)
+    with Image.open(data.inputs.path(2)) as picture:  # 40 x 32: warped, not cropped
+        assert np.array_equal(data.inputs[2], np.asarray(picture.resize((24, 24))).transpose(2, 0, 1))
     assert data.labels.tolist() == [0, 1, 2, 3, 4, 5]
     assert [len(part) for part in (data.clean, data.validation, data.test)] == [4, 3, 5]
     assert data.clean.labels.tolist() == [1, 2, 3, 4]

@@ -23,12 +23,18 @@ def test_resolved_leaves_nothing_open() -> None:
     recipe = Recipe.make(data="digits").resolved(load("digits"))
     assert recipe.model_dump() == {
         "data": "digits",
+        "label": "",
+        "text": "",
+        "ignore": "",
+        "name": "",
+        "features": "none",
         "method": "erm(gce(q=0.7))",
         "noise": "",
         "corrections": "",
         "drop_suspects": 0.0,
         "model": "fast_cnn",
         "epochs": 10,
+        "iterations": None,
         "batch_size": 128,
         "optimiser": "sgd(lr=0.2, momentum=0.9, nesterov=True, weight_decay=0.0005)",
         "schedule": "linear(warmup=2.0)",

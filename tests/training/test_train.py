@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,40 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> tuple[pyrite.Run, Reco
     loss = "ce(weight=[1, 2, 1, 2, 1, 2, 1, 2, 1, 2])"
     run = pyrite.train("digits", loss=loss, validation=0.2, batch_size=50, out=out, observers=[records], **SMALL)
     return run, records
+
+
+def test_a_validation_part_is_measured_if_nothing_is_held_out(tmp_path: Path) -> None:
+    data = load("digits")
+    part = Dataset("other", data.inputs[:100], (data.labels[:100] + 1) % 10, data.classes)
+    with_part = replace(data, validation=part)
+    run = pyrite.train(with_part, model="mlp(hidden=[32])", epochs=5, loss="ce", out=tmp_path / "run")
+    right = np.mean(run.scores(part.inputs).argmax(1) == part.labels)
+    assert run.history[-1]["validation_accuracy"] == pytest.approx(right)
+    assert right < 0.2 < run.table["final_test_accuracy"]  # its labels are all wrong, and were not trained on
+    held_out = pyrite.train(with_part, out=tmp_path / "held out", **SMALL | {"validation": 0.2})
+    assert (held_out.labels["part"] == 1).sum() == 60
+
+
+@pytest.mark.parametrize(("iterations", "epochs", "steps"), [(3, 1, 3), (7, 2, 4), (12, 2, 6), (13, 3, 5)])
+def test_a_length_in_iterations(iterations: int, epochs: int, steps: int, tmp_path: Path) -> None:
+    records = Records()
+    options = SMALL | {
+        "epochs": None,
+        "batch_size": 50,
+        "iterations": iterations,
+    }  # 300 samples: six steps are an epoch
+    run = pyrite.train("digits", out=tmp_path / "run", observers=[records], **options)
+    assert run.recipe.epochs == epochs == len(run.history)
+    assert [len(taken) for taken in records.epochs[:-1]] == [steps] * epochs  # at most one step per epoch too many
+    first = [int(index) for step in records.epochs[0] for index in step.index]
+    assert len(set(first)) == len(first) == 50 * steps
+    assert run.recipe.schedule == f"linear(warmup={epochs / 5})"
+    if epochs > 1:
+        assert {int(index) for step in records.epochs[1] for index in step.index} != set(first) or steps == 6
+    longer = pyrite.train("digits", config=tmp_path / "run" / "recipe.toml", epochs=4, out=tmp_path / "longer")
+    assert (longer.recipe.epochs, longer.recipe.iterations) == (4, None)
+    with pytest.raises(ValueError, match="both given"):
+        pyrite.train("digits", out=tmp_path / "other", **options | {"epochs": 2})
 
 
 def test_history_is_what_the_steps_say(recorded: tuple[pyrite.Run, Records]) -> None:

@@ -1,0 +1,33 @@
+"""``pyrite predict``: what the model of a run says of new samples."""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pyrite.cli.terminal import warn
+
+
+def predict(
+    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    data: Annotated[str, typer.Argument(help="A folder, a file or a data set's name; it needs no labels.")],
+    out: Annotated[Path, typer.Option(help="The table to write.")] = Path("predictions.csv"),
+    name: Annotated[str, typer.Option(help="The column of a table that names a sample.")] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print the counts for a program to read.")] = False,
+) -> None:
+    """Predict the classes of new samples with the model of a run."""
+    from pyrite.training import Run
+
+    found = Run.load(run).predict(data, name=name)
+    path = found.to_csv(out)
+    if found.unreadable:
+        first = found.unreadable[0]
+        warn(f"left out because they cannot be read: {len(found.unreadable)} of the files; the first: {first.reason}")
+    counts = found.counts()
+    if as_json:
+        typer.echo(json.dumps({"samples": len(found), "counts": counts, "written": str(path)}, indent=2))
+        return
+    most = sorted(counts.items(), key=lambda pair: -pair[1])[:10]
+    typer.echo(f"{len(found):,} samples: " + ", ".join(f"{label} ({count:,})" for label, count in most if count))
+    typer.echo(f"wrote {path}")

@@ -1,0 +1,8 @@
+"""What a run leaves for others: its model for other programs, and a page about it.
+
+The public names are listed in ``__init__.pyi``. Each is imported on first use.
+"""
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

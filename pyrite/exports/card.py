@@ -1,0 +1,107 @@
+"""The model card of a run: what it was trained on, how, how well, and what it is not good for."""
+
+from typing import Any
+
+import numpy as np
+
+from pyrite.data import Part
+from pyrite.training import COLUMNS, Run
+from pyrite.training.run_files import read_json
+
+__all__ = ["model_card"]
+
+_LISTED = 30  # classes that are named; of more only the number is given
+
+
+def model_card(run: Run) -> str:
+    """A page in Markdown about the model of a run."""
+    audit = _audit(run)
+    parts = [
+        f"# Model card: {_name(run)}",
+        "## Model",
+        _model(run),
+        "## Data and labels",
+        _data(run, audit),
+        "## Results",
+        _results(run),
+        "## Limits",
+        "\n".join(f"- {sentence}" for sentence in _limits(run, audit)),
+        "## Settings",
+        "```toml\n" + run.recipe.to_toml() + "```",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _name(run: Run) -> str:
+    return run.path.resolve().name
+
+
+def _model(run: Run) -> str:
+    recipe, facts = run.recipe, run.facts
+    weights = sum(weight.numel() for weight in run.model.parameters()) if not recipe.model.startswith("given") else None
+    rows = [
+        ("net", f"`{recipe.model}`" + (f", {weights:,} parameters" if weights else "")),
+        ("features", "none: samples as they are" if recipe.features == "none" else f"`{recipe.features}`"),
+        ("trained with", f"`{recipe.method}`, {recipe.epochs} epochs, seed {recipe.seed}"),
+        ("versions", ", ".join(f"{name} {version}" for name, version in facts.get("versions", {}).items())),
+    ]
+    return _table([row for row in rows if row[1]])
+
+
+def _data(run: Run, audit: dict[str, Any] | None) -> str:
+    part, given, true = run.labels["part"], run.labels["given"], run.labels.get("true")
+    used = np.isin(part, (Part.TRAIN, Part.VALIDATION, Part.META))
+    names = run.classes
+    listed = ", ".join(names) if len(names) <= _LISTED else f"{', '.join(names[:5])} and so on"
+    counts = np.bincount(given[used], minlength=len(names))
+    rows = [
+        ("data", f"`{run.recipe.data}`"),
+        ("samples", f"{np.sum(part == Part.TRAIN):,} trained on, {np.sum(part == Part.VALIDATION):,} held out"),
+        ("classes", f"{len(names)}: {listed}"),
+        ("samples per class", f"{counts.min():,} to {counts.max():,}"),
+    ]
+    if run.recipe.noise:
+        rows.append(("noise that was added", f"`{run.recipe.noise}`"))
+    if true is not None:
+        rows.append(("labels known to be wrong", f"{100 * np.mean(given[used] != true[used]):.1f} %"))
+    if audit is not None:
+        rows.append(("labels that look wrong", audit["sentence"] if not audit["can_tell"] else _rate(audit)))
+    return _table(rows)
+
+
+def _rate(audit: dict[str, Any]) -> str:
+    return f"{100 * audit['noise_rate']:.1f} % ± {100 * audit['noise_rate_error']:.1f} (audit of {audit['samples']:,})"
+
+
+def _results(run: Run) -> str:
+    known = {name: value for name, value in run.table.items() if value is not None}
+    if not known:
+        return "Nothing was measured."
+    return _table([(COLUMNS[name].long, f"{100 * value:.2f} %") for name, value in known.items()])
+
+
+def _limits(run: Run, audit: dict[str, Any] | None) -> list[str]:
+    """What a user must know, as far as the run itself shows it."""
+    sentences = ["It tells apart the classes above and no others: anything else is called one of them."]
+    if run.table.get("final_test_accuracy") is None:
+        sentences.append(
+            "Accuracies are measured on held-out given labels, wrong ones included: there was no test part."
+        )
+    if audit is None:
+        sentences.append(f"The labels were not audited: `pyrite audit {run.path}` estimates how many are wrong.")
+    sentences.append("Its probabilities are the softmax of its scores, and are not calibrated.")
+    unused = len(run.facts.get("unreadable", ()))
+    if unused:
+        sentences.append(f"{unused} samples could not be read and were set aside.")
+    return sentences + [f"{warning[0].upper()}{warning[1:]}." for warning in run.facts["warnings"] if warning]
+
+
+def _audit(run: Run) -> dict[str, Any] | None:
+    path = run.path / "audit.json"
+    return read_json(path, sentence=str, can_tell=bool, samples=int) if path.exists() else None
+
+
+def _table(rows: list[tuple[str, str]]) -> str:
+    # A vertical bar in a name would end the cell.
+    cells = (f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in rows)
+    return "\n".join(["| | |", "|---|---|", *cells])

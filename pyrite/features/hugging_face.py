@@ -1,0 +1,140 @@
+"""Embeddings of any image or text model of Hugging Face, by its name or from a folder."""
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, Final, Literal, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from pyrite.checks import one_of
+from pyrite.features.contract import InputKind
+from pyrite.features.embedding import NetEncoder, checksum
+
+__all__ = ["HF"]
+
+_AT_ONCE: Final = 16
+_LONGEST: Final = 512  # tokens of a text; what is longer is cut off
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class HF(NetEncoder):
+    """The embeddings of an image or text model of Hugging Face.
+
+    Args:
+        name: of a model on the hub, which is downloaded once, or a folder that ``save_pretrained`` wrote. It must have
+            safetensors weights, and no code of its own is run.
+        pooling: ``"mean"``, over all tokens or positions; ``"cls"``, the first token.
+
+    >>> str(HF("openai/clip-vit-base-patch32"))
+    "hf(name='openai/clip-vit-base-patch32', pooling='mean')"
+    """
+
+    takes: ClassVar[frozenset[InputKind]] = frozenset({"images", "text"})
+
+    name: str
+    pooling: Literal["mean", "cls"] = "mean"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not self.name.strip():
+            raise ValueError(f"name is {self.name!r}, but must be the name of a model or a folder")
+        one_of("pooling", self.pooling, ("mean", "cls"))
+        if os.path.isdir(os.path.expanduser(self.name)):  # the run may be read from another folder
+            object.__setattr__(self, "name", os.path.abspath(os.path.expanduser(self.name)))
+
+    @property
+    def weights(self) -> str:
+        return _weights(self.name)
+
+    def embed(self, samples: npt.NDArray[Any] | list[str]) -> npt.NDArray[np.float32]:
+        is_text = isinstance(samples, list)
+        prepare = _text_reader(self.name) if is_text else _image_reader(self.name)
+        whole = _model(self.name)
+        # A model of both images and texts, such as CLIP, has a part for each.
+        net: nn.Module = getattr(whole, "text_model" if is_text else "vision_model", whole)
+        rows = []
+        with torch.inference_mode():
+            for start in range(0, len(samples), _AT_ONCE):
+                inputs = prepare(samples[start : start + _AT_ONCE])
+                rows.append(self._pooled(net, inputs).float().numpy())
+        return np.concatenate(rows)
+
+    def _pooled(self, net: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
+        out: Tensor = net(**inputs).last_hidden_state
+        if out.ndim == 4:  # a convolutional net: channels come first
+            out = out.flatten(2).transpose(1, 2)
+        if self.pooling == "cls":
+            return out[:, 0]
+        mask = inputs.get("attention_mask")
+        if mask is None:
+            return out.mean(1)
+        share = mask[:, :, None].to(out.dtype)
+        return (out * share).sum(1) / share.sum(1).clamp(min=1)
+
+
+@cache
+def _model(name: str) -> nn.Module:
+    from transformers import AutoModel
+
+    with _quiet(name, "a model with safetensors weights"):
+        net: nn.Module = AutoModel.from_pretrained(name, use_safetensors=True, dtype=torch.float32)
+    return net.eval()
+
+
+@cache
+def _weights(name: str) -> str:
+    return checksum(_model(name))
+
+
+@cache
+def _image_reader(name: str) -> Callable[[Any], dict[str, Tensor]]:
+    from transformers import AutoImageProcessor
+
+    with _quiet(name, "a model of images"):
+        # Pillow's: it is there always, and gives the same numbers with and without torchvision.
+        processor = AutoImageProcessor.from_pretrained(name, backend="pil")
+
+    def read(images: npt.NDArray[np.uint8]) -> dict[str, Tensor]:
+        coloured = np.repeat(images, 3, 1) if images.shape[1] == 1 else images
+        return dict(processor(images=list(coloured), return_tensors="pt", input_data_format="channels_first"))
+
+    return read
+
+
+@cache
+def _text_reader(name: str) -> Callable[[Any], dict[str, Tensor]]:
+    from transformers import AutoTokenizer
+
+    with _quiet(name, "a model of texts"):
+        tokenizer = AutoTokenizer.from_pretrained(name)
+    longest = min(int(tokenizer.model_max_length), _LONGEST)
+
+    def read(texts: list[str]) -> dict[str, Tensor]:
+        return dict(tokenizer(texts, padding=True, truncation=True, max_length=longest, return_tensors="pt"))
+
+    return read
+
+
+@contextmanager
+def _quiet(name: str, what: str) -> Iterator[None]:
+    """No progress bars of transformers, and its many errors as one sentence."""
+    from transformers.utils import logging
+
+    shown, level = logging.is_progress_bar_enabled(), logging.get_verbosity()
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    try:
+        yield
+    except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
+        reason = " ".join(str(error).split()).partition(". ")[0] or type(error).__name__
+        raise ValueError(f"hf({name!r}) is not {what} on this machine, and cannot be downloaded: {reason}") from None
+    finally:
+        logging.set_verbosity(level)
+        if shown:
+            logging.enable_progress_bar()

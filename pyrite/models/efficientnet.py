@@ -1,0 +1,146 @@
+"""EfficientNet-Lite0: a small net for photographs, with random weights or those of ImageNet."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Final, final
+
+from torch import Tensor, nn
+from torch.nn.functional import interpolate, pad
+
+from pyrite.checks import flag, whole_number
+from pyrite.models.architecture import Architecture
+from pyrite.models.layers import average_places, he_weights
+from pyrite.models.network import Shape
+from pyrite.models.pretrained import lite0_file, lite0_weights
+
+__all__ = ["EfficientnetLite0", "Resized"]
+
+# Of each group of blocks: how many, kernel, stride of the first, how many times wider inside, channels after.
+_GROUPS: Final = (
+    (1, 3, 1, 1, 16),
+    (2, 3, 2, 6, 24),
+    (2, 5, 2, 6, 40),
+    (3, 3, 2, 6, 80),
+    (3, 5, 1, 6, 112),
+    (4, 5, 2, 6, 192),
+    (1, 3, 1, 6, 320),
+)
+_WIDTH: Final = 1280
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class EfficientnetLite0(Architecture):
+    """EfficientNet-Lite0: 4.7 million parameters for ImageNet, of which the weights may be. Google, 2020.
+
+    Args:
+        size: scale images to this height and width first; by default they are taken as they are.
+        pretrained: begin with the weights of ImageNet, but for the last layer. Grey images are taken as grey colours.
+
+    Tan & Le, 2019, without squeeze-and-excitation and with ReLU6 in place of swish.
+    """
+
+    smallest: ClassVar[int | None] = 8
+    any_size: ClassVar[bool] = True
+
+    size: int | None = field(default=None, kw_only=True)
+    pretrained: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        if self.size is not None:
+            whole_number("size", self.size, 8, 1024)
+        flag("pretrained", self.pretrained)
+
+    @property
+    def rate(self) -> float:
+        return 0.01 if self.pretrained else 0.1
+
+    @property
+    def normalisation(self) -> tuple[float, float] | None:
+        return (127 / 255, 128 / 255) if self.pretrained else None
+
+    def without_weights(self) -> "EfficientnetLite0":
+        return replace(self, pretrained=False)
+
+    def check(self, shape: Sequence[int]) -> Shape:
+        size = super().check(shape)
+        if self.pretrained:
+            lite0_file()
+            if size[0] not in (1, 3):
+                raise ValueError(f"shape is {size}, but {self} takes images of 1 or 3 channels")
+        return size
+
+    def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
+        before = 32
+        layers: list[nn.Module] = [] if self.size is None else [Resized(self.size)]
+        layers.append(_unit(shape[0], before, 3, 2))
+        for count, kernel, stride, wider, after in _GROUPS:
+            for number in range(count):
+                layers.append(_Inverted(before, after, kernel, 1 if number else stride, wider))
+                before = after
+        body = he_weights(nn.Sequential(*layers, _unit(before, _WIDTH, 1), *average_places()))
+        if self.pretrained:
+            _load(body, shape[0])
+        return body, nn.Linear(_WIDTH, classes)
+
+
+@final
+class Resized(nn.Module):
+    """Images of any size, scaled to a square by bicubic interpolation, which averages when it shrinks."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.size = size
+
+    def forward(self, images: Tensor) -> Tensor:
+        if images.shape[2:] == (self.size, self.size):
+            return images
+        return interpolate(images, (self.size, self.size), mode="bicubic", antialias=True)
+
+
+@final
+class _Same(nn.Conv2d):
+    """A convolution whose output has the size of the input divided by the stride, rounded up.
+
+    Where the padding is odd, the larger half is below and to the right, as when the weights were learned.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        kernel, stride = self.kernel_size[0], self.stride[0]
+        if stride == 1:  # then the padding is symmetric, and built in
+            return super().forward(input)
+        height, width = (max((-(-side // stride) - 1) * stride + kernel - side, 0) for side in input.shape[2:])
+        return super().forward(pad(input, (width // 2, width - width // 2, height // 2, height - height // 2)))
+
+
+@final
+class _Inverted(nn.Module):
+    """A convolution of each channel between two of 1 x 1, the first of which widens; a shortcut if sizes are equal."""
+
+    def __init__(self, before: int, after: int, kernel: int, stride: int, wider: int) -> None:
+        super().__init__()
+        inside = before * wider
+        widened = [] if wider == 1 else [_unit(before, inside, 1)]
+        each = _unit(inside, inside, kernel, stride, groups=inside)
+        self.layers = nn.Sequential(*widened, each, _unit(inside, after, 1)[:2])
+        self.shortcut = stride == 1 and before == after
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = self.layers(x)
+        return out + x if self.shortcut else out
+
+
+def _unit(before: int, after: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
+    padding = kernel // 2 if stride == 1 else 0
+    convolution = _Same(before, after, kernel, stride, padding, groups=groups, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(after, eps=1e-3, momentum=0.01), nn.ReLU6())
+
+
+def _load(body: nn.Module, channels: int) -> None:
+    """Put the weights of ImageNet into a body. Its layers are in the order of those in the file."""
+    own = body.state_dict()
+    weights = dict(zip(own, lite0_weights().values(), strict=False))  # those of the last layer are left over
+    if channels == 1:  # as if the one channel were given three times
+        first = next(iter(weights))
+        weights[first] = weights[first].sum(1, keepdim=True)
+    body.load_state_dict(weights)

@@ -1,0 +1,194 @@
+"""Embeddings of nets that were trained elsewhere: against those nets, with and without the cache."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+import torch
+from efficientnet_lite_pytorch import EfficientNet
+from PIL import Image
+from torch import Tensor, nn
+
+import pyrite
+from pyrite.data import LazyImages
+from pyrite.features import Encoder, OwnModule, State, encoder
+from pyrite.models.pretrained import lite0_weights
+
+NET = "efficientnet_lite0(size=32)"
+SMALL: dict[str, Any] = {"features": NET, "epochs": 2, "samples": 200, "model": "mlp(hidden=[16])"}
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("PYRITE_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def embedded(spec: str | Encoder, inputs: Any) -> npt.NDArray[Any]:
+    described = encoder(spec)
+    assert described is not None
+    return described.fit(inputs, np.arange(len(inputs))).transform(inputs)
+
+
+def pictures(count: int = 40, channels: int = 3, side: int = 32) -> npt.NDArray[np.uint8]:
+    return np.random.default_rng(0).integers(0, 256, (count, channels, side, side)).astype(np.uint8)
+
+
+class Counting(nn.Module):
+    """The mean of each channel; counts how often it is called."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+        self.factor = nn.Parameter(torch.ones(()))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        assert not self.training
+        self.calls += 1
+        return self.factor * inputs.mean((2, 3))
+
+
+def test_embeddings_are_those_of_the_other_package(cache: Path) -> None:
+    other = EfficientNet.from_name("efficientnet-lite0", image_size=32).eval()
+    other.load_state_dict(lite0_weights())
+    with torch.inference_mode():
+        places = other.extract_features((torch.from_numpy(pictures()).float() - 127) / 128)
+    assert np.allclose(embedded(NET, pictures()), places.mean((2, 3)).numpy(), atol=1e-4)
+
+
+def test_grey_images_are_grey_colours(cache: Path) -> None:
+    grey = pictures(channels=1)
+    assert np.array_equal(embedded(NET, grey), embedded(NET, np.repeat(grey, 3, 1)))
+
+
+def test_what_was_embedded_once_is_read_again(cache: Path) -> None:
+    net = Counting()
+    first = embedded(OwnModule(net), pictures(600))
+    assert np.allclose(first, pictures(600).mean((2, 3)) / 255, atol=1e-6)
+    assert len(list(cache.rglob("*.npz"))) == 2
+    calls = net.calls
+    assert np.array_equal(embedded(OwnModule(net), pictures(600)), first)
+    assert net.calls == calls
+    embedded(OwnModule(net), pictures(600)[::-1].copy())  # other samples
+    assert net.calls > calls
+    with torch.no_grad():
+        net.factor += 1  # other weights
+    assert np.allclose(embedded(OwnModule(net), pictures(600)), 2 * first)
+
+
+@pytest.mark.parametrize("damage", [lambda old: b"", lambda old: old[:-40], lambda old: old.replace(b"rows", b"cows")])
+def test_a_damaged_cache_is_as_none(cache: Path, damage: Callable[[bytes], bytes]) -> None:
+    first = embedded(OwnModule(Counting()), pictures())
+    (file,) = cache.rglob("*.npz")
+    file.write_bytes(damage(file.read_bytes()))
+    assert np.array_equal(embedded(OwnModule(Counting()), pictures()), first)
+
+
+def test_a_cache_that_cannot_be_written_is_not_needed(cache: Path) -> None:
+    cache.write_text("a file where the folder should be")
+    assert len(embedded(OwnModule(Counting()), pictures())) == 40
+
+
+def test_files_of_images_and_one_that_cannot_be_read(cache: Path, tmp_path: Path) -> None:
+    for number, pixels in enumerate(pictures(34)):
+        Image.fromarray(pixels.transpose(1, 2, 0)).save(tmp_path / f"{number}.png")
+    (tmp_path / "7.png").write_bytes(b"no image")
+    lazy = LazyImages(tmp_path, [f"{number}.png" for number in range(34)], 32)
+    rows = embedded(OwnModule(Counting()), lazy)
+    assert np.isnan(rows[7]).all()
+    kept = np.delete(np.arange(34), 7)
+    assert np.array_equal(rows[kept], embedded(OwnModule(Counting()), pictures(34)[kept]))
+
+
+def test_what_a_net_may_not_return(cache: Path) -> None:
+    with pytest.raises(ValueError, match=r"makes \(40, 3, 32, 32\) of 40 samples"):
+        embedded(OwnModule(nn.Identity()), pictures())
+    with pytest.raises(ValueError, match="not finite of sample 0"):
+        embedded(OwnModule(nn.Sequential(nn.Flatten(), nn.Threshold(1.0, float("nan")))), pictures())
+
+
+def test_other_weights_than_at_training_are_refused() -> None:
+    described = encoder(NET)
+    assert described is not None
+    with pytest.raises(ValueError, match="have changed since the run was trained"):
+        described.restore(State({}, {"weights": "others"}))
+
+
+@pytest.mark.parametrize(
+    ("data", "spec", "words"),
+    [
+        ("blobs", NET, "takes images, but blobs has plain numbers"),
+        ("digits", "efficientnet_lite0(size=7)", "size is 7"),
+        ("digits", "efficientnet_lite", "did you mean 'efficientnet_lite0'"),
+    ],
+)
+def test_bad_features_are_refused_before_anything_is_made(data: str, spec: str, words: str, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=words):
+        pyrite.train(data, features=spec, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_embeddings_have_defaults_of_their_own() -> None:
+    data = pyrite.data.load("digits")
+    recipe = pyrite.Recipe.make(data="digits", features=NET, method="erm(ce)").resolved(data)
+    assert (recipe.model, recipe.augment) == ("mlp(hidden=(64,))", "none")
+    assert "lr=0.01," in recipe.optimiser
+    assert recipe.resolved(data) == recipe
+    given = pyrite.training.resolve("digits", features=nn.Flatten(), loss="ce")
+    assert (given.recipe.model, given.recipe.optimiser) == (recipe.model, recipe.optimiser)
+
+
+def test_a_run_on_embeddings(cache: Path, tmp_path: Path) -> None:
+    run = pyrite.train("digits", out=tmp_path / "run", **SMALL)
+    assert run.recipe.features == NET
+    test = pyrite.data.load("digits").test
+    assert test is not None
+    again = pyrite.Run.load(tmp_path / "run")
+    right = (again.scores(test.inputs).argmax(1) == test.labels).mean()
+    assert right == pytest.approx(run.table["final_test_accuracy"])
+    assert again.model(torch.zeros(1, 1280)).shape == (1, 10)
+
+
+def test_only_samples_that_are_used_are_embedded(cache: Path, tmp_path: Path) -> None:
+    class Seen(nn.Flatten):
+        seen = 0
+
+        def forward(self, input: Tensor) -> Tensor:
+            Seen.seen += len(input)
+            return super().forward(input)
+
+    pyrite.train("digits", out=tmp_path / "run", **SMALL | {"features": Seen()})
+    assert Seen.seen == 200 + 360  # digits has 360 images to test on
+
+
+def test_a_net_of_ones_own_is_passed_again(cache: Path, tmp_path: Path) -> None:
+    options = SMALL | {"features": nn.Flatten()}
+    whole = pyrite.train("digits", out=tmp_path / "whole", **options)
+    assert whole.recipe.features == "given in Python: Flatten"
+    done = iter([False] * 2)
+    pyrite.train("digits", out=tmp_path / "run", stop=lambda: next(done, True), **options)
+    with pytest.raises(ValueError, match="pass them again as features"):
+        pyrite.train(resume=tmp_path / "run")
+    pyrite.train(resume=tmp_path / "run", features=nn.Flatten())
+    weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
+    assert weights[0] == weights[1]
+    with pytest.raises(ValueError, match=r"run\.model takes their outputs"):
+        pyrite.Run.load(tmp_path / "run").scores(pictures())
+    with pytest.raises(ValueError, match="features is 3"):
+        pyrite.train("digits", features=3, out=tmp_path / "other")  # type: ignore[arg-type]
+
+
+def test_fine_tuning_normalises_as_the_weights_expect(tmp_path: Path) -> None:
+    net = "efficientnet_lite0(size=32, pretrained=True)"
+    run = pyrite.train("digits", model=net, samples=40, epochs=1, batch_size=20, out=tmp_path / "run")
+    assert run.recipe.model == net
+    assert "lr=0.01" in run.recipe.optimiser
+    assert run.facts["mean"] == [127 / 255]
+    assert run.facts["std"] == [128 / 255]
+    test = pyrite.data.load("digits").test
+    assert test is not None
+    right = (pyrite.Run.load(tmp_path / "run").scores(test.inputs).argmax(1) == test.labels).mean()
+    assert right == pytest.approx(run.table["final_test_accuracy"])
