@@ -3,16 +3,19 @@
 from pyrite.auditing.audit import FEWEST, audit_margins, audit_scores, check_enough
 from pyrite.auditing.result import Audit, Confusion
 from pyrite.auditing.scores import Kind
+from pyrite.auditing.stacking import Calibration, shares_of
 from pyrite.auditing.troubles import Troubles, troubles
 
 __all__ = [
     "FEWEST",
     "Audit",
+    "Calibration",
     "Confusion",
     "Kind",
     "Troubles",
     "audit_margins",
     "audit_scores",
     "check_enough",
+    "shares_of",
     "troubles",
 ]
