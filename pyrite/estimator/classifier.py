@@ -16,7 +16,7 @@ from pyrite.checks import is_whole, whole_number
 from pyrite.data.dataset import check_inputs, is_missing
 from pyrite.data.statistics import to_float64
 from pyrite.estimator.candidates import Candidate, Features, NetCandidate, boosting, is_estimator, linear, wrap
-from pyrite.estimator.mixture import judge, taken_for_another, train_mixture, unjudged
+from pyrite.estimator.mixture import judge, train_mixture, unjudged, why_doubtful
 from pyrite.estimator.rows import Floats, Ints, Rows, assign_folds, inner_statistics
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, method
@@ -158,7 +158,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             self.audit_ = replace(audit, index=rows.order)
             if audit.noise_rate < 0.5:  # NaN if unknown; above, wrong labels may be the majority
                 weight = weight * (1 - audit.wrong_probability)
-            self._warn(audit, taken_for_another(judged.scores, labels, weight=rows.weight))
+            self._warn(audit, judged.scores, labels, rows.weight)
         else:
             judged = unjudged(candidates)
         self.choice_ = judged.choice
@@ -199,18 +199,14 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             verbose=self.verbose,
         )
 
-    def _warn(self, audit: Audit, swapped: tuple[int, int] | None) -> None:
+    def _warn(self, audit: Audit, scores: Floats, labels: Ints, weight: Floats) -> None:
         """Warn if the prediction may take a wrong class for the right one."""
-        if not audit.can_tell:
-            reason = "held-out labels are hardly predicted better than by their frequency"
-        elif audit.noise_rate >= 0.5:
+        names = tuple(map(str, self.classes_))
+        reason = why_doubtful(scores, labels, weight, names)
+        if audit.noise_rate >= 0.5:
             reason = f"{100 * audit.noise_rate:.0f} % of the labels seem to be wrong, so no row was given less weight"
-        elif swapped is not None:
-            taken, label = (str(self.classes_[place]) for place in swapped)
-            reason = f"most rows that are predicted to be {taken!r} have the label {label!r}"
-        else:
-            return
-        warnings.warn(f"{reason}: wrong classes may be taken for right ones", UserWarning, stacklevel=4)
+        if reason:
+            warnings.warn(f"{reason}: wrong classes may be taken for right ones", UserWarning, stacklevel=4)
 
     def _set_suspects(self, rows: Rows, count: int) -> None:
         audit = self.audit_

@@ -11,7 +11,7 @@ from pyrite.auditing import Calibration, shares_of
 from pyrite.estimator.candidates import Candidate, Features, Fitted
 from pyrite.estimator.rows import Floats, Ints
 
-__all__ = ["Choice", "Judged", "Mixture", "judge", "taken_for_another", "train_mixture", "unjudged"]
+__all__ = ["Choice", "Judged", "Mixture", "judge", "train_mixture", "unjudged", "why_doubtful"]
 
 _SMALLEST_SHARE: Final = 0.05  # models below it would cost time and change nothing
 _FEWEST_PREDICTED: Final = 10  # rows of a class from which it is said that another label is more frequent among them
@@ -114,12 +114,22 @@ def _mixed(tables: Sequence[Floats], calibrations: Sequence[Calibration | None],
         return np.asarray(logsumexp(np.stack(calibrated) + np.log(shares)[:, None, None], 0))
 
 
-def taken_for_another(scores: Floats, labels: Ints, weight: Floats) -> tuple[int, int] | None:
-    """A class, and another whose label is more frequent among the rows that are predicted to be of the class."""
-    classes = scores.shape[1]
-    found = np.zeros((classes, classes))
+def why_doubtful(scores: Floats, labels: Ints, weight: Floats, classes: Sequence[str]) -> str:
+    """Why the held-out scores may take wrong classes for right ones; empty if nothing says so.
+
+    They are doubted if they do not predict more labels than the most frequent one makes up, by two standard errors, or
+    if among the rows that are predicted to be of one class the label of another is more frequent.
+    """
+    found = np.zeros((len(classes), len(classes)))
     np.add.at(found, (scores.argmax(1), labels), weight)
-    own = found.diagonal()
-    excess = np.where(found.sum(1) >= _FEWEST_PREDICTED, found.max(1) - own, 0.0)
+    found /= found.sum()
+    right, most = float(found.trace()), float(found.sum(0).max())
+    if right < most + 2 * np.sqrt(most * (1 - most) / len(labels)):
+        return f"of the held-out labels {100 * right:.0f} % are predicted, and {100 * most:.0f} % are the same"
+    predicted = found.sum(1) * len(labels)
+    excess = np.where(predicted >= _FEWEST_PREDICTED, found.max(1) - found.diagonal(), 0.0)
     worst = int(excess.argmax())
-    return (worst, int(found[worst].argmax())) if excess[worst] > 0 else None
+    if excess[worst] > 0:
+        other = classes[int(found[worst].argmax())]
+        return f"rows that are predicted to be {classes[worst]!r} have the label {other!r} more often"
+    return ""

@@ -18,7 +18,7 @@ from sklearn.svm import LinearSVC
 import pyrite
 from pyrite import RobustClassifier
 from pyrite.auditing import Calibration, shares_of
-from pyrite.estimator.mixture import taken_for_another
+from pyrite.estimator.mixture import why_doubtful
 
 
 class Recorder(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -172,15 +172,22 @@ def test_calibration_undoes_uneven_noise() -> None:
 
 
 def test_a_class_taken_for_another() -> None:
-    scores = np.log(np.array([[0.8, 0.1, 0.1]] * 20 + [[0.1, 0.8, 0.1]] * 20))
-    labels = np.array([0] * 9 + [1] * 11 + [1] * 12 + [2] * 8)
-    assert taken_for_another(scores, labels, np.ones(40)) == (0, 1)
-    assert taken_for_another(scores, labels, np.where(np.arange(40) < 9, 2.0, 1.0)) is None
+    scores = np.log(np.array([[0.8, 0.1, 0.1]] * 40 + [[0.1, 0.8, 0.1]] * 40 + [[0.1, 0.1, 0.8]] * 40))
+    labels = np.array([0] * 18 + [1] * 22 + [1] * 36 + [2] * 4 + [2] * 40)
+    names = "a", "b", "c"
+    assert why_doubtful(scores, labels, np.ones(120), names).startswith("rows that are predicted to be 'a' have the")
+    assert why_doubtful(scores, labels, np.where(labels == 0, 2.0, 1.0), names) == ""
+    # 58 of 120 have the label b, and 69 are predicted, 2.01 standard errors more; one less is not enough.
+    labels = np.array([1] * 29 + [0] * 11 + [1] * 29 + [0] * 11 + [2] * 29 + [0] * 11)
+    assert "predicted to be 'a'" in why_doubtful(scores, labels, np.ones(120), names)
+    labels[80] = 0
+    expected = "of the held-out labels 57 % are predicted, and 48 % are the same"
+    assert why_doubtful(scores, labels, np.ones(120), names) == expected
 
 
 def test_it_warns_where_labels_say_nothing() -> None:
     inputs, labels = load_breast_cancer(return_X_y=True)
     mixed = np.random.default_rng(0).permutation(labels)
-    with pytest.warns(UserWarning, match="hardly predicted better .* wrong classes may be taken for right ones"):
+    with pytest.warns(UserWarning, match=r"63 % are the same: wrong classes may be taken for right"):
         fitted = RobustClassifier(model=GaussianNB()).fit(inputs, mixed)
     assert np.isnan(fitted.noise_rate_)
