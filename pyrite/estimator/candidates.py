@@ -1,11 +1,11 @@
 """What ``RobustClassifier`` trains: several nets at once, or a classifier of scikit-learn."""
 
-from typing import Any, NamedTuple, Protocol, final
+from typing import Any, Final, NamedTuple, Protocol, Self, final
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import log_softmax, logsumexp
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import BaseEstimator, TransformerMixin, clone, is_classifier
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import Pipeline, make_pipeline
@@ -20,8 +20,9 @@ from pyrite.training import resolve
 
 __all__ = ["Candidate", "Features", "Fitted", "NetCandidate", "Wrapped", "boosting", "is_estimator", "linear", "wrap"]
 
-_FLOOR = 1e-12  # the smallest probability of a class; boosting rounds smaller ones to 0
-_FAR = 10.0  # standard deviations beyond which a linear model would be governed by single outliers
+_FLOOR: Final = 1e-12  # the smallest probability of a class; boosting rounds smaller ones to 0
+_LEVELS: Final = 255  # the most that scikit-learn's histograms have
+_FAR: Final = 10.0  # standard deviations beyond which a linear model would be governed by single outliers
 
 
 class Features(NamedTuple):
@@ -133,7 +134,8 @@ class Wrapped(NamedTuple):
         inputs = self._inputs(features.part(used))
         known = np.unique(labels[used])
         if len(known) > 1:
-            options = {} if argument is None else {argument: weight[used]}
+            equal = argument is None or np.ptp(weight[used]) == 0
+            options = {} if equal else {argument: weight[used]}
             model.fit(inputs, self.classes[labels[used]], **options)
         return _FittedClassifier(self, model, known)
 
@@ -169,7 +171,8 @@ def boosting(classes: npt.NDArray[Any], verbose: bool) -> list[Candidate]:
     short = HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=16, l2_regularization=5.0)
     full = HistGradientBoostingClassifier()
     return [
-        Wrapped(model, name, classes, True, verbose) for model, name in ((short, "short boosting"), (full, "boosting"))
+        Wrapped(make_pipeline(_Levels(), model), name, classes, True, verbose)
+        for model, name in ((short, "short boosting"), (full, "boosting"))
     ]
 
 
@@ -177,6 +180,23 @@ def linear(classes: npt.NDArray[Any], verbose: bool) -> Candidate:
     """Logistic regression on standardised features, with outliers moved to ten standard deviations."""
     model = make_pipeline(FunctionTransformer(_without_outliers), LogisticRegression(max_iter=1000))
     return Wrapped(model, "linear", classes, True, verbose)
+
+
+@final
+class _Levels(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """Each feature by its place among 255 quantiles, as histogram boosting itself would do.
+
+    Its own quantiles of weighted rows take 30 times as long as the rest of the training (scikit-learn 1.9).
+    """
+
+    def fit(self, features: Floats, labels: object = None) -> Self:
+        places = np.linspace(0, 1, _LEVELS + 1)[1:-1]
+        self.edges_ = [np.unique(edges) for edges in np.quantile(features, places, axis=0, method="midpoint").T]
+        return self
+
+    def transform(self, features: Floats) -> Floats:
+        columns = [np.searchsorted(edges, column) for edges, column in zip(self.edges_, features.T, strict=True)]
+        return np.stack(columns, 1).astype(np.float64)
 
 
 def _without_outliers(features: npt.NDArray[Any]) -> Floats:

@@ -156,7 +156,9 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             names = tuple(map(str, self.classes_))
             audit = audit_scores(labels, scores=judged.scores, kind="log-probabilities", classes=names, seed=seed)
             self.audit_ = replace(audit, index=rows.order)
-            if audit.noise_rate < 0.5:  # NaN if unknown; above, wrong labels may be the majority
+            if judged.right is not None:
+                weight = weight * judged.right
+            elif audit.noise_rate < 0.5:  # NaN if unknown; above, wrong labels may be the majority
                 weight = weight * (1 - audit.wrong_probability)
             self._warn(audit, judged.scores, labels, rows.weight)
         else:
@@ -204,7 +206,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         names = tuple(map(str, self.classes_))
         reason = why_doubtful(scores, labels, weight, names)
         if audit.noise_rate >= 0.5:
-            reason = f"{100 * audit.noise_rate:.0f} % of the labels seem to be wrong, so no row was given less weight"
+            reason = f"{100 * audit.noise_rate:.0f} % of the labels seem to be wrong"
         if reason:
             warnings.warn(f"{reason}: wrong classes may be taken for right ones", UserWarning, stacklevel=4)
 

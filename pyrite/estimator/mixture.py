@@ -49,11 +49,13 @@ class Judged(NamedTuple):
         choice: the shares, and the accuracies behind them.
         calibrations: of the candidates; None where there is one candidate, whose scores are used as they are.
         scores: held-out log-probabilities of the mixture.
+        right: the probability under the mixture that each label is right; None where there is one candidate.
     """
 
     choice: Choice
     calibrations: tuple[Calibration | None, ...]
     scores: Floats
+    right: Floats | None = None
 
 
 @final
@@ -83,7 +85,17 @@ def judge(
     shares = shares_of(np.stack(likely), weight)
     shares = np.where(shares >= min(_SMALLEST_SHARE, shares.max()), shares, 0.0)
     shares /= shares.sum()
-    return Judged(Choice(names, shares, accuracy), calibrations, _mixed(tables, calibrations, shares))
+    scores = _mixed(tables, calibrations, shares)
+    return Judged(Choice(names, shares, accuracy), calibrations, scores, _right(tables, calibrations, shares, labels))
+
+
+def _right(tables: Sequence[Floats], calibrations: Sequence[Calibration], shares: Floats, labels: Ints) -> Floats:
+    """By Bayes' rule: the probability of the label's own class, of all that may have been given this label."""
+    joint = sum(
+        share * np.exp(calibration.log_probabilities(table)) * calibration.fit.matrix.T[labels]
+        for table, calibration, share in zip(tables, calibrations, shares, strict=True)
+    )
+    return np.asarray(joint[np.arange(len(labels)), labels] / np.sum(joint, 1))
 
 
 def unjudged(candidates: Sequence[Candidate]) -> Judged:
