@@ -65,7 +65,7 @@ CLASSIFIERS: dict[str, Callable[[int], Any]] = {
 
 
 def measure(name: str, noise: str, seed: int, kind: str) -> dict[str, Any]:
-    """Test accuracy on true labels, and seconds of ``fit``; of an estimator of ours also what it says."""
+    """Test accuracy on true labels, and seconds of processor time of ``fit``; of our classifier also what it says."""
     inputs, true = SETS[name]()
     classes = int(true.max()) + 1
     train, test, labels, answers = train_test_split(inputs, true, test_size=0.3, stratify=true, random_state=seed)
@@ -85,7 +85,7 @@ def measure(name: str, noise: str, seed: int, kind: str) -> dict[str, Any]:
 
 
 def table(cells: list[dict[str, Any]]) -> Iterator[str]:
-    """Mean accuracy in per cent over the seeds, the best of a row in bold, its spread after it."""
+    """Mean accuracy in per cent over the seeds, the best of a row in bold, and the standard deviation."""
     yield f"| set | noise | {' | '.join(CLASSIFIERS)} |"
     yield "|---|---|" + "--:|" * len(CLASSIFIERS)
     sets = dict.fromkeys(cell["set"] for cell in cells)
@@ -93,17 +93,18 @@ def table(cells: list[dict[str, Any]]) -> Iterator[str]:
         held = [cell for cell in cells if (cell["set"], cell["noise"]) == (name, noise)]
         values = {kind: [100 * cell["accuracy"] for cell in held if cell["classifier"] == kind] for kind in CLASSIFIERS}
         best = max(mean(each) for each in values.values())
-        texts = [
-            f"**{mean(each):.1f}** ± {stdev(each):.1f}"
-            if mean(each) > best - 0.05
-            else f"{mean(each):.1f} ± {stdev(each):.1f}"
-            for each in values.values()
-        ]
+        texts = [shown(each, bold=mean(each) > best - 0.05) for each in values.values()]
         yield f"| {name} | {noise if noise == 'none' else f'`{noise}`'} | {' | '.join(texts)} |"
 
 
+def shown(values: list[float], bold: bool) -> str:
+    mark = "**" if bold else ""
+    spread = f" ± {stdev(values):.1f}" if len(values) > 1 else ""
+    return f"{mark}{mean(values):.1f}{mark}{spread}"
+
+
 def times(cells: list[dict[str, Any]]) -> Iterator[str]:
-    """Median seconds of a fit, and how often as long as CleanLearning around boosting."""
+    """Median seconds of processor time of a fit, and the ratio of the first to the last."""
     yield f"| set | {' | '.join(CLASSIFIERS)} | ratio |"
     yield "|---|" + "--:|" * (len(CLASSIFIERS) + 1)
     for name in dict.fromkeys(cell["set"] for cell in cells):

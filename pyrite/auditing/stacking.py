@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Final, final
 
 import numpy as np
-from scipy.special import logsumexp
 
 from pyrite.auditing.noise_fit import NoiseFit, fit_once
 from pyrite.auditing.scores import gap_of, to_margins
@@ -49,8 +48,11 @@ class Calibration:
 
     def log_likelihood(self, scores: Floats, labels: Ints) -> Floats:
         """The logarithm of the probability of each given label."""
-        likely: Floats = logsumexp(self.log_probabilities(scores) + np.log(self.fit.matrix).T[labels], axis=1)
-        return likely
+        return np.asarray(np.log(np.maximum(self.joint(scores, labels).sum(1), _SMALLEST)))
+
+    def joint(self, scores: Floats, labels: Ints) -> Floats:
+        """The probability of each true class together with the given label."""
+        return np.asarray(np.exp(self.log_probabilities(scores)) * self.fit.matrix.T[labels])
 
 
 def shares_of(log_likelihood: Floats, weight: Floats) -> Floats:

@@ -22,6 +22,7 @@ __all__ = ["Candidate", "Features", "Fitted", "NetCandidate", "Wrapped", "boosti
 
 _FLOOR: Final = 1e-12  # the smallest probability of a class; boosting rounds smaller ones to 0
 _LEVELS: Final = 255  # the most that scikit-learn's histograms have
+_MOST_CLASSES: Final = 100
 _FAR: Final = 10.0  # standard deviations beyond which a linear model would be governed by single outliers
 
 
@@ -167,7 +168,12 @@ class _FittedClassifier(NamedTuple):
 
 
 def boosting(classes: npt.NDArray[Any], verbose: bool) -> list[Candidate]:
-    """Gradient boosting at scikit-learn's defaults, and a shorter one that wrong labels mislead less."""
+    """Gradient boosting at scikit-learn's defaults, and a shorter one that wrong labels mislead less.
+
+    None of them with many classes, as each step of boosting grows one tree per class.
+    """
+    if len(classes) > _MOST_CLASSES:
+        return []
     short = HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=16, l2_regularization=5.0)
     full = HistGradientBoostingClassifier()
     return [

@@ -91,11 +91,10 @@ def judge(
 
 def _right(tables: Sequence[Floats], calibrations: Sequence[Calibration], shares: Floats, labels: Ints) -> Floats:
     """By Bayes' rule: the probability of the label's own class, of all that may have been given this label."""
-    joint = sum(
-        share * np.exp(calibration.log_probabilities(table)) * calibration.fit.matrix.T[labels]
-        for table, calibration, share in zip(tables, calibrations, shares, strict=True)
-    )
-    return np.asarray(joint[np.arange(len(labels)), labels] / np.sum(joint, 1))
+    joint = np.zeros_like(tables[0])
+    for table, calibration, share in zip(tables, calibrations, shares, strict=True):
+        joint += share * calibration.joint(table, labels)
+    return np.asarray(joint[np.arange(len(labels)), labels] / joint.sum(1))
 
 
 def unjudged(candidates: Sequence[Candidate]) -> Judged:

@@ -144,6 +144,13 @@ def test_trees_and_lines_are_chosen_where_they_suit() -> None:
         assert fitted.score(inputs[350:], true[350:]) > 0.9
 
 
+@pytest.mark.filterwarnings("ignore:.*wrong classes may be taken")  # five rows tell little of a class
+def test_many_classes_are_not_boosted() -> None:
+    labels = np.arange(505) // 5
+    fitted = RobustClassifier(epochs=1, folds=2).fit(labels[:, None] + np.arange(505)[:, None] / 1000, labels)
+    assert fitted.choice_.models == ("nets", "linear")
+
+
 def test_shares_have_the_largest_likelihood() -> None:
     """Against scipy's general minimiser."""
     rng = np.random.default_rng(0)
