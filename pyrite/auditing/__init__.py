@@ -4,11 +4,13 @@ from pyrite.auditing.audit import FEWEST, audit_margins, audit_scores, check_eno
 from pyrite.auditing.result import Audit, Confusion
 from pyrite.auditing.review import Review
 from pyrite.auditing.scores import Kind
+from pyrite.auditing.stacking import Calibration, shares_of
 from pyrite.auditing.troubles import Troubles, troubles
 
 __all__ = [
     "FEWEST",
     "Audit",
+    "Calibration",
     "Confusion",
     "Kind",
     "Review",
@@ -16,5 +18,6 @@ __all__ = [
     "audit_margins",
     "audit_scores",
     "check_enough",
+    "shares_of",
     "troubles",
 ]

@@ -1,11 +1,11 @@
 """``RobustClassifier``: for tables and images whose labels are partly wrong."""
 
+import warnings
 from dataclasses import replace
-from typing import Any, Final, NamedTuple, Self, final
+from typing import Any, Final, Self, final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_softmax, logsumexp
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
@@ -13,23 +13,20 @@ from torch import nn
 
 from pyrite.auditing import FEWEST, Audit, audit_scores
 from pyrite.checks import is_whole, whole_number
-from pyrite.curves import GCE
-from pyrite.data import Dataset
 from pyrite.data.dataset import check_inputs, is_missing
 from pyrite.data.statistics import to_float64
+from pyrite.estimator.candidates import Candidate, Features, NetCandidate, boosting, is_estimator, linear, wrap
+from pyrite.estimator.mixture import judge, train_mixture, unjudged, why_doubtful
 from pyrite.estimator.reading import Reader
 from pyrite.estimator.rows import Floats, Ints, Rows, assign_folds, inner_statistics
-from pyrite.estimator.together import Nets, train_together
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, method
-from pyrite.models import Architecture, Factory
 from pyrite.run_audits import default_method
-from pyrite.training import RunFailed, resolve
+from pyrite.training import RunFailed
 
 __all__ = ["RobustClassifier"]
 
-_TABLE_NETS: Final = "mlp(hidden=(128, 128), limit=3)", "mlp(hidden=(128, 128), limit=3, bins=8)"
-"""For smooth tables, and for tables with jumps. The one that predicts more held-out labels is used."""
+_TABLE_NET: Final = "mlp(hidden=(128, 128), limit=3)"
 
 _STEPS: Final = 100
 """The least number of training steps on a table. More steps memorise wrong labels: docs/sklearn.md."""
@@ -39,18 +36,22 @@ _STEPS: Final = 100
 class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A classifier that does not memorise wrong labels, and reports which labels are wrong.
 
-    First, cross-validation with ``folds`` nets gives held-out scores for every row, and an audit of these scores
-    estimates which labels are wrong. Then ``members`` nets are trained on all rows, each row weighted by the
-    probability that its label is right. The prediction is the mean of their probabilities.
+    First, cross-validation gives held-out scores for every row, for tables by nets, gradient boosting and a linear
+    model. The given labels of these rows decide the share of each model in the prediction. An audit of the scores
+    estimates which labels are wrong. Then the models are trained on all rows, each row weighted by the probability that
+    its label is right. The prediction is the mean of their probabilities by their shares.
+
+    ``fit`` warns if wrong classes may be taken for right ones.
 
     The order of the rows does not matter, and a weight of 2 is the same as a row twice, to the last bit (up to 100,000
     rows).
 
     Args:
-        loss: a loss or its spec, such as ``"gce(q=0.7)"``. None for absolute error, scaled if there are many classes,
-            or for tables ``gce(q=0.7)`` if that predicts more of the held-out labels.
-        model: a spec such as ``"resnet20"``, an ``nn.Module``, of which copies are trained, or a function that makes
-            one from the shape of an input and the number of classes. None for a default that depends on the data.
+        loss: a loss of nets or its spec, such as ``"gce(q=0.7)"``; no other models are trained then. None for absolute
+            error, scaled if there are many classes.
+        model: a classifier of scikit-learn, a spec such as ``"resnet20"``, an ``nn.Module``, of which copies are
+            trained, a function that makes one from the shape of an input and the number of classes, or a list of
+            these, which held-out labels weigh. None for a default that depends on the data.
         epochs: passes over the data; None for at least 10 epochs and 100 steps.
         batch_size: rows per step; None for an eighth of the rows, from 16 to 128.
         lr: the learning rate; None for a default that depends on net and loss.
@@ -69,6 +70,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         wrong_probability_: the probability that the label of each row is wrong; NaN where it cannot be estimated.
         suspects_: positions of rows whose labels should be reviewed, the most suspicious first.
         noise_rate_: the estimated share of wrong labels; NaN where it cannot be estimated.
+        choice_: the models that were tried, their shares in the prediction, and the share of held-out labels that each
+            predicted.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -80,7 +83,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self,
         loss: Any = None,
         *,
-        model: str | Architecture | nn.Module | Factory | None = None,
+        model: Any = None,
         epochs: int | None = None,
         batch_size: int | None = None,
         lr: float | None = None,
@@ -111,11 +114,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         rows = Rows.of(inputs, labels, weight, seed)
         if len(np.unique(labels[rows.order])) < 2:
             raise ValueError("labels with a positive weight are all of one class: a classifier needs two or more")
-        self._scale = inner_statistics(inputs[rows.order]) if inputs.ndim == 2 else None
-        names = tuple(map(str, self.classes_))
-        data = Dataset("rows", self._prepared(inputs[rows.order]), labels[rows.order], names)
+        used = inputs[rows.order]
+        self._scale = inner_statistics(used) if inputs.ndim == 2 else None
+        self._shape = inputs.shape[1:]
         try:
-            self._train(data, rows, seed)
+            self._train(Features(used, self._prepared(used)), labels[rows.order], rows, seed)
         except RunFailed as error:
             raise ValueError(f"training diverged, {str(error).partition('. ')[0]}: set lr to a tenth of that") from None
         self._set_suspects(rows, len(labels))
@@ -141,59 +144,79 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     def _scores(self, X: Any) -> Floats:  # noqa: N803
         check_is_fitted(self)
         inputs = _checked(self, X, reset=False) if self._reader is None else self._reader.transform(X)
-        shape = self._nets.shape
-        if inputs.shape[1:] != shape:
-            raise ValueError(f"X has rows of shape {inputs.shape[1:]}, but the classifier was fitted to {shape}")
-        per_net = self._nets.scores(self._prepared(inputs))
-        return np.asarray(logsumexp(log_softmax(per_net, 2), 0) - np.log(len(per_net)))
+        if inputs.shape[1:] != self._shape:
+            raise ValueError(f"X has rows of shape {inputs.shape[1:]}, but the classifier was fitted to {self._shape}")
+        return self._mixture.log_probabilities(Features(inputs, self._prepared(inputs)))
 
     def _prepared(self, inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Images unchanged; features centred and scaled in float64, then converted to float32."""
         return inputs if self._scale is None else self._scale.standardise(inputs)
 
-    def _train(self, data: Dataset, rows: Rows, seed: int) -> None:
-        table = data.inputs.ndim == 2
-        folds = _count("folds", self.folds, 5 if table else 2, least=2)
-        # Copies of one net that are trained on the same batches stay equal.
-        members = _count("members", self.members, 5 if table and not isinstance(self.model, nn.Module) else 1, least=1)
-        nets = _TABLE_NETS if table and self.model is None else (self.model,)
-        methods = (ERM(read_loss(self.loss)),) if self.loss is not None else _methods(len(data.classes), table)
+    def _train(self, features: Features, labels: Ints, rows: Rows, seed: int) -> None:
+        folds = _count("folds", self.folds, 5 if features.scaled.ndim == 2 else 2, least=2)
+        held_out = folds > 0 and len(labels) >= FEWEST
+        candidates = self._candidates(features, held_out, weighted=bool(np.ptp(rows.weight)))
         self.audit_: Audit | None = None
         weight = rows.weight
-        best = _Candidate(nets[0], methods[0])
-        if folds and len(data) >= FEWEST:
-            fold = assign_folds(data.labels, rows.cell, folds)
-            scores = self._held_out_scores(data, weight, fold, best, seed)
-            for change in [{"net": net} for net in nets[1:]] + [{"method": other} for other in methods[1:]]:
-                candidate = best._replace(**change)
-                other_scores = self._held_out_scores(data, weight, fold, candidate, seed)
-                if _predicts_more(other_scores, scores, data.labels, weight):
-                    best, scores = candidate, other_scores
-            audit = audit_scores(data.labels, scores=scores, kind="logits", classes=data.classes, seed=seed)
+        if held_out:
+            fold = assign_folds(labels, rows.cell, folds)
+            judged = judge(candidates, features, labels, weight, fold, seed)
+            names = tuple(map(str, self.classes_))
+            audit = audit_scores(labels, scores=judged.scores, kind="log-probabilities", classes=names, seed=seed)
             self.audit_ = replace(audit, index=rows.order)
-            if self.audit_.noise_rate < 0.5:  # NaN if unknown; above, wrong labels may be the majority
-                weight = weight * (1 - self.audit_.wrong_probability)
-        self._nets = self._fit(data, np.tile(weight, (members, 1)), best, seed + 1)
-
-    def _held_out_scores(self, data: Dataset, weight: Floats, fold: Ints, candidate: "_Candidate", seed: int) -> Floats:
-        """Scores of every row, from the net that was not trained on it."""
-        folds = np.unique(fold)
-        trained = self._fit(data, weight * (fold != folds[:, None]), candidate, seed)
-        return trained.scores(np.asarray(data.inputs))[np.searchsorted(folds, fold), np.arange(len(data))]
-
-    def _fit(self, data: Dataset, weight: Floats, candidate: "_Candidate", seed: int) -> Nets:
-        size = _count("batch_size", self.batch_size, int(np.clip(len(data) // 8, 16, 128)), least=2)
-        epochs = _count("epochs", self.epochs, max(10, -(-_STEPS * size // len(data))), least=1)
-        plan = resolve(
-            data, model=candidate.net, method=candidate.method, lr=self.lr, epochs=epochs, batch_size=size,
-            validation=0.0, seed=seed, device=self.device,
-        )  # fmt: skip
-        recipe, method = plan.recipe, plan.method
-        assert isinstance(method, ERM)
+            if judged.right is not None:
+                weight = weight * judged.right
+            elif audit.noise_rate < 0.5:  # NaN if unknown; above, wrong labels may be the majority
+                weight = weight * (1 - audit.wrong_probability)
+            self._warn(audit, judged.scores, labels, rows.weight)
+        else:
+            judged = unjudged(candidates)
+        self.choice_ = judged.choice
         if self.verbose:
-            print(f"{len(weight)} x {recipe.model}, {recipe.method}, {epochs} epochs of {len(data)} rows", flush=True)
-        net = recipe.model if candidate.net is None else candidate.net
-        return train_together(data, weight, net, method, recipe)
+            print(self.choice_, flush=True)
+        self._mixture = train_mixture(candidates, judged, features, labels, weight, seed)
+
+    def _candidates(self, features: Features, held_out: bool, weighted: bool) -> list[Candidate]:
+        """What is trained. Without held-out labels nothing weighs the models of a table, and it is nets alone."""
+        table = features.scaled.ndim == 2
+        models = self.model if isinstance(self.model, list | tuple) else [self.model]
+        if not models:
+            raise ValueError("model is an empty list: name at least one model")
+        if any(map(is_estimator, models)) and not table:
+            raise ValueError("model is a classifier of scikit-learn, which takes rows of features, but X is images")
+        candidates: list[Candidate] = [
+            wrap(model, self.classes_, weighted, self.verbose) if is_estimator(model) else self._nets(model, features)
+            for model in models
+        ]
+        if self.model is None and self.loss is None and table and held_out:
+            candidates += [*boosting(self.classes_, self.verbose), linear(self.classes_, self.verbose)]
+        return candidates
+
+    def _nets(self, model: Any, features: Features) -> NetCandidate:
+        table, count = features.scaled.ndim == 2, len(features.scaled)
+        size = _count("batch_size", self.batch_size, int(np.clip(count // 8, 16, 128)), least=2)
+        # Copies of one net that are trained on the same batches stay equal.
+        several = table and not isinstance(model, nn.Module)
+        return NetCandidate(
+            net=_TABLE_NET if table and model is None else model,
+            method=_default_method(len(self.classes_)) if self.loss is None else ERM(read_loss(self.loss)),
+            classes=tuple(map(str, self.classes_)),
+            epochs=_count("epochs", self.epochs, max(10, -(-_STEPS * size // count)), least=1),
+            batch_size=size,
+            lr=self.lr,
+            members=_count("members", self.members, 5 if several else 1, least=1),
+            device=self.device,
+            verbose=self.verbose,
+        )
+
+    def _warn(self, audit: Audit, scores: Floats, labels: Ints, weight: Floats) -> None:
+        """Warn if the prediction may take a wrong class for the right one."""
+        names = tuple(map(str, self.classes_))
+        reason = why_doubtful(scores, labels, weight, names)
+        if audit.noise_rate >= 0.5:
+            reason = f"{100 * audit.noise_rate:.0f} % of the labels seem to be wrong"
+        if reason:
+            warnings.warn(f"{reason}: wrong classes may be taken for right ones", UserWarning, stacklevel=4)
 
     def _set_suspects(self, rows: Rows, count: int) -> None:
         audit = self.audit_
@@ -215,26 +238,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self.suspects_ = suspects[np.lexsort((-rank[suspects], -self.wrong_probability_[suspects]))]
 
 
-def _methods(classes: int, table: bool) -> tuple[ERM, ...]:
+def _default_method(classes: int) -> ERM:
     default = method(default_method(classes))
     assert isinstance(default, ERM)
-    return (default, ERM(GCE(q=0.7))) if table else (default,)
-
-
-class _Candidate(NamedTuple):
-    """A net and a method that are compared on held-out labels."""
-
-    net: Any
-    method: ERM
-
-
-def _predicts_more(new: Floats, old: Floats, labels: Ints, weight: Floats) -> bool:
-    """Whether the new scores predict more labels, by more than the standard error of the difference.
-
-    Wrong labels lower the accuracy of both, but symmetric noise does not change their order.
-    """
-    gained = weight * (1.0 * (new.argmax(1) == labels) - (old.argmax(1) == labels))
-    return bool(gained.sum() > np.sqrt((gained**2).sum()))
+    return default
 
 
 def _check_labels(labels: Any) -> None:

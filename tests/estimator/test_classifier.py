@@ -22,7 +22,6 @@ from torch import nn
 
 import pyrite
 from pyrite import RobustClassifier
-from pyrite.estimator.classifier import _predicts_more
 
 
 def quick(**options: Any) -> RobustClassifier:
@@ -102,7 +101,8 @@ def test_a_table_of_few_values() -> None:
     given = np.where(wrong, (true + rng.integers(1, 3, 2000)) % 3, true)
     fitted = RobustClassifier().fit(inputs, given)
     assert (fitted.predict(inputs) == true).mean() > 0.9
-    assert abs(fitted.noise_rate_ - 0.2) < 0.05
+    # Boosting predicts the shares of the labels in a cell, which explain a part of the wrong ones.
+    assert abs(fitted.noise_rate_ - 0.2) < 0.08
     assert wrong[fitted.suspects_].mean() > 0.9
     one = rng.integers(0, 12, (600, 1))
     assert RobustClassifier().fit(one, one[:, 0] % 2).score(one, one[:, 0] % 2) > 0.95
@@ -199,35 +199,21 @@ def test_a_step_in_one_column_is_found() -> None:
     assert fitted.score(inputs[400:], labels[400:]) > without.score(inputs[400:], labels[400:]) + 0.02
 
 
-def test_another_way_must_be_better_by_more_than_chance() -> None:
-    labels = np.zeros(100, int)
-    old = np.tile([1.0, 0.0], (100, 1))
-    old[:40] = [0.0, 1.0]  # 60 are right
-
-    def new(right: int, lost: int) -> Any:
-        made = old.copy()
-        made[:right] = [1.0, 0.0]
-        made[40 : 40 + lost] = [0.0, 1.0]
-        return made
-
-    # Of 9 rows that change 3 more are gained than lost, which is √9; of 10, 4 more, and √10 < 4.
-    for gained, lost, more in ((6, 3, False), (7, 3, True), (8, 4, True), (9, 7, False), (0, 0, False), (1, 0, False)):
-        assert _predicts_more(new(gained, lost), old, labels, np.ones(100)) is more
-
-
 def test_an_audit_that_calls_most_labels_wrong_is_not_followed(monkeypatch: pytest.MonkeyPatch) -> None:
-    inputs, labels = moons()
-    scores = {}
-    for rate in (0.2, 0.6, np.nan):
+    inputs, labels = moons(200)
+    labels[:20] = 1 - labels[:20]
+    model = LogisticRegression()
+    alone = RobustClassifier(model=model, folds=0).fit(inputs, labels).decision_function(inputs)
+    followed = RobustClassifier(model=model).fit(inputs, labels).decision_function(inputs)
+    assert np.abs(followed - alone).max() > 1e-3
 
-        def doubtful_audit(given: Any, rate: float = rate, **options: Any) -> pyrite.Audit:
-            doubted = 5.0 * (np.arange(len(given)) % 2)
-            return replace(pyrite.audit(given, **options), noise_rate=rate, score=doubted, can_tell=True)
+    def doubtful_audit(given: Any, **options: Any) -> pyrite.Audit:
+        return replace(pyrite.audit(given, **options), noise_rate=0.6)
 
-        monkeypatch.setattr("pyrite.estimator.classifier.audit_scores", doubtful_audit)
-        scores[rate] = RobustClassifier(epochs=2).fit(inputs, labels).decision_function(inputs)
-    np.testing.assert_array_equal(scores[0.6], scores[np.nan])
-    assert np.abs(scores[0.6] - scores[0.2]).max() > 1e-3
+    monkeypatch.setattr("pyrite.estimator.classifier.audit_scores", doubtful_audit)
+    with pytest.warns(UserWarning, match="60 % of the labels seem to be wrong.*: wrong classes may be taken"):
+        unweighted = RobustClassifier(model=model).fit(inputs, labels)
+    np.testing.assert_array_equal(unweighted.decision_function(inputs), alone)
 
 
 def test_seeds() -> None:
@@ -300,11 +286,10 @@ def test_bad_data_get_a_sentence() -> None:
 
 
 def test_it_says_what_it_does_if_asked(capsys: pytest.CaptureFixture[str]) -> None:
-    RobustClassifier(epochs=1, verbose=True).fit(*moons())
+    fitted = RobustClassifier(epochs=1, verbose=True, folds=2).fit(*moons())
     lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == 4  # two nets and two losses, then all rows
-    assert all("1 epochs of 80 rows" in line for line in lines)
-    assert "bins=8" in lines[1]
-    assert "gce" in lines[2]
+    assert "2 x mlp(hidden=(128, 128), limit=3), erm(unit(mae)), 1 epochs of 80 rows" in lines[0]
+    assert sum("linear, 40 rows" in line for line in lines) == 2
+    assert repr(fitted.choice_) in lines
     RobustClassifier(epochs=1).fit(*moons())
     assert capsys.readouterr().out == ""

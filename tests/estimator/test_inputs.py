@@ -69,4 +69,6 @@ def test_a_class_seen_once_and_one_row_in_a_hundred() -> None:
     assert fitted.predict_proba(X).shape == (60, 3)
     rare = (np.arange(300) % 100 == 0).astype(int)
     inputs = RNG.normal(size=(300, 2)) + 8 * rare[:, None]
-    assert RobustClassifier(members=1).fit(inputs, rare).score(inputs, rare) >= 0.99
+    with pytest.warns(UserWarning, match="99 % are the same"):  # of three rows nothing can be said
+        fitted = RobustClassifier(members=1).fit(inputs, rare)
+    assert fitted.score(inputs, rare) >= 0.99
