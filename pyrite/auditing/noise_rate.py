@@ -15,9 +15,9 @@ estimate lies between them,
 - With scores of several models, what they disagree about is an estimate of their own error. The doubt beyond it is due
   to the labels.
 
-Small or overlapping sets may look noisy by chance. L is therefore multiplied by the probability that labels are wrong at
-all: by the likelihood of the fit against that of a fit without noise, with Schwarz's penalty for the noise (1978), where
-the net has near ties.
+Small or overlapping sets may look noisy by chance. L is therefore multiplied by the probability that labels are wrong
+at all: by the likelihood of the fit against that of a fit without noise, with Schwarz's penalty for the noise (1978),
+where the net has near ties.
 
 Bayes' rule then applies to a matrix whose odds of an error are all multiplied by one factor, chosen so that the
 expected share of wrong labels is the rate. The ranking does not change.
@@ -150,7 +150,7 @@ def _shift_to(rate: float, score: Floats) -> float:
 
 
 def _sigmoid(values: Floats | float) -> Floats:
-    return np.exp(-np.logaddexp(0, -np.asarray(values)))
+    return np.asarray(np.exp(-np.logaddexp(0, -np.asarray(values))))
 
 
 def _advice(ends: tuple[float, float], disagreement: float | None) -> str:

@@ -42,7 +42,7 @@ def _part(part: Dataset, size: int | None, kept: int, count: int | None) -> Data
         rows = rows[_first_of_each(part.labels[rows], whole_number("test", count, least=kept) // kept)]
     return replace(
         part,
-        inputs=_shrunk(part.inputs[rows], size),
+        inputs=_shrunk(part.numeric[rows], size),
         labels=part.labels[rows],
         classes=part.classes[:kept],
         true=None if part.true is None else part.true[rows],

@@ -1,0 +1,111 @@
+"""How many labels are wrong: on data of known truth, and by the formulas written out."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from scipy.special import expit, log_softmax, logit, softmax
+
+import pyrite
+from pyrite.auditing.noise_fit import fit_noise, log_odds
+from pyrite.auditing.noise_rate import estimate_rate, with_error_odds
+
+CLASSES, COUNT = 5, 4000
+
+
+def doubting(seed: int, sharpness: float = 3.0) -> tuple[Any, Any, Any]:
+    """Scores whose softmax is the distribution of the true class, which is mostly one of two."""
+    random = np.random.default_rng(seed)
+    logits = random.normal(size=(COUNT, CLASSES)) * sharpness
+    chances = softmax(logits, axis=1)
+    true = (chances.cumsum(1) > random.random((COUNT, 1))).argmax(1)
+    return logits, chances, true
+
+
+def test_clean_labels_of_classes_that_overlap() -> None:
+    """The net is right about its own doubt, which explains all labels that differ."""
+    scores, _, true = doubting(0)
+    assert (scores.argmax(1) != true).mean() > 0.2
+    found = pyrite.audit(true, scores=scores, kind="logits")
+    assert found.noise_rate < 0.01
+    assert found.noise_interval[0] == 0
+    assert found.is_suspect.mean() < 0.01
+
+
+@pytest.mark.parametrize("noise", ["symmetric(0.3)", "flip(0.3)"])
+def test_noise_that_does_not_depend_on_the_sample(noise: str) -> None:
+    scores, _, true = doubting(1)
+    labels = pyrite.corrupt(true, noise, classes=CLASSES, seed=1).given
+    found = pyrite.audit(labels, scores=scores, kind="logits")
+    assert found.noise_rate == pytest.approx(0.3, abs=0.05)
+    assert found.noise_interval[0] < 0.3 < found.noise_interval[1]
+
+
+def test_people_who_err_where_the_net_doubts() -> None:
+    """One true class per sample, and labels drawn from doubt: a fit of the noise alone finds a part of the errors."""
+    random = np.random.default_rng(2)
+    logits, chances, _ = doubting(2, sharpness=2.0)
+    true = logits.argmax(1)
+    labels = (chances.cumsum(1) > random.random((COUNT, 1))).argmax(1)
+    wrong = labels != true
+    careless = random.random(COUNT) < 0.15  # and some of them do not look
+    labels = np.where(careless, (chances**0.5).cumsum(1).argmax(1), labels)
+    wrong = labels != true
+    found = pyrite.audit(labels, scores=chances, kind="probabilities")
+    margins = logits - logits.max(1, keepdims=True)
+    by_fit = fit_noise(margins, labels, 0).rate
+    assert by_fit < found.noise_rate < wrong.mean() + 0.03
+    assert found.noise_interval[0] <= wrong.mean() <= found.noise_interval[1]
+
+
+def test_the_estimate_by_its_formula() -> None:
+    scores, _, true = doubting(3)
+    labels = pyrite.corrupt(true, "flip(0.2)", classes=CLASSES, seed=3).given
+    margins = scores - scores.max(1, keepdims=True)
+    fit = fit_noise(margins, labels, 0)
+    found = estimate_rate(fit, margins, labels)
+    chance = softmax(fit.sharpness * margins + fit.bias, axis=1)
+    first = chance.argmax(1)
+    joint = chance * fit.matrix[:, labels].T
+    wrong = 1 - joint[np.arange(COUNT), labels] / joint.sum(1)
+    low, differ, doubt = wrong.mean(), (first != labels).mean(), 1 - chance.max(1).mean()
+    errors = doubts = 0.0
+    total = 0.0
+    for one in range(CLASSES):
+        others = [other for other in range(CLASSES) if other != one]
+        weight = (first == one).sum() * fit.matrix[one, others].sum()
+        pattern = fit.matrix[one, others] / fit.matrix[one, others].sum()
+        by_doubt = chance[first == one][:, others].sum(0)
+        by_doubt /= by_doubt.sum()
+        errors += weight * (pattern * np.log(pattern / by_doubt)).sum()
+        doubts += weight * (pattern * np.log(pattern * (CLASSES - 1))).sum()
+        total += weight
+    explained = np.clip(1 - errors / doubts, 0, 1)
+    rate = low + explained * low / (low + doubt) * (differ - low)
+    assert found.rate == pytest.approx(rate, abs=1e-6)
+    assert expit(logit(wrong) + found.shift).mean() == pytest.approx(rate, abs=1e-6)
+    assert found.low < rate < found.high
+
+
+def test_probabilities_are_bayes_rule_with_the_matrix_that_is_returned() -> None:
+    """If all classes have the same rate, dividing the rows of the changed matrix by their sums changes nothing."""
+    scores, _, true = doubting(4)
+    labels = pyrite.corrupt(true, "symmetric(0.3)", classes=CLASSES, seed=4).given
+    matrix = np.full((CLASSES, CLASSES), 0.1 / (CLASSES - 1))
+    np.fill_diagonal(matrix, 0.9)
+    changed = with_error_odds(matrix, 0.7)
+    assert changed.sum(1) == pytest.approx(np.ones(CLASSES))
+    chance = log_softmax(scores, axis=1)
+    before, after = (log_odds(chance + np.log(each).T[labels], labels) for each in (matrix, changed))
+    assert after == pytest.approx(before + 0.7)
+
+
+def test_two_models_that_disagree_are_less_trusted() -> None:
+    scores, _, true = doubting(5)
+    labels = pyrite.corrupt(true, "flip(0.2)", classes=CLASSES, seed=5).given
+    margins = scores - scores.max(1, keepdims=True)
+    fit = fit_noise(margins, labels, 0)
+    alone, agree, differ = (estimate_rate(fit, margins, labels, share) for share in (None, 0.0, 0.9))
+    assert alone.rate == differ.rate
+    assert alone.rate < agree.rate <= alone.high
+    assert agree.rate == pytest.approx((labels != scores.argmax(1)).mean(), abs=0.03)

@@ -1,0 +1,71 @@
+"""Scores of several models, and neighbours."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyrite
+from pyrite.auditing.witnesses import gather, neighbour_scores
+
+RANDOM = np.random.default_rng(0)
+TRUE = np.arange(600) % 3
+LABELS = np.where(np.arange(600) < 90, (TRUE + 1) % 3, TRUE)
+POINTS = 4 * np.eye(3)[TRUE] + RANDOM.normal(size=(600, 3))
+
+
+def model(seed: int, scale: float = 1.0) -> Any:
+    return scale * (2 * np.eye(3)[TRUE] + np.random.default_rng(seed).normal(size=(600, 3)))
+
+
+def test_neighbours_by_a_loop() -> None:
+    found = neighbour_scores(POINTS[:80], LABELS[:80], 3)
+    frequency = np.bincount(LABELS[:80], minlength=3) / 80
+    unit = POINTS[:80] / np.linalg.norm(POINTS[:80], axis=1, keepdims=True)
+    for row in (0, 33, 79):
+        near = [other for other in np.argsort(-unit @ unit[row]) if other != row][:20]
+        votes = np.bincount(LABELS[near], minlength=3)
+        assert found[row] == pytest.approx(np.maximum(np.log((votes + frequency) / 21), np.log(1e-6)))
+
+
+def test_a_label_does_not_vote_for_itself() -> None:
+    same = neighbour_scores(POINTS[:80], LABELS[:80], 3)
+    changed = LABELS[:80].copy()
+    changed[5] = (changed[5] + 1) % 3
+    other = neighbour_scores(POINTS[:80], changed, 3)
+    assert other[5].argmax() == same[5].argmax()
+
+
+def test_models_count_equally_whatever_their_scale() -> None:
+    one, two = model(1), model(2)
+    found = gather([one, two], None, LABELS, "logits")
+    scaled = gather([one, 1000 * two], None, LABELS, "logits")
+    assert found.table == pytest.approx(scaled.table, rel=1e-5, abs=1e-5)
+    assert found.disagreement == (one.argmax(1) != two.argmax(1)).mean()
+    assert gather(one, None, LABELS, "logits").table is one
+
+
+def test_two_models_find_more_than_one() -> None:
+    """Their errors differ, so the mean is better than each."""
+    wrong = LABELS != TRUE
+    alone = pyrite.audit(LABELS, scores=model(1), kind="logits")
+    both = pyrite.audit(LABELS, scores=[model(1), model(2)], kind="logits")
+    near = pyrite.audit(LABELS, scores=model(1), embeddings=POINTS, kind="logits")
+    for more in (both, near):
+        assert ((more.wrong_probability - wrong) ** 2).mean() < ((alone.wrong_probability - wrong) ** 2).mean()
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"scores": [model(1), model(2)[:, :2]]}, "label 2 at index"),
+        ({"scores": [model(1), model(2)[:10]]}, "there are 10 rows of scores but 600 labels"),
+        ({"scores": model(1), "embeddings": POINTS[:7]}, "there are 7 embeddings but 600 labels"),
+        ({"scores": model(1), "embeddings": POINTS[:, 0]}, "embeddings"),
+        ({"scores": model(1), "embeddings": np.full((600, 2), np.nan)}, "embeddings"),
+        ({"scores": [model(1), np.pad(model(2), ((0, 0), (0, 1)))]}, r"scores have the shapes \(600, 3\), \(600, 4\)"),
+    ],
+)
+def test_bad_input(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        pyrite.audit(LABELS, kind="logits", **options)
