@@ -284,7 +284,8 @@ def test_a_csv_in_the_order_of_the_ranking(found: Audit, tmp_path: Path) -> None
     path = found.to_csv(tmp_path / "new" / "suspects.csv")
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file, strict=True))
-    assert list(rows[0]) == ["index", "path", "given", "suggested", "wrong_probability", "score", "suspect"]
+    ranked = ["index", "path", "given", "suggested", "wrong_probability", "score", "suspect"]
+    assert list(rows[0]) == [*ranked, "no_class"]
     assert [int(row["index"]) for row in rows] == found.ranking.tolist()
     order = found.ranking
     assert [row["given"] for row in rows] == [NAMES[label] for label in found.labels[order]]
