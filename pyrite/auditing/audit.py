@@ -165,8 +165,15 @@ def _conclude(fit: NoiseFit, rate: NoiseRate | None, **columns: Any) -> Audit:
     """The audit by this fit; only a ranking if the fit cannot separate wrong labels."""
     unknown = np.full_like(fit.matrix, np.nan)
     if rate is None or not fit.can_tell:
-        nothing = {"threshold": np.nan, "noise_rate": np.nan, "noise_rate_error": np.nan}
-        return Audit(can_tell=False, matrix=unknown, matrix_error=unknown, **nothing, **columns)
+        return Audit(
+            can_tell=False,
+            threshold=np.nan,
+            noise_rate=np.nan,
+            noise_rate_error=np.nan,
+            matrix=unknown,
+            matrix_error=unknown,
+            **columns,
+        )
     wrong = np.exp(-np.logaddexp(0, -columns["score"]))
     return Audit(
         threshold=best_threshold(wrong),

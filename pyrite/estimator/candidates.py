@@ -135,8 +135,7 @@ class Wrapped(NamedTuple):
         inputs = self._inputs(features.part(used))
         known = np.unique(labels[used])
         if len(known) > 1:
-            equal = argument is None or np.ptp(weight[used]) == 0
-            options = {} if equal else {argument: weight[used]}
+            options = {} if argument is None or np.ptp(weight[used]) == 0 else {argument: weight[used]}
             model.fit(inputs, self.classes[labels[used]], **options)
         return _FittedClassifier(self, model, known)
 

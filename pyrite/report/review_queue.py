@@ -110,9 +110,9 @@ def _shown(queue: Queue, audit: Audit, data: Dataset, columns: Sequence[str]) ->
         content = queue.data | {"pictures": pictures}
         shown = int((place[: queue.suspects] > 0).sum())
         return queue._replace(data=content, sheets=sheets.images, kind="images", shown=shown)
-    kind = "text" if isinstance(data.inputs, Records) and data.inputs.is_text else "table"
-    if kind == "text":
-        part = marked_texts(audit, data.inputs, rows, budget)
+    kind = "table"
+    if isinstance(data.inputs, Records) and data.inputs.is_text:
+        kind, part = "text", marked_texts(audit, data.inputs, rows, budget)
     elif isinstance(data.inputs, Records):
         part = record_table(audit, data.inputs, rows, budget)
     else:

@@ -119,8 +119,8 @@ def check_on_net(
 
 def _first(data: Dataset, seed: int) -> Tensor:
     rows = np.linspace(0, len(data) - 1, min(len(data), _FITTED)).astype(np.int64)
-    scale = Statistics.of(data.inputs, rows)
-    return next(iter(Batches(data.inputs, data.labels, batch_size=_FITTED, seed=seed, normalise=scale))).inputs
+    scale = Statistics.of(data.numeric, rows)
+    return next(iter(Batches(data.numeric, data.labels, batch_size=_FITTED, seed=seed, normalise=scale))).inputs
 
 
 def _normal(shape: Sequence[Any], count: int, seed: int) -> Tensor:
