@@ -60,7 +60,7 @@ def audit(
     >>> scores = 6 * np.eye(3)[true] + np.random.default_rng(0).normal(size=(600, 3))
     >>> labels = np.where(np.arange(600) < 60, (true + 1) % 3, true)
     >>> audit(labels, scores=scores, kind="logits", classes=["cat", "dog", "emu"])
-    <audit: about 10.0 % ± 1.5 of 600 labels look wrong; most often cat labelled as dog>
+    <audit: about 10.0 % (7 to 12 %) of 600 labels look wrong; most often cat labelled as dog>
     """
     if isinstance(what, Run | Dataset | str | Path) or (scores is None and _are_samples(what, options)):
         if any(part is not None for part in (scores, kind, embeddings, classes)):
