@@ -18,29 +18,30 @@ from pyrite.estimator.together import Nets, train_together
 from pyrite.methods import ERM
 from pyrite.training import resolve
 
-__all__ = ["Candidate", "Features", "Fitted", "NetCandidate", "Wrapped", "boosting", "is_estimator", "linear", "wrap"]
+__all__ = ["Candidate", "Fitted", "Inputs", "NetCandidate", "Wrapped", "boosting", "is_estimator", "linear", "wrap"]
 
 _FLOOR: Final = 1e-12  # the smallest probability of a class; boosting rounds smaller ones to 0
 _LEVELS: Final = 255  # the most that scikit-learn's histograms have
 _MOST_CLASSES: Final = 100
+_MOST_FEATURES: Final = 1000
 _FAR: Final = 10.0  # standard deviations beyond which a linear model would be governed by single outliers
 
 
-class Features(NamedTuple):
+class Inputs(NamedTuple):
     """Rows as they were given, and as nets take them: standardised features, or the same images."""
 
     given: npt.NDArray[Any]
     scaled: npt.NDArray[Any]
 
-    def part(self, rows: npt.NDArray[Any]) -> "Features":
+    def part(self, rows: npt.NDArray[Any]) -> "Inputs":
         """Some of the rows."""
-        return Features(self.given[rows], self.scaled[rows])
+        return Inputs(self.given[rows], self.scaled[rows])
 
 
 class Fitted(Protocol):
     """A trained model, or several."""
 
-    def log_probabilities(self, features: Features) -> Floats:
+    def log_probabilities(self, features: Inputs) -> Floats:
         """One row per row of the features, one column per class."""
         ...
 
@@ -51,11 +52,11 @@ class Candidate(Protocol):
     @property
     def name(self) -> str: ...
 
-    def held_out(self, features: Features, labels: Ints, weight: Floats, fold: Ints, seed: int) -> Floats:
+    def held_out(self, features: Inputs, labels: Ints, weight: Floats, fold: Ints, seed: int) -> Floats:
         """Log-probabilities of every row, by a model that was not trained on its fold."""
         ...
 
-    def train(self, features: Features, labels: Ints, weight: Floats, seed: int) -> Fitted: ...
+    def train(self, features: Inputs, labels: Ints, weight: Floats, seed: int) -> Fitted: ...
 
 
 @final
@@ -76,31 +77,33 @@ class NetCandidate(NamedTuple):
     def name(self) -> str:
         return "nets"
 
-    def held_out(self, features: Features, labels: Ints, weight: Floats, fold: Ints, seed: int) -> Floats:
+    def held_out(self, features: Inputs, labels: Ints, weight: Floats, fold: Ints, seed: int) -> Floats:
         folds = np.unique(fold)
         nets = self._fit(features, labels, weight * (fold != folds[:, None]), seed)
         own = nets.scores(features.scaled)[np.searchsorted(folds, fold), np.arange(len(labels))]
         return np.asarray(log_softmax(own, 1))
 
-    def train(self, features: Features, labels: Ints, weight: Floats, seed: int) -> "_AveragedNets":
+    def train(self, features: Inputs, labels: Ints, weight: Floats, seed: int) -> "_AveragedNets":
         return _AveragedNets(self._fit(features, labels, np.tile(weight, (self.members, 1)), seed + 1))
 
-    def _fit(self, features: Features, labels: Ints, weight: Floats, seed: int) -> Nets:
+    def _fit(self, features: Inputs, labels: Ints, weight: Floats, seed: int) -> Nets:
         data = Dataset("rows", features.scaled, labels, self.classes)
-        recipe = resolve(
+        plan = resolve(
             data, model=self.net, method=self.method, lr=self.lr, epochs=self.epochs, batch_size=self.batch_size,
             validation=0.0, seed=seed, device=self.device,
-        ).recipe  # fmt: skip
+        )  # fmt: skip
+        recipe, method = plan.recipe, plan.method
+        assert isinstance(method, ERM)
         if self.verbose:
             print(f"{len(weight)} x {recipe.model}, {recipe.method}, {self.epochs} epochs of {len(data)} rows")
-        return train_together(data, weight, recipe.model if self.net is None else self.net, self.method, recipe)
+        return train_together(data, weight, recipe.model if self.net is None else self.net, method, recipe)
 
 
 @final
 class _AveragedNets(NamedTuple):
     nets: Nets
 
-    def log_probabilities(self, features: Features) -> Floats:
+    def log_probabilities(self, features: Inputs) -> Floats:
         per_net = self.nets.scores(features.scaled)
         return np.asarray(logsumexp(log_softmax(per_net, 2), 0) - np.log(len(per_net)))
 
@@ -118,7 +121,7 @@ class Wrapped(NamedTuple):
     scaled: bool
     verbose: bool
 
-    def held_out(self, features: Features, labels: Ints, weight: Floats, fold: Ints, seed: int) -> Floats:
+    def held_out(self, features: Inputs, labels: Ints, weight: Floats, fold: Ints, seed: int) -> Floats:
         scores = np.zeros((len(labels), len(self.classes)))
         for number in np.unique(fold):
             out = fold == number
@@ -126,7 +129,7 @@ class Wrapped(NamedTuple):
             scores[out] = fitted.log_probabilities(features.part(out))
         return scores
 
-    def train(self, features: Features, labels: Ints, weight: Floats, seed: int) -> "_FittedClassifier":
+    def train(self, features: Inputs, labels: Ints, weight: Floats, seed: int) -> "_FittedClassifier":
         model = _seeded(clone(self.estimator), seed)
         argument = _weight_argument(model)
         used = weight > 0 if argument is not None else _likely_right(labels, weight)
@@ -139,7 +142,7 @@ class Wrapped(NamedTuple):
             model.fit(inputs, self.classes[labels[used]], **options)
         return _FittedClassifier(self, model, known)
 
-    def _inputs(self, features: Features) -> npt.NDArray[Any]:
+    def _inputs(self, features: Inputs) -> npt.NDArray[Any]:
         return features.scaled if self.scaled else features.given
 
 
@@ -149,13 +152,13 @@ class _FittedClassifier(NamedTuple):
     model: Any
     known: Ints  # the classes that it was trained on
 
-    def log_probabilities(self, features: Features) -> Floats:
+    def log_probabilities(self, features: Inputs) -> Floats:
         shares = np.zeros((len(features.given), len(self.candidate.classes)))
         shares[:, self.known] = self._known_shares(features)
         shares = np.maximum(shares, _FLOOR)
         return np.asarray(np.log(shares / shares.sum(1, keepdims=True)))
 
-    def _known_shares(self, features: Features) -> Any:
+    def _known_shares(self, features: Inputs) -> Any:
         if len(self.known) == 1:  # a fold may leave one class, to which classifiers cannot be fitted
             return 1.0
         inputs = self.candidate._inputs(features)
@@ -166,12 +169,12 @@ class _FittedClassifier(NamedTuple):
         return np.exp(log_softmax(scores, 1))
 
 
-def boosting(classes: npt.NDArray[Any], verbose: bool) -> list[Candidate]:
+def boosting(classes: npt.NDArray[Any], features: int, verbose: bool) -> list[Candidate]:
     """Gradient boosting at scikit-learn's defaults, and a shorter one that wrong labels mislead less.
 
-    None of them with many classes, as each step of boosting grows one tree per class.
+    None of them with many classes or features: each step grows one tree per class, and looks at every feature.
     """
-    if len(classes) > _MOST_CLASSES:
+    if len(classes) > _MOST_CLASSES or features > _MOST_FEATURES:
         return []
     short = HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=16, l2_regularization=5.0)
     full = HistGradientBoostingClassifier()

@@ -15,7 +15,7 @@ from pyrite.auditing import FEWEST, Audit, audit_scores
 from pyrite.checks import is_whole, whole_number
 from pyrite.data.dataset import check_inputs, is_missing
 from pyrite.data.statistics import to_float64
-from pyrite.estimator.candidates import Candidate, Features, NetCandidate, boosting, is_estimator, linear, wrap
+from pyrite.estimator.candidates import Candidate, Inputs, NetCandidate, boosting, is_estimator, linear, wrap
 from pyrite.estimator.mixture import judge, train_mixture, unjudged, why_doubtful
 from pyrite.estimator.reading import Reader
 from pyrite.estimator.rows import Floats, Ints, Rows, assign_folds, inner_statistics
@@ -118,7 +118,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self._scale = inner_statistics(used) if inputs.ndim == 2 else None
         self._shape = inputs.shape[1:]
         try:
-            self._train(Features(used, self._prepared(used)), labels[rows.order], rows, seed)
+            self._train(Inputs(used, self._prepared(used)), labels[rows.order], rows, seed)
         except RunFailed as error:
             raise ValueError(f"training diverged, {str(error).partition('. ')[0]}: set lr to a tenth of that") from None
         self._set_suspects(rows, len(labels))
@@ -146,13 +146,13 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         inputs = _checked(self, X, reset=False) if self._reader is None else self._reader.transform(X)
         if inputs.shape[1:] != self._shape:
             raise ValueError(f"X has rows of shape {inputs.shape[1:]}, but the classifier was fitted to {self._shape}")
-        return self._mixture.log_probabilities(Features(inputs, self._prepared(inputs)))
+        return self._mixture.log_probabilities(Inputs(inputs, self._prepared(inputs)))
 
     def _prepared(self, inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
         """Images unchanged; features centred and scaled in float64, then converted to float32."""
         return inputs if self._scale is None else self._scale.standardise(inputs)
 
-    def _train(self, features: Features, labels: Ints, rows: Rows, seed: int) -> None:
+    def _train(self, features: Inputs, labels: Ints, rows: Rows, seed: int) -> None:
         folds = _count("folds", self.folds, 5 if features.scaled.ndim == 2 else 2, least=2)
         held_out = folds > 0 and len(labels) >= FEWEST
         candidates = self._candidates(features, held_out, weighted=bool(np.ptp(rows.weight)))
@@ -176,7 +176,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             print(self.choice_, flush=True)
         self._mixture = train_mixture(candidates, judged, features, labels, weight, seed)
 
-    def _candidates(self, features: Features, held_out: bool, weighted: bool) -> list[Candidate]:
+    def _candidates(self, features: Inputs, held_out: bool, weighted: bool) -> list[Candidate]:
         """What is trained. Without held-out labels nothing weighs the models of a table, and it is nets alone."""
         table = features.scaled.ndim == 2
         models = self.model if isinstance(self.model, list | tuple) else [self.model]
@@ -189,10 +189,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             for model in models
         ]
         if self.model is None and self.loss is None and table and held_out:
-            candidates += [*boosting(self.classes_, self.verbose), linear(self.classes_, self.verbose)]
+            trees = boosting(self.classes_, features.scaled.shape[1], self.verbose)
+            candidates += [*trees, linear(self.classes_, self.verbose)]
         return candidates
 
-    def _nets(self, model: Any, features: Features) -> NetCandidate:
+    def _nets(self, model: Any, features: Inputs) -> NetCandidate:
         table, count = features.scaled.ndim == 2, len(features.scaled)
         size = _count("batch_size", self.batch_size, int(np.clip(count // 8, 16, 128)), least=2)
         # Copies of one net that are trained on the same batches stay equal.

@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from pyrite.auditing import Calibration, shares_of
-from pyrite.estimator.candidates import Candidate, Features, Fitted
+from pyrite.estimator.candidates import Candidate, Fitted, Inputs
 from pyrite.estimator.rows import Floats, Ints
 
 __all__ = ["Choice", "Judged", "Mixture", "judge", "train_mixture", "unjudged", "why_doubtful"]
@@ -66,13 +66,13 @@ class Mixture(NamedTuple):
     calibrations: tuple[Calibration | None, ...]
     shares: Floats
 
-    def log_probabilities(self, features: Features) -> Floats:
+    def log_probabilities(self, features: Inputs) -> Floats:
         """The logarithm of the mean of the models' probabilities, one column per class."""
         return _mixed([model.log_probabilities(features) for model in self.models], self.calibrations, self.shares)
 
 
 def judge(
-    candidates: Sequence[Candidate], features: Features, labels: Ints, weight: Floats, fold: Ints, seed: int
+    candidates: Sequence[Candidate], features: Inputs, labels: Ints, weight: Floats, fold: Ints, seed: int
 ) -> Judged:
     """Weigh the candidates by the labels of rows that they were not trained on."""
     names = tuple(candidate.name for candidate in candidates)
@@ -105,7 +105,7 @@ def unjudged(candidates: Sequence[Candidate]) -> Judged:
 
 
 def train_mixture(
-    candidates: Sequence[Candidate], judged: Judged, features: Features, labels: Ints, weight: Floats, seed: int
+    candidates: Sequence[Candidate], judged: Judged, features: Inputs, labels: Ints, weight: Floats, seed: int
 ) -> Mixture:
     """Train every candidate that has a share, on all rows."""
     used = np.flatnonzero(judged.choice.shares).tolist()
