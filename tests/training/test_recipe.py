@@ -1,5 +1,6 @@
 """A recipe says everything, and can be read again."""
 
+import math
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -50,6 +51,23 @@ def test_resolved_leaves_nothing_open() -> None:
         "device": "cpu",
     }
     assert recipe.resolved(load("digits")) == recipe
+
+
+@pytest.mark.parametrize(
+    ("values", "rate", "clip"),
+    [
+        ({"model": "mlp"}, 0.1 / (0.5 * math.exp(2)), 1.0),  # the largest weight is exp(T/4)/2
+        ({"model": "resnet20"}, 0.1, 1.0),
+        ({"model": "fast_cnn"}, 0.2, 1.0),
+        ({"model": "resnet20", "clip": 0.0}, 0.1 / (0.5 * math.exp(2)), 0.0),  # nothing else bounds the step
+        ({"model": "resnet20", "method": "erm(4*ce)"}, 0.025, 0.0),
+        ({"model": "resnet20", "method": "elr"}, 0.1 / pyrite.methods.method("elr").strength, 1.0),
+    ],
+)
+def test_the_rate_of_strong_losses(values: dict[str, Any], rate: float, clip: float) -> None:
+    recipe = Recipe.make(data="digits", **{"method": "erm(imae(T=8))", **values}).resolved(load("digits"))
+    assert float(recipe.optimiser.partition("lr=")[2].partition(",")[0]) == pytest.approx(rate, rel=0.01)
+    assert recipe.clip == clip
 
 
 def test_every_spec_is_written_in_full() -> None:

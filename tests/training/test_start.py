@@ -86,6 +86,14 @@ def test_a_method_without_spelling_needs_the_number(tmp_path: Path) -> None:
         pyrite.train("digits", loss=loss, out=tmp_path / "a", **SMALL)
 
 
+def test_what_is_encoded_needs_the_number(tmp_path: Path) -> None:
+    rows = "".join(f"{'red' if row % 2 else 'blue'},{row},{'ab'[row % 2]}\n" for row in range(40))
+    (tmp_path / "t.csv").write_text(f"colour,size,label\n{rows}")
+    loss = "scale(mae, tau=1, margin='measured')"
+    with pytest.raises(ValueError, match="measured on images and plain numbers, and these are encoded by table"):
+        pyrite.train(tmp_path / "t.csv", loss=loss, out=tmp_path / "a")
+
+
 def test_the_classifier_measures_too() -> None:
     rows = np.random.default_rng(0).normal(size=(60, 4)).astype(np.float32)
     model = pyrite.RobustClassifier(loss="scale(mae, tau=1.5, margin='measured')", epochs=1)
