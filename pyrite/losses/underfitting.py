@@ -184,8 +184,8 @@ def _ends(report: Underfitting) -> list[str]:
     if report.grows_without_bound:
         lines.append(
             "So scores can grow without bound, and training needs a bounded step: clip the gradient. A lower learning "
-            "rate bounds it too, but nets of convolutions then follow more wrong labels: 'pyrite train' clips, and "
-            "lowers the rate of other nets only."
+            "rate bounds it too, but residual nets then follow more wrong labels: 'pyrite train' clips, and lowers "
+            "the rate of other nets only."
         )
     elif right != 0:
         lines.append("But it pulls them back, so scores do not grow without bound.")
