@@ -56,7 +56,7 @@ def print_comparison(comparison: "Comparison", columns: Sequence[str] = ()) -> N
     table = comparison.table(columns)
     # Without spaces, so that a narrow window does not separate a number from its standard deviation.
     rows = [(row[0], *(cell.replace(" ", "") for cell in row[1:])) for row in table.rows]
-    print_table(table.headings, rows, caption="per cent; best on test was chosen on test labels")
+    print_table(table.headings, rows, caption="accuracies in per cent; best on test was chosen on test labels")
     for sentence in comparison.rows[0].runs[0].facts["notes"]:
         warn(sentence)
     for row in comparison.rows:
