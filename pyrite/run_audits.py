@@ -22,6 +22,9 @@ from pyrite.training import Observer, Options, Recipe, Run, Watching, reading, r
 
 __all__ = ["audit", "default_method", "default_options"]
 
+_OVERLAPPING: Final = "erm(gce(q=0.4))"
+"""What an audit of tables and texts cross-fits. Their classes may overlap, and absolute error hides where they do."""
+
 _FEW: Final = 4000  # samples below which there are four folds: half of them would be too few to learn from
 
 
@@ -111,7 +114,7 @@ def _train_and_audit(what: Data, out: str | os.PathLike[str] | None, watching: W
 
 
 def default_method(classes: int) -> str:
-    """What an audit cross-fits by default: absolute error, scaled where it would underfit many classes.
+    """What an audit of images cross-fits: absolute error, scaled where it would underfit many classes.
 
     docs/auditing.md gives the reasons.
 
@@ -134,7 +137,8 @@ def default_options(given: dict[str, Any], data: Dataset) -> dict[str, Any]:
     if "method" in given and "loss" not in given:
         share = min(max(250 / samples, 0.2), max(0.4, min(0.5, (FEWEST + 2) / samples)))
         return {**values, "validation": share}
-    inner = ERM(read_loss(given["loss"])) if "loss" in given else read_method(default_method(len(data.classes)))
+    default = default_method(len(data.classes)) if data.inputs.ndim == 4 else _OVERLAPPING
+    inner = ERM(read_loss(given["loss"])) if "loss" in given else read_method(default)
     return {**values, "validation": 0.0, "method": CrossFit(inner, folds=4 if samples < _FEW else 2)}
 
 

@@ -74,8 +74,7 @@ def test_scores_that_are_all_as_sure() -> None:
     scores, labels, true = cosine_like(spread=0)
     found = pyrite.audit(labels, scores=scores, kind="logits")
     assert found.noise_rate == pytest.approx((labels != true).mean(), abs=0.03)
-    assert found.noise_interval[0] == 0
-    assert found.noise_interval[1] > (labels != true).mean()
+    assert found.noise_interval[0] < (labels != true).mean() < found.noise_interval[1]
 
 
 def close(one: pyrite.Audit, other: pyrite.Audit, rows: Ints, classes: Ints, near: float = 2e-3) -> None:

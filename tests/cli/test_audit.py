@@ -88,7 +88,8 @@ def test_for_a_program(tmp_path: Path) -> None:
     assert strict(done.stdout) == found.summary() | {"folder": str(out)}
     assert found.run is not None
     recipe = found.run.recipe
-    assert (recipe.method, recipe.seed, recipe.samples, recipe.validation) == ("erm(ce)", 3, 400, 0.3)
+    method = "cross_fit(erm(ce), folds=4)"
+    assert (recipe.method, recipe.seed, recipe.samples, recipe.validation) == (method, 3, 400, 0.3)
 
 
 # --- after a review -------------------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import numpy.typing as npt
 import pytest
 import torch
 
-from pyrite.diagnostics import Tally, TrainingObserver
+from pyrite.diagnostics import TrainingObserver
 from pyrite.diagnostics.class_margins import ClassMargins, epoch_weight
 
 Floats = npt.NDArray[np.float64]
@@ -183,15 +183,18 @@ def test_an_observer_passes_it_on() -> None:
     given = np.arange(SAMPLES) % CLASSES
     observer, alone = TrainingObserver(given, classes=CLASSES), ClassMargins(SAMPLES, CLASSES)
     assert observer.class_margins is not None
-    for epoch, held_out in enumerate((Tally(5, 10), None, Tally(8, 10))):
-        index = np.random.default_rng(epoch).permutation(SAMPLES)
+    for epoch, unseen in enumerate((True, False, True)):
+        random = np.random.default_rng(epoch)
+        index, margins = random.permutation(SAMPLES), random.normal(size=(SAMPLES, CLASSES))
         prediction = np.where(np.arange(SAMPLES) < 6 * epoch, given[index], (given[index] + 1) % CLASSES)
         observer.update(index, np.zeros(SAMPLES), prediction)
         for kept in (observer.class_margins, alone):
-            feed(kept, epoch)
-        line = observer.end_epoch(held_out=held_out)
+            kept.record(index, margins, unseen=unseen)
+        line = observer.end_epoch()
         assert line["train_accuracy"] == 6 * epoch / SAMPLES
-        alone.end_epoch(epoch_weight(6 * epoch / SAMPLES, None if held_out is None else held_out.share))
+        right = float((margins.argmax(1) == given[index]).mean()) if unseen else None
+        assert line["unseen_accuracy"] == right
+        alone.end_epoch(epoch_weight(6 * epoch / SAMPLES, right))
     assert np.array_equal(observer.class_margins.mean, alone.mean, equal_nan=True)
     assert TrainingObserver(given).class_margins is None
 
