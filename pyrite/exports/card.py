@@ -70,7 +70,10 @@ def _data(run: Run, audit: dict[str, Any] | None) -> str:
 
 
 def _rate(audit: dict[str, Any]) -> str:
-    return f"{100 * audit['noise_rate']:.1f} % ± {100 * audit['noise_rate_error']:.1f} (audit of {audit['samples']:,})"
+    low, high = audit["noise_interval"]
+    return (
+        f"{100 * audit['noise_rate']:.1f} %, from {100 * low:.0f} to {100 * high:.0f} % (audit of {audit['samples']:,})"
+    )
 
 
 def _results(run: Run) -> str:
