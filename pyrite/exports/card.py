@@ -65,15 +65,8 @@ def _data(run: Run, audit: dict[str, Any] | None) -> str:
     if true is not None:
         rows.append(("labels known to be wrong", f"{100 * np.mean(given[used] != true[used]):.1f} %"))
     if audit is not None:
-        rows.append(("labels that look wrong", audit["sentence"] if not audit["can_tell"] else _rate(audit)))
+        rows.append(("audit of the labels", audit["sentence"]))
     return _table(rows)
-
-
-def _rate(audit: dict[str, Any]) -> str:
-    low, high = audit["noise_interval"]
-    return (
-        f"{100 * audit['noise_rate']:.1f} %, from {100 * low:.0f} to {100 * high:.0f} % (audit of {audit['samples']:,})"
-    )
 
 
 def _results(run: Run) -> str:
@@ -103,7 +96,7 @@ def _limits(run: Run, audit: dict[str, Any] | None) -> list[str]:
 
 def _audit(run: Run) -> dict[str, Any] | None:
     path = run.path / "audit.json"
-    return read_json(path, sentence=str, can_tell=bool, samples=int) if path.exists() else None
+    return read_json(path, sentence=str) if path.exists() else None
 
 
 def _table(rows: list[tuple[str, str]]) -> str:

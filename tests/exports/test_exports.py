@@ -124,9 +124,8 @@ def test_a_model_card_of_an_audit(tmp_path: Path) -> None:
     assert audit.run is not None
     audit.to_json(tmp_path / "run" / "audit.json")
     card = model_card(audit.run)
-    low, high = audit.noise_interval
-    said = f"{100 * audit.noise_rate:.1f} %, from {100 * low:.0f} to {100 * high:.0f} %"
-    assert f"| labels that look wrong | {said} (audit of 600) |" in card
+    assert f"| audit of the labels | {audit.sentence} |" in card
+    assert "of 600 labels look wrong" in card
     assert "were not audited" not in card
 
 
