@@ -151,19 +151,23 @@ def write(path: Path, cell: Cell) -> None:
         file.write(json.dumps(cell) + "\n")
 
 
-def train_all(folder: Path, minutes: float) -> None:
+def train_all(folder: Path, minutes: float, default: bool) -> None:
+    """All cells, or with ``default`` those of the worst labels with the optimiser that ``pyrite train`` would take."""
+    file = folder / ("default.jsonl" if default else "cells.jsonl")
     began, loaded = time.monotonic(), dict[str, Loaded]()
     for seed, labels in sorted(product(SEEDS, LABELS), key=lambda pair: (pair[1] != "worst", pair)):
         for entry, method in ENTRIES.items():
             key = {"labels": labels, "entry": entry, "seed": seed}
-            there = any(all(cell[name] == key[name] for name in key) for cell in read(folder / "cells.jsonl"))
-            if there or time.monotonic() - began > 60 * minutes:
+            there = any(all(cell[name] == key[name] for name in key) for cell in read(file))
+            if there or (default and labels != "worst") or time.monotonic() - began > 60 * minutes:
                 continue
             data = loaded[labels] if labels in loaded else load(labels)
             loaded = {labels: data}
             rows, judged = np.arange(SAMPLES), (data.test_x, data.test_y)
-            cell = key | {"method": method} | measure(data, method, seed, rows, judged, **HEAD)
-            write(folder / "cells.jsonl", cell)
+            rate = float(f"{0.01 / pyrite.method(method).strength:.3g}")
+            options = HEAD | ({"optimiser": f"sgd(lr={rate})"} if default else {})
+            cell = key | {"method": method} | measure(data, method, seed, rows, judged, **options)
+            write(file, cell)
             numbers = f"{cell['accuracy']:.4f} {cell['auc'] or 0:.4f} {cell['seconds']:.1f} s"
             print(*key.values(), numbers, flush=True)
 
@@ -225,6 +229,7 @@ def main() -> None:
     words.add_argument("--out", type=Path, required=True)
     words.add_argument("--minutes", type=float, default=1e9, help="begin no cell after so many minutes")
     words.add_argument("--choose", action="store_true", help="measure settings of the head, and nothing else")
+    words.add_argument("--default", action="store_true", help="the worst labels, with the default optimiser")
     words.add_argument("--table", action="store_true", help="print the tables of what is there, and train nothing")
     words.add_argument("--json", type=Path, help="write what is there to this file")
     words.add_argument("--figure", type=Path, help="draw what is there to this file")
@@ -234,7 +239,7 @@ def main() -> None:
     if options.choose:
         choose(options.out, options.minutes)
     elif not (options.table or options.json or options.figure):
-        train_all(options.out, options.minutes)
+        train_all(options.out, options.minutes, options.default)
     every = read(options.out / "cells.jsonl")
     if options.table:
         print(table(every, "accuracy", 1, 100), table(every, "auc", 3, 1), sep="\n\n")
@@ -246,6 +251,7 @@ def main() -> None:
         content = {"command": "python -m benchmarks.embeddings --out runs/embeddings", "versions": facts}
         content |= {"features": FEATURES, "samples": SAMPLES, "head": HEAD, "cells": every}
         content |= {"choices": read(options.out / "choices.jsonl"), "choice_seed": CHOICE_SEED}
+        content |= {"default_optimiser": read(options.out / "default.jsonl")}
         options.json.write_text(json.dumps(content, indent=1) + "\n")
 
 
