@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["npz_bytes", "write"]
+__all__ = ["npz_bytes", "write", "write_or_refuse"]
 
 
 def write(path: str | Path, content: bytes) -> Path:
@@ -33,6 +33,14 @@ def write(path: str | Path, content: bytes) -> Path:
             part.unlink()
         raise
     return path
+
+
+def write_or_refuse(path: str | Path, content: bytes) -> Path:
+    """As ``write``, for a path that the user has named: one that cannot be written to is a ValueError."""
+    try:
+        return write(path, content)
+    except OSError as error:
+        raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def npz_bytes(arrays: Mapping[str, npt.ArrayLike], *, compress: bool = False) -> bytes:

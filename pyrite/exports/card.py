@@ -65,27 +65,25 @@ def _data(run: Run, audit: dict[str, Any] | None) -> str:
     if true is not None:
         rows.append(("labels known to be wrong", f"{100 * np.mean(given[used] != true[used]):.1f} %"))
     if audit is not None:
-        rows.append(("labels that look wrong", audit["sentence"] if not audit["can_tell"] else _rate(audit)))
+        rows.append(("audit of the labels", audit["sentence"]))
     return _table(rows)
 
 
-def _rate(audit: dict[str, Any]) -> str:
-    return f"{100 * audit['noise_rate']:.1f} % ± {100 * audit['noise_rate_error']:.1f} (audit of {audit['samples']:,})"
-
-
 def _results(run: Run) -> str:
-    known = {name: value for name, value in run.table.items() if value is not None}
-    if not known:
-        return "Nothing was measured."
-    return _table([(COLUMNS[name].long, f"{100 * value:.2f} %") for name, value in known.items()])
+    known = {COLUMNS[name]: value for name, value in run.table.items() if value is not None}
+    rows = [(column.long, f"{column.spelled(value)} %") for column, value in known.items() if column.by_default]
+    return _table(rows) if rows else "Nothing was measured."
 
 
 def _limits(run: Run, audit: dict[str, Any] | None) -> list[str]:
     """What a user must know, as far as the run itself shows it."""
     sentences = ["It tells apart the classes above and no others: anything else is called one of them."]
     if run.table.get("final_test_accuracy") is None:
+        held_out = run.table.get("validation_accuracy") is not None
         sentences.append(
-            "Accuracies are measured on held-out given labels, wrong ones included: there was no test part."
+            "Its accuracy is measured on held-out given labels, wrong ones included: there was no test part."
+            if held_out
+            else "Its accuracy on samples that it was not trained on is not known: none were kept aside."
         )
     if audit is None:
         sentences.append(f"The labels were not audited: `pyrite audit {run.path}` estimates how many are wrong.")
@@ -98,7 +96,7 @@ def _limits(run: Run, audit: dict[str, Any] | None) -> list[str]:
 
 def _audit(run: Run) -> dict[str, Any] | None:
     path = run.path / "audit.json"
-    return read_json(path, sentence=str, can_tell=bool, samples=int) if path.exists() else None
+    return read_json(path, sentence=str) if path.exists() else None
 
 
 def _table(rows: list[tuple[str, str]]) -> str:

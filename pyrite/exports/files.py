@@ -14,7 +14,7 @@ import torch
 
 from pyrite.exports.card import model_card
 from pyrite.exports.whole import Whole, whole
-from pyrite.files import write
+from pyrite.files import write_or_refuse
 from pyrite.training import Run
 
 __all__ = ["Exported", "export"]
@@ -54,10 +54,10 @@ def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str]) -> E
     if not trained.finished:
         raise ValueError(f"{trained.path} is unfinished: continue with pyrite train --resume {trained.path}")
     if target.suffix.lower() == ".md":
-        return Exported(_written(target, model_card(trained).encode()))
+        return Exported(write_or_refuse(target, model_card(trained).encode()))
     model = whole(trained)
     content = _WRITERS[target.suffix.lower()](model, {"classes": json.dumps(trained.classes, ensure_ascii=False)})
-    return Exported(_written(target, content), model.inputs, model.left_out)
+    return Exported(write_or_refuse(target, content), model.inputs, model.left_out)
 
 
 def _onnx(model: Whole, facts: dict[str, str]) -> bytes:
@@ -107,10 +107,3 @@ def _quiet() -> Iterator[None]:
         finally:
             for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
-
-
-def _written(path: Path, content: bytes) -> Path:
-    try:
-        return write(path, content)
-    except OSError as error:
-        raise ValueError(f"cannot write {path}: {error.strerror or error}") from None

@@ -133,7 +133,7 @@ class _Inverted(nn.Module):
 def _unit(before: int, after: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Sequential:
     padding = kernel // 2 if stride == 1 else 0
     convolution = _Same(before, after, kernel, stride, padding, groups=groups, bias=False)
-    return nn.Sequential(convolution, nn.BatchNorm2d(after, eps=1e-3, momentum=0.01), nn.ReLU6())
+    return nn.Sequential(convolution, nn.BatchNorm2d(after, eps=1e-3), nn.ReLU6())
 
 
 def _load(body: nn.Module, channels: int) -> None:

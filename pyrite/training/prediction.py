@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pyrite.data import Unreadable
 from pyrite.data.corrections import to_cell
-from pyrite.files import write
+from pyrite.files import write_or_refuse
 
 __all__ = ["Predictions"]
 
@@ -74,7 +74,4 @@ class Predictions:
         shown: list[list[Any]] = [[f"{value:.6g}" for value in row] for row in self.probabilities.tolist()]
         rows = zip(range(len(self)), names, chosen, self.labels.tolist(), shown, strict=True)
         table.writerows([row, name, label, each[number], *each] for row, name, label, number, each in rows)
-        try:
-            return write(path, text.getvalue().encode("utf-8", "backslashreplace"))
-        except OSError as error:
-            raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
+        return write_or_refuse(path, text.getvalue().encode("utf-8", "backslashreplace"))

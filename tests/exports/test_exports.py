@@ -124,7 +124,8 @@ def test_a_model_card_of_an_audit(tmp_path: Path) -> None:
     assert audit.run is not None
     audit.to_json(tmp_path / "run" / "audit.json")
     card = model_card(audit.run)
-    assert f"| labels that look wrong | {100 * audit.noise_rate:.1f} % ± {100 * audit.noise_rate_error:.1f}" in card
+    assert f"| audit of the labels | {audit.sentence} |" in card
+    assert "of 600 labels look wrong" in card
     assert "were not audited" not in card
 
 
