@@ -20,7 +20,7 @@ NAMES = ("zero", "one", "two", "three", "four")
 class Source:
     """A data set whose inputs must not be touched without need."""
 
-    name, classes, labels = "toy", (*NAMES, "nothing"), labels(5, 2000)
+    name, classes, labels, notes = "toy", (*NAMES, "nothing"), labels(5, 2000), ()
 
     def __init__(self) -> None:
         self.touched = False
