@@ -193,7 +193,7 @@ class _Task(NamedTuple):
     clean: bool
 
 
-def _train(task: _Task, data: str | Path | Dataset, options: Options, progress: bool | None) -> Run:
+def _train(task: _Task, data: Data, options: Options, progress: bool | None) -> Run:
     settings: Options = {**options, "method": task.method, "seed": task.seed}
     if task.clean:
         settings["noise"] = "clean"

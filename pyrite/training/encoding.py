@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data import Dataset, Inputs, LazyImages, Part, Unreadable
-from pyrite.features import Encoder, Features, State, encoder
+from pyrite.features import Encoder, Features, State
 from pyrite.processes import all_gather, rank
 
 __all__ = ["Encoded", "encode_data"]
