@@ -21,7 +21,7 @@ class Linear(Architecture):
     'linear'
     """
 
-    rate: ClassVar[float] = 0.05
+    rate: ClassVar[float] = 0.02
 
     def least_weights(self, shape: Shape, classes: int) -> int:
         return prod(shape) * classes
