@@ -9,8 +9,8 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = (
-    "accelerate", "cleanlab", "lightning", "mlflow", "optuna", "pandas", "pyarrow", "pytorch_lightning", "skorch",
-    "tensorboard", "timm", "torchmetrics", "torchvision", "transformers", "wandb",
+    "accelerate", "cleanlab", "lightning", "mlflow", "optuna", "pandas", "polars", "pyarrow", "pytorch_lightning",
+    "skorch", "tensorboard", "timm", "torchmetrics", "torchvision", "transformers", "wandb", "wordllama",
 )  # fmt: skip
 PUBLIC = [
     alias.asname or alias.name

@@ -43,7 +43,8 @@ def audit(
     else:
         for name, value in (("labels", labels), ("kind", kind), ("embeddings", embeddings)):
             if value is not None:
-                raise ValueError(f"{name} is for --scores, and {data} has its own")
+                hint = "; --label names the label column of a table" if name == "labels" else ""
+                raise ValueError(f"{name} is for --scores, and {data} has its own{hint}")
         result, folder = _of_data(str(data), out, options, quiet=as_json)
     if not is_first():
         return

@@ -29,8 +29,8 @@ def corrupt(
 ) -> None:
     """Make some labels of a data set wrong, and write them beside the true ones."""
     from pyrite.data import load
+    from pyrite.features import as_numbers
     from pyrite.noise import corrupt as corrupt_labels, noise_model
-    from pyrite.training.encoding import as_numbers
 
     model = noise_model(noise)
     source = load(data, **reading)

@@ -1,5 +1,6 @@
 """The registry of data sets, and ``load``, which reads any of them."""
 
+import inspect
 import os
 import re
 from collections.abc import Callable
@@ -22,6 +23,7 @@ from pyrite.data.synthetic import blobs, digits, gratings
 from pyrite.data.table import csv, parquet
 from pyrite.data.text_folder import text_files, texts
 from pyrite.data.web import clothing1m, webvision
+from pyrite.settings import READING
 from pyrite.spec import build, call, nearest
 
 __all__ = ["DATASETS", "load"]
@@ -76,7 +78,7 @@ def load(data: Any, **options: Any) -> Dataset:
     name = re.match(r"[A-Za-z_]\w*", text) if isinstance(data, str) else None
     known = name is not None and name[0] in DATASETS
     if known and name is not None and text == name[0]:
-        made: object = call(text, DATASETS[text], **options)
+        made: object = _call(text, DATASETS[text], options)
         if not isinstance(made, Dataset):
             raise ValueError(f"{text!r} makes a {type(made).__name__}, not a data set")
         return made
@@ -105,7 +107,7 @@ def _by_ending(path: Path) -> Callable[..., Dataset] | None:
 def _from_path(path: Path, options: dict[str, Any]) -> Dataset:
     if os.path.isdir(path):
         maker = folder if _holds_images(path) else texts
-        return call(maker.__name__, maker, **{"path": str(path), **options})
+        return _call(maker.__name__, maker, {"path": str(path), **options})
     reader = _by_ending(path)
     if not os.path.exists(path):  # unlike pathlib, this returns False for a name that is too long
         raise ValueError(f"there is no data set, file or folder {str(path)!r}")
@@ -114,7 +116,15 @@ def _from_path(path: Path, options: dict[str, Any]) -> Dataset:
         raise ValueError(
             f"{path}: data is a folder of images or texts, or a file that ends in .csv, .tsv, .parquet or .npz{advice}"
         )
-    return call(reader.__name__, reader, **{"path": str(path), **options})
+    return _call(reader.__name__, reader, {"path": str(path), **options})
+
+
+def _call(name: str, maker: Callable[..., Dataset], options: dict[str, Any]) -> Dataset:
+    taken = inspect.signature(maker).parameters
+    for option in READING:
+        if option in options and option not in taken and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+            raise ValueError(f"{option} is {options[option]!r}, but {name} has no columns: leave out {option}")
+    return call(name, maker, **options)
 
 
 def _holds_images(root: Path) -> bool:

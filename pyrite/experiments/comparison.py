@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Unpack, final
 from torch import nn
 
 from pyrite.checks import whole_number
-from pyrite.data import Dataset
+from pyrite.data import Data
 from pyrite.experiments.grid import run_grid
 from pyrite.experiments.table import Table
 from pyrite.files import write
@@ -118,7 +118,7 @@ def check_columns(names: Sequence[str]) -> Sequence[str]:
 
 
 def compare(
-    data: str | Path | Dataset,
+    data: Data,
     methods: Sequence[object],
     *,
     out: str | Path,
@@ -193,7 +193,7 @@ class _Task(NamedTuple):
     clean: bool
 
 
-def _train(task: _Task, data: str | Path | Dataset, options: Options, progress: bool | None) -> Run:
+def _train(task: _Task, data: Data, options: Options, progress: bool | None) -> Run:
     settings: Options = {**options, "method": task.method, "seed": task.seed}
     if task.clean:
         settings["noise"] = "clean"

@@ -12,7 +12,7 @@ import numpy as np
 from torch import nn
 
 from pyrite.checks import number, whole_number
-from pyrite.data import Dataset
+from pyrite.data import Data, Dataset, Records, is_object, load
 from pyrite.experiments.criteria import CRITERIA, TRAP
 from pyrite.experiments.search import Search, need_optuna
 from pyrite.experiments.space import Between, Range, Space, default_methods, read_range, short
@@ -22,6 +22,7 @@ from pyrite.experiments.tuning_result import Tuning, best_of
 from pyrite.files import write
 from pyrite.locks import one_at_a_time
 from pyrite.methods import Method, Step, method as read_method
+from pyrite.settings import READING
 from pyrite.training import (
     Diverged,
     OptionsButRate,
@@ -29,6 +30,7 @@ from pyrite.training import (
     Recorder,
     RunFailed,
     optimiser,
+    reading,
     resolve,
     says_rate,
     train_once,
@@ -42,7 +44,7 @@ HELD_OUT: Final = 0.2
 
 
 def tune(
-    data: str | Path | Dataset,
+    data: Data,
     methods: Sequence[str] | None = None,
     *,
     out: str | Path,
@@ -97,7 +99,7 @@ class _Work:
 
     def __init__(
         self,
-        data: str | Path | Dataset,
+        data: Data,
         methods: Sequence[str] | None,
         out: Path,
         trials: int,
@@ -116,6 +118,9 @@ class _Work:
         # come from the search.
         rest = {name: value for name, value in configured.items() if name not in ("data", "method")}
         self.options: dict[str, Any] = {"validation": HELD_OUT} | rest | given
+        if is_object(data):  # a frame or a list is read once
+            self.data = data = load(data, **reading(self.options))
+            self.options = {name: value for name, value in self.options.items() if name not in READING}
         self.rate, rates = _rate(lr, self.options.get("optimiser"))
         # A rate that is neither searched nor given is that of the optimiser.
         plan = resolve(data, lr=self.rate, **self.options)
@@ -262,4 +267,7 @@ def _digest(data: Dataset) -> str:
     digest = blake2b(data.labels.tobytes(), digest_size=16)
     if isinstance(data.inputs, np.ndarray):
         digest.update(data.inputs.tobytes())
+    elif isinstance(data.inputs, Records):
+        for name, kind, values in data.inputs.columns:
+            digest.update(repr((name, kind, values.tolist())).encode(errors="surrogatepass"))
     return digest.hexdigest()

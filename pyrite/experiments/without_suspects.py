@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from pyrite.auditing import Audit
-from pyrite.data import Dataset
+from pyrite.data import Data
 from pyrite.processes import rank
 from pyrite.run_audits import audit
 from pyrite.training import Observer, Options, Recipe, Run, new_folder, train_once
@@ -20,7 +20,7 @@ def suspects_are_unknown(options: Options) -> bool:
 
 
 def train_without_suspects(
-    data: str | Path | Dataset | None = None,
+    data: Data | None = None,
     *,
     out: str | Path | None = None,
     progress: bool | None = None,

@@ -7,4 +7,9 @@ from .contract import (
     state_bytes as state_bytes,
 )
 from .own_module import OwnModule as OwnModule
-from .registry import FEATURES as FEATURES, default_features as default_features, encoder as encoder
+from .registry import (
+    FEATURES as FEATURES,
+    as_numbers as as_numbers,
+    default_features as default_features,
+    encoder as encoder,
+)

@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 
-from pyrite.data import Inputs
+import numpy as np
+
+from pyrite.data import Inputs, Numeric, Records
 from pyrite.features.contract import Encoder, kind_of
 from pyrite.features.efficientnet import EfficientnetLite0
 from pyrite.features.hugging_face import HF
@@ -11,7 +13,7 @@ from pyrite.features.tfidf import Tfidf
 from pyrite.features.wordllama import Wordllama
 from pyrite.spec import build
 
-__all__ = ["FEATURES", "default_features", "encoder"]
+__all__ = ["FEATURES", "as_numbers", "default_features", "encoder"]
 
 FEATURES: dict[str, Callable[..., Encoder]] = {
     "table": Table,
@@ -41,3 +43,12 @@ def encoder(spec: str | Encoder) -> Encoder | None:
 def default_features(inputs: Inputs) -> str:
     """What suits the samples: ``table`` for tables, ``tfidf`` for texts, ``none`` for images and plain numbers."""
     return {"table": str(Table()), "text": str(Tfidf())}.get(kind_of(inputs), "none")
+
+
+def as_numbers(inputs: Inputs) -> Numeric:
+    """Images and numbers unchanged; records by the features that suit them, fitted to all rows, as noise uses them."""
+    if not isinstance(inputs, Records):
+        return inputs
+    described = encoder(default_features(inputs))
+    assert described is not None
+    return described.fit(inputs, np.arange(len(inputs))).transform(inputs)

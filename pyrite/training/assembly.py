@@ -15,13 +15,13 @@ from torch import Tensor, nn
 from pyrite.data import Batches, Dataset, LazyImages, Part, Statistics, describe, split
 from pyrite.diagnostics import TrainingObserver
 from pyrite.draws import Stream, torch_seed
-from pyrite.features import Encoder, State, encoder, state_bytes
+from pyrite.features import Encoder, State, as_numbers, encoder, state_bytes
 from pyrite.methods import Bench, Learner, MetaSet, Method, Trainer
 from pyrite.models import Architecture, Factory, architecture, build_model, reinitialised
 from pyrite.noise import corrupt
 from pyrite.processes import all_gather, broadcast_weights, local_device, rank, sync_batch_norm, world_size
 from pyrite.training.corrected_labels import CorrectedLabels, apply_corrections
-from pyrite.training.encoding import as_numbers, encode_data
+from pyrite.training.encoding import encode_data
 from pyrite.training.optimisers import optimiser
 from pyrite.training.recipe import Recipe, augmentation
 from pyrite.training.recorder import Recorder

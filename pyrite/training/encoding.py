@@ -7,10 +7,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data import Dataset, Inputs, LazyImages, Part, Unreadable
-from pyrite.features import Encoder, Features, State, default_features, encoder
+from pyrite.features import Encoder, Features, State
 from pyrite.processes import all_gather, rank
 
-__all__ = ["Encoded", "as_numbers", "encode_data"]
+__all__ = ["Encoded", "encode_data"]
 
 
 @final
@@ -70,12 +70,6 @@ def encode_data(
         validation=encoded(data.validation), unreadable=(*data.unreadable, *_unreadable(data, bad)),
     )  # fmt: skip
     return Encoded(some, features, bad)
-
-
-def as_numbers(inputs: Inputs) -> Any:
-    """Inputs as noise can use them: records by the features that suit them, fitted to all rows."""
-    described = encoder(default_features(inputs))
-    return inputs if described is None else described.fit(inputs, np.arange(len(inputs))).transform(inputs)
 
 
 def _some(inputs: Inputs, rows: npt.NDArray[np.int64]) -> Inputs:

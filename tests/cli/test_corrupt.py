@@ -4,7 +4,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
-from types import ModuleType, SimpleNamespace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ NAMES = ("zero", "one", "two", "three", "four")
 class Source:
     """A data set whose inputs must not be touched without need."""
 
-    name, classes, labels = "toy", (*NAMES, "nothing"), labels(5, 2000)
+    name, classes, labels, notes = "toy", (*NAMES, "nothing"), labels(5, 2000), ()
 
     def __init__(self) -> None:
         self.touched = False
@@ -33,15 +33,14 @@ class Source:
 
 @pytest.fixture
 def source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Source:
-    source, data = Source(), ModuleType("pyrite.data")
+    source = Source()
 
     def load(name: str) -> Source:
         if name != "toy":
             raise ValueError(f"there is no data called {name!r}")
         return source
 
-    data.load = load  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "pyrite.data", data)
+    monkeypatch.setattr(pyrite.data, "load", load)
     monkeypatch.chdir(tmp_path)
     return source
 

@@ -12,7 +12,7 @@ from tests.models.counting import parameters
 CARDS = Path(__file__).parents[2] / "docs" / "models.md"
 
 # What the card of a net counts its parameters for, if not for CIFAR's images.
-SHAPES = {"mlp": (20,), "cnn4": (1, 28, 28)}
+SHAPES = {"mlp": (20,), "linear": (20,), "cnn4": (1, 28, 28)}
 
 
 def cards() -> dict[str, str]:
