@@ -165,6 +165,8 @@ def train_cell(cell: Cell, results: Path, runs: Path, *, keep: bool = False) -> 
         done, failed = Run.load(folder), str(error)
         if not done.history:
             raise
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("stopped and saved; continue with the same command") from None
     run = Run(done.path, done.recipe, done.history, data)
     facts = _measured(run) | ({"failed": failed} if failed else {})
     result = CellResult(cell, facts)

@@ -31,9 +31,9 @@ def run_grid(
         begin: called before a task is begun.
     """
     if whole_number("workers", workers, least=1) == 1 or len(tasks) < 2:
-        for task in tasks:
-            begin(task)
-            yield task, work(task)
+        for only in tasks:
+            begin(only)
+            yield only, work(only)
         return
     # A process that is forked while torch's threads run may never return, hence "spawn".
     context = multiprocessing.get_context("spawn")
@@ -42,8 +42,9 @@ def run_grid(
         try:
             while waiting or running:
                 while waiting and len(running) < workers:
-                    begin(waiting[0])
-                    running[pool.submit(work, waiting[0])] = waiting.pop(0)
+                    task = waiting.pop(0)
+                    begin(task)
+                    running[pool.submit(work, task)] = task
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
                     yield running.pop(future), future.result()
         finally:

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from pyrite.experiments import Reproduction
@@ -22,6 +23,7 @@ from pyrite.training import COLUMNS
 __all__ = ["reproduction_figure", "write_reproduction"]
 
 _WORDS: Final = {"test_accuracy": "test accuracy", "alpha": "mean weight, times 2"}
+_GROUPS: Final = (("all", COLOURS[0]), ("right", COLOURS[0]), ("wrong", COLOURS[1]))
 _SHARES: Final = ("test_accuracy", "train_accuracy", "clean_accuracy", "memorised", "recovered")
 
 
@@ -129,17 +131,19 @@ def _margins(found: Reproduction) -> Figure:
             _histogram(panel, margins, place)
         line[0].set_title(name, fontsize=8.5, loc="left", parse_math=False)
     figure.supxlabel("margin of the given label", fontsize=10)
+    patches = [Patch(color=colour, alpha=0.5, label=f"{name} labels") for name, colour in _GROUPS[1:]]
+    figure.legend(handles=patches, loc="outside upper right", ncols=2, frameon=False, fontsize=9)
     return figure
 
 
 def _histogram(axes: Axes, margins: Mapping[str, object], place: int) -> None:
     epochs: list[int] = margins["epochs"]  # type: ignore[assignment]
-    axes.set(yticks=[], xlim=(-12, 12))
+    axes.set(yticks=[], xlim=(-21, 21))
     axes.spines["left"].set_visible(False)
     axes.tick_params(labelsize=8)
     if place >= len(epochs):
         return
-    for name, colour in (("all", COLOURS[0]), ("right", COLOURS[0]), ("wrong", COLOURS[1])):
+    for name, colour in _GROUPS:
         if name in margins:
             counts = np.array(margins[name][place], np.float64)  # type: ignore[index]
             # The first and the last bin are open; drawn, they are as wide as the others.

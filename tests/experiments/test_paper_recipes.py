@@ -1,5 +1,6 @@
 """The recipes of the papers: complete, consistent, and runnable at their own settings."""
 
+import re
 from collections.abc import Iterator
 from functools import cache
 from itertools import count
@@ -129,12 +130,13 @@ def test_paper_methods_make_steps(tmp_path: Path) -> None:
     done: set[object] = set()
     for words, cell in paper_cells():
         settings = cell.settings
-        kind = (settings["method"], str(settings.get("optimiser")).partition("(")[0])
+        numbers = re.compile(r"[\d.]+")
+        kind = (numbers.sub("", str(settings["method"])), str(settings.get("optimiser")).partition("(")[0])
         if kind not in done:
             done.add(kind)
             run = train_two_steps(cell, "mlp(hidden=[4])", 8, tmp_path / cell.key)
             assert (run.path / "state").exists(), words
-    assert len(done) > 40
+    assert len(done) > 25
 
 
 @pytest.mark.slow
