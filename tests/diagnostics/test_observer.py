@@ -93,7 +93,10 @@ def test_without_truth_nothing_crashes_and_the_names_stay(labels: tuple[np.ndarr
         "trust_auc",
     }
     assert all(lines[0][name] == lines[1][name] for name in lines[0].keys() - none)
-    assert [name for name, value in lines[0].items() if value is None] == ["unseen_accuracy", "trust_auc"]  # nobody weighed samples
+    assert [name for name, value in lines[0].items() if value is None] == [
+        "unseen_accuracy",
+        "trust_auc",
+    ]  # nobody weighed samples
     assert unknown.histograms.all.tolist() == known.histograms.all.tolist()
 
 
