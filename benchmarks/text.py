@@ -26,7 +26,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from io import BytesIO
 from pathlib import Path
-from statistics import mean
+from statistics import mean, stdev
 from typing import Any
 
 import numpy as np
@@ -158,22 +158,24 @@ def measure(name: str, folder: Path, noise: str, seed: int, entry: str) -> Cell:
 
 
 def table(cells: list[Cell]) -> str:
-    """Markdown: one row per set and noise, the mean over the seeds."""
-    lines = [
-        "| texts | noise | " + " | ".join(ENTRIES) + " |",
-        "|---|---|" + "---|" * len(ENTRIES),
-    ]
-    for name in SETS:
-        for noise in NOISES:
-            row = []
-            for entry in ENTRIES:
-                some = [c for c in cells if (c["set"], c["noise"], c["entry"]) == (name, noise, entry)]
-                row.append(
-                    f"{mean(c['roc_auc'] for c in some):.3f} · {100 * mean(c['test_accuracy'] for c in some):.1f}"
-                    if some
-                    else ""
-                )
-            lines.append(f"| {name} | `{noise}` | " + " | ".join(row) + " |")
+    """Markdown: one row per set, noise and entry, mean ± standard deviation over the seeds."""
+    columns = {
+        "AUROC": ("roc_auc", 1),
+        "F1": ("f1", 1),
+        "share, %": ("rate", 100),
+        "accuracy, %": ("test_accuracy", 100),
+    }
+    lines = ["| texts | noise | entry | " + " | ".join(columns) + " |", "|---" * (3 + len(columns)) + "|"]
+    for name, noise, entry in [(s, n, e) for s in SETS for n in NOISES for e in ENTRIES]:
+        some = [cell for cell in cells if (cell["set"], cell["noise"], cell["entry"]) == (name, noise, entry)]
+        if len(some) < 2:
+            continue
+        shown = []
+        for column, scale in columns.values():
+            values = [scale * cell[column] for cell in some]
+            digits = 3 if scale == 1 else 1
+            shown.append(f"{mean(values):.{digits}f} ± {stdev(values):.{digits}f}")
+        lines.append(f"| {name} | `{noise}` | {entry} | " + " | ".join(shown) + " |")
     return "\n".join(lines)
 
 
