@@ -100,8 +100,8 @@ def _claim_table(entries: list[dict[str, Any]]) -> str:
     decided = counts["holds"] + counts["does not hold"]
     words = (
         f"**{decided} of {len(CLAIMS)} claims are decided** at some scale ({summary}). A claim is counted by the "
-        "largest scale that decides it, and as undecided if one of two recipes of that scale is. The numbers are of the first "
-        "statement that decided; above and below say what they must be for it to hold."
+        "largest scale that decides it, and as undecided if one of two recipes of that scale is. The numbers are of "
+        "the first statement that decided; above and below say what they must be for it to hold."
     )
     lines = [*textwrap.wrap(words, 100), ""]
     lines += ["| | claim | from | status |", "|---|---|---|---|"]
