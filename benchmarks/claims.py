@@ -9,6 +9,7 @@ docs/results.md, between its two markers.
 
 import argparse
 import json
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,7 @@ def main() -> None:
     entries = _entries(found)
     if not arguments.exact:
         old = json.loads((RESULTS / "claims.json").read_text()) if (RESULTS / "claims.json").exists() else []
-        entries += [entry for entry in old if entry["scale"] == "exact"]
+        entries += [e for e in old if e["scale"] == "exact" and e["id"] in PaperRecipe.load(e["recipe"]).compute]
     entries.sort(key=lambda entry: (list(CLAIMS).index(entry["id"]), entry["scale"]))
     (RESULTS / "claims.json").write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
     _write_page(found)
@@ -97,8 +98,12 @@ def _claim_table(entries: list[dict[str, Any]]) -> str:
     counts = {status: sum(_overall(found) == status for found in known.values()) for status in WORD}
     summary = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
     decided = counts["holds"] + counts["does not hold"]
-    lines = [f"**{decided} of {len(CLAIMS)} claims are decided** at some scale: {summary}. A claim that holds at one"]
-    lines += ["scale and not at another is counted by the larger scale. Numbers are of the statement that decided.", ""]
+    words = (
+        f"**{decided} of {len(CLAIMS)} claims are decided** at some scale ({summary}). A claim is counted by the "
+        "largest scale that decides it, and as undecided if one of two recipes of that scale is. The numbers are of "
+        "the first statement that decided; above and below say what they must be for it to hold."
+    )
+    lines = [*textwrap.wrap(words, 100), ""]
     lines += ["| | claim | from | status |", "|---|---|---|---|"]
     for claim, found in known.items():
         status = "<br>".join(map(_status, found)) or f"not run: {NOT_RUN.get(claim, 'no time was left')}"
@@ -108,12 +113,10 @@ def _claim_table(entries: list[dict[str, Any]]) -> str:
 
 def _overall(found: list[dict[str, Any]]) -> str:
     """The status at the largest scale that decided; of several recipes of that scale, the worst."""
-    order = ("does not hold", "holds", "undecided")
     for scales in (("paper",), ("small",), ("tiny", "exact")):
-        statuses = [entry["status"] for entry in found if entry["scale"] in scales]
-        decided = [status for status in order[:2] if status in statuses]
-        if decided:
-            return decided[0]
+        statuses = {entry["status"] for entry in found if entry["scale"] in scales}
+        if "does not hold" in statuses or statuses == {"holds"}:
+            return "does not hold" if "does not hold" in statuses else "holds"
     return "undecided" if found else "not run"
 
 
@@ -123,6 +126,7 @@ def _status(entry: dict[str, Any]) -> str:
     held = sum(finding["status"] == "holds" for finding in findings)
     link = f"[{entry['recipe']}](results/papers.md#{entry['recipe']}), {entry['scale']}"
     text = f"{WORD[entry['status']]} ({link}), {held} of {len(findings)} statements"
+    text += f"; {entry['note']}" if entry["note"] else ""
     same = [finding for finding in findings if finding["status"] == entry["status"]]
     shown = same[0] if same else findings[0]
     if shown["mean"] is None:

@@ -33,6 +33,7 @@ _LOOSE_TOLERANCE: Final = 1e-5  # the same where only likelihoods or spreads are
 _RESAMPLES: Final = 20  # with a relative error of the standard errors of about a sixth
 _SMOOTHINGS: Final = (1.0, 4.0, 16.0, 64.0)  # pseudo-samples per class that are added to a row of T
 _FOLDS: Final = 4  # of the cross validation that chooses among them
+_SURE_GAIN: Final = 10.0  # nats per class
 _LARGE_TABLE: Final = 1_000_000
 _LOWEST_RATE: Final = 1e-6  # with a noise rate of 0 the log-odds would be infinite
 _FARTHEST: Final = 5000.0  # margins are bounded at so many typical gaps below the first class, for float32
@@ -58,6 +59,7 @@ class NoiseFit:
         smoothing: pseudo-samples per class that were added to its rows.
         rate: the share of wrong labels.
         gain: the mean log-likelihood of a label over that of guessing by frequency.
+        total_gain: the same of all labels together.
         surplus: the log-likelihood of all labels over that of a fit in which no label is wrong.
         gain_error, rate_error, matrix_error: their standard errors.
         reach: margins are clipped at this distance below the largest of their row.
@@ -69,6 +71,7 @@ class NoiseFit:
     smoothing: float
     rate: float
     gain: float
+    total_gain: float
     surplus: float
     gain_error: float
     rate_error: float
@@ -88,6 +91,7 @@ class NoiseFit:
             smoothing=_SMOOTHINGS[0],
             rate=0.3,
             gain=0.0,
+            total_gain=0.0,
             surplus=0.0,
             gain_error=np.inf,
             rate_error=np.inf,
@@ -101,8 +105,13 @@ class NoiseFit:
 
     @property
     def can_tell(self) -> bool:
-        """Whether the net knows anything about the labels: its gain is above three standard errors."""
-        return self.gain > 3 * self.gain_error and self.sharpness > 0
+        """Whether the net knows anything about the labels: its gain is above three standard errors.
+
+        With a rare class few labels decide, and the standard error is large. There a total is enough that scores
+        without information do not reach: their fit gains less than one nat per class.
+        """
+        known = self.gain > 3 * self.gain_error or self.total_gain > _SURE_GAIN * len(self.bias)
+        return known and self.sharpness > 0
 
     def evidence(self, margins: Floats, labels: Ints) -> Floats:
         """log p(k) T[k, label] up to a constant per sample: the evidence for each class."""
@@ -166,7 +175,7 @@ def fit_noise(
     whole = table.part(np.arange(count))
     clean = replace(start, matrix=_smoothed(np.eye(classes), 1.0))
     fit, null = jobs.run(lambda begin: _fit(whole, begin, _TOLERANCE, learn_matrix=begin is start), [start, clean])
-    fit = replace(fit, surplus=count * (fit.gain - null.gain))
+    fit = replace(fit, total_gain=count * fit.gain, surplus=count * (fit.gain - null.gain))
     if fit.can_tell:
         # Small sets may have several maxima, so they are fitted again from the start.
         begin = fit if table.margins.size >= _LARGE_TABLE else start

@@ -37,7 +37,7 @@ _TIES: Final = 0.05  # the share of near ties from which on classes may overlap;
 _UNKNOWN_PATTERN: Final = 0.5  # A with two classes, where an error has one place to go
 _SHARED_ERRORS: Final = 1.3  # errors of two models per sample on which they disagree: they share blind spots
 _SMALL_RATE: Final = 0.01  # a rate that imperfect scores alone may cause
-_MISFIT: Final = 0.1  # the part of the doubt that may be misjudged, at both ends of the interval
+_MISFIT: Final = 0.25, 0.1  # the part of the doubt that may be misjudged, at the lower and upper end of the interval
 _ERRORS: Final = 2.0  # standard errors on each side
 _WIDE: Final = 0.05  # an interval from which on it is said what would narrow it
 
@@ -85,8 +85,8 @@ def estimate_rate(fit: NoiseFit, margins: Floats, labels: Ints, disagreement: fl
     rate = low + share * (differ - low)
     of_count = np.sqrt(differ * (1 - differ) / len(labels))
     error = float(np.hypot((1 - share) * fit.rate_error, share * of_count))
-    bottom = low - _ERRORS * fit.rate_error - _MISFIT * doubt if noisy > 0.95 else 0.0
-    top = max(differ, rate) + _ERRORS * float(of_count) + _MISFIT * doubt
+    bottom = low - _ERRORS * fit.rate_error - _MISFIT[0] * doubt if noisy > 0.95 else 0.0
+    top = max(differ, rate) + _ERRORS * float(of_count) + _MISFIT[1] * doubt
     ends = max(min(bottom, rate), 0.0), min(top, 1.0)
     return NoiseRate(rate, error, *ends, _shift_to(rate, score), _advice(ends, disagreement))
 
