@@ -12,11 +12,12 @@ import numpy.typing as npt
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies
 from PIL import Image
+from sklearn.datasets import make_blobs
 from typer.testing import CliRunner, Result
 
 import pyrite
 from pyrite.cli.app import app
-from pyrite.data import Corrections, load
+from pyrite.data import Corrections, Dataset, load
 from pyrite.data.corrections import from_cell, to_cell
 from pyrite.training.run_files import read_history, read_json, read_npz, read_weights
 
@@ -352,3 +353,16 @@ def test_a_class_that_is_a_formula(tmp_path: Path) -> None:
     data = load(str(tmp_path / "photos"))
     assert [from_cell(row["path"]) for row in rows] == [data.paths[int(row["index"])] for row in rows]
     assert len(Corrections.read(tmp_path / "run" / "suspects.csv", data)) == 90
+
+
+@pytest.mark.parametrize("seed", [2, 4])
+def test_clean_classes_that_overlap(seed: int, tmp_path: Path) -> None:
+    """The net is wrong about a tenth of the rows or more, and every label is right."""
+    inputs, labels = make_blobs(1000, centers=3, cluster_std=3, random_state=seed)
+    data = Dataset("blobs", inputs, labels.astype(np.int64), ("a", "b", "c"))
+    found = pyrite.audit(data, epochs=12, model="mlp(hidden=[32])", out=tmp_path / "run", progress=False)
+    assert found.run is not None
+    assert found.run.history[-1]["unseen_accuracy"] < 0.9
+    assert found.noise_rate < 0.05
+    assert found.noise_interval[0] == 0
+    assert found.is_suspect.mean() < 0.1
