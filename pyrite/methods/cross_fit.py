@@ -129,7 +129,7 @@ def _assigned(labels: Tensor, folds: int, seed: int) -> Tensor:
     """The fold of every sample, with every class spread evenly over the folds; −1 for samples that are not trained on.
 
     >>> _assigned(torch.tensor([0, 0, 1, -1, 1, 0]), 2, seed=0).tolist()
-    [1, 0, 1, -1, 0, 0]
+    [0, 1, 0, -1, 1, 0]
     """
     given = labels.cpu().numpy()
     # Classes are dealt one after the other, so that the sizes of the folds differ by at most one.
