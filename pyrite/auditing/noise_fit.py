@@ -107,8 +107,8 @@ class NoiseFit:
     def can_tell(self) -> bool:
         """Whether the net knows anything about the labels: its gain is above three standard errors.
 
-        With a rare class few labels decide, and the standard error is large. There a total is enough that scores
-        without information do not reach: their fit gains less than one nat per class.
+        With a rare class few labels decide, and the standard error is large. There a total is enough that random scores
+        do not reach: in simulations their fit gained up to 1.3 nats per class.
         """
         known = self.gain > 3 * self.gain_error or self.total_gain > _SURE_GAIN * len(self.bias)
         return known and self.sharpness > 0

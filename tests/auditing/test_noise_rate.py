@@ -47,9 +47,8 @@ def test_people_who_err_where_the_net_doubts() -> None:
     logits, chances, _ = doubting(2, sharpness=2.0)
     true = logits.argmax(1)
     labels = (chances.cumsum(1) > random.random((COUNT, 1))).argmax(1)
-    wrong = labels != true
-    careless = random.random(COUNT) < 0.15  # and some of them do not look
-    labels = np.where(careless, (chances**0.5).cumsum(1).argmax(1), labels)
+    careless = random.random(COUNT) < 0.15  # and some of them always press the last key
+    labels = np.where(careless, CLASSES - 1, labels)
     wrong = labels != true
     found = pyrite.audit(labels, scores=chances, kind="probabilities")
     margins = logits - logits.max(1, keepdims=True)
