@@ -27,7 +27,7 @@ class Settings:
     ignore: Annotated[str, "Columns to leave out, with commas between them, such as 'id,url'."] = ""
     name: Annotated[str, "The column that names a sample in reports; it is not learned from."] = ""
     features: Annotated[str, "What samples become, such as 'tfidf'; none for raw images or plain numbers."] = ""
-    method: Annotated[str, "A method; --loss LOSS is short for 'erm(LOSS)'."] = "erm(gce(q=0.7))"
+    method: Annotated[str, "A method; --loss LOSS is short for 'erm(LOSS)'."] = "curriculum"
     noise: Annotated[str, "Make labels wrong first, such as 'symmetric(0.4)'; corrections come after it."] = ""
     corrections: Annotated[str, "A file of corrected labels, as the report exports it, or a suspects.csv."] = ""
     drop_suspects: Annotated[
@@ -48,6 +48,12 @@ class Settings:
     clip: Annotated[float | None, Ge(0), "The largest norm of a gradient; 0 for no limit."] = None
     accumulate: Annotated[int, Ge(1), "Send each batch through the net in this many pieces."] = 1
     augment: Annotated[str, "Such as 'crop_flip(pad=4)', or none."] = ""
+    grow: Annotated[
+        float | None,
+        Ge(0.5),
+        Le(1),
+        "The side of images in the first epoch, as a share; they are whole after two thirds of the run.",
+    ] = None
     samples: Annotated[int | None, Ge(1), "Use only this many samples, with the share of each class kept."] = None
     validation: Annotated[float | None, Ge(0), Lt(1), "Hold out this share, with its given labels."] = None
     precision: Annotated[Precision, "float32, float64 or bfloat16 (torch's autocast)."] = "float32"

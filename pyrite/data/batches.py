@@ -14,6 +14,7 @@ from pyrite.checks import whole_number
 from pyrite.data.augment import CropFlip, Draws, crop_and_flip
 from pyrite.data.colour import jittered
 from pyrite.data.dataset import Labels, Numeric, check_inputs
+from pyrite.data.growth import Growth
 from pyrite.data.images import LazyImages, Unreadable
 from pyrite.data.statistics import Statistics, check_finite
 from pyrite.draws import Stream, check_seed, order
@@ -30,10 +31,11 @@ class Batch(NamedTuple):
 
 
 class _Epoch(NamedTuple):
-    """The random draws of an epoch: the order of the samples, their crops and their flips."""
+    """The random draws of an epoch: the order of the samples, their crops and their flips. And its number, from 0."""
 
     samples: Labels
     draws: Draws | None
+    number: int
 
 
 @final
@@ -52,6 +54,7 @@ class Batches:
         index: the samples to use, such as ``split(...).train``; all by default.
         shuffle: a new order every epoch.
         augment: how images are cropped and flipped.
+        growth: the sizes of images in the first epochs; by default they are whole.
         normalise: mean and standard deviation to normalise by. Features are centred and scaled in float64, then
             converted to float32. Without it images are scaled to [0, 1], and features are unchanged.
         drop_last: leave out a last batch that is smaller than the others.
@@ -72,6 +75,7 @@ class Batches:
         index: npt.ArrayLike | None = None,
         shuffle: bool = True,
         augment: CropFlip | None = None,
+        growth: Growth | None = None,
         normalise: Statistics | None = None,
         drop_last: bool = False,
         most: int | None = None,
@@ -93,7 +97,7 @@ class Batches:
         self.most = None if most is None else whole_number("most", most, 1)
         self.seed, self.shuffle, self.drop_last = check_seed(seed), shuffle, drop_last
         self.device = torch.device(device)
-        self.augment, self.normalise = augment, normalise
+        self.augment, self.growth, self.normalise = augment, growth, normalise
         self.epoch = self.position = 0
         self.unreadable: dict[str, Unreadable] = {}
         if normalise is not None and len(normalise.mean) != inputs.shape[1]:
@@ -103,6 +107,8 @@ class Batches:
             if inputs.ndim != 4:
                 raise ValueError("augment crops images; these are features")
             self._crop_size = augment.size(inputs.shape[2], inputs.shape[3])
+        if growth is not None and inputs.ndim != 4:
+            raise ValueError("growth changes the size of images; these are features")
         if not len(self):
             raise ValueError(
                 f"drop_last leaves nothing: there are {len(self.index)} samples, batch_size is {batch_size}"
@@ -170,9 +176,10 @@ class Batches:
         if self.shuffle:
             index = index[order(self.seed, Stream.SHUFFLE, len(index), self.epoch)]
         if self.augment is None:
-            return _Epoch(index, None)
+            return _Epoch(index, None, self.epoch)
         height, width = self.inputs.shape[2:]
-        return _Epoch(index, self.augment.draw(height, width, index, len(self.inputs), self.seed, self.epoch))
+        draws = self.augment.draw(height, width, index, len(self.inputs), self.seed, self.epoch)
+        return _Epoch(index, draws, self.epoch)
 
     def _share(self, position: int) -> slice:
         """The positions in the epoch of this rank's share of a batch."""
@@ -187,7 +194,7 @@ class Batches:
         index = torch.from_numpy(epoch.samples[share])
         if self._tensor is None:
             features = np.asarray(self.inputs[epoch.samples[share]])
-            return self._batch(_to_tensor(features, self.normalise), index), []
+            return self._batch(_to_tensor(features, self.normalise), index, epoch.number), []
         rows, colour = index.to(self._tensor.device), None
         if epoch.draws is None:
             inputs = self._tensor[rows]
@@ -195,7 +202,7 @@ class Batches:
             draws = _to_device(epoch.draws.at(share), rows.device)
             inputs = crop_and_flip(self._tensor, rows, draws, self._crop_size)
             colour = draws.colour
-        return self._batch(inputs, index, colour), []
+        return self._batch(inputs, index, epoch.number, colour), []
 
     def _read_and_prepare(self, epoch: _Epoch, position: int) -> tuple[Batch, list[Unreadable]]:
         assert isinstance(self.inputs, LazyImages)
@@ -207,15 +214,17 @@ class Batches:
             draws = epoch.draws.at(share).at(torch.from_numpy(good))
             colour = draws.colour
             images = crop_and_flip(self.augment.padded(images), torch.arange(len(images)), draws, self._crop_size)
-        return self._batch(images, torch.from_numpy(index[good]), colour), bad
+        return self._batch(images, torch.from_numpy(index[good]), epoch.number, colour), bad
 
-    def _batch(self, inputs: Tensor, index: Tensor, colour: Tensor | None = None) -> Batch:
+    def _batch(self, inputs: Tensor, index: Tensor, epoch: int, colour: Tensor | None = None) -> Batch:
         inputs = inputs.to(self.device).float()
         if colour is not None:
             inputs = jittered(inputs, colour.to(self.device))
         if self._affine is not None:
             scale, shift = self._affine
             inputs = inputs.mul_(scale).add_(shift)
+        if self.growth is not None:
+            inputs = self.growth.resized(inputs, epoch)
         return Batch(inputs, self.labels[index].to(self.device), index.to(self.device))
 
     def _read_ahead(self, epoch: _Epoch, start: int) -> Iterator[tuple[Batch, list[Unreadable]]]:

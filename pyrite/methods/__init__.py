@@ -7,6 +7,7 @@ from pyrite.methods.co_teaching import CoTeaching
 from pyrite.methods.confidence import Confidence
 from pyrite.methods.corrected import Backward, Forward
 from pyrite.methods.cross_fit import CrossFit
+from pyrite.methods.curriculum import Curriculum
 from pyrite.methods.d2l import D2L
 from pyrite.methods.descent import backward_step, descend
 from pyrite.methods.elr import ELR
@@ -45,6 +46,7 @@ __all__ = [
     "CoTeaching",
     "Confidence",
     "CrossFit",
+    "Curriculum",
     "FineTune",
     "Forward",
     "Joint",

@@ -10,6 +10,7 @@ from pyrite.methods.co_teaching import CoTeaching
 from pyrite.methods.confidence import Confidence
 from pyrite.methods.corrected import Backward, Forward
 from pyrite.methods.cross_fit import CrossFit
+from pyrite.methods.curriculum import Curriculum
 from pyrite.methods.d2l import D2L
 from pyrite.methods.elr import ELR
 from pyrite.methods.erm import ERM
@@ -51,6 +52,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "joint": Joint,
     "d2l": D2L,
     "cross_fit": CrossFit,
+    "curriculum": Curriculum,
 }
 
 

@@ -32,6 +32,9 @@ class Architecture(Spelled, ABC):
     any_size: ClassVar[bool] = False
     """Whether a net that was built for one image size takes other sizes too."""
 
+    averages: ClassVar[bool] = False
+    """Whether its features are means over all places of an image, and not maxima."""
+
     @property
     def rate(self) -> float:
         """A learning rate that suits it, for SGD with momentum 0.9 and batches of 128."""

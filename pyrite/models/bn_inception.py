@@ -53,6 +53,7 @@ class BNInception(Architecture):
 
     smallest: ClassVar[int | None] = 32
     any_size: ClassVar[bool] = True
+    averages: ClassVar[bool] = True
 
     embedding: int | None = None
 

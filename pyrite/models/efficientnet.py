@@ -42,6 +42,7 @@ class EfficientnetLite0(Architecture):
 
     smallest: ClassVar[int | None] = 8
     any_size: ClassVar[bool] = True
+    averages: ClassVar[bool] = True
 
     size: int | None = field(default=None, kw_only=True)
     pretrained: bool = field(default=False, kw_only=True)

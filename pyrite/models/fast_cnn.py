@@ -31,6 +31,7 @@ class FastCNN(Architecture):
     """
 
     smallest: ClassVar[int | None] = 4
+    any_size: ClassVar[bool] = True  # from half the size that it was built for
 
     widths: Sequence[int] = field(default=(32, 64, 128), kw_only=True)
     scale: float = field(default=1 / 9, kw_only=True)

@@ -29,6 +29,7 @@ class ImagenetResnet(Architecture, ABC):
 
     smallest: ClassVar[int | None] = 8
     any_size: ClassVar[bool] = True
+    averages: ClassVar[bool] = True
 
     stem: Literal["auto", "small", "large"] = field(default="auto", kw_only=True)
 

@@ -17,7 +17,7 @@ class Network(nn.Module):
         body: maps inputs to embeddings of shape (N, E).
         head: maps embeddings to scores of shape (N, K).
         shape: the shape of one input that the net was built for.
-        any_size: whether images may be of another height and width, because the body averages over all positions.
+        any_size: whether images may be of another height and width, because the body pools over all positions.
     """
 
     def __init__(self, body: nn.Module, head: nn.Module, shape: Shape, any_size: bool = False) -> None:

@@ -26,6 +26,7 @@ class CifarResnet(Architecture, ABC):
 
     smallest: ClassVar[int | None] = 4
     any_size: ClassVar[bool] = True
+    averages: ClassVar[bool] = True
     depth: ClassVar[int]
 
     width: int = 16
@@ -93,6 +94,7 @@ class WRN(Architecture):
 
     smallest: ClassVar[int | None] = 4
     any_size: ClassVar[bool] = True
+    averages: ClassVar[bool] = True
 
     depth: int = 28
     width: int = 10

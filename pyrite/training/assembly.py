@@ -12,7 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pyrite.data import Batches, Dataset, LazyImages, Part, Statistics, describe, split
+from pyrite.data import Batches, Dataset, Growth, LazyImages, Part, Statistics, describe, split
 from pyrite.diagnostics import TrainingObserver
 from pyrite.draws import Stream, torch_seed
 from pyrite.features import Encoder, State, as_numbers, encoder, state_bytes
@@ -102,6 +102,7 @@ def assemble(
     train = batches(
         data, _only(labels["given"], training), batch_size=size, index=training,
         augment=augmentation(recipe.augment),
+        growth=Growth(recipe.grow, recipe.epochs) if recipe.grow is not None and recipe.grow < 1 else None,
         most=None if recipe.iterations is None else math.ceil(recipe.iterations / recipe.epochs),
         drop_last=len(training) > size and len(training) % size < _least(nets.first, recipe.accumulate),
     )  # fmt: skip
