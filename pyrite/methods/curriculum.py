@@ -44,6 +44,11 @@ class Curriculum(Method):
         self.keep = number("keep", keep, above=0, below=1)
         self.most = number("most", most, above=0, most=1)
 
+    @property
+    def held_out(self) -> float:
+        """Held-out labels tell the epoch after which wrong labels are memorised all the same."""
+        return 0.05
+
     def start(self, bench: Bench) -> "_Moving":
         return _Moving(self, bench)
 

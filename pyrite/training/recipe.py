@@ -12,22 +12,26 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import nn
 
+from pyrite.checks import number
 from pyrite.data import CropFlip, Dataset, load
 from pyrite.features import Encoder, default_features, encoder
 from pyrite.methods import ERM, Method, method as read_method
 from pyrite.models import Architecture, Factory, FastCNN, architecture, default_architecture
 from pyrite.noise import Noise, noise_model
-from pyrite.settings import READING, Precision, Settings, ShortForms
+from pyrite.settings import READING, Keep, Precision, Settings, ShortForms
 from pyrite.spec import build, nearest, spell
 from pyrite.training.optimisers import SGD, Optimiser, optimiser
 from pyrite.training.schedules import Linear, Schedule, schedule
 
-__all__ = ["GIVEN", "Checked", "Options", "OptionsButRate", "Recipe", "Short", "augmentation", "reading"]
+__all__ = ["BEFORE", "GIVEN", "Checked", "Options", "OptionsButRate", "Recipe", "Short", "augmentation", "reading"]
 
 _LARGE_ENOUGH: Final = 24  # pixels of a side from which images may be halved in the first epochs
 
 GIVEN = "given in Python: "
 """The prefix, in a recipe, of what has no spelling: data, a net, a loss or a method that was passed as an object."""
+
+BEFORE: Final[Mapping[str, Any]] = {"grow": 1.0, "keep": "last"}
+"""The values of settings in runs that were trained before there were such settings."""
 
 
 class OptionsButRate(TypedDict, total=False):
@@ -54,6 +58,7 @@ class OptionsButRate(TypedDict, total=False):
     grow: float | None
     samples: int | None
     validation: float | None
+    keep: Keep | None
     precision: Precision | None
     compile: bool | None
     checkpoint_every: int | None
@@ -141,7 +146,8 @@ class Recipe(Checked, Settings):
         method's strength except where clipping is enough; it rises for a fifth of the run and then falls to 0.
         Gradients are clipped to a norm of 1 if the method could make scores grow without bound. Images are shifted by
         up to a sixteenth of their size, and mirrored if they have colours: digits and letters, which must not be
-        mirrored, are mostly grey. In ``fast_cnn`` images of 24 pixels or more grow from half their size. A tenth is held out for validation where the data has no test part.
+        mirrored, are mostly grey. In ``fast_cnn`` images of 24 pixels or more grow from half their size. A tenth is
+        held out for validation where the data has no test part; where it has one, as much as the method wants.
 
         Args:
             data: what is trained on.
@@ -160,7 +166,7 @@ class Recipe(Checked, Settings):
         wanted = self.model or ("" if described is None else described.model)
         net = None if wanted.startswith(GIVEN) else architecture(wanted or default_architecture(shape))
         chosen = read_method(self.method) if method is None else method
-        validation = (0.1 if data.test is None else 0.0) if self.validation is None else self.validation
+        validation = _held_out(data, chosen) if self.validation is None else self.validation
         epochs = self.epochs if self.iterations is None else self._epochs(len(data), validation)
         suits = 0.1 if net is None else net.rate
         if described is not None and described.rate is not None:
@@ -230,6 +236,14 @@ def _default_augmentation(shape: tuple[int, ...]) -> str:
 def _growth(net: Architecture | None, shape: tuple[int, ...]) -> float:
     """Images grow from half their size in the default net, unless they are small already. docs/training.md has why."""
     return 0.5 if isinstance(net, FastCNN) and min(shape[1:]) >= _LARGE_ENOUGH else 1.0
+
+
+def _held_out(data: Dataset, method: Method) -> float:
+    """The share that is held out by default. A validation part of the data's own is enough for a method."""
+    if data.test is None:
+        return 0.1
+    wanted = number("held_out", method.held_out, least=0, below=1)
+    return 0.0 if data.validation is not None else float(wanted)
 
 
 def _clipping_is_enough(net: Architecture | None, method: Method) -> bool:
