@@ -29,7 +29,7 @@ def test_resolved_leaves_nothing_open() -> None:
         "ignore": "",
         "name": "",
         "features": "none",
-        "method": "erm(gce(q=0.7))",
+        "method": "curriculum(keep=0.5, most=1)",
         "noise": "",
         "corrections": "",
         "drop_suspects": 0.0,
@@ -42,8 +42,9 @@ def test_resolved_leaves_nothing_open() -> None:
         "clip": 0.0,
         "accumulate": 1,
         "augment": "none",
+        "grow": 1.0,
         "samples": None,
-        "validation": 0.0,
+        "validation": 0.05,
         "keep": "best",
         "precision": "float32",
         "compile": False,
@@ -93,10 +94,10 @@ def test_every_spec_is_written_in_full() -> None:
 @pytest.mark.parametrize(
     ("shape", "test", "model", "augment", "validation"),
     [
-        ((4,), True, "mlp", "none", 0.0),
+        ((4,), True, "mlp", "none", 0.05),
         ((4,), False, "mlp", "none", 0.1),
-        ((1, 28, 28), True, "fast_cnn", "crop_flip(pad=1, flip='none', edge='reflect', place='random')", 0.0),
-        ((3, 32, 32), True, "fast_cnn", "crop_flip(pad=2, flip='alternate', edge='reflect', place='random')", 0.0),
+        ((1, 28, 28), True, "fast_cnn", "crop_flip(pad=1, flip='none', edge='reflect', place='random')", 0.05),
+        ((3, 32, 32), True, "fast_cnn", "crop_flip(pad=2, flip='alternate', edge='reflect', place='random')", 0.05),
     ],
 )
 def test_what_suits_the_data(shape: tuple[int, ...], test: bool, model: str, augment: str, validation: float) -> None:
