@@ -55,6 +55,9 @@ class Settings:
         Le(1),
         "The side of images in the first epoch, as a share; they are whole after two thirds of the run.",
     ] = None
+    mirror: Annotated[
+        bool | None, "Predict the mean of an image and its mirror image; by default if training mirrors images."
+    ] = None
     samples: Annotated[int | None, Ge(1), "Use only this many samples, with the share of each class kept."] = None
     validation: Annotated[float | None, Ge(0), Lt(1), "Hold out this share, with its given labels."] = None
     keep: Annotated[

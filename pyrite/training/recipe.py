@@ -30,7 +30,7 @@ _LARGE_ENOUGH: Final = 24  # pixels of a side from which images may be halved in
 GIVEN = "given in Python: "
 """The prefix, in a recipe, of what has no spelling: data, a net, a loss or a method that was passed as an object."""
 
-BEFORE: Final[Mapping[str, Any]] = {"grow": 1.0, "keep": "last"}
+BEFORE: Final[Mapping[str, Any]] = {"grow": 1.0, "keep": "last", "mirror": False}
 """The values of settings in runs that were trained before there were such settings."""
 
 
@@ -56,6 +56,7 @@ class OptionsButRate(TypedDict, total=False):
     accumulate: int | None
     augment: str | CropFlip | None
     grow: float | None
+    mirror: bool | None
     samples: int | None
     validation: float | None
     keep: Keep | None
@@ -146,8 +147,9 @@ class Recipe(Checked, Settings):
         method's strength except where clipping is enough; it rises for a fifth of the run and then falls to 0.
         Gradients are clipped to a norm of 1 if the method could make scores grow without bound. Images are shifted by
         up to a sixteenth of their size, and mirrored if they have colours: digits and letters, which must not be
-        mirrored, are mostly grey. In ``fast_cnn`` images of 24 pixels or more grow from half their size. A tenth is
-        held out for validation where the data has no test part; where it has one, as much as the method wants.
+        mirrored, are mostly grey. If images are mirrored in training, they are mirrored in prediction too. In
+        ``fast_cnn`` images of 24 pixels or more grow from half their size. A tenth is held out for validation where
+        the data has no test part; where it has one, as much as the method wants.
 
         Args:
             data: what is trained on.
@@ -172,8 +174,11 @@ class Recipe(Checked, Settings):
         if described is not None and described.rate is not None:
             suits = described.rate
         clip = float(_grows(chosen)) if self.clip is None else self.clip
+        if self.mirror and len(shape) != 3:
+            raise ValueError("mirror is True, but the net is given no images that could be mirrored: leave it out")
         strength = 1.0 if self.clip is None and clip and _clipping_is_enough(net, chosen) else chosen.strength
         rate = float(f"{suits / strength:.3g}")
+        augment = _spelled(augmentation(self.augment)) if self.augment else _default_augmentation(shape)
         return self.model_copy(
             update={
                 "label": data.label,
@@ -186,7 +191,8 @@ class Recipe(Checked, Settings):
                 "schedule": str(schedule(self.schedule or Linear(warmup=epochs / 5))),
                 "epochs": epochs,
                 "grow": _growth(net, shape) if self.grow is None else self._checked_growth(net, shape),
-                "augment": _spelled(augmentation(self.augment)) if self.augment else _default_augmentation(shape),
+                "augment": augment,
+                "mirror": _mirrored(augment, shape) if self.mirror is None else self.mirror,
                 "validation": validation,
             }
         )
@@ -236,6 +242,12 @@ def _default_augmentation(shape: tuple[int, ...]) -> str:
 def _growth(net: Architecture | None, shape: tuple[int, ...]) -> float:
     """Images grow from half their size in the default net, unless they are small already. docs/training.md has why."""
     return 0.5 if isinstance(net, FastCNN) and min(shape[1:]) >= _LARGE_ENOUGH else 1.0
+
+
+def _mirrored(augment: str, shape: tuple[int, ...]) -> bool:
+    """Whether the net is trained on images and on their mirror images."""
+    found = augmentation(augment)
+    return found is not None and found.flip != "none" and len(shape) == 3
 
 
 def _held_out(data: Dataset, method: Method) -> float:

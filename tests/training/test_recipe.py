@@ -43,6 +43,7 @@ def test_resolved_leaves_nothing_open() -> None:
         "accumulate": 1,
         "augment": "none",
         "grow": 1.0,
+        "mirror": False,
         "samples": None,
         "validation": 0.05,
         "keep": "best",
