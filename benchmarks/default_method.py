@@ -18,11 +18,12 @@ import platform
 import tempfile
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from importlib.metadata import version
 from itertools import product
 from pathlib import Path
 from statistics import mean
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -54,7 +55,7 @@ class Kind(NamedTuple):
     load: Callable[[str, Path], Dataset | str]
     noises: tuple[str, ...]
     epochs: tuple[int, int]
-    options: dict[str, Any] = {}
+    options: Mapping[str, Any] = MappingProxyType({})
 
 
 def embedded(noise: str, _: Path) -> Dataset:
@@ -187,10 +188,12 @@ def rows_of(cells: list[Cell]) -> Iterator[tuple[tuple[Any, ...], dict[str, list
     """Accuracies by kind, noise and length, of every method, over the seeds that all methods have."""
     for kind, noise, epochs in dict.fromkeys((cell["kind"], cell["noise"], cell["epochs"]) for cell in cells):
         own = [cell for cell in cells if (cell["kind"], cell["noise"], cell["epochs"]) == (kind, noise, epochs)]
-        by_method = {name: {cell["seed"]: cell["accuracy"] for cell in own if cell["method"] == name} for name in METHODS}
-        seeds = set.intersection(*(set(found) for found in by_method.values()))
+        found: dict[str, dict[int, float]] = {name: {} for name in METHODS}
+        for cell in own:
+            found[cell["method"]][cell["seed"]] = cell["accuracy"]
+        seeds = sorted(set.intersection(*(set(values) for values in found.values())))
         if seeds:
-            yield (kind, noise, epochs), {name: [by_method[name][seed] for seed in sorted(seeds)] for name in METHODS}
+            yield (kind, noise, epochs), {name: [values[seed] for seed in seeds] for name, values in found.items()}
 
 
 def grid_table(cells: list[Cell]) -> str:

@@ -40,7 +40,7 @@ class Growth:
         whole_number("epochs", self.epochs, 1)
 
     def side(self, whole: int, epoch: int) -> int:
-        """Of an image with a side of ``whole`` pixels, in an epoch counted from 0; an even number unless it is whole."""
+        """Of images with a side of ``whole`` pixels, in an epoch counted from 0; an even number until it is whole."""
         rising = int(_WHOLE_AFTER * self.epochs + 1e-9)  # epochs; the last one always has whole images
         if epoch >= rising:
             return whole

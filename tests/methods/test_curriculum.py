@@ -69,7 +69,7 @@ def test_a_run_is_the_algorithm_by_hand() -> None:
     assert trainer.facts()["exponent"] == pytest.approx(q, rel=1e-7)
 
 
-@pytest.mark.parametrize("spec", ["curriculum(keep=0)", "curriculum(keep=1)", "curriculum(most=0)", "curriculum(most=2)"])
-def test_impossible_arguments(spec: str) -> None:
-    with pytest.raises(ValueError, match=r"keep is|most is"):
-        method(spec)
+@pytest.mark.parametrize("argument", ["keep=0", "keep=1", "most=0", "most=2"])
+def test_impossible_arguments(argument: str) -> None:
+    with pytest.raises(ValueError, match=argument.replace("=", " is ")):
+        method(f"curriculum({argument})")
