@@ -42,6 +42,7 @@ class Stream(Enum):
     EPOCH = (8,)  # what a method draws at the beginning and the end of an epoch
     COLOUR = (9,)  # how the colours of an image are changed
     FOLDS = (10,)  # which fold of a cross-fitting each sample is in
+    HELD_OUT = (11,)  # which held-out samples a method looks at
     CHECK = (0x72657669,)  # which labels are checked at random in a review: "revi" in ASCII
     MATRIX = (_NOISE, 0)  # which classes each class is mistaken for
     LABELS = (_NOISE, 1)  # which samples get a wrong label, and which

@@ -138,10 +138,11 @@ class Batches:
         self._check_not_moved(number, len(self))
         self.seek(number + 1)
 
-    def in_order(self, batch_size: int = 500) -> "Batches":
-        """The same samples in ascending order of their index, without augmentation: for evaluation."""
+    def in_order(self, batch_size: int = 500, index: Labels | None = None) -> "Batches":
+        """The same samples, or those of ``index``, in ascending order, without augmentation: for evaluation."""
+        chosen = np.sort(self.index if index is None else index)
         return Batches(
-            self.inputs, self.labels.numpy(), batch_size=batch_size, seed=self.seed, index=np.sort(self.index),
+            self.inputs, self.labels.numpy(), batch_size=batch_size, seed=self.seed, index=chosen,
             shuffle=False, normalise=self.normalise, rank=self.rank, world_size=self.world_size, device=self.device,
             workers=self.workers,
         )  # fmt: skip

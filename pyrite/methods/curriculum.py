@@ -1,52 +1,62 @@
-"""A loss that moves with the margins, from cross entropy towards absolute error."""
+"""A loss that moves from cross entropy towards absolute error while labels are learned."""
 
 import math
 from collections.abc import Mapping
 from typing import Any, Final, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from pyrite.checks import number
 from pyrite.curves import GCE
 from pyrite.data import Batch
+from pyrite.draws import Stream, order
 from pyrite.methods.bench import Bench
 from pyrite.methods.erm import ERM
 from pyrite.methods.method import Method, Trainer
 from pyrite.methods.step import Step
-from pyrite.processes import all_gather
+from pyrite.processes import all_gather, all_reduce
+from pyrite.soft_margin import row_margin
 
 __all__ = ["Curriculum", "largest_exponent"]
 
-_STEPS: Final = 50  # over which the exponent is averaged
+_PER_EPOCH: Final = 4  # times that the exponent changes in an epoch
+_ENOUGH: Final = 500  # held-out samples: their mean probability is known to 0.02, and they cost little
+_KEPT: Final = 0.4  # by nets that learn fast
 _LEAST: Final = 1e-3  # generalised cross entropy with this exponent is cross entropy to three digits
 
 
 @final
 class Curriculum(Method):
-    """Generalised cross entropy whose exponent q grows as the net learns.
+    """Generalised cross entropy whose exponent q follows what the net has learned and what it has memorised.
 
-    A label that the net gives the probability p has the weight p^q (1 − p), which is p^q times that of cross entropy.
-    The exponent is the largest, up to ``most``, for which p^q is at least ``keep`` in the mean over the given labels.
-    So training begins near cross entropy, q = log(1/keep) / log(classes), with any number of classes, and doubted
-    labels lose weight as soon as others are learned.
+    A label that the net gives the probability p has the weight p^q (1 - p), which is p^q times that of cross entropy:
+    the larger q is, the less do labels count that the net doubts. Some times per epoch q becomes the larger of
+
+    - ``gain`` times the mean p of the labels that were trained on, minus that of held-out labels: a net that has
+      memorised nothing gives both the same;
+    - the largest exponent for which the mean of p^q is at least ``keep``: labels lose weight once others are learned.
+
+    With ``keep=1`` only the first counts, and training is cross entropy until something is memorised.
 
     Args:
-        keep: the share of the weights of cross entropy that is kept.
+        keep: the share of the weights of cross entropy that is always kept. By default 1 for nets with convolutions,
+            which learn slowly and memorise late, and 0.4 for others.
+        gain: the exponent per difference of the mean probabilities.
         most: the largest exponent; 1 is absolute error.
 
     >>> str(Curriculum())
-    'curriculum(keep=0.5, most=1)'
+    'curriculum(gain=4, most=1)'
     """
 
-    def __init__(self, keep: float = 0.5, most: float = 1) -> None:
-        self.keep = number("keep", keep, above=0, below=1)
+    def __init__(self, keep: float | None = None, gain: float = 4, most: float = 1) -> None:
+        self.keep = None if keep is None else number("keep", keep, above=0, most=1)
+        self.gain = number("gain", gain, least=0)
         self.most = number("most", most, above=0, most=1)
 
     @property
     def held_out(self) -> float:
-        """Held-out labels tell the epoch after which wrong labels are memorised all the same."""
         return 0.05
 
     def start(self, bench: Bench) -> "_Moving":
@@ -54,7 +64,7 @@ class Curriculum(Method):
 
 
 def largest_exponent(log_p: Tensor, keep: float, most: float) -> float:
-    """The largest q up to ``most`` for which the mean of p^q is at least ``keep``.
+    """The largest q up to ``most`` for which the mean of p^q is at least ``keep``; 0 if ``keep`` is 1.
 
     >>> round(largest_exponent(torch.full((3,), -math.log(10.0)), keep=0.5, most=1), 3)
     0.301
@@ -63,8 +73,10 @@ def largest_exponent(log_p: Tensor, keep: float, most: float) -> float:
     def kept(q: float) -> float:
         return float((q * log_p).exp().mean())
 
+    if keep == 1 or not len(log_p):
+        return 0.0
     low, high = 0.0, most  # the mean falls with q, from 1 at q = 0
-    if not len(log_p) or kept(high) >= keep:
+    if kept(high) >= keep:
         return high
     for _ in range(30):
         middle = (low + high) / 2
@@ -74,13 +86,21 @@ def largest_exponent(log_p: Tensor, keep: float, most: float) -> float:
 
 @final
 class _Moving(Trainer):
-    """Gradient steps, after each of which the exponent follows the margins."""
+    """Gradient steps on a loss whose exponent is set some times per epoch."""
 
     def __init__(self, method: Curriculum, bench: Bench) -> None:
-        self.keep, self.most = method.keep, method.most
+        self.gain, self.most = method.gain, method.most
         self.descent = ERM(GCE(q=1.0)).start(bench)
         self.learners, self.loss = self.descent.learners, self.descent.loss
-        self.q = min(self.most, -math.log(self.keep) / math.log(bench.classes))
+        convolves = any(isinstance(part, nn.Conv2d) for part in self.learners[0].model.modules())
+        self.keep = method.keep if method.keep is not None else 1.0 if convolves else _KEPT
+        self.batches, held_out = bench.batches, bench.held_out
+        some = held_out.index[order(bench.seed, Stream.HELD_OUT, len(held_out.index))[:_ENOUGH]]
+        self.held_out = held_out.in_order(index=some)
+        self.every = max(1, bench.steps_per_epoch // _PER_EPOCH)
+        self.seen = torch.zeros(0, dtype=torch.float64)  # log p of the labels since the exponent was set
+        self.steps = 0
+        self.q = min(self.most, -math.log(self.keep) / math.log(bench.classes))  # as if all classes were equally likely
 
     @property
     def q(self) -> float:
@@ -93,18 +113,37 @@ class _Moving(Trainer):
 
     def step(self, batch: Batch) -> Step:
         step = self.descent.step(batch)
-        margins = torch.cat(all_gather(step.margin.double().cpu())) if step.share else step.labels[:0]
-        if len(margins):
-            now = largest_exponent(-softplus(-margins), self.keep, self.most)
-            self.q += (now - self.q) / _STEPS
+        margin = step.margin if step.share else step.margin[:0]
+        self.seen = torch.cat([self.seen, *all_gather(-softplus(-margin.double().cpu()))])
+        self.steps += 1
+        if self.steps % self.every == 0:
+            self._move()
         return step
 
+    def _move(self) -> None:
+        """Set the exponent by the labels that were trained on since the last time, and by held-out labels now."""
+        growth = self.batches.growth
+        sums = torch.zeros(2, dtype=torch.float64)
+        for inputs, labels, _ in self.held_out:
+            shown = inputs if growth is None else growth.resized(inputs, self.batches.epoch)
+            margin = row_margin(self.predict(shown), labels).double()
+            sums += torch.tensor([float(torch.sigmoid(margin).sum()), len(margin)], dtype=torch.float64)
+        self.held_out.seek(0)
+        unseen, count = all_reduce(sums).tolist()
+        if len(self.seen) and count:
+            gap = float(self.seen.exp().mean()) - unseen / count
+            learned = largest_exponent(self.seen, self.keep, self.most)
+            self.q = max(learned, min(self.most, self.gain * gap))
+        self.seen = self.seen[:0]
+
     def facts(self) -> Mapping[str, float]:
+        """The exponent at the end of the epoch."""
         return {"exponent": self.q}
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "q": self.q}
+        return {**super().state_dict(), "q": self.q, "seen": self.seen, "steps": self.steps}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
-        self.q = state["q"]
+        self.q, self.seen, self.steps = state["q"], state["seen"], state["steps"]
+

@@ -129,6 +129,7 @@ def assemble(
     trainer = method.start(
         Bench(
             train, learner, epochs=recipe.epochs, classes=len(data.classes), meta=meta, noise_matrix=noise_matrix,
+            held_out=held_out,
         )
     )  # fmt: skip
     if not isinstance(trainer, Trainer):
