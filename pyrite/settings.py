@@ -8,9 +8,10 @@ from typing import Annotated, Literal
 
 from annotated_types import Ge, Le, Lt
 
-__all__ = ["READING", "Precision", "Settings", "ShortForms"]
+__all__ = ["READING", "Keep", "Precision", "Settings", "ShortForms"]
 
 Precision = Literal["float32", "float64", "bfloat16"]
+Keep = Literal["best", "last"]
 
 READING = ("label", "text", "ignore", "name")
 """The settings that say which columns of a table are what."""
@@ -50,6 +51,9 @@ class Settings:
     augment: Annotated[str, "Such as 'crop_flip(pad=4)', or none."] = ""
     samples: Annotated[int | None, Ge(1), "Use only this many samples, with the share of each class kept."] = None
     validation: Annotated[float | None, Ge(0), Lt(1), "Hold out this share, with its given labels."] = None
+    keep: Annotated[
+        Keep, "best saves the model of the best epoch by held-out labels, if it is clearly better; last the last one."
+    ] = "best"
     precision: Annotated[Precision, "float32, float64 or bfloat16 (torch's autocast)."] = "float32"
     compile: Annotated[bool, "Run the net through torch.compile."] = False
     checkpoint_every: Annotated[int, Ge(0), "Also save after every so many steps, not only every epoch."] = 0

@@ -62,8 +62,8 @@ def both(*words: str, log: Path, **options: Any) -> list[BaseProcess]:
 
 def differing(one: Path, other: Path) -> list[str]:
     """The results that are not the same, byte for byte."""
-    names = [*RESULTS, "method.npz"] if (one / "method.npz").exists() else RESULTS
-    return [name for name in names if (one / name).read_bytes() != (other / name).read_bytes()]
+    some = [name for name in ("method.npz", "last.safetensors") if (one / name).exists() or (other / name).exists()]
+    return [name for name in (*RESULTS, *some) if (one / name).read_bytes() != (other / name).read_bytes()]
 
 
 def _pyrite(

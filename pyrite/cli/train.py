@@ -48,7 +48,7 @@ def _observers(tensorboard: bool) -> list["Observer"]:
 
 
 def _print_json(run: "Run") -> None:
-    names = ("corrected", "dropped", "warnings", "unreadable")
+    names = ("saved", "corrected", "dropped", "warnings", "unreadable")
     facts = {name: run.facts[name] for name in names if name in run.facts}
     typer.echo(json.dumps({"run": str(run.path), **run.table, **facts}, indent=2))
 
@@ -69,4 +69,6 @@ def _print(run: "Run") -> None:
         )
     for sentence in (*run.facts["notes"], *run.facts["warnings"]):
         warn(sentence)
+    if run.choice:
+        typer.echo(f"saved the model of {run.choice}")
     typer.echo(f"wrote {run.path}")

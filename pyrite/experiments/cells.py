@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import shlex
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,11 +13,13 @@ import numpy as np
 import torch
 
 from pyrite.data import Dataset, load
+from pyrite.experiments.typed_command import typed_command
 from pyrite.files import write
 from pyrite.methods import method as read_method
 from pyrite.noise import noise_model
 from pyrite.training import Recipe, Run, RunFailed, resolve, train_plan_once
 from pyrite.training.optimisers import optimiser
+from pyrite.training.recipe import BEFORE
 from pyrite.training.schedules import schedule
 
 __all__ = ["Cell", "CellResult", "train_cell"]
@@ -66,13 +67,17 @@ class Cell:
         return hashlib.sha256(json.dumps(self.settings).encode()).hexdigest()[:16]
 
     @property
+    def options(self) -> dict[str, Any]:
+        """The options of ``train``. Papers report the last model.
+
+        Settings that are newer than the first results are no part of the key where they are left out.
+        """
+        return {name: value for name, value in {**BEFORE, **self.settings}.items() if name != "data"}
+
+    @property
     def command(self) -> str:
         """The command that trains it alone."""
-        words = ["pyrite", "train", str(self.settings["data"])]
-        for name, value in self.settings.items():
-            if name != "data":
-                words += [f"--{name.replace('_', '-')}", str(value)]
-        return shlex.join(words)
+        return typed_command(str(self.settings["data"]), self.options)
 
 
 @final
@@ -155,12 +160,11 @@ def train_cell(cell: Cell, results: Path, runs: Path, *, keep: bool = False) -> 
     path, folder = results / f"{cell.key}.json", runs / cell.key
     if path.exists():
         return CellResult.read(path)
-    options = dict(cell.settings)
-    name = options.pop("data")
+    name = cell.settings["data"]
     data = _loaded(name)
     failed = ""
     try:
-        done = train_plan_once(resolve(name, loaded=data, **options), folder, progress=False)
+        done = train_plan_once(resolve(name, loaded=data, **cell.options), folder, progress=False)
     except RunFailed as error:
         done, failed = Run.load(folder), str(error)
         if not done.history:

@@ -117,7 +117,8 @@ class _Work:
         # A configuration file may change before the choice is trained with, so that its values are taken now. Methods
         # come from the search.
         rest = {name: value for name, value in configured.items() if name not in ("data", "method")}
-        self.options: dict[str, Any] = {"validation": HELD_OUT} | rest | given
+        # The choice is trained on all samples, and its last model is saved: trials are compared by theirs.
+        self.options: dict[str, Any] = {"validation": HELD_OUT, "keep": "last"} | rest | given
         if is_object(data):  # a frame or a list is read once
             self.data = data = load(data, **reading(self.options))
             self.options = {name: value for name, value in self.options.items() if name not in READING}
@@ -190,7 +191,7 @@ class _Work:
         if short(method) != str(method):
             chosen = {"loss": short(method)} | {name: value for name, value in chosen.items() if name != "method"}
         # The choice is then trained on all samples.
-        rest = {name: value for name, value in self.options.items() if name != "samples"}
+        rest = {name: value for name, value in self.options.items() if name not in ("samples", "keep")}
         data = None if isinstance(self.data, Dataset) else str(self.data)
         tuning = Tuning(self.study.path, self.by, trials, self.search, data, chosen | rest | {"validation": 0.0})
         try:

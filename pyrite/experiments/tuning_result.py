@@ -1,7 +1,6 @@
 """The result of a search: the choice, the reason, and the command that trains with it."""
 
 import json
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,6 +16,7 @@ from pyrite.experiments.space import short
 from pyrite.experiments.study import Trial
 from pyrite.experiments.table import Table
 from pyrite.experiments.tuning_progress import described
+from pyrite.experiments.typed_command import typed_command
 from pyrite.files import write
 from pyrite.methods import method as read_method
 from pyrite.training import Run, RunFailed
@@ -97,11 +97,7 @@ class Tuning:
         plain = all(value is None or isinstance(value, str | int | float | Path) for value in self.options.values())
         if self.data is None or not plain:
             return None
-        words = ["pyrite", "train", self.data]
-        for name, value in self.options.items():
-            flag = f"--{name.replace('_', '-')}"
-            words += [flag] if value is True else [] if value is None or value is False else [flag, _typed(value)]
-        return shlex.join(words)
+        return typed_command(self.data, self.options)
 
     def to_optuna(self) -> "optuna.Study":
         """The trials as an optuna study, for its plots and tables."""
@@ -167,7 +163,3 @@ def best_of(trials: Sequence[Trial], criterion: Criterion) -> Trial:
         raise RunFailed(f"none of {len(trials)} trials finished{reasons[0] if reasons else ''}")
     best = criterion.best(list(values.values()))
     return next(trial for trial in trials if trial.value == best)
-
-
-def _typed(value: object) -> str:
-    return repr(value) if isinstance(value, float) else str(value)

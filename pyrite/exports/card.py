@@ -43,6 +43,7 @@ def _model(run: Run) -> str:
         ("net", f"`{recipe.model}`" + (f", {weights:,} parameters" if weights else "")),
         ("features", "none: samples as they are" if recipe.features == "none" else f"`{recipe.features}`"),
         ("trained with", f"`{recipe.method}`, {recipe.epochs} epochs, seed {recipe.seed}"),
+        ("saved", run.choice),
         ("versions", ", ".join(f"{name} {version}" for name, version in facts.get("versions", {}).items())),
     ]
     return _table([row for row in rows if row[1]])

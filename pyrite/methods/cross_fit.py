@@ -56,6 +56,10 @@ class CrossFit(Method):
     def grows(self) -> bool:
         return self.method.grows
 
+    @property
+    def held_out(self) -> float:
+        return self.method.held_out
+
     def start(self, bench: Bench) -> "_CrossFit":
         return _CrossFit(self, bench)
 

@@ -125,6 +125,14 @@ class Method(Spelled, ABC):
         """
         return False
 
+    @property
+    def held_out(self) -> float:
+        """The share of samples that is best held out, by whose given labels the epoch to save is chosen.
+
+        Data without a test part have a tenth held out in any case. A recipe may say otherwise.
+        """
+        return 0.0
+
     @abstractmethod
     def start(self, bench: Bench) -> Trainer:
         """Start the method for one run."""

@@ -142,6 +142,10 @@ class Staged(Method):
     def grows(self) -> bool:
         return self.first.grows or self.then.grows
 
+    @property
+    def held_out(self) -> float:
+        return max(self.first.held_out, self.then.held_out)
+
     def start(self, bench: Bench) -> Stages:
         early, late = stage_lengths(self, bench.epochs, self.at)
 

@@ -20,6 +20,7 @@ from pyrite.methods import Bench, Learner, MetaSet, Method, Trainer
 from pyrite.models import Architecture, Factory, architecture, build_model, reinitialised
 from pyrite.noise import corrupt
 from pyrite.processes import all_gather, broadcast_weights, local_device, rank, sync_batch_norm, world_size
+from pyrite.training.best_epoch import BestEpoch
 from pyrite.training.corrected_labels import CorrectedLabels, apply_corrections
 from pyrite.training.encoding import encode_data
 from pyrite.training.optimisers import optimiser
@@ -132,7 +133,8 @@ def assemble(
     if not isinstance(trainer, Trainer):
         raise ValueError(f"{recipe.method} starts with {trainer!r}, but must start with a Trainer")
     observer = TrainingObserver(labels["given"], labels.get("true"), classes=len(data.classes))
-    recorder = Recorder(trainer, observer, test, held_out)
+    best = BestEpoch() if recipe.keep == "best" else None
+    recorder = Recorder(trainer, observer, test, held_out, best)
     facts: dict[str, Any] = {"classes": data.classes, "shape": data.inputs.shape[1:]}
     facts |= {"mean": scale.mean, "std": scale.std, **corrected.counts, "inputs": describe(raw), "notes": raw.notes}
 

@@ -24,7 +24,7 @@ from pyrite.processes import all_gather, rank, world_size
 from pyrite.training.assembly import Parts
 from pyrite.training.divergence import divergence
 from pyrite.training.loop import RunFailed
-from pyrite.training.recipe import Recipe
+from pyrite.training.recipe import BEFORE, Recipe
 from pyrite.training.run_files import read_json, read_npz
 from pyrite.training.state import pack, unpack
 
@@ -66,7 +66,7 @@ class Folder:
         if not saved:
             return self.begin()
         state = unpack(path)
-        if state.get("recipe") != self._recipe():
+        if {**BEFORE, **state.get("recipe", {})} != self._recipe():
             raise ValueError(f"{path} belongs to a run with another recipe than {self.path / 'recipe.toml'}")
         self.seconds = state["seconds"]
         try:
@@ -145,14 +145,23 @@ class Folder:
         """Write the model, and everything that is known at the end."""
         self.write_results()
         warned = divergence(self.parts.recorder.history)
-        results = self.parts.at_the_end()
-        trainer = self.parts.trainer
+        saved = self.parts.recorder.saved
+        last = {}
+        if saved["epoch"] != len(self.parts.recorder.history):
+            last["last.safetensors"] = self._model()
+            self.parts.recorder.restore_best()
+        results = {"saved": saved, **self.parts.at_the_end()}
+        nets = len(self.parts.trainer.predictors)
         self._write(
             lambda: {
-                "model.safetensors": save(_plain(trainer.model.state_dict())),
-                "run.json": self._facts(finished=True, warned=warned, nets=len(trainer.predictors), **results),
+                "model.safetensors": self._model(),
+                **last,
+                "run.json": self._facts(finished=True, warned=warned, nets=nets, **results),
             }
         )
+
+    def _model(self) -> bytes:
+        return save(_plain(self.parts.trainer.model.state_dict()))
 
     def _write(self, contents: Callable[[], dict[str, bytes]]) -> None:
         """Write files by their names, in this order. All processes wait for it, and fail together."""

@@ -17,7 +17,7 @@ from pyrite.training.loop import Observer, fit
 from pyrite.training.out_folder import locked, new_folder
 from pyrite.training.plan import Plan, features_and_text, method_and_text, model_and_text, resolve
 from pyrite.training.progress import Progress
-from pyrite.training.recipe import GIVEN, Options, Recipe, reading
+from pyrite.training.recipe import BEFORE, GIVEN, Options, Recipe, reading
 from pyrite.training.recorder import Recorder
 from pyrite.training.run import Run
 from pyrite.training.run_files import read_json
@@ -210,7 +210,7 @@ def _check_unchanged(recipe: Recipe, folder: Path) -> None:
     path = folder / "run.json"
     if not path.exists():  # killed before the first step
         return
-    began, now = read_json(path, recipe=dict)["recipe"], recipe.model_dump(exclude_none=True)
+    began, now = {**BEFORE, **read_json(path, recipe=dict)["recipe"]}, recipe.model_dump(exclude_none=True)
     for name in {**began, **now}:
         if began.get(name) != now.get(name):
             raise ValueError(

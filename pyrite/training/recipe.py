@@ -6,26 +6,30 @@ import os
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self, TypedDict, final
+from typing import Any, Final, Self, TypedDict, final
 
 import numpy as np
 from pydantic import BaseModel, ConfigDict, ValidationError
 from torch import nn
 
+from pyrite.checks import number
 from pyrite.data import CropFlip, Dataset, load
 from pyrite.features import Encoder, default_features, encoder
 from pyrite.methods import ERM, Method, method as read_method
 from pyrite.models import Architecture, Factory, architecture, default_architecture
 from pyrite.noise import Noise, noise_model
-from pyrite.settings import READING, Precision, Settings, ShortForms
+from pyrite.settings import READING, Keep, Precision, Settings, ShortForms
 from pyrite.spec import build, nearest, spell
 from pyrite.training.optimisers import SGD, Optimiser, optimiser
 from pyrite.training.schedules import Linear, Schedule, schedule
 
-__all__ = ["GIVEN", "Checked", "Options", "OptionsButRate", "Recipe", "Short", "augmentation", "reading"]
+__all__ = ["BEFORE", "GIVEN", "Checked", "Options", "OptionsButRate", "Recipe", "Short", "augmentation", "reading"]
 
 GIVEN = "given in Python: "
 """The prefix, in a recipe, of what has no spelling: data, a net, a loss or a method that was passed as an object."""
+
+BEFORE: Final[Mapping[str, Any]] = {"keep": "last"}
+"""The values of settings in runs that were trained before there were such settings."""
 
 
 class OptionsButRate(TypedDict, total=False):
@@ -51,6 +55,7 @@ class OptionsButRate(TypedDict, total=False):
     augment: str | CropFlip | None
     samples: int | None
     validation: float | None
+    keep: Keep | None
     precision: Precision | None
     compile: bool | None
     checkpoint_every: int | None
@@ -138,7 +143,8 @@ class Recipe(Checked, Settings):
         method's strength except where clipping is enough; it rises for a fifth of the run and then falls to 0.
         Gradients are clipped to a norm of 1 if the method could make scores grow without bound. Images are shifted by
         up to a sixteenth of their size, and mirrored if they have colours: digits and letters, which must not be
-        mirrored, are mostly grey. A tenth is held out for validation where the data has no test part.
+        mirrored, are mostly grey. A tenth is held out for validation where the data has no test part; where it
+        has one, as much as the method wants.
 
         Args:
             data: what is trained on.
@@ -157,7 +163,7 @@ class Recipe(Checked, Settings):
         wanted = self.model or ("" if described is None else described.model)
         net = None if wanted.startswith(GIVEN) else architecture(wanted or default_architecture(shape))
         chosen = read_method(self.method) if method is None else method
-        validation = (0.1 if data.test is None else 0.0) if self.validation is None else self.validation
+        validation = _held_out(data, chosen) if self.validation is None else self.validation
         epochs = self.epochs if self.iterations is None else self._epochs(len(data), validation)
         suits = 0.1 if net is None else net.rate
         if described is not None and described.rate is not None:
@@ -212,6 +218,14 @@ def _spelled(augment: CropFlip | None) -> str:
 def _default_augmentation(shape: tuple[int, ...]) -> str:
     pad = min(shape[1:]) // 16 if len(shape) == 3 else 0
     return spell(CropFlip(pad=pad, flip="alternate" if shape[0] == 3 else "none", edge="reflect")) if pad else "none"
+
+
+def _held_out(data: Dataset, method: Method) -> float:
+    """The share that is held out by default. A validation part of the data's own is enough for a method."""
+    if data.test is None:
+        return 0.1
+    wanted = number("held_out", method.held_out, least=0, below=1)
+    return 0.0 if data.validation is not None else float(wanted)
 
 
 def _clipping_is_enough(net: Architecture | None, method: Method) -> bool:

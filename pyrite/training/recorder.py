@@ -4,7 +4,10 @@ from collections.abc import Mapping
 from math import isfinite
 from typing import Any, final
 
+import numpy as np
+import numpy.typing as npt
 import torch
+from torch import Tensor
 from torch.nn.functional import softplus
 
 from pyrite.data import Batches
@@ -12,6 +15,7 @@ from pyrite.diagnostics import Tally, TrainingObserver, subset_accuracies
 from pyrite.methods import Step, Trainer
 from pyrite.processes import all_gather, all_reduce
 from pyrite.soft_margin import margins, row_margin
+from pyrite.training.best_epoch import BestEpoch
 
 __all__ = ["Line", "Recorder"]
 
@@ -27,12 +31,19 @@ class Recorder:
         observer: of the training samples, with their true labels where they are known.
         test: batches with true labels.
         validation: batches with given labels.
+        best: keeps the weights of the epoch that predicts most of the validation labels; None if they are not wanted.
     """
 
     def __init__(
-        self, trainer: Trainer, observer: TrainingObserver, test: Batches | None, validation: Batches | None
+        self,
+        trainer: Trainer,
+        observer: TrainingObserver,
+        test: Batches | None,
+        validation: Batches | None,
+        best: BestEpoch | None = None,
     ) -> None:
         self.trainer, self.observer, self.test, self.validation = trainer, observer, test, validation
+        self.best = None if validation is None else best
         self.history: list[Line] = []
         self.steps = 0
         self._test: Tally | None = None
@@ -50,7 +61,9 @@ class Recorder:
 
     def after_epoch(self, epoch: int) -> None:
         test = self._test = None if self.test is None else self._tally(self.test)
-        validation, costs = self._held_out()
+        validation, costs, hits = self._held_out()
+        if self.best is not None:
+            self.best.after_epoch(epoch, hits, self.trainer.predictors)
         self.share()
         line: Line = {
             "epoch": epoch,
@@ -65,8 +78,25 @@ class Recorder:
         """Merge what the processes saw in this epoch, so that all have the same."""
         self.observer.merge(all_gather(self.observer.epoch_state()))
 
+    @property
+    def saved(self) -> Line:
+        """The epoch whose model is saved; if there was a choice, also the best epoch, and the accuracies."""
+        if self.best is None or self.history[-1]["validation_accuracy"] is None:  # no held-out image can be read
+            return {"epoch": len(self.history)}
+        epoch, name = self.best.chosen, "validation_accuracy"
+        accuracies = {name: self.history[epoch - 1][name], f"last_{name}": self.history[-1][name]}
+        return {"epoch": epoch, "best_epoch": self.best.epoch, **accuracies}
+
+    def restore_best(self) -> None:
+        """Go back to the model of the best epoch, for what is measured and saved at the end."""
+        assert self.best is not None
+        self.best.restore(self.trainer.predictors)
+        if self._test is not None:  # the number of hits follows from the share, so that nothing is evaluated again
+            share, total = self.history[self.best.epoch - 1]["test_accuracy"], self._test.total
+            self._test = Tally(round(share * total), total)
+
     def final_model(self, train: Batches) -> Line:
-        """Accuracies of the trained model on the training samples, without augmentation; None where unknown.
+        """Accuracies of the model that is saved on the training samples, without augmentation; None where unknown.
 
         Those of the history are of predictions made while training. The papers report these.
 
@@ -97,31 +127,37 @@ class Recorder:
         batches.seek(0)
         return Tally(*all_reduce(counts).tolist())
 
-    def _held_out(self) -> tuple[Tally | None, Line]:
-        """The number of held-out given labels that are predicted, and the mean losses of the predictions."""
+    def _held_out(self) -> tuple[Tally | None, Line, npt.NDArray[np.bool_]]:
+        """The number of held-out given labels that are predicted, the mean losses, and which labels are predicted."""
         if self.validation is None:
-            return None, {"validation_mae": None, "validation_ce": None}
+            return None, {"validation_mae": None, "validation_ce": None}, np.zeros(0, bool)
         # Right predictions, samples, and the two costs. Counts are exact in float64.
         sums = torch.zeros(4, dtype=torch.float64, device=self.validation.device)
+        own: list[Tensor] = []
         for inputs, labels, index in self.validation:
             scores = self.trainer.predict(inputs)
             if self.observer.class_margins is not None and len(index):
                 self.observer.class_margins.record(index, margins(scores), unseen=True)
             margin = row_margin(scores, labels).double()
-            right = (scores.argmax(1) == labels).double().sum()
+            hit = scores.argmax(1) == labels
+            own.append(index[hit].cpu())
+            right = hit.double().sum()
             costs = 2 * torch.sigmoid(-margin).sum(), softplus(-margin).sum()
             sums += torch.stack([right, right.new_tensor(len(labels)), *costs])
         self.validation.seek(0)
         right_sum, count, *cost_sums = all_reduce(sums).tolist()
         means = [cost / count if count and isfinite(cost) else None for cost in cost_sums]
         names = ("validation_mae", "validation_ce")
-        return Tally(int(right_sum), int(count)), dict(zip(names, means, strict=True))
+        hit_rows = torch.cat([rows for part in all_gather(own) for rows in part]).numpy()
+        hits = np.isin(self.validation.index, hit_rows)
+        return Tally(int(right_sum), int(count)), dict(zip(names, means, strict=True)), hits
 
     def state_dict(self) -> dict[str, Any]:
         """For a resume, in the middle of an epoch too."""
         sums = {"loss": self._loss, "share": self._share, "rate": self._rate, "steps": self.steps}
         test = None if self._test is None else [self._test.hits, self._test.total]
-        return sums | {"test": test, "history": self.history, "observer": self.observer.state_dict()}
+        best = {} if self.best is None else {"best": self.best.state_dict()}
+        return sums | {"test": test, "history": self.history, "observer": self.observer.state_dict(), **best}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where another recorder stopped."""
@@ -130,3 +166,5 @@ class Recorder:
         self.history, self.steps = state["history"], state["steps"]
         tally = state.get("test")
         self._test = None if tally is None else Tally(*tally)
+        if self.best is not None:
+            self.best.load_state_dict(state["best"])

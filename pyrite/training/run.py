@@ -11,12 +11,13 @@ import torch
 from scipy.special import softmax
 from torch import nn
 
+from pyrite.checks import is_whole
 from pyrite.curves import WeightNetCurve
 from pyrite.data import DATASETS, Batches, Dataset, Inputs, Numeric, Records, Statistics, load, read_like
 from pyrite.features import Features, encoder, read_state
 from pyrite.models import Ensemble, architecture
 from pyrite.training.prediction import Predictions
-from pyrite.training.recipe import GIVEN, Recipe
+from pyrite.training.recipe import BEFORE, GIVEN, Recipe
 from pyrite.training.recorder import Line
 from pyrite.training.run_files import read_history, read_json, read_npz, read_weights
 
@@ -44,7 +45,7 @@ class Column(NamedTuple):
 
 
 COLUMNS: Final[Mapping[str, Column]] = {
-    "final_test_accuracy": Column("final", "test accuracy at the end"),
+    "final_test_accuracy": Column("final", "test accuracy of the saved model"),
     "best_test_accuracy": Column("best on test", "at its best, chosen on test labels"),
     "validation_accuracy": Column("validation", "validation accuracy, given labels"),
     "train_accuracy": Column("given followed", "given labels followed"),
@@ -65,8 +66,8 @@ COLUMNS: Final[Mapping[str, Column]] = {
 }
 """What a run's table holds; ``diff`` is known only beside a run without noise, so that a comparison adds it.
 
-A label is followed if it is predicted when its sample is trained on, in the last epoch. What the final model predicts
-of the training samples is measured once, at the end, without augmentation.
+A label is followed if it is predicted when its sample is trained on, in the epoch of the saved model. What that model,
+the final one, predicts of the training samples is measured once, at the end, without augmentation.
 """
 
 
@@ -103,22 +104,54 @@ class Run:
         return (self.path / "run.json").exists() and bool(read_json(self.path / "run.json", finished=bool)["finished"])
 
     @property
-    def table(self) -> dict[str, float | None]:
-        """The result: test accuracy at the end and, chosen on test labels, at its best; then the training set.
+    def epoch(self) -> int:
+        """The epoch whose model is saved, counted from 1; in an unfinished run the last that is done."""
+        return int(self._saved["epoch"])
 
-        ``clean_accuracy``, ``memorised`` and ``recovered`` are of the last epoch; ``final_clean_accuracy`` and the like
-        are of the final model, in a finished run. What needs true labels is None if they are unknown.
+    @property
+    def choice(self) -> str:
+        """Which epoch's model is saved, and why; empty if there was no choice."""
+        saved, name = self._saved, f"epoch {self.epoch} of {len(self.history)}"
+        if "best_epoch" not in saved:
+            return ""
+
+        def reached(epoch: int) -> str:
+            return f"{100 * self.history[epoch - 1]['validation_accuracy']:.1f} %"
+
+        own, best, last = reached(self.epoch), saved["best_epoch"], len(self.history)
+        if best != self.epoch:
+            return f"{name}, the last, {own} of held-out labels: the {reached(best)} of epoch {best} may be chance"
+        return f"{name} by held-out labels, {own}" + (f", to {reached(last)} of the last" if best < last else "")
+
+    @property
+    def _saved(self) -> Mapping[str, Any]:
+        """What ``run.json`` says of the saved model; it is the last one in runs that do not say it."""
+        path, count = self.path / "run.json", len(self.history)
+        if not self.finished or "saved" not in self.facts:
+            return {"epoch": count}
+        saved: dict[str, Any] = read_json(path, saved=dict)["saved"]
+        epochs = [saved.get("epoch"), saved.get("best_epoch", 1)]
+        if not all(is_whole(epoch) and 1 <= epoch <= count for epoch in epochs):
+            raise ValueError(f"{path} does not belong to {self.path / 'history.jsonl'}: other epochs")
+        return saved
+
+    @property
+    def table(self) -> dict[str, float | None]:
+        """The result: test accuracy of the saved model and, chosen on test labels, at its best; then the training set.
+
+        ``clean_accuracy``, ``memorised`` and ``recovered`` are of its epoch; ``final_clean_accuracy`` and the like are
+        of the saved model itself, in a finished run. What needs true labels is None if they are unknown.
         """
         if not self.history:
             return {}
         final_model = self.facts.get("final_model", {}) if self.finished else {}
-        last = self.history[-1]
+        chosen = self.history[self.epoch - 1]
         tests = [line["test_accuracy"] for line in self.history if line["test_accuracy"] is not None]
-        names = [name for name in COLUMNS if name in last]
+        names = [name for name in COLUMNS if name in chosen]
         return {
-            "final_test_accuracy": last["test_accuracy"],
+            "final_test_accuracy": chosen["test_accuracy"],
             "best_test_accuracy": max(tests, default=None),
-            **{name: last[name] for name in names},
+            **{name: chosen[name] for name in names},
             **self._detection(),
             **{name: value for name, value in final_model.items() if name in COLUMNS},
         }
@@ -271,7 +304,7 @@ def _check_histograms(path: Path, samples: Mapping[str, npt.NDArray[Any]]) -> No
 
 def _read_recipe(path: Path) -> Recipe:
     """The recipe of a run, in which all settings are written: if one is missing, the file was truncated."""
-    values = Recipe.read(path)
+    values = {**BEFORE, **Recipe.read(path)}
     expected = [name for name, field in Recipe.model_fields.items() if field.default is not None]
     missing = [name for name in expected if name not in values]
     try:

@@ -20,6 +20,7 @@ _CURES = {
     "samples.npz": _WRITTEN_AGAIN,
     "method.npz": _WRITTEN_AGAIN,
     "model.safetensors": _WRITTEN_AGAIN,
+    "last.safetensors": _WRITTEN_AGAIN,
     "run.json": _REMOVED,
 }
 

@@ -24,7 +24,8 @@ def test_train_in_words(tmp_path: Path) -> None:
     for number, (line, epoch) in enumerate(zip(lines, found.history, strict=False), 1):  # one an epoch, no bar
         assert line.startswith(f"epoch {number}/2  loss {epoch['loss']:.4f}  test {100 * epoch['test_accuracy']:.2f} %")
         assert line.endswith("samples/s")
-    assert f"test accuracy at the end {100 * found.history[-1]['test_accuracy']:.2f} %" in " ".join(said.split())
+    reached = f"{100 * found.history[-1]['test_accuracy']:.2f}"
+    assert f"test accuracy of the saved model {reached} %" in " ".join(said.split())
     assert lines[-1] == f"wrote {out}"
 
 
@@ -36,7 +37,8 @@ def test_train_for_a_program(tmp_path: Path) -> None:
     )
     assert done.returncode == 0
     assert done.stderr == ""
-    assert json.loads(done.stdout) == {"run": str(out), **pyrite.Run.load(out).table, "warnings": [], "unreadable": {}}
+    facts = {"saved": {"epoch": 2}, "warnings": [], "unreadable": {}}
+    assert json.loads(done.stdout) == {"run": str(out), **pyrite.Run.load(out).table, **facts}
 
 
 def test_every_option_arrives(tmp_path: Path) -> None:
@@ -49,6 +51,7 @@ def test_every_option_arrives(tmp_path: Path) -> None:
         "accumulate": "2",
         "augment": "crop_flip(pad=1)",
         "validation": "0.25",
+        "keep": "best",
         "precision": "float64",
         "checkpoint-every": "3",
         "seed": "7",
@@ -57,10 +60,11 @@ def test_every_option_arrives(tmp_path: Path) -> None:
     typed = [text for name, value in words.items() for text in (f"--{name}", value)]
     code, said = run("train", *SMALL, *typed, "--out", str(tmp_path / "run"), log=tmp_path / "log")
     assert code == 0, said
-    recipe = pyrite.Run.load(tmp_path / "run").recipe
+    found = pyrite.Run.load(tmp_path / "run")
+    assert said.splitlines()[-2] == f"saved the model of {found.choice}"
+    recipe = found.recipe
     for name, value in words.items():
-        found = getattr(recipe, name.replace("-", "_"))
-        assert str(found).startswith(value.rstrip(")")), name
+        assert str(getattr(recipe, name.replace("-", "_"))).startswith(value.rstrip(")")), name
     code, said = run(
         "train", "--config", str(tmp_path / "run" / "recipe.toml"), "--out", str(tmp_path / "b"), log=tmp_path / "log"
     )

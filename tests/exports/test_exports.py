@@ -110,7 +110,7 @@ def test_a_model_card_says_what_the_run_knows(digits: pyrite.Run, tmp_path: Path
         "| samples | 200 trained on, 0 held out |",
         "| classes | 10: 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 |",
         f"| labels known to be wrong | {100 * wrong:.1f} % |",
-        f"| test accuracy at the end | {100 * digits.table['final_test_accuracy']:.2f} % |",
+        f"| test accuracy of the saved model | {100 * digits.table['final_test_accuracy']:.2f} % |",
         "The labels were not audited",
         'noise = "symmetric(rate=0.4)"',
     ):

@@ -58,6 +58,7 @@ def test_two_processes_equal_one(case: str, one: Path, two: Path) -> None:
     assert (one / case / "labels.npz").read_bytes() == (two / case / "labels.npz").read_bytes()
     assert second.facts["processes"] == 2
     assert first.facts["final_model"] == second.facts["final_model"]
+    assert first.facts["saved"] == second.facts["saved"]
 
 
 def test_the_trainings_are_not_trivial(one: Path) -> None:
@@ -67,6 +68,8 @@ def test_the_trainings_are_not_trivial(one: Path) -> None:
     assert moved > 1e-3
     assert [line["validation_accuracy"] is not None for line in pyrite.Run.load(one / "adam").history] == [True, True]
     assert pyrite.Run.load(one / "adam").history[-1]["test_accuracy"] is not None
+    # Two nets, and a stage before the last: the first of two epochs is saved.
+    assert [pyrite.Run.load(one / f"method-{name}").epoch for name in ("cross_fit", "forward", "erm")] == [1, 1, 2]
 
 
 def test_samples_of_a_lone_last_batch(one: Path) -> None:

@@ -44,6 +44,7 @@ def test_resolved_leaves_nothing_open() -> None:
         "augment": "none",
         "samples": None,
         "validation": 0.0,
+        "keep": "best",
         "precision": "float32",
         "compile": False,
         "checkpoint_every": 0,
