@@ -49,6 +49,9 @@ class Settings:
     clip: Annotated[float | None, Ge(0), "The largest norm of a gradient; 0 for no limit."] = None
     accumulate: Annotated[int, Ge(1), "Send each batch through the net in this many pieces."] = 1
     augment: Annotated[str, "Such as 'crop_flip(pad=4)', or none."] = ""
+    mirror: Annotated[
+        bool | None, "Predict the mean of an image and its mirror image; by default if training mirrors images."
+    ] = None
     samples: Annotated[int | None, Ge(1), "Use only this many samples, with the share of each class kept."] = None
     validation: Annotated[float | None, Ge(0), Lt(1), "Hold out this share, with its given labels."] = None
     keep: Annotated[

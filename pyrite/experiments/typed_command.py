@@ -10,8 +10,8 @@ __all__ = ["typed_command"]
 def typed_command(data: str, settings: Mapping[str, Any]) -> str:
     """``pyrite train`` with one flag per setting, as it is typed.
 
-    >>> typed_command("digits", {"lr": 0.1, "compile": False, "samples": None})
-    'pyrite train digits --lr 0.1 --no-compile'
+    >>> typed_command("digits", {"lr": 0.1, "mirror": False, "samples": None})
+    'pyrite train digits --lr 0.1 --no-mirror'
     """
     words = ["pyrite", "train", data]
     for name, value in settings.items():

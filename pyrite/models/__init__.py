@@ -3,7 +3,7 @@
 from pyrite.models.architecture import Architecture, seeded
 from pyrite.models.bn_inception import BNInception
 from pyrite.models.efficientnet import EfficientnetLite0
-from pyrite.models.ensemble import Ensemble, mean_scores
+from pyrite.models.ensemble import Ensemble, Mirrored, mean_scores, mirrored_scores
 from pyrite.models.fast_cnn import FastCNN
 from pyrite.models.folding import fold_batch_norms
 from pyrite.models.imagenet_resnet import Resnet34, Resnet50
@@ -30,6 +30,7 @@ __all__ = [
     "Factory",
     "FastCNN",
     "Linear",
+    "Mirrored",
     "Network",
     "Resnet20",
     "Resnet32",
@@ -47,6 +48,7 @@ __all__ = [
     "embed",
     "fold_batch_norms",
     "mean_scores",
+    "mirrored_scores",
     "reinitialised",
     "seeded",
 ]

@@ -28,7 +28,7 @@ __all__ = ["BEFORE", "GIVEN", "Checked", "Options", "OptionsButRate", "Recipe", 
 GIVEN = "given in Python: "
 """The prefix, in a recipe, of what has no spelling: data, a net, a loss or a method that was passed as an object."""
 
-BEFORE: Final[Mapping[str, Any]] = {"keep": "last"}
+BEFORE: Final[Mapping[str, Any]] = {"keep": "last", "mirror": False}
 """The values of settings in runs that were trained before there were such settings."""
 
 
@@ -53,6 +53,7 @@ class OptionsButRate(TypedDict, total=False):
     clip: float | None
     accumulate: int | None
     augment: str | CropFlip | None
+    mirror: bool | None
     samples: int | None
     validation: float | None
     keep: Keep | None
@@ -143,8 +144,8 @@ class Recipe(Checked, Settings):
         method's strength except where clipping is enough; it rises for a fifth of the run and then falls to 0.
         Gradients are clipped to a norm of 1 if the method could make scores grow without bound. Images are shifted by
         up to a sixteenth of their size, and mirrored if they have colours: digits and letters, which must not be
-        mirrored, are mostly grey. A tenth is held out for validation where the data has no test part; where it
-        has one, as much as the method wants.
+        mirrored, are mostly grey. If images are mirrored in training, they are mirrored in prediction too. A tenth is
+        held out for validation where the data has no test part; where it has one, as much as the method wants.
 
         Args:
             data: what is trained on.
@@ -169,8 +170,11 @@ class Recipe(Checked, Settings):
         if described is not None and described.rate is not None:
             suits = described.rate
         clip = float(_grows(chosen)) if self.clip is None else self.clip
+        if self.mirror and len(shape) != 3:
+            raise ValueError("mirror is True, but the net is given no images that could be mirrored: leave it out")
         strength = 1.0 if self.clip is None and clip and _clipping_is_enough(net, chosen) else chosen.strength
         rate = float(f"{suits / strength:.3g}")
+        augment = _spelled(augmentation(self.augment)) if self.augment else _default_augmentation(shape)
         return self.model_copy(
             update={
                 "label": data.label,
@@ -182,7 +186,8 @@ class Recipe(Checked, Settings):
                 "clip": clip,
                 "schedule": str(schedule(self.schedule or Linear(warmup=epochs / 5))),
                 "epochs": epochs,
-                "augment": _spelled(augmentation(self.augment)) if self.augment else _default_augmentation(shape),
+                "augment": augment,
+                "mirror": _mirrored(augment, shape) if self.mirror is None else self.mirror,
                 "validation": validation,
             }
         )
@@ -218,6 +223,12 @@ def _spelled(augment: CropFlip | None) -> str:
 def _default_augmentation(shape: tuple[int, ...]) -> str:
     pad = min(shape[1:]) // 16 if len(shape) == 3 else 0
     return spell(CropFlip(pad=pad, flip="alternate" if shape[0] == 3 else "none", edge="reflect")) if pad else "none"
+
+
+def _mirrored(augment: str, shape: tuple[int, ...]) -> bool:
+    """Whether the net is trained on images and on their mirror images."""
+    found = augmentation(augment)
+    return found is not None and found.flip != "none" and len(shape) == 3
 
 
 def _held_out(data: Dataset, method: Method) -> float:

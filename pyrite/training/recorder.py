@@ -13,6 +13,7 @@ from torch.nn.functional import softplus
 from pyrite.data import Batches
 from pyrite.diagnostics import Tally, TrainingObserver, subset_accuracies
 from pyrite.methods import Step, Trainer
+from pyrite.models import mirrored_scores
 from pyrite.processes import all_gather, all_reduce
 from pyrite.soft_margin import margins, row_margin
 from pyrite.training.best_epoch import BestEpoch
@@ -32,6 +33,7 @@ class Recorder:
         test: batches with true labels.
         validation: batches with given labels.
         best: keeps the weights of the epoch that predicts most of the validation labels; None if they are not wanted.
+        mirror: predict the mean of an image and its mirror image.
     """
 
     def __init__(
@@ -41,9 +43,10 @@ class Recorder:
         test: Batches | None,
         validation: Batches | None,
         best: BestEpoch | None = None,
+        mirror: bool = False,
     ) -> None:
         self.trainer, self.observer, self.test, self.validation = trainer, observer, test, validation
-        self.best = None if validation is None else best
+        self.best, self.mirror = None if validation is None else best, mirror
         self.history: list[Line] = []
         self.steps = 0
         self._test: Tally | None = None
@@ -78,6 +81,10 @@ class Recorder:
         """Merge what the processes saw in this epoch, so that all have the same."""
         self.observer.merge(all_gather(self.observer.epoch_state()))
 
+    def predict(self, inputs: Tensor) -> Tensor:
+        """Scores of inputs, as the model that is saved gives them."""
+        return mirrored_scores(self.trainer.predict, inputs) if self.mirror else self.trainer.predict(inputs)
+
     @property
     def saved(self) -> Line:
         """The epoch whose model is saved; if there was a choice, also the best epoch, and the accuracies."""
@@ -104,7 +111,7 @@ class Recorder:
             train: what was trained on.
         """
         evaluated = train.in_order()
-        own = [(self.trainer.predict(inputs).argmax(1).cpu(), index.cpu()) for inputs, _, index in evaluated]
+        own = [(self.predict(inputs).argmax(1).cpu(), index.cpu()) for inputs, _, index in evaluated]
         predictions, index = zip(*(pair for pairs in all_gather(own) for pair in pairs), strict=True)
         rows, true = torch.cat(index).numpy(), self.observer.true
         given = self.observer.evidence.labels[rows]
@@ -122,7 +129,7 @@ class Recorder:
     def _tally(self, batches: Batches) -> Tally:
         counts = torch.zeros(2, dtype=torch.long, device=batches.device)
         for inputs, labels, _ in batches:  # without images that cannot be read
-            right = (self.trainer.predict(inputs).argmax(1) == labels).sum()
+            right = (self.predict(inputs).argmax(1) == labels).sum()
             counts += torch.stack([right, right.new_tensor(len(labels))])
         batches.seek(0)
         return Tally(*all_reduce(counts).tolist())
@@ -135,7 +142,7 @@ class Recorder:
         sums = torch.zeros(4, dtype=torch.float64, device=self.validation.device)
         own: list[Tensor] = []
         for inputs, labels, index in self.validation:
-            scores = self.trainer.predict(inputs)
+            scores = self.predict(inputs)
             if self.observer.class_margins is not None and len(index):
                 self.observer.class_margins.record(index, margins(scores), unseen=True)
             margin = row_margin(scores, labels).double()

@@ -15,7 +15,7 @@ from pyrite.checks import is_whole
 from pyrite.curves import WeightNetCurve
 from pyrite.data import DATASETS, Batches, Dataset, Inputs, Numeric, Records, Statistics, load, read_like
 from pyrite.features import Features, encoder, read_state
-from pyrite.models import Ensemble, architecture
+from pyrite.models import Ensemble, Mirrored, architecture
 from pyrite.training.prediction import Predictions
 from pyrite.training.recipe import BEFORE, GIVEN, Recipe
 from pyrite.training.recorder import Line
@@ -250,7 +250,7 @@ class Run:
             net.load_state_dict(read_weights(path))
         except RuntimeError as error:
             raise ValueError(f"{path} does not belong to {self.recipe.model}: {str(error).splitlines()[0]}") from None
-        return net.eval()
+        return (Mirrored(net) if self.recipe.mirror else net).eval()
 
     @cached_property
     def features(self) -> Features | None:

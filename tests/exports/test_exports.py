@@ -19,8 +19,9 @@ SMALL: dict[str, Any] = {"model": "mlp(hidden=[16])", "epochs": 2, "samples": 20
 
 @pytest.fixture(scope="module")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> pyrite.Run:
+    """Two nets, and of each the mean over an image and its mirror image."""
     out = tmp_path_factory.mktemp("digits") / "run"
-    return pyrite.train("digits", noise="symmetric(0.4)", method="co_teaching", out=out, **SMALL)
+    return pyrite.train("digits", noise="symmetric(0.4)", method="co_teaching", mirror=True, out=out, **SMALL)
 
 
 @pytest.fixture(scope="module")
@@ -48,6 +49,9 @@ def test_onnxruntime_gives_the_scores_of_the_run(name: str, request: pytest.Fixt
         samples = inputs_of(run, count)
         (scores,) = session.run(["scores"], {"inputs": samples})
         assert np.allclose(scores, run.scores(samples), atol=1e-5)
+    if name == "digits":
+        (mirrored,) = session.run(["scores"], {"inputs": np.ascontiguousarray(samples[..., ::-1])})
+        assert np.allclose(scores, mirrored, atol=1e-5)
     facts = session.get_modelmeta().custom_metadata_map
     assert json.loads(facts["classes"]) == list(run.classes)
     assert facts["inputs"] == written.inputs

@@ -237,7 +237,7 @@ def test_runs_from_before_the_setting(stopped: bool, tmp_path: Path) -> None:
     options = SPOILT | {"epochs": 3}
     run = pyrite.train("digits", out=tmp_path / "old", keep="last", stop=after(3 if stopped else 100), **options)
     recipe, facts = run.path / "recipe.toml", run.path / "run.json"
-    new = ("keep",)
+    new = ("keep", "mirror")
     lines = recipe.read_text().splitlines(keepends=True)
     recipe.write_text("".join(line for line in lines if not line.startswith(new)))
     known = json.loads(facts.read_text())
@@ -249,7 +249,7 @@ def test_runs_from_before_the_setting(stopped: bool, tmp_path: Path) -> None:
     (run.path / "state" / "state.safetensors").write_bytes(pack(state))
     old = pyrite.train(resume=run.path) if stopped else pyrite.Run.load(run.path)
     assert old.finished
-    assert (old.recipe.keep, old.epoch, old.choice) == ("last", 3, "")
+    assert (old.recipe.keep, old.recipe.mirror, old.epoch, old.choice) == ("last", False, 3, "")
     data = load("digits").test
     assert data is not None
     assert np.mean(old.scores(data.inputs).argmax(1) == data.labels) == old.history[-1]["test_accuracy"]

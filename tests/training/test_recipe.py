@@ -42,6 +42,7 @@ def test_resolved_leaves_nothing_open() -> None:
         "clip": 0.0,
         "accumulate": 1,
         "augment": "none",
+        "mirror": False,
         "samples": None,
         "validation": 0.0,
         "keep": "best",
