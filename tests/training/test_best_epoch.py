@@ -193,19 +193,11 @@ def test_several_nets_and_stages(tmp_path: Path) -> None:
         assert right == run.table["final_test_accuracy"]
 
 
-<<<<<<< HEAD
-def test_a_net_of_your_own_has_the_saved_weights(tmp_path: Path) -> None:
-    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 10))
-    run = pyrite.train("digits", out=tmp_path / "run", **SPOILT | {"model": net})
-    assert run.epoch < 10
-    saved = load_file(run.path / "model.safetensors")
-=======
 def test_a_net_of_your_own_has_the_saved_weights(spoilt: tuple[pyrite.Run, Weights], tmp_path: Path) -> None:
     net = pyrite.build_model(SPOILT["model"], (1, 8, 8), classes=10, seed=0)
     run = pyrite.train("digits", out=tmp_path / "run", **SPOILT | {"model": net})
     assert run.epoch == spoilt[0].epoch < 10
     saved = load_file(spoilt[0].path / "model.safetensors")
->>>>>>> saved
     assert all(torch.equal(saved[name], value) for name, value in net.state_dict().items())
 
 
