@@ -146,4 +146,3 @@ class _Moving(Trainer):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         self.q, self.seen, self.steps = state["q"], state["seen"], state["steps"]
-
