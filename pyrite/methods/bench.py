@@ -43,7 +43,8 @@ class Bench:
         held_out: Batches | None = None,
     ) -> None:
         self.batches, self.epochs, self.classes = batches, epochs, classes
-        self._make, self._meta, self._noise_matrix, self._held_out = make_learner, meta, noise_matrix, held_out
+        self._make, self._meta, self._noise_matrix = make_learner, meta, noise_matrix
+        self.held_out = held_out
         self._made = 0
         self._learners: Sequence[Learner] = ()
 
@@ -87,13 +88,6 @@ class Bench:
             raise ValueError("the method needs the matrix of the run's noise, but no noise is simulated: give a matrix")
         return self._noise_matrix
 
-    @property
-    def held_out(self) -> Batches:
-        """Batches of samples that are not trained on, with their given labels."""
-        if self._held_out is None:
-            raise ValueError("the method needs held-out samples: hold out a share, as in --validation 0.05")
-        return self._held_out
-
     def make_learner(self) -> Learner:
         """A net with its optimiser and schedule; each call makes another net, with initial weights of its own."""
         number, self._made = self._made, self._made + 1
@@ -122,13 +116,13 @@ class Bench:
         bench = self._derived(make, self.epochs)
         bench.labels = self.labels.where(kept, -1)
         left_out = (self.labels.ge(0) & ~kept).nonzero().squeeze(1).cpu().numpy()
-        bench._held_out = self.batches.in_order(index=left_out) if len(left_out) else None
+        bench.held_out = self.batches.in_order(index=left_out) if len(left_out) else None
         return bench
 
     def _derived(self, make: MakeLearner, epochs: int) -> "Bench":
         bench = Bench(
             self.batches, make, epochs=epochs, classes=self.classes, meta=self._meta, noise_matrix=self._noise_matrix,
-            held_out=self._held_out,
+            held_out=self.held_out,
         )  # fmt: skip
         bench.labels = self.labels
         return bench

@@ -5,12 +5,12 @@ from collections.abc import Mapping
 from typing import Any, Final, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import softplus
 
 from pyrite.checks import number
 from pyrite.curves import GCE
-from pyrite.data import Batch
+from pyrite.data import Batch, Batches
 from pyrite.draws import Stream, order
 from pyrite.methods.bench import Bench
 from pyrite.methods.erm import ERM
@@ -23,7 +23,7 @@ __all__ = ["Curriculum", "largest_exponent"]
 
 _PER_EPOCH: Final = 4  # times that the exponent changes in an epoch
 _ENOUGH: Final = 500  # held-out samples: their mean probability is known to 0.02, and they cost little
-_KEPT: Final = 0.4  # by nets that learn fast
+_KEPT: Final = 0.4  # where every epoch shows the same inputs
 _LEAST: Final = 1e-3  # generalised cross entropy with this exponent is cross entropy to three digits
 
 
@@ -41,8 +41,8 @@ class Curriculum(Method):
     With ``keep=1`` only the first counts, and training is cross entropy until something is memorised.
 
     Args:
-        keep: the share of the weights of cross entropy that is always kept. By default 1 for nets with convolutions,
-            which learn slowly and memorise late, and 0.4 for others.
+        keep: the share of the weights of cross entropy that is always kept. By default 1 where images are augmented,
+            so that they are learned slowly and memorised late, and samples are held out; 0.4 elsewhere.
         gain: the exponent per difference of the mean probabilities.
         most: the largest exponent; 1 is absolute error.
 
@@ -84,6 +84,10 @@ def largest_exponent(log_p: Tensor, keep: float, most: float) -> float:
     return low
 
 
+def _some(held_out: Batches, seed: int) -> Batches:
+    return held_out.in_order(index=held_out.index[order(seed, Stream.HELD_OUT, len(held_out.index))[:_ENOUGH]])
+
+
 @final
 class _Moving(Trainer):
     """Gradient steps on a loss whose exponent is set some times per epoch."""
@@ -92,11 +96,10 @@ class _Moving(Trainer):
         self.gain, self.most = method.gain, method.most
         self.descent = ERM(GCE(q=1.0)).start(bench)
         self.learners, self.loss = self.descent.learners, self.descent.loss
-        convolves = any(isinstance(part, nn.Conv2d) for part in self.learners[0].model.modules())
-        self.keep = method.keep if method.keep is not None else 1.0 if convolves else _KEPT
-        self.batches, held_out = bench.batches, bench.held_out
-        some = held_out.index[order(bench.seed, Stream.HELD_OUT, len(held_out.index))[:_ENOUGH]]
-        self.held_out = held_out.in_order(index=some)
+        self.batches = bench.batches
+        self.held_out = None if bench.held_out is None else _some(bench.held_out, bench.seed)
+        slow = self.batches.augment is not None and self.held_out is not None
+        self.keep = method.keep if method.keep is not None else 1.0 if slow else _KEPT
         self.every = max(1, bench.steps_per_epoch // _PER_EPOCH)
         self.seen = torch.zeros(0, dtype=torch.float64)  # log p of the labels since the exponent was set
         self.steps = 0
@@ -122,19 +125,26 @@ class _Moving(Trainer):
 
     def _move(self) -> None:
         """Set the exponent by the labels that were trained on since the last time, and by held-out labels now."""
+        if not len(self.seen):
+            return
+        learned = largest_exponent(self.seen, self.keep, self.most)
+        memorised = 0.0
+        if self.held_out is not None:
+            memorised = float(self.seen.exp().mean()) - self._unseen(self.held_out)
+        self.q = max(learned, min(self.most, self.gain * memorised))
+        self.seen = self.seen[:0]
+
+    def _unseen(self, held_out: Batches) -> float:
+        """The mean probability of held-out labels, for images of the size that the net is trained on now."""
         growth = self.batches.growth
         sums = torch.zeros(2, dtype=torch.float64)
-        for inputs, labels, _ in self.held_out:
+        for inputs, labels, _ in held_out:
             shown = inputs if growth is None else growth.resized(inputs, self.batches.epoch)
             margin = row_margin(self.predict(shown), labels).double()
             sums += torch.tensor([float(torch.sigmoid(margin).sum()), len(margin)], dtype=torch.float64)
-        self.held_out.seek(0)
-        unseen, count = all_reduce(sums).tolist()
-        if len(self.seen) and count:
-            gap = float(self.seen.exp().mean()) - unseen / count
-            learned = largest_exponent(self.seen, self.keep, self.most)
-            self.q = max(learned, min(self.most, self.gain * gap))
-        self.seen = self.seen[:0]
+        held_out.seek(0)
+        total, count = all_reduce(sums).tolist()
+        return float(total / max(count, 1.0))
 
     def facts(self) -> Mapping[str, float]:
         """The exponent at the end of the epoch."""

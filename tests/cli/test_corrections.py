@@ -16,7 +16,7 @@ from pyrite.cli.app import app
 from pyrite.data import load
 from tests.children import run
 
-SMALL = ["--samples", "200", "--model", "mlp(hidden=[8])", "--epochs", "2"]
+SMALL = ["--samples", "200", "--model", "mlp(hidden=[8])", "--epochs", "2", "--loss", "gce(q=0.7)"]
 
 
 def test_corrections(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from pyrite.training import Recipe, resolve
 from tests.children import both, differing, run
 
 HOSTILE = tuple(f"{number}: \"a\", <b>\n & 'c' é 猫" for number in range(10))
-SMALL: dict[str, Any] = {"model": "mlp(hidden=[8])", "epochs": 2, "batch_size": 100}
+SMALL: dict[str, Any] = {"model": "mlp(hidden=[8])", "epochs": 2, "batch_size": 100, "validation": 0.0}
 Ints = npt.NDArray[np.int64]
 
 

@@ -29,7 +29,7 @@ def test_resolved_leaves_nothing_open() -> None:
         "ignore": "",
         "name": "",
         "features": "none",
-        "method": "curriculum(keep=0.5, most=1)",
+        "method": "curriculum(gain=4, most=1)",
         "noise": "",
         "corrections": "",
         "drop_suspects": 0.0,

@@ -187,7 +187,7 @@ def test_ctrl_c_saves_and_says_how_to_go_on(number: signal.Signals, tmp_path: Pa
     assert not (out / "model.safetensors").exists()
     code, said = run("train", "--resume", str(out), log=log)
     assert code == 0, said
-    assert said.count("epoch ") == 15 - lines
+    assert said.count("  loss ") == 15 - lines
     pyrite.train("digits", samples=300, noise="symmetric(0.4)", model="mlp(hidden=[16])", epochs=15, out=tmp_path / "b")
     assert differing(tmp_path / "b", out) == []
 

@@ -60,6 +60,7 @@ def test_a_length_in_iterations(iterations: int, epochs: int, steps: int, tmp_pa
         "epochs": None,
         "batch_size": 50,
         "iterations": iterations,
+        "validation": 0.0,
     }  # 300 samples: six steps are an epoch
     run = pyrite.train("digits", out=tmp_path / "run", observers=[records], **options)
     assert run.recipe.epochs == epochs == len(run.history)
@@ -300,14 +301,16 @@ def test_global_random_state_is_left_as_it_was(tmp_path: Path) -> None:
 
 def test_a_lone_last_sample(tmp_path: Path) -> None:
     """257 samples: a batch norm cannot take the last alone, so it waits for another epoch."""
-    run = pyrite.train("digits", **{**SMALL, "samples": 257}, out=tmp_path / "a")
+    run = pyrite.train("digits", **{**SMALL, "validation": 0.0, "samples": 257}, out=tmp_path / "a")
     assert run.samples["visits"].sum() == 3 * 256
     bare = pyrite.train(
-        "digits", **{**SMALL, "samples": 257, "model": "mlp(hidden=[8], norm=False)"}, out=tmp_path / "b"
+        "digits",
+        **{**SMALL, "validation": 0.0, "samples": 257, "model": "mlp(hidden=[8], norm=False)"},
+        out=tmp_path / "b",
     )
     assert bare.samples["visits"].sum() == 3 * 257
     # In two pieces the last 3 samples would be 2 and 1.
-    pieces = pyrite.train("digits", **{**SMALL, "samples": 259}, accumulate=2, out=tmp_path / "c")
+    pieces = pyrite.train("digits", **{**SMALL, "validation": 0.0, "samples": 259}, accumulate=2, out=tmp_path / "c")
     assert pieces.samples["visits"].sum() == 3 * 256
 
 
