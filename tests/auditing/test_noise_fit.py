@@ -110,6 +110,16 @@ def test_random_labels_say_nothing() -> None:
         assert found.rate_error == np.inf
 
 
+@pytest.mark.parametrize("classes", [2, 20, 100])
+def test_random_scores_say_nothing(classes: int) -> None:
+    """A matrix of many classes has so many entries that it explains the labels that it is fitted to."""
+    random = np.random.default_rng(0)
+    scores, labels = random.normal(size=(400, classes)), random.integers(0, classes, 400)
+    found = fit_noise(scores - scores.max(1, keepdims=True), labels, 0)
+    assert not found.can_tell
+    assert found.unseen_gain < 400 * found.gain
+
+
 # --- the likeliest point --------------------------------------------------------------------------------------------
 
 
