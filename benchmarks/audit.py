@@ -89,7 +89,9 @@ def images(name: str, noise: str, sizes: tuple[int, ...]) -> Source:
     def read(size: int, seed: int) -> Labelled:
         data = load(name)
         rows = chosen(len(data), size, seed)
-        inputs = PCA(min(64, size)).fit_transform(data.numeric[rows].reshape(size, -1).astype(np.float64))
+        inputs = PCA(min(64, size), random_state=0).fit_transform(
+            data.numeric[rows].reshape(size, -1).astype(np.float64)
+        )
         return Labelled(inputs, data.labels[rows], corrupted(data.labels[rows], noise, seed))
 
     return Source(read, sizes, ("logistic", "mlp"))
@@ -99,7 +101,8 @@ def images(name: str, noise: str, sizes: tuple[int, ...]) -> Source:
 def embeddings() -> Any:
     net, inputs = encoder("efficientnet_lite0(size=128)"), load("cifar10").inputs[:EMBEDDED]
     assert net is not None
-    return PCA(96).fit_transform(net.fit(inputs, np.arange(len(inputs))).transform(inputs).astype(np.float64))
+    vectors = net.fit(inputs, np.arange(len(inputs))).transform(inputs).astype(np.float64)
+    return PCA(96, random_state=0).fit_transform(vectors)
 
 
 @cache
@@ -132,7 +135,7 @@ def rare(name: str, number: int) -> Source:
         data, random = load(name), np.random.default_rng(seed)
         positive, negative = (np.flatnonzero((data.labels == number) == own) for own in (True, False))
         rows = np.concatenate([random.permutation(positive)[: size // 100], random.permutation(negative)[:size]])
-        inputs = PCA(64).fit_transform(data.numeric[rows].reshape(len(rows), -1).astype(np.float64))
+        inputs = PCA(64, random_state=0).fit_transform(data.numeric[rows].reshape(len(rows), -1).astype(np.float64))
         true = (data.labels[rows] == number).astype(np.int64)
         wrong = random.random(len(rows)) < np.where(true == 1, 1 / 3, 0.002)
         return Labelled(inputs, true, np.where(wrong, 1 - true, true))

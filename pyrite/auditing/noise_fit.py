@@ -65,7 +65,8 @@ class NoiseFit:
         surplus: the log-likelihood of all labels over that of a fit in which no label is wrong.
         own_surplus: the same by fits to other samples, over a net that misjudges how alike classes are; infinite if
             classes have too few samples to tell.
-        gain_error, rate_error, matrix_error: their standard errors.
+        gain_error: the standard error of ``unseen_gain``.
+        rate_error, matrix_error: those of the rate and of the matrix.
         reach: margins are clipped at this distance below the largest of their row.
     """
 
@@ -170,7 +171,9 @@ def fit_noise(
     whole = table.part(np.arange(count))
     clean = replace(start, matrix=_smoothed(np.eye(classes), 1.0))
     fit, null = jobs.run(lambda begin: _fit(whole, begin, _TOLERANCE, learn_matrix=begin is start), [start, clean])
-    fit = replace(fit, surplus=count * (fit.gain - null.gain), **table.gain_of_unseen(likely[best]))
+    unseen_gain, gain_error = table.gain_of_unseen(likely[best])
+    surplus = count * (fit.gain - null.gain)
+    fit = replace(fit, surplus=surplus, unseen_gain=unseen_gain, gain_error=gain_error)
     if many:
         fit = replace(fit, own_surplus=table.own_surplus(likely[best], folds))
     if fit.can_tell:
@@ -256,17 +259,17 @@ class _Table:
             likely[rows] = np.log(self.part(rows).likelihoods(fit.sharpness, fit.bias, fit.matrix))
         return likely
 
-    def gain_of_unseen(self, likely: Floats) -> dict[str, float]:
+    def gain_of_unseen(self, likely: Floats) -> tuple[float, float]:
         """The gain over guessing by frequency of labels with these log-likelihoods, and its standard error."""
         frequency = np.bincount(self.labels) / len(self.labels)
         gains = likely - np.log(frequency[self.labels])
-        return {"unseen_gain": float(gains.sum()), "gain_error": float(gains.std() * np.sqrt(len(gains)))}
+        return float(gains.sum()), float(gains.std() * np.sqrt(len(gains)))
 
     def own_surplus(self, likely: Floats, folds: Ints) -> float:
         """How much likelier these labels are than if the net misjudged classes; of many rows, for a part of them."""
         rows = np.arange(0, len(folds), -(-self.margins.size // _LARGE_TABLE))
         own = log_likelihood_of_unseen(self.margins[:, rows], self.labels[rows], folds[rows], _USUAL_SHARPNESS)
-        return float((likely[rows] - own).sum())
+        return float((likely[rows] - own).mean() * len(folds))
 
 
 def _fit(

@@ -11,7 +11,8 @@ from scipy.special import log_softmax, logsumexp, softmax
 
 from pyrite.auditing import noise_fit
 from pyrite.auditing.expectation import Statistics
-from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds, typical_gap
+from pyrite.auditing.gaps import typical_gap
+from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds
 from pyrite.soft_margin import margins as margins_of
 
 Floats = npt.NDArray[np.float64]
