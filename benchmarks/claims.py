@@ -96,7 +96,7 @@ def _versions() -> dict[str, str]:
 
 def _claim_table(entries: list[dict[str, Any]]) -> str:
     known = {claim: [entry for entry in entries if entry["id"] == claim] for claim in CLAIMS}
-    decided = sum(any(entry["status"] in DECIDED for entry in found) for found in known.values())
+    decided = sum(any(_at(scale, found) in DECIDED for scale in ("exact", *SCALES)) for found in known.values())
     words = (
         f"**{decided} of {len(CLAIMS)} claims are decided** at some scale. Each is counted here at the largest scale "
         "that decides it or at which all of its statements were run; if several recipes check it there, the worst "
@@ -129,13 +129,15 @@ def _counts(known: dict[str, list[dict[str, Any]]]) -> list[str]:
 
 
 def _overall(found: list[dict[str, Any]]) -> tuple[str, str]:
-    """The largest scale at which a claim was run, and its status there; of several recipes, the worst."""
-    for scale in (*reversed(SCALES), "exact"):
-        statuses = {entry["status"] for entry in found if entry["scale"] == scale}
-        for status in ("does not hold", "undecided", "holds"):
-            if status in statuses:
-                return scale, status
-    return "", "not run"
+    """The largest scale at which a claim was run, and its status there."""
+    ran = [scale for scale in ("exact", *SCALES) if _at(scale, found)]
+    return (ran[-1], _at(ran[-1], found)) if ran else ("", "not run")
+
+
+def _at(scale: str, found: list[dict[str, Any]]) -> str:
+    """The status of a claim at a scale; of several recipes, the worst. Empty if it was not run there."""
+    statuses = {entry["status"] for entry in found if entry["scale"] == scale}
+    return next((status for status in ("does not hold", "undecided", "holds") if status in statuses), "")
 
 
 def _status(entry: dict[str, Any]) -> str:
