@@ -17,7 +17,7 @@ from pyrite.data import Dataset, load
 from pyrite.files import write
 from pyrite.methods import method as read_method
 from pyrite.noise import noise_model
-from pyrite.training import Recipe, Run, RunFailed, resolve, train_plan_once
+from pyrite.training import Plan, Recipe, Run, RunFailed, resolve, train_plan_once
 from pyrite.training.optimisers import optimiser
 from pyrite.training.schedules import schedule
 
@@ -73,6 +73,12 @@ class Cell:
             if name != "data":
                 words += [f"--{name.replace('_', '-')}", str(value)]
         return shlex.join(words)
+
+    def plan(self) -> Plan:
+        """The settings with their data, which are read once for all cells that follow each other."""
+        options = dict(self.settings)
+        name = options.pop("data")
+        return resolve(name, loaded=_loaded(name), **options)
 
 
 @final
@@ -155,19 +161,17 @@ def train_cell(cell: Cell, results: Path, runs: Path, *, keep: bool = False) -> 
     path, folder = results / f"{cell.key}.json", runs / cell.key
     if path.exists():
         return CellResult.read(path)
-    options = dict(cell.settings)
-    name = options.pop("data")
-    data = _loaded(name)
+    plan = cell.plan()
     failed = ""
     try:
-        done = train_plan_once(resolve(name, loaded=data, **options), folder, progress=False)
+        done = train_plan_once(plan, folder, progress=False)
     except RunFailed as error:
         done, failed = Run.load(folder), str(error)
         if not done.history:
             raise
     except KeyboardInterrupt:
         raise KeyboardInterrupt("stopped and saved; continue with the same command") from None
-    run = Run(done.path, done.recipe, done.history, data)
+    run = Run(done.path, done.recipe, done.history, plan.data)
     facts = _measured(run) | ({"failed": failed} if failed else {})
     result = CellResult(cell, facts)
     result.write(path)
@@ -178,7 +182,6 @@ def train_cell(cell: Cell, results: Path, runs: Path, *, keep: bool = False) -> 
 
 @lru_cache(maxsize=2)
 def _loaded(data: str) -> Dataset:
-    """A data set, which is read once for all cells that are trained on it one after the other."""
     return load(data)
 
 
