@@ -24,6 +24,7 @@ NOT_RUN = {
     "I5": "Clothing1M (a million images, from its authors on request) and a GPU are needed",
     "I14": "MARS (20,715 videos) and a GPU are needed",
 }
+DECIDED = ("holds", "does not hold")
 WORD = {"holds": "**holds**", "does not hold": "**does not hold**", "undecided": "undecided", "not run": "not run"}
 
 
@@ -95,15 +96,18 @@ def _versions() -> dict[str, str]:
 
 def _claim_table(entries: list[dict[str, Any]]) -> str:
     known = {claim: [entry for entry in entries if entry["id"] == claim] for claim in CLAIMS}
-    counts = {status: sum(_overall(found) == status for found in known.values()) for status in WORD}
-    summary = ", ".join(f"{count} {status}" for status, count in counts.items() if count)
-    decided = counts["holds"] + counts["does not hold"]
+    decided = sum(any(_at(scale, found) in DECIDED for scale in ("exact", *SCALES)) for found in known.values())
     words = (
-        f"**{decided} of {len(CLAIMS)} claims are decided** at some scale ({summary}). A claim is counted by the "
-        "largest scale that decides it, and as undecided if one of two recipes of that scale is. The numbers are of "
-        "the first statement that decided; above and below say what they must be for it to hold."
+        f"**{decided} of {len(CLAIMS)} claims are decided** at some scale. Each is counted here at the largest scale "
+        "that decides it or at which all of its statements were run; if several recipes check it there, the worst "
+        "counts."
     )
-    lines = [*textwrap.wrap(words, 100), ""]
+    lines = [*textwrap.wrap(words, 100), "", *_counts(known), ""]
+    words = (
+        "The numbers below are of the first statement that decided; above and below say what they must be for it to "
+        "hold."
+    )
+    lines += [*textwrap.wrap(words, 100), ""]
     lines += ["| | claim | from | status |", "|---|---|---|---|"]
     for claim, found in known.items():
         status = "<br>".join(map(_status, found)) or f"not run: {NOT_RUN.get(claim, 'no time was left')}"
@@ -111,13 +115,29 @@ def _claim_table(entries: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _overall(found: list[dict[str, Any]]) -> str:
-    """The status at the largest scale that decided; of several recipes of that scale, the worst."""
-    for scales in (("paper",), ("small",), ("tiny", "exact")):
-        statuses = {entry["status"] for entry in found if entry["scale"] in scales}
-        if "does not hold" in statuses or statuses == {"holds"}:
-            return "does not hold" if "does not hold" in statuses else "holds"
-    return "undecided" if found else "not run"
+def _counts(known: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """How many claims have which status at which scale, with their identifiers."""
+    overall = {claim: _overall(found) for claim, found in known.items()}
+    statuses = ("holds", "does not hold", "undecided", "not run")
+    lines = ["| largest scale | " + " | ".join(statuses) + " |", "|---|" + "---|" * len(statuses)]
+    for scale in ("exact", *SCALES, ""):
+        places = [[claim for claim, place in overall.items() if place == (scale, status)] for status in statuses]
+        if any(places):
+            cells = [f"{len(claims)}: {', '.join(claims)}" if claims else "" for claims in places]
+            lines.append(f"| {scale} | " + " | ".join(cells) + " |")
+    return lines
+
+
+def _overall(found: list[dict[str, Any]]) -> tuple[str, str]:
+    """The largest scale at which a claim was run, and its status there."""
+    ran = [scale for scale in ("exact", *SCALES) if _at(scale, found)]
+    return (ran[-1], _at(ran[-1], found)) if ran else ("", "not run")
+
+
+def _at(scale: str, found: list[dict[str, Any]]) -> str:
+    """The status of a claim at a scale; of several recipes, the worst. Empty if it was not run there."""
+    statuses = {entry["status"] for entry in found if entry["scale"] == scale}
+    return next((status for status in ("does not hold", "undecided", "holds") if status in statuses), "")
 
 
 def _status(entry: dict[str, Any]) -> str:
@@ -126,13 +146,20 @@ def _status(entry: dict[str, Any]) -> str:
     held = sum(finding["status"] == "holds" for finding in findings)
     link = f"[{entry['recipe']}](results/papers.md#{entry['recipe']}), {entry['scale']}"
     text = f"{WORD[entry['status']]} ({link}), {held} of {len(findings)} statements"
-    text += f"; {entry['note']}" if entry["note"] else ""
+    text += f"; {_short(entry['note'])}" if entry["note"] else ""
     same = [finding for finding in findings if finding["status"] == entry["status"]]
     shown = same[0] if same else findings[0]
     if shown["mean"] is None:
         return f"{text}; {shown['words']}" if entry["status"] != "holds" else text
     interval = f" [{shown['low']:.3g}, {shown['high']:.3g}]" if shown["low"] is not None else ""
     return f"{text}; {shown['words']}: {shown['mean']:.3g}{interval}, {shown['seeds']} seeds"
+
+
+def _short(note: str) -> str:
+    """A note, without a long list of what holds."""
+    words, _, listed = note.partition(": ")
+    count = len(listed.split("; "))
+    return f"{words} in all {count} cases" if words == "corrected, it holds" and count > 3 else note
 
 
 def _write_page(found: list[Reproduction]) -> None:

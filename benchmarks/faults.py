@@ -174,6 +174,31 @@ FAULTS = [
         "auditing/test_noise_fit.py",
     ),
     Fault(
+        "auditing/noise_fit.py",
+        "np.flatnonzero(folds != fold)",
+        "np.flatnonzero(folds >= 0)",
+        "auditing/test_noise_fit.py",
+    ),
+    Fault("auditing/gaps.py", "typical_gap(margins) / 4", "typical_gap(margins) / 2", "auditing/test_noise_rate.py"),
+    Fault(
+        "auditing/own_doubt.py",
+        "surplus[present] -= np.add",
+        "surplus[present] += np.add",
+        "auditing/test_noise_rate.py",
+    ),
+    Fault(
+        "auditing/noise_rate.py",
+        "max(1 - remains / _REMAINS, 0.0)",
+        "max(1 - remains, 0.0)",
+        "auditing/test_noise_rate.py",
+    ),
+    Fault(
+        "auditing/noise_rate.py",
+        "if ties >= _TIES else np.inf",
+        "if ties < _TIES else np.inf",
+        "auditing/test_noise_rate.py",
+    ),
+    Fault(
         "auditing/troubles.py",
         "repeated += len(group) - kinds",
         "repeated += len(group) - 1",

@@ -6,8 +6,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.auditing.gaps import typical_gap
 from pyrite.auditing.no_class import no_class_of_margins, no_class_of_scores
-from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds, typical_gap
+from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds
 from pyrite.auditing.noise_rate import NoiseRate, estimate_rate, with_error_odds
 from pyrite.auditing.posterior import best_threshold, likely_classes, posterior_of_scores, values_at_same_ranks
 from pyrite.auditing.result import Audit

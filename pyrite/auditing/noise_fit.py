@@ -23,9 +23,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.auditing.expectation import Samples, Statistics
+from pyrite.auditing.gaps import typical_gap
+from pyrite.auditing.own_doubt import log_likelihood_of_unseen
 from pyrite.diagnostics.arrays import Floats, Ints
 
-__all__ = ["NoiseFit", "fit_noise", "fit_once", "log_odds", "typical_gap"]
+__all__ = ["NoiseFit", "fit_noise", "fit_once", "log_odds"]
 
 _MAX_STEPS: Final = 500
 _TOLERANCE: Final = 1e-7  # of the mean log-likelihood, from step to step
@@ -33,7 +35,7 @@ _LOOSE_TOLERANCE: Final = 1e-5  # the same where only likelihoods or spreads are
 _RESAMPLES: Final = 20  # with a relative error of the standard errors of about a sixth
 _SMOOTHINGS: Final = (1.0, 4.0, 16.0, 64.0)  # pseudo-samples per class that are added to a row of T
 _FOLDS: Final = 4  # of the cross validation that chooses among them
-_SURE_GAIN: Final = 10.0  # nats per class
+_SURE_GAIN: Final = 6.0  # nats
 _LARGE_TABLE: Final = 1_000_000
 _LOWEST_RATE: Final = 1e-6  # with a noise rate of 0 the log-odds would be infinite
 _FARTHEST: Final = 5000.0  # margins are bounded at so many typical gaps below the first class, for float32
@@ -59,9 +61,12 @@ class NoiseFit:
         smoothing: pseudo-samples per class that were added to its rows.
         rate: the share of wrong labels.
         gain: the mean log-likelihood of a label over that of guessing by frequency.
-        total_gain: the same of all labels together.
+        unseen_gain: the same of all labels together, each by a fit to other samples.
         surplus: the log-likelihood of all labels over that of a fit in which no label is wrong.
-        gain_error, rate_error, matrix_error: their standard errors.
+        own_surplus: the same by fits to other samples, over a net that misjudges how alike classes are; infinite if
+            classes have too few samples to tell.
+        gain_error: the standard error of ``unseen_gain``.
+        rate_error, matrix_error: those of the rate and of the matrix.
         reach: margins are clipped at this distance below the largest of their row.
     """
 
@@ -71,8 +76,9 @@ class NoiseFit:
     smoothing: float
     rate: float
     gain: float
-    total_gain: float
+    unseen_gain: float
     surplus: float
+    own_surplus: float
     gain_error: float
     rate_error: float
     matrix_error: Floats
@@ -91,8 +97,9 @@ class NoiseFit:
             smoothing=_SMOOTHINGS[0],
             rate=0.3,
             gain=0.0,
-            total_gain=0.0,
+            unseen_gain=0.0,
             surplus=0.0,
+            own_surplus=np.inf,
             gain_error=np.inf,
             rate_error=np.inf,
             matrix_error=unknown,
@@ -105,13 +112,12 @@ class NoiseFit:
 
     @property
     def can_tell(self) -> bool:
-        """Whether the net knows anything about the labels: its gain is above three standard errors.
+        """Whether the net knows anything about labels that were not fitted.
 
-        With a rare class few labels decide, and the standard error is large. There a total is enough that random scores
-        do not reach: in simulations their fit gained up to 1.3 nats per class.
+        Their gain must be above three standard errors, or, as with a rare class few labels decide and the error is
+        large, above what random scores do not reach: in simulations with 2 to 100 classes these gained up to 4.
         """
-        known = self.gain > 3 * self.gain_error or self.total_gain > _SURE_GAIN * len(self.bias)
-        return known and self.sharpness > 0
+        return self.unseen_gain > min(3 * self.gain_error, _SURE_GAIN) and self.sharpness > 0
 
     def evidence(self, margins: Floats, labels: Ints) -> Floats:
         """log p(k) T[k, label] up to a constant per sample: the evidence for each class."""
@@ -139,17 +145,6 @@ def log_odds(evidence: Floats, labels: Ints) -> Floats:
     return np.asarray(most + np.log(np.exp(others - most[:, None]).sum(1)) - own)
 
 
-def typical_gap(scores: Floats) -> float:
-    """The median difference of the two largest of a row, over rows where they differ; 1 if there are none.
-
-    >>> typical_gap(np.array([[0.0, 1.0, 3.0], [2.0, 2.0, 0.0], [5.0, 0.0, 1.0], [0.0, 6.0, -1.0]]))
-    4.0
-    """
-    second, first = np.partition(scores, -2, axis=1)[:, -2:].T
-    gaps = (first - second)[first > second]
-    return float(np.median(gaps)) if len(gaps) else 1.0
-
-
 def fit_noise(
     margins: Floats, labels: Ints, seed: int, progress: Callable[[float], None] = lambda share: None
 ) -> NoiseFit:
@@ -167,15 +162,20 @@ def fit_noise(
     folds = random.permutation(count) % _FOLDS
     start = NoiseFit.initial(classes)
     # If the weakest smoothing already adds ten times the samples of a class to its row, all give the same result.
-    validated = count / classes > classes / 10
-    jobs = _Jobs(progress, (len(_SMOOTHINGS) if validated else 0) + 2 + _RESAMPLES)
-    if validated:
-        likely = list(jobs.run(lambda smoothing: table.validate(start, smoothing, folds), _SMOOTHINGS))
-        start = replace(start, smoothing=_SMOOTHINGS[int(np.argmax(likely))])
+    many = count / classes > classes / 10
+    smoothings = _SMOOTHINGS if many else _SMOOTHINGS[:1]
+    jobs = _Jobs(progress, len(smoothings) + 2 + _RESAMPLES)
+    likely = list(jobs.run(lambda smoothing: table.validate(start, smoothing, folds), smoothings))
+    best = int(np.argmax([each.sum() for each in likely]))
+    start = replace(start, smoothing=smoothings[best])
     whole = table.part(np.arange(count))
     clean = replace(start, matrix=_smoothed(np.eye(classes), 1.0))
     fit, null = jobs.run(lambda begin: _fit(whole, begin, _TOLERANCE, learn_matrix=begin is start), [start, clean])
-    fit = replace(fit, total_gain=count * fit.gain, surplus=count * (fit.gain - null.gain))
+    unseen_gain, gain_error = table.gain_of_unseen(likely[best])
+    surplus = count * (fit.gain - null.gain)
+    fit = replace(fit, surplus=surplus, unseen_gain=unseen_gain, gain_error=gain_error)
+    if many:
+        fit = replace(fit, own_surplus=table.own_surplus(likely[best], folds))
     if fit.can_tell:
         # Small sets may have several maxima, so they are fitted again from the start.
         begin = fit if table.margins.size >= _LARGE_TABLE else start
@@ -249,14 +249,27 @@ class _Table:
         counts = np.ones(len(rows), np.int64) if times is None else times
         return Samples(self.margins.take(rows, 1), self.labels[rows], counts)
 
-    def validate(self, start: NoiseFit, smoothing: float, folds: Ints) -> float:
-        """The log-likelihood of labels that were not fitted, with this smoothing."""
-        likely = 0.0
+    def validate(self, start: NoiseFit, smoothing: float, folds: Ints) -> Floats:
+        """The log-likelihood of every label by a fit to the other folds, with this smoothing."""
+        likely = np.empty(len(self.labels))
         for fold in range(_FOLDS):
             fit = _fit(self.part(np.flatnonzero(folds != fold)), replace(start, smoothing=smoothing))
-            unseen = self.part(np.flatnonzero(folds == fold))
-            likely += float(np.log(unseen.likelihoods(fit.sharpness, fit.bias, fit.matrix)).sum())
+            rows = np.flatnonzero(folds == fold)
+            rows = rows[np.argsort(self.labels[rows], kind="stable")]
+            likely[rows] = np.log(self.part(rows).likelihoods(fit.sharpness, fit.bias, fit.matrix))
         return likely
+
+    def gain_of_unseen(self, likely: Floats) -> tuple[float, float]:
+        """The gain over guessing by frequency of labels with these log-likelihoods, and its standard error."""
+        frequency = np.bincount(self.labels) / len(self.labels)
+        gains = likely - np.log(frequency[self.labels])
+        return float(gains.sum()), float(gains.std() * np.sqrt(len(gains)))
+
+    def own_surplus(self, likely: Floats, folds: Ints) -> float:
+        """How much likelier these labels are than if the net misjudged classes; of many rows, for a part of them."""
+        rows = np.arange(0, len(folds), -(-self.margins.size // _LARGE_TABLE))
+        own = log_likelihood_of_unseen(self.margins[:, rows], self.labels[rows], folds[rows], _USUAL_SHARPNESS)
+        return float((likely[rows] - own).mean() * len(folds))
 
 
 def _fit(
@@ -275,25 +288,22 @@ def _fit(
         if abs(likely - before) < tolerance:
             break
         before = likely
-    gain, gain_error = _gain(samples, *parameters)
     return replace(
         start,
         sharpness=sharpness,
         bias=bias,
         matrix=matrix,
         rate=1 - float(np.trace(sums.counts) / sums.counts.sum()),
-        gain=gain,
-        gain_error=gain_error,
+        gain=_gain(samples, *parameters),
     )
 
 
-def _gain(samples: Samples, sharpness: float, bias: Floats, matrix: Floats) -> tuple[float, float]:
-    """The mean log-likelihood of labels above that of guessing by frequency, and its standard error."""
+def _gain(samples: Samples, sharpness: float, bias: Floats, matrix: Floats) -> float:
+    """The mean log-likelihood of labels above that of guessing by frequency."""
     labels, times = samples.labels, samples.times
     frequency = np.bincount(labels, times, minlength=len(bias)) / times.sum()
     gains = np.log(samples.likelihoods(sharpness, bias, matrix)) - np.log(frequency[labels])
-    mean = float(np.average(gains, weights=times))
-    return mean, float(np.sqrt(np.average((gains - mean) ** 2, weights=times) / times.sum()))
+    return float(np.average(gains, weights=times))
 
 
 def _smoothed(counts: Floats, smoothing: float) -> Floats:

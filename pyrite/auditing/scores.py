@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from pyrite.auditing.noise_fit import typical_gap
+from pyrite.auditing.gaps import typical_gap
 from pyrite.diagnostics.arrays import Floats, Ints, to_ints
 from pyrite.soft_margin import margins
 

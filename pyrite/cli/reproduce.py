@@ -55,12 +55,11 @@ class _Progress:
     def __init__(self, quiet: bool) -> None:
         self.quiet, self.done, self.missing, self.spent, self.workers = quiet, 0, 0, 0.0, 1
 
-    def begin(self, missing: int, expected: int, seconds: float | None) -> None:
+    def begin(self, missing: int, expected: int, seconds: float) -> None:
         self.missing = missing
         if self.quiet or not missing:
             return
-        about = "unknown until the first is finished" if seconds is None else _duration(seconds)
-        warn(f"{missing} of {expected} runs are to be trained; time left: {about}")
+        warn(f"{missing} of {expected} runs are to be trained; time left: about {_duration(seconds)}")
 
     def advance(self, words: str, seconds: float, left: float) -> None:
         self.done += 1

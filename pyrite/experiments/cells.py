@@ -17,7 +17,7 @@ from pyrite.experiments.typed_command import typed_command
 from pyrite.files import write
 from pyrite.methods import method as read_method
 from pyrite.noise import noise_model
-from pyrite.training import Recipe, Run, RunFailed, resolve, train_plan_once
+from pyrite.training import Plan, Recipe, Run, RunFailed, resolve, train_plan_once
 from pyrite.training.optimisers import optimiser
 from pyrite.training.recipe import BEFORE
 from pyrite.training.schedules import schedule
@@ -78,6 +78,11 @@ class Cell:
     def command(self) -> str:
         """The command that trains it alone."""
         return typed_command(str(self.settings["data"]), self.options)
+
+    def plan(self) -> Plan:
+        """The settings with their data, which are read once for all cells that follow each other."""
+        name = self.settings["data"]
+        return resolve(name, loaded=_loaded(name), **self.options)
 
 
 @final
@@ -160,18 +165,17 @@ def train_cell(cell: Cell, results: Path, runs: Path, *, keep: bool = False) -> 
     path, folder = results / f"{cell.key}.json", runs / cell.key
     if path.exists():
         return CellResult.read(path)
-    name = cell.settings["data"]
-    data = _loaded(name)
+    plan = cell.plan()
     failed = ""
     try:
-        done = train_plan_once(resolve(name, loaded=data, **cell.options), folder, progress=False)
+        done = train_plan_once(plan, folder, progress=False)
     except RunFailed as error:
         done, failed = Run.load(folder), str(error)
         if not done.history:
             raise
     except KeyboardInterrupt:
         raise KeyboardInterrupt("stopped and saved; continue with the same command") from None
-    run = Run(done.path, done.recipe, done.history, data)
+    run = Run(done.path, done.recipe, done.history, plan.data)
     facts = _measured(run) | ({"failed": failed} if failed else {})
     result = CellResult(cell, facts)
     result.write(path)
@@ -182,7 +186,6 @@ def train_cell(cell: Cell, results: Path, runs: Path, *, keep: bool = False) -> 
 
 @lru_cache(maxsize=2)
 def _loaded(data: str) -> Dataset:
-    """A data set, which is read once for all cells that are trained on it one after the other."""
     return load(data)
 
 

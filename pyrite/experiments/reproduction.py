@@ -9,6 +9,8 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, Literal, cast, final
 
+import torch
+
 from pyrite.checks import one_of, whole_number
 from pyrite.curves import Curve
 from pyrite.experiments.cells import Cell, CellResult, train_cell
@@ -20,12 +22,12 @@ from pyrite.experiments.table import Table
 from pyrite.files import write
 from pyrite.locks import one_at_a_time
 from pyrite.losses import loss as read_loss
-from pyrite.training import COLUMNS, RunFailed
+from pyrite.training import COLUMNS, RunFailed, expected_seconds
 
 __all__ = ["Reproduction", "read_reproduction", "reproduce"]
 
-_COST = ("data", "model", "epochs", "samples", "batch_size", "method")
-"""The settings that decide how long a run takes."""
+_COST = ("data", "model", "epochs", "iterations", "samples", "batch_size", "augment")
+"""The settings that decide, with the kind of method, how long a run takes."""
 
 
 @final
@@ -209,7 +211,7 @@ def reproduce(
     cells: str | Path | None = None,
     workers: int = 1,
     seeds: int | None = None,
-    estimate: Callable[[int, int, float | None], None] = lambda missing, expected, seconds: None,
+    estimate: Callable[[int, int, float], None] = lambda missing, expected, seconds: None,
     finished: Callable[[str, float, float], None] = lambda words, seconds, left: None,
 ) -> Reproduction:
     """Run what a table or figure of a paper needs, and compare it with what was published.
@@ -225,7 +227,7 @@ def reproduce(
         workers: how many runs are trained at once.
         seeds: how many, from 0; by default as many as the recipe says.
         estimate: called before training, with the number of cells that are missing, the number of all cells, and the
-            seconds that the missing ones will take; None if no similar cell is finished.
+            seconds that the missing ones will take.
         finished: called after each cell that was trained, with its labels, the seconds that it took, and the seconds
             that the others will take.
     """
@@ -273,17 +275,26 @@ def _missing(grid: Mapping[tuple[Labels, int], Cell], cells: Path) -> list[Cell]
     return list(unique.values())
 
 
-def _seconds(missing: Sequence[Cell], cells: Path, workers: int) -> float | None:
-    """How long the missing cells will take, from finished ones with the same settings that decide it."""
+def _seconds(missing: Sequence[Cell], cells: Path, workers: int) -> float:
+    """How long the missing cells will take: from finished ones of their kind, or from the first steps of one."""
     paths = sorted(cells.glob("*.json")) if cells.is_dir() else []
-    times: dict[tuple[Any, ...], list[float]] = {}
+    finished: dict[tuple[Any, ...], list[float]] = {}
     for result in map(CellResult.read, paths):
-        times.setdefault(_cost(result.cell), []).append(float(result.facts["seconds"]))
-    known = [mean(times[_cost(cell)]) for cell in missing if _cost(cell) in times]
-    if not known:
-        return None
-    return len(missing) * mean(known) / workers
+        finished.setdefault(_kind(result.cell), []).append(float(result.facts["seconds"]))
+    times = {kind: mean(seconds) for kind, seconds in finished.items()}
+    threads = torch.get_num_threads()
+    try:
+        if workers > 1:
+            torch.set_num_threads(1)  # as the workers do
+        for cell in missing:
+            if _kind(cell) not in times:
+                times[_kind(cell)] = expected_seconds(cell.plan())
+    finally:
+        torch.set_num_threads(threads)
+    return sum(times[_kind(cell)] for cell in missing) / workers
 
 
-def _cost(cell: Cell) -> tuple[Any, ...]:
-    return tuple(cell.settings.get(name) for name in _COST)
+def _kind(cell: Cell) -> tuple[Any, ...]:
+    """Cells of one kind take about as long as each other: next to the net, a loss takes hardly any time."""
+    method = str(cell.settings["method"]).partition("(")[0]
+    return (method, *(cell.settings.get(name) for name in _COST))

@@ -6,6 +6,7 @@ from pyrite.training.launch import RunObserver, Watching, train, train_once, tra
 from pyrite.training.loop import Diverged, Observer, RunFailed, fit
 from pyrite.training.optimisers import OPTIMISERS, optimiser
 from pyrite.training.out_folder import new_folder
+from pyrite.training.pace import expected_seconds
 from pyrite.training.plan import Plan, resolve, says_rate
 from pyrite.training.recipe import Options, OptionsButRate, Recipe, augmentation, reading
 from pyrite.training.recorder import Recorder
@@ -34,6 +35,7 @@ __all__ = [
     "check_device",
     "check_on_net",
     "divergence",
+    "expected_seconds",
     "fit",
     "make_learner",
     "measure_start",

@@ -11,7 +11,8 @@ from scipy.special import log_softmax, logsumexp, softmax
 
 from pyrite.auditing import noise_fit
 from pyrite.auditing.expectation import Statistics
-from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds, typical_gap
+from pyrite.auditing.gaps import typical_gap
+from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds
 from pyrite.soft_margin import margins as margins_of
 
 Floats = npt.NDArray[np.float64]
@@ -108,6 +109,16 @@ def test_random_labels_say_nothing() -> None:
         found = fit_noise(drawn.margins, np.random.default_rng(seed).integers(0, 4, 800), seed)
         assert not found.can_tell
         assert found.rate_error == np.inf
+
+
+@pytest.mark.parametrize("classes", [2, 20, 100])
+def test_random_scores_say_nothing(classes: int) -> None:
+    """A matrix of many classes has so many entries that it explains the labels that it is fitted to."""
+    random = np.random.default_rng(0)
+    scores, labels = random.normal(size=(400, classes)), random.integers(0, classes, 400)
+    found = fit_noise(scores - scores.max(1, keepdims=True), labels, 0)
+    assert not found.can_tell
+    assert found.unseen_gain < 400 * found.gain
 
 
 # --- the likeliest point --------------------------------------------------------------------------------------------

@@ -1,5 +1,6 @@
 """How many labels are wrong: on data of known truth, and by the formulas written out."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -62,6 +63,8 @@ def test_the_estimate_by_its_formula() -> None:
     labels = pyrite.corrupt(true, "flip(0.2)", classes=CLASSES, seed=3).given
     margins = scores - scores.max(1, keepdims=True)
     fit = fit_noise(margins, labels, 0)
+    assert fit.own_surplus == pytest.approx(fit.surplus / 2, rel=0.1)  # errors do not depend on the sample
+    fit = replace(fit, own_surplus=0.2 * fit.surplus)
     found = estimate_rate(fit, margins, labels)
     chance = softmax(fit.sharpness * margins + fit.bias, axis=1)
     first = chance.argmax(1)
@@ -80,10 +83,48 @@ def test_the_estimate_by_its_formula() -> None:
         doubts += weight * (pattern * np.log(pattern * (CLASSES - 1))).sum()
         total += weight
     explained = np.clip(1 - errors / doubts, 0, 1)
-    rate = low + explained * low / (low + doubt) * (differ - low)
+    second, best = np.sort(scores, axis=1)[:, -2:].T
+    density = 4 * (best - second < np.median(best - second) / 4).mean()
+    own_error = 2.6 * density**5
+    assert 0 < own_error < doubt
+    beyond = min(2 * explained, 1) * (1 - own_error / doubt) * (1 - 2 * 0.2) * low / (low + 0.01) * (CLASSES - 2) / 8
+    share = explained * low / (low + doubt)
+    rate = low + (1 - (1 - share) * (1 - beyond)) * (differ - low)
     assert found.rate == pytest.approx(rate, abs=1e-6)
     assert expit(logit(wrong) + found.shift).mean() == pytest.approx(rate, abs=1e-6)
     assert found.low < rate < found.high
+
+
+def test_a_net_that_separates_classes_is_right_where_people_err() -> None:
+    """Ten classes, and labels that are drawn from a lower confidence than the classes are separated by."""
+    random = np.random.default_rng(6)
+    true = random.integers(0, 10, COUNT)
+    logits = random.normal(size=(COUNT, 10)) + 8 * np.eye(10)[true]  # the two best are hardly ever close
+    logits[np.arange(COUNT), (true + 1) % 10] += 3  # like one class more than like the others
+    chances = 0.9 * softmax(0.4 * logits, axis=1) + 0.1 * np.eye(10)[(true + 1) % 10]
+    labels = (chances.cumsum(1) > random.random((COUNT, 1))).argmax(1)
+    wrong = (labels != true).mean()
+    found = pyrite.audit(labels, scores=logits, kind="logits")
+    assert (logits.argmax(1) != true).mean() < 0.02
+    assert fit_noise(logits - logits.max(1, keepdims=True), labels, 0).rate < wrong - 0.05
+    assert found.noise_rate == pytest.approx(wrong, abs=0.03)
+    assert found.noise_interval[0] <= wrong <= found.noise_interval[1]
+
+
+def test_a_net_that_misjudges_how_alike_classes_are() -> None:
+    """All labels are right, and a noise matrix would explain them better than the net's own confidence."""
+    random = np.random.default_rng(7)
+    logits = 3 * random.normal(size=(COUNT, CLASSES))
+    first = logits.argmax(1)
+    alike = logits.copy()  # of what looks like the first class, much is of the second
+    alike[first == 0, 1] += 3
+    true = (softmax(alike, axis=1).cumsum(1) > random.random((COUNT, 1))).argmax(1)
+    fit = fit_noise(logits - logits.max(1, keepdims=True), true, 0)
+    assert fit.surplus > 20
+    assert fit.own_surplus < -10
+    found = pyrite.audit(true, scores=logits, kind="logits")
+    assert found.noise_rate < 0.01
+    assert found.noise_interval[0] == 0
 
 
 def test_probabilities_are_bayes_rule_with_the_matrix_that_is_returned() -> None:

@@ -1,12 +1,14 @@
 """``reproduce``: from a recipe to tables, verdicts, a figure and a page; and the results that are committed."""
 
 import json
+from itertools import count
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 from pyrite.cli.app import app
+from pyrite.data import load
 from pyrite.experiments import CLAIMS, RECIPES, PaperRecipe, read_reproduction, reproduce
 from pyrite.experiments.cells import CellResult
 from pyrite.report.reproduction import reproduction_figure, write_reproduction
@@ -55,7 +57,7 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_it_trains_compares_and_draws(path: Path) -> None:
-    told: list[tuple[int, int, float | None]] = []
+    told: list[tuple[int, int, float]] = []
     left: list[float] = []
     found = reproduce(
         str(path / "mine.toml"),
@@ -63,7 +65,8 @@ def test_it_trains_compares_and_draws(path: Path) -> None:
         estimate=lambda *numbers: told.append(numbers),
         finished=lambda words, seconds, rest: left.append(rest),
     )
-    assert told == [(8, 8, None)]
+    assert told[0][:2] == (8, 8)
+    assert told[0][2] > 0  # although nothing is finished
     assert len(left) == 8
     assert left[-1] == 0
     assert found.finished
@@ -91,11 +94,34 @@ def test_finished_cells_are_not_trained_again(path: Path) -> None:
     # A cell that is missing is trained again, alone; how long it takes is known from the others.
     gone = next((path / "cells").iterdir())
     gone.unlink()
-    told: list[tuple[int, int, float | None]] = []
+    seconds = [CellResult.read(file).facts["seconds"] for file in (path / "cells").iterdir()]
+    told: list[tuple[int, int, float]] = []
     reproduce(str(path / "mine.toml"), out=path, estimate=lambda *numbers: told.append(numbers))
-    assert told[0][:2] == (1, 8)
-    assert told[0][2] is not None
+    assert told == [(1, 8, pytest.approx(sum(seconds) / 7))]
     assert gone.exists()
+
+
+def test_the_time_is_estimated_from_first_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock on which every step takes a second."""
+    ticks = count()
+    monkeypatch.setattr("pyrite.training.pace.perf_counter", lambda: float(next(ticks)))
+    more = '"L2RW" = { method = "l2rw(size=20)" }\n[axes.noise]'
+    (tmp_path / "mine.toml").write_text(RECIPE.replace("[axes.noise]", more).replace("samples = 150", "samples = 300"))
+    told: list[tuple[int, int, float]] = []
+
+    def tell(missing: int, expected: int, seconds: float) -> None:
+        told.append((missing, expected, seconds))
+        raise InterruptedError
+
+    for workers in (1, 2):
+        with pytest.raises(InterruptedError):
+            reproduce(str(tmp_path / "mine.toml"), out=tmp_path, seeds=1, workers=workers, estimate=tell)
+    # Three batches per epoch, of 300 samples and of 280 without the meta set; all predictions in batches of 128.
+    tested = 2 * len(test) if (test := load("digits").test) else 0
+    one, other = (2 * 3 + (tested + trained) / 128 / 3 for trained in (300, 280))
+    assert told == [(6, 6, pytest.approx(4 * one + 2 * other)), (6, 6, pytest.approx(2 * one + other))]
+    assert next(ticks) == 2 * 2 * 3, "three steps of each kind of method, whatever its loss and noise"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["mine.toml"]
 
 
 def test_several_processes_train_the_same(path: Path, tmp_path: Path) -> None:
