@@ -69,6 +69,9 @@ def _print(run: "Run") -> None:
         )
     for sentence in (*run.facts["notes"], *run.facts["warnings"]):
         warn(sentence)
+    if run.history and "exponent" in run.history[-1]:
+        exponent = run.history[-1]["exponent"]
+        typer.echo(f"{run.recipe.method} ended with exponent {exponent:.2f} (0 is cross entropy, 1 absolute error)")
     if run.choice:
         typer.echo(f"saved the model of {run.choice}")
     typer.echo(f"wrote {run.path}")

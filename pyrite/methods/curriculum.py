@@ -59,8 +59,14 @@ class Curriculum(Method):
     def held_out(self) -> float:
         return 0.05
 
+    def settled(self, *, augmented: bool, held_out: bool) -> "Curriculum":
+        if self.keep is not None:
+            return self
+        return Curriculum(1 if augmented and held_out else _KEPT, self.gain, self.most)
+
     def start(self, bench: Bench) -> "_Moving":
-        return _Moving(self, bench)
+        augmented, held_out = bench.batches.augment is not None, bench.held_out is not None
+        return _Moving(self.settled(augmented=augmented, held_out=held_out), bench)
 
 
 def largest_exponent(log_p: Tensor, keep: float, most: float) -> float:
@@ -95,11 +101,12 @@ class _Moving(Trainer):
     def __init__(self, method: Curriculum, bench: Bench) -> None:
         self.gain, self.most = method.gain, method.most
         self.descent = ERM(GCE(q=1.0)).start(bench)
+        assert isinstance(self.descent.loss, GCE)
         self.learners, self.loss = self.descent.learners, self.descent.loss
         self.batches = bench.batches
         self.held_out = None if bench.held_out is None else _some(bench.held_out, bench.seed)
-        slow = self.batches.augment is not None and self.held_out is not None
-        self.keep = method.keep if method.keep is not None else 1.0 if slow else _KEPT
+        assert method.keep is not None
+        self.keep = method.keep
         self.every = max(1, bench.steps_per_epoch // _PER_EPOCH)
         self.seen = torch.zeros(0, dtype=torch.float64)  # log p of the labels since the exponent was set
         self.steps = 0

@@ -133,6 +133,15 @@ class Method(Spelled, ABC):
         """
         return 0.0
 
+    def settled(self, *, augmented: bool, held_out: bool) -> "Method":
+        """The method with what suits a run filled in, so that its recipe tells it.
+
+        Args:
+            augmented: whether every epoch shows other images.
+            held_out: whether some samples are held out with their given labels.
+        """
+        return self
+
     @abstractmethod
     def start(self, bench: Bench) -> Trainer:
         """Start the method for one run."""

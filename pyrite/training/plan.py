@@ -73,6 +73,10 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **option
     if measured is not method:
         method, recipe = measured, recipe.model_copy(update={"method": str(measured)})
     recipe = recipe.resolved(source, method, features)
+    held_out = bool(recipe.validation) or source.validation is not None
+    settled = method.settled(augmented=recipe.augment != "none", held_out=held_out)
+    if settled is not method:
+        method, recipe = settled, recipe.model_copy(update={"method": str(settled)})
     if short.lr is not None:
         recipe = _with_rate(recipe, short.lr, options.get("optimiser"))
     for own in _parts(method):
