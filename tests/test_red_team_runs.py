@@ -195,7 +195,7 @@ def test_losses_that_cannot_be_trained_with(loss: Any, said: str, tmp_path: Path
     ("words", "said"),
     [
         (["--batch-size", "1"], "a batch of the training samples has 1 sample, but mlp(hidden=(4,)) has batch norms"),
-        (["--accumulate", "100"], "has 120 samples in 100 pieces, but mlp"),
+        (["--accumulate", "100"], "has 114 samples in 100 pieces, but mlp"),
         (["--method", "glc(size=119)"], "a batch of the training samples has 1 sample, but"),
         (["--method", "fine_tune(size=1)"], "a batch of the meta set has 1 sample, but"),
         (["--method", "glc(size=0)"], "size is 0, but must be a whole number, 1 or more"),
