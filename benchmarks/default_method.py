@@ -109,7 +109,7 @@ def read(path: Path) -> list[Cell]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def trained(data: Dataset | str, out: Path, **options: Any) -> Cell:
+def trained(data: Dataset | str, **options: Any) -> Cell:
     """One run, as its history tells it: accuracies of the saved model, and over time."""
     began, clock = time.process_time(), Clock()
     with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
@@ -117,9 +117,10 @@ def trained(data: Dataset | str, out: Path, **options: Any) -> Cell:
         run = pyrite.train(data, out=Path(place) / "run", progress=False, observers=[clock], **options)
         facts = json.loads((run.path / "run.json").read_text())
     tests = [line["test_accuracy"] for line in run.history]
+    epoch = facts["saved"]["epoch"]
     cell = {
-        "saved_epoch": run.epoch,
-        "accuracy": tests[run.epoch - 1],
+        "saved_epoch": epoch,
+        "accuracy": tests[epoch - 1],
         "last": tests[-1],
         "best": max(tests),
         "memorised": run.history[-1].get("memorised"),
@@ -130,7 +131,6 @@ def trained(data: Dataset | str, out: Path, **options: Any) -> Cell:
         "recipe": facts["recipe"],
         "versions": {name: version(name) for name in ("torch", "numpy")} | {"python": platform.python_version()},
     }
-    out.parent.mkdir(parents=True, exist_ok=True)
     return cell
 
 
@@ -172,7 +172,7 @@ def grid(out: Path, text: Path, seeds: list[int], kinds: list[str]) -> None:
             for label, method in METHODS.items():
                 key = {"kind": name, "noise": noise or "none", "epochs": epochs, "method": label, "seed": seed}
                 options = {"method": method, "seed": seed, "epochs": epochs, "validation": 0.1, **kind.options, **made}
-                once(file, key, lambda data=data, options=options: trained(data, file, **options))
+                once(file, key, lambda data=data, options=options: trained(data, **options))
 
 
 def timed(out: Path, labels: list[str], methods: list[str], seeds: list[int], epochs: int, more: Cell) -> None:
@@ -181,7 +181,7 @@ def timed(out: Path, labels: list[str], methods: list[str], seeds: list[int], ep
         data = {"clean": "cifar10", "noisy_label": "cifar100n"}.get(label, f"cifar10n(column={label!r})")
         key = {"labels": label, "method": name, "epochs": epochs, "seed": seed, "more": more}
         options = {"method": METHODS.get(name, name), "seed": seed, "epochs": epochs, **more}
-        once(file, key, lambda data=data, options=options: trained(data, file, **options))
+        once(file, key, lambda data=data, options=options: trained(data, **options))
 
 
 def rows_of(cells: list[Cell]) -> Iterator[tuple[tuple[Any, ...], dict[str, list[float]]]]:
