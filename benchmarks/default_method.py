@@ -74,7 +74,7 @@ def embedded(noise: str, _: Path) -> Dataset:
 def table(name: str) -> Callable[[str, Path], Dataset]:
     def load(_: str, __: Path) -> Dataset:
         inputs, labels = TABLES[name]()
-        rows = split(labels, validation=0.3, seed=0)
+        rows = split(labels, meta=0, validation=0.3, seed=0)
         classes = tuple(str(number) for number in range(labels.max() + 1))
         test = Dataset("test", inputs[rows.validation], labels[rows.validation], classes)
         return Dataset(name, inputs[rows.train], labels[rows.train], classes, test)
@@ -86,7 +86,7 @@ def topics(_: str, folder: Path) -> Dataset:
     words, names = fortunes(folder)
     classes = tuple(sorted(set(names)))
     labels = np.array([classes.index(name) for name in names])
-    rows = split(labels, validation=0.3, seed=0)
+    rows = split(labels, meta=0, validation=0.3, seed=0)
     test = Dataset("test", texts([words[row] for row in rows.validation]), labels[rows.validation], classes)
     return Dataset("fortunes", texts([words[row] for row in rows.train]), labels[rows.train], classes, test)
 
