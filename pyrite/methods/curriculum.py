@@ -39,7 +39,8 @@ class Curriculum(Method):
       memorised nothing gives both the same;
     - the largest exponent for which the mean of p^q is at least ``keep``: labels lose weight once others are learned.
 
-    Losses are divided by the mean of p^q, or by 0.4 if that is less, so that training is as fast as with cross entropy.
+    Losses are divided by the mean of p^q, or by 0.4 if that is less, so that training is as fast as with cross entropy
+    and no learning rate has to change: the factor p^q is 1 on average, and at most 2.5 for a single sample.
     With ``keep=1`` only the first counts, and training is cross entropy until something is memorised.
 
     Args:

@@ -136,7 +136,8 @@ def assemble(
         raise ValueError(f"{recipe.method} starts with {trainer!r}, but must start with a Trainer")
     observer = TrainingObserver(labels["given"], labels.get("true"), classes=len(data.classes))
     best = BestEpoch() if recipe.keep == "best" else None
-    recorder = Recorder(trainer, observer, test, held_out, best, mirror=bool(recipe.mirror))
+    split_off = len(held_out_rows) > 0
+    recorder = Recorder(trainer, observer, test, held_out, best, bool(recipe.mirror), split_off)
     facts: dict[str, Any] = {"classes": data.classes, "shape": data.inputs.shape[1:]}
     facts |= {"mean": scale.mean, "std": scale.std, **corrected.counts, "inputs": describe(raw), "notes": raw.notes}
 

@@ -34,6 +34,8 @@ class Recorder:
         validation: batches with given labels.
         best: keeps the weights of the epoch that predicts most of the validation labels; None if they are not wanted.
         mirror: predict the mean of an image and its mirror image.
+        split_off: whether the validation samples were split off the training data. Then the observer knows their
+            numbers, and their margins are evidence for an audit. Those of a part of its own are other samples.
     """
 
     def __init__(
@@ -44,9 +46,10 @@ class Recorder:
         validation: Batches | None,
         best: BestEpoch | None = None,
         mirror: bool = False,
+        split_off: bool = True,
     ) -> None:
         self.trainer, self.observer, self.test, self.validation = trainer, observer, test, validation
-        self.best, self.mirror = None if validation is None else best, mirror
+        self.best, self.mirror, self.split_off = None if validation is None else best, mirror, split_off
         self.history: list[Line] = []
         self.steps = 0
         self._test: Tally | None = None
@@ -143,7 +146,7 @@ class Recorder:
         own: list[Tensor] = []
         for inputs, labels, index in self.validation:
             scores = self.predict(inputs)
-            if self.observer.class_margins is not None and len(index):
+            if self.observer.class_margins is not None and len(index) and self.split_off:
                 self.observer.class_margins.record(index, margins(scores), unseen=True)
             margin = row_margin(scores, labels).double()
             hit = scores.argmax(1) == labels

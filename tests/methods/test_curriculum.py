@@ -9,7 +9,7 @@ import torch
 from scipy.optimize import brentq
 
 import pyrite
-from pyrite.data import Batches
+from pyrite.data import Batches, Growth
 from pyrite.methods import Bench, Learner, Trainer, method
 from pyrite.methods.curriculum import largest_exponent
 from pyrite.training import fit
@@ -97,6 +97,27 @@ def test_wrong_labels_of_real_digits_are_not_memorised(tmp_path: Path) -> None:
     ours, theirs = (run.history[-1] for run in runs)
     assert ours["memorised"] < theirs["memorised"] / 2
     assert ours["test_accuracy"] > theirs["test_accuracy"] + 0.05
+
+
+@pytest.mark.parametrize(("augmented", "held_out", "keep"), [(True, True, 1), (True, False, 0.5), (False, True, 0.5)])
+def test_what_suits_a_run_is_filled_in(augmented: bool, held_out: bool, keep: float) -> None:
+    settled = method("curriculum").settled(augmented=augmented, held_out=held_out)
+    assert str(settled) == f"curriculum(keep={keep}, gain=4, most=1)"
+    given = method("curriculum(keep=0.7)")
+    assert given.settled(augmented=augmented, held_out=held_out) is given
+
+
+def test_held_out_images_are_as_large_as_those_that_are_trained_on() -> None:
+    images = np.random.default_rng(0).integers(0, 256, (24, 3, 24, 24), np.uint8)
+    data = Batches(images, np.arange(24) % 5, batch_size=8, seed=0, index=np.arange(16), growth=Growth(0.5, 3))
+    net = pyrite.build_model("fast_cnn(widths=[4, 4, 4])", (3, 24, 24), 5, seed=0)
+    sides: dict[bool, list[int]] = {True: [], False: []}
+    net.register_forward_pre_hook(lambda module, inputs: sides[module.training].append(inputs[0].shape[-1]))
+    own = Learner(net, torch.optim.SGD(net.parameters(), lr=0.1))
+    held_out = data.in_order(index=np.arange(16, 24))
+    bench = Bench(data, lambda number, epochs: own, epochs=3, classes=5, held_out=held_out)
+    fit(method("curriculum").start(bench), data, 3)
+    assert sides[True] == sides[False] == [12, 12, 18, 18, 24, 24]
 
 
 def test_without_held_out_samples_only_what_is_learned_counts() -> None:

@@ -291,6 +291,23 @@ def test_data_and_net_of_your_own(tmp_path: Path) -> None:
         pyrite.train(other, model=Own(), resume=out)
 
 
+def test_a_validation_part_of_its_own_is_no_evidence_about_the_training_samples(tmp_path: Path) -> None:
+    rows = np.random.default_rng(0)
+    x, y = rows.normal(size=(90, 4)).astype(np.float32), np.arange(90) % 3
+    test, own = Dataset("test", x[:5], y[:5], ("a", "b", "c")), Dataset("own", x[30:], y[30:], ("a", "b", "c"))
+    runs = [
+        pyrite.train(
+            Dataset("mine", x[:30], y[:30], ("a", "b", "c"), test, validation=part),
+            out=tmp_path / name, loss="ce", model="mlp(hidden=[8])", epochs=2, batch_size=10, keep="last",
+        )
+        for name, part in (("with", own), ("without", None))
+    ]  # fmt: skip
+    assert runs[0].history[-1]["validation_accuracy"] is not None
+    assert sorted(runs[0].samples) == sorted(runs[1].samples)
+    for name, values in runs[1].samples.items():
+        np.testing.assert_array_equal(runs[0].samples[name], values, err_msg=name)
+
+
 def test_global_random_state_is_left_as_it_was(tmp_path: Path) -> None:
     before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
     model = "wrn(depth=10, width=1, dropout=0.3)"
