@@ -6,6 +6,7 @@ sum divided by a global count: the mean of local means is wrong where batches of
 
 import atexit
 import os
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, final
 
 import torch
@@ -18,6 +19,7 @@ __all__ = [
     "all_reduce_gradients",
     "broadcast_weights",
     "differentiable_all_reduce",
+    "fast_bfloat16",
     "join",
     "local_device",
     "rank",
@@ -41,6 +43,14 @@ def world_size() -> int:
 def local_device(device: str) -> str:
     """The device of this process. With "cuda" and several processes, each one uses the GPU of its local rank."""
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and world_size() > 1 else device
+
+
+def fast_bfloat16(device: str) -> bool:
+    """Whether a device multiplies bfloat16 faster than float32. Older versions of torch cannot tell for processors."""
+    if device.startswith("cuda"):
+        return torch.cuda.is_available() and torch.cuda.is_bf16_supported(including_emulation=False)
+    capabilities: Callable[[], Mapping[str, Any]] = getattr(torch.cpu, "get_capabilities", dict)
+    return device == "cpu" and any(capabilities().get(name, False) for name in ("avx512_bf16", "amx_bf16"))
 
 
 def join(device: str) -> None:

@@ -28,7 +28,7 @@ class Settings:
     ignore: Annotated[str, "Columns to leave out, with commas between them, such as 'id,url'."] = ""
     name: Annotated[str, "The column that names a sample in reports; it is not learned from."] = ""
     features: Annotated[str, "What samples become, such as 'tfidf'; none for raw images or plain numbers."] = ""
-    method: Annotated[str, "A method; --loss LOSS is short for 'erm(LOSS)'."] = "curriculum"
+    method: Annotated[str, "A method; --loss LOSS is short for 'erm(LOSS)'."] = "relearn(curriculum)"
     noise: Annotated[str, "Make labels wrong first, such as 'symmetric(0.4)'; corrections come after it."] = ""
     corrections: Annotated[str, "A file of corrected labels, as the report exports it, or a suspects.csv."] = ""
     drop_suspects: Annotated[
@@ -63,7 +63,9 @@ class Settings:
     keep: Annotated[
         Keep, "best saves the model of the best epoch by held-out labels, if it is clearly better; last the last one."
     ] = "best"
-    precision: Annotated[Precision, "float32, float64 or bfloat16 (torch's autocast)."] = "float32"
+    precision: Annotated[
+        Precision | None, "float32, float64 or bfloat16 (torch's autocast); by default what suits net and processor."
+    ] = None
     compile: Annotated[bool, "Run the net through torch.compile."] = False
     checkpoint_every: Annotated[int, Ge(0), "Also save after every so many steps, not only every epoch."] = 0
     seed: Annotated[int, Ge(0), "Everything random comes from it."] = 0

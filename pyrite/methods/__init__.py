@@ -26,6 +26,7 @@ from pyrite.methods.method import MetaSet, Method, Trainer
 from pyrite.methods.noise_rate import estimate_noise_rate
 from pyrite.methods.peer import Peer
 from pyrite.methods.registry import METHODS, method
+from pyrite.methods.relearn import Relearn
 from pyrite.methods.s_model import SModel
 from pyrite.methods.self_paced import SelfPaced
 from pyrite.methods.staged import Stage, Staged, Stages
@@ -59,6 +60,7 @@ __all__ = [
     "MetaWeight",
     "Method",
     "Peer",
+    "Relearn",
     "SModel",
     "SelfPaced",
     "Stage",

@@ -324,6 +324,6 @@ def make_learner(
         lambda step: rates.share(step, steps_per_epoch, epochs),
         clip=clip or recipe.clip or None,
         accumulate=recipe.accumulate,
-        precision=recipe.precision,
+        precision=recipe.precision or "float32",
         compiled=recipe.compile,
     )

@@ -18,6 +18,7 @@ from pyrite.features import Encoder, default_features, encoder
 from pyrite.methods import ERM, Method, method as read_method
 from pyrite.models import Architecture, Factory, FastCNN, architecture, default_architecture
 from pyrite.noise import Noise, noise_model
+from pyrite.processes import fast_bfloat16
 from pyrite.settings import READING, Keep, Precision, Settings, ShortForms
 from pyrite.spec import build, nearest, spell
 from pyrite.training.optimisers import SGD, Optimiser, optimiser
@@ -25,13 +26,13 @@ from pyrite.training.schedules import Linear, Schedule, schedule
 
 __all__ = ["BEFORE", "GIVEN", "Checked", "Options", "OptionsButRate", "Recipe", "Short", "augmentation", "reading"]
 
-_LARGE_ENOUGH: Final = 24  # pixels of a side from which images may be halved in the first epochs
+_LARGE_ENOUGH: Final = 24  # pixels of a side: images may be halved in the first epochs, and convolutions take the time
 
 GIVEN = "given in Python: "
 """The prefix, in a recipe, of what has no spelling: data, a net, a loss or a method that was passed as an object."""
 
-BEFORE: Final[Mapping[str, Any]] = {"grow": 1.0, "keep": "last", "mirror": False}
-"""The values of settings in runs that were trained before there were such settings."""
+BEFORE: Final[Mapping[str, Any]] = {"grow": 1.0, "keep": "last", "mirror": False, "precision": "float32"}
+"""The values of settings in runs that were trained before there were such settings, or such defaults."""
 
 
 class OptionsButRate(TypedDict, total=False):
@@ -148,8 +149,9 @@ class Recipe(Checked, Settings):
         Gradients are clipped to a norm of 1 if the method could make scores grow without bound. Images are shifted by
         up to a sixteenth of their size, and mirrored if they have colours: digits and letters, which must not be
         mirrored, are mostly grey. If images are mirrored in training, they are mirrored in prediction too. In
-        ``fast_cnn`` images of 24 pixels or more grow from half their size. A tenth is held out for validation where
-        the data has no test part; where it has one, as much as the method wants.
+        ``fast_cnn`` images of 24 pixels or more grow from half their size, and are convolved in bfloat16 where the
+        processor or GPU is fast at that; a method with a meta set needs float32. A tenth is held out for validation
+        where the data has no test part; where it has one, as much as the method wants.
 
         Args:
             data: what is trained on.
@@ -179,6 +181,8 @@ class Recipe(Checked, Settings):
         strength = 1.0 if self.clip is None and clip and _clipping_is_enough(net, chosen) else chosen.strength
         rate = float(f"{suits / strength:.3g}")
         augment = _spelled(augmentation(self.augment)) if self.augment else _default_augmentation(shape)
+        given_held_out = bool(validation) or data.validation is not None
+        settled = chosen.settled(augmented=augment != "none", held_out=given_held_out)
         return self.model_copy(
             update={
                 "label": data.label,
@@ -188,12 +192,13 @@ class Recipe(Checked, Settings):
                 "model": self.model if net is None else str(net),
                 "optimiser": str(optimiser(self.optimiser or SGD(lr=rate))),
                 "clip": clip,
-                "schedule": str(schedule(self.schedule or Linear(warmup=epochs / 5))),
+                "schedule": str(schedule(self.schedule or Linear(warmup=settled.first_schedule * epochs / 5))),
                 "epochs": epochs,
                 "grow": _growth(net, shape) if self.grow is None else self._checked_growth(net, shape),
                 "augment": augment,
                 "mirror": _mirrored(augment, shape) if self.mirror is None else self.mirror,
                 "validation": validation,
+                "precision": self.precision or _precision(net, shape, chosen, self.device),
             }
         )
 
@@ -242,6 +247,12 @@ def _default_augmentation(shape: tuple[int, ...]) -> str:
 def _growth(net: Architecture | None, shape: tuple[int, ...]) -> float:
     """Images grow from half their size in the default net, unless they are small already. docs/training.md has why."""
     return 0.5 if isinstance(net, FastCNN) and min(shape[1:]) >= _LARGE_ENOUGH else 1.0
+
+
+def _precision(net: Architecture | None, shape: tuple[int, ...], method: Method, device: str) -> Precision:
+    """bfloat16 for images in the default net where it is fast, and where no meta-gradients need more digits."""
+    convolves = isinstance(net, FastCNN) and min(shape[1:]) >= _LARGE_ENOUGH and method.meta_set is None
+    return "bfloat16" if convolves and fast_bfloat16(device) else "float32"
 
 
 def _mirrored(augment: str, shape: tuple[int, ...]) -> bool:

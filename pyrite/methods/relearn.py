@@ -1,0 +1,185 @@
+"""Train, leave out the labels that look wrong to the trained net, and train on."""
+
+from collections.abc import Mapping
+from typing import Any, Final, final
+
+import torch
+from torch import Tensor
+
+from pyrite.auditing import FEWEST, audit_scores
+from pyrite.checks import number
+from pyrite.curves import CE
+from pyrite.data import Batch
+from pyrite.methods.bench import Bench
+from pyrite.methods.descent import descend
+from pyrite.methods.method import MetaSet, Method, Trainer
+from pyrite.methods.staged import Estimate, Stage, Stages, checked_share, stage_lengths
+from pyrite.methods.step import Step
+from pyrite.models import mirrored_scores
+from pyrite.processes import all_gather
+
+__all__ = ["Relearn", "trusted"]
+
+_HALF: Final = 0.5
+
+
+@final
+class Relearn(Method):
+    """A method, an audit of the labels by its net, and cross entropy on the labels that are probably right.
+
+    The first stage ends with a learning rate of 0, as a whole run does. Its net scores every training sample, without
+    augmentation, and the labels are audited by these scores. The second stage continues with that net, at the second
+    half of the schedule, and leaves out the labels that are wrong with a probability of ``doubt`` or more. If noise and
+    the net's own doubt cannot be told apart, no label is left out. A sample that is left out costs no time.
+
+    The net must not have memorised the labels, or it would find them right. So by default there is a second stage only
+    where images are augmented, so that they are memorised late, and samples are held out to tell.
+
+    Args:
+        method: of the first stage.
+        at: the share of the epochs that the first stage takes. By default a half, or all of them, as said above.
+        doubt: the least probability of being wrong at which a label is left out.
+
+    >>> from pyrite.methods import Curriculum
+    >>> str(Relearn(Curriculum()))
+    'relearn(curriculum(gain=4, most=1), doubt=0.2)'
+    """
+
+    def __init__(self, method: Method, at: float | None = None, doubt: float = 0.2) -> None:
+        if not isinstance(method, Method):
+            raise ValueError(f"method is {method!r}, but must be a method, such as erm(ce)")
+        self.method, self.at = method, None if at is None else checked_share(at)
+        self.doubt = number("doubt", doubt, above=0, most=1)
+
+    @property
+    def meta_set(self) -> MetaSet | None:
+        return self.method.meta_set
+
+    @property
+    def strength(self) -> float:
+        return self.method.strength
+
+    @property
+    def grows(self) -> bool:
+        return self.method.grows
+
+    @property
+    def held_out(self) -> float:
+        return self.method.held_out
+
+    @property
+    def first_schedule(self) -> float:
+        return (self.at or _HALF) * self.method.first_schedule
+
+    def settled(self, *, augmented: bool, held_out: bool) -> Method:
+        method = self.method.settled(augmented=augmented, held_out=held_out)
+        if self.at is None and not (augmented and held_out):
+            return method
+        return Relearn(method, self.at or _HALF, self.doubt)
+
+    def start(self, bench: Bench) -> Trainer:
+        augmented, held_out = bench.batches.augment is not None, bench.held_out is not None
+        settled = self.settled(augmented=augmented, held_out=held_out)
+        return settled._start(bench) if isinstance(settled, Relearn) else settled.start(bench)
+
+    def _start(self, bench: Bench) -> Stages:
+        if bench.epochs == 1:  # of the default method, which must train for any length
+            return Stages([Stage(1, lambda known, before: self.method.start(bench))])
+        early, late = stage_lengths(self, bench.epochs, self.at or _HALF)
+
+        scores = torch.zeros(0)  # of the first stage; in a resumed run they come from its state
+
+        def first(known: Estimate, before: Trainer | None) -> Trainer:
+            return self.method.start(bench.stage(early))
+
+        def judged(trainer: Trainer) -> Estimate:
+            nonlocal scores
+            scores = _scores(trainer, bench, early - 1)
+            kept = trusted(scores, bench.labels, self.doubt, bench.seed)
+            return {"kept": kept, "kept_share": kept[bench.labels >= 0].double().mean()}
+
+        def then(known: Estimate, before: Trainer | None) -> Trainer:
+            return _Relearning(bench, late, known["kept"], scores, before)
+
+        return Stages([Stage(early, first, judged), Stage(late, then)])
+
+
+def _scores(trainer: Trainer, bench: Bench, epoch: int) -> Tensor:
+    """Of every training sample, at the size that images had in an epoch, and mirrored as well if training mirrors."""
+    augment, growth = bench.batches.augment, bench.batches.growth
+    mirrors = augment is not None and augment.flip != "none"
+
+    def predict(inputs: Tensor) -> Tensor:
+        shown = inputs if growth is None else growth.resized(inputs, epoch)
+        return mirrored_scores(trainer.predict, shown) if mirrors else trainer.predict(shown)
+
+    return bench.evaluate(predict)
+
+
+def trusted(scores: Tensor, labels: Tensor, doubt: float, seed: int) -> Tensor:
+    """True for the labels that are wrong with a probability below ``doubt``, and for all if that cannot be told.
+
+    Args:
+        scores: one row per sample, NaN where there are none.
+        labels: the given ones; below 0 for samples that are not trained on, which are never trusted.
+        doubt: see ``Relearn``.
+        seed: of the audit.
+    """
+    trained = labels >= 0
+    rows = (trained & scores.isfinite().all(1)).nonzero().squeeze(1)
+    if len(rows) < FEWEST or len(labels[rows].unique()) < 2:
+        return trained
+    audit = audit_scores(labels[rows].cpu().numpy(), scores=scores[rows].cpu().numpy(), kind="logits", seed=seed)
+    if not audit.can_tell:
+        return trained
+    kept = trained.clone()
+    kept[rows] = torch.from_numpy(audit.wrong_probability < doubt).to(kept.device)
+    return kept
+
+
+@final
+class _Relearning(Trainer):
+    """Steps on the samples that are kept. Observers see the others as they were when they were left out."""
+
+    def __init__(self, bench: Bench, epochs: int, kept: Tensor, scores: Tensor, before: Trainer | None) -> None:
+        # A schedule of twice the length, of which the second half is left: the rate falls from about a half to 0.
+        learner = bench.stage(2 * epochs).make_learner()
+        learner.steps = epochs * bench.steps_per_epoch
+        if before is not None:
+            learner.model.load_state_dict(before.learners[0].model.state_dict())
+        self.learners, self.loss = [learner], CE(reduction="none")
+        self.kept, self.scores = kept, scores
+
+    def step(self, batch: Batch) -> Step:
+        """A step on the labels that are kept."""
+        kept = self.kept[batch.index]
+        rows = kept.nonzero().squeeze(1)
+        if sum(all_gather(len(rows))) < 2:  # a batch norm cannot normalise a single sample
+            rows = rows[:0]
+        share = torch.tensor(len(rows), dtype=torch.float64, device=batch.labels.device)
+        step = descend(self.learners[0], Batch(*(part[rows] for part in batch)), self._cost, share)
+        left_out = (~kept).nonzero().squeeze(1)
+        scores = self.scores[batch.index[left_out]].to(step.scores)
+        if not step.share:
+            return step
+        return Step(
+            torch.cat([step.index, batch.index[left_out]]),
+            torch.cat([step.labels, batch.labels[left_out]]),
+            torch.cat([step.scores, scores]),
+            torch.cat([step.gradient, torch.zeros_like(scores)]),
+            step.loss,
+            step.share,
+            step.rate,
+            torch.cat([torch.ones(len(rows)), torch.zeros(len(left_out))]).to(step.scores),
+        )
+
+    def _cost(self, scores: Tensor, piece: Batch) -> Tensor:
+        losses: Tensor = self.loss(scores, piece.labels)
+        return losses
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "scores": self.scores}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.scores = state["scores"]
