@@ -69,9 +69,19 @@ def _print(run: "Run") -> None:
         )
     for sentence in (*run.facts["notes"], *run.facts["warnings"]):
         warn(sentence)
-    if run.history and "exponent" in run.history[-1]:
-        exponent = run.history[-1]["exponent"]
-        typer.echo(f"{run.recipe.method} ended with exponent {exponent:.2f} (0 is cross entropy, 1 absolute error)")
+    if said := _adapted(run):
+        typer.echo(said)
     if run.choice:
         typer.echo(f"saved the model of {run.choice}")
     typer.echo(f"wrote {run.path}")
+
+
+def _adapted(run: "Run") -> str:
+    """What the default method made of the data, in a line; empty for other methods."""
+    last = run.history[-1] if run.history else {}
+    if "kept_share" in last:
+        left_out = 100 * (1 - last["kept_share"])
+        return f"{run.recipe.method}: the second half left out {left_out:.1f} % of the labels, which looked wrong"
+    if "exponent" in last:
+        return f"{run.recipe.method} ended with exponent {last['exponent']:.2f} (0 is cross entropy, 1 absolute error)"
+    return ""

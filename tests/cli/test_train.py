@@ -29,6 +29,18 @@ def test_train_in_words(tmp_path: Path) -> None:
     assert lines[-1] == f"wrote {out}"
 
 
+def test_what_the_default_method_made_of_the_data(tmp_path: Path) -> None:
+    code, said = run("train", *SMALL, "--out", str(tmp_path / "one"), log=tmp_path / "log")
+    assert code == 0, said
+    exponent = pyrite.Run.load(tmp_path / "one").history[-1]["exponent"]
+    assert f"ended with exponent {exponent:.2f} (0 is cross entropy, 1 absolute error)" in said
+    words = ["--method", "relearn(erm(ce), at=0.5)", "--lr", "0.05", "--out", str(tmp_path / "two")]
+    code, said = run("train", *SMALL, *words, log=tmp_path / "log")
+    assert code == 0, said
+    kept = pyrite.Run.load(tmp_path / "two").history[-1]["kept_share"]
+    assert f"the second half left out {100 * (1 - kept):.1f} % of the labels, which looked wrong" in said
+
+
 def test_train_for_a_program(tmp_path: Path) -> None:
     """In a process of its own: nothing but JSON on standard output, nothing at all on standard error."""
     out = tmp_path / "run"

@@ -29,7 +29,7 @@ def test_resolved_leaves_nothing_open() -> None:
         "ignore": "",
         "name": "",
         "features": "none",
-        "method": "curriculum(gain=4, most=1)",
+        "method": "relearn(curriculum(gain=4, most=1), doubt=0.2)",
         "noise": "",
         "corrections": "",
         "drop_suspects": 0.0,
