@@ -19,6 +19,7 @@ import pytest
 FORKS = multiprocessing.get_context("forkserver")
 # torch._dynamo is what optimisers import when they make their first step.
 PRELOADED = ["tests.children", "pyrite.cli.app", "pyrite.training", "sklearn.datasets", "torch._dynamo", "optuna"]
+PRELOADED += ["pyrite.run_audits", "pyrite.experiments", "pyrite.report.audit_page", "matplotlib.pyplot"]
 FORKS.set_forkserver_preload(PRELOADED)
 RESULTS = ("history.jsonl", "samples.npz", "labels.npz", "recipe.toml", "model.safetensors")
 
@@ -28,7 +29,7 @@ def start(
     log: Path,
     errors: Path | None = None,
     folder: Path | None = None,
-    trouble: tuple[str, int] | None = None,
+    trouble: tuple[str, int | str] | None = None,
     **environment: str,
 ) -> BaseProcess:
     """``pyrite`` with these words, in ``folder``.
@@ -52,12 +53,14 @@ def both(*words: str, log: Path, **options: Any) -> list[BaseProcess]:
     """Two processes that train together, as torchrun starts them."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return [
-        start(*words, log=log.with_suffix(f".{rank}"), **options, **place, RANK=str(rank), LOCAL_RANK=str(rank))
-        for rank in range(2)
-    ]
+        port = free.getsockname()[1]
+    return [start(*words, log=log.with_suffix(f".{rank}"), **options, **place(rank, port)) for rank in range(2)]
+
+
+def place(rank: int, port: int) -> dict[str, str]:
+    """What torchrun tells each of two processes."""
+    own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    return {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **own}
 
 
 def differing(one: Path, other: Path) -> list[str]:
@@ -71,18 +74,14 @@ def _pyrite(
     log: Path,
     errors: Path | None,
     folder: Path | None,
-    trouble: tuple[str, int] | None,
+    trouble: tuple[str, int | str] | None,
     environment: dict[str, str],
 ) -> None:
     import torch
 
     from pyrite.cli.app import main
 
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(output, 1)
-    os.dup2(output if errors is None else os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    speak_to(log, errors)
     if folder is not None:
         os.chdir(folder)
     torch.set_num_threads(1)
@@ -94,14 +93,28 @@ def _pyrite(
     sys.stdout.flush()
 
 
-def meet(trouble: str, number: int) -> None:
+def speak_to(log: Path, errors: Path | None = None) -> None:
+    """Let the output of this process go to ``log``, and standard error to ``errors`` if that is given."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output if errors is None else os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+
+
+def meet(trouble: str, number: Any) -> None:
     """Bring this process into trouble.
 
     ``room``: its files may have no more than ``number`` bytes. ``humble``: a superuser may write anywhere, but not
-    after this. All others say when it kills itself, in the middle of the file that it writes as number 1, 2, ...: see
+    after this. ``lacks``: the module of this name is not installed. ``finds``: modules in the folder of this name are.
+    All others say when it kills itself, in the middle of the file that it writes as number 1, 2, ...: see
     ``kill_while_writing``.
     """
-    if trouble == "room":
+    if trouble == "lacks":
+        sys.modules[number] = None  # type: ignore[assignment]
+    elif trouble == "finds":
+        sys.path.insert(0, number)
+    elif trouble == "room":
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (number, number))
     elif trouble == "humble":
