@@ -255,7 +255,7 @@ FAULTS = [
     Fault("training/assembly.py", "drop_last=len(index) >= size", "drop_last=True", "methods/test_meta_weight.py"),
     Fault(
         "training/launch.py",
-        "if began[name] != now.get(name):",
+        "if began.get(name) != now.get(name):",
         "if False:",
         "cli/test_folders.py",
     ),
