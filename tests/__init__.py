@@ -2,6 +2,8 @@
 
 import os
 
+flush = os.fsync
+
 
 def _no_flush(handle: int) -> None:
     """In place of ``os.fsync``, which is for a power cut: a test cannot make one, and would wait for the disk.

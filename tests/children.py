@@ -16,6 +16,8 @@ from typing import Any, BinaryIO
 
 import pytest
 
+import tests
+
 FORKS = multiprocessing.get_context("forkserver")
 # torch._dynamo is what optimisers import when they make their first step.
 PRELOADED = ["tests.children", "pyrite.cli.app", "pyrite.training", "sklearn.datasets", "torch._dynamo", "optuna"]
@@ -30,20 +32,23 @@ def start(
     errors: Path | None = None,
     folder: Path | None = None,
     trouble: tuple[str, int | str] | None = None,
+    flush: bool = True,
     **environment: str,
 ) -> BaseProcess:
     """``pyrite`` with these words, in ``folder``.
 
-    Its output goes to ``log``, standard error to ``errors`` if that is given; for ``trouble`` see ``meet``.
+    Its output goes to ``log``, standard error to ``errors`` if that is given; for ``trouble`` see ``meet``. It waits
+    for the disk, unless ``flush`` is False, so that a test can catch it in the middle of a training.
     """
-    process = FORKS.Process(target=_pyrite, args=(words, log, errors, folder, trouble, environment), daemon=True)
+    arguments = (words, log, errors, folder, trouble, flush, environment)
+    process = FORKS.Process(target=_pyrite, args=arguments, daemon=True)
     process.start()
     return process
 
 
 def run(*words: str, log: Path, **options: Any) -> tuple[int, str]:
     """Its exit code and its output; the options are those of ``start``."""
-    process = start(*words, log=log, **options)
+    process = start(*words, log=log, flush=False, **options)
     process.join(300)
     assert process.exitcode is not None, "it does not end"
     return process.exitcode, log.read_text()
@@ -75,6 +80,7 @@ def _pyrite(
     errors: Path | None,
     folder: Path | None,
     trouble: tuple[str, int | str] | None,
+    flush: bool,
     environment: dict[str, str],
 ) -> None:
     import torch
@@ -86,6 +92,8 @@ def _pyrite(
         os.chdir(folder)
     torch.set_num_threads(1)
     os.environ.update(environment)
+    if flush:
+        os.fsync = tests.flush
     if trouble is not None:
         meet(*trouble)
     sys.argv = ["pyrite", *words]

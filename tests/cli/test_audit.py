@@ -12,7 +12,7 @@ import pytest
 import pyrite
 from tests.children import run
 
-SMALL = ["digits", "--noise", "symmetric(0.4)", "--model", "mlp(hidden=[32])", "--epochs", "8"]
+SMALL = ["digits", "--samples", "800", "--noise", "symmetric(0.4)", "--model", "mlp(hidden=[32])", "--epochs", "8"]
 
 
 def strict(text: str) -> Any:
