@@ -132,6 +132,7 @@ def test_several_processes_train_the_same(
     context: Any, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Quicker where they are forked from one that has imported torch."""
+    reproduce(str(path / "mine.toml"), out=path, seeds=1)  # nothing is trained if another test has done so
     monkeypatch.setattr(grid.multiprocessing, "get_context", lambda method: context)
     found = reproduce(str(path / "mine.toml"), out=tmp_path, workers=2, seeds=1)
     assert found.results is not None
