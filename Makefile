@@ -9,12 +9,15 @@ INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --e
 demo: .venv/.package
 	$(BIN)/pyrite demo
 
-# Two processes; the tests of a file stay together, because they share fixtures that take long to make.
+# Two processes; the tests of a file stay together, because they share fixtures that take long to make. Files are
+# taken in the order of their names. By default those with few tests come last, among them the longest.
+PYTEST := $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+
 test: .venv/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(PYTEST)
 
 test-slow: .venv/.dev
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m slow
+	$(PYTEST) -m slow
 
 lint: .venv/.dev
 	$(BIN)/ruff check .

@@ -232,7 +232,7 @@ FAULTS = [
     Fault("methods/corrected.py", "predict), self.percentile)", "predict))", "methods/test_corrected.py"),
     Fault("methods/corrected.py", "if len(matrix) != bench.classes:", "if False:", "methods/test_corrected.py"),
     Fault("methods/transition.py", "& (labels >= 0)", "& (labels > 0)", "methods/test_transition.py"),
-    Fault("methods/noise_rate.py", "means[0] < 0 and gain", "gain", "methods/test_noise_rate.py"),
+    Fault("methods/noise_rate.py", "if means[0] < 0 else 0.0", "if True else 0.0", "methods/test_noise_rate.py"),
     Fault("methods/scheduled.py", "float(done > -1e-9)", "float(done > 0)", "methods/test_scheduled.py"),
     Fault(
         "methods/scheduled.py",
@@ -255,7 +255,7 @@ FAULTS = [
     Fault("training/assembly.py", "drop_last=len(index) >= size", "drop_last=True", "methods/test_meta_weight.py"),
     Fault(
         "training/launch.py",
-        "if began[name] != now.get(name):",
+        "if began.get(name) != now.get(name):",
         "if False:",
         "cli/test_folders.py",
     ),

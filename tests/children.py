@@ -16,9 +16,12 @@ from typing import Any, BinaryIO
 
 import pytest
 
+import tests
+
 FORKS = multiprocessing.get_context("forkserver")
 # torch._dynamo is what optimisers import when they make their first step.
 PRELOADED = ["tests.children", "pyrite.cli.app", "pyrite.training", "sklearn.datasets", "torch._dynamo", "optuna"]
+PRELOADED += ["pyrite.run_audits", "pyrite.experiments", "pyrite.report.audit_page", "matplotlib.pyplot"]
 FORKS.set_forkserver_preload(PRELOADED)
 RESULTS = ("history.jsonl", "samples.npz", "labels.npz", "recipe.toml", "model.safetensors")
 
@@ -28,21 +31,24 @@ def start(
     log: Path,
     errors: Path | None = None,
     folder: Path | None = None,
-    trouble: tuple[str, int] | None = None,
+    trouble: tuple[str, int | str] | None = None,
+    flush: bool = True,
     **environment: str,
 ) -> BaseProcess:
     """``pyrite`` with these words, in ``folder``.
 
-    Its output goes to ``log``, standard error to ``errors`` if that is given; for ``trouble`` see ``meet``.
+    Its output goes to ``log``, standard error to ``errors`` if that is given; for ``trouble`` see ``meet``. It waits
+    for the disk, unless ``flush`` is False, so that a test can catch it in the middle of a training.
     """
-    process = FORKS.Process(target=_pyrite, args=(words, log, errors, folder, trouble, environment), daemon=True)
+    arguments = (words, log, errors, folder, trouble, flush, environment)
+    process = FORKS.Process(target=_pyrite, args=arguments, daemon=True)
     process.start()
     return process
 
 
 def run(*words: str, log: Path, **options: Any) -> tuple[int, str]:
     """Its exit code and its output; the options are those of ``start``."""
-    process = start(*words, log=log, **options)
+    process = start(*words, log=log, flush=False, **options)
     process.join(300)
     assert process.exitcode is not None, "it does not end"
     return process.exitcode, log.read_text()
@@ -52,12 +58,14 @@ def both(*words: str, log: Path, **options: Any) -> list[BaseProcess]:
     """Two processes that train together, as torchrun starts them."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    place = {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
-    return [
-        start(*words, log=log.with_suffix(f".{rank}"), **options, **place, RANK=str(rank), LOCAL_RANK=str(rank))
-        for rank in range(2)
-    ]
+        port = free.getsockname()[1]
+    return [start(*words, log=log.with_suffix(f".{rank}"), **options, **place(rank, port)) for rank in range(2)]
+
+
+def place(rank: int, port: int) -> dict[str, str]:
+    """What torchrun tells each of two processes."""
+    own = {"RANK": str(rank), "LOCAL_RANK": str(rank)}
+    return {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), **own}
 
 
 def differing(one: Path, other: Path) -> list[str]:
@@ -71,22 +79,21 @@ def _pyrite(
     log: Path,
     errors: Path | None,
     folder: Path | None,
-    trouble: tuple[str, int] | None,
+    trouble: tuple[str, int | str] | None,
+    flush: bool,
     environment: dict[str, str],
 ) -> None:
     import torch
 
     from pyrite.cli.app import main
 
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()
-    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
-    os.dup2(output, 1)
-    os.dup2(output if errors is None else os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+    speak_to(log, errors)
     if folder is not None:
         os.chdir(folder)
     torch.set_num_threads(1)
     os.environ.update(environment)
+    if flush:
+        os.fsync = tests.flush
     if trouble is not None:
         meet(*trouble)
     sys.argv = ["pyrite", *words]
@@ -94,14 +101,28 @@ def _pyrite(
     sys.stdout.flush()
 
 
-def meet(trouble: str, number: int) -> None:
+def speak_to(log: Path, errors: Path | None = None) -> None:
+    """Let the output of this process go to ``log``, and standard error to ``errors`` if that is given."""
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+    os.dup2(output, 1)
+    os.dup2(output if errors is None else os.open(errors, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), 2)
+
+
+def meet(trouble: str, number: Any) -> None:
     """Bring this process into trouble.
 
     ``room``: its files may have no more than ``number`` bytes. ``humble``: a superuser may write anywhere, but not
-    after this. All others say when it kills itself, in the middle of the file that it writes as number 1, 2, ...: see
+    after this. ``lacks``: the module of this name is not installed. ``finds``: modules in the folder of this name are.
+    All others say when it kills itself, in the middle of the file that it writes as number 1, 2, ...: see
     ``kill_while_writing``.
     """
-    if trouble == "room":
+    if trouble == "lacks":
+        sys.modules[number] = None  # type: ignore[assignment]
+    elif trouble == "finds":
+        sys.path.insert(0, number)
+    elif trouble == "room":
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (number, number))
     elif trouble == "humble":

@@ -68,7 +68,7 @@ assert len(pyrite.audit(run).ranking) == 400
 pyrite.compare("digits", ["ce", "mae"], out="side", **options)
 pyrite.integrations.Indexed([(0, 1)])[0]
 rows = [[number % 7, number % 5, number] for number in range(60)]
-pyrite.RobustClassifier(epochs=1).fit(rows, ["even", "odd"] * 30).predict(rows)
+pyrite.RobustClassifier(epochs=1, folds=2, members=1).fit(rows, ["even", "odd"] * 30).predict(rows)
 imported = {{name.partition(".")[0] for name in sys.modules}} & set({EXTRAS!r})
 assert not imported, imported
 """

@@ -1,8 +1,6 @@
 """Names for what users wrote: by ``pyrite.register``, and by the entry points of a package that is installed."""
 
 import json
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from torch import Tensor, nn
 import pyrite
 from pyrite.data import Dataset
 from pyrite.training.optimisers import Optimiser
+from tests import children
 
 SMALL: dict[str, Any] = {"samples": 200, "epochs": 1, "model": "mlp(hidden=[8])"}
 
@@ -206,17 +205,17 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def typed(installed: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    root = Path(__file__).parents[1]
-    program = f"import sys; sys.path[:0] = [{str(installed)!r}, {str(root)!r}]; sys.argv = ['pyrite', *{words!r}]\n"
-    program += "from pyrite.cli.app import main; main()"
-    return subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, text=True, timeout=120)
+def typed(installed: Path, folder: Path, *words: str) -> tuple[int, str, str]:
+    """The exit code, the output and the errors of the command."""
+    log, errors = installed / "log", installed / "errors"
+    code, said = children.run(*words, log=log, errors=errors, folder=folder, trouble=("finds", str(installed)))
+    return code, said, errors.read_text()
 
 
 def test_the_command_line_knows_plug_ins(installed: Path, tmp_path: Path) -> None:
     words = ["--loss", "soft_mae(temperature=2)", "--epochs", "1", "--out", "run", "--json"]
-    done = typed(installed, tmp_path, "train", "tiny_blobs(samples=80)", *words)
-    assert done.returncode == 0, done.stderr
+    code, _, errors = typed(installed, tmp_path, "train", "tiny_blobs(samples=80)", *words)
+    assert code == 0, errors
     recipe = pyrite.Run.load(tmp_path / "run").recipe
     assert recipe.method == "erm(soft_mae(temperature=2))"
     assert recipe.data == "tiny_blobs(samples=80)"
@@ -224,13 +223,13 @@ def test_the_command_line_knows_plug_ins(installed: Path, tmp_path: Path) -> Non
 
 
 def test_list_shows_them(installed: Path, tmp_path: Path) -> None:
-    done = typed(installed, tmp_path, "list", "losses", "--json")
-    assert done.returncode == 0, done.stderr
-    rows = {row["name"]: row for row in json.loads(done.stdout)}
+    code, said, errors = typed(installed, tmp_path, "list", "losses", "--json")
+    assert code == 0, errors
+    rows = {row["name"]: row for row in json.loads(said)}
     assert rows["soft_mae"]["call"] == "soft_mae(temperature=1.0)"
     assert rows["soft_mae"]["about"] == "Absolute error with a temperature."
     assert "temperature" not in rows["ce"]["call"]  # pyrite's own come first
-    lines = done.stderr.splitlines()
+    lines = errors.splitlines()
     assert all(line.startswith("pyrite: the plug-in pyrite-extras offers the loss ") for line in lines)
     assert len(lines) == 3
 
@@ -247,8 +246,8 @@ def test_list_shows_them(installed: Path, tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 def test_a_broken_plug_in_is_one_sentence(spec: str, said: str, installed: Path, tmp_path: Path) -> None:
-    done = typed(installed, tmp_path, "train", "digits", "--loss", spec, "--out", "run")
-    assert done.returncode == 2, done.stderr
-    assert said in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    code, _, errors = typed(installed, tmp_path, "train", "digits", "--loss", spec, "--out", "run")
+    assert code == 2, errors
+    assert said in errors
+    assert len(errors.splitlines()) == 1
     assert not (tmp_path / "run").exists()

@@ -26,6 +26,11 @@ def test_real_data_that_is_missing_is_said_at_the_end(tmp_path: Path) -> None:
     assert f"(mnist is not in {tmp_path})" in lines[0]
 
 
+def test_every_fault_can_be_put_in() -> None:
+    tree = {fault.file: (ROOT / "pyrite" / fault.file).read_text() for fault in faults.FAULTS}
+    assert [fault for fault in faults.FAULTS if tree[fault.file].count(fault.old) != 1] == []
+
+
 def test_the_page_shows_the_faults_and_all_are_caught() -> None:
     results = json.loads(faults.RESULTS.read_text())
     assert [result for result in results if result["caught_by"] is None] == []

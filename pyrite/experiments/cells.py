@@ -4,7 +4,7 @@ import hashlib
 import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, Self, final
@@ -60,6 +60,10 @@ class Cell:
                 values[name] = str(read(values[name]))
         values.setdefault("seed", recipe.seed)
         return cls(dict(sorted(values.items())))
+
+    def with_seed(self, seed: int) -> Self:
+        """The same run with another seed; quicker than a cell that is made anew."""
+        return replace(self, settings={**self.settings, "seed": seed})
 
     @cached_property
     def key(self) -> str:

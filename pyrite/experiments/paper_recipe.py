@@ -228,9 +228,9 @@ class PaperRecipe(Checked):
             for axis, label in zip(source.axes, labels, strict=True):
                 values |= source.axes[axis].get(label, {})
                 values |= scale.axes.get(axis, {}).get(label, {})
-            values = _filled(values)
+            cell = Cell.make(_filled(values))
             for seed in range(scale.seeds):
-                cells[labels, seed] = Cell.make(values | {"seed": seed})
+                cells[labels, seed] = cell.with_seed(seed)
         return cells
 
 

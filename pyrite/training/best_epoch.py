@@ -52,6 +52,10 @@ class BestEpoch:
         Only labels that one of the two predicts and the other does not tell them apart. If both are as good, each of
         these falls to either with probability 1/2 (McNemar, 1947), so that the standard error of the difference of
         the numbers of hits is the square root of their number.
+
+        The best of E equal epochs is ahead by more than that rather often, and rarely by √(2 ln E) standard errors.
+        But an epoch that is chosen by chance is nearly as good as the last, while a high threshold keeps the last of a
+        net that has become worse. Simulated (``benchmarks.best_epoch``), one standard error loses less.
         """
         gain = int(self._hits.sum()) - int(self._last_hits.sum())
         differing = int((self._hits != self._last_hits).sum())

@@ -127,7 +127,8 @@ class Run:
     def _saved(self) -> Mapping[str, Any]:
         """What ``run.json`` says of the saved model; it is the last one in runs that do not say it."""
         path, count = self.path / "run.json", len(self.history)
-        if not self.finished or "saved" not in self.facts:
+        facts = read_json(path, finished=bool) if count else {"finished": False}  # it is there before the first epoch
+        if not facts["finished"] or "saved" not in facts:
             return {"epoch": count}
         saved: dict[str, Any] = read_json(path, saved=dict)["saved"]
         epochs = [saved.get("epoch"), saved.get("best_epoch", 1)]

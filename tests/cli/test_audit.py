@@ -3,8 +3,6 @@
 import csv
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 import pyrite
 from tests.children import run
 
-SMALL = ["digits", "--noise", "symmetric(0.4)", "--model", "mlp(hidden=[32])", "--epochs", "8"]
+SMALL = ["digits", "--samples", "800", "--noise", "symmetric(0.4)", "--model", "mlp(hidden=[32])", "--epochs", "8"]
 
 
 def strict(text: str) -> Any:
@@ -77,15 +75,13 @@ def test_the_folder_of_a_run_again(audited: tuple[Path, str], tmp_path: Path) ->
 
 
 def test_for_a_program(tmp_path: Path) -> None:
-    """In a process of its own: nothing but JSON on standard output, nothing at all on standard error."""
-    out = tmp_path / "run"
+    """Nothing but JSON on standard output, nothing at all on standard error."""
+    out, errors = tmp_path / "run", tmp_path / "errors"
     words = [*SMALL[:-1], "2", "--samples", "400", "--seed", "3", "--loss", "ce", "--validation", "0.3"]
-    done = subprocess.run(
-        [sys.executable, "-m", "pyrite", "audit", *words, "--out", str(out), "--json"], capture_output=True, text=True
-    )
-    assert (done.returncode, done.stderr) == (0, "")
+    code, said = run("audit", *words, "--out", str(out), "--json", log=tmp_path / "log", errors=errors)
+    assert (code, errors.read_text()) == (0, "")
     found = pyrite.audit(out, seed=3)
-    assert strict(done.stdout) == found.summary() | {"folder": str(out)}
+    assert strict(said) == found.summary() | {"folder": str(out)}
     assert found.run is not None
     recipe = found.run.recipe
     method = "cross_fit(erm(ce), folds=4)"

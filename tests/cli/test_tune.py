@@ -1,8 +1,6 @@
 """``pyrite tune`` as it is typed."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -34,14 +32,13 @@ def test_in_words_and_again(tmp_path: Path) -> None:
 
 
 def test_for_a_program(tmp_path: Path) -> None:
-    """In a process of its own: nothing but JSON on standard output, nothing at all on standard error."""
-    out = tmp_path / "out"
+    """Nothing but JSON on standard output, nothing at all on standard error."""
+    out, errors = tmp_path / "out", tmp_path / "errors"
     words = ["tune", *SMALL, "--by", "mae", "--lr", "between(0.01, 0.3, log=True)", "--out", str(out), "--json"]
-    done = subprocess.run([sys.executable, "-m", "pyrite", *words], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr == ""
+    code, said = run(*words, log=tmp_path / "log", errors=errors)
+    assert (code, errors.read_text()) == (0, "")
     held = json.loads((out / "tuning.json").read_text())
-    assert json.loads(done.stdout) == held | {"picture": str(out / "tuning.png")}
+    assert json.loads(said) == held | {"picture": str(out / "tuning.png")}
     assert held["by"] == "mae"
     assert held["trials"][0]["lr"] == 0.0548
 

@@ -15,9 +15,11 @@ import pyrite
 from pyrite import soft_margin
 from tests.examples import CLASSES, curves, instance, losses
 
-Subject = TypeVar("Subject", bound=pyrite.Loss)
+Subject = TypeVar("Subject", bound=pyrite.Loss | list[pyrite.Loss])
 LOSSES, CURVES = losses(), curves()
 SUMS = ("0.5*ce + gce(q=0.7)", "0.7*nce + 0.3*mae")
+ONE_OF_EACH = [*map(instance, pyrite.LOSSES), *map(pyrite.loss, SUMS)]
+GRAPHS = [ONE_OF_EACH[start : start + 6] for start in range(0, len(ONE_OF_EACH), 6)]
 
 
 def of_every(subjects: Mapping[str, Subject]) -> Callable[[Callable[[Subject], None]], Callable[[], None]]:
@@ -171,7 +173,9 @@ def test_value_ends_at_0_but_for_imae(curve: pyrite.Curve) -> None:
 def test_derivatives_are_right_to_second_order(loss: pyrite.Loss) -> None:
     scores, labels = batch(3)
     scores.requires_grad_()
-    assert torch.autograd.gradcheck(lambda s: loss(s, labels), (scores,), check_forward_ad=True)
+    forward = {"check_forward_ad": True, "check_backward_ad": False, "fast_mode": True}  # along a random direction
+    assert torch.autograd.gradcheck(lambda s: loss(s, labels), (scores,))
+    assert torch.autograd.gradcheck(lambda s: loss(s, labels), (scores,), **forward)
     assert torch.autograd.gradgradcheck(lambda s: loss(s, labels), (scores,), check_fwd_over_rev=True, fast_mode=True)
 
 
@@ -295,17 +299,20 @@ def test_works_under_vmap(loss: pyrite.Loss) -> None:
     )
 
 
-@of_every({str(loss): loss for loss in map(instance, pyrite.LOSSES)} | {spec: pyrite.loss(spec) for spec in SUMS})
-def test_compiles_without_a_break(loss: pyrite.Loss) -> None:
-    """Traced whole, one loss of each class; the code generator itself is tried in tests/test_soft_margin.py."""
+@of_every({", ".join(map(str, group)): group for group in GRAPHS})
+def test_compiles_without_a_break(group: list[pyrite.Loss]) -> None:
+    """Traced whole, one loss of each class; the code generator itself is tried in tests/test_soft_margin.py.
+
+    Six are in a graph, as a compilation itself takes longer than a loss in it.
+    """
     scores, labels = batch(6, torch.float32)
     torch.compiler.reset()
-    compiled = torch.compile(lambda s: loss(s, labels), fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(lambda s: [loss(s, labels) for loss in group], fullgraph=True, backend="aot_eager")
     ours = scores.clone().requires_grad_()
-    value = compiled(ours)
-    value.backward()
-    assert torch.allclose(value, loss(scores, labels), rtol=1e-6)
-    assert torch.allclose(ours.grad, gradient(loss, scores, labels), rtol=1e-5, atol=1e-7)
+    for loss, value in zip(group, compiled(ours), strict=True):
+        (grad,) = torch.autograd.grad(value, ours, retain_graph=True)
+        assert torch.allclose(value, loss(scores, labels), rtol=1e-6), loss
+        assert torch.allclose(grad, gradient(loss, scores, labels), rtol=1e-5, atol=1e-7), loss
 
 
 @every_loss

@@ -4,9 +4,8 @@ import base64
 import io
 import json
 import re
-import subprocess
-import sys
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from PIL import Image
@@ -15,6 +14,7 @@ from typer.testing import CliRunner
 import pyrite
 from pyrite.cli.app import app
 from pyrite.experiments.demo import LOSSES_SHOWN, SETTINGS
+from tests.children import run
 
 EPOCHS = 3
 
@@ -24,16 +24,23 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("somewhere")
 
 
-@pytest.fixture(scope="module")
-def first(folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pyrite", "demo", "--out", str(folder / "demo"), "--epochs", str(EPOCHS)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120)
+class Done(NamedTuple):
+    code: int
+    output: str
+    errors: str
 
 
 @pytest.fixture(scope="module")
-def lines(first: subprocess.CompletedProcess[str], folder: Path) -> dict[str, list[dict[str, float]]]:
+def first(folder: Path) -> Done:
+    words, errors = ["demo", "--out", str(folder / "demo"), "--epochs", str(EPOCHS)], folder / "errors"
+    code, output = run(*words, log=folder / "log", errors=errors)
+    return Done(code, output, errors.read_text())
+
+
+@pytest.fixture(scope="module")
+def lines(first: Done, folder: Path) -> dict[str, list[dict[str, float]]]:
     """The histories as they are on the disk, by the loss that each recipe names."""
-    assert first.returncode == 0, first.stderr
+    assert first.code == 0, first.errors
     found = {}
     for recipe in folder.glob("demo/*/recipe.toml"):
         method = re.search(r'^method = "erm\((.*)\)"$', recipe.read_text(), re.MULTILINE)
@@ -60,15 +67,13 @@ def test_every_loss_ran_with_the_same_settings(lines: dict[str, list[dict[str, f
     assert {'noise = "symmetric(rate=0.4)"', 'data = "digits"', "seed = 0"} <= shared
 
 
-def test_the_table_says_what_the_runs_say(
-    first: subprocess.CompletedProcess[str], lines: dict[str, list[dict[str, float]]], folder: Path
-) -> None:
+def test_the_table_says_what_the_runs_say(first: Done, lines: dict[str, list[dict[str, float]]], folder: Path) -> None:
     for name in LOSSES_SHOWN:
-        row = next(line for line in first.stdout.splitlines() if line.strip().startswith(name + " "))
+        row = next(line for line in first.output.splitlines() if line.strip().startswith(name + " "))
         assert row.strip().removeprefix(name).split() == expected(lines[str(pyrite.loss(name))])
-    assert [line for line in first.stderr.splitlines() if line in LOSSES_SHOWN] == list(LOSSES_SHOWN)
+    assert [line for line in first.errors.splitlines() if line in LOSSES_SHOWN] == list(LOSSES_SHOWN)
     report = folder / "demo" / "report.html"
-    assert first.stdout.splitlines()[-2:] == [f"wrote {report}", f"Open {report.as_uri()} in a browser."]
+    assert first.output.splitlines()[-2:] == [f"wrote {report}", f"Open {report.as_uri()} in a browser."]
 
 
 def test_the_page_says_the_same_and_needs_nothing_else(lines: dict[str, list[dict[str, float]]], folder: Path) -> None:
@@ -88,8 +93,8 @@ def test_the_page_says_the_same_and_needs_nothing_else(lines: dict[str, list[dic
     assert sorted(map(sum, corners))[2:] == [765, 765]
 
 
-def test_the_page_counts_the_wrong_labels(first: subprocess.CompletedProcess[str], folder: Path) -> None:
-    assert first.returncode == 0
+def test_the_page_counts_the_wrong_labels(first: Done, folder: Path) -> None:
+    assert first.code == 0
     import numpy as np
 
     with np.load(folder / "demo" / "ce-0" / "labels.npz") as held:
@@ -99,9 +104,9 @@ def test_the_page_counts_the_wrong_labels(first: subprocess.CompletedProcess[str
 
 
 def test_again_reads_the_runs_and_writes_the_report_anew(
-    first: subprocess.CompletedProcess[str], lines: dict[str, list[dict[str, float]]], folder: Path
+    first: Done, lines: dict[str, list[dict[str, float]]], folder: Path
 ) -> None:
-    assert first.returncode == 0
+    assert first.code == 0
     report, model = folder / "demo" / "report.html", folder / "demo" / "ce-0" / "model.safetensors"
     report.write_text("old")
     before = model.stat().st_mtime_ns
@@ -120,8 +125,8 @@ def test_again_reads_the_runs_and_writes_the_report_anew(
             assert image.width == 720
 
 
-def test_other_settings_in_the_same_folder_are_refused(first: subprocess.CompletedProcess[str], folder: Path) -> None:
-    assert first.returncode == 0
+def test_other_settings_in_the_same_folder_are_refused(first: Done, folder: Path) -> None:
+    assert first.code == 0
     with pytest.raises(ValueError, match="ce-0 holds a run with other epochs"):
         pyrite.demo(folder / "demo", epochs=2)
 

@@ -2,16 +2,19 @@
 
 import json
 from itertools import count
+from multiprocessing import get_context
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner
 
 from pyrite.cli.app import app
 from pyrite.data import load
-from pyrite.experiments import CLAIMS, RECIPES, PaperRecipe, read_reproduction, reproduce
+from pyrite.experiments import CLAIMS, RECIPES, PaperRecipe, grid, read_reproduction, reproduce
 from pyrite.experiments.cells import CellResult
 from pyrite.report.reproduction import reproduction_figure, write_reproduction
+from tests.children import FORKS
 
 RESULTS = Path(__file__).parents[2] / "docs/results"
 RECIPE = """
@@ -124,7 +127,13 @@ def test_the_time_is_estimated_from_first_steps(tmp_path: Path, monkeypatch: pyt
     assert sorted(file.name for file in tmp_path.iterdir()) == ["mine.toml"]
 
 
-def test_several_processes_train_the_same(path: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("context", [FORKS, pytest.param(get_context("spawn"), marks=pytest.mark.slow)])
+def test_several_processes_train_the_same(
+    context: Any, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quicker where they are forked from one that has imported torch."""
+    reproduce(str(path / "mine.toml"), out=path, seeds=1)  # nothing is trained if another test has done so
+    monkeypatch.setattr(grid.multiprocessing, "get_context", lambda method: context)
     found = reproduce(str(path / "mine.toml"), out=tmp_path, workers=2, seeds=1)
     assert found.results is not None
     assert len(found.results.cells) == 4

@@ -1,8 +1,6 @@
 """What is written for TensorBoard, read back with its own reader."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ from typer.testing import CliRunner
 
 import pyrite
 from pyrite.cli.app import app
+from tests import children
 
 SETTINGS: dict[str, Any] = {
     "loss": "ce", "noise": "symmetric(0.3)", "model": "mlp(hidden=[8])", "epochs": 3, "batch_size": 64,
@@ -128,10 +127,10 @@ def test_from_the_command_line(tmp_path: Path) -> None:
 
 
 def test_not_installed_is_one_sentence(tmp_path: Path) -> None:
-    program = "import sys; sys.modules['tensorboard'] = None; from pyrite.cli.app import main; main()"
+    errors = tmp_path / "errors"
     words = ["train", "blobs", "--epochs", "1", "--tensorboard", "--out", str(tmp_path / "run")]
-    done = subprocess.run([sys.executable, "-c", program, *words], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 2
-    assert 'pip install "pyrite[tensorboard]"' in done.stderr
-    assert "Traceback" not in done.stderr
-    assert list(tmp_path.iterdir()) == []
+    code, said = children.run(*words, log=tmp_path / "log", errors=errors, trouble=("lacks", "tensorboard"))
+    assert (code, said) == (2, "")
+    assert 'pip install "pyrite[tensorboard]"' in errors.read_text()
+    assert "Traceback" not in errors.read_text()
+    assert not (tmp_path / "run").exists()

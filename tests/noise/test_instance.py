@@ -2,14 +2,13 @@
 
 import json
 import math
-import subprocess
-import sys
 from pathlib import Path
 from statistics import NormalDist
 
 import numpy as np
 import pytest
 import torch
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import pyrite
 from pyrite.noise import Instance, instance, noise_model
@@ -139,21 +138,12 @@ def test_the_size_of_a_chunk_does_not_matter(chunk: int, monkeypatch: pytest.Mon
     np.testing.assert_allclose(parts.matrix, whole.matrix, atol=1e-12)
 
 
-@pytest.mark.parametrize("threads", ["1", "2"])
-def test_the_number_of_threads_does_not_matter(threads: str) -> None:
-    code = (
-        "import pyrite; from tests.noise.examples import labels; from tests.noise.test_instance import inputs; "
-        "print(pyrite.corrupt(labels(5, 40), 'instance(0.4)', 5, seed=7, inputs=inputs(40)).given.tolist())"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=Path(__file__).parents[2],
-        env={"OPENBLAS_NUM_THREADS": threads, "OMP_NUM_THREADS": threads, "PATH": ""},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert json.loads(done.stdout) == GOLDEN["instance(rate=0.4, spread=0.1)"]
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_number_of_threads_does_not_matter(threads: int) -> None:
+    with threadpool_limits(threads):
+        assert {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"} == {threads}
+        noisy = pyrite.corrupt(labels(5, 40), "instance(0.4)", 5, seed=7, inputs=inputs(40))
+    assert noisy.given.tolist() == GOLDEN["instance(rate=0.4, spread=0.1)"]
 
 
 @pytest.mark.parametrize(

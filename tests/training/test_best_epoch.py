@@ -231,6 +231,16 @@ def test_a_choice_that_cannot_be(saved: object, spoilt: tuple[pyrite.Run, Weight
         _ = pyrite.Run.load(tmp_path / "run").table
 
 
+def test_a_run_whose_folder_is_gone_says_so(spoilt: tuple[pyrite.Run, Weights], tmp_path: Path) -> None:
+    shutil.copytree(spoilt[0].path, tmp_path / "run")
+    run = pyrite.Run.load(tmp_path / "run")
+    assert run.epoch == spoilt[0].epoch
+    shutil.rmtree(tmp_path / "run")
+    for name in ("epoch", "choice", "table", "facts"):
+        with pytest.raises(ValueError, match=r"run\.json is missing"):
+            getattr(run, name)
+
+
 @pytest.mark.parametrize("stopped", [False, True])
 def test_runs_from_before_the_setting(stopped: bool, tmp_path: Path) -> None:
     """They saved the last model, and a resume of one that was begun then does so."""

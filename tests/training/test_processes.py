@@ -11,12 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
+from torch.distributed import TCPStore
 
 import pyrite
-from tests.children import RESULTS, both, differing
+from tests.children import FORKS, RESULTS, both, differing, place
 from tests.training import together
 
-TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m"]
+TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+# The processes do not make the store by which they find each other.
+AGENT = {"TORCHELASTIC_USE_AGENT_STORE": "True"}
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 CASES = list(together.cases())
 OPTIONS = ["digits", "--samples", "257", "--noise", "symmetric(0.4)", "--model", "mlp(hidden=[16])", "--epochs", "3"]
@@ -31,11 +34,33 @@ def one(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def two(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """As torchrun starts them, but forked."""
     folder = tmp_path_factory.mktemp("two")
-    words = [*TORCHRUN, "tests.training.together", str(folder)]
+    store = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
+    places = [place(rank, store.port) | AGENT for rank in range(2)]
+    processes = [FORKS.Process(target=together.train_and_fail_all, args=(folder, each)) for each in places]
+    for process in processes:
+        process.start()
+    wait(processes, folder / "log")
+    return folder
+
+
+def wait(processes: list, log: Path) -> None:
+    for rank, process in enumerate(processes):
+        process.join(300)
+        assert process.exitcode == 0, log.with_suffix(f".{rank}").read_text()
+
+
+def test_torchrun_starts_them_so() -> None:
+    words = [*TORCHRUN, "--no-python", "env"]
     done = subprocess.run(words, capture_output=True, text=True, timeout=300, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
-    return folder
+    told = dict.fromkeys(done.stdout.splitlines())
+    for rank in range(2):
+        for name, value in (place(rank, 0) | AGENT).items():
+            if name not in ("MASTER_ADDR", "MASTER_PORT"):  # of this machine
+                assert f"{name}={value}" in told
+            assert any(line.startswith(f"{name}=") for line in told)
 
 
 def known(line: dict[str, float | None]) -> dict[str, float]:
@@ -87,12 +112,6 @@ def test_processes_fail_together(two: Path) -> None:
     assert said[0]["comparison"] == (two / "comparison" / "table.md").read_text()
 
 
-def wait(processes: list, log: Path) -> None:
-    for rank, process in enumerate(processes):
-        process.join(120)
-        assert process.exitcode == 0, log.with_suffix(f".{rank}").read_text()
-
-
 def test_two_processes_resume_to_the_same_bytes(tmp_path: Path) -> None:
     """257 samples and batches of 128: the last sample of an epoch is left out, since there are batch norms."""
     log = tmp_path / "log"
@@ -137,7 +156,7 @@ def test_torchrun_is_killed_or_stopped(number: signal.Signals, tmp_path: Path) -
     options = ["train", *OPTIONS[:-1], "200", "--checkpoint-every", "5"]
     wait(both(*options, "--out", str(tmp_path / "whole"), log=tmp_path / "log"), tmp_path / "log")
     out = tmp_path / "stopped"
-    words = [*TORCHRUN, "pyrite", *options, "--out", str(out)]
+    words = [*TORCHRUN, "-m", "pyrite", *options, "--out", str(out)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=ENVIRONMENT)
     while process.poll() is None and not (out / "history.jsonl").exists():
         time.sleep(0.01)
@@ -151,7 +170,7 @@ def test_torchrun_is_killed_or_stopped(number: signal.Signals, tmp_path: Path) -
     if number != signal.SIGKILL:
         assert said.count(f"pyrite: stopped and saved; continue with: pyrite train --resume {out}") == 1
     done = subprocess.run(
-        [*TORCHRUN, "pyrite", "train", "--resume", str(out)], capture_output=True, text=True, env=ENVIRONMENT
+        [*TORCHRUN, "-m", "pyrite", "train", "--resume", str(out)], capture_output=True, text=True, env=ENVIRONMENT
     )
     assert done.returncode == 0, done.stderr
     assert differing(tmp_path / "whole", out) == []

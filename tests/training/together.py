@@ -1,11 +1,7 @@
-"""Trainings that one process and several must end alike. ``python -m tests.training.together OUT`` leaves them in OUT.
-
-Under torchrun the processes of one training are real ones; in a test it is called as it is.
-"""
+"""Trainings that one process and several must end alike."""
 
 import json
 import os
-import sys
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -18,6 +14,7 @@ import pyrite
 import pyrite.training.folder
 from pyrite.data import Dataset
 from pyrite.processes import rank
+from tests.children import speak_to
 from tests.contracts.toys import TOYS
 from tests.examples import CLASSES, METHOD_EXAMPLES, instance
 
@@ -138,8 +135,10 @@ def _compare(out: Path) -> str:
     return table
 
 
-if __name__ == "__main__":
+def train_and_fail_all(out: Path, place: dict[str, str]) -> None:
+    """In a process that was told its place among several."""
+    speak_to(out / f"log.{place['RANK']}")
     torch.set_num_threads(1)
-    folder = Path(sys.argv[1])
-    train_all(folder)
-    (folder / f"said-{rank()}.json").write_text(json.dumps(fail_all(folder)))
+    os.environ.update(place)
+    train_all(out)
+    (out / f"said-{rank()}.json").write_text(json.dumps(fail_all(out)))
