@@ -39,12 +39,20 @@ class Growth:
         number("first", self.first, above=0, most=1)
         whole_number("epochs", self.epochs, 1)
 
+    @property
+    def _rising(self) -> int:
+        """Epochs with smaller images; the last one always has whole images."""
+        return int(_WHOLE_AFTER * self.epochs + 1e-9)
+
+    def is_whole(self, epoch: int) -> bool:
+        """Whether images have grown, in an epoch counted from 0."""
+        return epoch >= self._rising
+
     def side(self, whole: int, epoch: int) -> int:
         """Of images with a side of ``whole`` pixels, in an epoch counted from 0; an even number until it is whole."""
-        rising = int(_WHOLE_AFTER * self.epochs + 1e-9)  # epochs; the last one always has whole images
-        if epoch >= rising:
+        if self.is_whole(epoch):
             return whole
-        share = self.first + (1 - self.first) * epoch / rising
+        share = self.first + (1 - self.first) * epoch / self._rising
         return min(whole, max(2, 2 * round(share * whole / 2)))
 
     def resized(self, images: Tensor, epoch: int) -> Tensor:

@@ -137,7 +137,7 @@ def assemble(
     observer = TrainingObserver(labels["given"], labels.get("true"), classes=len(data.classes))
     best = BestEpoch() if recipe.keep == "best" else None
     split_off = len(held_out_rows) > 0
-    recorder = Recorder(trainer, observer, test, held_out, best, bool(recipe.mirror), split_off)
+    recorder = Recorder(trainer, observer, test, held_out, best, bool(recipe.mirror), split_off, train.growth)
     facts: dict[str, Any] = {"classes": data.classes, "shape": data.inputs.shape[1:]}
     facts |= {"mean": scale.mean, "std": scale.std, **corrected.counts, "inputs": describe(raw), "notes": raw.notes}
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from pyrite.data import Batches
+from pyrite.data import Batches, Growth
 from pyrite.diagnostics import Tally, TrainingObserver, subset_accuracies
 from pyrite.methods import Step, Trainer
 from pyrite.models import mirrored_scores
@@ -34,6 +34,8 @@ class Recorder:
         validation: batches with given labels.
         best: keeps the weights of the epoch that predicts most of the validation labels; None if they are not wanted.
         mirror: predict the mean of an image and its mirror image.
+        growth: the sizes of images in the first epochs. Until they are whole, images are predicted at the size that the
+            net is trained on, which it knows best, and the model of such an epoch is not saved.
         split_off: whether the validation samples were split off the training data. Then the observer knows their
             numbers, and their margins are evidence for an audit. Those of a part of its own are other samples.
     """
@@ -47,9 +49,11 @@ class Recorder:
         best: BestEpoch | None = None,
         mirror: bool = False,
         split_off: bool = True,
+        growth: Growth | None = None,
     ) -> None:
         self.trainer, self.observer, self.test, self.validation = trainer, observer, test, validation
         self.best, self.mirror, self.split_off = None if validation is None else best, mirror, split_off
+        self.growth = growth
         self.history: list[Line] = []
         self.steps = 0
         self._test: Tally | None = None
@@ -66,9 +70,9 @@ class Recorder:
             self.observer.class_margins.record(step.index, values, unseen=step.unseen is not None)
 
     def after_epoch(self, epoch: int) -> None:
-        test = self._test = None if self.test is None else self._tally(self.test)
-        validation, costs, hits = self._held_out()
-        if self.best is not None:
+        test = self._test = None if self.test is None else self._tally(self.test, epoch)
+        validation, costs, hits = self._held_out(epoch)
+        if self.best is not None and (self.growth is None or self.growth.is_whole(epoch - 1)):
             self.best.after_epoch(epoch, hits, self.trainer.predictors)
         self.share()
         line: Line = {
@@ -87,6 +91,9 @@ class Recorder:
     def predict(self, inputs: Tensor) -> Tensor:
         """Scores of inputs, as the model that is saved gives them."""
         return mirrored_scores(self.trainer.predict, inputs) if self.mirror else self.trainer.predict(inputs)
+
+    def _predict_after(self, epoch: int, inputs: Tensor) -> Tensor:
+        return self.predict(inputs if self.growth is None else self.growth.resized(inputs, epoch - 1))
 
     @property
     def saved(self) -> Line:
@@ -129,15 +136,15 @@ class Recorder:
             "final_hybrid_accuracy": subsets.hybrid(self._test),
         }
 
-    def _tally(self, batches: Batches) -> Tally:
+    def _tally(self, batches: Batches, epoch: int) -> Tally:
         counts = torch.zeros(2, dtype=torch.long, device=batches.device)
         for inputs, labels, _ in batches:  # without images that cannot be read
-            right = (self.predict(inputs).argmax(1) == labels).sum()
+            right = (self._predict_after(epoch, inputs).argmax(1) == labels).sum()
             counts += torch.stack([right, right.new_tensor(len(labels))])
         batches.seek(0)
         return Tally(*all_reduce(counts).tolist())
 
-    def _held_out(self) -> tuple[Tally | None, Line, npt.NDArray[np.bool_]]:
+    def _held_out(self, epoch: int) -> tuple[Tally | None, Line, npt.NDArray[np.bool_]]:
         """The number of held-out given labels that are predicted, the mean losses, and which labels are predicted."""
         if self.validation is None:
             return None, {"validation_mae": None, "validation_ce": None}, np.zeros(0, bool)
@@ -145,7 +152,7 @@ class Recorder:
         sums = torch.zeros(4, dtype=torch.float64, device=self.validation.device)
         own: list[Tensor] = []
         for inputs, labels, index in self.validation:
-            scores = self.predict(inputs)
+            scores = self._predict_after(epoch, inputs)
             if self.observer.class_margins is not None and len(index) and self.split_off:
                 self.observer.class_margins.record(index, margins(scores), unseen=True)
             margin = row_margin(scores, labels).double()

@@ -289,3 +289,22 @@ def test_a_method_may_want_samples_held_out() -> None:
     assert resolve(replace(data, validation=data.test), method=Wants()).recipe.validation == 0.0
     with pytest.raises(ValueError, match="held_out is 1, but must be a number"):
         resolve(data, method=Wants(1))
+
+
+def test_growing_images_are_predicted_at_the_size_of_training(tmp_path: Path) -> None:
+    """The model of an epoch with smaller images is measured on images of that size, and never saved."""
+    pixels, labels = np.random.default_rng(0).integers(0, 256, (60, 3, 24, 24), np.uint8), np.arange(60) % 3
+    test = pyrite.Dataset("test", pixels[40:], labels[40:], tuple("abc"))
+    data = pyrite.Dataset("noise", pixels[:40], labels[:40], tuple("abc"), test)
+    weights = Weights()
+    options = {"model": "fast_cnn(widths=[4, 4, 4])", "epochs": 3, "validation": 0.5, "mirror": False}
+    run = pyrite.train(data, out=tmp_path / "run", observers=[weights], precision="float32", progress=False, **options)
+    assert run.epoch == 3  # the only one with whole images
+    mean, std = (torch.tensor(run.facts[name]).view(-1, 1, 1) for name in ("mean", "std"))
+    inputs = (torch.from_numpy(pixels[40:]).float() / 255 - mean) / std
+    net = pyrite.build_model(options["model"], (3, 24, 24), 3, seed=0).eval()
+    for epoch, (states, side) in enumerate(zip(weights.epochs, (12, 18, 24), strict=True)):
+        net.load_state_dict(states[0])
+        shown = nn.functional.interpolate(inputs, size=side, mode="bilinear", antialias=True)
+        right = (net(shown).argmax(1).numpy() == labels[40:]).mean()
+        assert run.history[epoch]["test_accuracy"] == pytest.approx(right)
