@@ -39,7 +39,7 @@ class Settings:
         "'pyrite train' audits first.",
     ] = 0.0
     model: Annotated[str, "A net, such as 'resnet20'; by default one that suits the data."] = ""
-    epochs: Annotated[int, Ge(1), "Times over the data."] = 10
+    epochs: Annotated[int, Ge(1), "Times over the data."] = 30
     iterations: Annotated[int | None, Ge(1), "Length in steps, in place of --epochs; an epoch may then be shorter."] = (
         None
     )
