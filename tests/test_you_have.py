@@ -84,8 +84,8 @@ EXPRESSIONS = [code for code in typed() if not code.startswith("pyrite ")]
 
 
 def test_the_table_is_found() -> None:
-    assert len(COMMANDS) == 9
-    assert len(EXPRESSIONS) == 5
+    assert len(COMMANDS) >= 9
+    assert len(EXPRESSIONS) >= 5
 
 
 @pytest.mark.parametrize("command", COMMANDS)
