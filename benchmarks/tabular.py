@@ -62,6 +62,7 @@ CLASSIFIERS: dict[str, Callable[[int], Any]] = {
     "CleanLearning, logistic": cleaned(logistic),
     "CleanLearning, boosting": cleaned(boosting),
 }
+OTHERS = list(CLASSIFIERS)[2:]
 
 
 def measure(name: str, noise: str, seed: int, kind: str) -> dict[str, Any]:
@@ -95,6 +96,25 @@ def table(cells: list[dict[str, Any]]) -> Iterator[str]:
         best = max(mean(each) for each in values.values())
         texts = [shown(each, bold=mean(each) > best - 0.05) for each in values.values()]
         yield f"| {name} | {noise if noise == 'none' else f'`{noise}`'} | {' | '.join(texts)} |"
+
+
+def near(cells: list[dict[str, Any]]) -> Iterator[str]:
+    """In how many rows of the table our classifier is at most half a point behind the best of the others."""
+    rows = dict.fromkeys((cell["set"], cell["noise"]) for cell in cells)
+    for others in (OTHERS, ["nets only", *OTHERS]):
+        good = sum(lead(cells, row, others) >= -0.005 for row in rows)
+        yield f"within half a point of the best of {', '.join(others)}: {good} of {len(rows)}"
+
+
+def lead(cells: list[dict[str, Any]], row: tuple[str, str], others: list[str]) -> float:
+    """The mean accuracy of our classifier minus that of the best of the others."""
+
+    def accuracy(kind: str) -> float:
+        return mean(
+            cell["accuracy"] for cell in cells if (cell["set"], cell["noise"], cell["classifier"]) == (*row, kind)
+        )
+
+    return accuracy("RobustClassifier") - max(map(accuracy, others))
 
 
 def shown(values: list[float], bold: bool) -> str:
@@ -135,7 +155,7 @@ def main() -> None:
         print(f"{missing} of {len(paths)} cells are missing: run them too")
         return
     cells = [json.loads(path.read_text()) for path in paths]
-    print("\n".join([*table(cells), "", *times(cells)]))
+    print("\n".join([*table(cells), "", *near(cells), "", *times(cells)]))
     versions = {name: version(name) for name in ("torch", "scikit-learn", "cleanlab", "numpy")}
     facts = {"python": platform.python_version(), **versions, "pyrite": pyrite.__version__}
     write(options.out / "tabular.json", (json.dumps({"versions": facts, "cells": cells}, indent=1) + "\n").encode())

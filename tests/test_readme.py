@@ -22,7 +22,7 @@ def blocks(kind: str, page: str = "README.md") -> list[str]:
 PAGES = [
     "README.md",
     *(f"docs/{name}.md" for name in ("training", "methods", "auditing", "integrations", "tuning", "sklearn")),
-    "docs/predicting.md",
+    *(f"docs/{name}.md" for name in ("predicting", "data")),
 ]
 
 

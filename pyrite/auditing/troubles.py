@@ -74,8 +74,9 @@ class Troubles:
             classes = _many(len(self.near_empty), "class", "classes")
             sentences.append(f"{classes} {verb} fewer than {FEW} samples: {', '.join(named + rest)}")
         if self.unreadable:
-            path, reason = self.unreadable[0]
-            sentences.append(f"{_many(len(self.unreadable), 'file')} could not be read, such as {path} ({reason})")
+            sentences.append(
+                f"{_many(len(self.unreadable), 'file')} could not be read, such as {self.unreadable[0].reason}"
+            )
         return tuple(sentences)
 
     def summary(self) -> dict[str, Any]:

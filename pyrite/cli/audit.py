@@ -107,7 +107,8 @@ def _labels(path: Path) -> Any:
     try:
         return np.array([int(line) for line in path.read_text(encoding="utf-8").split()], np.int64)
     except (OSError, ValueError) as error:
-        raise ValueError(f"cannot read {path}: {error}; labels are class numbers, one per line") from None
+        wanted = "labels are a .npy file, or a text file with one class number per line"
+        raise ValueError(f"cannot read {path}: {wanted} ({error})") from None
 
 
 def _write(result: "Audit", folder: Path) -> None:

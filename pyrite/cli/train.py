@@ -63,10 +63,8 @@ def _print(run: "Run") -> None:
     if "dropped" in run.facts:
         typer.echo(f"{run.facts['corrected']} labels were corrected, {run.facts['dropped']} samples dropped")
     if unreadable := run.facts["unreadable"]:
-        path, reason = next(iter(unreadable.items()))
-        typer.echo(
-            f"{len(unreadable)} images could not be read and were set aside, the first: {path} ({reason})", err=True
-        )
+        reason = next(iter(unreadable.values()))
+        typer.echo(f"{len(unreadable)} images could not be read and were set aside, the first: {reason}", err=True)
     for sentence in (*run.facts["notes"], *run.facts["warnings"]):
         warn(sentence)
     if said := _adapted(run):

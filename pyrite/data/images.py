@@ -25,7 +25,7 @@ SUFFIXES = frozenset((".bmp", ".gif", ".jpg", ".jpeg", ".png", ".pbm", ".pgm", "
 
 
 class Unreadable(NamedTuple):
-    """A file that could not be read, and the reason."""
+    """A file that could not be read, and the reason, a sentence that names the file."""
 
     path: str
     reason: str

@@ -1,5 +1,6 @@
 """The registry of data sets, and ``load``, which reads any of them."""
 
+import difflib
 import inspect
 import os
 import re
@@ -104,13 +105,22 @@ def _by_ending(path: Path) -> Callable[..., Dataset] | None:
     return readers.get(path.suffix.lower())
 
 
+def _similar(path: Path) -> str:
+    """A hint at a file or folder beside a path that does not exist, whose name is much like it."""
+    try:
+        close = difflib.get_close_matches(path.name, os.listdir(path.parent), n=1, cutoff=0.75)
+    except (OSError, ValueError):  # the folder does not exist either, or its name cannot be one
+        return ""
+    return f": did you mean {str(path.with_name(close[0]))!r}?" if close else ""
+
+
 def _from_path(path: Path, options: dict[str, Any]) -> Dataset:
     if os.path.isdir(path):
         maker = folder if _holds_images(path) else texts
         return _call(maker.__name__, maker, {"path": str(path), **options})
     reader = _by_ending(path)
     if not os.path.exists(path):  # unlike pathlib, this returns False for a name that is too long
-        raise ValueError(f"there is no data set, file or folder {str(path)!r}")
+        raise ValueError(f"there is no data set, file or folder {str(path)!r}{_similar(path)}")
     if reader is None:
         advice = ": save the sheet as CSV first" if path.suffix.lower() in (".xlsx", ".xls", ".ods") else ""
         raise ValueError(

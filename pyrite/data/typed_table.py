@@ -7,7 +7,7 @@ from typing import Any, Final, Protocol, TypeGuard, final
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.data.cells import string_column, to_objects
+from pyrite.data.cells import in_seconds, string_column, to_objects
 from pyrite.data.records import Column, Kind
 from pyrite.data.statistics import check_spread, to_float64
 from pyrite.memory import check_memory
@@ -64,6 +64,8 @@ class TypedTable:
         own: Kind = {"b": "boolean", "M": "date", "O": "text"}.get(values.dtype.kind, "number")  # type: ignore[assignment]
         if kind in _TEXT:
             return Column(name, kind, _texts(values))
+        if kind == "date" and own == "text":  # as pandas reads a CSV file
+            return in_seconds(name, _texts(values), lambda row: self.cell(row, name))
         if kind is not None and kind != own and not {kind, own} <= {"number", "boolean"}:
             if not _is_empty(values):
                 raise ValueError(f"{self.cell(0, name)}: {values[0]!r} is not a {kind}, as in training")

@@ -1,11 +1,14 @@
 """Embeddings of any image or text model of Hugging Face, by its name or from a folder."""
 
 import os
+import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, ClassVar, Final, Literal, final
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import numpy as np
 import numpy.typing as npt
@@ -83,7 +86,9 @@ def _model(name: str) -> nn.Module:
     from transformers import AutoModel
 
     with _quiet(name, "a model with safetensors weights"):
-        net: nn.Module = AutoModel.from_pretrained(name, use_safetensors=True, dtype=torch.float32)
+        net: nn.Module = AutoModel.from_pretrained(
+            name, use_safetensors=True, dtype=torch.float32, local_files_only=_is_offline()
+        )
     return net.eval()
 
 
@@ -98,7 +103,7 @@ def _image_reader(name: str) -> Callable[[Any], dict[str, Tensor]]:
 
     with _quiet(name, "a model of images"):
         # Pillow's: it is there always, and gives the same numbers with and without torchvision.
-        processor = AutoImageProcessor.from_pretrained(name, backend="pil")
+        processor = AutoImageProcessor.from_pretrained(name, backend="pil", local_files_only=_is_offline())
 
     def read(images: npt.NDArray[np.uint8]) -> dict[str, Tensor]:
         coloured = np.repeat(images, 3, 1) if images.shape[1] == 1 else images
@@ -112,13 +117,27 @@ def _text_reader(name: str) -> Callable[[Any], dict[str, Tensor]]:
     from transformers import AutoTokenizer
 
     with _quiet(name, "a model of texts"):
-        tokenizer = AutoTokenizer.from_pretrained(name)
+        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=_is_offline())
     longest = min(int(tokenizer.model_max_length), _LONGEST)
 
     def read(texts: list[str]) -> dict[str, Tensor]:
         return dict(tokenizer(texts, padding=True, truncation=True, max_length=longest, return_tensors="pt"))
 
     return read
+
+
+@cache
+def _is_offline() -> bool:
+    """Whether the hub has no address: requests to it would be repeated for half a minute, even for a model at hand."""
+    from huggingface_hub.constants import ENDPOINT
+
+    if getproxies():  # a proxy may know the address
+        return False
+    try:
+        socket.getaddrinfo(urlsplit(ENDPOINT).hostname, 443)
+    except OSError:
+        return True
+    return False
 
 
 @contextmanager

@@ -14,7 +14,6 @@ from pyrite.training import Run
 __all__ = ["draw_margins", "margins_figure"]
 
 _Counts = npt.NDArray[np.int64]
-_COLUMNS = 4  # epochs that are shown: the first, the last and two between
 _LETTERS = 60  # of a title; more do not fit above a row
 _LEAST, _SHARE = 6.0, 0.98  # the axis reaches at least this far, and in most panels covers this share of the samples
 
@@ -37,9 +36,13 @@ def margins_figure(comparison: Comparison | Run) -> Figure:
         raise ValueError(f"{comparison.path} has nothing to draw: no run has finished an epoch")
     reach = _reach([run for _, run in rows])
     figure = Figure(figsize=(6, 0.9 + 1.45 * len(rows)), layout="constrained")
-    grid = figure.subplots(len(rows), _COLUMNS, sharex=True, squeeze=False)
+    columns = max(len(_epochs(_recorded(run))) for _, run in rows)
+    grid = figure.subplots(len(rows), columns, sharex=True, squeeze=False)
     for line, (name, run) in zip(grid, rows, strict=True):
-        for place, (axes, epoch) in enumerate(zip(line, _epochs(_recorded(run)), strict=True)):
+        epochs = _epochs(_recorded(run))
+        for axes in line[len(epochs) :]:
+            axes.set_visible(False)
+        for place, (axes, epoch) in enumerate(zip(line, epochs, strict=False)):
             _panel(axes, run, epoch, reach)
             # The name of a loss may be longer than a panel is wide, so the epoch stands inside.
             axes.text(0.03, 0.97, f"epoch {epoch}", transform=axes.transAxes, va="top", fontsize=8.5)
@@ -111,5 +114,9 @@ def _recorded(run: Run) -> int:
 
 
 def _epochs(count: int) -> list[int]:
-    """The epochs that are shown: the first, the last, and between them about a sixth and a half of the way."""
-    return [1, max(1, round(count / 6)), max(1, round(count / 2)), count]
+    """The epochs that are shown: the first, the last, and between them about a sixth and a half of the way.
+
+    >>> _epochs(30), _epochs(2)
+    ([1, 5, 15, 30], [1, 2])
+    """
+    return sorted({1, max(1, round(count / 6)), max(1, round(count / 2)), count})

@@ -90,4 +90,4 @@ def _without_nan(numbers: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArr
 
 def _unreadable(data: Dataset, rows: npt.NDArray[np.int64]) -> list[Unreadable]:
     names = [data.paths[row] if data.paths else f"sample {row}" for row in rows.tolist()]
-    return [Unreadable(name, "cannot be read") for name in names]
+    return [Unreadable(name, f"{name}: cannot be read") for name in names]

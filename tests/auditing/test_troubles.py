@@ -95,13 +95,13 @@ def test_words_and_json() -> None:
         contradictions=(Copies((3, 5, 9), ("cat", "cat", "dog")), Copies((4, 6), ("dog", "cat"))),
         repeated=1,
         near_empty=tuple(ClassSize(name, 2) for name in "abcdef"),
-        unreadable=(Unreadable("x.png", "cut off"),),
+        unreadable=(Unreadable("x.png", "x.png: cut off"),),
     )
     assert found.sentences() == (
         "2 inputs occur more than once with different labels, in 5 samples, such as 3 (cat) and 9 (dog)",
         "1 sample repeats the input and label of an earlier one",
         "6 classes have fewer than 10 samples: 'a' (2), 'b' (2), 'c' (2), 'd' (2), 'e' (2), ...",
-        "1 file could not be read, such as x.png (cut off)",
+        "1 file could not be read, such as x.png: cut off",
     )
     assert json.loads(json.dumps(found.summary())) == {
         "contradictions": [
@@ -110,5 +110,5 @@ def test_words_and_json() -> None:
         ],
         "repeated": 1,
         "near_empty": [{"name": name, "samples": 2} for name in "abcdef"],
-        "unreadable": [{"path": "x.png", "reason": "cut off"}],
+        "unreadable": [{"path": "x.png", "reason": "x.png: cut off"}],
     }

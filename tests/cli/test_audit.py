@@ -202,7 +202,7 @@ GIVEN = ["--scores", "scores.npy", "--labels", "labels.npy", "--kind", "logits"]
         ([*GIVEN, "--scores", "objects.npy"], "cannot read objects.npy: "),
         ([*GIVEN, "--scores", "."], "cannot read .: "),
         ([*GIVEN, "--scores", "labels.npy"], "scores are int64 of shape (300,), but must be numbers: one row"),
-        ([*GIVEN, "--labels", "names.txt"], "labels are class numbers, one per line"),
+        ([*GIVEN, "--labels", "names.txt"], "or a text file with one class number per line"),
         ([*GIVEN, "--labels", "names.npy"], "labels has the dtype <U3, first "),
         (["no-such-data"], "no-such-data"),
         (["x" * 300], "x" * 300),

@@ -27,7 +27,8 @@ def test_without_labels_in_another_order_and_format(tmp_path, described):
     assert samples.inputs.cells(1) == ("", "", "", "")
     assert samples.names == ("ada", "bob")
     frame = pandas.DataFrame({"age": [1.5], "city": ["Bonn"], "when": ["2021-04-03"], "member": [True]})
-    assert read_like(frame.astype({"when": "datetime64[s]"}), described).inputs.cells(0) == samples.inputs.cells(0)
+    for same in (frame, frame.astype({"when": "datetime64[s]"})):  # pandas reads the dates of a CSV file as texts
+        assert read_like(same, described).inputs.cells(0) == samples.inputs.cells(0)
 
 
 @pytest.mark.parametrize(

@@ -76,6 +76,13 @@ def test_what_is_refused(refused, asked, options, said):
     assert said in refused(load, asked, **options)
 
 
+def test_a_file_with_a_similar_name_is_named(tmp_path, monkeypatch, refused):
+    monkeypatch.chdir(tmp_path)
+    Path("customers.csv").touch()
+    assert "'custmers.csv': did you mean 'customers.csv'?" in refused(load, "custmers.csv")
+    assert "did you mean" not in refused(load, "other.csv")
+
+
 def test_a_name_comes_before_a_folder(tmp_path, monkeypatch, write):
     monkeypatch.chdir(tmp_path)
     for label in "ab":

@@ -1,5 +1,6 @@
 """Embeddings of Hugging Face models, which the tests make with random weights: nothing is downloaded."""
 
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 
 import pyrite
-from pyrite.features import encoder
+from pyrite.features import encoder, hugging_face
 
 transformers = pytest.importorskip("transformers")
 
@@ -116,3 +117,26 @@ def test_a_run_on_texts(bert: Path, tmp_path: Path) -> None:
     scores = pyrite.Run.load(tmp_path / "run").scores(pyrite.data.texts(texts[:4]))
     assert scores.argmax(1).tolist() == [0, 1, 0, 1]
     assert run.features is not None
+
+
+def test_nothing_is_requested_where_the_hub_has_no_address(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests would be repeated for half a minute."""
+    asked: list[bool] = []
+
+    def unknown(*_: Any) -> None:
+        raise socket.gaierror("Name or service not known")
+
+    def load(name: str, local_files_only: bool, **_: Any) -> None:
+        asked.append(local_files_only)
+        raise OSError("not there")
+
+    for answer in (unknown, lambda *_: []):
+        hugging_face._is_offline.cache_clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(hugging_face, "getproxies", dict)
+            patch.setattr(socket, "getaddrinfo", answer)
+            patch.setattr(transformers.AutoModel, "from_pretrained", load)
+            with pytest.raises(ValueError, match="cannot be downloaded: not there"):
+                hugging_face._model("nobody/nothing")
+    hugging_face._is_offline.cache_clear()
+    assert asked == [True, False]

@@ -580,3 +580,19 @@ def test_fits_a_phone(browser: Browser, scheme: str, make_run: Callable[..., Run
     finally:
         command("Emulation.clearDeviceMetricsOverride", {})
         command("Emulation.setEmulatedMedia", {"features": []})
+
+
+def test_names_of_columns_are_not_broken_on_a_phone(browser: Browser) -> None:
+    command = browser.driver.execute_cdp_cmd
+    command("Emulation.setDeviceMetricsOverride", {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True})
+    try:
+        names = tuple(f"Pygoscelis {kind} (a penguin)" for kind in ("adeliae", "antarctica", "papua", "other"))
+        stages = to_objects(["Adult, one egg of two, observed in the first week"] * 200)
+        records = Records([Column("studyName", "number", np.arange(200.0)), Column("Stage", "category", stages)])
+        browser.open(make_audit(names), data=Dataset("birds", records, np.arange(200) % 4, names))
+        assert browser.js("return document.documentElement.scrollWidth") <= 390
+        lines = "const box = document.createRange(); box.selectNodeContents(document.querySelector(arguments[0]));"
+        for word in ("#features tbody th", ".pair .count"):
+            assert browser.js(f"{lines} return box.getClientRects().length", word) == 1
+    finally:
+        command("Emulation.clearDeviceMetricsOverride", {})

@@ -44,6 +44,7 @@ def test_without_truth_all_labels_are_one_histogram(make_run: Make, tmp_path: Pa
     figure = margins_figure(run)
     assert steps(figure.axes[0]) == {COLOURS[0]: {0.0: 0.6, -10.0: 0.4}}
     assert figure.axes[0].texts[1].get_text() == "erm(ce)"
+    assert [axes.texts[0].get_text() for axes in figure.axes] == ["epoch 1", "epoch 2"]
     with Image.open(draw_margins(run, tmp_path / "m.png")) as picture:
         assert picture.width == 720
 

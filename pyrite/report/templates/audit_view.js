@@ -25,7 +25,9 @@ class View {
     one("card").classList.toggle("plain", !queue.pictures && !queue.table && !queue.text);
   }
 
+  /** The menu of all classes, needed where the choices do not show them all. */
   fillMenu() {
+    one("menu").hidden = this.queue.width >= this.queue.classes.length;
     const options = this.queue.classes.map((name, label) => {
       const option = element("option", name);
       option.value = label;
@@ -308,8 +310,9 @@ class View {
       button.append(canvas);
     }
     const code = review.codes[item];
-    const words = queue.pictures ? looks : `${given} → ${looks}`;
-    button.append(element("span", code ? this.decision(code) : words, code ? "settled" : ""));
+    const words = queue.pictures ? [looks] : [given, "→", looks];
+    if (code) button.append(element("span", this.decision(code), "settled"));
+    else button.append(...words.map((word) => element("span", word)));
     const row = element("li");
     row.append(button);
     return row;

@@ -1,0 +1,125 @@
+"""Every line of the README's table "you have, you type" is typed, with files that other programs wrote."""
+
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from PIL import Image
+from sklearn.datasets import load_wine
+from typer.testing import CliRunner
+
+import pyrite
+from pyrite.cli.app import app
+
+PAGE = Path(__file__).parents[1] / "README.md"
+ROWS = 60
+SHORT = ("--epochs", "1", "--model", "mlp(hidden=[8])")
+# The files of CIFAR-10 may not be here, and embeddings of small images are quicker.
+STANDS_FOR = {"cifar10": "blobs(samples=60)", "efficientnet_lite0": "efficientnet_lite0(size=32)"}
+
+
+def typed() -> list[str]:
+    """What the second column of the table has in code font; ``.parquet`` is the last command with such a file."""
+    table = PAGE.read_text(encoding="utf-8").partition("## You have, you type")[2].partition("\n\n`pyrite train`")[0]
+    found: list[str] = []
+    for line in table.splitlines()[4:]:
+        cell = line.strip("| ").split(" | ")[-1]
+        for code in re.findall(r"`([^`]+)`", cell):
+            found.append(found[-1].replace(".csv", code) if code.startswith(".") else code)
+    return found
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a file of every name in the table."""
+    folder = tmp_path_factory.mktemp("have")
+    frame = customers()
+    # As Excel writes it where the decimal mark is a comma, and as pandas writes types that have a missing value.
+    frame.to_csv(
+        folder / "customers.csv", sep=";", decimal=",", encoding="utf-8-sig", index=False, date_format="%d.%m.%Y"
+    )
+    frame.convert_dtypes().to_parquet(folder / "customers.parquet")
+    pd.DataFrame({"review": texts(), "stars": stars()}).to_csv(folder / "reviews.csv")
+    for row in range(ROWS):
+        mail, photos = (folder / kind / "ab"[row % 2] for kind in ("mail", "photos"))
+        mail.mkdir(parents=True, exist_ok=True)
+        photos.mkdir(parents=True, exist_ok=True)
+        (mail / f"{row}.txt").write_text(texts()[row], encoding="utf-8")
+        Image.new("RGB", (20 + row % 3, 24), (4 * row, 90 * (row % 2), 50)).save(photos / f"{row}.jpg")
+    x, y = load_wine(return_X_y=True)
+    np.savez(folder / "arrays.npz", x=x, y=y)
+    np.save(folder / "scores.npy", np.random.default_rng(0).normal(size=(ROWS, 3)))
+    np.save(folder / "labels.npy", np.arange(ROWS) % 3)
+    return folder
+
+
+def customers() -> pd.DataFrame:
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "id": np.arange(ROWS) + 1000,
+            "spent": np.where(np.arange(ROWS) % 9 == 0, np.nan, rng.normal(50, 9, ROWS).round(2)),
+            "city": [("Oslo", "Rome", None)[row % 3] for row in range(ROWS)],
+            "active": pd.array([(True, False, None)[row % 3] for row in range(ROWS)], "boolean"),
+            "since": pd.Timestamp("2024-02-29") + pd.to_timedelta(rng.integers(0, 700, ROWS), unit="D"),
+            "churned": ["no" if row % 2 else "yes" for row in range(ROWS)],
+        }
+    )
+
+
+def texts() -> list[str]:
+    return [f"{('good', 'bad')[row % 2]} film, no. {row}; “{'é' * (row % 3)}”" for row in range(ROWS)]
+
+
+def stars() -> list[int]:
+    return [5 - 4 * (row % 2) for row in range(ROWS)]
+
+
+COMMANDS = [code for code in typed() if code.startswith("pyrite ")]
+EXPRESSIONS = [code for code in typed() if not code.startswith("pyrite ")]
+
+
+def test_the_table_is_found() -> None:
+    assert len(COMMANDS) >= 9
+    assert len(EXPRESSIONS) >= 5
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands(command: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(place)
+    words = [STANDS_FOR.get(word, word) for word in shlex.split(command)[1:]]
+    trained = () if "--scores" in words else SHORT
+    done = CliRunner().invoke(app, [*words, *trained, "--out", str(tmp_path / "run")], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    if words[0] == "train":
+        assert len((tmp_path / "run" / "history.jsonl").read_text().splitlines()) == 1
+        return
+    rows = pd.read_csv(tmp_path / "run" / "suspects.csv")
+    assert len(rows) == ROWS
+    classes = {"customers": ["no", "yes"], "reviews": [1, 5], "photos/": ["a", "b"], "mail/": ["a", "b"]}
+    assert set(rows["given"]) == set(classes.get(words[1].partition(".")[0], [0, 1, 2]))
+    page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
+    assert all(name in page for name in ("spent", "since") if words[1].startswith("customers"))
+    assert 'id="card"' in page
+
+
+@pytest.mark.parametrize("expression", EXPRESSIONS)
+def test_expressions(expression: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"pyrite": pyrite, "frame": customers(), "texts": texts(), "labels": stars()}
+    x, y = load_wine(return_X_y=True)
+    from torch import nn, tensor
+
+    trained = "pyrite.audit(" in expression
+    short = re.sub(r"\)$", f", epochs=1, out={str(tmp_path / 'run')!r})", expression) if trained else expression
+    made = eval(short, names | {"X": x, "y": y, "nn": nn})
+    if trained:
+        assert len(made.labels) == ROWS
+    elif isinstance(made, nn.Module):
+        assert float(made(tensor([[2.0, 0.0]]), tensor([0]))) > 0
+    else:
+        assert made.score(x, y) > 0.9
