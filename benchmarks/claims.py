@@ -21,8 +21,10 @@ DOCS = Path(__file__).parent.parent / "docs"
 RESULTS = DOCS / "results"
 BEGIN, END = "<!-- claims: begin -->", "<!-- claims: end -->"
 NOT_RUN = {
-    "I5": "Clothing1M (a million images, from its authors on request) and a GPU are needed",
-    "I14": "MARS (20,715 videos) and a GPU are needed",
+    "I5": "Clothing1M (a million images, from its authors on request) and a GPU are needed; it is a statement about "
+    "that data set, which no smaller one decides",
+    "I14": "MARS (20,715 videos) and a GPU are needed; it is a statement about that data set, which no "
+    "smaller one decides",
 }
 DECIDED = ("holds", "does not hold")
 WORD = {"holds": "**holds**", "does not hold": "**does not hold**", "undecided": "undecided", "not run": "not run"}
@@ -146,20 +148,13 @@ def _status(entry: dict[str, Any]) -> str:
     held = sum(finding["status"] == "holds" for finding in findings)
     link = f"[{entry['recipe']}](results/papers.md#{entry['recipe']}), {entry['scale']}"
     text = f"{WORD[entry['status']]} ({link}), {held} of {len(findings)} statements"
-    text += f"; {_short(entry['note'])}" if entry["note"] else ""
+    text += f"; {entry['note']}" if entry["note"] else ""
     same = [finding for finding in findings if finding["status"] == entry["status"]]
     shown = same[0] if same else findings[0]
     if shown["mean"] is None:
         return f"{text}; {shown['words']}" if entry["status"] != "holds" else text
     interval = f" [{shown['low']:.3g}, {shown['high']:.3g}]" if shown["low"] is not None else ""
     return f"{text}; {shown['words']}: {shown['mean']:.3g}{interval}, {shown['seeds']} seeds"
-
-
-def _short(note: str) -> str:
-    """A note, without a long list of what holds."""
-    words, _, listed = note.partition(": ")
-    count = len(listed.split("; "))
-    return f"{words} in all {count} cases" if words == "corrected, it holds" and count > 3 else note
 
 
 def _write_page(found: list[Reproduction]) -> None:
@@ -196,7 +191,8 @@ def _sections(text: str) -> dict[tuple[str, str], str]:
 
 def _nothing(name: str) -> str:
     recipe = PaperRecipe.load(name)
-    why = "not computed yet" if recipe.is_exact else "not run: see the claims"
+    known = [NOT_RUN[claim.id] for claim in recipe.claims if claim.id in NOT_RUN]
+    why = "not computed yet" if recipe.is_exact else f"not run: {known[0] if known else 'no time was left'}"
     return f"### {recipe.article}: {recipe.title}\n\n{recipe.shows}\n\n{why}\n"
 
 

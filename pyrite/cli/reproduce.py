@@ -46,7 +46,8 @@ def reproduce(
         typer.echo(json.dumps(found.to_dict(), indent=2))
         return
     _print(found)
-    typer.echo(f"wrote {', '.join(path.name for path in written)} to {out}")
+    names = [f"{found.stem}.md", f"{found.stem}.json", *(path.name for path in written)]
+    typer.echo(f"wrote {', '.join(names)} to {out}")
 
 
 class _Progress:
@@ -79,7 +80,9 @@ def _print(found: "Reproduction") -> None:
     table = found.table()
     text = len([heading for heading in table.headings if heading in (found.results.axes if found.results else ())]) or 1
     rows = [(*row[:text], *(cell.replace(" ± ", "±") for cell in row[text:])) for row in table.rows]
-    print_table(table.headings, rows, left=text, caption="mean±standard deviation, shares in per cent (the paper's)")
+    caption = "mean±standard deviation, shares in per cent (the paper's)" if found.results else None
+    if rows:
+        print_table(table.headings, rows, left=text, caption=caption)
     for verdict in found.verdicts():
         typer.echo(f"{verdict.claim} {verdict.status}: {found.claim_text(verdict.claim)}")
         for finding in verdict.findings:

@@ -17,12 +17,12 @@ from pyrite.experiments.typed_command import typed_command
 from pyrite.files import write
 from pyrite.methods import method as read_method
 from pyrite.noise import noise_model
-from pyrite.training import Plan, Recipe, Run, RunFailed, resolve, train_plan_once
+from pyrite.training import COLUMNS, Plan, Recipe, Run, RunFailed, resolve, train_plan_once
 from pyrite.training.optimisers import optimiser
 from pyrite.training.recipe import BEFORE
 from pyrite.training.schedules import schedule
 
-__all__ = ["Cell", "CellResult", "train_cell"]
+__all__ = ["Cell", "CellResult", "is_share", "train_cell"]
 
 _HISTORY: Final = (
     "test_accuracy", "train_accuracy", "clean_accuracy", "memorised", "recovered", "hybrid_accuracy", "alpha", "snr",
@@ -138,6 +138,8 @@ class CellResult:
             if column and None not in column:
                 return float(reduce(column))
         value = final.get(name)
+        if value is None and history.get(name):
+            value = history[name][-1]
         return None if value is None else float(value)
 
 
@@ -155,6 +157,19 @@ _REDUCED: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
     "_lost": lambda column: max(column) - column[-1],
 }
 """What a column's ending means: ``memorised_lost`` is how far ``memorised`` is below its largest value at the end."""
+_NO_SHARES: Final = ("all_margin", "right_margin", "wrong_margin", "margin_gap", "learning_rate")
+
+
+def is_share(name: str) -> bool:
+    """Whether a number of a cell is written in per cent.
+
+    >>> is_share("memorised_gain"), is_share("wrong_margin_gain"), is_share("alpha_first"), is_share("alpha_kept")
+    (True, False, False, True)
+    """
+    if name.endswith("_kept"):
+        return True
+    column = next((name.removesuffix(ending) for ending in _REDUCED if name.endswith(ending)), name)
+    return COLUMNS[column].is_share if column in COLUMNS else column not in _NO_SHARES
 
 
 def train_cell(cell: Cell, results: Path, runs: Path, *, keep: bool = False) -> CellResult:

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 from itertools import product
@@ -191,7 +191,9 @@ def _correlation(check: Check, results: Results) -> Finding:
         found.append(_rank_correlation(known[:, 0], known[:, 1]) if len(known) > 3 else nan)
     where = f" with {check.more}" if check.more else ""
     words = f"rank correlation of {first} and {second} over {len(known)} cells{where}, above {check.by:g}"
-    return _judged(words, found, above=check.by)
+    judged = _judged(words, found, above=check.by)
+    # Student's interval does not know that a correlation is at most 1; nan, of one seed, stays.
+    return replace(judged, low=float(np.clip(judged.low, -1, 1)), high=float(np.clip(judged.high, -1, 1)))
 
 
 def _trend(check: Check, results: Results) -> Finding:

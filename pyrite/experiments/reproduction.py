@@ -13,7 +13,7 @@ import torch
 
 from pyrite.checks import one_of, whole_number
 from pyrite.curves import Curve
-from pyrite.experiments.cells import Cell, CellResult, train_cell
+from pyrite.experiments.cells import Cell, CellResult, is_share, train_cell
 from pyrite.experiments.claims import CLAIMS, Finding, Results, Verdict, evaluate
 from pyrite.experiments.exact import EXACT, Finding as Computed
 from pyrite.experiments.grid import run_grid
@@ -165,7 +165,8 @@ class Reproduction:
             lines += [f"`{self.command}`, {seeds} seed{'s' if seeds != 1 else ''}. {reduced}", ""]
         else:
             lines += [f"`{self.command}`, computed without training.", ""]
-        lines += [self.table().to_markdown()]
+        table = self.table()
+        lines += [table.to_markdown()] if table.rows else []
         for verdict in self.verdicts():
             lines += [f"- **{verdict.claim} {verdict.status}**: {self.claim_text(verdict.claim)}"]
             lines += [f"  - {verdict.note}"] if verdict.note else []
@@ -177,13 +178,13 @@ def _verdict(computed: Computed) -> Verdict:
     """What follows from a computation: a statement that fails as it is printed is told beside its correction."""
     findings = [Finding(words, "holds" if true else "does not hold") for words, true in computed.statements.items()]
     corrected = [words for words, true in (computed.corrections or {}).items() if true]
-    return Verdict(computed.claim, tuple(findings), f"corrected, it holds: {'; '.join(corrected)}" if corrected else "")
+    words = "corrected, it holds further" if computed.holds else "corrected, it holds"
+    return Verdict(computed.claim, tuple(findings), f"{words}: {'; '.join(corrected)}" if corrected else "")
 
 
 def spelled(column: str, values: Sequence[float]) -> str:
     """The mean, with the standard deviation where there are several values."""
-    known = COLUMNS.get(column)
-    share = known.is_share if known is not None else True
+    share = is_share(column)
 
     def write_number(value: float) -> str:
         return f"{100 * value:.1f}" if share else f"{value:.3g}"

@@ -55,6 +55,7 @@ def test_the_result_is_the_run(folder: Path, result: CellResult) -> None:
     assert result.value("fall") == pytest.approx(max(tests) - tests[-1], abs=1e-5)
     assert result.value("test_accuracy_first") == pytest.approx(tests[0], rel=1e-3)
     assert result.value("test_accuracy_gain") == pytest.approx(tests[-1] - tests[0], abs=1e-3)
+    assert result.value("wrong_margin") == result.facts["history"]["wrong_margin"][-1]  # kept in the history alone
     assert result.value("no_such_column") is None
     margins = result.facts["margins"]
     wrong = run.samples["noisy_margins"][margins["epochs"][-1] - 1]

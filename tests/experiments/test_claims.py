@@ -93,6 +93,8 @@ def test_the_correlation_is_scipys() -> None:
         for seed in range(5)
     ]
     assert finding.mean == pytest.approx(np.mean(per_seed))
+    (finding,) = verdict(results(seeds=2), correlation=["diff", "final_test_accuracy"]).findings
+    assert finding.low == -1.0  # Student's interval of two values goes to -1.3
 
 
 def test_the_best_label_moves() -> None:
