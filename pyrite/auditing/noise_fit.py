@@ -7,7 +7,8 @@ rule.
 
 - A net that learned from labels of which many of class a are called c finds c too likely wherever it prefers a, and a
   net may misjudge how alike two classes are. So each preferred class has a bias of its own. The fit begins with one
-  bias for all, from which the others differ as far as the labels demand.
+  bias for all, from which the others differ as far as the labels demand. A net without near ties misjudges nothing, and
+  all its samples have the same bias.
 - The better the net's own uncertainty explains the labels, the lower is the estimated noise. On true labels p is
   calibrated and T is near the identity.
 - Only samples whose labels the net did not learn can be fitted: memorised labels look right.
@@ -27,7 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.auditing.expectation import Samples, Statistics
-from pyrite.auditing.gaps import typical_gap
+from pyrite.auditing.gaps import OVERLAP, near_ties, typical_gap
 from pyrite.diagnostics.arrays import Floats, Ints
 
 __all__ = ["NoiseFit", "fit_noise", "fit_once", "log_odds"]
@@ -169,7 +170,8 @@ def fit_noise(
     # If the weakest smoothing already adds ten times the samples of a class to its row, all give the same result.
     many = count / classes > classes / 10
     smoothings = _SMOOTHINGS if many else _SMOOTHINGS[:1]
-    jobs = _Jobs(progress, len(smoothings) + 4 + _RESAMPLES)
+    own_biases = many and classes <= _MOST_BIASES
+    jobs = _Jobs(progress, len(smoothings) + (4 if own_biases else 2) + _RESAMPLES)
     likely = list(jobs.run(lambda smoothing: table.validate(replace(start, smoothing=smoothing), folds), smoothings))
     best = int(np.argmax([each.sum() for each in likely]))
     start = replace(start, smoothing=smoothings[best])
@@ -178,9 +180,11 @@ def fit_noise(
     common, without = jobs.run(lambda begin: table.fit(rows, begin, _TOLERANCE), [start, none])
     fit = replace(common, surplus=count * (common.gain - without.gain))
     seen = likely[best]
-    if many and classes <= _MOST_BIASES:
-        seen, by_net = jobs.run(lambda begin: table.validate(begin, folds, own_biases=True), [start, none])
-        fit = replace(table.fit_biases(rows, fit, _TOLERANCE), own_surplus=float((seen - by_net).sum()))
+    if own_biases:
+        noisy, by_net = jobs.run(lambda begin: table.validate(begin, folds, own_biases=True), [start, none])
+        fit = replace(fit, own_surplus=float((noisy - by_net).sum()))
+        if near_ties(margins) >= OVERLAP:
+            fit, seen = table.fit_biases(rows, fit, _TOLERANCE), noisy
     unseen_gain, gain_error = table.gain_of_unseen(seen)
     fit = replace(fit, unseen_gain=unseen_gain, gain_error=gain_error)
     if fit.can_tell:

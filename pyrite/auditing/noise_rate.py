@@ -23,10 +23,10 @@ estimate lies between them,
   distribution of gaps, so this counts in full from ten classes on, and not at all for two.
 - With scores of several models, what they disagree about is an estimate of their own error.
 
-Small or overlapping sets may look noisy by chance. L is therefore multiplied by the probability that labels are wrong
-at all: by the likelihood of the fit against that of a fit without noise; and, where the net has near ties, by that of
-labels that were not fitted. A net errs in more ways than the fit knows, so a matrix must gain a little for each of its
-entries.
+Small or overlapping sets may look noisy by chance. Where the net has near ties, L is therefore multiplied by the
+probability that labels are wrong at all: by the likelihood of the fit against that of a fit without noise, and by that
+of labels that were not fitted. A net errs in more ways than the fit knows, so a matrix must gain a little for each of
+its entries.
 
 Bayes' rule then applies to a matrix whose odds of an error are all multiplied by one factor, chosen so that the
 expected share of wrong labels is the rate. The ranking does not change.
@@ -36,13 +36,12 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pyrite.auditing.gaps import near_ties
+from pyrite.auditing.gaps import OVERLAP, near_ties
 from pyrite.auditing.noise_fit import NoiseFit, log_odds
 from pyrite.diagnostics.arrays import Floats, Ints
 
 __all__ = ["NoiseRate", "estimate_rate", "with_error_odds"]
 
-_TIES: Final = 0.05  # the share of near ties from which on classes may overlap; overlapping ones have 0.13 and more
 _AGAINST: Final = 3.0  # nats by which a net that misjudges classes must be the better explanation
 _PER_ENTRY: Final = 0.15  # nats that noise must gain for each kind of error, as a net errs in ways that are not fitted
 _CERTAIN: Final = 10.0  # nats by which it must be the worse one, so that the interval does not contain 0
@@ -154,14 +153,14 @@ def _explained(belief: Floats, preferred: Ints, matrix: Floats) -> float:
 
 
 def _noisy(fit: NoiseFit, ties: float) -> float:
-    """The probability that labels are wrong at all."""
-    return float(_sigmoid(min(fit.surplus, _over_own(fit, ties) + _AGAINST)))
+    """The probability that labels are wrong at all; 1 for what differs from a net without near ties."""
+    return float(_sigmoid(min(fit.surplus, _over_own(fit, ties) + _AGAINST))) if ties >= OVERLAP else 1.0
 
 
 def _over_own(fit: NoiseFit, ties: float) -> float:
     """By how many nats noise explains labels better than errors of a net, which makes none without near ties."""
     kinds = fit.matrix.size - len(fit.matrix)
-    return fit.own_surplus - _PER_ENTRY * kinds if ties >= _TIES else np.inf
+    return fit.own_surplus - _PER_ENTRY * kinds if ties >= OVERLAP else np.inf
 
 
 def _due_to_labels(fit: NoiseFit, ties: float, doubt: float) -> float:
