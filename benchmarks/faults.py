@@ -194,8 +194,8 @@ FAULTS = [
     ),
     Fault(
         "auditing/noise_rate.py",
-        "if ties >= _TIES else np.inf",
-        "if ties < _TIES else np.inf",
+        "if ties >= OVERLAP else np.inf",
+        "if ties < OVERLAP else np.inf",
         "auditing/test_noise_rate.py",
     ),
     Fault(

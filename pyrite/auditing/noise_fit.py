@@ -179,13 +179,13 @@ def fit_noise(
     rows = np.arange(count)
     common, without = jobs.run(lambda begin: table.fit(rows, begin, _TOLERANCE), [start, none])
     fit = replace(common, surplus=count * (common.gain - without.gain))
-    seen = likely[best]
+    unseen = likely[best]
     if own_biases:
         noisy, by_net = jobs.run(lambda begin: table.validate(begin, folds, own_biases=True), [start, none])
         fit = replace(fit, own_surplus=float((noisy - by_net).sum()))
         if near_ties(margins) >= OVERLAP:
-            fit, seen = table.fit_biases(rows, fit, _TOLERANCE), noisy
-    unseen_gain, gain_error = table.gain_of_unseen(seen)
+            fit, unseen = table.fit_biases(rows, fit, _TOLERANCE), noisy
+    unseen_gain, gain_error = table.gain_of_unseen(unseen)
     fit = replace(fit, unseen_gain=unseen_gain, gain_error=gain_error)
     if fit.can_tell:
         # Small sets may have several maxima, so they are fitted again from the start.

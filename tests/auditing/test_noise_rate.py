@@ -71,8 +71,7 @@ def test_the_estimate_by_its_formula() -> None:
     doubted /= doubted.sum(1, keepdims=True)
     elsewhere = np.roll(np.eye(CLASSES), 1, axis=1)
     matrix = 0.8 * np.eye(CLASSES) + 0.2 * (0.87 * doubted + 0.13 * elsewhere)  # errors that doubt explains in part
-    fit = replace(fit, own_surplus=0.2 * fit.surplus, matrix=matrix)
-    found = estimate_rate(fit, margins, labels)
+    fit = replace(fit, matrix=matrix)
     joint = chance * fit.matrix[:, labels].T
     wrong = 1 - joint[np.arange(COUNT), labels] / joint.sum(1)
     low, differ, doubt = wrong.mean(), (first != labels).mean(), 1 - chance.max(1).mean()
@@ -93,12 +92,20 @@ def test_the_estimate_by_its_formula() -> None:
     density = 4 * (best - second < np.median(best - second) / 4).mean()
     own_error = 2.6 * density**5
     assert 0 < own_error < doubt
-    beyond = min(2 * explained, 1) * (1 - own_error / doubt) * (1 - 0.2 / 0.6) * low / (low + 0.01) * (CLASSES - 2) / 8
-    share = explained * low / (low + doubt)
-    rate = low + (1 - (1 - share) * (1 - beyond)) * (differ - low)
-    assert found.rate == pytest.approx(rate, abs=1e-6)
-    assert expit(logit(wrong) + found.shift).mean() == pytest.approx(rate, abs=1e-6)
-    assert found.low < rate < found.high
+    # Noise that is certain, and noise of which labels that were not fitted leave one half.
+    halved = 0.15 * CLASSES * (CLASSES - 1) - 3
+    for own_surplus, noisy in ((0.2 * fit.surplus, 1.0), (halved, 0.5)):
+        found = estimate_rate(replace(fit, own_surplus=own_surplus), margins, labels)
+        least = noisy * low
+        remains = max(own_surplus / fit.surplus, 0)
+        beyond = min(2 * explained, 1) * (1 - own_error / doubt) * (1 - remains / 0.6) * (CLASSES - 2) / 8
+        beyond *= least / (least + 0.01)
+        share = explained * least / (least + doubt)
+        rate = least + (1 - (1 - share) * (1 - beyond)) * (differ - least)
+        assert found.rate == pytest.approx(rate, abs=1e-6)
+        assert expit(logit(wrong) + found.shift).mean() == pytest.approx(rate, abs=1e-6)
+        assert found.low < rate < found.high
+        assert (found.low > 0) == (noisy == 1)
 
 
 def test_a_net_that_separates_classes_is_right_where_people_err() -> None:
