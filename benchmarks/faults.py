@@ -175,16 +175,16 @@ FAULTS = [
     ),
     Fault(
         "auditing/noise_fit.py",
-        "np.flatnonzero(folds != fold)",
-        "np.flatnonzero(folds >= 0)",
+        "(folds != fold, folds == fold)",
+        "(folds >= 0, folds == fold)",
         "auditing/test_noise_fit.py",
     ),
     Fault("auditing/gaps.py", "typical_gap(margins) / 4", "typical_gap(margins) / 2", "auditing/test_noise_rate.py"),
     Fault(
-        "auditing/own_doubt.py",
-        "surplus[present] -= np.add",
-        "surplus[present] += np.add",
-        "auditing/test_noise_rate.py",
+        "auditing/noise_fit.py",
+        "sums.bias_slope + centre - bias",
+        "sums.bias_slope - bias",
+        "auditing/test_noise_fit.py",
     ),
     Fault(
         "auditing/noise_rate.py",
@@ -194,8 +194,8 @@ FAULTS = [
     ),
     Fault(
         "auditing/noise_rate.py",
-        "if ties >= _TIES else np.inf",
-        "if ties < _TIES else np.inf",
+        "if ties >= OVERLAP else np.inf",
+        "if ties < OVERLAP else np.inf",
         "auditing/test_noise_rate.py",
     ),
     Fault(

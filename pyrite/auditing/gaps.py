@@ -1,10 +1,15 @@
 """The differences between the two best classes: the unit of all margins, and how many are near ties."""
 
+from typing import Final
+
 import numpy as np
 
 from pyrite.diagnostics.arrays import Floats
 
-__all__ = ["near_ties", "typical_gap"]
+__all__ = ["OVERLAP", "near_ties", "typical_gap"]
+
+OVERLAP: Final = 0.05
+"""The share of near ties from which on classes may overlap; overlapping ones have 0.13 and more."""
 
 
 def typical_gap(scores: Floats) -> float:

@@ -1,9 +1,14 @@
 """The label noise under which the given labels are most likely, given the scores of a net that did not learn them.
 
-The true class k of a sample has the probability p(k) ∝ exp(β m_k + b_k), with m_k its margins, and the label is drawn
-from row k of a matrix T. Sharpness β, bias b and matrix T are fitted by expectation maximisation. The probability that
-a label is wrong, the likely true class and the noise rate then follow by Bayes' rule.
+The true class k of a sample whose preferred class is a has the probability p(k) ∝ exp(β m_k + b[a, k]), with m_k its
+margins, and the label is drawn from row k of a matrix T. Sharpness β, bias b and matrix T are fitted by expectation
+maximisation. The probability that a label is wrong, the likely true class and the noise rate then follow by Bayes'
+rule.
 
+- A net that learned from labels of which many of class a are called c finds c too likely wherever it prefers a, and a
+  net may misjudge how alike two classes are. So each preferred class has a bias of its own. The fit begins with one
+  bias for all, from which the others differ as far as the labels demand. A net without near ties misjudges nothing, and
+  all its samples have the same bias.
 - The better the net's own uncertainty explains the labels, the lower is the estimated noise. On true labels p is
   calibrated and T is near the identity.
 - Only samples whose labels the net did not learn can be fitted: memorised labels look right.
@@ -23,8 +28,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.auditing.expectation import Samples, Statistics
-from pyrite.auditing.gaps import typical_gap
-from pyrite.auditing.own_doubt import log_likelihood_of_unseen
+from pyrite.auditing.gaps import OVERLAP, near_ties, typical_gap
 from pyrite.diagnostics.arrays import Floats, Ints
 
 __all__ = ["NoiseFit", "fit_noise", "fit_once", "log_odds"]
@@ -35,6 +39,7 @@ _LOOSE_TOLERANCE: Final = 1e-5  # the same where only likelihoods or spreads are
 _RESAMPLES: Final = 20  # with a relative error of the standard errors of about a sixth
 _SMOOTHINGS: Final = (1.0, 4.0, 16.0, 64.0)  # pseudo-samples per class that are added to a row of T
 _FOLDS: Final = 4  # of the cross validation that chooses among them
+_MOST_BIASES: Final = 100  # classes up to which each preferred class has a bias of its own
 _SURE_GAIN: Final = 6.0  # nats
 _LARGE_TABLE: Final = 1_000_000
 _LOWEST_RATE: Final = 1e-6  # with a noise rate of 0 the log-odds would be infinite
@@ -56,15 +61,15 @@ class NoiseFit:
 
     Attributes:
         sharpness: β, for margins in the unit they were passed in.
-        bias: b, one number per class.
+        bias: b, one number per class; one row for each class that a net may prefer, or one row for all.
         matrix: T[i, j] = P(given j | true i).
         smoothing: pseudo-samples per class that were added to its rows.
         rate: the share of wrong labels.
         gain: the mean log-likelihood of a label over that of guessing by frequency.
         unseen_gain: the same of all labels together, each by a fit to other samples.
         surplus: the log-likelihood of all labels over that of a fit in which no label is wrong.
-        own_surplus: the same by fits to other samples, over a net that misjudges how alike classes are; infinite if
-            classes have too few samples to tell.
+        own_surplus: the same with each label by a fit to other samples; infinite if classes have too few samples to
+            tell.
         gain_error: the standard error of ``unseen_gain``.
         rate_error, matrix_error: those of the rate and of the matrix.
         reach: margins are clipped at this distance below the largest of their row.
@@ -92,7 +97,7 @@ class NoiseFit:
         unknown = np.full_like(matrix, np.inf)
         return cls(
             sharpness=_USUAL_SHARPNESS / unit,
-            bias=np.zeros(classes),
+            bias=np.zeros((1, classes)),
             matrix=matrix,
             smoothing=_SMOOTHINGS[0],
             rate=0.3,
@@ -132,7 +137,8 @@ class NoiseFit:
 
     def _logits(self, margins: Floats) -> Floats:
         bounded = np.maximum(margins - margins.max(1, keepdims=True), -self.reach)
-        return np.asarray(self.sharpness * bounded + self.bias)
+        rows = margins.argmax(1) if len(self.bias) > 1 else 0
+        return np.asarray(self.sharpness * bounded + self.bias[rows])
 
 
 def log_odds(evidence: Floats, labels: Ints) -> Floats:
@@ -164,23 +170,28 @@ def fit_noise(
     # If the weakest smoothing already adds ten times the samples of a class to its row, all give the same result.
     many = count / classes > classes / 10
     smoothings = _SMOOTHINGS if many else _SMOOTHINGS[:1]
-    jobs = _Jobs(progress, len(smoothings) + 2 + _RESAMPLES)
-    likely = list(jobs.run(lambda smoothing: table.validate(start, smoothing, folds), smoothings))
+    own_biases = many and classes <= _MOST_BIASES
+    jobs = _Jobs(progress, len(smoothings) + (4 if own_biases else 2) + _RESAMPLES)
+    likely = list(jobs.run(lambda smoothing: table.validate(replace(start, smoothing=smoothing), folds), smoothings))
     best = int(np.argmax([each.sum() for each in likely]))
     start = replace(start, smoothing=smoothings[best])
-    whole = table.part(np.arange(count))
-    clean = replace(start, matrix=_smoothed(np.eye(classes), 1.0))
-    fit, null = jobs.run(lambda begin: _fit(whole, begin, _TOLERANCE, learn_matrix=begin is start), [start, clean])
-    unseen_gain, gain_error = table.gain_of_unseen(likely[best])
-    surplus = count * (fit.gain - null.gain)
-    fit = replace(fit, surplus=surplus, unseen_gain=unseen_gain, gain_error=gain_error)
-    if many:
-        fit = replace(fit, own_surplus=table.own_surplus(likely[best], folds))
+    none = replace(start, matrix=_smoothed(np.eye(classes), 1.0), smoothing=np.inf)
+    rows = np.arange(count)
+    common, without = jobs.run(lambda begin: table.fit(rows, begin, _TOLERANCE), [start, none])
+    fit = replace(common, surplus=count * (common.gain - without.gain))
+    unseen = likely[best]
+    if own_biases:
+        noisy, by_net = jobs.run(lambda begin: table.validate(begin, folds, own_biases=True), [start, none])
+        fit = replace(fit, own_surplus=float((noisy - by_net).sum()))
+        if near_ties(margins) >= OVERLAP:
+            fit, unseen = table.fit_biases(rows, fit, _TOLERANCE), noisy
+    unseen_gain, gain_error = table.gain_of_unseen(unseen)
+    fit = replace(fit, unseen_gain=unseen_gain, gain_error=gain_error)
     if fit.can_tell:
         # Small sets may have several maxima, so they are fitted again from the start.
-        begin = fit if table.margins.size >= _LARGE_TABLE else start
+        begin = common if table.margins.size >= _LARGE_TABLE else start
         draws = [np.unique(random.integers(count, size=count), return_counts=True) for _ in range(_RESAMPLES)]
-        rate_error, matrix_error = _spread(jobs.run(lambda drawn: _fit(table.part(*drawn), begin), draws))
+        rate_error, matrix_error = _spread(jobs.run(lambda drawn: table.refit(*drawn, begin, fit), draws))
         fit = replace(fit, rate_error=rate_error, matrix_error=matrix_error)
     return fit.in_unit(unit)
 
@@ -189,7 +200,7 @@ def fit_once(margins: Floats, labels: Ints) -> NoiseFit:
     """Fit the noise model without standard errors and with the weakest smoothing: a twentieth of the time."""
     table, unit = _table(margins, labels)
     classes, count = table.margins.shape
-    return _fit(table.part(np.arange(count)), NoiseFit.initial(classes)).in_unit(unit)
+    return table.fit(np.arange(count), NoiseFit.initial(classes)).in_unit(unit)
 
 
 def _table(margins: Floats, labels: Ints) -> "tuple[_Table, float]":
@@ -245,18 +256,38 @@ class _Table:
     margins: npt.NDArray[np.float32]
     labels: Ints
 
-    def part(self, rows: Ints, times: Ints | None = None) -> Samples:
+    def part(self, rows: Ints, times: Ints | None = None, *, own_biases: bool = False) -> Samples:
         counts = np.ones(len(rows), np.int64) if times is None else times
-        return Samples(self.margins.take(rows, 1), self.labels[rows], counts)
+        margins = self.margins.take(rows, 1)
+        return Samples(margins, self.labels[rows], counts, margins.argmax(0) if own_biases else np.zeros_like(rows))
 
-    def validate(self, start: NoiseFit, smoothing: float, folds: Ints) -> Floats:
-        """The log-likelihood of every label by a fit to the other folds, with this smoothing."""
+    def fit(
+        self, rows: Ints, start: NoiseFit, tolerance: float = _LOOSE_TOLERANCE, times: Ints | None = None
+    ) -> NoiseFit:
+        """Fit with one bias for all samples."""
+        return _fit(self.part(rows, times), start, np.zeros_like(start.bias), tolerance)
+
+    def fit_biases(
+        self, rows: Ints, start: NoiseFit, tolerance: float = _LOOSE_TOLERANCE, times: Ints | None = None
+    ) -> NoiseFit:
+        """Fit with one bias for each preferred class, from a fit with one for all."""
+        begin = replace(start, bias=np.repeat(start.bias, start.bias.shape[1], axis=0))
+        return _fit(self.part(rows, times, own_biases=True), begin, begin.bias, tolerance)
+
+    def refit(self, rows: Ints, times: Ints, start: NoiseFit, like: NoiseFit) -> NoiseFit:
+        """Fit other samples from this start, with as many biases as this fit has."""
+        found = self.fit(rows, start, times=times)
+        return self.fit_biases(rows, found, times=times) if len(like.bias) > 1 else found
+
+    def validate(self, start: NoiseFit, folds: Ints, *, own_biases: bool = False) -> Floats:
+        """The log-likelihood of every label by a fit to the other folds."""
         likely = np.empty(len(self.labels))
         for fold in range(_FOLDS):
-            fit = _fit(self.part(np.flatnonzero(folds != fold)), replace(start, smoothing=smoothing))
-            rows = np.flatnonzero(folds == fold)
-            rows = rows[np.argsort(self.labels[rows], kind="stable")]
-            likely[rows] = np.log(self.part(rows).likelihoods(fit.sharpness, fit.bias, fit.matrix))
+            kept, rows = (np.flatnonzero(chosen) for chosen in (folds != fold, folds == fold))
+            fit = self.fit(kept, start)
+            fit = self.fit_biases(kept, fit) if own_biases else fit
+            samples = self.part(rows, own_biases=own_biases)
+            likely[rows[samples.order]] = np.log(samples.likelihoods(fit.sharpness, fit.bias, fit.matrix))
         return likely
 
     def gain_of_unseen(self, likely: Floats) -> tuple[float, float]:
@@ -265,26 +296,25 @@ class _Table:
         gains = likely - np.log(frequency[self.labels])
         return float(gains.sum()), float(gains.std() * np.sqrt(len(gains)))
 
-    def own_surplus(self, likely: Floats, folds: Ints) -> float:
-        """How much likelier these labels are than if the net misjudged classes; of many rows, for a part of them."""
-        rows = np.arange(0, len(folds), -(-self.margins.size // _LARGE_TABLE))
-        own = log_likelihood_of_unseen(self.margins[:, rows], self.labels[rows], folds[rows], _USUAL_SHARPNESS)
-        return float((likely[rows] - own).mean() * len(folds))
 
+def _fit(samples: Samples, start: NoiseFit, centre: Floats, tolerance: float) -> NoiseFit:
+    """Fit by expectation maximisation, with margins in units of their typical gap.
 
-def _fit(
-    samples: Samples, start: NoiseFit, tolerance: float = _LOOSE_TOLERANCE, *, learn_matrix: bool = True
-) -> NoiseFit:
-    """Fit by expectation maximisation, with margins in units of their typical gap."""
+    Args:
+        samples: with one group for each row of the bias.
+        start: where the search begins. If its smoothing is infinite, its matrix stays as it is.
+        centre: the mean of the prior of the bias.
+        tolerance: of the mean log-likelihood, from step to step.
+    """
     sharpness, bias, matrix = start.sharpness, start.bias, start.matrix
     before = -np.inf
     for _ in range(_MAX_STEPS):
         parameters = sharpness, bias, matrix
         sums = samples.statistics(*parameters)
         likely = sums.log_likelihood / samples.count
-        if learn_matrix:
+        if np.isfinite(start.smoothing):
             matrix = _smoothed(sums.counts, start.smoothing)
-        sharpness, bias = _newton_step(sharpness, bias, sums)
+        sharpness, bias = _newton_step(sharpness, bias, centre, sums)
         if abs(likely - before) < tolerance:
             break
         before = likely
@@ -301,7 +331,7 @@ def _fit(
 def _gain(samples: Samples, sharpness: float, bias: Floats, matrix: Floats) -> float:
     """The mean log-likelihood of labels above that of guessing by frequency."""
     labels, times = samples.labels, samples.times
-    frequency = np.bincount(labels, times, minlength=len(bias)) / times.sum()
+    frequency = np.bincount(labels, times, minlength=len(matrix)) / times.sum()
     gains = np.log(samples.likelihoods(sharpness, bias, matrix)) - np.log(frequency[labels])
     return float(np.average(gains, weights=times))
 
@@ -318,12 +348,23 @@ def _smoothed(counts: Floats, smoothing: float) -> Floats:
     return np.asarray(matrix)
 
 
-def _newton_step(sharpness: float, bias: Floats, sums: Statistics) -> tuple[float, Floats]:
-    """One Newton step for β, and one for b by the diagonal of its second derivatives; bounded."""
+def _newton_step(sharpness: float, bias: Floats, centre: Floats, sums: Statistics) -> tuple[float, Floats]:
+    """One Newton step for β and b together, bounded.
+
+    The prior of each bias is normal with standard deviation 1, which counts as about one sample. Without it the biases
+    of classes with few samples drift for hundreds of steps; with it small sets are ranked better, too.
+    """
     slope = sums.slope + (_USUAL_SHARPNESS - sharpness) / _USUAL_SHARPNESS**2
     curvature = sums.curvature + 1 / _USUAL_SHARPNESS**2
-    sharpness = max(sharpness + float(np.clip(slope / curvature, -1, 1)), 0.0)
-    # The prior of each bias is the standard normal distribution, which counts as about one sample. Without it the
-    # biases of classes with few samples drift for hundreds of steps; with it small sets are ranked better, too.
-    bias = bias + np.clip((sums.bias_slope - bias) / (sums.bias_curvature + 1), -0.5, 0.5)
-    return sharpness, bias - bias.mean()
+    bias_slope = sums.bias_slope + centre - bias
+    if sums.bias_curvature.ndim == 3:
+        # β is tied to every bias, but biases of different groups are not tied to each other.
+        both = np.stack([bias_slope, sums.cross], axis=2)
+        alone, tied = np.moveaxis(np.linalg.solve(sums.bias_curvature + np.eye(bias.shape[1]), both), 2, 0)
+        slope -= float((sums.cross * alone).sum())
+        curvature -= float((sums.cross * tied).sum())
+    else:
+        # Twice the diagonal bounds the matrix of second derivatives, whose rows add up to 0, so no step is too long.
+        alone, tied = bias_slope / (2 * sums.bias_curvature + 1), np.zeros_like(bias)
+    step = max(float(np.clip(slope / curvature, -1, 1)), -sharpness)
+    return sharpness + step, bias + np.clip(alone - step * tied, -1, 1)

@@ -9,24 +9,24 @@ estimate lies between them,
 
 - δ is the doubt, the mean probability outside the preferred class. Annotators who err with the rate L and a net that
   errs with the rate δ share the doubt by the rates of their errors.
-- A is the part of the errors' pattern that the doubt explains. People confuse the classes that a net confuses, and err
-  on samples where it doubts (A near 1). Errors that go to all classes alike, or to classes that the net does not
-  confuse, do not depend on the sample (A near 0), and then L is the rate.
+- A is how far the doubt explains the errors' pattern. People confuse the classes that a net confuses, and err on
+  samples where it doubts (A near 1). Errors that go to all classes alike, or to classes that the net does not confuse,
+  do not depend on the sample (A near 0), and then L is the rate. With two classes the pattern is unknown, and A is 0.
 - The doubt beyond a net's own error ε is due to the labels: of the rest of the way to D, another part
 
-      min(1, 2 A) · (1 − 2 R) · (1 − ε / δ),        ε = 2.6 t⁵
+      min(1, 2 A) · (1 − R / 0.6) · (1 − ε / δ),        ε = 2.6 t⁵
 
   is gone. t is the density of near ties, in units of the typical gap between the first and the second class. Classes
   that a net separates leave few ties, however much label noise has lowered its confidence. R is the part of the
-  evidence for noise that remains against a net that misjudges how alike classes are (``own_doubt``): errors that do not
-  depend on the sample leave about a half of it, errors of people a tenth. Few classes have another distribution of
-  gaps, so this counts in full from ten classes on, and not at all for two.
+  evidence for noise that remains for labels that were not fitted, against a net that misjudges how alike classes are:
+  errors that do not depend on the sample leave about 0.6 of it, errors of people a fifth. Few classes have another
+  distribution of gaps, so this counts in full from ten classes on, and not at all for two.
 - With scores of several models, what they disagree about is an estimate of their own error.
 
-Small or overlapping sets may look noisy by chance. L is therefore multiplied by the probability that labels are wrong
-at all: by the likelihood of the fit against that of a fit without noise, with Schwarz's penalty for the noise (1978),
-where the net has near ties; and by that of labels that were not fitted, against a net that misjudges how alike classes
-are.
+Small or overlapping sets may look noisy by chance. Where the net has near ties, L is therefore multiplied by the
+probability that labels are wrong at all: by the likelihood of the fit against that of a fit without noise, and by that
+of labels that were not fitted. A net errs in more ways than the fit knows, so a matrix must gain a little for each of
+its entries.
 
 Bayes' rule then applies to a matrix whose odds of an error are all multiplied by one factor, chosen so that the
 expected share of wrong labels is the rate. The ranking does not change.
@@ -36,21 +36,22 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from pyrite.auditing.gaps import near_ties
+from pyrite.auditing.gaps import OVERLAP, near_ties
 from pyrite.auditing.noise_fit import NoiseFit, log_odds
 from pyrite.diagnostics.arrays import Floats, Ints
 
 __all__ = ["NoiseRate", "estimate_rate", "with_error_odds"]
 
-_PRIOR_ODDS: Final = 1.0  # the log-odds, before the labels are seen, that none is wrong in a way that scores can show
-_TIES: Final = 0.05  # the share of near ties from which on classes may overlap; overlapping ones have 0.13 and more
 _AGAINST: Final = 3.0  # nats by which a net that misjudges classes must be the better explanation
+_PER_ENTRY: Final = 0.15  # nats that noise must gain for each kind of error, as a net errs in ways that are not fitted
 _CERTAIN: Final = 10.0  # nats by which it must be the worse one, so that the interval does not contain 0
-_REMAINS: Final = 0.5  # the part of the evidence that remains where errors do not depend on the sample
+_REMAINS: Final = 0.6  # the part of the evidence that remains where errors do not depend on the sample
 _OWN_ERROR: Final = 2.6, 5  # c and n of a net's own error c tⁿ, as found on CIFAR-10 with all kinds of nets and labels
 _MANY_CLASSES: Final = 10  # from which on near ties count in full
-_UNKNOWN_PATTERN: Final = 0.5  # A with two classes, where an error has one place to go
+_ANYWHERE: Final = 0.3  # the part of the doubt that goes to all classes alike, so that no error is impossible
+_PATTERN: Final = 0.2, 0.6  # parts of the pattern that are explained, from which on A is above 0, and 1
 _SHARED_ERRORS: Final = 1.3  # errors of two models per sample on which they disagree: they share blind spots
+_SMALLEST: Final = 1e-12  # what is divided by is at least this
 _SMALL_RATE: Final = 0.01  # a rate that imperfect scores alone may cause
 _MISFIT: Final = 0.25, 0.1  # the part of the doubt that may be misjudged, at the lower and upper end of the interval
 _ERRORS: Final = 2.0  # standard errors on each side
@@ -92,10 +93,10 @@ def estimate_rate(fit: NoiseFit, margins: Floats, labels: Ints, disagreement: fl
     differ = float((preferred != labels).mean())
     by_fit = min(float(_sigmoid(score).mean()), differ)
     ties = near_ties(margins)
-    noisy = _noisy(fit, ties, len(labels))
+    noisy = _noisy(fit, ties)
     low = noisy * by_fit
     explained = _explained(belief, preferred, fit.matrix)
-    share = explained * low / max(low + doubt, 1e-12)
+    share = explained * low / max(low + doubt, _SMALLEST)
     share += (1 - share) * min(2 * explained, 1) * _due_to_labels(fit, ties, doubt) * low / (low + _SMALL_RATE)
     if disagreement is not None and doubt > 0:
         own_error = min(_SHARED_ERRORS * disagreement / doubt, 1.0)
@@ -103,7 +104,7 @@ def estimate_rate(fit: NoiseFit, margins: Floats, labels: Ints, disagreement: fl
     rate = low + share * (differ - low)
     of_count = np.sqrt(differ * (1 - differ) / len(labels))
     error = float(np.hypot((1 - share) * fit.rate_error, share * of_count))
-    certain = noisy > 0.95 and (ties < _TIES or fit.own_surplus > _CERTAIN)
+    certain = noisy > 0.95 and _over_own(fit, ties) > _CERTAIN
     bottom = low - _ERRORS * fit.rate_error - _MISFIT[0] * doubt if certain else 0.0
     top = max(differ, rate) + _ERRORS * float(of_count) + _MISFIT[1] * doubt
     ends = max(min(bottom, rate), 0.0), min(top, 1.0)
@@ -123,47 +124,52 @@ def with_error_odds(matrix: Floats, shift: float) -> Floats:
 
 
 def _explained(belief: Floats, preferred: Ints, matrix: Floats) -> float:
-    """The part of the errors' pattern that the doubt explains: their deviance from it, against that from uniform.
+    """How far the doubt explains the errors' pattern: their deviance from it, against that from uniform.
 
-    1 if labels of a class err towards other classes as the net doubts between them; 0 if that predicts the errors no
-    better than equal shares do.
+    1 if labels of a class err towards other classes as the net doubts between them; 0 if that predicts the errors
+    little better than equal shares do.
     """
     classes = len(matrix)
     if classes == 2:
-        return _UNKNOWN_PATTERN
+        return 0.0
     order = np.argsort(preferred, kind="stable")
     present, first = np.unique(preferred[order], return_index=True)
     doubts = np.zeros_like(matrix)
     doubts[present] = np.add.reduceat(belief[order], first, axis=0)
     errors = matrix * np.bincount(preferred, minlength=classes)[:, None]
     others = ~np.eye(classes, dtype=bool)
-    errors, doubts = errors * others, np.maximum(doubts, 1e-9) * others
+    errors, doubts = errors * others, np.maximum(doubts, _SMALLEST) * others
     rows = errors.sum(1) > 0
     if not rows.any():
         return 0.0
     weight = errors[rows].sum(1) / errors[rows].sum()
     pattern, by_doubt = (each[rows] / each[rows].sum(1, keepdims=True) for each in (errors, doubts))
-    by_doubt = np.where(others[rows], by_doubt, 1.0)
+    by_doubt = np.where(others[rows], (1 - _ANYWHERE) * by_doubt + _ANYWHERE / (classes - 1), 1.0)
     entropy = np.where(pattern > 0, pattern * np.log(np.maximum(pattern, 1e-300)), 0.0).sum(1)
     from_doubt = weight @ (entropy - (pattern * np.log(by_doubt)).sum(1))
     from_uniform = weight @ (entropy + np.log(classes - 1))
-    return float(np.clip(1 - from_doubt / max(from_uniform, 1e-12), 0, 1))
+    least, most = _PATTERN
+    return float(np.clip((1 - from_doubt / max(from_uniform, _SMALLEST) - least) / (most - least), 0, 1))
 
 
-def _noisy(fit: NoiseFit, ties: float, count: int) -> float:
-    """The probability that labels are wrong at all. Without near ties a net makes no errors of its own."""
-    over_none = fit.surplus - min(ties / _TIES, 1.0) * (0.5 * np.log(count) + _PRIOR_ODDS)
-    over_own = fit.own_surplus + _AGAINST if ties >= _TIES else np.inf
-    return float(_sigmoid(min(over_none, over_own)))
+def _noisy(fit: NoiseFit, ties: float) -> float:
+    """The probability that labels are wrong at all; 1 for what differs from a net without near ties."""
+    return float(_sigmoid(min(fit.surplus, _over_own(fit, ties) + _AGAINST))) if ties >= OVERLAP else 1.0
+
+
+def _over_own(fit: NoiseFit, ties: float) -> float:
+    """By how many nats noise explains labels better than errors of a net, which makes none without near ties."""
+    kinds = fit.matrix.size - len(fit.matrix)
+    return fit.own_surplus - _PER_ENTRY * kinds if ties >= OVERLAP else np.inf
 
 
 def _due_to_labels(fit: NoiseFit, ties: float, doubt: float) -> float:
     """The part of the doubt that is not the net's own error, as far as the errors may depend on the sample."""
     factor, power = _OWN_ERROR
     own_error = factor * (4 * ties) ** power
-    remains = max(fit.own_surplus / max(fit.surplus, 1e-12), 0.0)
-    classes = min((len(fit.bias) - 2) / (_MANY_CLASSES - 2), 1)
-    return float(classes * max(1 - remains / _REMAINS, 0.0) * max(1 - own_error / max(doubt, 1e-12), 0.0))
+    remains = max(fit.own_surplus / max(fit.surplus, _SMALLEST), 0.0)
+    classes = min((len(fit.matrix) - 2) / (_MANY_CLASSES - 2), 1)
+    return float(classes * max(1 - remains / _REMAINS, 0.0) * max(1 - own_error / max(doubt, _SMALLEST), 0.0))
 
 
 def _shift_to(rate: float, score: Floats) -> float:

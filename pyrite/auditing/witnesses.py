@@ -6,6 +6,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import softmax
 
 from pyrite.auditing.scores import Kind, check_scores, chunks, gap_of, to_logits
 from pyrite.diagnostics.arrays import Floats, Ints, to_floats
@@ -13,6 +14,7 @@ from pyrite.diagnostics.arrays import Floats, Ints, to_floats
 __all__ = ["Witnesses", "gather", "neighbour_scores", "several"]
 
 _NEIGHBOURS: Final = 20
+_SHARPNESS: Final = 4.0  # of the probabilities that are averaged: a sample with the typical gap has odds of e⁴
 
 
 class Witnesses(NamedTuple):
@@ -41,7 +43,7 @@ def gather(scores: object, embeddings: object | None, labels: Ints, kind: Kind |
     """The evidence of all models, and of neighbours by embeddings, as one table.
 
     Of several models the scores are divided by their typical gap, so that none counts more because of its scale, and
-    averaged.
+    their probabilities are averaged. Logits would give a model that is certain by mistake the last word.
     """
     tables = [check_scores(each, labels, kind) for each in several(scores)]
     assert kind is not None
@@ -56,10 +58,12 @@ def gather(scores: object, embeddings: object | None, labels: Ints, kind: Kind |
     for table, own_kind in logits:
         gap = gap_of(table, own_kind)
         for rows in chunks(table.shape):
-            mean[rows] += to_logits(table[rows], own_kind) / (gap * len(logits))
+            with np.errstate(over="ignore"):  # a class that is infinitely far below the first has the probability 0
+                sharp = _SHARPNESS * (to_logits(table[rows], own_kind) / gap)
+            mean[rows] += softmax(sharp, axis=1) / len(logits)
     preferred = [table.argmax(1) for table, _ in logits]
     differ = [float((one != two).mean()) for one, two in combinations(preferred, 2)]
-    return Witnesses(mean, "logits", float(np.mean(differ)))
+    return Witnesses(mean, "probabilities", float(np.mean(differ)))
 
 
 def neighbour_scores(embeddings: object, labels: Ints, classes: int) -> Floats:

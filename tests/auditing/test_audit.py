@@ -179,7 +179,7 @@ def test_probabilities_are_bayes_rule(drawn: tuple[Floats, Ints, Ints], found: A
     margins = margins_by_hand(logits * 2 / np.median(ordered[:, -1] - ordered[:, -2]))
     each = np.arange(600)
     fit = fit_noise(margins, given, 0)
-    prior = softmax(fit.sharpness * margins + fit.bias, axis=1)
+    prior = softmax(fit.sharpness * margins + np.broadcast_to(fit.bias, (4, 4))[margins.argmax(1)], axis=1)
     posterior = np.empty((600, 4))
     for true in range(4):
         for row in range(600):

@@ -7,12 +7,14 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 import torch
+from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp, softmax
+from sklearn.metrics import average_precision_score
 
 from pyrite.auditing import noise_fit
 from pyrite.auditing.expectation import Statistics
 from pyrite.auditing.gaps import typical_gap
-from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds
+from pyrite.auditing.noise_fit import NoiseFit, fit_noise, fit_once, log_odds
 from pyrite.soft_margin import margins as margins_of
 
 Floats = npt.NDArray[np.float64]
@@ -37,16 +39,18 @@ def pick(chances: Floats, random: np.random.Generator) -> Ints:
 def draw(
     matrix: Floats, samples: int, seed: int, sharpness: float = 1.3, bias: Floats | None = None, spread: float = 3.0
 ) -> Drawn:
+    """Labels of the model, with one row of the bias for all samples or one for each preferred class."""
     random = np.random.default_rng(seed)
     logits = random.normal(0, spread, (samples, len(matrix)))
     margins = margins_of(torch.from_numpy(logits)).numpy()
-    true = pick(softmax(sharpness * margins + (0 if bias is None else bias), axis=1), random)
+    rows = np.broadcast_to(0.0 if bias is None else bias, matrix.shape)[margins.argmax(1)]
+    true = pick(softmax(sharpness * margins + rows, axis=1), random)
     return Drawn(logits, margins, true, pick(matrix[true], random))
 
 
 def likelihood(drawn: Drawn, sharpness: float, bias: Floats, matrix: Floats) -> float:
     """The mean log-likelihood of the given labels, written out class by class."""
-    joint = log_softmax(sharpness * np.clip(drawn.margins, -30, 30) + bias, axis=1)
+    joint = log_softmax(sharpness * np.clip(drawn.margins, -30, 30) + bias[drawn.margins.argmax(1)], axis=1)
     for true in range(len(matrix)):
         joint[:, true] += np.log(matrix[true, drawn.given])
     return float(logsumexp(joint, axis=1).mean())
@@ -70,7 +74,8 @@ def test_what_was_drawn_is_found() -> None:
     assert found.can_tell
     # The spread over ten other simulations of this size: 0.016 of the sharpness, 0.05 of a bias, 0.005 of a chance.
     assert found.sharpness == pytest.approx(1.3, abs=0.06)
-    assert found.bias == pytest.approx(BIAS, abs=0.15)
+    assert found.bias.mean(0) == pytest.approx(BIAS, abs=0.15)
+    assert abs(found.bias - BIAS).max() < 0.6  # of one preferred class and a rare true one
     assert found.matrix == pytest.approx(NOISY, abs=0.02)
     assert abs(found.rate - (drawn.true != drawn.given).mean()) < 4 * found.rate_error
     assert (abs(found.matrix - NOISY) < 4 * found.matrix_error).all()
@@ -134,7 +139,7 @@ def test_no_point_near_by_is_likelier() -> None:
     # The prior counts as a sample a class; nearer than that the likelihood may rise a little.
     for size in (0.02, 0.1):
         for _ in range(5):
-            sharpness, bias = found.sharpness + size * random.normal(), found.bias + size * random.normal(size=4)
+            sharpness, bias = found.sharpness + size * random.normal(), found.bias + size * random.normal(size=(4, 4))
             matrix = found.matrix * np.exp(size * random.normal(size=(4, 4)))
             matrix /= matrix.sum(1, keepdims=True)
             for point in (
@@ -146,11 +151,65 @@ def test_no_point_near_by_is_likelier() -> None:
     assert likelihood(drawn, found.sharpness * 1.2, found.bias, found.matrix) < best - 1e-4  # it can tell
 
 
+@pytest.mark.parametrize("classes", [2, 3])
+def test_the_likeliest_biases_are_those_of_another_search(classes: int) -> None:
+    """Without noise, with the same priors, by a search that knows no derivatives; two classes, of which one is rare."""
+    drawn = draw(np.eye(classes), 300, 0, bias=np.linspace(0, -4, classes))
+    table, _ = noise_fit._table(drawn.margins, drawn.true)
+    distances, labels, rows = table.margins.T.astype(np.float64), table.labels, np.arange(300)
+    start = NoiseFit.initial(classes)
+    start = replace(start, matrix=noise_fit._smoothed(np.eye(classes), 1.0), smoothing=np.inf)
+
+    def cost(point: Floats, groups: Ints, centre: Floats) -> float:
+        bias = point[1:].reshape(-1, classes)
+        chances = softmax(point[0] * distances + bias[groups], axis=1) @ start.matrix
+        prior = ((point[0] - 6) / 6) ** 2 + ((bias - centre) ** 2).sum()
+        return float(0.5 * prior - np.log(chances[rows, labels]).sum())
+
+    common = table.fit(rows, start, 1e-12)
+    best = minimize(cost, np.array([6.0, *np.zeros(classes)]), (0 * rows, 0.0), options={"gtol": 1e-7}).x
+    assert [common.sharpness, *common.bias[0]] == pytest.approx(best, abs=1e-3)
+    found = table.fit_biases(rows, common, 1e-12)
+    begin = np.array([common.sharpness, *np.tile(common.bias[0], classes)])
+    best = minimize(cost, begin, (distances.argmax(1), common.bias[0]), options={"gtol": 1e-7}).x
+    assert [found.sharpness, *found.bias.ravel()] == pytest.approx(best, abs=1e-3)
+
+
+def test_many_classes_are_fitted_to_the_same_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many classes only the diagonal of the second derivatives is used: the way is longer, the end is the same."""
+    drawn = draw(NOISY, 2000, 6, bias=BIAS)
+    table, _ = noise_fit._table(drawn.margins, drawn.given)
+    found = table.fit(np.arange(2000), NoiseFit.initial(4), 1e-9)
+    monkeypatch.setattr("pyrite.auditing.expectation._EXACT", 3)
+    other = table.fit(np.arange(2000), NoiseFit.initial(4), 1e-9)
+    assert other.sharpness == pytest.approx(found.sharpness, abs=0.02)
+    assert other.bias == pytest.approx(found.bias, abs=0.02)
+
+
+def test_what_a_net_learned_from_wrong_labels_is_undone() -> None:
+    """A net that finds one class too likely wherever it prefers another, and labels that are wrong in that very way."""
+    learned = np.zeros((4, 4))
+    learned[0, 1] = learned[2, 3] = -2.5  # the net's score of the second class is too high by this
+    drawn = draw(NOISY, 20_000, 8, bias=learned, spread=1.5)
+    found = fit_noise(drawn.margins, drawn.given, 0)
+    contrast = found.bias - found.bias.mean(1, keepdims=True)
+    assert contrast == pytest.approx(learned - learned.mean(1, keepdims=True), abs=0.6)
+    assert found.matrix == pytest.approx(NOISY, abs=0.04)
+    common = fit_once(drawn.margins, drawn.given)
+    wrong = drawn.true != drawn.given
+    together, apart = (
+        average_precision_score(wrong, log_odds(each.evidence(drawn.margins, drawn.given), drawn.given))
+        for each in (common, found)
+    )
+    assert apart > together + 0.005
+
+
 def test_evidence_is_bayes_rule() -> None:
     drawn = draw(NOISY, 3000, 4, bias=BIAS)
     found = fit_noise(drawn.margins, drawn.given, 0)
     each = np.arange(3000)
-    prior = softmax(found.sharpness * np.clip(drawn.margins, -30, 30) + found.bias, axis=1)
+    rows = found.bias[drawn.margins.argmax(1)]
+    prior = softmax(found.sharpness * np.clip(drawn.margins, -30, 30) + rows, axis=1)
     joint = np.stack([prior[:, k] * found.matrix[k, drawn.given] for k in range(4)], 1)
     posterior = joint / joint.sum(1, keepdims=True)
     evidence = found.evidence(drawn.margins, drawn.given)
@@ -181,7 +240,7 @@ def test_names_of_classes_do_not_matter(plain: tuple[Drawn, NoiseFit]) -> None:
     other = fit_noise(drawn.margins[:, order], np.argsort(order)[drawn.given], 0)
     assert other.sharpness == pytest.approx(found.sharpness, abs=30 * NEAR)
     assert other.rate == pytest.approx(found.rate, abs=NEAR)
-    assert other.bias == pytest.approx(found.bias[order], abs=30 * NEAR)
+    assert other.bias == pytest.approx(found.bias[np.ix_(order, order)], abs=100 * NEAR)
     assert other.matrix == pytest.approx(found.matrix[np.ix_(order, order)], abs=2 * NEAR)
     assert other.matrix_error == pytest.approx(found.matrix_error[np.ix_(order, order)], rel=0.02)
 
@@ -257,11 +316,11 @@ def test_few_samples_are_pulled_together_and_many_are_not() -> None:
 
 def test_without_samples_the_sharpness_is_that_of_the_prior() -> None:
     """A Newton step to the mode of the prior, a normal density with mean 6 and standard deviation 6."""
-    nothing = Statistics(0.0, np.zeros((3, 3)), 0.0, 0.0, np.zeros(3), np.zeros(3))
+    nothing, bias = Statistics.none(1, 3), np.zeros((1, 3))
     for sharpness in (5.6, 6.0, 6.4):
-        assert noise_fit._newton_step(sharpness, np.zeros(3), nothing)[0] == pytest.approx(6.0)
+        assert noise_fit._newton_step(sharpness, bias, bias, nothing)[0] == pytest.approx(6.0)
     # With samples that have as much information as the prior, and no slope, the step is half as long.
-    assert noise_fit._newton_step(6.4, np.zeros(3), replace(nothing, curvature=1 / 36))[0] == pytest.approx(6.2)
+    assert noise_fit._newton_step(6.4, bias, bias, replace(nothing, curvature=1 / 36))[0] == pytest.approx(6.2)
 
 
 def test_few_samples_told_apart_are_no_certainty() -> None:

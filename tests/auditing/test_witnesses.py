@@ -4,6 +4,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import softmax
 
 import pyrite
 from pyrite.auditing.witnesses import gather, neighbour_scores
@@ -43,6 +44,21 @@ def test_models_count_equally_whatever_their_scale() -> None:
     assert found.table == pytest.approx(scaled.table, rel=1e-5, abs=1e-5)
     assert found.disagreement == (one.argmax(1) != two.argmax(1)).mean()
     assert gather(one, None, LABELS, "logits").table is one
+
+
+def test_probabilities_are_averaged_in_units_of_the_typical_gap() -> None:
+    random = np.random.default_rng(4)
+    tables = [scale * random.normal(size=(90, 3)) for scale in (1.0, 7.0)]
+    found = gather(tables, None, np.arange(90) % 3, "logits")
+    assert found.kind == "probabilities"
+    expected = 0.0
+    for table in tables:
+        ordered = np.sort(table, axis=1)
+        expected = expected + softmax(4 * table / np.median(ordered[:, 2] - ordered[:, 1]), axis=1) / 2
+    assert found.table == pytest.approx(expected, abs=1e-6)
+    # A model that is certain by mistake does not outvote the other: it has one half of the vote.
+    tables[0][0], tables[1][0] = (0, 2, 0), (1000, 0, 0)
+    assert gather(tables, None, np.arange(90) % 3, "logits").table[0, 0] < 0.51
 
 
 def test_two_models_find_more_than_one() -> None:
