@@ -5,7 +5,7 @@ import types
 from collections.abc import Callable, Collection, Iterator
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 
@@ -68,8 +68,6 @@ def _flag(name: str, kind: Any, text: str, default: str | bool) -> inspect.Param
 
 def _type_of_flag(hint: Any) -> Any:
     """The type that a flag is read as; the recipe checks its values."""
-    if get_origin(hint) is Literal:
-        return str
-    if get_origin(hint) is types.UnionType:
-        return next(part for part in get_args(hint) if part is not types.NoneType)
-    return hint
+    if get_origin(hint) in (types.UnionType, Union):  # typing's own where a part is a Literal
+        hint = next(part for part in get_args(hint) if part is not types.NoneType)
+    return str if get_origin(hint) is Literal else hint

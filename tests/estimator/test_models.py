@@ -174,8 +174,12 @@ def test_calibration_undoes_uneven_noise() -> None:
     shares = np.stack([0.6 * (1 - right), right + 0.4 * (1 - right)], 1)
     calibration = Calibration.of(np.log(shares), given)
     found = np.exp(calibration.log_probabilities(np.log(shares)))
-    assert abs(calibration.fit.matrix[0, 1] - 0.4) < 0.08
-    assert (found.argmax(1) == true).mean() > (shares.argmax(1) == true).mean() + 0.02
+    assert calibration.fit.matrix[0, 1] > 0.25 > 0.02 > calibration.fit.matrix[1, 0]  # 0.4 and 0
+    assert (found.argmax(1) == true).mean() > (shares.argmax(1) == true).mean() + 0.05
+    rows = np.arange(4000)
+    ideal = np.log(np.where(true == 1, right, 1 - right)).mean()
+    before, after = (np.log(each[rows, true]).mean() for each in (shares, found))
+    assert after > (before + 2 * ideal) / 3  # two thirds of the way to the truth, or more
 
 
 def test_a_class_taken_for_another() -> None:

@@ -75,8 +75,8 @@ def test_it_is_trained_once(folder: Path, result: CellResult, monkeypatch: pytes
 
 def test_the_command_trains_the_same_cell(result: CellResult) -> None:
     command = result.cell.command
-    words = "pyrite train digits --grow 1.0 --keep last --no-mirror --epochs 3 --method 'erm(mae)' --model "
-    assert command.startswith(words)
+    words = "pyrite train digits --grow 1.0 --keep last --no-mirror --precision float32 --epochs 3 --method 'erm(mae)'"
+    assert command.startswith(f"{words} --model ")
     assert command.endswith("--samples 200 --seed 0")
 
 

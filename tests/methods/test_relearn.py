@@ -116,7 +116,7 @@ def test_the_default_has_a_second_stage_only_where_images_are_augmented() -> Non
     assert resolve(images).recipe.method == "relearn(curriculum(keep=1, gain=4, most=1), at=0.5, doubt=0.2)"
     assert resolve(images, validation=0.0).recipe.method == "curriculum(keep=0.5, gain=4, most=1)"
     assert resolve(images, augment="none").recipe.method == "curriculum(keep=0.5, gain=4, most=1)"
-    said = resolve(features, method="relearn(curriculum, at=0.7)").recipe
+    said = resolve(features, method="relearn(curriculum, at=0.7)", epochs=10).recipe
     assert said.method == "relearn(curriculum(keep=0.5, gain=4, most=1), at=0.7, doubt=0.2)"
     assert said.schedule == "linear(warmup=1.4)"
 

@@ -26,6 +26,8 @@ def make_run(tmp_path: Path) -> Callable[..., Run]:
         ]
         recipe = Recipe.make(data="digits", method="erm(ce)", noise="symmetric(rate=0.4)", epochs=max(1, len(tests)))
         run = Run(tmp_path / "run", recipe, history)
+        run.path.mkdir(exist_ok=True)
+        (run.path / "run.json").write_text('{"finished": false}')
         counts = np.zeros((len(tests), len(EDGES) + 1), np.int64)
         counts[:, 21] = 6  # from 0 to 1
         counts[:, 11] = 4  # from -10 to -9
