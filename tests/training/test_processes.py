@@ -174,4 +174,4 @@ def test_torchrun_is_killed_or_stopped(number: signal.Signals, tmp_path: Path) -
     )
     assert done.returncode == 0, done.stderr
     assert differing(tmp_path / "whole", out) == []
-    assert {path.name for path in out.iterdir()} == {*RESULTS, "run.json", "state"}
+    assert {path.name for path in out.iterdir()} - {"last.safetensors"} == {*RESULTS, "run.json", "state"}
