@@ -188,7 +188,6 @@ def test_pictures_of_a_run(tmp_path: Path, make_run: Callable[..., Run]) -> None
     assert found.tags.count("img") == 2
     assert "What it learned to trust" not in found.words
     run = make_run([0.5, 0.6], [0.1, 0.2])
-    run.path.mkdir(parents=True)
     np.savez(run.path / "method.npz", weight_net=np.array([[1.0, 0.0, -2.0, 3.0]]))
     found = read(write_audit_page(replace(make_audit(), run=run), tmp_path / "page.html", data=make_images()))
     assert found.tags.count("img") == 3
