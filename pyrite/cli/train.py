@@ -79,7 +79,7 @@ def _adapted(run: "Run") -> str:
     last = run.history[-1] if run.history else {}
     if "kept_share" in last:
         left_out = 100 * (1 - last["kept_share"])
-        return f"{run.recipe.method}: the second half left out {left_out:.1f} % of the labels, which looked wrong"
+        return f"{run.recipe.method}: {left_out:.1f} % of the labels looked wrong and were left out in the second stage"
     if "exponent" in last:
         return f"{run.recipe.method} ended with exponent {last['exponent']:.2f} (0 is cross entropy, 1 absolute error)"
     return ""

@@ -12,7 +12,7 @@ from pyrite.checks import whole_number
 from pyrite.data import Batch
 from pyrite.draws import Stream, uniforms
 from pyrite.methods.bench import Bench
-from pyrite.methods.method import MetaSet, Method, Trainer
+from pyrite.methods.method import Around, Method, Trainer
 from pyrite.methods.step import Step
 from pyrite.processes import all_gather
 
@@ -20,7 +20,7 @@ __all__ = ["CrossFit"]
 
 
 @final
-class CrossFit(Method):
+class CrossFit(Around):
     """Train ``folds`` nets with a method, each without its fold of the samples, and score every fold by its net.
 
     Every training sample then has scores of a net that never saw its label, which is what an audit needs. With two
@@ -40,25 +40,8 @@ class CrossFit(Method):
     """
 
     def __init__(self, method: Method, folds: int = 2) -> None:
-        if not isinstance(method, Method):
-            raise ValueError(f"method is {method!r}, but must be a method, such as erm(ce)")
-        self.method, self.folds = method, whole_number("folds", folds, least=2)
-
-    @property
-    def meta_set(self) -> MetaSet | None:
-        return self.method.meta_set
-
-    @property
-    def strength(self) -> float:
-        return self.method.strength
-
-    @property
-    def grows(self) -> bool:
-        return self.method.grows
-
-    @property
-    def held_out(self) -> float:
-        return self.method.held_out
+        super().__init__(method)
+        self.folds = whole_number("folds", folds, least=2)
 
     def start(self, bench: Bench) -> "_CrossFit":
         return _CrossFit(self, bench)

@@ -17,7 +17,7 @@ from pyrite.methods.step import Step
 from pyrite.models import Ensemble, mean_scores
 from pyrite.spec import Spelled
 
-__all__ = ["MetaSet", "Method", "Trainer"]
+__all__ = ["Around", "MetaSet", "Method", "Trainer"]
 
 
 class MetaSet(NamedTuple):
@@ -159,3 +159,28 @@ class Method(Spelled, ABC):
 
     def __hash__(self) -> int:
         return hash(str(self))
+
+
+class Around(Method):
+    """A method that trains with another one, and needs what that needs."""
+
+    def __init__(self, method: Method) -> None:
+        if not isinstance(method, Method):
+            raise ValueError(f"method is {method!r}, but must be a method, such as erm(ce)")
+        self.method = method
+
+    @property
+    def meta_set(self) -> MetaSet | None:
+        return self.method.meta_set
+
+    @property
+    def strength(self) -> float:
+        return self.method.strength
+
+    @property
+    def grows(self) -> bool:
+        return self.method.grows
+
+    @property
+    def held_out(self) -> float:
+        return self.method.held_out

@@ -12,7 +12,7 @@ from pyrite.curves import CE
 from pyrite.data import Batch
 from pyrite.methods.bench import Bench
 from pyrite.methods.descent import descend
-from pyrite.methods.method import MetaSet, Method, Trainer
+from pyrite.methods.method import Around, Method, Trainer
 from pyrite.methods.staged import Estimate, Stage, Stages, checked_share, stage_lengths
 from pyrite.methods.step import Step
 from pyrite.models import mirrored_scores
@@ -24,13 +24,14 @@ _HALF: Final = 0.5
 
 
 @final
-class Relearn(Method):
+class Relearn(Around):
     """A method, an audit of the labels by its net, and cross entropy on the labels that are probably right.
 
     The first stage ends with a learning rate of 0, as a whole run does. Its net scores every training sample, without
-    augmentation, and the labels are audited by these scores. The second stage continues with that net, at the second
-    half of the schedule, and leaves out the labels that are wrong with a probability of ``doubt`` or more. If noise and
-    the net's own doubt cannot be told apart, no label is left out. A sample that is left out costs no time.
+    augmentation, and the labels are audited by these scores. The second stage continues with the net (the first of
+    several), at the second half of the schedule, and leaves out the labels that are wrong with a probability of
+    ``doubt`` or more. If noise and the net's own doubt cannot be told apart, no label is left out. A sample that is
+    left out costs no time.
 
     The net must not have memorised the labels, or it would find them right. So by default there is a second stage only
     where images are augmented, so that they are memorised late, and samples are held out to tell.
@@ -46,26 +47,9 @@ class Relearn(Method):
     """
 
     def __init__(self, method: Method, at: float | None = None, doubt: float = 0.2) -> None:
-        if not isinstance(method, Method):
-            raise ValueError(f"method is {method!r}, but must be a method, such as erm(ce)")
-        self.method, self.at = method, None if at is None else checked_share(at)
+        super().__init__(method)
+        self.at = None if at is None else checked_share(at)
         self.doubt = number("doubt", doubt, above=0, most=1)
-
-    @property
-    def meta_set(self) -> MetaSet | None:
-        return self.method.meta_set
-
-    @property
-    def strength(self) -> float:
-        return self.method.strength
-
-    @property
-    def grows(self) -> bool:
-        return self.method.grows
-
-    @property
-    def held_out(self) -> float:
-        return self.method.held_out
 
     @property
     def first_schedule(self) -> float:
@@ -86,7 +70,6 @@ class Relearn(Method):
         if bench.epochs == 1:  # of the default method, which must train for any length
             return Stages([Stage(1, lambda known, before: self.method.start(bench))])
         early, late = stage_lengths(self, bench.epochs, self.at or _HALF)
-
         scores = torch.zeros(0)  # of the first stage; in a resumed run they come from its state
 
         def first(known: Estimate, before: Trainer | None) -> Trainer:

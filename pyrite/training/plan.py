@@ -16,7 +16,7 @@ from pyrite.models import Architecture, Factory, architecture
 from pyrite.noise import noise_model
 from pyrite.spec import build, lookup, spell
 from pyrite.training.optimisers import OPTIMISERS, optimiser
-from pyrite.training.recipe import GIVEN, Options, Recipe, Short, reading
+from pyrite.training.recipe import GIVEN, Options, Recipe, Short, reading, settled
 from pyrite.training.schedules import schedule
 from pyrite.training.start import with_measured_margin
 
@@ -73,10 +73,9 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **option
     if measured is not method:
         method, recipe = measured, recipe.model_copy(update={"method": str(measured)})
     recipe = recipe.resolved(source, method, features)
-    held_out = bool(recipe.validation) or source.validation is not None
-    settled = method.settled(augmented=recipe.augment != "none", held_out=held_out)
-    if settled is not method:
-        method, recipe = settled, recipe.model_copy(update={"method": str(settled)})
+    suited = settled(method, recipe.augment, recipe.validation, source)
+    if suited is not method:
+        method, recipe = suited, recipe.model_copy(update={"method": str(suited)})
     if short.lr is not None:
         recipe = _with_rate(recipe, short.lr, options.get("optimiser"))
     for own in _parts(method):

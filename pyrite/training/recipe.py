@@ -24,7 +24,18 @@ from pyrite.spec import build, nearest, spell
 from pyrite.training.optimisers import SGD, Optimiser, optimiser
 from pyrite.training.schedules import Linear, Schedule, schedule
 
-__all__ = ["BEFORE", "GIVEN", "Checked", "Options", "OptionsButRate", "Recipe", "Short", "augmentation", "reading"]
+__all__ = [
+    "BEFORE",
+    "GIVEN",
+    "Checked",
+    "Options",
+    "OptionsButRate",
+    "Recipe",
+    "Short",
+    "augmentation",
+    "reading",
+    "settled",
+]
 
 _LARGE_ENOUGH: Final = 24  # pixels of a side: images may be halved in the first epochs, and convolutions take the time
 
@@ -181,8 +192,7 @@ class Recipe(Checked, Settings):
         strength = 1.0 if self.clip is None and clip and _clipping_is_enough(net, chosen) else chosen.strength
         rate = float(f"{suits / strength:.3g}")
         augment = _spelled(augmentation(self.augment)) if self.augment else _default_augmentation(shape)
-        given_held_out = bool(validation) or data.validation is not None
-        settled = chosen.settled(augmented=augment != "none", held_out=given_held_out)
+        suited = settled(chosen, augment, validation, data)
         return self.model_copy(
             update={
                 "label": data.label,
@@ -192,7 +202,7 @@ class Recipe(Checked, Settings):
                 "model": self.model if net is None else str(net),
                 "optimiser": str(optimiser(self.optimiser or SGD(lr=rate))),
                 "clip": clip,
-                "schedule": str(schedule(self.schedule or Linear(warmup=settled.first_schedule * epochs / 5))),
+                "schedule": str(schedule(self.schedule or Linear(warmup=suited.first_schedule * epochs / 5))),
                 "epochs": epochs,
                 "grow": _growth(net, shape) if self.grow is None else self._checked_growth(net, shape),
                 "augment": augment,
@@ -233,6 +243,11 @@ def augmentation(spec: str) -> CropFlip | None:
         return None
     built: CropFlip = build(spec, {"crop_flip": CropFlip}, "augmentation")
     return built
+
+
+def settled(method: Method, augment: str, validation: float | None, data: Dataset) -> Method:
+    """The method with what suits the run filled in."""
+    return method.settled(augmented=augment != "none", held_out=bool(validation) or data.validation is not None)
 
 
 def _spelled(augment: CropFlip | None) -> str:

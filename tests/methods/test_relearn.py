@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import chain, repeat
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ from pyrite.methods import Bench, Learner, Stages, method
 from pyrite.methods.relearn import trusted
 from pyrite.training import fit
 from pyrite.training.plan import resolve
+from tests.children import differing
+from tests.training.together import clusters
 
 RNG = np.random.default_rng(0)
 TRUE = np.repeat(np.arange(4), 100)
@@ -107,6 +110,20 @@ def test_observers_see_what_is_left_out_as_it_was() -> None:
     assert (step.gradient[left_out] == 0).all()
     assert (step.gradient[~left_out] != 0).any(1).all()
     torch.testing.assert_close(step.scores[left_out], before[step.index[left_out]])
+
+
+def test_a_resumed_run_leaves_out_the_same(tmp_path: Path) -> None:
+    """It is stopped in the second stage, whose samples and scores must come from the saved state."""
+    answers = chain(repeat(False, 44), [True])  # 24 steps an epoch
+    options = {"method": "relearn(erm(ce), at=0.5)", "noise": "symmetric(0.3)", "epochs": 2, "batch_size": 9}
+    options |= {"model": "mlp(hidden=[6], norm=False)", "lr": 0.1, "progress": False}
+    whole = pyrite.train(clusters(), out=tmp_path / "whole", **options)
+    assert 0.5 < whole.history[-1]["kept_share"] < 0.9
+    run = pyrite.train(clusters(), out=tmp_path / "run", stop=lambda: next(answers), **options)
+    assert not run.finished
+    assert len(run.history) == 1
+    pyrite.train(clusters(), resume=run.path, progress=False)
+    assert differing(whole.path, run.path) == []
 
 
 def test_the_default_has_a_second_stage_only_where_images_are_augmented() -> None:

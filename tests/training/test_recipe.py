@@ -7,9 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import pyrite
 from pyrite.data import Dataset, load
+from pyrite.processes import fast_bfloat16
 from pyrite.training import Recipe, resolve
 
 
@@ -201,3 +203,25 @@ def test_objects_instead_of_texts() -> None:
     ).recipe
     assert given == resolve("digits", loss="gce(q=0.5)", noise="symmetric(0.2)", optimiser="sgd(lr=0.3)").recipe
     assert resolve("digits", method=pyrite.ERM(pyrite.CE())).recipe.method == "erm(ce)"
+
+
+@pytest.mark.parametrize("fast", [True, False])
+def test_bfloat16_where_convolutions_take_the_time(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyrite.training.recipe.fast_bfloat16", lambda device: fast)
+    sides = {side: made((3, side, side), test=True) for side in (16, 24)}
+    features = made((3,), test=True)
+    assert Recipe.make(data="made").resolved(sides[24]).precision == ("bfloat16" if fast else "float32")
+    assert Recipe.make(data="made", precision="float32").resolved(sides[24]).precision == "float32"
+    assert Recipe.make(data="made").resolved(sides[16]).precision == "float32"
+    assert Recipe.make(data="made").resolved(features).precision == "float32"
+    assert Recipe.make(data="made", model="resnet20").resolved(sides[24]).precision == "float32"
+    assert Recipe.make(data="made", method="meta_weight").resolved(sides[24]).precision == "float32"
+
+
+@pytest.mark.parametrize(("capabilities", "fast"), [({"avx512_bf16": True}, True), ({"amx_bf16": False}, False)])
+def test_what_is_fast_at_bfloat16(capabilities: dict[str, bool], fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: capabilities, raising=False)
+    assert fast_bfloat16("cpu") is fast
+    monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)  # of newer versions of torch
+    assert not fast_bfloat16("cpu")
+    assert not fast_bfloat16("meta")

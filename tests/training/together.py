@@ -26,6 +26,13 @@ def features() -> Dataset:
     return _made("features", lambda rows, count: rows.normal(size=(count, 4)).astype(np.float32))
 
 
+def clusters() -> Dataset:
+    """Enough samples, and clear enough, for an audit to find wrong labels in a run of two epochs."""
+    true = np.arange(240) % CLASSES
+    inputs = (6 * np.eye(CLASSES)[true] + np.random.default_rng(0).normal(size=(240, CLASSES))).astype(np.float32)
+    return Dataset("clusters", inputs, true, tuple("abcde"))
+
+
 def images() -> Dataset:
     return _made("images", lambda rows, count: rows.integers(256, size=(count, 3, 12, 12), dtype=np.uint8))
 
@@ -88,6 +95,8 @@ def cases() -> dict[str, tuple[Dataset, dict[str, Any]]]:
     for name in [*pyrite.METHODS, *TOYS]:
         more[f"method-{name}"] = norms | {"method": METHOD_EXAMPLES.get(name, name)}
     found |= {name: (features(), options) for name, options in more.items()}
+    relearn = {"method": "relearn(erm(ce), at=0.5)", "batch_size": 8, "lr": 0.1}
+    found["relearn"] = clusters(), small | relearn
     for name, model in {"fast_cnn": "fast_cnn(widths=[4, 4, 4])", "wrn": "wrn(depth=10, width=1)"}.items():
         found[name] = images(), {"model": model, "batch_size": 11, "loss": "imae(T=8)", "augment": "crop_flip(pad=1)"}
     return found
