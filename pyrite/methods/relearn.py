@@ -30,8 +30,8 @@ class Relearn(Around):
     The first stage ends with a learning rate of 0, as a whole run does. Its net scores every training sample, without
     augmentation, and the labels are audited by these scores. The second stage continues with the net (the first of
     several), at the second half of the schedule, and leaves out the labels that are wrong with a probability of
-    ``doubt`` or more. If noise and the net's own doubt cannot be told apart, no label is left out. A sample that is
-    left out costs no time.
+    ``doubt`` or more. If noise and the net's own doubt cannot be told apart, or fewer than half of the labels would be
+    left, none is left out. A sample that is left out costs no time.
 
     The net must not have memorised the labels, or it would find them right. So by default there is a second stage only
     where images are augmented, so that they are memorised late, and samples are held out to tell.
@@ -100,7 +100,9 @@ def _scores(trainer: Trainer, bench: Bench, epoch: int) -> Tensor:
 
 
 def trusted(scores: Tensor, labels: Tensor, doubt: float, seed: int) -> Tensor:
-    """True for the labels that are wrong with a probability below ``doubt``, and for all if that cannot be told.
+    """True for the labels that are wrong with a probability below ``doubt``; for all if it cannot be told which.
+
+    Nor can it if fewer than half of the labels would be left.
 
     Args:
         scores: one row per sample, NaN where there are none.
@@ -115,8 +117,11 @@ def trusted(scores: Tensor, labels: Tensor, doubt: float, seed: int) -> Tensor:
     audit = audit_scores(labels[rows].cpu().numpy(), scores=scores[rows].cpu().numpy(), kind="logits", seed=seed)
     if not audit.can_tell:
         return trained
+    right = audit.wrong_probability < doubt
+    if right.mean() < _HALF:  # a net that has not learned yet finds most labels wrong
+        return trained
     kept = trained.clone()
-    kept[rows] = torch.from_numpy(audit.wrong_probability < doubt).to(kept.device)
+    kept[rows] = torch.from_numpy(right).to(kept.device)
     return kept
 
 

@@ -94,6 +94,17 @@ def test_scores_that_say_nothing_leave_nothing_out() -> None:
     assert trusted(torch.randn(400, 4, generator=torch.manual_seed(0)), torch.from_numpy(GIVEN), 0.2, seed=0).all()
 
 
+def test_a_net_that_disagrees_with_most_labels_is_not_believed() -> None:
+    """It takes two of the four classes for others; by the audit alone most labels would be left out."""
+    taken = np.array([1, 0, 2, 3])[TRUE]
+    taken[: len(taken) * 3 // 4 : 2] = (taken[: len(taken) * 3 // 4 : 2] + 2) % 4
+    scores = torch.from_numpy(8.0 * np.eye(4)[taken] + RNG.normal(size=(400, 4)))
+    audit = pyrite.audit(TRUE, scores=scores.numpy(), kind="logits", progress=False)
+    assert audit.can_tell
+    assert (audit.wrong_probability < 0.2).mean() < 0.5
+    assert trusted(scores, torch.from_numpy(TRUE), 0.2, seed=0).all()
+
+
 def test_observers_see_what_is_left_out_as_it_was() -> None:
     bench = Bench(batches(), learner, epochs=2, classes=4)
     trainer = method("relearn(erm(ce), at=0.5)").start(bench)
