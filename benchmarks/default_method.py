@@ -37,7 +37,7 @@ from pyrite.data import Dataset, split, texts
 Cell = dict[str, Any]
 
 METHODS = {
-    "default": "relearn(curriculum)",
+    "default": "auto",
     "CE": "erm(ce)",
     "GCE": "erm(gce(q=0.7))",
     "MAE": "erm(unit(mae))",

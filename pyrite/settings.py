@@ -28,7 +28,7 @@ class Settings:
     ignore: Annotated[str, "Columns to leave out, with commas between them, such as 'id,url'."] = ""
     name: Annotated[str, "The column that names a sample in reports; it is not learned from."] = ""
     features: Annotated[str, "What samples become, such as 'tfidf'; none for raw images or plain numbers."] = ""
-    method: Annotated[str, "A method; --loss LOSS is short for 'erm(LOSS)'."] = "relearn(curriculum)"
+    method: Annotated[str, "A method; --loss LOSS is short for 'erm(LOSS)'."] = "auto"
     noise: Annotated[str, "Make labels wrong first, such as 'symmetric(0.4)'; corrections come after it."] = ""
     corrections: Annotated[str, "A file of corrected labels, as the report exports it, or a suspects.csv."] = ""
     drop_suspects: Annotated[

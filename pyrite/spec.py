@@ -226,6 +226,9 @@ def _bracketed(thing: object, write: Callable[[object], str], options: Mapping[s
     for parameter in inspect.signature(type(thing)).parameters.values():
         if parameter.kind is parameter.VAR_KEYWORD or (value := getattr(thing, parameter.name, ...)) is None:
             continue
+        if parameter.kind is parameter.VAR_POSITIONAL and value is not ...:
+            parts += [write(item) for item in value]
+            continue
         if value is ...:  # not kept: what is written is for people, and nothing can be built from it
             parts.append(f"{parameter.name}=...")
             continue

@@ -81,6 +81,7 @@ METHOD_EXAMPLES = {
     "l2rw": "l2rw(mae, size=13)",
     "bilevel": "bilevel(splits=3)",
     "relearn": "relearn(erm(ce), at=0.5)",
+    "select": "select(erm(ce), elr)",
     "staged": "staged(erm(ce), erm(mae), at=0.5, restart=True)",
     "glc": "glc(size=13)",
     "fine_tune": "fine_tune(size=13, at=0.5)",

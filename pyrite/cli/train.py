@@ -80,6 +80,10 @@ def _adapted(run: "Run") -> str:
     if "kept_share" in last:
         left_out = 100 * (1 - last["kept_share"])
         return f"{run.recipe.method}: {left_out:.1f} % of the labels looked wrong and were left out in the second stage"
+    if "best_method" in last:
+        line = run.history[run.epoch - 1]
+        others = f", {line['selected']:.0f} methods predict together" if line["selected"] > 1 else ""
+        return f"{run.recipe.method}: method {line['best_method']:.0f} predicts the most held-out labels{others}"
     if "exponent" in last:
         return f"{run.recipe.method} ended with exponent {last['exponent']:.2f} (0 is cross entropy, 1 absolute error)"
     return ""

@@ -23,6 +23,7 @@ from pyrite.diagnostics.dimension import local_intrinsic_dimension
 from pyrite.diagnostics.evidence import SampleEvidence, Visits
 from pyrite.diagnostics.histograms import MARGIN_EDGES, MarginHistograms
 from pyrite.diagnostics.observer import TrainingObserver
+from pyrite.diagnostics.paired import clearly_better
 from pyrite.diagnostics.retrieval import Retrieval, embed_sets, retrieve
 from pyrite.diagnostics.weighting import LearningWeights, effective_samples, weight_statistics
 
@@ -46,6 +47,7 @@ __all__ = [
     "best_f1",
     "brier_score",
     "brier_score_of_event",
+    "clearly_better",
     "detection",
     "effective_samples",
     "embed_sets",

@@ -1,5 +1,6 @@
 """Methods: one algorithm per file. A description, ``erm(ce)``, is started on a bench and makes steps of batches."""
 
+from pyrite.methods.auto import Auto
 from pyrite.methods.bench import Bench
 from pyrite.methods.bilevel import Bilevel
 from pyrite.methods.bootstrap import Bootstrap
@@ -28,6 +29,7 @@ from pyrite.methods.peer import Peer
 from pyrite.methods.registry import METHODS, method
 from pyrite.methods.relearn import Relearn
 from pyrite.methods.s_model import SModel
+from pyrite.methods.select import Select
 from pyrite.methods.self_paced import SelfPaced
 from pyrite.methods.staged import Stage, Staged, Stages
 from pyrite.methods.step import Step
@@ -40,6 +42,7 @@ __all__ = [
     "GLC",
     "L2RW",
     "METHODS",
+    "Auto",
     "Backward",
     "Bench",
     "Bilevel",
@@ -62,6 +65,7 @@ __all__ = [
     "Peer",
     "Relearn",
     "SModel",
+    "Select",
     "SelfPaced",
     "Stage",
     "Staged",

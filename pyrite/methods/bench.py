@@ -102,18 +102,29 @@ class Bench:
         bench._learners = learners
         return bench
 
-    def part(self, kept: Tensor, number: int, parts: int) -> "Bench":
-        """The bench of one of several trainers that each train on some of the samples.
+    def member(self, number: int, members: int, adjust: Callable[[Learner], None] = lambda learner: None) -> "Bench":
+        """The bench of one of several trainers that train side by side on the same batches.
 
         Args:
-            kept: True for the samples that it may learn from; the labels of all others are −1.
-            number, parts: which of how many it is. Each has nets with initial weights of their own.
+            number, members: which of how many it is. Each has nets with initial weights of their own.
+            adjust: called with every learner that it makes, for a learning rate or a clipping of its own.
         """
 
         def make(net: int, epochs: int) -> Learner:
-            return self._make(net * parts + number, epochs)
+            learner = self._make(net * members + number, epochs)
+            adjust(learner)
+            return learner
 
-        bench = self._derived(make, self.epochs)
+        return self._derived(make, self.epochs)
+
+    def part(self, kept: Tensor, number: int, parts: int) -> "Bench":
+        """As ``member``, for trainers that each train on some of the samples.
+
+        Args:
+            kept: True for the samples that it may learn from; the labels of all others are −1.
+            number, parts: which of how many it is.
+        """
+        bench = self.member(number, parts)
         bench.labels = self.labels.where(kept, -1)
         left_out = (self.labels.ge(0) & ~kept).nonzero().squeeze(1).cpu().numpy()
         bench.held_out = self.batches.in_order(index=left_out) if len(left_out) else None

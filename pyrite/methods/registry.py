@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from pyrite.criterion import Loss
 from pyrite.losses import LOSSES
+from pyrite.methods.auto import Auto
 from pyrite.methods.bilevel import Bilevel
 from pyrite.methods.bootstrap import Bootstrap
 from pyrite.methods.co_teaching import CoTeaching
@@ -25,6 +26,7 @@ from pyrite.methods.method import Method
 from pyrite.methods.peer import Peer
 from pyrite.methods.relearn import Relearn
 from pyrite.methods.s_model import SModel
+from pyrite.methods.select import Select
 from pyrite.methods.self_paced import SelfPaced
 from pyrite.methods.staged import Staged
 from pyrite.spec import build
@@ -55,6 +57,8 @@ METHODS: dict[str, Callable[..., Method]] = {
     "cross_fit": CrossFit,
     "curriculum": Curriculum,
     "relearn": Relearn,
+    "select": Select,
+    "auto": Auto,
 }
 
 

@@ -1,12 +1,13 @@
 """The epoch whose model is saved, chosen by held-out given labels."""
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
 from torch import Tensor, nn
+
+from pyrite.diagnostics import clearly_better
 
 __all__ = ["BestEpoch"]
 
@@ -49,17 +50,11 @@ class BestEpoch:
     def chosen(self) -> int:
         """The best epoch, if it beats the last by more than one standard error of their difference; else the last.
 
-        Only labels that one of the two predicts and the other does not tell them apart. If both are as good, each of
-        these falls to either with probability 1/2 (McNemar, 1947), so that the standard error of the difference of
-        the numbers of hits is the square root of their number.
-
         The best of E equal epochs is ahead by more than that rather often, and rarely by √(2 ln E) standard errors.
         But an epoch that is chosen by chance is nearly as good as the last, while a high threshold keeps the last of a
         net that has become worse. Simulated (``benchmarks.best_epoch``), one standard error loses less.
         """
-        gain = int(self._hits.sum()) - int(self._last_hits.sum())
-        differing = int((self._hits != self._last_hits).sum())
-        return self.epoch if gain > math.sqrt(differing) else self.last
+        return self.epoch if clearly_better(self._hits, self._last_hits) else self.last
 
     def restore(self, nets: Sequence[nn.Module]) -> None:
         """Give the nets the weights that they had after the best epoch."""

@@ -32,7 +32,13 @@ def test_train_in_words(tmp_path: Path) -> None:
 def test_what_the_default_method_made_of_the_data(tmp_path: Path) -> None:
     code, said = run("train", *SMALL, "--out", str(tmp_path / "one"), log=tmp_path / "log")
     assert code == 0, said
-    exponent = pyrite.Run.load(tmp_path / "one").history[-1]["exponent"]
+    found = pyrite.Run.load(tmp_path / "one")
+    best, selected = (round(found.history[found.epoch - 1][name]) for name in ("best_method", "selected"))
+    together = f", {selected} methods predict together" if selected > 1 else ""
+    assert f"elr(coefficient=3, momentum=0.7)): method {best} predicts the most held-out labels{together}\n" in said
+    code, said = run("train", *SMALL, "--method", "curriculum", "--out", str(tmp_path / "alone"), log=tmp_path / "log")
+    assert code == 0, said
+    exponent = pyrite.Run.load(tmp_path / "alone").history[-1]["exponent"]
     assert f"ended with exponent {exponent:.2f} (0 is cross entropy, 1 absolute error)" in said
     words = ["--method", "relearn(erm(ce), at=0.5)", "--lr", "0.05", "--out", str(tmp_path / "two")]
     code, said = run("train", *SMALL, *words, log=tmp_path / "log")

@@ -137,13 +137,15 @@ def test_a_resumed_run_leaves_out_the_same(tmp_path: Path) -> None:
     assert differing(whole.path, run.path) == []
 
 
-def test_the_default_has_a_second_stage_only_where_images_are_augmented() -> None:
+def test_by_default_there_is_a_second_stage_only_where_images_are_augmented() -> None:
     features = Dataset("features", INPUTS, GIVEN, tuple("abcd"))
     images = replace(features, inputs=RNG.integers(0, 255, (400, 3, 32, 32)).astype(np.uint8))
-    assert resolve(features).recipe.method == "curriculum(keep=0.5, gain=4, most=1)"
-    assert resolve(images).recipe.method == "relearn(curriculum(keep=1, gain=4, most=1), at=0.5, doubt=0.2)"
-    assert resolve(images, validation=0.0).recipe.method == "curriculum(keep=0.5, gain=4, most=1)"
-    assert resolve(images, augment="none").recipe.method == "curriculum(keep=0.5, gain=4, most=1)"
+    spec = "relearn(curriculum)"
+    assert resolve(features, method=spec).recipe.method == "curriculum(keep=0.5, gain=4, most=1)"
+    settled = "relearn(curriculum(keep=1, gain=4, most=1), at=0.5, doubt=0.2)"
+    assert resolve(images, method=spec).recipe.method == settled
+    for without in ({"validation": 0.0}, {"augment": "none"}):
+        assert resolve(images, method=spec, **without).recipe.method == "curriculum(keep=0.5, gain=4, most=1)"
     said = resolve(features, method="relearn(curriculum, at=0.7)", epochs=10).recipe
     assert said.method == "relearn(curriculum(keep=0.5, gain=4, most=1), at=0.7, doubt=0.2)"
     assert said.schedule == "linear(warmup=1.4)"

@@ -31,7 +31,7 @@ def test_resolved_leaves_nothing_open() -> None:
         "ignore": "",
         "name": "",
         "features": "none",
-        "method": "relearn(curriculum(gain=4, most=1), doubt=0.2)",
+        "method": "auto",
         "noise": "",
         "corrections": "",
         "drop_suspects": 0.0,
