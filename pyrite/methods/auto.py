@@ -16,7 +16,7 @@ __all__ = ["Auto"]
 
 @final
 class Auto(Method):
-    """The default: ``relearn`` for images that are augmented, ``select`` for all else.
+    """The default: ``relearn`` for augmented images in nets with convolutions, ``select`` for all else.
 
     Augmented images are learned slowly and memorised late, so that the net itself can tell which labels look wrong.
     Features, texts and embeddings are memorised within a few epochs, and which loss is best depends on the noise and

@@ -130,9 +130,9 @@ class _Relearning(Trainer):
     """Steps on the samples that are kept. Observers see the others as they were when they were left out."""
 
     def __init__(self, bench: Bench, epochs: int, kept: Tensor, scores: Tensor, before: Trainer | None) -> None:
-        # A schedule of twice the length, of which the second half is left: the rate falls from about a half to 0.
-        learner = bench.stage(2 * epochs).make_learner()
-        learner.steps = epochs * bench.steps_per_epoch
+        # The schedule of the whole run, from where it would be now if there had been no first stage.
+        learner = bench.stage(bench.epochs).make_learner()
+        learner.steps = (bench.epochs - epochs) * bench.steps_per_epoch
         if before is not None:
             learner.model.load_state_dict(before.learners[0].model.state_dict())
         self.learners, self.loss = [learner], CE(reduction="none")

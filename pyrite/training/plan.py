@@ -73,7 +73,8 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **option
     if measured is not method:
         method, recipe = measured, recipe.model_copy(update={"method": str(measured)})
     recipe = recipe.resolved(source, method, features)
-    suited = settled(method, recipe.augment, recipe.validation, source)
+    net = None if recipe.model.startswith(GIVEN) else architecture(recipe.model)
+    suited = settled(method, recipe.augment, recipe.validation, source, net)
     if suited is not method:
         method, recipe = suited, recipe.model_copy(update={"method": str(suited)})
     if short.lr is not None:
@@ -81,11 +82,11 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **option
     for own in _parts(method):
         if isinstance(own, OwnLoss):
             own.try_out(len(source.classes))
-    if model is None:
+    if net is not None:
         shape = (
             source.inputs.shape[1:] if recipe.features == "none" else (1,)
         )  # the width is known when they are fitted
-        architecture(recipe.model).check_size(shape, len(source.classes))
+        net.check_size(shape, len(source.classes))
     return Plan(recipe, source, method, model, features)
 
 

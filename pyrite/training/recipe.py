@@ -16,7 +16,7 @@ from pyrite.checks import number
 from pyrite.data import CropFlip, Dataset, load
 from pyrite.features import Encoder, default_features, encoder
 from pyrite.methods import ERM, Method, method as read_method
-from pyrite.models import Architecture, Factory, FastCNN, architecture, default_architecture
+from pyrite.models import MLP, Architecture, Factory, FastCNN, Linear as LinearNet, architecture, default_architecture
 from pyrite.noise import Noise, noise_model
 from pyrite.processes import fast_bfloat16
 from pyrite.settings import READING, Keep, Precision, Settings, ShortForms
@@ -192,7 +192,7 @@ class Recipe(Checked, Settings):
         strength = 1.0 if self.clip is None and clip and _clipping_is_enough(net, chosen) else chosen.strength
         rate = float(f"{suits / strength:.3g}")
         augment = _spelled(augmentation(self.augment)) if self.augment else _default_augmentation(shape)
-        suited = settled(chosen, augment, validation, data)
+        suited = settled(chosen, augment, validation, data, net)
         return self.model_copy(
             update={
                 "label": data.label,
@@ -245,9 +245,17 @@ def augmentation(spec: str) -> CropFlip | None:
     return built
 
 
-def settled(method: Method, augment: str, validation: float | None, data: Dataset) -> Method:
-    """The method with what suits the run filled in."""
-    return method.settled(augmented=augment != "none", held_out=bool(validation) or data.validation is not None)
+def settled(method: Method, augment: str, validation: float | None, data: Dataset, net: Architecture | None) -> Method:
+    """The method with what suits the run filled in. A net without convolutions memorises shifted images as any others.
+
+    Args:
+        method: as it was given.
+        augment, validation: of the recipe.
+        data: what is trained on.
+        net: None for a net of the user's own.
+    """
+    augmented = augment != "none" and not isinstance(net, MLP | LinearNet)
+    return method.settled(augmented=augmented, held_out=bool(validation) or data.validation is not None)
 
 
 def _spelled(augment: CropFlip | None) -> str:

@@ -113,6 +113,7 @@ def test_the_default_depends_on_augmentation() -> None:
         "select(erm(ce), curriculum(keep=0.5, gain=4, most=1), elr(coefficient=3, momentum=0.7))"
     )
     assert resolve(images, augment="none").recipe.method.startswith("select(")
+    assert resolve(images, model="mlp").recipe.method.startswith("select(")
     assert resolve(images, validation=0).recipe.method.startswith("select(")
     assert str(Auto()) == "auto"
 
