@@ -15,12 +15,18 @@ from pyrite.methods.descent import descend
 from pyrite.methods.method import Around, Method, Trainer
 from pyrite.methods.staged import Estimate, Stage, Stages, checked_share, stage_lengths
 from pyrite.methods.step import Step
+from pyrite.methods.transition import from_anchors, wrong_by_matrix
 from pyrite.models import mirrored_scores
 from pyrite.processes import all_gather
 
-__all__ = ["Relearn", "trusted"]
+__all__ = ["Relearn", "by_anchors", "trusted"]
 
 _HALF: Final = 0.5
+_FIRST: Final = 0.33  # a net of a third of the run judges labels as well as one of a half, and leaves more time
+_ANCHORS: Final = 0.3  # the share of a class of whose samples a net should be sure, where labels are right
+# Classes that are alike look like noise of a few per cent by their anchors: 3 to 5 % on clean labels (docs/results.md).
+_LEAST_NOISE: Final = 0.1
+_TOO_SURE: Final = 0.05  # the mean probability of the predicted class, beyond how often that is the given one
 
 
 @final
@@ -28,17 +34,17 @@ class Relearn(Around):
     """A method, an audit of the labels by its net, and cross entropy on the labels that are probably right.
 
     The first stage ends with a learning rate of 0, as a whole run does. Its net scores every training sample, without
-    augmentation, and the labels are audited by these scores. The second stage continues with the net (the first of
-    several), at the second half of the schedule, and leaves out the labels that are wrong with a probability of
-    ``doubt`` or more. If noise and the net's own doubt cannot be told apart, or fewer than half of the labels would be
-    left, none is left out. A sample that is left out costs no time.
+    augmentation, and the labels are judged by these scores in two ways: by an audit, and by the samples that the net is
+    surest of (Patrini et al., 2017). The second stage continues with the net (the first of several), along the schedule
+    of the whole run, and leaves out the labels that are wrong with a probability of ``doubt`` or more by either. If
+    noise and the net's own doubt cannot be told apart, none is left out. A sample that is left out costs no time.
 
     The net must not have memorised the labels, or it would find them right. So by default there is a second stage only
     where images are augmented, so that they are memorised late, and samples are held out to tell.
 
     Args:
         method: of the first stage.
-        at: the share of the epochs that the first stage takes. By default a half, or all of them, as said above.
+        at: the share of the epochs that the first stage takes. By default a third, or all of them, as said above.
         doubt: the least probability of being wrong at which a label is left out.
 
     >>> from pyrite.methods import Curriculum
@@ -53,13 +59,13 @@ class Relearn(Around):
 
     @property
     def first_schedule(self) -> float:
-        return (self.at or _HALF) * self.method.first_schedule
+        return (self.at or _FIRST) * self.method.first_schedule
 
     def settled(self, *, augmented: bool, held_out: bool) -> Method:
         method = self.method.settled(augmented=augmented, held_out=held_out)
         if self.at is None and not (augmented and held_out):
             return method
-        return Relearn(method, self.at or _HALF, self.doubt)
+        return Relearn(method, self.at or _FIRST, self.doubt)
 
     def start(self, bench: Bench) -> Trainer:
         augmented, held_out = bench.batches.augment is not None, bench.held_out is not None
@@ -69,7 +75,7 @@ class Relearn(Around):
     def _start(self, bench: Bench) -> Stages:
         if bench.epochs == 1:  # of the default method, which must train for any length
             return Stages([Stage(1, lambda known, before: self.method.start(bench))])
-        early, late = stage_lengths(self, bench.epochs, self.at or _HALF)
+        early, late = stage_lengths(self, bench.epochs, self.at or _FIRST)
         scores = torch.zeros(0)  # of the first stage; in a resumed run they come from its state
 
         def first(known: Estimate, before: Trainer | None) -> Trainer:
@@ -102,7 +108,7 @@ def _scores(trainer: Trainer, bench: Bench, epoch: int) -> Tensor:
 def trusted(scores: Tensor, labels: Tensor, doubt: float, seed: int) -> Tensor:
     """True for the labels that are wrong with a probability below ``doubt``; for all if it cannot be told which.
 
-    Nor can it if fewer than half of the labels would be left.
+    Two judgements are asked, and each is believed only where it can be.
 
     Args:
         scores: one row per sample, NaN where there are none.
@@ -114,15 +120,36 @@ def trusted(scores: Tensor, labels: Tensor, doubt: float, seed: int) -> Tensor:
     rows = (trained & scores.isfinite().all(1)).nonzero().squeeze(1)
     if len(rows) < FEWEST or len(labels[rows].unique()) < 2:
         return trained
-    audit = audit_scores(labels[rows].cpu().numpy(), scores=scores[rows].cpu().numpy(), kind="logits", seed=seed)
-    if not audit.can_tell:
-        return trained
-    right = audit.wrong_probability < doubt
-    if right.mean() < _HALF:  # a net that has not learned yet finds most labels wrong
-        return trained
     kept = trained.clone()
-    kept[rows] = torch.from_numpy(right).to(kept.device)
+    kept[rows] = _by_audit(scores[rows], labels[rows], doubt, seed) & by_anchors(scores[rows], labels[rows], doubt)
     return kept
+
+
+def _by_audit(scores: Tensor, labels: Tensor, doubt: float, seed: int) -> Tensor:
+    """The labels that an audit finds right.
+
+    All of them if it cannot tell noise from the net's own errors, or if fewer than half would be left: a net that has
+    not learned yet finds most labels wrong.
+    """
+    audit = audit_scores(labels.cpu().numpy(), scores=scores.cpu().numpy(), kind="logits", seed=seed)
+    right = torch.from_numpy(audit.wrong_probability < doubt).to(labels.device)
+    return right if audit.can_tell and right.double().mean() >= _HALF else torch.ones_like(right)
+
+
+def by_anchors(scores: Tensor, labels: Tensor, doubt: float) -> Tensor:
+    """The labels that are right if noise is the doubt that a net has of the samples that it is surest of.
+
+    A net that is fitted to given labels may predict their noise as doubt, and nothing is then left for an audit to
+    explain. But if two classes were merely alike, it would be sure of some of their samples. What it doubts even there
+    is noise (Patrini et al., 2017). This holds for a net that is right about the given labels as often as it says; of
+    one that is surer than that, or that finds little noise, all labels are kept.
+    """
+    share = torch.bincount(labels, minlength=scores.shape[1]).double() / len(labels)
+    wrong = wrong_by_matrix(scores, labels, from_anchors(scores, 100 * (1 - _ANCHORS * share)))
+    sureness, prediction = scores.double().softmax(1).max(1)
+    too_sure = sureness.mean() - (prediction == labels).double().mean()
+    believed = too_sure < _TOO_SURE and wrong.mean() >= _LEAST_NOISE
+    return wrong < doubt if believed else torch.ones_like(labels, dtype=torch.bool)
 
 
 @final

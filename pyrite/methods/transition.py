@@ -9,10 +9,10 @@ from torch import Tensor
 from pyrite.methods.staged import Estimate
 from pyrite.soft_margin import row_margins
 
-__all__ = ["as_estimate", "from_anchors", "from_confusion", "from_gold", "invertible"]
+__all__ = ["as_estimate", "from_anchors", "from_confusion", "from_gold", "invertible", "wrong_by_matrix"]
 
 
-def from_anchors(scores: Tensor, percentile: float = 100.0) -> Tensor:
+def from_anchors(scores: Tensor, percentile: float | Tensor = 100.0) -> Tensor:
     """The noisy posterior of one sample per class, which is taken as a certain example of it.
 
     A net that fits P(given | x) says T[i, j] = P(given j | x) for a sample x that is certainly of class i. Row i is the
@@ -21,7 +21,7 @@ def from_anchors(scores: Tensor, percentile: float = 100.0) -> Tensor:
 
     Args:
         scores: one row per sample. Rows that are not finite are left out.
-        percentile: 100 for the largest.
+        percentile: 100 for the largest; one number, or one for each class.
 
     >>> from_anchors(torch.tensor([[0.8, 0.2], [0.3, 0.7], [0.5, 0.5]]).log()).round(decimals=4)
     tensor([[0.8000, 0.2000],
@@ -33,8 +33,30 @@ def from_anchors(scores: Tensor, percentile: float = 100.0) -> Tensor:
     if not len(rows):
         raise ValueError("scores has no finite row to estimate a noise matrix from")
     order = row_margins(rows).sort(dim=0, stable=True).indices
-    place = int(percentile / 100 * (len(rows) - 1))
-    return rows[order[place]].softmax(1)
+    classes = torch.arange(scores.shape[1], device=rows.device)
+    place = (torch.as_tensor(percentile, dtype=rows.dtype, device=rows.device) / 100 * (len(rows) - 1)).long()
+    return rows[order[place.expand(len(classes)), classes]].softmax(1)
+
+
+def wrong_by_matrix(scores: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
+    """The probability that each label is wrong, if the scores are of P(given | x) and the noise is that of a matrix.
+
+    P(given | x) is P(true | x) times the matrix, so the latter's inverse gives it back. Where the net is surer than
+    the noise allows, that has negative entries, which are set to 0. Then Bayes' rule adds the label itself.
+
+    Args:
+        scores: one row per sample, of a net that was fitted to given labels.
+        labels: the given ones.
+        matrix: T[i, j] = P(given j | true i).
+
+    >>> scores = torch.tensor([[0.6, 0.4], [0.5, 0.5]]).log()
+    >>> wrong_by_matrix(scores, torch.tensor([1, 0]), torch.tensor([[0.6, 0.4], [0.4, 0.6]])).round(decimals=3)
+    tensor([1.0000, 0.4000], dtype=torch.float64)
+    """
+    noise, _ = invertible(matrix.to(scores.device, torch.float64))
+    true = torch.linalg.solve(noise, scores.double().softmax(1), left=False).clamp(min=0)
+    joint = true * noise[:, labels].mT
+    return 1 - joint.gather(1, labels.unsqueeze(1)).squeeze(1) / joint.sum(1).clamp(min=torch.finfo(joint.dtype).tiny)
 
 
 def from_confusion(scores: Tensor, labels: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 import pyrite
 from pyrite.data import Batches, CropFlip, Dataset
 from pyrite.methods import Bench, Learner, Stages, method
-from pyrite.methods.relearn import trusted
+from pyrite.methods.relearn import by_anchors, trusted
 from pyrite.training import fit
 from pyrite.training.plan import resolve
 from tests.children import differing
@@ -63,7 +63,7 @@ def test_a_run_is_the_algorithm_by_hand() -> None:
     audit = pyrite.audit(GIVEN, scores=scores.numpy(), kind="logits", progress=False)
     assert (kept == (audit.wrong_probability < 0.3)).all()
     own.optimiser = torch.optim.SGD(own.model.parameters(), lr=0.3, momentum=0.9)
-    descend(own, data, 2, kept, 0.5)
+    descend(own, data, 2, kept, 0.4)  # where the schedule of all five epochs is after three
     for weight, by_hand in zip(trainer.learners[0].model.parameters(), own.model.parameters(), strict=True):
         torch.testing.assert_close(weight, by_hand, rtol=1e-9, atol=1e-12)
 
@@ -105,6 +105,46 @@ def test_a_net_that_disagrees_with_most_labels_is_not_believed() -> None:
     assert trusted(scores, torch.from_numpy(TRUE), 0.2, seed=0).all()
 
 
+def noisy_posteriors(noise: float, sure: float, seed: int = 0) -> tuple[torch.Tensor, np.ndarray, np.ndarray]:
+    """Scores that are exactly P(given | x): 4 classes, each taken for the next with probability ``noise``.
+
+    Of two thirds of the samples the class is certain, of the others it is the class or the one after the next.
+    """
+    rng = np.random.default_rng(seed)
+    first = rng.integers(0, 4, 3000)
+    doubtful = rng.random(3000) < 1 - sure
+    truth = np.eye(4)[first] * np.where(doubtful, 0.5, 1.0)[:, None] + 0.5 * doubtful[:, None] * np.eye(4)[first - 2]
+    true = np.where(doubtful & (rng.random(3000) < 0.5), (first + 2) % 4, first)
+    given = np.where(rng.random(3000) < noise, (true + 1) % 4, true)
+    matrix = (1 - noise) * np.eye(4) + noise * np.roll(np.eye(4), 1, 1)
+    return torch.from_numpy(np.log(truth @ matrix + 1e-9)), given, true
+
+
+def test_noise_that_a_net_predicts_as_doubt_is_found_by_anchors() -> None:
+    """By the likelihood of the labels there is no noise, as the scores explain them; the surest samples show it."""
+    scores, given, true = noisy_posteriors(0.3, 2 / 3)
+    audit = pyrite.audit(given, scores=scores.numpy(), kind="logits", progress=False)
+    assert (audit.wrong_probability < 0.2).mean() > 0.9
+    kept = trusted(scores, torch.from_numpy(given), 0.2, seed=0).numpy()
+    assert kept[given == true].mean() > 0.9
+    assert kept[given != true].mean() < 0.1
+
+
+def test_classes_that_are_alike_are_no_noise() -> None:
+    """As above without wrong labels: a net that is sure of some samples of every class doubts the others rightly."""
+    scores, given, _ = noisy_posteriors(0.0, 2 / 3)
+    assert trusted(scores, torch.from_numpy(given), 0.2, seed=0).double().mean() > 0.98
+
+
+def test_anchors_of_a_net_that_is_too_sure_are_not_believed() -> None:
+    """Half of its predictions are of another class, so that it predicts fewer of the given labels than it says."""
+    scores, given, _ = noisy_posteriors(0.3, 2 / 3)
+    labels = torch.from_numpy(given)
+    assert not by_anchors(scores, labels, 0.2).all()
+    misled = torch.where((torch.arange(3000) % 2 == 0)[:, None], scores.roll(2, 1), scores)
+    assert by_anchors(misled, labels, 0.2).all()
+
+
 def test_observers_see_what_is_left_out_as_it_was() -> None:
     bench = Bench(batches(), learner, epochs=2, classes=4)
     trainer = method("relearn(erm(ce), at=0.5)").start(bench)
@@ -142,7 +182,7 @@ def test_by_default_there_is_a_second_stage_only_where_images_are_augmented() ->
     images = replace(features, inputs=RNG.integers(0, 255, (400, 3, 32, 32)).astype(np.uint8))
     spec = "relearn(curriculum)"
     assert resolve(features, method=spec).recipe.method == "curriculum(keep=0.5, gain=4, most=1)"
-    settled = "relearn(curriculum(keep=1, gain=4, most=1), at=0.5, doubt=0.2)"
+    settled = "relearn(curriculum(keep=1, gain=4, most=1), at=0.33, doubt=0.2)"
     assert resolve(images, method=spec).recipe.method == settled
     for without in ({"validation": 0.0}, {"augment": "none"}):
         assert resolve(images, method=spec, **without).recipe.method == "curriculum(keep=0.5, gain=4, most=1)"

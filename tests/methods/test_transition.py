@@ -5,7 +5,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyrite.methods.transition import as_estimate, from_anchors, from_confusion, from_gold, invertible
+from pyrite.methods.transition import (
+    as_estimate,
+    from_anchors,
+    from_confusion,
+    from_gold,
+    invertible,
+    wrong_by_matrix,
+)
 
 TRUE = torch.tensor([[0.7, 0.2, 0.1], [0.0, 0.6, 0.4], [0.3, 0.1, 0.6]], dtype=torch.float64)
 
@@ -23,6 +30,30 @@ def simulated(count: int = 1000) -> tuple[Tensor, Tensor]:
 def test_the_matrix_is_recovered_from_certain_samples() -> None:
     scores, _ = simulated()
     torch.testing.assert_close(from_anchors(scores), TRUE)
+
+
+def test_every_class_may_have_its_own_percentile() -> None:
+    scores, _ = simulated()
+    each = torch.tensor([100.0, 99.0, 50.0])
+    for number, percentile in enumerate(each.tolist()):
+        torch.testing.assert_close(from_anchors(scores, each)[number], from_anchors(scores, percentile)[number])
+
+
+def test_the_probability_of_a_wrong_label_is_that_of_bayes_rule() -> None:
+    """From P(true | x), which the net does not know: sum over the other classes of P(true | x) T[true, given]."""
+    scores, clean = simulated()
+    labels = torch.from_numpy(np.random.default_rng(1).integers(0, 3, len(clean)))
+    joint = clean * TRUE[:, labels].T
+    possible = joint.sum(1) > 1e-6
+    expected = 1 - joint[torch.arange(len(clean)), labels] / joint.sum(1)
+    torch.testing.assert_close(wrong_by_matrix(scores, labels, TRUE)[possible], expected[possible], rtol=0, atol=1e-9)
+
+
+def test_a_net_that_is_surer_than_the_noise_allows_has_probabilities() -> None:
+    scores = torch.tensor([[9.0, 0.0, 0.0], [0.0, 9.0, 0.0]])
+    wrong = wrong_by_matrix(scores, torch.tensor([0, 0]), TRUE)
+    assert ((wrong >= 0) & (wrong <= 1)).all()
+    assert wrong[0] < 0.1 < 0.9 < wrong[1]
 
 
 def test_a_percentile_is_not_misled_by_outliers() -> None:
