@@ -54,8 +54,8 @@ def wrong_by_matrix(scores: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
     tensor([1.0000, 0.4000], dtype=torch.float64)
     """
     noise, _ = invertible(matrix.to(scores.device, torch.float64))
-    true = torch.linalg.solve(noise, scores.double().softmax(1), left=False).clamp(min=0)
-    joint = true * noise[:, labels].mT
+    true: Tensor = torch.linalg.solve(noise, scores.double().softmax(1), left=False).clamp(min=0)
+    joint: Tensor = true * noise[:, labels].mT
     return 1 - joint.gather(1, labels.unsqueeze(1)).squeeze(1) / joint.sum(1).clamp(min=torch.finfo(joint.dtype).tiny)
 
 

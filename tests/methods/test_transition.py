@@ -51,7 +51,7 @@ def test_the_probability_of_a_wrong_label_is_that_of_bayes_rule() -> None:
 
 def test_a_net_that_is_surer_than_the_noise_allows_has_probabilities() -> None:
     scores = torch.tensor([[9.0, 0.0, 0.0], [0.0, 9.0, 0.0]])
-    wrong = wrong_by_matrix(scores, torch.tensor([0, 0]), TRUE)
+    wrong = wrong_by_matrix(scores, torch.tensor([0, 2]), TRUE)
     assert ((wrong >= 0) & (wrong <= 1)).all()
     assert wrong[0] < 0.1 < 0.9 < wrong[1]
 
