@@ -22,7 +22,6 @@ from pyrite.processes import all_gather
 __all__ = ["Relearn", "by_anchors", "trusted"]
 
 _HALF: Final = 0.5
-_FIRST: Final = 0.33  # a net of a third of the run judges labels as well as one of a half, and leaves more time
 _ANCHORS: Final = 0.3  # the share of a class of whose samples a net should be sure, where labels are right
 # Classes that are alike look like noise of a few per cent by their anchors: 3 to 5 % on clean labels (docs/results.md).
 _LEAST_NOISE: Final = 0.1
@@ -44,7 +43,7 @@ class Relearn(Around):
 
     Args:
         method: of the first stage.
-        at: the share of the epochs that the first stage takes. By default a third, or all of them, as said above.
+        at: the share of the epochs that the first stage takes. By default a half, or all of them, as said above.
         doubt: the least probability of being wrong at which a label is left out.
 
     >>> from pyrite.methods import Curriculum
@@ -59,13 +58,13 @@ class Relearn(Around):
 
     @property
     def first_schedule(self) -> float:
-        return (self.at or _FIRST) * self.method.first_schedule
+        return (self.at or _HALF) * self.method.first_schedule
 
     def settled(self, *, augmented: bool, held_out: bool) -> Method:
         method = self.method.settled(augmented=augmented, held_out=held_out)
         if self.at is None and not (augmented and held_out):
             return method
-        return Relearn(method, self.at or _FIRST, self.doubt)
+        return Relearn(method, self.at or _HALF, self.doubt)
 
     def start(self, bench: Bench) -> Trainer:
         augmented, held_out = bench.batches.augment is not None, bench.held_out is not None
@@ -75,7 +74,7 @@ class Relearn(Around):
     def _start(self, bench: Bench) -> Stages:
         if bench.epochs == 1:  # of the default method, which must train for any length
             return Stages([Stage(1, lambda known, before: self.method.start(bench))])
-        early, late = stage_lengths(self, bench.epochs, self.at or _FIRST)
+        early, late = stage_lengths(self, bench.epochs, self.at or _HALF)
         scores = torch.zeros(0)  # of the first stage; in a resumed run they come from its state
 
         def first(known: Estimate, before: Trainer | None) -> Trainer:
@@ -108,7 +107,7 @@ def _scores(trainer: Trainer, bench: Bench, epoch: int) -> Tensor:
 def trusted(scores: Tensor, labels: Tensor, doubt: float, seed: int) -> Tensor:
     """True for the labels that are wrong with a probability below ``doubt``; for all if it cannot be told which.
 
-    Two judgements are asked, and each is believed only where it can be.
+    Nor can it if fewer than half of the labels would be left.
 
     Args:
         scores: one row per sample, NaN where there are none.
@@ -120,20 +119,19 @@ def trusted(scores: Tensor, labels: Tensor, doubt: float, seed: int) -> Tensor:
     rows = (trained & scores.isfinite().all(1)).nonzero().squeeze(1)
     if len(rows) < FEWEST or len(labels[rows].unique()) < 2:
         return trained
+    right = _by_audit(scores[rows], labels[rows], doubt, seed) & by_anchors(scores[rows], labels[rows], doubt)
+    if right.double().mean() < _HALF:  # a net that has not learned yet finds most labels wrong
+        return trained
     kept = trained.clone()
-    kept[rows] = _by_audit(scores[rows], labels[rows], doubt, seed) & by_anchors(scores[rows], labels[rows], doubt)
+    kept[rows] = right
     return kept
 
 
 def _by_audit(scores: Tensor, labels: Tensor, doubt: float, seed: int) -> Tensor:
-    """The labels that an audit finds right.
-
-    All of them if it cannot tell noise from the net's own errors, or if fewer than half would be left: a net that has
-    not learned yet finds most labels wrong.
-    """
+    """The labels that an audit finds right; all if it cannot tell noise from the net's own errors."""
     audit = audit_scores(labels.cpu().numpy(), scores=scores.cpu().numpy(), kind="logits", seed=seed)
     right = torch.from_numpy(audit.wrong_probability < doubt).to(labels.device)
-    return right if audit.can_tell and right.double().mean() >= _HALF else torch.ones_like(right)
+    return right if audit.can_tell else torch.ones_like(right)
 
 
 def by_anchors(scores: Tensor, labels: Tensor, doubt: float) -> Tensor:

@@ -182,7 +182,7 @@ def test_by_default_there_is_a_second_stage_only_where_images_are_augmented() ->
     images = replace(features, inputs=RNG.integers(0, 255, (400, 3, 32, 32)).astype(np.uint8))
     spec = "relearn(curriculum)"
     assert resolve(features, method=spec).recipe.method == "curriculum(keep=0.5, gain=4, most=1)"
-    settled = "relearn(curriculum(keep=1, gain=4, most=1), at=0.33, doubt=0.2)"
+    settled = "relearn(curriculum(keep=1, gain=4, most=1), at=0.5, doubt=0.2)"
     assert resolve(images, method=spec).recipe.method == settled
     for without in ({"validation": 0.0}, {"augment": "none"}):
         assert resolve(images, method=spec, **without).recipe.method == "curriculum(keep=0.5, gain=4, most=1)"
