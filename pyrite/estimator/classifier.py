@@ -40,10 +40,11 @@ _STEPS: Final = 100
 class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A classifier that does not memorise wrong labels, and reports which labels are wrong.
 
-    First, cross-validation gives held-out scores for every row, for tables by nets, gradient boosting and a linear
-    model. The given labels of these rows decide the share of each model in the prediction. An audit of the scores
-    estimates which labels are wrong. Then the models are trained on all rows, each row weighted by the probability that
-    its label is right. The prediction is the mean of their probabilities by their shares.
+    First, cross-validation gives held-out scores for every row, for tables by kernel regression or nets, gradient
+    boosting and linear models. The given labels of these rows decide the share of each model in the prediction. An
+    audit of the scores estimates which labels are wrong. Then the models are trained on all rows: nets with each row
+    weighted by the probability that its label is right, boosting without rows that are likely wrong. The prediction is
+    the mean of their probabilities by their shares.
 
     ``fit`` warns if wrong classes may be taken for right ones.
 
@@ -55,7 +56,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             error, scaled if there are many classes.
         model: a classifier of scikit-learn, a spec such as ``"resnet20"``, an ``nn.Module``, of which copies are
             trained, a function that makes one from the shape of an input and the number of classes, or a list of
-            these, which held-out labels weigh. None for a default that depends on the data.
+            these, which held-out labels weigh. None for a default that depends on the data. Nets are among the models
+            of a table above 1,000 rows or features, or if one of the next three arguments or ``members`` is set.
         epochs: passes over the data; None for at least 10 epochs and 100 steps.
         batch_size: rows per step; None for an eighth of the rows, from 16 to 128.
         lr: the learning rate; None for a default that depends on net and loss.
