@@ -42,10 +42,23 @@ def reduced(load: Callable[[], Table]) -> Table:
     return kept, answers
 
 
+def rules() -> Table:
+    """Generated: three rules of two columns each, categories and numbers, joined by "or"."""
+    random = np.random.default_rng(77)
+    inputs = random.integers(0, 3, (LARGEST, 9)).astype(np.float64)
+    inputs[:, 6:] = random.normal(size=(LARGEST, 3))
+    a, b, c, d, e, _, x, y, _ = inputs.T
+    labels = ((a == 1) & (b != 2)) | ((c == 0) & (x > 0.3)) | ((d == e) & (y < -0.5))
+    return inputs, labels.astype(np.int64)
+
+
 DEVELOPED = {
     name: partial(reduced, partial(keel, name))
-    for name in ("tic-tac-toe", "vehicle", "australian", "led7digit", "german", "segment", "heart", "phoneme")
-}
+    for name in (
+        "tic-tac-toe", "vehicle", "australian", "german", "heart", "phoneme", "spambase", "ring", "magic", "bupa",
+        "sonar", "titanic", "housevotes", "led7digit", "segment",
+    )
+} | {"rules": rules}  # fmt: skip
 """On these the classifier was developed."""
 
 REPORTED = {

@@ -24,6 +24,8 @@ def predict(
     if found.unreadable:
         first = found.unreadable[0]
         warn(f"left out because they cannot be read: {len(found.unreadable)} of the files; the first: {first.reason}")
+    for sentence in found.notes:
+        warn(sentence)
     counts = found.counts()
     if as_json:
         typer.echo(json.dumps({"samples": len(found), "counts": counts, "written": str(path)}, indent=2))

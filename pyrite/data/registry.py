@@ -76,9 +76,10 @@ def load(data: Any, **options: Any) -> Dataset:
     text = str(data).strip()
     if not text:
         raise ValueError("data is empty, but must be a name or a path")
-    name = re.match(r"[A-Za-z_]\w*", text) if isinstance(data, str) else None
-    known = name is not None and name[0] in DATASETS
-    if known and name is not None and text == name[0]:
+    # A spec is a name alone or with brackets: texts.csv and digits/ are paths.
+    name = re.match(r"([A-Za-z_]\w*)\s*(?=\(|$)", text) if isinstance(data, str) else None
+    known = name is not None and name[1] in DATASETS
+    if known and text in DATASETS:
         made: object = _call(text, DATASETS[text], options)
         if not isinstance(made, Dataset):
             raise ValueError(f"{text!r} makes a {type(made).__name__}, not a data set")

@@ -1,15 +1,12 @@
 """What ``RobustClassifier`` trains: several nets at once, or a classifier of scikit-learn."""
 
-from typing import Any, Final, NamedTuple, Protocol, Self, final
+from typing import Any, Final, Literal, NamedTuple, Protocol, final
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import log_softmax, logsumexp
-from sklearn.base import BaseEstimator, TransformerMixin, clone, is_classifier
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import FunctionTransformer
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from pyrite.data import Dataset
@@ -18,13 +15,25 @@ from pyrite.estimator.together import Nets, train_together
 from pyrite.methods import ERM
 from pyrite.training import resolve
 
-__all__ = ["Candidate", "Fitted", "Inputs", "NetCandidate", "Wrapped", "boosting", "is_estimator", "linear", "wrap"]
+__all__ = [
+    "Candidate",
+    "Fitted",
+    "Inputs",
+    "NetCandidate",
+    "Use",
+    "Wrapped",
+    "is_estimator",
+    "likely_right",
+    "log_mean",
+    "wrap",
+]
 
 _FLOOR: Final = 1e-12  # the smallest probability of a class; boosting rounds smaller ones to 0
-_LEVELS: Final = 255  # the most that scikit-learn's histograms have
-_MOST_CLASSES: Final = 100
-_MOST_FEATURES: Final = 1000
-_FAR: Final = 10.0  # standard deviations beyond which a linear model would be governed by single outliers
+
+
+Use = Literal["all", "weighted", "likely"]
+"""Which rows a model is trained on at last: all, all weighted by the probability that their labels are right, or only
+those whose labels are more likely right than wrong."""
 
 
 class Inputs(NamedTuple):
@@ -52,6 +61,9 @@ class Candidate(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def use(self) -> Use: ...
+
     def held_out(self, features: Inputs, labels: Ints, weight: Floats, fold: Ints, seed: int) -> Floats:
         """Log-probabilities of every row, by a model that was not trained on its fold."""
         ...
@@ -76,6 +88,10 @@ class NetCandidate(NamedTuple):
     @property
     def name(self) -> str:
         return "nets"
+
+    @property
+    def use(self) -> Use:
+        return "weighted"
 
     def held_out(self, features: Inputs, labels: Ints, weight: Floats, fold: Ints, seed: int) -> Floats:
         folds = np.unique(fold)
@@ -104,8 +120,7 @@ class _AveragedNets(NamedTuple):
     nets: Nets
 
     def log_probabilities(self, features: Inputs) -> Floats:
-        per_net = self.nets.scores(features.scaled)
-        return np.asarray(logsumexp(log_softmax(per_net, 2), 0) - np.log(len(per_net)))
+        return log_mean(log_softmax(self.nets.scores(features.scaled), 2))
 
 
 @final
@@ -120,6 +135,7 @@ class Wrapped(NamedTuple):
     classes: npt.NDArray[Any]
     scaled: bool
     verbose: bool
+    use: Use = "weighted"
 
     def held_out(self, features: Inputs, labels: Ints, weight: Floats, fold: Ints, seed: int) -> Floats:
         scores = np.zeros((len(labels), len(self.classes)))
@@ -132,7 +148,7 @@ class Wrapped(NamedTuple):
     def train(self, features: Inputs, labels: Ints, weight: Floats, seed: int) -> "_FittedClassifier":
         model = _seeded(clone(self.estimator), seed)
         argument = _weight_argument(model)
-        used = weight > 0 if argument is not None else _likely_right(labels, weight)
+        used = weight > 0 if argument is not None else likely_right(labels, weight)
         if self.verbose:
             print(f"{self.name}, {used.sum()} rows")
         inputs = self._inputs(features.part(used))
@@ -169,46 +185,9 @@ class _FittedClassifier(NamedTuple):
         return np.exp(log_softmax(scores, 1))
 
 
-def boosting(classes: npt.NDArray[Any], features: int, verbose: bool) -> list[Candidate]:
-    """Gradient boosting at scikit-learn's defaults, and a shorter one that wrong labels mislead less.
-
-    None of them with many classes or features: each step grows one tree per class, and looks at every feature.
-    """
-    if len(classes) > _MOST_CLASSES or features > _MOST_FEATURES:
-        return []
-    short = HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=16, l2_regularization=5.0)
-    full = HistGradientBoostingClassifier()
-    return [
-        Wrapped(make_pipeline(_Levels(), model), name, classes, True, verbose)
-        for model, name in ((short, "short boosting"), (full, "boosting"))
-    ]
-
-
-def linear(classes: npt.NDArray[Any], verbose: bool) -> Candidate:
-    """Logistic regression on standardised features, with outliers moved to ten standard deviations."""
-    model = make_pipeline(FunctionTransformer(_without_outliers), LogisticRegression(max_iter=1000))
-    return Wrapped(model, "linear", classes, True, verbose)
-
-
-@final
-class _Levels(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Each feature by its place among 255 quantiles, as histogram boosting itself would do.
-
-    Its own quantiles of weighted rows take 30 times as long as the rest of the training (scikit-learn 1.9).
-    """
-
-    def fit(self, features: Floats, labels: object = None) -> Self:
-        places = np.linspace(0, 1, _LEVELS + 1)[1:-1]
-        self.edges_ = [np.unique(edges) for edges in np.quantile(features, places, axis=0, method="midpoint").T]
-        return self
-
-    def transform(self, features: Floats) -> Floats:
-        columns = [np.searchsorted(edges, column) for edges, column in zip(self.edges_, features.T, strict=True)]
-        return np.stack(columns, 1).astype(np.float64)
-
-
-def _without_outliers(features: npt.NDArray[Any]) -> Floats:
-    return np.asarray(features.clip(-_FAR, _FAR), np.float64)
+def log_mean(log_probabilities: Floats) -> Floats:
+    """The logarithm of the mean probabilities of several models, one table per model."""
+    return np.asarray(logsumexp(log_probabilities, 0) - np.log(len(log_probabilities)))
 
 
 def wrap(model: Any, classes: npt.NDArray[Any], weighted: bool, verbose: bool) -> Wrapped:
@@ -241,7 +220,7 @@ def _weight_argument(model: Any) -> str | None:
     return "sample_weight" if has_fit_parameter(model, "sample_weight") else None
 
 
-def _likely_right(labels: Ints, weight: Floats) -> npt.NDArray[np.bool_]:
+def likely_right(labels: Ints, weight: Floats) -> npt.NDArray[np.bool_]:
     """Rows of at least half the weight, and all rows of a class that has no such row."""
     kept = weight >= 0.5
     present = np.isin(labels, labels[kept])

@@ -15,10 +15,12 @@ from pyrite.auditing import FEWEST, Audit, audit_scores
 from pyrite.checks import is_whole, whole_number
 from pyrite.data.dataset import check_inputs, is_missing
 from pyrite.data.statistics import to_float64
-from pyrite.estimator.candidates import Candidate, Inputs, NetCandidate, boosting, is_estimator, linear, wrap
+from pyrite.estimator.candidates import Candidate, Inputs, NetCandidate, is_estimator, wrap
+from pyrite.estimator.kernel import KernelCandidate
 from pyrite.estimator.mixture import judge, train_mixture, unjudged, why_doubtful
 from pyrite.estimator.reading import Reader
 from pyrite.estimator.rows import Floats, Ints, Rows, assign_folds, inner_statistics
+from pyrite.estimator.table_models import boosting, linear
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, method
 from pyrite.run_audits import default_method
@@ -28,6 +30,8 @@ __all__ = ["RobustClassifier"]
 
 _TABLE_NET: Final = "mlp(hidden=(128, 128), limit=3)"
 
+_SMALL: Final = 1000  # rows and features up to which a kernel takes less time than nets, and predicts better
+
 _STEPS: Final = 100
 """The least number of training steps on a table. More steps memorise wrong labels: docs/sklearn.md."""
 
@@ -36,10 +40,11 @@ _STEPS: Final = 100
 class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
     """A classifier that does not memorise wrong labels, and reports which labels are wrong.
 
-    First, cross-validation gives held-out scores for every row, for tables by nets, gradient boosting and a linear
-    model. The given labels of these rows decide the share of each model in the prediction. An audit of the scores
-    estimates which labels are wrong. Then the models are trained on all rows, each row weighted by the probability that
-    its label is right. The prediction is the mean of their probabilities by their shares.
+    First, cross-validation gives held-out scores for every row, for tables by kernel regression or nets, gradient
+    boosting and linear models. The given labels of these rows decide the share of each model in the prediction. An
+    audit of the scores estimates which labels are wrong. Then the models are trained on all rows: nets with each row
+    weighted by the probability that its label is right, boosting without rows that are likely wrong. The prediction is
+    the mean of their probabilities by their shares.
 
     ``fit`` warns if wrong classes may be taken for right ones.
 
@@ -51,7 +56,8 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             error, scaled if there are many classes.
         model: a classifier of scikit-learn, a spec such as ``"resnet20"``, an ``nn.Module``, of which copies are
             trained, a function that makes one from the shape of an input and the number of classes, or a list of
-            these, which held-out labels weigh. None for a default that depends on the data.
+            these, which held-out labels weigh. None for a default that depends on the data. Nets are among the models
+            of a table above 1,000 rows or features, or if one of the next three arguments or ``members`` is set.
         epochs: passes over the data; None for at least 10 epochs and 100 steps.
         batch_size: rows per step; None for an eighth of the rows, from 16 to 128.
         lr: the learning rate; None for a default that depends on net and loss.
@@ -157,24 +163,23 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         held_out = folds > 0 and len(labels) >= FEWEST
         candidates = self._candidates(features, held_out, weighted=bool(np.ptp(rows.weight)))
         self.audit_: Audit | None = None
-        weight = rows.weight
+        right: Floats | None = None
         if held_out:
             fold = assign_folds(labels, rows.cell, folds)
-            judged = judge(candidates, features, labels, weight, fold, seed)
+            judged = judge(candidates, features, labels, rows.weight, fold, seed)
             names = tuple(map(str, self.classes_))
             audit = audit_scores(labels, scores=judged.scores, kind="log-probabilities", classes=names, seed=seed)
             self.audit_ = replace(audit, index=rows.order)
-            if judged.right is not None:
-                weight = weight * judged.right
-            elif audit.noise_rate < 0.5:  # NaN if unknown; above, wrong labels may be the majority
-                weight = weight * (1 - audit.wrong_probability)
+            right = judged.right
+            if right is None and audit.noise_rate < 0.5:  # NaN if unknown; above, wrong labels may be the majority
+                right = 1 - audit.wrong_probability
             self._warn(audit, judged.scores, labels, rows.weight)
         else:
             judged = unjudged(candidates)
         self.choice_ = judged.choice
         if self.verbose:
             print(self.choice_, flush=True)
-        self._mixture = train_mixture(candidates, judged, features, labels, weight, seed)
+        self._mixture = train_mixture(candidates, judged, features, labels, rows.weight, right, seed)
 
     def _candidates(self, features: Inputs, held_out: bool, weighted: bool) -> list[Candidate]:
         """What is trained. Without held-out labels nothing weighs the models of a table, and it is nets alone."""
@@ -184,14 +189,21 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
             raise ValueError("model is an empty list: name at least one model")
         if any(map(is_estimator, models)) and not table:
             raise ValueError("model is a classifier of scikit-learn, which takes rows of features, but X is images")
-        candidates: list[Candidate] = [
+        if self.model is None and self.loss is None and table and held_out:
+            return self._table_models(features)
+        return [
             wrap(model, self.classes_, weighted, self.verbose) if is_estimator(model) else self._nets(model, features)
             for model in models
         ]
-        if self.model is None and self.loss is None and table and held_out:
-            trees = boosting(self.classes_, features.scaled.shape[1], self.verbose)
-            candidates += [*trees, linear(self.classes_, self.verbose)]
-        return candidates
+
+    def _table_models(self, features: Inputs) -> list[Candidate]:
+        """A smooth model, trees and linear ones. The smooth one is nets if the table is large or nets are set up."""
+        classes, count = self.classes_, features.scaled.shape[1]
+        own = any(each is not None for each in (self.epochs, self.batch_size, self.lr, self.members))
+        small = max(features.scaled.shape) <= _SMALL
+        kernel = KernelCandidate(len(classes), self.verbose) if small and not own else None
+        trees = boosting(classes, count, together=small, verbose=self.verbose)
+        return [kernel or self._nets(None, features), *trees, *linear(classes, self.verbose)]
 
     def _nets(self, model: Any, features: Inputs) -> NetCandidate:
         table, count = features.scaled.ndim == 2, len(features.scaled)

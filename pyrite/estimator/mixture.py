@@ -8,7 +8,7 @@ import numpy as np
 from scipy.special import logsumexp
 
 from pyrite.auditing import Calibration, shares_of
-from pyrite.estimator.candidates import Candidate, Fitted, Inputs
+from pyrite.estimator.candidates import Candidate, Fitted, Inputs, likely_right
 from pyrite.estimator.rows import Floats, Ints
 
 __all__ = ["Choice", "Judged", "Mixture", "judge", "train_mixture", "unjudged", "why_doubtful"]
@@ -105,12 +105,26 @@ def unjudged(candidates: Sequence[Candidate]) -> Judged:
 
 
 def train_mixture(
-    candidates: Sequence[Candidate], judged: Judged, features: Inputs, labels: Ints, weight: Floats, seed: int
+    candidates: Sequence[Candidate],
+    judged: Judged,
+    features: Inputs,
+    labels: Ints,
+    weight: Floats,
+    right: Floats | None,
+    seed: int,
 ) -> Mixture:
-    """Train every candidate that has a share, on all rows."""
+    """Train every candidate that has a share; ``right`` are the probabilities that labels are right, where known."""
     used = np.flatnonzero(judged.choice.shares).tolist()
+    if right is None:
+        weights = dict.fromkeys(("all", "weighted", "likely"), weight)
+    else:
+        likely = likely_right(labels, right)
+        weights = {"all": weight, "weighted": weight * right, "likely": weight * likely}
     return Mixture(
-        tuple(candidates[place].train(features, labels, weight, seed) for place in used),
+        tuple(
+            candidate.train(features, labels, weights[candidate.use], seed)
+            for candidate in (candidates[place] for place in used)
+        ),
         tuple(judged.calibrations[place] for place in used),
         judged.choice.shares[used],
     )

@@ -1,5 +1,6 @@
 """Rows that are not numbers yet: data frames with gaps, categories, dates or texts, and lists of texts."""
 
+import warnings
 from typing import Any, final
 
 import numpy as np
@@ -51,6 +52,8 @@ class Reader:
         if not self.columns and listed is None:
             raise ValueError(f"X is a {type(rows).__name__}, but the classifier was fitted to a list of texts")
         samples = read_like(rows if listed is None else listed, self._described)
+        for sentence in self.features.unfamiliar(samples.inputs):
+            warnings.warn(f"{sentence}: its rows are predicted by the other columns", UserWarning, stacklevel=4)
         return np.asarray(self.features.transform(samples.inputs), np.float64)
 
 

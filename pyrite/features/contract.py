@@ -46,6 +46,10 @@ class Features(ABC):
     def transform(self, inputs: Inputs, progress: bool = False) -> Numbers:
         """Float32 or float64 of shape (N, F). A sample that cannot be read is a row of NaN."""
 
+    def unfamiliar(self, inputs: Inputs) -> tuple[str, ...]:
+        """Sentences about values that were not in the training part, of which the model knows nothing."""
+        return ()
+
     @abstractmethod
     def state(self) -> State:
         """What ``Encoder.restore`` makes the same features of."""

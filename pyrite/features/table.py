@@ -57,7 +57,8 @@ class Table(Encoder):
             counts = Counter(column.values.tolist())
             common = sorted(counts, key=lambda value: (-counts[value], value))[: self.categories]
             kept = tuple(value for value in common if counts[value] >= _RARE or len(counts) == 2)
-            return _Fitted(column.name, column.kind, missing, categories=kept, other=len(kept) < len(counts))
+            rare = tuple(sorted(counts.keys() - set(kept)))
+            return _Fitted(column.name, column.kind, missing, categories=kept, other=bool(rare), rare=rare)
         values = _seconds(column)
         known = values[~column.missing]
         fill = float(np.median(known)) if len(known) else 0.0
@@ -87,10 +88,11 @@ class _Fitted(NamedTuple):
     other: bool = False
     parts: tuple[str, ...] = ()
     text: TextFeatures | None = None
+    rare: tuple[str, ...] = ()  # what counts as "other"
 
     @staticmethod
     def of(values: Mapping[str, Any]) -> "_Fitted":
-        lists = {name: tuple(map(str, values[name])) for name in ("categories", "parts")}
+        lists = {name: tuple(map(str, values.get(name, ()))) for name in ("categories", "parts", "rare")}
         if values["kind"] not in KINDS or not set(lists["parts"]) <= _DATE_PARTS.keys():
             raise KeyError(values["kind"])
         return _Fitted(**{**values, **lists, "fill": float(values["fill"])})
@@ -143,6 +145,19 @@ class TableFeatures(Features):
             numbers[:, start : start + block.shape[1]] = block
             start += block.shape[1]
         return numbers
+
+    def unfamiliar(self, inputs: Inputs) -> tuple[str, ...]:
+        assert isinstance(inputs, Records)
+        sentences = []
+        for fitted in self.columns:
+            if fitted.kind != "category" or (fitted.other and not fitted.rare):  # saved when rare ones were not yet
+                continue
+            known = {*fitted.categories, *fitted.rare, ""}
+            new = [value for value in inputs.column(fitted.name).values.tolist() if value not in known]
+            if new:
+                which = f"the category {new[0]!r} of {fitted.name!r}" + (" and others" if len(set(new)) > 1 else "")
+                sentences.append(f"{which}, in {len(new):,} of {len(inputs):,} rows, was not in the training part")
+        return tuple(sentences)
 
     def state(self) -> State:
         facts = [column._replace(text=None)._asdict() for column in self.columns]

@@ -27,12 +27,14 @@ class Predictions:
         probabilities: the softmax of the scores, one column per class. They are not calibrated.
         names: the file or the name of each sample; empty if samples have none.
         unreadable: files that cannot be read and were left out.
+        notes: sentences about values that the model knows nothing of.
     """
 
     classes: tuple[str, ...]
     probabilities: npt.NDArray[np.float64]
     names: tuple[str, ...] = ()
     unreadable: tuple[Unreadable, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.probabilities)

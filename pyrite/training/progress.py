@@ -2,7 +2,7 @@
 
 import sys
 import time
-from typing import Any, Self, final
+from typing import Any, Final, Self, final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingColumn
@@ -14,6 +14,8 @@ from pyrite.training.divergence import divergence
 from pyrite.training.recipe import Recipe
 
 __all__ = ["Progress"]
+
+_LARGE: Final = 100 * 100  # pixels of an image from which training from scratch takes hours without a GPU
 
 
 @final
@@ -38,6 +40,8 @@ class Progress:
         return cls(recipe, parts) if wanted and rank() == 0 else None
 
     def __enter__(self) -> Self:
+        if advice := self._advice():
+            self.console.print(advice, highlight=False, soft_wrap=True)
         self._bar.start()
         return self
 
@@ -64,6 +68,18 @@ class Progress:
         text = f"epoch {epoch:{len(str(self.recipe.epochs))}}/{self.recipe.epochs}  loss {line['loss']:.4f}  "
         self.console.print(
             text + "  ".join(parts) + f"  {self._speed():.0f} samples/s", highlight=False, soft_wrap=True
+        )
+
+    def _advice(self) -> str:
+        """What would be quicker, before much time is spent; empty if nothing would, or if the run is resumed."""
+        shape, steps = self.parts.batches.inputs.shape, self.parts.recorder.steps
+        if len(shape) != 4 or shape[2] * shape[3] < _LARGE or steps or self.recipe.device != "cpu":
+            return ""
+        if "pretrained=True" in self.recipe.model:
+            return ""
+        return (
+            f"Training from scratch on {shape[0]:,} images of {shape[2]} x {shape[3]} pixels is slow: "
+            "--features efficientnet_lite0 embeds them with a pretrained net and takes minutes instead."
         )
 
     def _fields(self) -> dict[str, Any]:

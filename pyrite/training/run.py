@@ -280,7 +280,8 @@ class Run:
         """
         named = isinstance(samples, str) and samples.partition("(")[0].strip() in DATASETS
         new = read_like(load(samples) if named else samples, self.facts["inputs"], name)
-        return Predictions(self.classes, softmax(self.scores(new.inputs), axis=1), new.names, new.unreadable)
+        notes = () if self.features is None else self.features.unfamiliar(new.inputs)
+        return Predictions(self.classes, softmax(self.scores(new.inputs), axis=1), new.names, new.unreadable, notes)
 
     def __repr__(self) -> str:
         return f"<run {self.path}: {self.recipe.method} on {self.recipe.data}, {len(self.history)} epochs>"

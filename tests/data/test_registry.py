@@ -90,6 +90,11 @@ def test_a_name_comes_before_a_folder(tmp_path, monkeypatch, write):
     assert len(load("digits")) == 1437
     assert len(load("./digits")) == 2
     assert len(load(Path("digits"))) == 2
+    write.image(tmp_path / "folder" / "photos" / "a" / "1.png")
+    write.image(tmp_path / "folder" / "photos" / "b" / "1.png")
+    assert len(load("folder/photos")) == 2
+    (tmp_path / "digits.csv").write_text("x,label\n1,a\n2,b\n3,a\n")
+    assert len(load("digits.csv", label="label")) == 3
     (tmp_path / "a.txt").write_text("x")
     with pytest.raises(ValueError, match=r"ends in \.csv"):
         load("a.txt")

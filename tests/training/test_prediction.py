@@ -73,6 +73,11 @@ def test_a_table_without_labels(table: pyrite.Run, tmp_path: Path) -> None:
     assert found.predicted[:2] == ["=yes", "no"]  # a gap and a colour that was not seen are taken
     rows = rows_of(found.to_csv(tmp_path / "out.csv"))
     assert rows[0]["predicted"] == "'=yes"
+    words = ("predict", str(table.path), str(tmp_path / "new.csv"), "--out", str(tmp_path / "out.csv"))
+    code, output = children.run(*words, log=tmp_path / "log")
+    assert code == 0, output
+    new, *_ = output.splitlines()
+    assert new == "pyrite: the category 'green' of 'colour', in 1 of 3 rows, was not in the training part"
 
 
 def test_frames_and_texts(table: pyrite.Run, tmp_path: Path) -> None:

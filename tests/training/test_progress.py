@@ -1,0 +1,53 @@
+"""What a run says on standard error before its first step."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyrite
+from pyrite.data import Dataset
+
+QUICK: dict[str, Any] = {"model": "fast_cnn(widths=[4, 4, 4])", "loss": "ce", "epochs": 1, "validation": 0.0}
+
+
+def images(height: int, width: int) -> Dataset:
+    pixels = np.random.default_rng(0).integers(0, 256, (12, 3, height, width), dtype=np.uint8)
+    return Dataset("photos", pixels, np.arange(12) % 2, ("cat", "dog"))
+
+
+def said(capsys: pytest.CaptureFixture[str], data: Dataset, out: Path, progress: bool = True, **options: Any) -> str:
+    pyrite.train(data, out=out, progress=progress, **QUICK | options)
+    return capsys.readouterr().err
+
+
+def test_photographs_from_scratch_are_slow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, second, *_ = said(capsys, images(90, 120), tmp_path / "run").splitlines()
+    assert first.startswith("Training from scratch on 12 images of 90 x 120 pixels is slow")
+    assert "--features efficientnet_lite0 " in first
+    assert second.startswith("epoch 1/1")
+
+
+@pytest.mark.parametrize(
+    ("size", "options"),
+    [
+        ((90, 110), {}),
+        ((120, 120), {"progress": False}),
+        ((120, 120), {"features": "efficientnet_lite0(size=32)", "model": "mlp(hidden=[4])"}),
+        ((120, 120), {"model": "efficientnet_lite0(size=32, pretrained=True)"}),
+    ],
+)
+def test_nothing_is_said_where_nothing_would_be_quicker(
+    size: tuple[int, int], options: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "efficientnet" not in said(capsys, images(*size), tmp_path / "run", **options)
+
+
+def test_a_resumed_run_does_not_say_it_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    steps = iter([False, True])
+    pyrite.train(
+        images(100, 100), out=tmp_path / "run", progress=False, stop=lambda: next(steps), **QUICK | {"batch_size": 4}
+    )
+    pyrite.train(images(100, 100), resume=tmp_path / "run", progress=True)
+    assert "efficientnet" not in capsys.readouterr().err
