@@ -185,7 +185,8 @@ def _ends(report: Underfitting) -> list[str]:
         lines.append(
             "So scores can grow without bound, and training needs a bounded step: a learning rate divided by the "
             "largest weight, or clipped gradients. Measured for imae: on resnet20 and fast_cnn one of them is enough, "
-            "and both together cost accuracy. 'pyrite train' clips on residual nets and does both on other nets."
+            "and both together cost accuracy; it led cross entropy only where training was long enough for that to "
+            "learn wrong labels. 'pyrite train' clips on residual nets and does both on other nets."
         )
     elif right != 0:
         lines.append("But it pulls them back, so scores do not grow without bound.")
