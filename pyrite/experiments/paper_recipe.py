@@ -171,7 +171,10 @@ class PaperRecipe(Checked):
             except OSError as error:
                 raise ValueError(f"cannot read {name}: {error.strerror or error}") from None
         if name not in RECIPES:
-            raise ValueError(f"there is no recipe {name!r}: {nearest(name, RECIPES)}; see 'pyrite list recipes'")
+            near = nearest(name, RECIPES)
+            # Where no name is near, all are listed, which would be a page here.
+            advice = near if near.startswith("did you mean") else "see 'pyrite list recipes'"
+            raise ValueError(f"there is no recipe {name!r}: {advice}")
         text = files("pyrite.experiments").joinpath("papers", RECIPES[name]).read_text(encoding="utf-8")
         return cls.parse(text, name)
 

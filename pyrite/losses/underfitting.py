@@ -183,9 +183,10 @@ def _ends(report: Underfitting) -> list[str]:
     ]
     if report.grows_without_bound:
         lines.append(
-            "So scores can grow without bound, and training needs a bounded step: clip the gradient. A lower learning "
-            "rate bounds it too, but residual nets then follow more wrong labels: 'pyrite train' clips, and lowers "
-            "the rate of other nets only."
+            "So scores can grow without bound, and training needs a bounded step: a learning rate divided by the "
+            "largest weight, or clipped gradients. Measured for imae: on resnet20 and fast_cnn one of them is enough, "
+            "and both together cost accuracy; it led cross entropy only where training was long enough for that to "
+            "learn wrong labels. 'pyrite train' clips on residual nets and does both on other nets."
         )
     elif right != 0:
         lines.append("But it pulls them back, so scores do not grow without bound.")

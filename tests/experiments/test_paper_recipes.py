@@ -163,6 +163,8 @@ def test_recipes_that_are_wrong() -> None:
             PaperRecipe.parse(text, "mine")
     with pytest.raises(ValueError, match="there is no recipe 'imae_tabel1': did you mean 'imae_table1'"):
         PaperRecipe.load("imae_tabel1")
+    with pytest.raises(ValueError, match=r"there is no recipe 'xyz': see 'pyrite list recipes'$"):
+        PaperRecipe.load("xyz")
     with pytest.raises(ValueError, match="cannot read nowhere"):
         PaperRecipe.load("nowhere.toml")
     with pytest.raises(ValueError, match="has no scale 'tiny': choose paper"):

@@ -145,7 +145,7 @@ def test_several_processes_train_the_same(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["imae_tabel1"], "there is no recipe 'imae_tabel1': did you mean 'imae_table1'"),
+        (["imae_tabel1"], "there is no recipe 'imae_tabel1': did you mean 'imae_table1'?"),
         (["imae_table1", "--scale", "huge"], "scale is 'huge'"),
         (["imae_table9"], "has no scale 'tiny': choose paper"),
         (["imae_table1", "--seeds", "0"], "seeds is 0"),

@@ -45,6 +45,7 @@ def test_numbers() -> None:
     imae = pyrite.underfitting("imae(T=8)", classes=100)
     assert imae.learned == imae.hard == pytest.approx(math.exp(-2), rel=1e-6)
     assert "without bound" in str(imae)
+    assert "both together cost accuracy" in str(imae)
 
 
 def test_cures_start_with_a_quarter_of_the_peak() -> None:
