@@ -26,7 +26,7 @@ estimate lies between them,
 Small or overlapping sets may look noisy by chance. Where the net has near ties, L is therefore corrected first:
 
 - With two classes, a net that has near ties also errs where it is sure, on a share x = 0.4 s of the samples, with s
-  their share of near ties. These errors look like wrong labels, L = ρ + x (1 − 2 ρ), so L becomes ρ = (L − x) / (1 − 2 x).
+  the share of near ties. These errors look like wrong labels: L = ρ + x (1 − 2 ρ). So L becomes (L − x) / (1 − 2 x).
 - With more classes, L is multiplied by the probability that labels are wrong at all: by the likelihood of the fit
   against that of a fit without noise, and by that of labels that were not fitted. A net errs in more ways than the fit
   knows, so a matrix must gain a little for each of its entries.
