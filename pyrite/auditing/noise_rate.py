@@ -29,7 +29,7 @@ Small or overlapping sets may look noisy by chance. Where the net has near ties,
   the share of near ties. These errors look like wrong labels: L = ρ + x (1 − 2 ρ). So L becomes (L − x) / (1 − 2 x).
 - With more classes, L is multiplied by the probability that labels are wrong at all: by the likelihood of the fit
   against that of a fit without noise, and by that of labels that were not fitted. A net errs in more ways than the fit
-  knows, so a matrix must gain a little for each of its entries.
+  knows, so a matrix must gain a little for each of its entries, as far as smoothing leaves them free.
 
 Bayes' rule then applies to a matrix whose odds of an error are all multiplied by one factor, chosen so that the
 expected share of wrong labels is the rate. The ranking does not change.
@@ -97,7 +97,8 @@ def estimate_rate(fit: NoiseFit, margins: Floats, labels: Ints, disagreement: fl
     differ = float((preferred != labels).mean())
     by_fit = min(float(_sigmoid(score).mean()), differ)
     ties = near_ties(margins)
-    noisy = _noisy(fit, ties)
+    over_own = _over_own(fit, ties, len(labels))
+    noisy = _noisy(fit, ties, over_own)
     low = _without_sure_errors(by_fit, ties) if belief.shape[1] == 2 else noisy * by_fit
     explained = _explained(belief, preferred, fit.matrix)
     share = explained * low / max(low + doubt, _SMALLEST)
@@ -108,7 +109,7 @@ def estimate_rate(fit: NoiseFit, margins: Floats, labels: Ints, disagreement: fl
     rate = low + share * (differ - low)
     of_count = np.sqrt(differ * (1 - differ) / len(labels))
     error = float(np.hypot((1 - share) * fit.rate_error, share * of_count))
-    certain = noisy > 0.95 and _over_own(fit, ties) > _CERTAIN
+    certain = noisy > 0.95 and over_own > _CERTAIN
     bottom = low - _ERRORS * fit.rate_error - _MISFIT[0] * doubt if certain else 0.0
     top = max(differ, rate) + _ERRORS * float(of_count) + _MISFIT[1] * doubt
     ends = max(min(bottom, rate), 0.0), min(top, 1.0)
@@ -156,9 +157,9 @@ def _explained(belief: Floats, preferred: Ints, matrix: Floats) -> float:
     return float(np.clip((1 - from_doubt / max(from_uniform, _SMALLEST) - least) / (most - least), 0, 1))
 
 
-def _noisy(fit: NoiseFit, ties: float) -> float:
+def _noisy(fit: NoiseFit, ties: float, over_own: float) -> float:
     """The probability that labels are wrong at all; 1 for what differs from a net without near ties."""
-    return float(_sigmoid(min(fit.surplus, _over_own(fit, ties) + _AGAINST))) if ties >= OVERLAP else 1.0
+    return float(_sigmoid(min(fit.surplus, over_own + _AGAINST))) if ties >= OVERLAP else 1.0
 
 
 def _without_sure_errors(rate: float, ties: float) -> float:
@@ -167,10 +168,14 @@ def _without_sure_errors(rate: float, ties: float) -> float:
     return max(rate - errors, 0.0) / (1 - 2 * errors)
 
 
-def _over_own(fit: NoiseFit, ties: float) -> float:
-    """By how many nats noise explains labels better than errors of a net, which makes none without near ties."""
-    kinds = fit.matrix.size - len(fit.matrix)
-    return fit.own_surplus - _PER_ENTRY * kinds if ties >= OVERLAP else np.inf
+def _over_own(fit: NoiseFit, ties: float, count: int) -> float:
+    """By how many nats noise explains labels better than errors of a net, which makes none without near ties.
+
+    Of the entries of a smoothed matrix only a part is free: that of the samples among samples and pseudo-samples.
+    """
+    classes = len(fit.matrix)
+    free = count / (count + fit.smoothing * classes**2)
+    return fit.own_surplus - _PER_ENTRY * free * classes * (classes - 1) if ties >= OVERLAP else np.inf
 
 
 def _due_to_labels(fit: NoiseFit, ties: float, doubt: float) -> float:

@@ -71,7 +71,7 @@ def test_the_estimate_by_its_formula() -> None:
     doubted /= doubted.sum(1, keepdims=True)
     elsewhere = np.roll(np.eye(CLASSES), 1, axis=1)
     matrix = 0.8 * np.eye(CLASSES) + 0.2 * (0.87 * doubted + 0.13 * elsewhere)  # errors that doubt explains in part
-    fit = replace(fit, matrix=matrix)
+    fit = replace(fit, matrix=matrix, smoothing=64.0)
     joint = chance * fit.matrix[:, labels].T
     wrong = 1 - joint[np.arange(COUNT), labels] / joint.sum(1)
     low, differ, doubt = wrong.mean(), (first != labels).mean(), 1 - chance.max(1).mean()
@@ -93,7 +93,8 @@ def test_the_estimate_by_its_formula() -> None:
     own_error = 2.6 * density**5
     assert 0 < own_error < doubt
     # Noise that is certain, and noise of which labels that were not fitted leave one half.
-    halved = 0.15 * CLASSES * (CLASSES - 1) - 3
+    free = COUNT / (COUNT + 64 * CLASSES**2)
+    halved = 0.15 * free * CLASSES * (CLASSES - 1) - 3
     for own_surplus, noisy in ((0.2 * fit.surplus, 1.0), (halved, 0.5)):
         found = estimate_rate(replace(fit, own_surplus=own_surplus), margins, labels)
         least = noisy * low
