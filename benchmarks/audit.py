@@ -157,7 +157,12 @@ def main() -> None:
     names = ("torch", "numpy", "scikit-learn", "cleanlab")
     versions = {"pyrite": pyrite.__version__} | {name: version(name) for name in names}
     command = "python -m benchmarks.audit --out runs/audit"
-    content = {"command": command, "seeds": list(SEEDS), "versions": versions, "cells": lines}
+    content = {
+        "command": command,
+        "seeds": sorted({line["seed"] for line in lines}),
+        "versions": versions,
+        "cells": lines,
+    }
     write(given.out / "audit.json", (json.dumps(content, indent=1) + "\n").encode())
     from benchmarks.audit_tables import draw, show
 
