@@ -10,7 +10,14 @@ from pyrite.auditing.gaps import typical_gap
 from pyrite.auditing.no_class import no_class_of_margins, no_class_of_scores
 from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds
 from pyrite.auditing.noise_rate import NoiseRate, estimate_rate, with_error_odds
-from pyrite.auditing.posterior import best_threshold, likely_classes, posterior_of_scores, values_at_same_ranks
+from pyrite.auditing.posterior import (
+    best_threshold,
+    class_shares,
+    likely_classes,
+    posterior_of_scores,
+    shares_of_scores,
+    values_at_same_ranks,
+)
 from pyrite.auditing.result import Audit
 from pyrite.auditing.scores import Kind, check_labels, gap_of, to_margins
 from pyrite.auditing.witnesses import gather
@@ -74,6 +81,7 @@ def audit_scores(
         classes=names,
         index=np.arange(len(given)),
         no_class=no_class_of_scores(table, kind, gap),
+        shares=lambda score: shares_of_scores(fit, table, kind, gap, given, score),
         warnings=_absent_classes(given, names),
         **posterior._asdict(),
     )
@@ -137,6 +145,7 @@ def audit_margins(
         score=score,
         choices=choices,
         likelihoods=likelihoods,
+        shares=lambda score: class_shares(evidence, labels, score).astype(np.float32),
         no_class=no_class_of_margins(recorded_margins),
         evidence=_evidence(recorded, recorded_margins, labels, index),
         warnings=warnings,

@@ -4,6 +4,7 @@ Arrays of samples times classes are float32 and worked on in blocks that fit int
 float64.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple, final
 
@@ -15,6 +16,7 @@ from pyrite.diagnostics.arrays import Floats, Ints
 __all__ = ["Samples", "Statistics"]
 
 _BLOCK: Final = 1 << 17  # scores worked on at once: half a MiB in float32
+_MERGED: Final = 1 << 14  # scores up to which groups share a block: of small ones the calls take longer than the work
 _SMALLEST: Final = 1e-37  # the smallest likelihood that float32 can hold
 _EXACT: Final = 100  # classes up to which all second derivatives are computed, which cost the square of their number
 
@@ -69,12 +71,9 @@ class Samples:
 
     def __init__(self, margins: Singles, labels: Ints, times: Ints, groups: Ints) -> None:
         self.order = np.lexsort((labels, groups))
-        size = max(_BLOCK // len(margins), 1)
-        _, starts = np.unique(groups[self.order], return_index=True)
         self._blocks = [
-            _Block(margins.take(rows, 1), labels[rows], times[rows], int(groups[rows[0]]))
-            for group in np.split(self.order, starts[1:])
-            for rows in (group[start : start + size] for start in range(0, len(group), size))
+            _Block(margins.take(rows, 1), labels[rows], times[rows], groups[rows])
+            for rows in _parts(self.order, groups, len(margins))
         ]
         self.labels, self.times = labels[self.order], times[self.order]
         self.count = int(times.sum())
@@ -104,18 +103,35 @@ class _Joint(NamedTuple):
     likelihood: Floats
 
 
+def _parts(order: Ints, groups: Ints, classes: int) -> Iterator[Ints]:
+    """The sorted samples in blocks: a large group has blocks of its own, small ones share them."""
+    size, merged = max(_BLOCK // classes, 1), max(_MERGED // classes, 1)
+    _, starts = np.unique(groups[order], return_index=True)
+    begin = 0
+    for end in [*starts[1:].tolist(), len(order)]:
+        if end - begin >= merged or end == len(order):
+            yield from (order[start : min(start + size, end)] for start in range(begin, end, size))
+            begin = end
+
+
 @final
 class _Block:
-    def __init__(self, margins: npt.NDArray[Any], labels: Ints, times: Ints, group: int) -> None:
+    def __init__(self, margins: npt.NDArray[Any], labels: Ints, times: Ints, groups: Ints) -> None:
         self.margins: Singles = np.ascontiguousarray(margins, np.float32)
-        self.labels, self.times, self.group = labels, times, group
-        self.present, self.first = np.unique(labels, return_index=True)
+        self.labels, self.times = labels, times
+        # Where the samples of another group begin, or of another label; and which these are.
+        self.groups, self.begins, sizes = np.unique(groups, return_index=True, return_counts=True)
+        self.member = np.repeat(np.arange(len(sizes)), sizes)
+        pairs = groups * len(margins) + labels
+        distinct, self.first = np.unique(pairs, return_index=True)
+        self.of_group, self.of_label = np.divmod(distinct, len(margins))
 
     def joint(self, sharpness: float, bias: Floats, transposed: Singles) -> _Joint:
         # The largest exponent of a column is near 0, so no exponential overflows.
         prior = self.margins * np.float32(sharpness)
-        own = bias[self.group]
-        prior += (own - own.max())[:, None].astype(np.float32)
+        own = bias[self.groups]
+        own = (own - own.max(1, keepdims=True)).astype(np.float32)
+        prior += own.T if len(own) == 1 else own.take(self.member, 0).T
         np.exp(prior, out=prior)
         joint = transposed.take(self.labels, 0).T * prior
         evidence, likelihood = (np.maximum(part.sum(0).astype(np.float64), _SMALLEST) for part in (prior, joint))
@@ -127,7 +143,8 @@ class _Block:
         prior /= evidence.astype(np.float32)
         joint *= (self.times / likelihood).astype(np.float32)  # expected counts of true classes
         counts = np.add.reduceat(joint, self.first, axis=1).T
-        sums.counts[self.present] += counts
+        np.add.at(sums.counts, self.of_label, counts)
+        np.add.at(sums.bias_slope, self.of_group, counts)
         times = self.times.astype(np.float32)
         # numpy adds pairwise, so float32 is exact enough within a block.
         weighted = prior * self.margins
@@ -135,12 +152,21 @@ class _Block:
         sums.slope += float((np.einsum("ks,ks->s", joint, self.margins) - times * mean).sum(dtype=np.float64))
         square = np.einsum("ks,ks->s", weighted, self.margins)
         sums.curvature += float((times * (square - mean**2)).sum(dtype=np.float64))
-        expected = prior @ times
-        sums.bias_slope[self.group] += counts.sum(0) - expected
-        sums.cross[self.group] += weighted @ times - prior @ (times * mean)
         sums.log_likelihood += float((self.times * np.log(likelihood / evidence)).sum())
+        ends = [*self.begins[1:].tolist(), len(times)]
+        for group, begin, end in zip(self.groups.tolist(), self.begins.tolist(), ends, strict=True):
+            own = slice(begin, end)
+            self._add_curvature(sums, group, prior[:, own], weighted[:, own], mean[own], times[own])
+
+    @staticmethod
+    def _add_curvature(
+        sums: Statistics, group: int, prior: Singles, weighted: Singles, mean: Singles, times: Singles
+    ) -> None:
+        """Add the part of the samples of one group to what depends on its bias."""
+        expected = prior @ times
+        sums.bias_slope[group] -= expected
+        sums.cross[group] += weighted @ times - prior @ (times * mean)
         if sums.bias_curvature.ndim == 3:
-            sums.bias_curvature[self.group] += np.diag(expected) - (prior * times) @ prior.T
+            sums.bias_curvature[group] += np.diag(expected) - (prior * times) @ prior.T
         else:
-            prior *= prior
-            sums.bias_curvature[self.group] += expected - prior @ times
+            sums.bias_curvature[group] += expected - prior**2 @ times

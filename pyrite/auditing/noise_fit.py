@@ -37,9 +37,10 @@ _MAX_STEPS: Final = 500
 _TOLERANCE: Final = 1e-7  # of the mean log-likelihood, from step to step
 _LOOSE_TOLERANCE: Final = 1e-5  # the same where only likelihoods or spreads are compared
 _RESAMPLES: Final = 20  # with a relative error of the standard errors of about a sixth
-_SMOOTHINGS: Final = (1.0, 4.0, 16.0, 64.0)  # pseudo-samples per class that are added to a row of T
+_SMOOTHINGS: Final = (1.0, 8.0, 64.0, 4096.0)  # pseudo-samples per class that are added to a row of T
 _FOLDS: Final = 4  # of the cross validation that chooses among them
 _MOST_BIASES: Final = 100  # classes up to which each preferred class has a bias of its own
+_PER_BIAS: Final = 2  # samples for each of these K² biases that it takes
 _SURE_GAIN: Final = 6.0  # nats
 _LARGE_TABLE: Final = 1_000_000
 _LOWEST_RATE: Final = 1e-6  # with a noise rate of 0 the log-odds would be infinite
@@ -170,7 +171,7 @@ def fit_noise(
     # If the weakest smoothing already adds ten times the samples of a class to its row, all give the same result.
     many = count / classes > classes / 10
     smoothings = _SMOOTHINGS if many else _SMOOTHINGS[:1]
-    own_biases = many and classes <= _MOST_BIASES
+    own_biases = classes <= _MOST_BIASES and count >= _PER_BIAS * classes**2
     jobs = _Jobs(progress, len(smoothings) + (4 if own_biases else 2) + _RESAMPLES)
     likely = list(jobs.run(lambda smoothing: table.validate(replace(start, smoothing=smoothing), folds), smoothings))
     best = int(np.argmax([each.sum() for each in likely]))

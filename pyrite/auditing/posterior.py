@@ -1,4 +1,4 @@
-"""The posterior of every label under a fitted noise model: log-odds, likely classes, the threshold for suspects."""
+"""The posterior of every label under a fitted noise model: log-odds, probabilities of classes, the threshold."""
 
 import os
 from concurrent.futures import ThreadPoolExecutor
@@ -11,10 +11,21 @@ from pyrite.auditing.noise_fit import NoiseFit, log_odds
 from pyrite.auditing.scores import Kind, chunks, to_margins
 from pyrite.diagnostics.arrays import Floats, Ints
 
-__all__ = ["Posterior", "best_threshold", "likely_classes", "posterior_of_scores", "values_at_same_ranks"]
+__all__ = [
+    "Posterior",
+    "best_threshold",
+    "class_shares",
+    "likely_classes",
+    "posterior_of_scores",
+    "shares_of_scores",
+    "values_at_same_ranks",
+]
 
 _LOWEST_THRESHOLD: Final = 0.2
 _CHOICES: Final = 5  # likely classes that are kept per sample
+
+
+Singles = npt.NDArray[np.float32]
 
 
 class Posterior(NamedTuple):
@@ -45,8 +56,23 @@ def posterior_of_scores(
     return result
 
 
-def likely_classes(evidence: Floats, labels: Ints, score: Floats) -> tuple[Ints, Floats]:
-    """The likeliest true classes: the label has its probability; the others share the rest by their evidence."""
+def shares_of_scores(
+    fit: NoiseFit, table: npt.NDArray[Any], kind: Kind, gap: float, labels: Ints, score: Floats
+) -> Singles:
+    """The probability of every true class, one row per sample, if these are the log-odds of a wrong label."""
+    result: Singles = np.empty(table.shape, np.float32)
+
+    def fill(rows: slice) -> None:
+        evidence = fit.evidence(to_margins(table[rows], kind, gap), labels[rows])
+        result[rows] = class_shares(evidence, labels[rows], score[rows])
+
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        list(pool.map(fill, chunks(table.shape)))
+    return result
+
+
+def class_shares(evidence: Floats, labels: Ints, score: Floats) -> Floats:
+    """The probability of every true class: the label has its own; the others share the rest by their evidence."""
     rows = np.arange(len(labels))
     others = evidence.copy()
     others[rows, labels] = -np.inf
@@ -54,6 +80,13 @@ def likely_classes(evidence: Floats, labels: Ints, score: Floats) -> tuple[Ints,
     wrong = np.exp(-np.logaddexp(0, -score))
     shares = others / others.sum(1, keepdims=True) * wrong[:, None]
     shares[rows, labels] = np.exp(-np.logaddexp(0, score))
+    return np.asarray(shares)
+
+
+def likely_classes(evidence: Floats, labels: Ints, score: Floats) -> tuple[Ints, Floats]:
+    """The likeliest true classes, and their probabilities."""
+    rows = np.arange(len(labels))
+    shares = class_shares(evidence, labels, score)
     classes, likelihoods = np.empty((2, min(_CHOICES, shares.shape[1]), len(labels)))
     for place in range(len(classes)):
         # Ties: the given label comes first, then the class with the lower number.

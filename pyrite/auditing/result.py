@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -51,6 +51,7 @@ class Audit:
         score: the log-odds that the label is wrong, which differ even where the probability rounds to 1.
         choices: the most likely true classes of every sample, most likely first, up to five.
         likelihoods: their probabilities.
+        shares: from log-odds of a wrong label to the probability of every class; None if that is not known.
         threshold: labels with this probability of being wrong or more are suspects.
         noise_rate: the share of wrong labels, and ``noise_rate_error`` its standard error from sampling alone.
         noise_interval: the lowest and highest noise rate that scores and labels allow.
@@ -80,6 +81,7 @@ class Audit:
     matrix: Floats
     matrix_error: Floats
     can_tell: bool = True
+    shares: Callable[[Floats], npt.NDArray[np.float32]] | None = None
     noise_interval: tuple[float, float] = (np.nan, np.nan)
     narrows: str = ""
     no_class: Floats | None = None
@@ -103,6 +105,23 @@ class Audit:
         if not self.can_tell:
             return np.full(len(self), np.nan)
         return np.exp(-np.logaddexp(0, -self.score))
+
+    @cached_property
+    def posterior(self) -> npt.NDArray[np.float32]:
+        """The probability of each true class given scores and label, one row per sample.
+
+        That of the given label is 1 − ``wrong_probability``. It is computed on first use, as a table of many classes is
+        large, and NaN if it is not known.
+        """
+        if not self.can_tell or self.shares is None:
+            return np.full((len(self), len(self.classes)), np.nan, np.float32)
+        result = self.shares(self.score)
+        if self.review is not None:
+            relabelled = self.review.new != self.labels[self.review.rows]
+            rows, new = self.review.rows[relabelled], self.review.new[relabelled]
+            result[rows] = 0
+            result[rows, new] = 1
+        return result
 
     @cached_property
     def ranking(self) -> Ints:

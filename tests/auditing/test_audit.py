@@ -189,6 +189,8 @@ def test_probabilities_are_bayes_rule(drawn: tuple[Floats, Ints, Ints], found: A
     assert found.wrong_probability == pytest.approx(1 - posterior[each, given], abs=near)
     assert np.take_along_axis(posterior, found.choices, 1) == pytest.approx(found.likelihoods, abs=near)
     assert found.noise_rate == pytest.approx(1 - posterior[each, given].mean(), abs=near)
+    assert found.posterior.dtype == np.float32
+    assert found.posterior == pytest.approx(posterior, abs=1e-6)
 
 
 def test_columns_fit_together(drawn: tuple[Floats, Ints, Ints], found: Audit) -> None:
@@ -209,6 +211,18 @@ def test_columns_fit_together(drawn: tuple[Floats, Ints, Ints], found: Audit) ->
     assert own == pytest.approx(1 - found.wrong_probability, abs=1e-12)
     assert (found.suggested != found.labels)[found.wrong_probability > 0.76].all()  # another has a third of that
     assert found.matrix.sum(1) == pytest.approx(np.ones(4), abs=1e-12)
+
+
+def test_the_posterior_has_all_classes_and_the_last_word_of_a_review(found: Audit, unknown: Audit) -> None:
+    each = np.arange(600)
+    assert found.posterior.sum(1) == pytest.approx(np.ones(600), abs=1e-6)
+    assert found.posterior[each, found.labels] == pytest.approx(1 - found.wrong_probability, abs=1e-6)
+    assert np.isnan(unknown.posterior).all()
+    first, last = found.ranking[[0, -1]].tolist()
+    after = found.reviewed({first: "drop", last: "keep"})
+    assert after.posterior[each, found.labels] == pytest.approx(1 - after.wrong_probability, abs=1e-6)
+    assert after.posterior[first, found.labels[first]] < 1e-3
+    assert after.posterior[last, found.labels[last]] > 0.999
 
 
 def test_five_choices_at_most() -> None:

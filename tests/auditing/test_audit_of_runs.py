@@ -56,6 +56,9 @@ def test_digits_with_wrong_labels(digits: Audit) -> None:
     assert hits / digits.is_suspect.sum() > 0.8
     assert hits / wrong.sum() > 0.8
     assert (digits.suggested == digits.true)[digits.is_suspect].mean() > 0.8
+    own = digits.posterior[np.arange(len(digits)), digits.labels]
+    np.testing.assert_allclose(own, 1 - digits.wrong_probability, atol=1e-6)
+    assert (digits.posterior.argmax(1) == digits.true).mean() > 0.9
 
 
 def test_what_it_was_trained_with(digits: Audit) -> None:

@@ -300,6 +300,14 @@ def test_the_matrix_is_always_one(case: str) -> None:
     assert not np.isnan(odds).any()
 
 
+@pytest.mark.parametrize(("samples", "known"), [(190, False), (210, True)])
+def test_biases_of_preferred_classes_take_two_samples_each(samples: int, known: bool) -> None:
+    drawn = draw(0.7 * np.eye(10) + 0.03, samples, 9)
+    found = fit_noise(drawn.margins, drawn.given, 0)
+    assert np.isfinite(found.own_surplus) == known
+    assert len(found.bias) == (10 if known else 1)
+
+
 def test_few_samples_are_pulled_together_and_many_are_not() -> None:
     """Of 300 samples of symmetric noise a free matrix would follow chance; of 20,000 of another it is left alone."""
     symmetric = 0.55 * np.eye(10) + 0.05

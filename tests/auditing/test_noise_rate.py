@@ -71,7 +71,7 @@ def test_the_estimate_by_its_formula() -> None:
     doubted /= doubted.sum(1, keepdims=True)
     elsewhere = np.roll(np.eye(CLASSES), 1, axis=1)
     matrix = 0.8 * np.eye(CLASSES) + 0.2 * (0.87 * doubted + 0.13 * elsewhere)  # errors that doubt explains in part
-    fit = replace(fit, matrix=matrix)
+    fit = replace(fit, matrix=matrix, smoothing=64.0)
     joint = chance * fit.matrix[:, labels].T
     wrong = 1 - joint[np.arange(COUNT), labels] / joint.sum(1)
     low, differ, doubt = wrong.mean(), (first != labels).mean(), 1 - chance.max(1).mean()
@@ -93,7 +93,8 @@ def test_the_estimate_by_its_formula() -> None:
     own_error = 2.6 * density**5
     assert 0 < own_error < doubt
     # Noise that is certain, and noise of which labels that were not fitted leave one half.
-    halved = 0.15 * CLASSES * (CLASSES - 1) - 3
+    free = COUNT / (COUNT + 64 * CLASSES**2)
+    halved = 0.15 * free * CLASSES * (CLASSES - 1) - 3
     for own_surplus, noisy in ((0.2 * fit.surplus, 1.0), (halved, 0.5)):
         found = estimate_rate(replace(fit, own_surplus=own_surplus), margins, labels)
         least = noisy * low
@@ -162,3 +163,29 @@ def test_two_models_that_disagree_are_less_trusted() -> None:
     assert alone.rate == differ.rate
     assert alone.rate < agree.rate <= alone.high
     assert agree.rate == pytest.approx((labels != scores.argmax(1)).mean(), abs=0.03)
+
+
+def test_two_classes_and_a_net_that_is_sure_of_some_errors() -> None:
+    """Errors of the net that do not depend on its doubt look like wrong labels, and are counted by its near ties."""
+    random = np.random.default_rng(8)
+    doubt = 3 * random.normal(size=COUNT)
+    sure = random.random(COUNT) < 0.05
+    true = ((random.random(COUNT) < expit(doubt)) ^ sure).astype(np.int64)
+    scores = np.stack([np.zeros(COUNT), doubt], 1)
+    margins = scores - scores.max(1, keepdims=True)
+    typical = np.median(abs(doubt))
+    errors = 0.4 * (abs(doubt) < typical / 4).mean()
+    for noise, least, most in ((0.0, 0.0, 0.02), (0.2, 0.17, 0.23)):
+        labels = np.where(random.random(COUNT) < noise, 1 - true, true)
+        fit = fit_noise(margins, labels, 0)
+        by_fit = expit(log_odds(fit.evidence(margins, labels), labels)).mean()
+        assert by_fit > most
+        found = estimate_rate(fit, margins, labels)
+        assert found.rate == pytest.approx((by_fit - errors) / (1 - 2 * errors), abs=1e-6)
+        assert least <= found.rate <= most
+        assert found.low <= (labels != true).mean() <= found.high
+    separated = np.where(true == 1, 1, -1) * random.uniform(3, 20, COUNT)
+    scores = np.stack([np.zeros(COUNT), separated], 1)
+    labels = np.where(random.random(COUNT) < 0.2, 1 - true, true)
+    found = estimate_rate(fit_noise(scores - scores.max(1, keepdims=True), labels, 0), scores, labels)
+    assert found.rate == pytest.approx((labels != true).mean(), abs=0.01)  # without near ties nothing is subtracted

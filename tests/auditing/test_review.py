@@ -66,6 +66,7 @@ def test_reviewed_labels_are_what_was_decided(tmp_path: Path) -> None:
     assert 5 <= (~wrong).sum() < 45
     np.testing.assert_allclose(after.wrong_probability[rows], wrong, atol=1e-6)
     np.testing.assert_array_equal(after.suggested[rows], true[rows])
+    np.testing.assert_allclose(after.posterior[rows, true[rows]], 1, atol=1e-3)
     np.testing.assert_array_equal(after.is_suspect[rows], wrong)
     np.testing.assert_allclose(after.likelihoods.sum(1), 1, atol=1e-6)
     # The order of all others stays.
