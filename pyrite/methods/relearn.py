@@ -22,6 +22,7 @@ from pyrite.processes import all_gather
 __all__ = ["Relearn", "by_anchors", "trusted"]
 
 _HALF: Final = 0.5
+_NEARLY_ALL: Final = 0.99  # of the labels: what an audit of right labels keeps
 _ANCHORS: Final = 0.3  # the share of a class of whose samples a net should be sure, where labels are right
 # Classes that are alike look like noise of a few per cent by their anchors: 3 to 5 % on clean labels (docs/results.md).
 _LEAST_NOISE: Final = 0.1
@@ -33,10 +34,11 @@ class Relearn(Around):
     """A method, an audit of the labels by its net, and cross entropy on the labels that are probably right.
 
     The first stage ends with a learning rate of 0, as a whole run does. Its net scores every training sample, without
-    augmentation, and the labels are judged by these scores in two ways: by an audit, and by the samples that the net is
-    surest of (Patrini et al., 2017). The second stage continues with the net (the first of several), along the schedule
-    of the whole run, and leaves out the labels that are wrong with a probability of ``doubt`` or more by either. If
-    noise and the net's own doubt cannot be told apart, none is left out. A sample that is left out costs no time.
+    augmentation, and the labels are judged by these scores: by an audit or, if that finds next to nothing, by the
+    samples that the net is surest of (Patrini et al., 2017). The second stage continues with the net (the first of
+    several), along the schedule of the whole run, and leaves out the labels that are wrong with a probability of
+    ``doubt`` or more. If noise and the net's own doubt cannot be told apart, none is left out. A sample that is left
+    out costs no time.
 
     The net must not have memorised the labels, or it would find them right. So by default there is a second stage only
     where images are augmented, so that they are memorised late, and samples are held out to tell.
@@ -119,7 +121,9 @@ def trusted(scores: Tensor, labels: Tensor, doubt: float, seed: int) -> Tensor:
     rows = (trained & scores.isfinite().all(1)).nonzero().squeeze(1)
     if len(rows) < FEWEST or len(labels[rows].unique()) < 2:
         return trained
-    right = _by_audit(scores[rows], labels[rows], doubt, seed) & by_anchors(scores[rows], labels[rows], doubt)
+    right = _by_audit(scores[rows], labels[rows], doubt, seed)
+    if right.double().mean() > _NEARLY_ALL:
+        right = by_anchors(scores[rows], labels[rows], doubt)
     if right.double().mean() < _HALF:  # a net that has not learned yet finds most labels wrong
         return trained
     kept = trained.clone()
