@@ -252,7 +252,7 @@ def test_a_method_that_leaves_other_arrays(run: Path) -> None:
     np.savez(run / "method.npz", transition=np.eye(10))
     result = type_in("report", run)
     assert result.exit_code == 0, result.output
-    refused(type_in("curves", "ce", run), f"{run} has no learned weighting: its method is curriculum(")
+    refused(type_in("curves", "ce", run), f"{run} has no learned weighting: its method is select(")
 
 
 FILES = ("recipe.toml", "labels.npz", "samples.npz", "history.jsonl", "run.json")

@@ -1,6 +1,7 @@
 """From scores or margins of every sample to an ``Audit``. Nothing here trains a net."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -81,7 +82,7 @@ def audit_scores(
         classes=names,
         index=np.arange(len(given)),
         no_class=no_class_of_scores(table, kind, gap),
-        shares=lambda score: shares_of_scores(fit, table, kind, gap, given, score),
+        shares=partial(shares_of_scores, fit, table, kind, gap, given),
         warnings=_absent_classes(given, names),
         **posterior._asdict(),
     )
@@ -145,7 +146,7 @@ def audit_margins(
         score=score,
         choices=choices,
         likelihoods=likelihoods,
-        shares=lambda score: class_shares(evidence, labels, score).astype(np.float32),
+        shares=partial(class_shares, evidence, labels),
         no_class=no_class_of_margins(recorded_margins),
         evidence=_evidence(recorded, recorded_margins, labels, index),
         warnings=warnings,

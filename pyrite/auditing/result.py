@@ -81,7 +81,7 @@ class Audit:
     matrix: Floats
     matrix_error: Floats
     can_tell: bool = True
-    shares: Callable[[Floats], npt.NDArray[np.float32]] | None = None
+    shares: Callable[[Floats], npt.NDArray[np.floating[Any]]] | None = None
     noise_interval: tuple[float, float] = (np.nan, np.nan)
     narrows: str = ""
     no_class: Floats | None = None
@@ -115,7 +115,7 @@ class Audit:
         """
         if not self.can_tell or self.shares is None:
             return np.full((len(self), len(self.classes)), np.nan, np.float32)
-        result = self.shares(self.score)
+        result = self.shares(self.score).astype(np.float32)
         if self.review is not None:
             relabelled = self.review.new != self.labels[self.review.rows]
             rows, new = self.review.rows[relabelled], self.review.new[relabelled]

@@ -45,6 +45,10 @@ class Ensemble(nn.Module):
     def forward(self, inputs: Tensor) -> Tensor:
         return mean_scores(torch.stack([net(inputs) for net in self.nets]))
 
+    def embed(self, inputs: Tensor) -> Tensor:
+        """The embeddings of all nets, one after the other."""
+        return torch.cat([embed(net, inputs) for net in self.nets], 1)
+
 
 @final
 class Mirrored(nn.Module):

@@ -19,7 +19,7 @@ def measure_retrieval(trainer: Trainer, test: Dataset, scale: Statistics) -> dic
     A tracklet is the mean of its frames' embeddings, brought to length 1; the gallery is every tracklet, without those
     of the same person in the same camera (see ``diagnostics.retrieve``).
     """
-    learner, model, tracklets = trainer.learners[0], trainer.predictors[0], test.tracklets
+    learner, model, tracklets = trainer.learners[0], trainer.model, test.tracklets
     if tracklets is None:
         return None
     device = learner.weights[0].device

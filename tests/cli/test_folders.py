@@ -82,9 +82,9 @@ def test_a_killed_run_leaves_no_lock(tmp_path: Path) -> None:
         ("epochs = 3", "epochs = 30", "epochs was 3 and is 30"),
         ("lr=0.1", "lr=0.2", "optimiser was 'sgd(lr=0.1, "),
         (
-            '"curriculum(keep=0.5, gain=4, most=1)"',
+            '"select(erm(ce), curriculum(keep=0.5, gain=4, most=1), elr(coefficient=3, momentum=0.7))"',
             '"erm(ce)"',
-            "method was 'curriculum(keep=0.5, gain=4, most=1)' and is 'erm(ce)'",
+            "elr(coefficient=3, momentum=0.7))' and is 'erm(ce)'",
         ),
     ],
 )

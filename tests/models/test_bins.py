@@ -41,7 +41,7 @@ def test_a_run_keeps_its_bins(tmp_path: object) -> None:
     rng = np.random.default_rng(0)
     inputs = rng.exponential(size=(80, 3)).astype(np.float32)
     data = pyrite.Dataset("rows", inputs, np.arange(80) % 2, ("a", "b"))
-    run = pyrite.train(data, model="mlp(hidden=(4,), bins=4)", epochs=1, out=tmp_path, progress=False)
+    run = pyrite.train(data, model="mlp(hidden=(4,), bins=4)", loss="ce", epochs=1, out=tmp_path, progress=False)
     edges = run.model.body[1].edges
     assert (edges != TableInputs(3, None, 4).edges).all()
     assert (edges.diff(dim=1) >= 0).all()
