@@ -206,6 +206,20 @@ def grid_table(cells: list[Cell]) -> str:
     return "\n".join(lines)
 
 
+def grid_summary(cells: list[Cell]) -> str:
+    """In how many rows the default is near the best column, and how far it is from cross entropy."""
+    rows = [({name: 100 * mean(found) for name, found in values.items()}, key) for key, values in rows_of(cells)]
+    if not rows:
+        return ""
+    gaps = [means["default"] - max(means.values()) for means, _ in rows]
+    gains = [means["default"] - means["CE"] for means, _ in rows]
+    near = sum(gap >= -0.5 for gap in gaps)
+    return (
+        f"{len(rows)} rows: at most 0.5 below the best in {near}, {mean(gaps):.1f} from it on average; from cross entropy "
+        f"{min(gains):+.1f} to {max(gains):+.1f}, below it by more than 0.3 in {sum(gain < -0.3 for gain in gains)}"
+    )
+
+
 def timed_table(cells: list[Cell]) -> str:
     lines = ["| labels | method | epochs | seeds | test accuracy | core minutes |", "|---" * 6 + "|"]
     for label, name, epochs in dict.fromkeys((cell["labels"], cell["method"], cell["epochs"]) for cell in cells):
@@ -258,7 +272,7 @@ def main() -> None:
         timed(arguments.out, arguments.labels, arguments.methods, arguments.seeds, arguments.epochs, more)
     else:
         cells = {name: read(arguments.out / f"{name}.jsonl") for name in ("grid", "timed")}
-        print(grid_table(cells["grid"]), timed_table(cells["timed"]), sep="\n\n")
+        print(grid_table(cells["grid"]), grid_summary(cells["grid"]), timed_table(cells["timed"]), sep="\n\n")
         if arguments.json:
             arguments.json.write_text(json.dumps(cells, indent=1) + "\n")
         if arguments.figure:
