@@ -5,13 +5,18 @@ from typing import Annotated
 
 import typer
 
+from pyrite.cli.settings import with_settings
+from pyrite.settings import READING
 
+
+@with_settings(only=READING)
 def check(
     loss: Annotated[str, typer.Argument(help="A loss, such as 'mae' or 'gce(q=0.7)'.")],
     data: Annotated[str | None, typer.Argument(help="Data, by which the margins of a net are measured.")] = None,
     classes: Annotated[int | None, typer.Option(help="The number of classes, where no data is given.")] = None,
     model: Annotated[str | None, typer.Option(help="A net, such as 'resnet20', whose margins are measured.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print numbers for a program to read.")] = False,
+    **reading: str,
 ) -> None:
     """Say whether a loss will underfit with this many classes, and what cures it."""
     from pyrite.data import load
@@ -25,5 +30,5 @@ def check(
     if data is None and model is None:
         verdict = underfitting(loss, classes or 0)
     else:
-        verdict = check_on_net(loss, model, None if data is None else load(data), classes)
+        verdict = check_on_net(loss, model, None if data is None else load(data, **reading), classes)
     typer.echo(json.dumps(verdict.to_dict(), indent=2) if as_json else str(verdict))

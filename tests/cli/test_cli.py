@@ -61,6 +61,17 @@ def test_check_in_words_and_as_json(run: Callable[..., Done]) -> None:
     assert numbers["initial"] == pytest.approx(0.0244, abs=1e-4)
 
 
+def test_check_takes_the_column_of_the_labels(run: Callable[..., Done], tmp_path: Path) -> None:
+    """The last column has two values, the named one three."""
+    rows = [f"{number}.5,{'xyz'[number % 3]},{number % 2}" for number in range(12)]
+    (tmp_path / "rows.csv").write_text("\n".join(["size,kind,label", *rows]))
+    said = run("check", "mae", str(tmp_path / "rows.csv"), "--label", "kind")
+    assert "mae with 3 classes" in said.stdout
+    said = run("check", "mae", str(tmp_path / "rows.csv"), "--label", "king")
+    assert said.returncode == 2
+    assert "no column is called 'king'" in said.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
