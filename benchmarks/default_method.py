@@ -213,10 +213,10 @@ def grid_summary(cells: list[Cell]) -> str:
         return ""
     gaps = [means["default"] - max(means.values()) for means, _ in rows]
     gains = [means["default"] - means["CE"] for means, _ in rows]
-    near = sum(gap >= -0.5 for gap in gaps)
+    near, behind = sum(gap >= -0.5 for gap in gaps), sum(gain < -0.3 for gain in gains)
     return (
         f"{len(rows)} rows: at most 0.5 below the best in {near}, {mean(gaps):.1f} from it on average; "
-        f"from cross entropy {min(gains):+.1f} to {max(gains):+.1f}, below it by more than 0.3 in {sum(gain < -0.3 for gain in gains)}"
+        f"from cross entropy {min(gains):+.1f} to {max(gains):+.1f}, below it by more than 0.3 in {behind}"
     )
 
 
