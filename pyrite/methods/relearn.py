@@ -24,7 +24,7 @@ __all__ = ["Relearn", "by_anchors", "trusted"]
 _HALF: Final = 0.5
 _NEARLY_ALL: Final = 0.99  # of the labels: what an audit of right labels keeps
 _ANCHORS: Final = 0.3  # the share of a class of whose samples a net should be sure, where labels are right
-# Classes that are alike look like noise of a few per cent by their anchors: 3 to 5 % on clean labels (docs/results.md).
+# Classes that are alike look like noise of a few per cent by their anchors: 3 to 5 % on clean labels (docs/methods.md).
 _LEAST_NOISE: Final = 0.1
 _TOO_SURE: Final = 0.05  # the mean probability of the predicted class, beyond how often that is the given one
 
