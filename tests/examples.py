@@ -80,7 +80,7 @@ METHOD_EXAMPLES = {
     "meta_weight": "meta_weight(size=13, hidden=5, lr=0.5)",
     "l2rw": "l2rw(mae, size=13)",
     "bilevel": "bilevel(splits=3)",
-    "relearn": "relearn(erm(ce), at=0.5)",
+    "self_corrected": "self_corrected(at=0.5)",
     "select": "select(erm(ce), elr)",
     "staged": "staged(erm(ce), erm(mae), at=0.5, restart=True)",
     "glc": "glc(size=13)",

@@ -77,9 +77,13 @@ def _print(run: "Run") -> None:
 def _adapted(run: "Run") -> str:
     """What the default method made of the data, in a line; empty for other methods."""
     last = run.history[-1] if run.history else {}
-    if "kept_share" in last:
-        left_out = 100 * (1 - last["kept_share"])
-        return f"{run.recipe.method}: {left_out:.1f} % of the labels looked wrong and were left out in the second stage"
+    if run.recipe.method.startswith("self_corrected") and "estimated_noise_rate" in last:
+        noise = last["estimated_noise_rate"]
+        return f"{run.recipe.method}: " + (
+            f"the net found {100 * noise:.0f} % noise in the labels, and corrected its loss for that"
+            if noise
+            else "the net found no noise in the labels, so that the loss remained cross entropy"
+        )
     if "best_method" in last:
         line = run.history[run.epoch - 1]
         others = f", {line['selected']:.0f} methods predict together" if line["selected"] > 1 else ""

@@ -27,9 +27,9 @@ from pyrite.methods.method import MetaSet, Method, Trainer
 from pyrite.methods.noise_rate import estimate_noise_rate
 from pyrite.methods.peer import Peer
 from pyrite.methods.registry import METHODS, method
-from pyrite.methods.relearn import Relearn
 from pyrite.methods.s_model import SModel
 from pyrite.methods.select import Select
+from pyrite.methods.self_corrected import SelfCorrected
 from pyrite.methods.self_paced import SelfPaced
 from pyrite.methods.staged import Stage, Staged, Stages
 from pyrite.methods.step import Step
@@ -63,9 +63,9 @@ __all__ = [
     "MetaWeight",
     "Method",
     "Peer",
-    "Relearn",
     "SModel",
     "Select",
+    "SelfCorrected",
     "SelfPaced",
     "Stage",
     "Staged",

@@ -133,14 +133,6 @@ class Method(Spelled, ABC):
         """
         return 0.0
 
-    @property
-    def first_schedule(self) -> float:
-        """The share of the run that the first schedule of the learning rate covers, if more than one follow each other.
-
-        The default schedule rises for a fifth of it.
-        """
-        return 1.0
-
     def settled(self, *, augmented: bool, held_out: bool) -> "Method":
         """The method with what suits a run filled in, so that its recipe tells it.
 

@@ -24,9 +24,9 @@ from pyrite.methods.mentornet import Mentornet
 from pyrite.methods.meta_weight import MetaWeight
 from pyrite.methods.method import Method
 from pyrite.methods.peer import Peer
-from pyrite.methods.relearn import Relearn
 from pyrite.methods.s_model import SModel
 from pyrite.methods.select import Select
+from pyrite.methods.self_corrected import SelfCorrected
 from pyrite.methods.self_paced import SelfPaced
 from pyrite.methods.staged import Staged
 from pyrite.spec import build
@@ -56,7 +56,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "d2l": D2L,
     "cross_fit": CrossFit,
     "curriculum": Curriculum,
-    "relearn": Relearn,
+    "self_corrected": SelfCorrected,
     "select": Select,
     "auto": Auto,
 }

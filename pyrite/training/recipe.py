@@ -192,7 +192,6 @@ class Recipe(Checked, Settings):
         strength = 1.0 if self.clip is None and clip and _clipping_is_enough(net, chosen) else chosen.strength
         rate = float(f"{suits / strength:.3g}")
         augment = _spelled(augmentation(self.augment)) if self.augment else _default_augmentation(shape)
-        suited = settled(chosen, augment, validation, data, net)
         return self.model_copy(
             update={
                 "label": data.label,
@@ -202,7 +201,7 @@ class Recipe(Checked, Settings):
                 "model": self.model if net is None else str(net),
                 "optimiser": str(optimiser(self.optimiser or SGD(lr=rate))),
                 "clip": clip,
-                "schedule": str(schedule(self.schedule or Linear(warmup=suited.first_schedule * epochs / 5))),
+                "schedule": str(schedule(self.schedule or Linear(warmup=epochs / 5))),
                 "epochs": epochs,
                 "grow": _growth(net, shape) if self.grow is None else self._checked_growth(net, shape),
                 "augment": augment,

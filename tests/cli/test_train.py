@@ -40,11 +40,12 @@ def test_what_the_default_method_made_of_the_data(tmp_path: Path) -> None:
     assert code == 0, said
     exponent = pyrite.Run.load(tmp_path / "alone").history[-1]["exponent"]
     assert f"ended with exponent {exponent:.2f} (0 is cross entropy, 1 absolute error)" in said
-    words = ["--method", "relearn(erm(ce), at=0.5)", "--lr", "0.05", "--out", str(tmp_path / "two")]
+    words = ["--method", "self_corrected(at=0.5)", "--lr", "0.05", "--out", str(tmp_path / "two")]
     code, said = run("train", *SMALL, *words, log=tmp_path / "log")
     assert code == 0, said
-    kept = pyrite.Run.load(tmp_path / "two").history[-1]["kept_share"]
-    assert f": {100 * (1 - kept):.1f} % of the labels looked wrong and were left out in the second stage" in said
+    noise = pyrite.Run.load(tmp_path / "two").history[-1]["estimated_noise_rate"]
+    outcome = f"found {100 * noise:.0f} % noise in the labels, and corrected its loss for that"
+    assert f": the net {outcome if noise else 'found no noise in the labels, so that the loss'}" in said
 
 
 def test_train_for_a_program(tmp_path: Path) -> None:

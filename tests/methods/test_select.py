@@ -108,7 +108,7 @@ def test_the_default_depends_on_augmentation() -> None:
     labels = np.arange(40) % 2
     images = Dataset("images", np.zeros((40, 3, 32, 32), np.uint8), labels, ("a", "b"))
     features = Dataset("features", np.zeros((40, 5), np.float32), labels, ("a", "b"))
-    assert resolve(images).recipe.method.startswith("relearn(curriculum(keep=1")
+    assert resolve(images).recipe.method == "self_corrected(at=0.35, momentum=0.7)"
     assert resolve(features).recipe.method == (
         "select(erm(ce), curriculum(keep=0.5, gain=4, most=1), elr(coefficient=3, momentum=0.7))"
     )

@@ -95,8 +95,8 @@ def cases() -> dict[str, tuple[Dataset, dict[str, Any]]]:
     for name in [*pyrite.METHODS, *TOYS]:
         more[f"method-{name}"] = norms | {"method": METHOD_EXAMPLES.get(name, name)}
     found |= {name: (features(), options) for name, options in more.items()}
-    relearn = {"method": "relearn(erm(ce), at=0.5)", "batch_size": 8, "lr": 0.1}
-    found["relearn"] = clusters(), small | relearn
+    corrected = {"method": "self_corrected(at=0.5)", "batch_size": 8, "lr": 0.1}
+    found["self-corrected"] = clusters(), small | corrected
     for name, model in {"fast_cnn": "fast_cnn(widths=[4, 4, 4])", "wrn": "wrn(depth=10, width=1)"}.items():
         found[name] = images(), {"model": model, "batch_size": 11, "loss": "imae(T=8)", "augment": "crop_flip(pad=1)"}
     return found
