@@ -40,7 +40,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pyrite.auditing.gaps import OVERLAP, near_ties
-from pyrite.auditing.noise_fit import NoiseFit, log_odds
+from pyrite.auditing.noise_model import NoiseFit, log_odds
 from pyrite.diagnostics.arrays import Floats, Ints
 
 __all__ = ["NoiseRate", "estimate_rate", "with_error_odds"]
@@ -174,7 +174,7 @@ def _over_own(fit: NoiseFit, ties: float, count: int) -> float:
     Of the entries of a smoothed matrix only a part is free: that of the samples among samples and pseudo-samples.
     """
     classes = len(fit.matrix)
-    free = count / (count + fit.smoothing * classes**2)
+    free = float(fit.shares @ [count / (count + part.smoothing * classes**2) for part in fit.parts])
     return fit.own_surplus - _PER_ENTRY * free * classes * (classes - 1) if ties >= OVERLAP else np.inf
 
 

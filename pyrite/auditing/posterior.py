@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.auditing.noise_fit import NoiseFit, log_odds
+from pyrite.auditing.noise_model import NoiseFit, log_odds
 from pyrite.auditing.scores import Kind, chunks, to_margins
 from pyrite.diagnostics.arrays import Floats, Ints
 
