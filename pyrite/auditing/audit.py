@@ -10,7 +10,7 @@ import numpy.typing as npt
 from pyrite.auditing.gaps import typical_gap
 from pyrite.auditing.no_class import no_class_of_margins, no_class_of_scores
 from pyrite.auditing.noise_fit import fit_noise
-from pyrite.auditing.noise_model import Noise, NoiseFit, log_odds
+from pyrite.auditing.noise_model import NoiseFit, log_odds
 from pyrite.auditing.noise_rate import NoiseRate, estimate_rate, with_error_odds
 from pyrite.auditing.posterior import (
     best_threshold,
@@ -130,7 +130,7 @@ def audit_margins(
         fit = fit_noise(margins[unseen], labels[unseen], seed, progress)
         rate = estimate_rate(fit, margins[unseen], labels[unseen])
     else:
-        fit = NoiseFit((Noise.initial(len(classes), typical_gap(margins)),), np.ones(1))
+        fit = NoiseFit.initial(len(classes), typical_gap(margins))
         warnings = (*warnings, _too_few_held_out(int(unseen.sum()), len(labels)))
     evidence = fit.evidence(margins, labels)
     score = log_odds(evidence, labels) + (rate.shift if rate else 0.0)

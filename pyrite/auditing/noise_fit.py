@@ -1,9 +1,6 @@
 """The label noise under which the given labels are most likely, given the scores of a net that did not learn them.
 
-The true class k of a sample whose preferred class is a has the probability p(k) ∝ exp(β m_k + b[a, k]), with m_k its
-margins, and the label is drawn from row k of a matrix T. Sharpness β, bias b and matrix T are fitted by expectation
-maximisation. The probability that a label is wrong, the likely true class and the noise rate then follow by Bayes'
-rule.
+Sharpness β, bias b and matrix T (``noise_model``) are fitted by expectation maximisation.
 
 - A net that learned from labels of which many of class a are called c finds c too likely wherever it prefers a, and a
   net may misjudge how alike two classes are. So each preferred class has a bias of its own. The fit begins with one
@@ -14,6 +11,9 @@ rule.
 - Only samples whose labels the net did not learn can be fitted: memorised labels look right.
 - Labels alone do not tell whether annotators err where the net is uncertain, or are right there. The fit assumes the
   latter, so its rate is a lower bound; ``noise_rate`` estimates what is above it.
+- Rows of T are smoothed towards symmetric noise, by four strengths. With few samples no strength is safe: a free matrix
+  takes the net's own confusions for noise, a symmetric one misses noise in one direction. So posterior probabilities
+  are averaged over all of them, by the likelihood of labels that were not fitted.
 - The scale of the margins does not matter: they are measured in units of their own typical gap between the first and
   the second class, and the prior of β is in that unit.
 """
@@ -22,7 +22,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar, final
+from functools import partial
+from typing import Final, NamedTuple, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -40,12 +41,13 @@ _LOOSE_TOLERANCE: Final = 1e-5  # the same where only likelihoods or spreads are
 _RESAMPLES: Final = 20  # with a relative error of the standard errors of about a sixth
 _SMOOTHINGS: Final = (1.0, 8.0, 64.0, 4096.0)  # pseudo-samples per class that are added to a row of T
 _FOLDS: Final = 4  # of the cross validation that weighs them
-_TEMPERATURE: Final = 2.0  # nats of labels that were not fitted, by which weights differ by a factor of e
+_TEMPERATURE: Final = 2.0  # nats of unseen labels that count as one: no fit describes a net as it is
 _SMALLEST_SHARE: Final = 0.01  # models that weigh less are left out
 _MOST_BIASES: Final = 100  # classes up to which each preferred class has a bias of its own
 _PER_BIAS: Final = 2  # samples for each of these K² biases that it takes
 _LARGE_TABLE: Final = 1_000_000
 _LOWEST_RATE: Final = 1e-6  # with a noise rate of 0 the log-odds would be infinite
+
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
 
@@ -62,38 +64,43 @@ def fit_noise(
         progress: called with the share of the work that is done.
     """
     table, unit = _table(margins, labels)
-    classes, count = table.margins.shape
+    count = len(labels)
     random = np.random.default_rng(seed)
-    folds = random.permutation(count) % _FOLDS
-    rows = np.arange(count)
+    jobs = _Jobs(progress, 3 * len(_SMOOTHINGS) + 1 + _RESAMPLES)
+    fit, begin = _fit_smoothings(table, random.permutation(count) % _FOLDS, near_ties(margins) >= OVERLAP, jobs)
+    if fit.can_tell:
+        draws = [np.unique(random.integers(count, size=count), return_counts=True) for _ in range(_RESAMPLES)]
+        rate_error, matrix_error = _spread(jobs.run(lambda drawn: table.refit(*drawn, begin, fit.best), draws))
+        fit = replace(fit, rate_error=rate_error, matrix_error=matrix_error)
+    return fit.in_unit(unit)
+
+
+def _fit_smoothings(table: "_Table", folds: Ints, overlap: bool, jobs: "_Jobs") -> tuple[NoiseFit, Noise]:
+    """Fit all smoothings that labels of other folds speak for, and where another fit of the best should begin."""
+    classes, count = table.margins.shape
     own_biases = classes <= _MOST_BIASES and count >= _PER_BIAS * classes**2
+    start = Noise.initial(classes)
+    none = replace(start, matrix=_smoothed(np.eye(classes), 1.0), smoothing=np.inf)
     # If the weakest smoothing already adds ten times the samples of a class to its row, all give the same result.
     smoothings = _SMOOTHINGS if count / classes > classes / 10 else _SMOOTHINGS[:1]
-    none = replace(Noise.initial(classes), matrix=_smoothed(np.eye(classes), 1.0), smoothing=np.inf)
-    starts = [replace(none, matrix=Noise.initial(classes).matrix, smoothing=smoothing) for smoothing in smoothings]
-    jobs = _Jobs(progress, 3 * len(starts) + 2 + _RESAMPLES)
-    likely = np.stack(list(jobs.run(lambda begin: table.validate(begin, folds, own_biases=own_biases), starts)))
-    chosen, shares = _shares(likely.sum(1))
-    starts, unseen = [starts[place] for place in chosen], shares @ likely[chosen]
-    *parts, without = jobs.run(lambda begin: table.fit(rows, begin, _TOLERANCE), [*starts, none])
-    fit = NoiseFit(tuple(parts), shares, surplus=count * float(shares @ [part.gain - without.gain for part in parts]))
-    if own_biases:
-        by_net = table.validate(none, folds, own_biases=True)
-        fit = replace(fit, own_surplus=float((unseen - by_net).sum()))
-        if near_ties(margins) >= OVERLAP:
-            fit = replace(fit, parts=tuple(jobs.run(lambda part: table.fit_biases(rows, part, _TOLERANCE), parts)))
-    unseen_gain, gain_error = table.gain_of_unseen(unseen)
-    fit = replace(fit, unseen_gain=unseen_gain, gain_error=gain_error)
-    if fit.can_tell:
-        # Small sets may have several maxima, so they are fitted again from the start.
-        begins = parts if table.margins.size >= _LARGE_TABLE else starts
-        places = np.searchsorted(shares.cumsum(), (np.arange(_RESAMPLES) + 0.5) / _RESAMPLES)
-        draws = [
-            (begins[place], *np.unique(random.integers(count, size=count), return_counts=True)) for place in places
-        ]
-        rate_error, matrix_error = _spread(jobs.run(lambda drawn: table.refit(*drawn, fit.parts[0]), draws))
-        fit = replace(fit, rate_error=rate_error, matrix_error=matrix_error)
-    return replace(fit, parts=tuple(part.in_unit(unit) for part in fit.parts))
+    starts = [replace(start, smoothing=smoothing) for smoothing in smoothings]
+    validate = partial(table.validate, folds=folds, own_biases=own_biases)
+    likely = list(jobs.run(validate, starts))
+    shares = _shares(np.array([own.sum() for _, own in likely]))
+    best = int(np.argmax([common.sum() for common, _ in likely]))
+    used = sorted({best, *np.flatnonzero(shares).tolist()})
+    starts, shares, unseen, best = [starts[place] for place in used], shares[used], likely[best], used.index(best)
+    rows = np.arange(count)
+    *commons, without = jobs.run(lambda begin: table.fit(rows, begin, _TOLERANCE), [*starts, none])
+    surplus = count * (commons[best].gain - without.gain)
+    own_surplus = float((unseen.own - validate(none).own).sum()) if own_biases else np.inf
+    biased = own_biases and overlap
+    fit_biases = partial(table.fit_biases, rows, tolerance=_TOLERANCE)
+    parts = tuple(jobs.run(fit_biases, commons) if biased else commons)
+    gain = table.gain_of_unseen(unseen.own if biased else unseen.common)
+    # Small sets may have several maxima, so they are fitted again from the start.
+    begin = commons[best] if table.margins.size >= _LARGE_TABLE else starts[best]
+    return NoiseFit(parts[best], parts, shares, *gain, surplus, own_surplus), begin
 
 
 def fit_once(margins: Floats, labels: Ints) -> Noise:
@@ -103,13 +110,11 @@ def fit_once(margins: Floats, labels: Ints) -> Noise:
     return table.fit(np.arange(count), Noise.initial(classes)).in_unit(unit)
 
 
-def _shares(likely: Floats) -> tuple[Ints, Floats]:
-    """The models that are averaged, the best first, and their weights, by the log-likelihood of unseen labels."""
-    order = np.argsort(-likely, kind="stable")
-    shares = np.exp((likely[order] - likely.max()) / _TEMPERATURE)
-    shares /= shares.sum()
-    kept = shares >= _SMALLEST_SHARE
-    return order[kept], shares[kept] / shares[kept].sum()
+def _shares(likely: Floats) -> Floats:
+    """The weights of models, by the log-likelihood of labels that were not fitted."""
+    shares = np.exp((likely - likely.max()) / _TEMPERATURE)
+    shares[shares < _SMALLEST_SHARE * shares.sum()] = 0
+    return np.asarray(shares / shares.sum())
 
 
 def _table(margins: Floats, labels: Ints) -> "tuple[_Table, float]":
@@ -157,6 +162,13 @@ def _spread(fits: Iterable[Noise]) -> tuple[float, Floats]:
     return float(np.std(rates, ddof=1)), np.sqrt(squares / (len(rates) - 1))
 
 
+class _Likely(NamedTuple):
+    """Log-likelihoods of labels that were not fitted, with one bias for all and with one for each preferred class."""
+
+    common: Floats
+    own: Floats
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class _Table:
@@ -181,20 +193,21 @@ class _Table:
         begin = replace(start, bias=np.repeat(start.bias, start.bias.shape[1], axis=0))
         return _fit(self.part(rows, times, own_biases=True), begin, begin.bias, tolerance)
 
-    def refit(self, start: Noise, rows: Ints, times: Ints, like: Noise) -> Noise:
+    def refit(self, rows: Ints, times: Ints, start: Noise, like: Noise) -> Noise:
         """Fit other samples from this start, with as many biases as this fit has."""
         found = self.fit(rows, start, times=times)
         return self.fit_biases(rows, found, times=times) if len(like.bias) > 1 else found
 
-    def validate(self, start: Noise, folds: Ints, *, own_biases: bool = False) -> Floats:
+    def validate(self, start: Noise, folds: Ints, own_biases: bool) -> "_Likely":
         """The log-likelihood of every label by a fit to the other folds."""
-        likely = np.empty(len(self.labels))
+        likely = _Likely(np.empty(len(self.labels)), np.empty(len(self.labels)))
         for fold in range(_FOLDS):
             kept, rows = (np.flatnonzero(chosen) for chosen in (folds != fold, folds == fold))
             fit = self.fit(kept, start)
-            fit = self.fit_biases(kept, fit) if own_biases else fit
-            samples = self.part(rows, own_biases=own_biases)
-            likely[rows[samples.order]] = np.log(samples.likelihoods(fit.sharpness, fit.bias, fit.matrix))
+            for found, own in zip(likely, (False, own_biases), strict=True):
+                fit = self.fit_biases(kept, fit) if own else fit
+                samples = self.part(rows, own_biases=own)
+                found[rows[samples.order]] = np.log(samples.likelihoods(fit.sharpness, fit.bias, fit.matrix))
         return likely
 
     def gain_of_unseen(self, likely: Floats) -> tuple[float, float]:

@@ -87,25 +87,37 @@ class NoiseFit:
     """What was fitted, and what is known about it.
 
     Attributes:
-        parts: sets of parameters that explain the labels about equally well, the best first.
+        best: the parameters that estimates of the rate rest on.
+        parts: parameters with other smoothings, over which posterior probabilities are averaged.
         shares: the weight of each part; they add up to 1.
         unseen_gain: the log-likelihood of all labels over that of guessing by frequency, each label by a fit to other
             samples.
+        gain_error: its standard error.
         surplus: the log-likelihood of all labels over that of a fit in which no label is wrong.
         own_surplus: the same with each label by a fit to other samples; infinite if classes have too few samples to
             tell.
-        gain_error: the standard error of ``unseen_gain``.
-        rate_error, matrix_error: those of the rate and of the matrix.
+        rate_error, matrix_error: the standard errors of the rate and of the matrix.
     """
 
+    best: Noise
     parts: tuple[Noise, ...]
     shares: Floats
     unseen_gain: float = 0.0
+    gain_error: float = np.inf
     surplus: float = 0.0
     own_surplus: float = np.inf
-    gain_error: float = np.inf
     rate_error: float = np.inf
     matrix_error: Floats = field(default_factory=lambda: np.array(np.inf))
+
+    @classmethod
+    def initial(cls, classes: int, unit: float) -> "NoiseFit":
+        """What is used where nothing can be fitted."""
+        start = Noise.initial(classes, unit)
+        return cls(start, (start,), np.ones(1))
+
+    def in_unit(self, unit: float) -> "NoiseFit":
+        """The same for margins that were divided by ``unit`` when it was fitted."""
+        return replace(self, best=self.best.in_unit(unit), parts=tuple(part.in_unit(unit) for part in self.parts))
 
     @property
     def can_tell(self) -> bool:
@@ -114,33 +126,24 @@ class NoiseFit:
         Their gain must be above three standard errors, or, as with a rare class few labels decide and the error is
         large, above what random scores do not reach: in simulations with 2 to 100 classes these gained up to 4.
         """
-        return self.unseen_gain > min(3 * self.gain_error, _SURE_GAIN) and self.parts[0].sharpness > 0
-
-    @property
-    def rate(self) -> float:
-        """The share of wrong labels."""
-        return float(self.shares @ [part.rate for part in self.parts])
+        return self.unseen_gain > min(3 * self.gain_error, _SURE_GAIN) and self.best.sharpness > 0
 
     @property
     def matrix(self) -> Floats:
-        """P(given j | true i)."""
-        return self._average([part.matrix for part in self.parts])
+        """P(given j | true i), averaged over the parts."""
+        return np.asarray(sum(share * part.matrix for share, part in self._used))
 
     def evidence(self, margins: Floats, labels: Ints) -> Floats:
-        """The logarithm of the probability of each true class, up to a constant per sample."""
-        if len(self.parts) == 1:
-            return self.parts[0].evidence(margins, labels)
-        logs = [part.evidence(margins, labels) for part in self.parts]
-        logs = [log - logsumexp(log, axis=1, keepdims=True) for log in logs]
-        with np.errstate(divide="ignore"):
-            return np.asarray(logsumexp(np.stack(logs), axis=0, b=self.shares[:, None, None]))
+        """The logarithm of the probability of each true class, up to a constant per sample, averaged over the parts."""
+        if len(self._used) == 1:
+            return self._used[0][1].evidence(margins, labels)
+        logs = np.stack([part.evidence(margins, labels) for _, part in self._used])
+        logs -= logsumexp(logs, axis=2, keepdims=True)
+        return np.asarray(logsumexp(logs, axis=0, b=np.array([share for share, _ in self._used])[:, None, None]))
 
-    def belief(self, margins: Floats) -> Floats:
-        """The probability of each class before the label is known."""
-        return self._average([part.belief(margins) for part in self.parts])
-
-    def _average(self, tables: list[Floats]) -> Floats:
-        return np.asarray(sum(share * table for share, table in zip(self.shares, tables, strict=True)))
+    @property
+    def _used(self) -> list[tuple[float, Noise]]:
+        return [(share, part) for share, part in zip(self.shares.tolist(), self.parts, strict=True) if share > 0]
 
 
 def log_odds(evidence: Floats, labels: Ints) -> Floats:

@@ -179,12 +179,14 @@ def test_probabilities_are_bayes_rule(drawn: tuple[Floats, Ints, Ints], found: A
     margins = margins_by_hand(logits * 2 / np.median(ordered[:, -1] - ordered[:, -2]))
     each = np.arange(600)
     fit = fit_noise(margins, given, 0)
-    prior = softmax(fit.sharpness * margins + np.broadcast_to(fit.bias, (4, 4))[margins.argmax(1)], axis=1)
-    posterior = np.empty((600, 4))
-    for true in range(4):
-        for row in range(600):
-            posterior[row, true] = prior[row, true] * fit.matrix[true, given[row]]
-    posterior /= posterior.sum(1, keepdims=True)
+    posterior = np.zeros((600, 4))
+    for share, part in zip(fit.shares, fit.parts, strict=True):
+        prior = softmax(part.sharpness * margins + np.broadcast_to(part.bias, (4, 4))[margins.argmax(1)], axis=1)
+        joint = np.empty((600, 4))
+        for true in range(4):
+            for row in range(600):
+                joint[row, true] = prior[row, true] * part.matrix[true, given[row]]
+        posterior += share * joint / joint.sum(1, keepdims=True)
     near = 1e-9
     assert found.wrong_probability == pytest.approx(1 - posterior[each, given], abs=near)
     assert np.take_along_axis(posterior, found.choices, 1) == pytest.approx(found.likelihoods, abs=near)
