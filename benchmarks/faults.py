@@ -193,6 +193,18 @@ FAULTS = [
         "auditing/test_noise_rate.py",
     ),
     Fault(
+        "auditing/noise_model.py",
+        "logs -= logsumexp(logs, axis=2, keepdims=True)",
+        "logs -= logsumexp(logs)",
+        "auditing/test_noise_fit.py",
+    ),
+    Fault(
+        "auditing/noise_rate.py",
+        "min(2 * _not_remaining(fit), 1.0)",
+        "min(_not_remaining(fit), 1.0)",
+        "auditing/test_noise_rate.py",
+    ),
+    Fault(
         "auditing/noise_rate.py",
         "if ties >= OVERLAP else np.inf",
         "if ties < OVERLAP else np.inf",

@@ -72,6 +72,7 @@ def fit_noise(
         draws = [np.unique(random.integers(count, size=count), return_counts=True) for _ in range(_RESAMPLES)]
         rate_error, matrix_error = _spread(jobs.run(lambda drawn: table.refit(*drawn, begin, fit.best), draws))
         fit = replace(fit, rate_error=rate_error, matrix_error=matrix_error)
+    progress(1.0)  # smoothings that were left out were not fitted
     return fit.in_unit(unit)
 
 

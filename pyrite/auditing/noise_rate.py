@@ -34,9 +34,6 @@ Small or overlapping sets may look noisy by chance. Where the net has near ties,
 
 Bayes' rule then applies to a matrix whose odds of an error are all multiplied by one factor, chosen so that the
 expected share of wrong labels is the rate. The ranking does not change.
-
-The interval ends at 0.7 of the way from the estimate to D and its errors: in development that held the truth in 96 % of
-the cells, and all of the way in 97 %.
 """
 
 from typing import Final, NamedTuple
@@ -63,7 +60,6 @@ _SMALLEST: Final = 1e-12  # what is divided by is at least this
 _SMALL_RATE: Final = 0.01  # a rate that imperfect scores alone may cause
 _MISFIT: Final = 0.25, 0.1  # the part of the doubt that may be misjudged, at the lower and upper end of the interval
 _ERRORS: Final = 2.0  # standard errors on each side
-_TOWARDS_TOP: Final = 0.7  # of the way from the estimate to the upper bound: as often right as all of it
 _WIDE: Final = 0.05  # an interval from which on it is said what would narrow it
 
 
@@ -117,7 +113,7 @@ def estimate_rate(fit: NoiseFit, margins: Floats, labels: Ints, disagreement: fl
     certain = noisy > 0.95 and over_own > _CERTAIN
     bottom = low - _ERRORS * fit.rate_error - _MISFIT[0] * doubt if certain else 0.0
     top = max(differ, rate) + _ERRORS * float(of_count) + _MISFIT[1] * doubt
-    ends = max(min(bottom, rate), 0.0), min(rate + _TOWARDS_TOP * (top - rate), 1.0)
+    ends = max(min(bottom, rate), 0.0), min(top, 1.0)
     return NoiseRate(rate, error, *ends, _shift_to(rate, score), _advice(ends, disagreement))
 
 

@@ -21,7 +21,7 @@ __all__ = [
     "values_at_same_ranks",
 ]
 
-_LOWEST_THRESHOLD: Final = 0.1  # below that, a review stops (``review``)
+_LOWEST_THRESHOLD: Final = 0.1  # with fewer wrong labels than one in ten, the page says that a review should stop
 _CHOICES: Final = 5  # likely classes that are kept per sample
 
 
