@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from pyrite.auditing.gaps import typical_gap
 from pyrite.auditing.no_class import no_class_of_margins, no_class_of_scores
-from pyrite.auditing.noise_fit import NoiseFit, fit_noise, log_odds
+from pyrite.auditing.noise_fit import fit_noise
+from pyrite.auditing.noise_model import NoiseFit, log_odds
 from pyrite.auditing.noise_rate import NoiseRate, estimate_rate, with_error_odds
 from pyrite.auditing.posterior import (
     best_threshold,

@@ -1,9 +1,6 @@
 """The label noise under which the given labels are most likely, given the scores of a net that did not learn them.
 
-The true class k of a sample whose preferred class is a has the probability p(k) ∝ exp(β m_k + b[a, k]), with m_k its
-margins, and the label is drawn from row k of a matrix T. Sharpness β, bias b and matrix T are fitted by expectation
-maximisation. The probability that a label is wrong, the likely true class and the noise rate then follow by Bayes'
-rule.
+Sharpness β, bias b and matrix T (``noise_model``) are fitted by expectation maximisation.
 
 - A net that learned from labels of which many of class a are called c finds c too likely wherever it prefers a, and a
   net may misjudge how alike two classes are. So each preferred class has a bias of its own. The fit begins with one
@@ -14,6 +11,9 @@ rule.
 - Only samples whose labels the net did not learn can be fitted: memorised labels look right.
 - Labels alone do not tell whether annotators err where the net is uncertain, or are right there. The fit assumes the
   latter, so its rate is a lower bound; ``noise_rate`` estimates what is above it.
+- Rows of T are smoothed towards symmetric noise, by four strengths. With few samples no strength is safe: a free matrix
+  takes the net's own confusions for noise, a symmetric one misses noise in one direction. So posterior probabilities
+  are averaged over all of them, by the likelihood of labels that were not fitted.
 - The scale of the margins does not matter: they are measured in units of their own typical gap between the first and
   the second class, and the prior of β is in that unit.
 """
@@ -22,134 +22,34 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Final, TypeVar, final
+from functools import partial
+from typing import Final, NamedTuple, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
 
 from pyrite.auditing.expectation import Samples, Statistics
 from pyrite.auditing.gaps import OVERLAP, near_ties, typical_gap
+from pyrite.auditing.noise_model import FARTHEST, USUAL_SHARPNESS, Noise, NoiseFit
 from pyrite.diagnostics.arrays import Floats, Ints
 
-__all__ = ["NoiseFit", "fit_noise", "fit_once", "log_odds"]
+__all__ = ["fit_noise", "fit_once"]
 
 _MAX_STEPS: Final = 500
 _TOLERANCE: Final = 1e-7  # of the mean log-likelihood, from step to step
 _LOOSE_TOLERANCE: Final = 1e-5  # the same where only likelihoods or spreads are compared
 _RESAMPLES: Final = 20  # with a relative error of the standard errors of about a sixth
 _SMOOTHINGS: Final = (1.0, 8.0, 64.0, 4096.0)  # pseudo-samples per class that are added to a row of T
-_FOLDS: Final = 4  # of the cross validation that chooses among them
+_FOLDS: Final = 4  # of the cross validation that weighs them
+_TEMPERATURE: Final = 2.0  # nats of unseen labels that count as one: no fit describes a net as it is
+_SMALLEST_SHARE: Final = 0.01  # models that weigh less are left out
 _MOST_BIASES: Final = 100  # classes up to which each preferred class has a bias of its own
 _PER_BIAS: Final = 2  # samples for each of these K² biases that it takes
-_SURE_GAIN: Final = 6.0  # nats
 _LARGE_TABLE: Final = 1_000_000
 _LOWEST_RATE: Final = 1e-6  # with a noise rate of 0 the log-odds would be infinite
-_FARTHEST: Final = 5000.0  # margins are bounded at so many typical gaps below the first class, for float32
-# In units of the typical gap the prior of β is normal, with this mean and this standard deviation, and the search
-# begins there. If all gaps are equal, labels do not tell errors of the net from wrong labels, and the prior decides, in
-# favour of the net. It also keeps β finite if a few samples are separated without an error. On noisy digits
-# 4 to 12 differ by less than 0.001 in average precision and Brier score.
-_USUAL_SHARPNESS: Final = 6.0
 
 Argument = TypeVar("Argument")
 Result = TypeVar("Result")
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class NoiseFit:
-    """A fitted noise model.
-
-    Attributes:
-        sharpness: β, for margins in the unit they were passed in.
-        bias: b, one number per class; one row for each class that a net may prefer, or one row for all.
-        matrix: T[i, j] = P(given j | true i).
-        smoothing: pseudo-samples per class that were added to its rows.
-        rate: the share of wrong labels.
-        gain: the mean log-likelihood of a label over that of guessing by frequency.
-        unseen_gain: the same of all labels together, each by a fit to other samples.
-        surplus: the log-likelihood of all labels over that of a fit in which no label is wrong.
-        own_surplus: the same with each label by a fit to other samples; infinite if classes have too few samples to
-            tell.
-        gain_error: the standard error of ``unseen_gain``.
-        rate_error, matrix_error: those of the rate and of the matrix.
-        reach: margins are clipped at this distance below the largest of their row.
-    """
-
-    sharpness: float
-    bias: Floats
-    matrix: Floats
-    smoothing: float
-    rate: float
-    gain: float
-    unseen_gain: float
-    surplus: float
-    own_surplus: float
-    gain_error: float
-    rate_error: float
-    matrix_error: Floats
-    reach: float
-
-    @classmethod
-    def initial(cls, classes: int, unit: float = 1.0) -> "NoiseFit":
-        """The starting point of the fit: symmetric noise of 30 %. ``unit`` is the typical gap of the margins."""
-        matrix = np.full((classes, classes), 0.3 / (classes - 1))
-        np.fill_diagonal(matrix, 0.7)
-        unknown = np.full_like(matrix, np.inf)
-        return cls(
-            sharpness=_USUAL_SHARPNESS / unit,
-            bias=np.zeros((1, classes)),
-            matrix=matrix,
-            smoothing=_SMOOTHINGS[0],
-            rate=0.3,
-            gain=0.0,
-            unseen_gain=0.0,
-            surplus=0.0,
-            own_surplus=np.inf,
-            gain_error=np.inf,
-            rate_error=np.inf,
-            matrix_error=unknown,
-            reach=_FARTHEST * unit,
-        )
-
-    def in_unit(self, unit: float) -> "NoiseFit":
-        """The same fit for margins that were divided by ``unit`` when it was made."""
-        return replace(self, sharpness=self.sharpness / unit, reach=self.reach * unit)
-
-    @property
-    def can_tell(self) -> bool:
-        """Whether the net knows anything about labels that were not fitted.
-
-        Their gain must be above three standard errors, or, as with a rare class few labels decide and the error is
-        large, above what random scores do not reach: in simulations with 2 to 100 classes these gained up to 4.
-        """
-        return self.unseen_gain > min(3 * self.gain_error, _SURE_GAIN) and self.sharpness > 0
-
-    def evidence(self, margins: Floats, labels: Ints) -> Floats:
-        """log p(k) T[k, label] up to a constant per sample: the evidence for each class."""
-        with np.errstate(divide="ignore"):
-            return np.asarray(self._logits(margins) + np.log(self.matrix).T[labels])
-
-    def belief(self, margins: Floats) -> Floats:
-        """p(k), the probability of each class before the label is known."""
-        logits = self._logits(margins)
-        shares = np.exp(logits - logits.max(1, keepdims=True))
-        return np.asarray(shares / shares.sum(1, keepdims=True))
-
-    def _logits(self, margins: Floats) -> Floats:
-        bounded = np.maximum(margins - margins.max(1, keepdims=True), -self.reach)
-        rows = margins.argmax(1) if len(self.bias) > 1 else 0
-        return np.asarray(self.sharpness * bounded + self.bias[rows])
-
-
-def log_odds(evidence: Floats, labels: Ints) -> Floats:
-    """The log-odds that the label is wrong: all other classes together against it."""
-    rows = np.arange(len(labels))
-    own = evidence[rows, labels]
-    others = evidence.copy()
-    others[rows, labels] = -np.inf
-    most = others.max(1)
-    return np.asarray(most + np.log(np.exp(others - most[:, None]).sum(1)) - own)
 
 
 def fit_noise(
@@ -164,44 +64,58 @@ def fit_noise(
         progress: called with the share of the work that is done.
     """
     table, unit = _table(margins, labels)
-    classes, count = table.margins.shape
+    count = len(labels)
     random = np.random.default_rng(seed)
-    folds = random.permutation(count) % _FOLDS
-    start = NoiseFit.initial(classes)
-    # If the weakest smoothing already adds ten times the samples of a class to its row, all give the same result.
-    many = count / classes > classes / 10
-    smoothings = _SMOOTHINGS if many else _SMOOTHINGS[:1]
-    own_biases = classes <= _MOST_BIASES and count >= _PER_BIAS * classes**2
-    jobs = _Jobs(progress, len(smoothings) + (4 if own_biases else 2) + _RESAMPLES)
-    likely = list(jobs.run(lambda smoothing: table.validate(replace(start, smoothing=smoothing), folds), smoothings))
-    best = int(np.argmax([each.sum() for each in likely]))
-    start = replace(start, smoothing=smoothings[best])
-    none = replace(start, matrix=_smoothed(np.eye(classes), 1.0), smoothing=np.inf)
-    rows = np.arange(count)
-    common, without = jobs.run(lambda begin: table.fit(rows, begin, _TOLERANCE), [start, none])
-    fit = replace(common, surplus=count * (common.gain - without.gain))
-    unseen = likely[best]
-    if own_biases:
-        noisy, by_net = jobs.run(lambda begin: table.validate(begin, folds, own_biases=True), [start, none])
-        fit = replace(fit, own_surplus=float((noisy - by_net).sum()))
-        if near_ties(margins) >= OVERLAP:
-            fit, unseen = table.fit_biases(rows, fit, _TOLERANCE), noisy
-    unseen_gain, gain_error = table.gain_of_unseen(unseen)
-    fit = replace(fit, unseen_gain=unseen_gain, gain_error=gain_error)
+    jobs = _Jobs(progress, 3 * len(_SMOOTHINGS) + 1 + _RESAMPLES)
+    fit, begin = _fit_smoothings(table, random.permutation(count) % _FOLDS, near_ties(margins) >= OVERLAP, jobs)
     if fit.can_tell:
-        # Small sets may have several maxima, so they are fitted again from the start.
-        begin = common if table.margins.size >= _LARGE_TABLE else start
         draws = [np.unique(random.integers(count, size=count), return_counts=True) for _ in range(_RESAMPLES)]
-        rate_error, matrix_error = _spread(jobs.run(lambda drawn: table.refit(*drawn, begin, fit), draws))
+        rate_error, matrix_error = _spread(jobs.run(lambda drawn: table.refit(*drawn, begin, fit.best), draws))
         fit = replace(fit, rate_error=rate_error, matrix_error=matrix_error)
+    progress(1.0)  # smoothings that were left out were not fitted
     return fit.in_unit(unit)
 
 
-def fit_once(margins: Floats, labels: Ints) -> NoiseFit:
+def _fit_smoothings(table: "_Table", folds: Ints, overlap: bool, jobs: "_Jobs") -> tuple[NoiseFit, Noise]:
+    """Fit all smoothings that labels of other folds speak for, and where another fit of the best should begin."""
+    classes, count = table.margins.shape
+    own_biases = classes <= _MOST_BIASES and count >= _PER_BIAS * classes**2
+    start = Noise.initial(classes)
+    none = replace(start, matrix=_smoothed(np.eye(classes), 1.0), smoothing=np.inf)
+    # If the weakest smoothing already adds ten times the samples of a class to its row, all give the same result.
+    smoothings = _SMOOTHINGS if count / classes > classes / 10 else _SMOOTHINGS[:1]
+    starts = [replace(start, smoothing=smoothing) for smoothing in smoothings]
+    validate = partial(table.validate, folds=folds, own_biases=own_biases)
+    likely = list(jobs.run(validate, starts))
+    shares = _shares(np.array([own.sum() for _, own in likely]))
+    best = int(np.argmax([common.sum() for common, _ in likely]))
+    used = sorted({best, *np.flatnonzero(shares).tolist()})
+    starts, shares, unseen, best = [starts[place] for place in used], shares[used], likely[best], used.index(best)
+    rows = np.arange(count)
+    *commons, without = jobs.run(lambda begin: table.fit(rows, begin, _TOLERANCE), [*starts, none])
+    surplus = count * (commons[best].gain - without.gain)
+    own_surplus = float((unseen.own - validate(none).own).sum()) if own_biases else np.inf
+    biased = own_biases and overlap
+    fit_biases = partial(table.fit_biases, rows, tolerance=_TOLERANCE)
+    parts = tuple(jobs.run(fit_biases, commons) if biased else commons)
+    gain = table.gain_of_unseen(unseen.own if biased else unseen.common)
+    # Small sets may have several maxima, so they are fitted again from the start.
+    begin = commons[best] if table.margins.size >= _LARGE_TABLE else starts[best]
+    return NoiseFit(parts[best], parts, shares, *gain, surplus, own_surplus), begin
+
+
+def fit_once(margins: Floats, labels: Ints) -> Noise:
     """Fit the noise model without standard errors and with the weakest smoothing: a twentieth of the time."""
     table, unit = _table(margins, labels)
     classes, count = table.margins.shape
-    return table.fit(np.arange(count), NoiseFit.initial(classes)).in_unit(unit)
+    return table.fit(np.arange(count), Noise.initial(classes)).in_unit(unit)
+
+
+def _shares(likely: Floats) -> Floats:
+    """The weights of models, by the log-likelihood of labels that were not fitted."""
+    shares = np.exp((likely - likely.max()) / _TEMPERATURE)
+    shares[shares < _SMALLEST_SHARE * shares.sum()] = 0
+    return np.asarray(shares / shares.sum())
 
 
 def _table(margins: Floats, labels: Ints) -> "tuple[_Table, float]":
@@ -209,7 +123,7 @@ def _table(margins: Floats, labels: Ints) -> "tuple[_Table, float]":
     unit = typical_gap(margins)
     order = _canonical_order(margins, labels)
     scaled = (margins - margins.max(1, keepdims=True))[order].T / unit
-    return _Table(np.maximum(scaled, -_FARTHEST).astype(np.float32, order="C"), labels[order]), unit
+    return _Table(np.maximum(scaled, -FARTHEST).astype(np.float32, order="C"), labels[order]), unit
 
 
 def _canonical_order(margins: Floats, labels: Ints) -> Ints:
@@ -233,7 +147,7 @@ class _Jobs:
                 yield result
 
 
-def _spread(fits: Iterable[NoiseFit]) -> tuple[float, Floats]:
+def _spread(fits: Iterable[Noise]) -> tuple[float, Floats]:
     """The standard deviations of the rate and of the matrix, computed online: 5,000 classes make a matrix of 200 MB.
 
     Welford, 1962.
@@ -249,6 +163,13 @@ def _spread(fits: Iterable[NoiseFit]) -> tuple[float, Floats]:
     return float(np.std(rates, ddof=1)), np.sqrt(squares / (len(rates) - 1))
 
 
+class _Likely(NamedTuple):
+    """Log-likelihoods of labels that were not fitted, with one bias for all and with one for each preferred class."""
+
+    common: Floats
+    own: Floats
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class _Table:
@@ -262,33 +183,32 @@ class _Table:
         margins = self.margins.take(rows, 1)
         return Samples(margins, self.labels[rows], counts, margins.argmax(0) if own_biases else np.zeros_like(rows))
 
-    def fit(
-        self, rows: Ints, start: NoiseFit, tolerance: float = _LOOSE_TOLERANCE, times: Ints | None = None
-    ) -> NoiseFit:
+    def fit(self, rows: Ints, start: Noise, tolerance: float = _LOOSE_TOLERANCE, times: Ints | None = None) -> Noise:
         """Fit with one bias for all samples."""
         return _fit(self.part(rows, times), start, np.zeros_like(start.bias), tolerance)
 
     def fit_biases(
-        self, rows: Ints, start: NoiseFit, tolerance: float = _LOOSE_TOLERANCE, times: Ints | None = None
-    ) -> NoiseFit:
+        self, rows: Ints, start: Noise, tolerance: float = _LOOSE_TOLERANCE, times: Ints | None = None
+    ) -> Noise:
         """Fit with one bias for each preferred class, from a fit with one for all."""
         begin = replace(start, bias=np.repeat(start.bias, start.bias.shape[1], axis=0))
         return _fit(self.part(rows, times, own_biases=True), begin, begin.bias, tolerance)
 
-    def refit(self, rows: Ints, times: Ints, start: NoiseFit, like: NoiseFit) -> NoiseFit:
+    def refit(self, rows: Ints, times: Ints, start: Noise, like: Noise) -> Noise:
         """Fit other samples from this start, with as many biases as this fit has."""
         found = self.fit(rows, start, times=times)
         return self.fit_biases(rows, found, times=times) if len(like.bias) > 1 else found
 
-    def validate(self, start: NoiseFit, folds: Ints, *, own_biases: bool = False) -> Floats:
+    def validate(self, start: Noise, folds: Ints, own_biases: bool) -> "_Likely":
         """The log-likelihood of every label by a fit to the other folds."""
-        likely = np.empty(len(self.labels))
+        likely = _Likely(np.empty(len(self.labels)), np.empty(len(self.labels)))
         for fold in range(_FOLDS):
             kept, rows = (np.flatnonzero(chosen) for chosen in (folds != fold, folds == fold))
             fit = self.fit(kept, start)
-            fit = self.fit_biases(kept, fit) if own_biases else fit
-            samples = self.part(rows, own_biases=own_biases)
-            likely[rows[samples.order]] = np.log(samples.likelihoods(fit.sharpness, fit.bias, fit.matrix))
+            for found, own in zip(likely, (False, own_biases), strict=True):
+                fit = self.fit_biases(kept, fit) if own else fit
+                samples = self.part(rows, own_biases=own)
+                found[rows[samples.order]] = np.log(samples.likelihoods(fit.sharpness, fit.bias, fit.matrix))
         return likely
 
     def gain_of_unseen(self, likely: Floats) -> tuple[float, float]:
@@ -298,7 +218,7 @@ class _Table:
         return float(gains.sum()), float(gains.std() * np.sqrt(len(gains)))
 
 
-def _fit(samples: Samples, start: NoiseFit, centre: Floats, tolerance: float) -> NoiseFit:
+def _fit(samples: Samples, start: Noise, centre: Floats, tolerance: float) -> Noise:
     """Fit by expectation maximisation, with margins in units of their typical gap.
 
     Args:
@@ -355,8 +275,8 @@ def _newton_step(sharpness: float, bias: Floats, centre: Floats, sums: Statistic
     The prior of each bias is normal with standard deviation 1, which counts as about one sample. Without it the biases
     of classes with few samples drift for hundreds of steps; with it small sets are ranked better, too.
     """
-    slope = sums.slope + (_USUAL_SHARPNESS - sharpness) / _USUAL_SHARPNESS**2
-    curvature = sums.curvature + 1 / _USUAL_SHARPNESS**2
+    slope = sums.slope + (USUAL_SHARPNESS - sharpness) / USUAL_SHARPNESS**2
+    curvature = sums.curvature + 1 / USUAL_SHARPNESS**2
     bias_slope = sums.bias_slope + centre - bias
     if sums.bias_curvature.ndim == 3:
         # β is tied to every bias, but biases of different groups are not tied to each other.

@@ -5,21 +5,22 @@ such samples are often wrong. It gives the doubt to the net, so its rate L is a 
 differ from the class that the net prefers is an upper bound: there the net is right wherever it prefers a class. The
 estimate lies between them,
 
-    rate = L + π (D − L),        π = A · L / (L + δ)
+    rate = L + π (D − L),        π = A · B · L / (L + δ)
 
 - δ is the doubt, the mean probability outside the preferred class. Annotators who err with the rate L and a net that
   errs with the rate δ share the doubt by the rates of their errors.
 - A is how far the doubt explains the errors' pattern. People confuse the classes that a net confuses, and err on
   samples where it doubts (A near 1). Errors that go to all classes alike, or to classes that the net does not confuse,
   do not depend on the sample (A near 0), and then L is the rate. With two classes the pattern is unknown, and A is 0.
+- B = min(1, 2 (1 − R / 0.6)) is how far errors depend on the sample by another sign: R is the part of the evidence for
+  noise that remains for labels that were not fitted, against a net that misjudges how alike classes are. Errors that do
+  not depend on the sample leave about 0.6 of it, errors of people a fifth.
 - The doubt beyond a net's own error ε is due to the labels: of the rest of the way to D, another part
 
       min(1, 2 A) · (1 − R / 0.6) · (1 − ε / δ),        ε = 2.6 t⁵
 
   is gone. t is the density of near ties, in units of the typical gap between the first and the second class. Classes
-  that a net separates leave few ties, however much label noise has lowered its confidence. R is the part of the
-  evidence for noise that remains for labels that were not fitted, against a net that misjudges how alike classes are:
-  errors that do not depend on the sample leave about 0.6 of it, errors of people a fifth. Few classes have another
+  that a net separates leave few ties, however much label noise has lowered its confidence. Few classes have another
   distribution of gaps, so this counts in full from ten classes on, and not at all for two.
 - With scores of several models, what they disagree about is an estimate of their own error.
 
@@ -40,7 +41,7 @@ from typing import Final, NamedTuple
 import numpy as np
 
 from pyrite.auditing.gaps import OVERLAP, near_ties
-from pyrite.auditing.noise_fit import NoiseFit, log_odds
+from pyrite.auditing.noise_model import NoiseFit, log_odds
 from pyrite.diagnostics.arrays import Floats, Ints
 
 __all__ = ["NoiseRate", "estimate_rate", "with_error_odds"]
@@ -91,17 +92,17 @@ def estimate_rate(fit: NoiseFit, margins: Floats, labels: Ints, disagreement: fl
         disagreement: the share of samples for which two models prefer different classes, if there are several.
     """
     score = log_odds(fit.evidence(margins, labels), labels)
-    belief = fit.belief(margins)
+    belief = fit.best.belief(margins)
     preferred = belief.argmax(1)
     doubt = float(1 - belief.max(1).mean())
     differ = float((preferred != labels).mean())
-    by_fit = min(float(_sigmoid(score).mean()), differ)
+    by_fit = min(float(_sigmoid(log_odds(fit.best.evidence(margins, labels), labels)).mean()), differ)
     ties = near_ties(margins)
     over_own = _over_own(fit, ties, len(labels))
     noisy = _noisy(fit, ties, over_own)
     low = _without_sure_errors(by_fit, ties) if belief.shape[1] == 2 else noisy * by_fit
-    explained = _explained(belief, preferred, fit.matrix)
-    share = explained * low / max(low + doubt, _SMALLEST)
+    explained = _explained(belief, preferred, fit.best.matrix)
+    share = explained * _on_samples(fit) * low / max(low + doubt, _SMALLEST)
     share += (1 - share) * min(2 * explained, 1) * _due_to_labels(fit, ties, doubt) * low / (low + _SMALL_RATE)
     if disagreement is not None and doubt > 0:
         own_error = min(_SHARED_ERRORS * disagreement / doubt, 1.0)
@@ -173,8 +174,8 @@ def _over_own(fit: NoiseFit, ties: float, count: int) -> float:
 
     Of the entries of a smoothed matrix only a part is free: that of the samples among samples and pseudo-samples.
     """
-    classes = len(fit.matrix)
-    free = count / (count + fit.smoothing * classes**2)
+    classes = len(fit.best.matrix)
+    free = count / (count + fit.best.smoothing * classes**2)
     return fit.own_surplus - _PER_ENTRY * free * classes * (classes - 1) if ties >= OVERLAP else np.inf
 
 
@@ -182,9 +183,19 @@ def _due_to_labels(fit: NoiseFit, ties: float, doubt: float) -> float:
     """The part of the doubt that is not the net's own error, as far as the errors may depend on the sample."""
     factor, power = _OWN_ERROR
     own_error = factor * (4 * ties) ** power
+    classes = min((len(fit.best.matrix) - 2) / (_MANY_CLASSES - 2), 1)
+    return float(classes * _not_remaining(fit) * max(1 - own_error / max(doubt, _SMALLEST), 0.0))
+
+
+def _on_samples(fit: NoiseFit) -> float:
+    """How far errors depend on the sample, by what remains of the evidence for noise; 1 if that is not known."""
+    return min(2 * _not_remaining(fit), 1.0) if np.isfinite(fit.own_surplus) else 1.0
+
+
+def _not_remaining(fit: NoiseFit) -> float:
+    """1 if nothing remains of the evidence, 0 if as much remains as of errors that do not depend on the sample."""
     remains = max(fit.own_surplus / max(fit.surplus, _SMALLEST), 0.0)
-    classes = min((len(fit.matrix) - 2) / (_MANY_CLASSES - 2), 1)
-    return float(classes * max(1 - remains / _REMAINS, 0.0) * max(1 - own_error / max(doubt, _SMALLEST), 0.0))
+    return max(1 - remains / _REMAINS, 0.0)
 
 
 def _shift_to(rate: float, score: Floats) -> float:

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.auditing.noise_fit import NoiseFit, log_odds
+from pyrite.auditing.noise_model import NoiseFit, log_odds
 from pyrite.auditing.scores import Kind, chunks, to_margins
 from pyrite.diagnostics.arrays import Floats, Ints
 
@@ -21,7 +21,7 @@ __all__ = [
     "values_at_same_ranks",
 ]
 
-_LOWEST_THRESHOLD: Final = 0.2
+_LOWEST_THRESHOLD: Final = 0.1  # with fewer wrong labels than one in ten, the page says that a review should stop
 _CHOICES: Final = 5  # likely classes that are kept per sample
 
 

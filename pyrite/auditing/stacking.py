@@ -11,7 +11,8 @@ from typing import Final, final
 
 import numpy as np
 
-from pyrite.auditing.noise_fit import NoiseFit, fit_once
+from pyrite.auditing.noise_fit import fit_once
+from pyrite.auditing.noise_model import Noise
 from pyrite.auditing.scores import gap_of, to_margins
 from pyrite.diagnostics.arrays import Floats, Ints
 
@@ -32,7 +33,7 @@ class Calibration:
         gap: what the margins are measured by.
     """
 
-    fit: NoiseFit
+    fit: Noise
     gap: float
 
     @classmethod

@@ -14,7 +14,8 @@ from sklearn.metrics import average_precision_score
 from pyrite.auditing import noise_fit
 from pyrite.auditing.expectation import Statistics
 from pyrite.auditing.gaps import typical_gap
-from pyrite.auditing.noise_fit import NoiseFit, fit_noise, fit_once, log_odds
+from pyrite.auditing.noise_fit import fit_noise, fit_once
+from pyrite.auditing.noise_model import Noise, NoiseFit, log_odds
 from pyrite.soft_margin import margins as margins_of
 
 Floats = npt.NDArray[np.float64]
@@ -73,11 +74,11 @@ def test_what_was_drawn_is_found() -> None:
     found = fit_noise(drawn.margins, drawn.given, 0)
     assert found.can_tell
     # The spread over ten other simulations of this size: 0.016 of the sharpness, 0.05 of a bias, 0.005 of a chance.
-    assert found.sharpness == pytest.approx(1.3, abs=0.06)
-    assert found.bias.mean(0) == pytest.approx(BIAS, abs=0.15)
-    assert abs(found.bias - BIAS).max() < 0.6  # of one preferred class and a rare true one
+    assert found.best.sharpness == pytest.approx(1.3, abs=0.06)
+    assert found.best.bias.mean(0) == pytest.approx(BIAS, abs=0.15)
+    assert abs(found.best.bias - BIAS).max() < 0.6  # of one preferred class and a rare true one
     assert found.matrix == pytest.approx(NOISY, abs=0.02)
-    assert abs(found.rate - (drawn.true != drawn.given).mean()) < 4 * found.rate_error
+    assert abs(found.best.rate - (drawn.true != drawn.given).mean()) < 4 * found.rate_error
     assert (abs(found.matrix - NOISY) < 4 * found.matrix_error).all()
     assert 0 < found.rate_error < 0.01
 
@@ -85,7 +86,7 @@ def test_what_was_drawn_is_found() -> None:
 def test_errors_are_the_spread(several: list[tuple[Drawn, NoiseFit]]) -> None:
     """A spread over ten is good to a quarter, an error from twenty draws to a sixth: they agree within a factor of 2,
     and the sixteen of the matrix in their root mean square within 1.4."""
-    spread = np.std([found.rate for _, found in several], ddof=1)
+    spread = np.std([found.best.rate for _, found in several], ddof=1)
     said = np.sqrt(np.mean([found.rate_error**2 for _, found in several]))
     assert 0.5 < spread / said < 2
     spread = np.std([found.matrix for _, found in several], axis=0, ddof=1)
@@ -94,7 +95,7 @@ def test_errors_are_the_spread(several: list[tuple[Drawn, NoiseFit]]) -> None:
 
 
 def test_rates_are_not_off_to_one_side(several: list[tuple[Drawn, NoiseFit]]) -> None:
-    off = [(found.rate - (drawn.true != drawn.given).mean()) / found.rate_error for drawn, found in several]
+    off = [(found.best.rate - (drawn.true != drawn.given).mean()) / found.rate_error for drawn, found in several]
     assert abs(np.mean(off)) < 3 / np.sqrt(len(off)) + 0.3  # over 40 simulations the mean was -0.17
 
 
@@ -103,8 +104,8 @@ def test_true_labels_of_a_calibrated_net() -> None:
         drawn = draw(np.eye(5), 5000, seed, sharpness=1.0)
         found = fit_noise(drawn.margins, drawn.true, seed)
         assert (drawn.margins.argmax(1) != drawn.true).mean() > 0.15  # the net errs, the labels do not
-        assert found.rate < 0.02
-        assert found.sharpness == pytest.approx(1, abs=0.15)
+        assert found.best.rate < 0.02
+        assert found.best.sharpness == pytest.approx(1, abs=0.15)
         assert found.can_tell
 
 
@@ -123,7 +124,7 @@ def test_random_scores_say_nothing(classes: int) -> None:
     scores, labels = random.normal(size=(400, classes)), random.integers(0, classes, 400)
     found = fit_noise(scores - scores.max(1, keepdims=True), labels, 0)
     assert not found.can_tell
-    assert found.unseen_gain < 400 * found.gain
+    assert found.unseen_gain < 400 * found.best.gain
 
 
 # --- the likeliest point --------------------------------------------------------------------------------------------
@@ -131,7 +132,7 @@ def test_random_scores_say_nothing(classes: int) -> None:
 
 def test_no_point_near_by_is_likelier() -> None:
     drawn = draw(NOISY, 20_000, 3, bias=BIAS)
-    found = fit_noise(drawn.margins, drawn.given, 0)
+    found = fit_noise(drawn.margins, drawn.given, 0).best
     best = likelihood(drawn, found.sharpness, found.bias, found.matrix)
     frequency = np.bincount(drawn.given) / len(drawn.given)
     assert found.gain == pytest.approx(best - (frequency * np.log(frequency)).sum(), abs=1e-5)
@@ -157,7 +158,7 @@ def test_the_likeliest_biases_are_those_of_another_search(classes: int) -> None:
     drawn = draw(np.eye(classes), 300, 0, bias=np.linspace(0, -4, classes))
     table, _ = noise_fit._table(drawn.margins, drawn.true)
     distances, labels, rows = table.margins.T.astype(np.float64), table.labels, np.arange(300)
-    start = NoiseFit.initial(classes)
+    start = Noise.initial(classes)
     start = replace(start, matrix=noise_fit._smoothed(np.eye(classes), 1.0), smoothing=np.inf)
 
     def cost(point: Floats, groups: Ints, centre: Floats) -> float:
@@ -179,9 +180,9 @@ def test_many_classes_are_fitted_to_the_same_point(monkeypatch: pytest.MonkeyPat
     """Of many classes only the diagonal of the second derivatives is used: the way is longer, the end is the same."""
     drawn = draw(NOISY, 2000, 6, bias=BIAS)
     table, _ = noise_fit._table(drawn.margins, drawn.given)
-    found = table.fit(np.arange(2000), NoiseFit.initial(4), 1e-9)
+    found = table.fit(np.arange(2000), Noise.initial(4), 1e-9)
     monkeypatch.setattr("pyrite.auditing.expectation._EXACT", 3)
-    other = table.fit(np.arange(2000), NoiseFit.initial(4), 1e-9)
+    other = table.fit(np.arange(2000), Noise.initial(4), 1e-9)
     assert other.sharpness == pytest.approx(found.sharpness, abs=0.02)
     assert other.bias == pytest.approx(found.bias, abs=0.02)
 
@@ -192,7 +193,7 @@ def test_what_a_net_learned_from_wrong_labels_is_undone() -> None:
     learned[0, 1] = learned[2, 3] = -2.5  # the net's score of the second class is too high by this
     drawn = draw(NOISY, 20_000, 8, bias=learned, spread=1.5)
     found = fit_noise(drawn.margins, drawn.given, 0)
-    contrast = found.bias - found.bias.mean(1, keepdims=True)
+    contrast = found.best.bias - found.best.bias.mean(1, keepdims=True)
     assert contrast == pytest.approx(learned - learned.mean(1, keepdims=True), abs=0.6)
     assert found.matrix == pytest.approx(NOISY, abs=0.04)
     common = fit_once(drawn.margins, drawn.given)
@@ -205,13 +206,18 @@ def test_what_a_net_learned_from_wrong_labels_is_undone() -> None:
 
 
 def test_evidence_is_bayes_rule() -> None:
+    """The posterior of every part, averaged by the shares of the parts."""
     drawn = draw(NOISY, 3000, 4, bias=BIAS)
-    found = fit_noise(drawn.margins, drawn.given, 0)
+    found = replace(fit_noise(drawn.margins, drawn.given, 0), shares=np.array([0.5, 0.3, 0.2, 0.0]))
+    other = replace(found.best, matrix=np.roll(np.roll(found.best.matrix, 1, 0), 1, 1), sharpness=0.8)
+    found = replace(found, parts=(found.best, other, replace(other, bias=other.bias[:1]), Noise.initial(4)))
     each = np.arange(3000)
-    rows = found.bias[drawn.margins.argmax(1)]
-    prior = softmax(found.sharpness * np.clip(drawn.margins, -30, 30) + rows, axis=1)
-    joint = np.stack([prior[:, k] * found.matrix[k, drawn.given] for k in range(4)], 1)
-    posterior = joint / joint.sum(1, keepdims=True)
+    posterior = np.zeros((3000, 4))
+    for share, part in zip(found.shares, found.parts, strict=True):
+        rows = np.broadcast_to(part.bias, (4, 4))[drawn.margins.argmax(1)]
+        prior = softmax(part.sharpness * np.clip(drawn.margins, -30, 30) + rows, axis=1)
+        joint = np.stack([prior[:, k] * part.matrix[k, drawn.given] for k in range(4)], 1)
+        posterior += share * joint / joint.sum(1, keepdims=True)
     evidence = found.evidence(drawn.margins, drawn.given)
     assert softmax(evidence, axis=1) == pytest.approx(posterior, abs=1e-12)
     wrong = 1 - posterior[each, drawn.given]
@@ -220,6 +226,30 @@ def test_evidence_is_bayes_rule() -> None:
     own = evidence[each, drawn.given].copy()
     evidence[each, drawn.given] = -np.inf
     assert odds == pytest.approx(logsumexp(evidence, axis=1) - own, rel=1e-12)
+    assert found.matrix == pytest.approx(0.5 * found.best.matrix + 0.5 * other.matrix)
+
+
+def test_smoothings_weigh_by_labels_that_were_not_fitted() -> None:
+    """By likelihoods written out, of fits to the other three quarters."""
+    drawn = draw(0.8 * np.eye(4) + 0.05, 400, 7, spread=1.0)
+    found = fit_noise(drawn.margins, drawn.given, 3)
+    table, _ = noise_fit._table(drawn.margins, drawn.given)
+    folds = np.random.default_rng(3).permutation(400) % 4
+    likely = {}
+    for smoothing in (1.0, 8.0, 64.0, 4096.0):
+        total = 0.0
+        for fold in range(4):
+            start = replace(Noise.initial(4), smoothing=smoothing)
+            kept, left = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
+            fit = table.fit_biases(kept, table.fit(kept, start))
+            margins, given = table.margins[:, left].T, table.labels[left]
+            unseen = Drawn(margins, margins.astype(np.float64), given, given)
+            total += len(left) * likelihood(unseen, fit.sharpness, fit.bias, fit.matrix)
+        likely[smoothing] = total
+    weights = {smoothing: np.exp((total - max(likely.values())) / 2) for smoothing, total in likely.items()}
+    assert min(weights.values()) > 0.05 * max(weights.values())  # all of them count
+    assert [part.smoothing for part in found.parts] == list(weights)
+    assert found.shares == pytest.approx(np.array(list(weights.values())) / sum(weights.values()), abs=1e-3)
 
 
 # --- what must not matter -------------------------------------------------------------------------------------------
@@ -238,9 +268,9 @@ def test_names_of_classes_do_not_matter(plain: tuple[Drawn, NoiseFit]) -> None:
     drawn, found = plain
     order = np.array([2, 0, 3, 1])  # new class i is old class order[i]
     other = fit_noise(drawn.margins[:, order], np.argsort(order)[drawn.given], 0)
-    assert other.sharpness == pytest.approx(found.sharpness, abs=30 * NEAR)
-    assert other.rate == pytest.approx(found.rate, abs=NEAR)
-    assert other.bias == pytest.approx(found.bias[np.ix_(order, order)], abs=100 * NEAR)
+    assert other.best.sharpness == pytest.approx(found.best.sharpness, abs=30 * NEAR)
+    assert other.best.rate == pytest.approx(found.best.rate, abs=NEAR)
+    assert other.best.bias == pytest.approx(found.best.bias[np.ix_(order, order)], abs=100 * NEAR)
     assert other.matrix == pytest.approx(found.matrix[np.ix_(order, order)], abs=2 * NEAR)
     assert other.matrix_error == pytest.approx(found.matrix_error[np.ix_(order, order)], rel=0.02)
 
@@ -249,7 +279,7 @@ def test_the_order_of_samples_does_not_matter(plain: tuple[Drawn, NoiseFit]) -> 
     drawn, found = plain
     order = np.random.default_rng(0).permutation(4000)
     other = fit_noise(drawn.margins[order], drawn.given[order], 0)
-    assert other.rate == pytest.approx(found.rate, abs=NEAR)
+    assert other.best.rate == pytest.approx(found.best.rate, abs=NEAR)
     assert other.matrix == pytest.approx(found.matrix, abs=2 * NEAR)
     evidence = found.evidence(drawn.margins, drawn.given)
     assert (found.evidence(drawn.margins[order], drawn.given[order]) == evidence[order]).all()
@@ -258,9 +288,10 @@ def test_the_order_of_samples_does_not_matter(plain: tuple[Drawn, NoiseFit]) -> 
 def test_the_same_seed_gives_the_same(plain: tuple[Drawn, NoiseFit]) -> None:
     drawn, found = plain
     again, other = (fit_noise(drawn.margins, drawn.given, seed) for seed in (0, 1))
-    assert (again.rate, again.rate_error) == (found.rate, found.rate_error)
+    assert (again.best.rate, again.rate_error) == (found.best.rate, found.rate_error)
     assert (again.matrix_error == found.matrix_error).all()
-    assert other.rate == pytest.approx(found.rate, abs=found.rate_error / 3)  # another smoothing may be chosen
+    # Another smoothing may be chosen.
+    assert other.best.rate == pytest.approx(found.best.rate, abs=found.rate_error / 3)
     assert other.rate_error != found.rate_error
 
 
@@ -268,9 +299,9 @@ def test_blocks_do_not_matter(plain: tuple[Drawn, NoiseFit], monkeypatch: pytest
     drawn, found = plain
     monkeypatch.setattr("pyrite.auditing.expectation._BLOCK", 3000)
     other = fit_noise(drawn.margins, drawn.given, 0)
-    assert other.rate == pytest.approx(found.rate, abs=NEAR)
+    assert other.best.rate == pytest.approx(found.best.rate, abs=NEAR)
     assert other.matrix == pytest.approx(found.matrix, abs=2 * NEAR)
-    assert (other.gain, other.gain_error) == pytest.approx((found.gain, found.gain_error), abs=1e-6)
+    assert (other.best.gain, other.gain_error) == pytest.approx((found.best.gain, found.gain_error), abs=1e-6)
 
 
 # --- little to go by ------------------------------------------------------------------------------------------------
@@ -292,10 +323,10 @@ def test_the_matrix_is_always_one(case: str) -> None:
     found = fit_noise(margins, given, 0)
     assert found.matrix.sum(1) == pytest.approx(np.ones(classes), abs=1e-12)
     assert (found.matrix >= 0).all()
-    for value in (found.bias, found.sharpness, found.rate, found.gain, found.gain_error):
+    for value in (found.best.bias, found.best.sharpness, found.best.rate, found.best.gain, found.gain_error):
         assert np.isfinite(value).all()
     assert np.isfinite(found.matrix_error).all() == np.isfinite(found.rate_error) == found.can_tell
-    assert 0 <= found.rate < 1
+    assert 0 <= found.best.rate < 1
     odds = log_odds(found.evidence(margins, given), given)
     assert not np.isnan(odds).any()
 
@@ -305,7 +336,7 @@ def test_biases_of_preferred_classes_take_two_samples_each(samples: int, known: 
     drawn = draw(0.7 * np.eye(10) + 0.03, samples, 9)
     found = fit_noise(drawn.margins, drawn.given, 0)
     assert np.isfinite(found.own_surplus) == known
-    assert len(found.bias) == (10 if known else 1)
+    assert len(found.best.bias) == (10 if known else 1)
 
 
 def test_few_samples_are_pulled_together_and_many_are_not() -> None:
@@ -313,12 +344,12 @@ def test_few_samples_are_pulled_together_and_many_are_not() -> None:
     symmetric = 0.55 * np.eye(10) + 0.05
     few = draw(symmetric, 300, 0)
     found = fit_noise(few.margins, few.given, 0)
-    assert found.smoothing > 1
+    assert found.best.smoothing > 1
     assert abs(found.matrix - symmetric).max() < 0.1
     flipped = 0.6 * np.eye(10) + 0.4 * np.roll(np.eye(10), 1, 1)
     many = draw(flipped, 20_000, 0)
     found = fit_noise(many.margins, many.given, 0)
-    assert found.smoothing == 1
+    assert found.best.smoothing == 1
     assert found.matrix == pytest.approx(flipped, abs=0.03)
 
 
@@ -340,5 +371,5 @@ def test_few_samples_told_apart_are_no_certainty() -> None:
     margins = margins_of(torch.from_numpy(logits)).numpy()
     assert (margins.argmax(1) == true).all()
     found = fit_noise(margins, given, 0)
-    assert 2 < found.sharpness * typical_gap(margins) < 10
-    assert found.rate == pytest.approx((given != true).mean(), abs=0.05)
+    assert 2 < found.best.sharpness * typical_gap(margins) < 10
+    assert found.best.rate == pytest.approx((given != true).mean(), abs=0.05)

@@ -8,7 +8,8 @@ import pytest
 from scipy.special import expit, log_softmax, logit, softmax
 
 import pyrite
-from pyrite.auditing.noise_fit import fit_noise, log_odds
+from pyrite.auditing.noise_fit import fit_noise
+from pyrite.auditing.noise_model import log_odds
 from pyrite.auditing.noise_rate import estimate_rate, with_error_odds
 
 CLASSES, COUNT = 5, 4000
@@ -53,7 +54,7 @@ def test_people_who_err_where_the_net_doubts() -> None:
     wrong = labels != true
     found = pyrite.audit(labels, scores=chances, kind="probabilities")
     margins = logits - logits.max(1, keepdims=True)
-    by_fit = fit_noise(margins, labels, 0).rate
+    by_fit = fit_noise(margins, labels, 0).best.rate
     assert by_fit < found.noise_rate < wrong.mean() + 0.03
     assert found.noise_interval[0] <= wrong.mean() <= found.noise_interval[1]
 
@@ -65,13 +66,14 @@ def test_the_estimate_by_its_formula() -> None:
     margins = scores - scores.max(1, keepdims=True)
     fit = fit_noise(margins, labels, 0)
     assert fit.own_surplus > 0.4 * fit.surplus  # errors do not depend on the sample
-    chance = softmax(fit.sharpness * margins + fit.bias[margins.argmax(1)], axis=1)
+    chance = softmax(fit.best.sharpness * margins + fit.best.bias[margins.argmax(1)], axis=1)
     first = chance.argmax(1)
     doubted = np.stack([chance[first == one].sum(0) * (np.arange(CLASSES) != one) for one in range(CLASSES)])
     doubted /= doubted.sum(1, keepdims=True)
     elsewhere = np.roll(np.eye(CLASSES), 1, axis=1)
     matrix = 0.8 * np.eye(CLASSES) + 0.2 * (0.87 * doubted + 0.13 * elsewhere)  # errors that doubt explains in part
-    fit = replace(fit, matrix=matrix, smoothing=64.0)
+    best = replace(fit.best, matrix=matrix, smoothing=64.0)
+    fit = replace(fit, best=best, parts=(best,), shares=np.ones(1))
     joint = chance * fit.matrix[:, labels].T
     wrong = 1 - joint[np.arange(COUNT), labels] / joint.sum(1)
     low, differ, doubt = wrong.mean(), (first != labels).mean(), 1 - chance.max(1).mean()
@@ -88,8 +90,9 @@ def test_the_estimate_by_its_formula() -> None:
         total += weight
     explained = np.clip((1 - errors / doubts - 0.2) / 0.4, 0, 1)
     assert 0 < explained < 1
-    second, best = np.sort(scores, axis=1)[:, -2:].T
-    density = 4 * (best - second < np.median(best - second) / 4).mean()
+    second, first_score = np.sort(scores, axis=1)[:, -2:].T
+    gaps = first_score - second
+    density = 4 * (gaps < np.median(gaps) / 4).mean()
     own_error = 2.6 * density**5
     assert 0 < own_error < doubt
     # Noise that is certain, and noise of which labels that were not fitted leave one half.
@@ -101,7 +104,7 @@ def test_the_estimate_by_its_formula() -> None:
         remains = max(own_surplus / fit.surplus, 0)
         beyond = min(2 * explained, 1) * (1 - own_error / doubt) * (1 - remains / 0.6) * (CLASSES - 2) / 8
         beyond *= least / (least + 0.01)
-        share = explained * least / (least + doubt)
+        share = explained * min(2 * (1 - remains / 0.6), 1) * least / (least + doubt)
         rate = least + (1 - (1 - share) * (1 - beyond)) * (differ - least)
         assert found.rate == pytest.approx(rate, abs=1e-6)
         assert expit(logit(wrong) + found.shift).mean() == pytest.approx(rate, abs=1e-6)
@@ -120,7 +123,7 @@ def test_a_net_that_separates_classes_is_right_where_people_err() -> None:
     wrong = (labels != true).mean()
     found = pyrite.audit(labels, scores=logits, kind="logits")
     assert (logits.argmax(1) != true).mean() < 0.02
-    assert fit_noise(logits - logits.max(1, keepdims=True), labels, 0).rate < wrong - 0.05
+    assert fit_noise(logits - logits.max(1, keepdims=True), labels, 0).best.rate < wrong - 0.05
     assert found.noise_rate == pytest.approx(wrong, abs=0.03)
     assert found.noise_interval[0] <= wrong <= found.noise_interval[1]
 
@@ -178,7 +181,7 @@ def test_two_classes_and_a_net_that_is_sure_of_some_errors() -> None:
     for noise, least, most in ((0.0, 0.0, 0.02), (0.2, 0.17, 0.23)):
         labels = np.where(random.random(COUNT) < noise, 1 - true, true)
         fit = fit_noise(margins, labels, 0)
-        by_fit = expit(log_odds(fit.evidence(margins, labels), labels)).mean()
+        by_fit = expit(log_odds(fit.best.evidence(margins, labels), labels)).mean()
         assert by_fit > most
         found = estimate_rate(fit, margins, labels)
         assert found.rate == pytest.approx((by_fit - errors) / (1 - 2 * errors), abs=1e-6)
