@@ -236,7 +236,7 @@ def draw(cells: list[Cell], path: Path) -> None:
 
     figure, axes = plt.subplots(figsize=(7, 4), constrained_layout=True)
     worst = [cell for cell in cells if cell["labels"] == "worse_label" and not cell["more"]]
-    for name in dict.fromkeys(cell["method"] for cell in worst):
+    for name in (name for name in METHODS if any(cell["method"] == name for cell in worst)):
         cell = max((cell for cell in worst if cell["method"] == name), key=lambda cell: cell["cpu_seconds"])
         minutes = [second / 60 for second in cell["seconds"]]
         style = {"lw": 2.5, "color": "tab:orange", "zorder": 3} if name == "default" else {"lw": 1.2}
