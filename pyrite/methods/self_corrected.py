@@ -31,7 +31,7 @@ _NEARLY_NONE: Final = 0.01  # what an audit of right labels finds
 _ANCHORS: Final = 0.3  # the share of a class of whose samples a net should be sure, where labels are right
 # Classes that are alike look like noise of a few per cent by their anchors: 3 to 5 % on clean labels (docs/methods.md).
 _LEAST_NOISE: Final = 0.1
-_TOO_SURE: Final = 0.05  # the mean probability of the predicted class, beyond how often that is the given one
+_MISJUDGED: Final = 0.05  # between the mean probability of the predicted class and how often that is the given one
 
 
 @final
@@ -184,8 +184,9 @@ def matrix_by_anchors(scores: Tensor, labels: Tensor) -> Tensor | None:
 
     A net that is fitted to given labels may predict their noise as doubt, and nothing is then left for an audit to
     explain. But if two classes were merely alike, it would be sure of some of their samples. What it doubts even there
-    is noise (Patrini et al., 2017). This holds for a net that is right about the given labels as often as it says; one
-    that is surer than that, or that finds little noise, is not believed.
+    is noise (Patrini et al., 2017). This holds for a net that is right about the given labels as often as it says. One
+    that is surer than that has memorised some, and one that is less sure has not learned yet; neither is believed, nor
+    one that finds little noise.
 
     Args:
         scores: one finite row per sample.
@@ -194,6 +195,6 @@ def matrix_by_anchors(scores: Tensor, labels: Tensor) -> Tensor | None:
     share = torch.bincount(labels, minlength=scores.shape[1]).double() / len(labels)
     matrix = from_anchors(scores, 100 * (1 - _ANCHORS * share))
     sureness, prediction = scores.double().softmax(1).max(1)
-    too_sure = sureness.mean() - (prediction == labels).double().mean()
-    believed = too_sure < _TOO_SURE and wrong_by_matrix(scores, labels, matrix).mean() >= _LEAST_NOISE
+    misjudged = (sureness.mean() - (prediction == labels).double().mean()).abs()
+    believed = misjudged < _MISJUDGED and wrong_by_matrix(scores, labels, matrix).mean() >= _LEAST_NOISE
     return matrix if believed else None

@@ -158,13 +158,14 @@ def test_classes_that_are_alike_are_no_noise() -> None:
     assert matrix_by_anchors(scores, torch.from_numpy(given)) is None
 
 
-def test_anchors_of_a_net_that_is_too_sure_are_not_believed() -> None:
-    """Half of its predictions are of another class, so that it predicts fewer of the given labels than it says."""
+def test_anchors_of_a_net_that_misjudges_itself_are_not_believed() -> None:
+    """Half of its predictions are of another class, or its probabilities are those of a net that has hardly learned."""
     scores, given, _ = noisy_posteriors(0.3, 2 / 3)
     labels = torch.from_numpy(given)
     assert matrix_by_anchors(scores, labels) is not None
     misled = torch.where((torch.arange(3000) % 2 == 0)[:, None], scores.roll(2, 1), scores)
     assert matrix_by_anchors(misled, labels) is None
+    assert matrix_by_anchors(scores / 4, labels) is None
 
 
 def test_a_resumed_run_has_the_same_targets(tmp_path: Path) -> None:
