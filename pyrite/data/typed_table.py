@@ -112,13 +112,13 @@ def parquet_table(path: Path) -> TypedTable:
             # Run-length encoded columns may claim any number of cells in a small file.
             check_memory(3 * 8 * rows * columns, f"{path}: {rows} rows of {columns} columns")
             table = file.read()
-    except (OSError, pyarrow.ArrowException) as error:
+        check_unique(table.column_names, path)
+        arrays = {
+            name: _from_arrow(pyarrow, column, f"{path}, column {name!r}")
+            for name, column in zip(table.column_names, table.columns, strict=True)
+        }
+    except (OSError, UnicodeDecodeError, pyarrow.ArrowException) as error:  # texts are decoded last
         raise ValueError(f"{path}: not a Parquet file ({str(error).splitlines()[0]})") from None
-    check_unique(table.column_names, path)
-    arrays = {
-        name: _from_arrow(pyarrow, column, f"{path}, column {name!r}")
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    }
     declared: dict[str, Kind] = {}
     for name, kind in zip(table.schema.names, table.schema.types, strict=True):
         if pyarrow.types.is_boolean(kind):

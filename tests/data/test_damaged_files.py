@@ -134,6 +134,14 @@ def test_cut_files_are_refused(name: str, tmp_path: Path) -> None:
     assert all(length >= size - rest for length in read), read
 
 
+def test_texts_of_a_parquet_file_that_are_not_utf8_are_refused(tmp_path: Path) -> None:
+    """The first byte of a text; nothing but the text itself is damaged, and it is decoded last."""
+    reader = READERS["parquet"]
+    content = bytearray(reader.whole)
+    content[content.index(b"\x01\x00\x00\x00a") + 4] = 0x80  # after the length of the text
+    assert not read_or_refuse(reader, tmp_path / "a.parquet", bytes(content))
+
+
 @every_reader
 @given(content=st.binary(max_size=300), keep=st.integers(0, 40))
 @fuzzed
