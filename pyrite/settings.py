@@ -6,7 +6,7 @@ neither torch nor pydantic, so that ``pyrite --help`` stays quick.
 
 from typing import Annotated, Literal
 
-from annotated_types import Ge, Le, Lt
+from annotated_types import Ge, Gt, Le, Lt
 
 __all__ = ["READING", "Keep", "Precision", "Settings", "ShortForms"]
 
@@ -73,7 +73,14 @@ class Settings:
 
 
 class ShortForms:
-    """What may be said in place of a setting: a loss for the method ``erm(loss)``, a rate for the whole optimiser."""
+    """What may be said in place of a setting: a loss for the method ``erm(loss)``, a rate for the optimiser, a time for
+    the number of epochs.
+    """
 
     loss: Annotated[str | None, "A loss, such as 'gce(q=0.7)'; see 'pyrite list losses'."] = None
     lr: Annotated[float | None, Ge(0), "The learning rate."] = None
+    minutes: Annotated[
+        float | None,
+        Gt(0),
+        "Length in minutes on this machine, in place of --epochs; the longer, the wider the default net for images.",
+    ] = None

@@ -22,7 +22,7 @@ from pyrite.experiments.table import Table
 from pyrite.files import write
 from pyrite.locks import one_at_a_time
 from pyrite.losses import loss as read_loss
-from pyrite.training import COLUMNS, RunFailed, expected_seconds
+from pyrite.training import COLUMNS, RunFailed, measure_pace
 
 __all__ = ["Reproduction", "read_reproduction", "reproduce"]
 
@@ -289,7 +289,9 @@ def _seconds(missing: Sequence[Cell], cells: Path, workers: int) -> float:
             torch.set_num_threads(1)  # as the workers do
         for cell in missing:
             if _kind(cell) not in times:
-                times[_kind(cell)] = expected_seconds(cell.plan())
+                plan = cell.plan()
+                pace = measure_pace(plan.recipe, plan.data, plan.method, features=plan.features)
+                times[_kind(cell)] = pace.seconds(plan.recipe.epochs)
     finally:
         torch.set_num_threads(threads)
     return sum(times[_kind(cell)] for cell in missing) / workers

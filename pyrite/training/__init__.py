@@ -6,7 +6,7 @@ from pyrite.training.launch import RunObserver, Watching, train, train_once, tra
 from pyrite.training.loop import Diverged, Observer, RunFailed, fit
 from pyrite.training.optimisers import OPTIMISERS, optimiser
 from pyrite.training.out_folder import new_folder
-from pyrite.training.pace import expected_seconds
+from pyrite.training.pace import Pace, measure_pace
 from pyrite.training.plan import Plan, resolve, says_rate
 from pyrite.training.recipe import Options, OptionsButRate, Recipe, augmentation, reading
 from pyrite.training.recorder import Recorder
@@ -23,6 +23,7 @@ __all__ = [
     "Observer",
     "Options",
     "OptionsButRate",
+    "Pace",
     "Plan",
     "Recipe",
     "Recorder",
@@ -35,9 +36,9 @@ __all__ = [
     "check_device",
     "check_on_net",
     "divergence",
-    "expected_seconds",
     "fit",
     "make_learner",
+    "measure_pace",
     "measure_start",
     "net_scores",
     "new_folder",

@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, Unpack, final
 
@@ -16,6 +16,7 @@ from pyrite.models import Architecture, Factory, architecture
 from pyrite.noise import noise_model
 from pyrite.spec import build, lookup, spell
 from pyrite.training.optimisers import OPTIMISERS, optimiser
+from pyrite.training.pace import fitting
 from pyrite.training.recipe import GIVEN, Options, Recipe, Short, reading, settled
 from pyrite.training.schedules import schedule
 from pyrite.training.start import with_measured_margin
@@ -56,19 +57,39 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **option
         data = load(data, **reading(values))
     if not isinstance(values.get("label", ""), str):  # the labels themselves; they are in the data set now
         values["label"] = data.label if isinstance(data, Dataset) else ""
-    short = Short.checked({"lr": options.get("lr")})
+    short = Short.checked({name: options.get(name) for name in ("lr", "minutes")})
     method, values["method"] = method_and_text(options, values.get("method"))
     model, values["model"] = model_and_text(options.get("model"), values.get("model", ""))
     features, values["features"] = features_and_text(options.get("features"), values.get("features", ""))
-    if given.keys() >= {"epochs", "iterations"}:
-        raise ValueError("epochs and iterations are both given: each is a length of training")
-    if "epochs" in given:
+    lengths = [name for name in ("epochs", "iterations", "minutes") if options.get(name) is not None]
+    if len(lengths) > 1:
+        raise ValueError(f"{' and '.join(lengths)} are both given: each is a length of training")
+    if lengths and lengths != ["iterations"]:
         values.pop("iterations", None)  # of a configuration file
     values["data"] = _data_text(data, values.get("data"))
     if values.get("corrections"):
         values["corrections"] = os.path.abspath(os.path.expanduser(str(values["corrections"])))
     recipe = Recipe.make(**values)
     source = loaded or (data if isinstance(data, Dataset) else recipe.load_data())
+    plan = _filled_in(recipe, source, method, model, features)
+    if short.minutes is not None:
+        found = fitting(
+            60 * short.minutes, plan.recipe, source, plan.method, model, features, widen=not recipe.model,
+        )  # fmt: skip
+        plan = _filled_in(recipe.model_copy(update=found), source, method, model, features)
+    if short.lr is not None:
+        plan = replace(plan, recipe=_with_rate(plan.recipe, short.lr, options.get("optimiser")))
+    return plan
+
+
+def _filled_in(
+    recipe: Recipe,
+    source: Dataset,
+    method: Method,
+    model: Architecture | nn.Module | Factory | None,
+    features: Encoder | None,
+) -> Plan:
+    """The plan with all defaults that depend on the data, the net or the method."""
     measured = with_measured_margin(method, recipe, model, source)
     if measured is not method:
         method, recipe = measured, recipe.model_copy(update={"method": str(measured)})
@@ -77,16 +98,12 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **option
     suited = settled(method, recipe.augment, recipe.validation, source, net)
     if suited is not method:
         method, recipe = suited, recipe.model_copy(update={"method": str(suited)})
-    if short.lr is not None:
-        recipe = _with_rate(recipe, short.lr, options.get("optimiser"))
     for own in _parts(method):
         if isinstance(own, OwnLoss):
             own.try_out(len(source.classes))
     if net is not None:
-        shape = (
-            source.inputs.shape[1:] if recipe.features == "none" else (1,)
-        )  # the width is known when they are fitted
-        net.check_size(shape, len(source.classes))
+        # The width of features is known when they are fitted.
+        net.check_size(source.inputs.shape[1:] if recipe.features == "none" else (1,), len(source.classes))
     return Plan(recipe, source, method, model, features)
 
 
@@ -160,7 +177,7 @@ def says_rate(spec: object) -> bool:
 
 
 # All other options go into a recipe as they are, or as the text that spells them.
-_HANDLED_SEPARATELY = ("method", "loss", "lr", "model", "features", "config")
+_HANDLED_SEPARATELY = ("method", "loss", "lr", "minutes", "model", "features", "config")
 
 _READERS: dict[str, Callable[[Any], object]] = {
     "noise": noise_model,

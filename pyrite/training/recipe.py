@@ -77,6 +77,7 @@ class OptionsButRate(TypedDict, total=False):
     checkpoint_every: int | None
     seed: int | None
     device: str | None
+    minutes: float | None
     loss: object  # a spec, a loss, or whatever is called as nn.CrossEntropyLoss(reduction="none") is
     config: str | os.PathLike[str] | None
 

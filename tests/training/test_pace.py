@@ -1,0 +1,122 @@
+"""How long a run will take, and what fits into a time: by a simulated clock, and in real runs."""
+
+from pathlib import Path
+from time import perf_counter
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import pyrite
+from pyrite.data import Dataset
+from pyrite.training import Pace, Run, measure_pace, pace, resolve
+from tests.children import run as run_command
+
+
+def coloured(samples: int = 600, side: int = 24) -> Dataset:
+    generator = np.random.default_rng(0)
+    pixels = generator.integers(0, 256, (samples, 3, side, side), dtype=np.uint8)
+    labels = np.arange(samples) % 3
+    test = Dataset("test", pixels[:100], labels[:100], ("a", "b", "c"))
+    return Dataset("coloured", pixels, labels, ("a", "b", "c"), test)
+
+
+def test_the_seconds_of_a_run_are_those_of_its_steps_and_predictions() -> None:
+    # 12 epochs of 10 steps; images have half their side, then grow along a line over 8 epochs.
+    measured = Pace(small=1.0, whole=4.0, steps=10, evaluated=3, first=0.5)
+    shares = [0.5 + 0.5 * epoch / 8 for epoch in range(8)] + [1.0] * 4
+    steps = [4 * share**2 for share in shares]  # the time of a step grows with the pixels: 1 at half, 4 at the whole
+    expected = sum(11 * step for step in steps) + 4 * 10 / 3
+    assert measured.seconds(12) == pytest.approx(expected, rel=0.02)  # sides are whole numbers of pixels
+
+
+@pytest.mark.parametrize("seconds", [3, 50, 100.0, 834.5])
+def test_the_epochs_are_the_most_that_fit(seconds: float) -> None:
+    measured = Pace(small=0.02, whole=0.08, steps=50, evaluated=20, first=0.5)
+    epochs = measured.epochs(seconds)
+    assert measured.seconds(epochs) <= seconds < measured.seconds(epochs + 1) or epochs == 1
+
+
+def test_there_is_at_least_one_epoch_and_an_end() -> None:
+    measured = Pace(small=1.0, whole=1.0, steps=50, evaluated=0)
+    assert measured.epochs(0.1) == 1
+    assert measured.epochs(1e9) == 300
+
+
+@pytest.fixture
+def by_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Time is not measured but counted: pixels that go forward through a convolution in training, times its width."""
+    clock = SimpleNamespace(now=0.0)
+    forward = nn.Conv2d.forward
+
+    def counted(self: nn.Conv2d, inputs: Tensor) -> Tensor:
+        clock.now += inputs.shape[2] * inputs.shape[3] * self.out_channels / 1e6 if self.training else 0
+        return forward(self, inputs)
+
+    monkeypatch.setattr(nn.Conv2d, "forward", counted)
+    monkeypatch.setattr(pace, "perf_counter", lambda: clock.now)
+
+
+@pytest.mark.usefixtures("by_pixels")
+def test_steps_are_timed_on_small_and_on_whole_images() -> None:
+    plan = resolve(coloured(), validation=0.1, batch_size=50, epochs=6)
+    found = measure_pace(plan.recipe, plan.data, plan.method)
+    assert found.first == 0.5
+    assert found.whole > 2 * found.small > 0  # a quarter of the pixels, but for borders
+    assert found.steps == 11  # 540 samples
+    assert found.evaluated == 2 * (60 + 100) / 50  # held out and tested, each image and its mirror image
+
+
+@pytest.mark.usefixtures("by_pixels")
+def test_a_longer_run_has_more_epochs_and_then_a_wider_net(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "_UPDATES", 100)
+    plan = resolve(coloured(), batch_size=50)
+    base = measure_pace(plan.recipe, plan.data, plan.method)
+    ten = resolve(coloured(), batch_size=50, minutes=base.seconds(10) / 0.95 / 60 * 1.001).recipe
+    assert (ten.epochs, ten.model, ten.schedule) == (10, "fast_cnn", "linear(warmup=2.0)")
+    many = resolve(coloured(), batch_size=50, minutes=base.seconds(28) / 0.95 / 60).recipe
+    assert many.model == "fast_cnn(widths=(64, 128, 256))"  # twice the widths take twice the time of this clock
+    assert many.epochs == 14
+    said = resolve(coloured(), batch_size=50, minutes=base.seconds(28) / 0.95 / 60, model="fast_cnn").recipe
+    assert (said.epochs, said.model) == (28, "fast_cnn")
+
+
+def test_a_real_run_takes_about_as_long_as_it_should(tmp_path: Path) -> None:
+    began = perf_counter()
+    run = pyrite.train("digits", model="mlp", method="erm(ce)", minutes=0.05, out=tmp_path / "run", progress=False)
+    assert len(run.history) == run.recipe.epochs > 3
+    assert perf_counter() - began < 60  # three seconds were wanted; this machine may be busy
+    # The recipe says the length, so that the run can be repeated and resumed.
+    assert resolve(config=tmp_path / "run" / "recipe.toml").recipe == run.recipe
+
+
+def test_a_net_of_the_users_own_is_not_trained_by_the_measurement() -> None:
+    net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    before = {name: value.clone() for name, value in net.state_dict().items()}
+    resolve("digits", model=net, minutes=0.05)
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+
+
+def test_few_texts_are_encoded_to_time_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pace, "_FEW", 30)
+    words = [f"{'good' if number % 2 else 'bad'} film {number}" for number in range(200)]
+    plan = resolve(words, label=["yes" if number % 2 else "no" for number in range(200)], minutes=0.01, batch_size=20)
+    found = measure_pace(plan.recipe, plan.data, plan.method)
+    assert found.steps == 9  # of 180 samples, though 30 were encoded
+
+
+def test_bad_lengths() -> None:
+    with pytest.raises(ValueError, match="epochs and minutes are both given: each is a length of training"):
+        resolve("digits", epochs=3, minutes=1)
+    with pytest.raises(ValueError, match="minutes is 0: input should be greater than 0"):
+        resolve("digits", minutes=0)
+
+
+def test_the_command_line_takes_minutes(tmp_path: Path) -> None:
+    words = ("train", "digits", "--model", "linear", "--loss", "ce", "--minutes", "0.01", "--out", "run")
+    code, said = run_command(*words, log=tmp_path / "log", folder=tmp_path)
+    assert code == 0, said
+    run = Run.load(tmp_path / "run")
+    assert run.recipe.epochs == len(run.history) >= 1
