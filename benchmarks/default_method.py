@@ -109,12 +109,12 @@ def read(path: Path) -> list[Cell]:
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 
-def trained(data: Dataset | str, **options: Any) -> Cell:
-    """One run, as its history tells it: accuracies of the saved model, and over time."""
-    began, clock = time.process_time(), Clock()
+def trained(data: Dataset | str, keep: Path | None = None, **options: Any) -> Cell:
+    """One run, as its history tells it: accuracies of the saved model, and over time. ``keep`` is the run's folder."""
+    began, wall, clock = time.process_time(), time.perf_counter(), Clock()
     with tempfile.TemporaryDirectory() as place, warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        run = pyrite.train(data, out=Path(place) / "run", progress=False, observers=[clock], **options)
+        run = pyrite.train(data, out=keep or Path(place) / "run", progress=False, observers=[clock], **options)
         facts = json.loads((run.path / "run.json").read_text())
     tests = [line["test_accuracy"] for line in run.history]
     epoch = facts["saved"]["epoch"]
@@ -125,6 +125,7 @@ def trained(data: Dataset | str, **options: Any) -> Cell:
         "best": max(tests),
         "memorised": run.history[-1].get("memorised"),
         "cpu_seconds": round(time.process_time() - began, 1),
+        "wall_seconds": round(time.perf_counter() - wall, 1),
         "seconds": [round(second, 1) for second in clock.seconds],
         "test": tests,
         "threads": torch.get_num_threads(),
@@ -180,8 +181,10 @@ def timed(out: Path, labels: list[str], methods: list[str], seeds: list[int], ep
     for seed, label, name in product(seeds, labels, methods):
         data = {"clean": "cifar10", "noisy_label": "cifar100n"}.get(label, f"cifar10n(column={label!r})")
         key = {"labels": label, "method": name, "epochs": epochs, "seed": seed, "more": more}
-        options = {"method": METHODS.get(name, name), "seed": seed, "epochs": epochs, **more}
-        once(file, key, lambda data=data, options=options: trained(data, **options))
+        length = {} if "minutes" in more else {"epochs": epochs}
+        options = {"method": METHODS.get(name, name), "seed": seed, **length, **more}
+        keep = out / "-".join(map(str, [label, name, epochs, seed, *more.values()]))
+        once(file, key, lambda data=data, options=options, keep=keep: trained(data, keep, **options))
 
 
 def rows_of(cells: list[Cell]) -> Iterator[tuple[tuple[Any, ...], dict[str, list[float]]]]:
@@ -259,6 +262,7 @@ def main() -> None:
     parser.add_argument("--methods", nargs="*", default=["default"])
     parser.add_argument("--epochs", type=int, default=20)
     parser.add_argument("--model", help="of timed runs, in place of the default net")
+    parser.add_argument("--minutes", type=float, help="of timed runs, in place of --epochs")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--json", type=Path)
     parser.add_argument("--figure", type=Path)
@@ -268,7 +272,7 @@ def main() -> None:
     if arguments.what == "grid":
         grid(arguments.out, arguments.text, arguments.seeds, arguments.kinds)
     elif arguments.what == "timed":
-        more = {"model": arguments.model} if arguments.model else {}
+        more = {name: value for name in ("model", "minutes") if (value := getattr(arguments, name))}
         timed(arguments.out, arguments.labels, arguments.methods, arguments.seeds, arguments.epochs, more)
     else:
         cells = {name: read(arguments.out / f"{name}.jsonl") for name in ("grid", "timed")}
