@@ -33,7 +33,7 @@ _SPARE: Final = 0.05  # of the time, for what a method does between epochs
 
 # A wider net gains more than further epochs, once there are so many (docs/results.md, the default method).
 _WIDER: Final = (1.5, 2, 3, 4)
-_EPOCHS, _UPDATES = 12, 4000
+_EPOCHS, _UPDATES = 20, 4000
 
 
 @final
