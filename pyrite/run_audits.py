@@ -133,7 +133,8 @@ def default_options(given: dict[str, Any], data: Dataset) -> dict[str, Any]:
     samples are trained on for more epochs, and in more folds.
     """
     samples = _used(given, data)
-    values = {} if "iterations" in given else {"epochs": min(max(round(40_000 / samples), 10), 30)}
+    has_length = not given.keys().isdisjoint(("iterations", "minutes"))
+    values = {} if has_length else {"epochs": min(max(round(40_000 / samples), 10), 30)}
     if "method" in given and "loss" not in given:
         share = min(max(250 / samples, 0.2), max(0.4, min(0.5, (FEWEST + 2) / samples)))
         return {**values, "validation": share}

@@ -126,6 +126,8 @@ class _Work:
         # A rate that is neither searched nor given is that of the optimiser.
         plan = resolve(data, lr=self.rate, **self.options)
         self.recipe, self.source = plan.recipe, plan.data
+        if self.options.pop("minutes", None) is not None:  # measured once, so that all trials have the same length
+            self.options = {"model": self.recipe.model} | self.options | {"epochs": self.recipe.epochs}
         if not self.recipe.validation:
             raise ValueError("validation is 0, but there must be held-out samples to choose by")
         for rate in rates.ends if rates is not None and lr is not None else ():

@@ -120,3 +120,16 @@ def test_the_command_line_takes_minutes(tmp_path: Path) -> None:
     assert code == 0, said
     run = Run.load(tmp_path / "run")
     assert run.recipe.epochs == len(run.history) >= 1
+
+
+def test_an_audit_may_have_a_length_in_minutes(tmp_path: Path) -> None:
+    pyrite.audit("digits", model="linear", minutes=0.02, samples=300, out=tmp_path / "run", progress=False)
+    assert Run.load(tmp_path / "run").recipe.epochs != 30  # as long as the default for 300 samples would be
+
+
+def test_the_trials_of_a_search_have_the_same_length(tmp_path: Path) -> None:
+    found = pyrite.tune(
+        "digits", ["ce", "gce(q=0.7)"], model="linear", minutes=0.01, trials=2, samples=200, out=tmp_path / "search"
+    )
+    lengths = {Run.load(found.path / trial.name).recipe.epochs for trial in found.trials}
+    assert len(lengths) == 1
