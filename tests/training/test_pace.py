@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import pyrite
 from pyrite.data import Dataset
 from pyrite.training import Pace, Run, measure_pace, pace, resolve
-from tests.children import run as run_command
+from tests.children import both, run as run_command
 
 
 def coloured(samples: int = 600, side: int = 24) -> Dataset:
@@ -133,3 +133,25 @@ def test_the_trials_of_a_search_have_the_same_length(tmp_path: Path) -> None:
     )
     lengths = {Run.load(found.path / trial.name).recipe.epochs for trial in found.trials}
     assert len(lengths) == 1
+
+
+def test_two_processes_agree_on_the_length(tmp_path: Path) -> None:
+    words = [
+        "train",
+        "digits",
+        "--model",
+        "linear",
+        "--loss",
+        "ce",
+        "--minutes",
+        "0.02",
+        "--out",
+        str(tmp_path / "run"),
+    ]
+    processes = both(*words, log=tmp_path / "log")
+    for process in processes:
+        process.join(120)
+    assert [process.exitcode for process in processes] == [0, 0], (tmp_path / "log.0").read_text()
+    run = Run.load(tmp_path / "run")
+    assert run.finished
+    assert len(run.history) == run.recipe.epochs
