@@ -16,6 +16,8 @@ from pyrite.training.recipe import Recipe
 __all__ = ["Progress"]
 
 _LARGE: Final = 100 * 100  # pixels of an image from which training from scratch takes hours without a GPU
+_PHOTOGRAPH: Final = 32  # pixels of a side: the smallest images that are embedded well (CIFAR-10)
+_MANY: Final = 20_000  # images below which embeddings are ahead (docs/embeddings.md)
 
 
 @final
@@ -71,16 +73,17 @@ class Progress:
         )
 
     def _advice(self) -> str:
-        """What would be quicker, before much time is spent; empty if nothing would, or if the run is resumed."""
-        shape, steps = self.parts.batches.inputs.shape, self.parts.recorder.steps
-        if len(shape) != 4 or shape[2] * shape[3] < _LARGE or steps or self.recipe.device != "cpu":
+        """What would be better, before much time is spent; empty if nothing would, or if the run is resumed."""
+        shape, count = self.parts.batches.inputs.shape, len(self.parts.batches.index)
+        if len(shape) != 4 or self.parts.recorder.steps or "pretrained=True" in self.recipe.model:
             return ""
-        if "pretrained=True" in self.recipe.model:
-            return ""
-        return (
-            f"Training from scratch on {shape[0]:,} images of {shape[2]} x {shape[3]} pixels is slow: "
-            "--features efficientnet_lite0 embeds them with a pretrained net and takes minutes instead."
-        )
+        embeds = "--features efficientnet_lite0 embeds them with a pretrained net"
+        if shape[2] * shape[3] >= _LARGE and self.recipe.device == "cpu":
+            size = f"{shape[2]} x {shape[3]} pixels"
+            return f"Training from scratch on {count:,} images of {size} is slow: {embeds} and takes minutes instead."
+        if shape[1] == 3 and min(shape[2:]) >= _PHOTOGRAPH and count < _MANY:
+            return f"{count:,} images are few to learn from: {embeds}, which for photographs is mostly more accurate."
+        return ""
 
     def _fields(self) -> dict[str, Any]:
         epoch = f"{min(self.parts.batches.epoch + 1, self.recipe.epochs)}/{self.recipe.epochs}"

@@ -29,10 +29,15 @@ def test_photographs_from_scratch_are_slow(tmp_path: Path, capsys: pytest.Captur
     assert second.startswith("epoch 1/1")
 
 
+def test_few_images_are_better_embedded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    first, *_ = said(capsys, images(32, 40), tmp_path / "run").splitlines()
+    assert first.startswith("12 images are few to learn from: --features efficientnet_lite0 ")
+
+
 @pytest.mark.parametrize(
     ("size", "options"),
     [
-        ((90, 110), {}),
+        ((31, 110), {}),
         ((120, 120), {"progress": False}),
         ((120, 120), {"features": "efficientnet_lite0(size=32)", "model": "mlp(hidden=[4])"}),
         ((120, 120), {"model": "efficientnet_lite0(size=32, pretrained=True)"}),
