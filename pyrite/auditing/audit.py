@@ -74,7 +74,8 @@ def audit_scores(
     gap = gap_of(table[fitted], kind)
     margins = to_margins(table[fitted], kind, gap)
     fit = fit_noise(margins, given[fitted], seed, progress)
-    rate = estimate_rate(fit, margins, given[fitted], disagreement)
+    absent = {"scores of a second model": disagreement is None, "embeddings": embeddings is None}
+    rate = estimate_rate(fit, margins, given[fitted], disagreement, [name for name in absent if absent[name]])
     posterior = posterior_of_scores(fit, table, kind, gap, given, rate.shift)
     return _conclude(
         fit,

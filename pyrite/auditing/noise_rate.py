@@ -36,6 +36,7 @@ Bayes' rule then applies to a matrix whose odds of an error are all multiplied b
 expected share of wrong labels is the rate. The ranking does not change.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -61,6 +62,9 @@ _SMALL_RATE: Final = 0.01  # a rate that imperfect scores alone may cause
 _MISFIT: Final = 0.25, 0.1  # the part of the doubt that may be misjudged, at the lower and upper end of the interval
 _ERRORS: Final = 2.0  # standard errors on each side
 _WIDE: Final = 0.05  # an interval from which on it is said what would narrow it
+_ASSUMPTIONS: Final = (
+    "the interval goes from all doubt being the model's own to the model being right wherever it prefers a class"
+)
 
 
 class NoiseRate(NamedTuple):
@@ -82,7 +86,9 @@ class NoiseRate(NamedTuple):
     narrows: str
 
 
-def estimate_rate(fit: NoiseFit, margins: Floats, labels: Ints, disagreement: float | None = None) -> NoiseRate:
+def estimate_rate(
+    fit: NoiseFit, margins: Floats, labels: Ints, disagreement: float | None = None, further: Sequence[str] = ()
+) -> NoiseRate:
     """The share of wrong labels among samples whose labels the nets did not learn.
 
     Args:
@@ -90,6 +96,7 @@ def estimate_rate(fit: NoiseFit, margins: Floats, labels: Ints, disagreement: fl
         margins: one row per sample, one column per class.
         labels: the given ones.
         disagreement: the share of samples for which two models prefer different classes, if there are several.
+        further: evidence that could be given and is not, for the sentence on what would narrow the interval.
     """
     score = log_odds(fit.evidence(margins, labels), labels)
     belief = fit.best.belief(margins)
@@ -114,7 +121,7 @@ def estimate_rate(fit: NoiseFit, margins: Floats, labels: Ints, disagreement: fl
     bottom = low - _ERRORS * fit.rate_error - _MISFIT[0] * doubt if certain else 0.0
     top = max(differ, rate) + _ERRORS * float(of_count) + _MISFIT[1] * doubt
     ends = max(min(bottom, rate), 0.0), min(top, 1.0)
-    return NoiseRate(rate, error, *ends, _shift_to(rate, score), _advice(ends, disagreement))
+    return NoiseRate(rate, error, *ends, _shift_to(rate, score), _advice(ends, further))
 
 
 def with_error_odds(matrix: Floats, shift: float) -> Floats:
@@ -211,8 +218,8 @@ def _sigmoid(values: Floats | float) -> Floats:
     return np.asarray(np.exp(-np.logaddexp(0, -np.asarray(values))))
 
 
-def _advice(ends: tuple[float, float], disagreement: float | None) -> str:
+def _advice(ends: tuple[float, float], further: Sequence[str]) -> str:
     if ends[1] - ends[0] <= _WIDE:
         return ""
-    other = "scores of a second model, " if disagreement is None else ""
-    return f"a better model, {other}or a review of 50 random labels would narrow this"
+    cures = ", ".join(["a better model", *further])
+    return f"{_ASSUMPTIONS}; {cures} or a review of 50 random labels would narrow it"

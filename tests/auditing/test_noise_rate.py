@@ -192,3 +192,23 @@ def test_two_classes_and_a_net_that_is_sure_of_some_errors() -> None:
     labels = np.where(random.random(COUNT) < 0.2, 1 - true, true)
     found = estimate_rate(fit_noise(scores - scores.max(1, keepdims=True), labels, 0), scores, labels)
     assert found.rate == pytest.approx((labels != true).mean(), abs=0.01)  # without near ties nothing is subtracted
+
+
+def test_what_would_narrow_the_interval_is_what_was_not_given() -> None:
+    scores, _, true = doubting(6)
+    labels = pyrite.corrupt(true, "flip(0.2)", classes=CLASSES, seed=6).given
+    noisier = scores + np.random.default_rng(6).normal(size=scores.shape)
+    second, points = "scores of a second model", "embeddings"
+    for more, said, unsaid in (
+        ({"scores": scores}, (second, points), ()),
+        ({"scores": [scores, noisier]}, (points,), (second,)),
+        ({"scores": scores, "embeddings": scores}, (), (second, points)),
+    ):
+        narrows = pyrite.audit(labels, kind="logits", **more).narrows  # type: ignore[arg-type]
+        assert "all doubt being the model's own" in narrows  # which assumption decides
+        assert "a better model" in narrows and "a review of 50 random labels would narrow it" in narrows
+        assert all(words in narrows for words in said) and not any(words in narrows for words in unsaid)
+    margins = scores - scores.max(1, keepdims=True)
+    assert second not in estimate_rate(fit_noise(margins, labels, 0), margins, labels).narrows  # of a run
+    certain = 30 * np.eye(CLASSES)[true]
+    assert not pyrite.audit(true, scores=certain, kind="logits").narrows
