@@ -43,6 +43,7 @@ import numpy as np
 
 from pyrite.auditing.gaps import OVERLAP, near_ties
 from pyrite.auditing.noise_model import NoiseFit, log_odds
+from pyrite.auditing.witnesses import Opinions
 from pyrite.diagnostics.arrays import Floats, Ints
 
 __all__ = ["NoiseRate", "estimate_rate", "with_error_odds"]
@@ -87,7 +88,7 @@ class NoiseRate(NamedTuple):
 
 
 def estimate_rate(
-    fit: NoiseFit, margins: Floats, labels: Ints, disagreement: float | None = None, further: Sequence[str] = ()
+    fit: NoiseFit, margins: Floats, labels: Ints, opinions: Opinions | None = None, further: Sequence[str] = ()
 ) -> NoiseRate:
     """The share of wrong labels among samples whose labels the nets did not learn.
 
@@ -95,7 +96,7 @@ def estimate_rate(
         fit: the noise, fitted to these samples.
         margins: one row per sample, one column per class.
         labels: the given ones.
-        disagreement: the share of samples for which two models prefer different classes, if there are several.
+        opinions: what several models prefer, if there are several.
         further: evidence that could be given and is not, for the sentence on what would narrow the interval.
     """
     score = log_odds(fit.evidence(margins, labels), labels)
@@ -111,15 +112,15 @@ def estimate_rate(
     explained = _explained(belief, preferred, fit.best.matrix)
     share = explained * _on_samples(fit) * low / max(low + doubt, _SMALLEST)
     share += (1 - share) * min(2 * explained, 1) * _due_to_labels(fit, ties, doubt) * low / (low + _SMALL_RATE)
-    if disagreement is not None and doubt > 0:
-        own_error = min(_SHARED_ERRORS * disagreement / doubt, 1.0)
+    if opinions is not None and doubt > 0:
+        own_error = min(_SHARED_ERRORS * opinions.disagreement / doubt, 1.0)
         share = max(share, (1 - own_error) * low / (low + _SMALL_RATE))
     rate = low + share * (differ - low)
     of_count = np.sqrt(differ * (1 - differ) / len(labels))
     error = float(np.hypot((1 - share) * fit.rate_error, share * of_count))
     certain = noisy > 0.95 and over_own > _CERTAIN
     bottom = low - _ERRORS * fit.rate_error - _MISFIT[0] * doubt if certain else 0.0
-    top = max(differ, rate) + _ERRORS * float(of_count) + _MISFIT[1] * doubt
+    top = max(_highest(differ, opinions, len(labels)), rate + _ERRORS * float(of_count)) + _MISFIT[1] * doubt
     ends = max(min(bottom, rate), 0.0), min(top, 1.0)
     return NoiseRate(rate, error, *ends, _shift_to(rate, score), _advice(ends, further))
 
@@ -203,6 +204,19 @@ def _not_remaining(fit: NoiseFit) -> float:
     """1 if nothing remains of the evidence, 0 if as much remains as of errors that do not depend on the sample."""
     remains = max(fit.own_surplus / max(fit.surplus, _SMALLEST), 0.0)
     return max(1 - remains / _REMAINS, 0.0)
+
+
+def _highest(differ: float, opinions: Opinions | None, count: int) -> float:
+    """The rate if the net is right wherever it prefers a class, or several are where they agree, if that is lower."""
+    alone = _above(differ, count)
+    if opinions is None:
+        return alone
+    return min(alone, _above(opinions.highest_rate, count * (1 - opinions.disagreement)))
+
+
+def _above(share: float, count: float) -> float:
+    """The upper end of the interval of a share that was counted in so many samples."""
+    return share + _ERRORS * float(np.sqrt(share * (1 - share) / max(count, 1.0)))
 
 
 def _shift_to(rate: float, score: Floats) -> float:

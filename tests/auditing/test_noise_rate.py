@@ -11,6 +11,7 @@ import pyrite
 from pyrite.auditing.noise_fit import fit_noise
 from pyrite.auditing.noise_model import log_odds
 from pyrite.auditing.noise_rate import estimate_rate, with_error_odds
+from pyrite.auditing.witnesses import Opinions
 
 CLASSES, COUNT = 5, 4000
 
@@ -162,10 +163,18 @@ def test_two_models_that_disagree_are_less_trusted() -> None:
     labels = pyrite.corrupt(true, "flip(0.2)", classes=CLASSES, seed=5).given
     margins = scores - scores.max(1, keepdims=True)
     fit = fit_noise(margins, labels, 0)
-    alone, agree, differ = (estimate_rate(fit, margins, labels, share) for share in (None, 0.0, 0.9))
+    share = float((labels != scores.argmax(1)).mean())
+    opinions = (None, Opinions(0.0, share, 0.0), Opinions(0.9, share, share))
+    alone, agree, differ = (estimate_rate(fit, margins, labels, each) for each in opinions)
     assert alone.rate == differ.rate
     assert alone.rate < agree.rate <= alone.high
-    assert agree.rate == pytest.approx((labels != scores.argmax(1)).mean(), abs=0.03)
+    assert agree.rate == pytest.approx(share, abs=0.03)
+    lower = estimate_rate(fit, margins, labels, Opinions(0.5, 0.2, 0.3))
+    assert share > 0.3
+    belief = softmax(fit.best.sharpness * margins + fit.best.bias[margins.argmax(1)], axis=1)
+    upper = 0.25 + 2 * np.sqrt(0.25 * 0.75 / (COUNT / 2)) + 0.1 * (1 - belief.max(1).mean())
+    assert lower.high == pytest.approx(upper)
+    assert lower.high < alone.high
 
 
 def test_two_classes_and_a_net_that_is_sure_of_some_errors() -> None:
@@ -206,8 +215,10 @@ def test_what_would_narrow_the_interval_is_what_was_not_given() -> None:
     ):
         narrows = pyrite.audit(labels, kind="logits", **more).narrows  # type: ignore[arg-type]
         assert "all doubt being the model's own" in narrows  # which assumption decides
-        assert "a better model" in narrows and "a review of 50 random labels would narrow it" in narrows
-        assert all(words in narrows for words in said) and not any(words in narrows for words in unsaid)
+        assert "a better model" in narrows
+        assert "a review of 50 random labels would narrow it" in narrows
+        assert all(words in narrows for words in said)
+        assert not any(words in narrows for words in unsaid)
     margins = scores - scores.max(1, keepdims=True)
     assert second not in estimate_rate(fit_noise(margins, labels, 0), margins, labels).narrows  # of a run
     certain = 30 * np.eye(CLASSES)[true]
