@@ -63,9 +63,8 @@ _SMALL_RATE: Final = 0.01  # a rate that imperfect scores alone may cause
 _MISFIT: Final = 0.25, 0.1  # the part of the doubt that may be misjudged, at the lower and upper end of the interval
 _ERRORS: Final = 2.0  # standard errors on each side
 _WIDE: Final = 0.05  # an interval from which on it is said what would narrow it
-_ASSUMPTIONS: Final = (
-    "the interval goes from all doubt being the model's own to the model being right wherever it prefers a class"
-)
+_OF_ONE: Final = "all doubt being the model's own to the model being right wherever it prefers a class"
+_OF_SEVERAL: Final = "all doubt being the models' own to the models being right where they agree"
 
 
 class NoiseRate(NamedTuple):
@@ -122,7 +121,7 @@ def estimate_rate(
     bottom = low - _ERRORS * fit.rate_error - _MISFIT[0] * doubt if certain else 0.0
     top = max(_highest(differ, opinions, len(labels)), rate + _ERRORS * float(of_count)) + _MISFIT[1] * doubt
     ends = max(min(bottom, rate), 0.0), min(top, 1.0)
-    return NoiseRate(rate, error, *ends, _shift_to(rate, score), _advice(ends, further))
+    return NoiseRate(rate, error, *ends, _shift_to(rate, score), _advice(ends, opinions, further))
 
 
 def with_error_odds(matrix: Floats, shift: float) -> Floats:
@@ -232,8 +231,9 @@ def _sigmoid(values: Floats | float) -> Floats:
     return np.asarray(np.exp(-np.logaddexp(0, -np.asarray(values))))
 
 
-def _advice(ends: tuple[float, float], further: Sequence[str]) -> str:
+def _advice(ends: tuple[float, float], opinions: Opinions | None, further: Sequence[str]) -> str:
     if ends[1] - ends[0] <= _WIDE:
         return ""
+    assumptions = _OF_ONE if opinions is None else _OF_SEVERAL
     cures = ", ".join(["a better model", *further])
-    return f"{_ASSUMPTIONS}; {cures} or a review of 50 random labels would narrow it"
+    return f"the interval goes from {assumptions}; {cures} or a review of 50 random labels would narrow it"
