@@ -22,7 +22,8 @@ estimate lies between them,
   is gone. t is the density of near ties, in units of the typical gap between the first and the second class. Classes
   that a net separates leave few ties, however much label noise has lowered its confidence. Few classes have another
   distribution of gaps, so this counts in full from ten classes on, and not at all for two.
-- With scores of several models, what they disagree about is an estimate of their own error.
+- With scores of several models, what they disagree about is an estimate of their own error. Models are right more often
+  where they agree, so labels that differ there bound the rate from above, more closely than D does.
 
 Small or overlapping sets may look noisy by chance. Where the net has near ties, L is therefore corrected first:
 
