@@ -62,7 +62,7 @@ def audit_scores(
         progress: called with the share of the work that is done.
     """
     given = check_labels(labels)
-    table, kind, disagreement = gather(scores, embeddings, given, kind)
+    table, kind, opinions = gather(scores, embeddings, given, kind)
     names = tuple(map(str, range(table.shape[1]) if classes is None else classes))
     if len(names) != table.shape[1]:
         raise ValueError(f"classes has {len(names)} names, but scores have {table.shape[1]} columns")
@@ -74,7 +74,8 @@ def audit_scores(
     gap = gap_of(table[fitted], kind)
     margins = to_margins(table[fitted], kind, gap)
     fit = fit_noise(margins, given[fitted], seed, progress)
-    rate = estimate_rate(fit, margins, given[fitted], disagreement)
+    absent = {"scores of a second model": opinions is None, "embeddings": embeddings is None}
+    rate = estimate_rate(fit, margins, given[fitted], opinions, [name for name in absent if absent[name]])
     posterior = posterior_of_scores(fit, table, kind, gap, given, rate.shift)
     return _conclude(
         fit,

@@ -22,7 +22,8 @@ estimate lies between them,
   is gone. t is the density of near ties, in units of the typical gap between the first and the second class. Classes
   that a net separates leave few ties, however much label noise has lowered its confidence. Few classes have another
   distribution of gaps, so this counts in full from ten classes on, and not at all for two.
-- With scores of several models, what they disagree about is an estimate of their own error.
+- With scores of several models, what they disagree about is an estimate of their own error. Models are right more often
+  where they agree, so labels that differ there bound the rate from above, more closely than D does.
 
 Small or overlapping sets may look noisy by chance. Where the net has near ties, L is therefore corrected first:
 
@@ -36,12 +37,14 @@ Bayes' rule then applies to a matrix whose odds of an error are all multiplied b
 expected share of wrong labels is the rate. The ranking does not change.
 """
 
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 
 from pyrite.auditing.gaps import OVERLAP, near_ties
 from pyrite.auditing.noise_model import NoiseFit, log_odds
+from pyrite.auditing.witnesses import Opinions
 from pyrite.diagnostics.arrays import Floats, Ints
 
 __all__ = ["NoiseRate", "estimate_rate", "with_error_odds"]
@@ -61,6 +64,8 @@ _SMALL_RATE: Final = 0.01  # a rate that imperfect scores alone may cause
 _MISFIT: Final = 0.25, 0.1  # the part of the doubt that may be misjudged, at the lower and upper end of the interval
 _ERRORS: Final = 2.0  # standard errors on each side
 _WIDE: Final = 0.05  # an interval from which on it is said what would narrow it
+_OF_ONE: Final = "all doubt being the model's own to the model being right wherever it prefers a class"
+_OF_SEVERAL: Final = "all doubt being the models' own to the models being right where they agree"
 
 
 class NoiseRate(NamedTuple):
@@ -82,14 +87,17 @@ class NoiseRate(NamedTuple):
     narrows: str
 
 
-def estimate_rate(fit: NoiseFit, margins: Floats, labels: Ints, disagreement: float | None = None) -> NoiseRate:
+def estimate_rate(
+    fit: NoiseFit, margins: Floats, labels: Ints, opinions: Opinions | None = None, further: Sequence[str] = ()
+) -> NoiseRate:
     """The share of wrong labels among samples whose labels the nets did not learn.
 
     Args:
         fit: the noise, fitted to these samples.
         margins: one row per sample, one column per class.
         labels: the given ones.
-        disagreement: the share of samples for which two models prefer different classes, if there are several.
+        opinions: what several models prefer, if there are several.
+        further: evidence that could be given and is not, for the sentence on what would narrow the interval.
     """
     score = log_odds(fit.evidence(margins, labels), labels)
     belief = fit.best.belief(margins)
@@ -104,17 +112,17 @@ def estimate_rate(fit: NoiseFit, margins: Floats, labels: Ints, disagreement: fl
     explained = _explained(belief, preferred, fit.best.matrix)
     share = explained * _on_samples(fit) * low / max(low + doubt, _SMALLEST)
     share += (1 - share) * min(2 * explained, 1) * _due_to_labels(fit, ties, doubt) * low / (low + _SMALL_RATE)
-    if disagreement is not None and doubt > 0:
-        own_error = min(_SHARED_ERRORS * disagreement / doubt, 1.0)
+    if opinions is not None and doubt > 0:
+        own_error = min(_SHARED_ERRORS * opinions.disagreement / doubt, 1.0)
         share = max(share, (1 - own_error) * low / (low + _SMALL_RATE))
     rate = low + share * (differ - low)
     of_count = np.sqrt(differ * (1 - differ) / len(labels))
     error = float(np.hypot((1 - share) * fit.rate_error, share * of_count))
     certain = noisy > 0.95 and over_own > _CERTAIN
     bottom = low - _ERRORS * fit.rate_error - _MISFIT[0] * doubt if certain else 0.0
-    top = max(differ, rate) + _ERRORS * float(of_count) + _MISFIT[1] * doubt
+    top = max(_highest(differ, opinions, len(labels)), rate + _ERRORS * float(of_count)) + _MISFIT[1] * doubt
     ends = max(min(bottom, rate), 0.0), min(top, 1.0)
-    return NoiseRate(rate, error, *ends, _shift_to(rate, score), _advice(ends, disagreement))
+    return NoiseRate(rate, error, *ends, _shift_to(rate, score), _advice(ends, opinions, further))
 
 
 def with_error_odds(matrix: Floats, shift: float) -> Floats:
@@ -198,6 +206,19 @@ def _not_remaining(fit: NoiseFit) -> float:
     return max(1 - remains / _REMAINS, 0.0)
 
 
+def _highest(differ: float, opinions: Opinions | None, count: int) -> float:
+    """The rate if the net is right wherever it prefers a class, or several are where they agree, if that is lower."""
+    alone = _above(differ, count)
+    if opinions is None:
+        return alone
+    return min(alone, _above(opinions.highest_rate, count * (1 - opinions.disagreement)))
+
+
+def _above(share: float, count: float) -> float:
+    """The upper end of the interval of a share that was counted in so many samples."""
+    return share + _ERRORS * float(np.sqrt(share * (1 - share) / max(count, 1.0)))
+
+
 def _shift_to(rate: float, score: Floats) -> float:
     """What to add to these log-odds so that the mean probability is the rate."""
     low, high = -50.0, 50.0
@@ -211,8 +232,9 @@ def _sigmoid(values: Floats | float) -> Floats:
     return np.asarray(np.exp(-np.logaddexp(0, -np.asarray(values))))
 
 
-def _advice(ends: tuple[float, float], disagreement: float | None) -> str:
+def _advice(ends: tuple[float, float], opinions: Opinions | None, further: Sequence[str]) -> str:
     if ends[1] - ends[0] <= _WIDE:
         return ""
-    other = "scores of a second model, " if disagreement is None else ""
-    return f"a better model, {other}or a review of 50 random labels would narrow this"
+    assumptions = _OF_ONE if opinions is None else _OF_SEVERAL
+    cures = ", ".join(["a better model", *further])
+    return f"the interval goes from {assumptions}; {cures} or a review of 50 random labels would narrow it"

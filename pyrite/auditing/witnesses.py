@@ -11,10 +11,44 @@ from scipy.special import softmax
 from pyrite.auditing.scores import Kind, check_scores, chunks, gap_of, to_logits
 from pyrite.diagnostics.arrays import Floats, Ints, to_floats
 
-__all__ = ["Witnesses", "gather", "neighbour_scores", "several"]
+__all__ = ["Opinions", "Witnesses", "gather", "neighbour_scores", "several"]
 
 _NEIGHBOURS: Final = 20
 _SHARPNESS: Final = 4.0  # of the probabilities that are averaged: a sample with the typical gap has odds of e⁴
+
+
+class Opinions(NamedTuple):
+    """What two models prefer beside the labels, averaged over all pairs of models.
+
+    Attributes:
+        disagreement: the share of samples for which they prefer different classes.
+        differ: the share of labels that differ from the class that both prefer, of the samples where they agree; 1 if
+            they never do.
+        neither: the share of labels that neither prefers, of the samples where they disagree; 0 if they never do.
+    """
+
+    disagreement: float
+    differ: float
+    neither: float
+
+    @classmethod
+    def of(cls, one: Ints, two: Ints, labels: Ints) -> "Opinions":
+        """The opinions of one pair, from the classes that they prefer."""
+        agree = one == two
+        neither = (one != labels) & (two != labels)
+        return cls(
+            float((~agree).mean()),
+            float(neither[agree].mean()) if agree.any() else 1.0,
+            float(neither[~agree].mean()) if not agree.all() else 0.0,
+        )
+
+    @property
+    def highest_rate(self) -> float:
+        """The share of wrong labels if models are right where they agree, and one of them is where they disagree.
+
+        Where they disagree, labels are taken to be wrong as often as elsewhere, but all are that neither prefers.
+        """
+        return self.differ + self.disagreement * max(self.neither - self.differ, 0.0)
 
 
 class Witnesses(NamedTuple):
@@ -23,13 +57,12 @@ class Witnesses(NamedTuple):
     Attributes:
         table: one row per sample, one column per class.
         kind: what the scores are.
-        disagreement: the share of samples for which two models prefer different classes, averaged over all pairs of
-            models; None with one model.
+        opinions: what the models prefer beside the labels; None with one model.
     """
 
     table: npt.NDArray[Any]
     kind: Kind
-    disagreement: float | None = None
+    opinions: Opinions | None = None
 
 
 def several(scores: object) -> Sequence[object]:
@@ -62,8 +95,8 @@ def gather(scores: object, embeddings: object | None, labels: Ints, kind: Kind |
                 sharp = _SHARPNESS * (to_logits(table[rows], own_kind) / gap)
             mean[rows] += softmax(sharp, axis=1) / len(logits)
     preferred = [table.argmax(1) for table, _ in logits]
-    differ = [float((one != two).mean()) for one, two in combinations(preferred, 2)]
-    return Witnesses(mean, "probabilities", float(np.mean(differ)))
+    pairs = [Opinions.of(one, two, labels) for one, two in combinations(preferred, 2)]
+    return Witnesses(mean, "probabilities", Opinions(*np.mean(pairs, axis=0).tolist()))
 
 
 def neighbour_scores(embeddings: object, labels: Ints, classes: int) -> Floats:

@@ -11,6 +11,7 @@ import pyrite
 from pyrite.auditing.noise_fit import fit_noise
 from pyrite.auditing.noise_model import log_odds
 from pyrite.auditing.noise_rate import estimate_rate, with_error_odds
+from pyrite.auditing.witnesses import Opinions
 
 CLASSES, COUNT = 5, 4000
 
@@ -162,10 +163,18 @@ def test_two_models_that_disagree_are_less_trusted() -> None:
     labels = pyrite.corrupt(true, "flip(0.2)", classes=CLASSES, seed=5).given
     margins = scores - scores.max(1, keepdims=True)
     fit = fit_noise(margins, labels, 0)
-    alone, agree, differ = (estimate_rate(fit, margins, labels, share) for share in (None, 0.0, 0.9))
+    share = float((labels != scores.argmax(1)).mean())
+    opinions = (None, Opinions(0.0, share, 0.0), Opinions(0.9, share, share))
+    alone, agree, differ = (estimate_rate(fit, margins, labels, each) for each in opinions)
     assert alone.rate == differ.rate
     assert alone.rate < agree.rate <= alone.high
-    assert agree.rate == pytest.approx((labels != scores.argmax(1)).mean(), abs=0.03)
+    assert agree.rate == pytest.approx(share, abs=0.03)
+    lower = estimate_rate(fit, margins, labels, Opinions(0.5, 0.2, 0.3))
+    assert share > 0.3
+    belief = softmax(fit.best.sharpness * margins + fit.best.bias[margins.argmax(1)], axis=1)
+    upper = 0.25 + 2 * np.sqrt(0.25 * 0.75 / (COUNT / 2)) + 0.1 * (1 - belief.max(1).mean())
+    assert lower.high == pytest.approx(upper)
+    assert lower.high < alone.high
 
 
 def test_two_classes_and_a_net_that_is_sure_of_some_errors() -> None:
@@ -192,3 +201,26 @@ def test_two_classes_and_a_net_that_is_sure_of_some_errors() -> None:
     labels = np.where(random.random(COUNT) < 0.2, 1 - true, true)
     found = estimate_rate(fit_noise(scores - scores.max(1, keepdims=True), labels, 0), scores, labels)
     assert found.rate == pytest.approx((labels != true).mean(), abs=0.01)  # without near ties nothing is subtracted
+
+
+def test_what_would_narrow_the_interval_is_what_was_not_given() -> None:
+    scores, _, true = doubting(6)
+    labels = pyrite.corrupt(true, "flip(0.2)", classes=CLASSES, seed=6).given
+    noisier = scores + np.random.default_rng(6).normal(size=scores.shape)
+    second, points = "scores of a second model", "embeddings"
+    for more, said, unsaid in (
+        ({"scores": scores}, (second, points), ()),
+        ({"scores": [scores, noisier]}, (points,), (second,)),
+        ({"scores": scores, "embeddings": scores}, (), (second, points)),
+    ):
+        narrows = pyrite.audit(labels, kind="logits", **more).narrows  # type: ignore[arg-type]
+        one = "model being right wherever it prefers a class"
+        assert (one if second in said else "models being right where they agree") in narrows  # what decides
+        assert "a better model" in narrows
+        assert "a review of 50 random labels would narrow it" in narrows
+        assert all(words in narrows for words in said)
+        assert not any(words in narrows for words in unsaid)
+    margins = scores - scores.max(1, keepdims=True)
+    assert second not in estimate_rate(fit_noise(margins, labels, 0), margins, labels).narrows  # of a run
+    certain = 30 * np.eye(CLASSES)[true]
+    assert not pyrite.audit(true, scores=certain, kind="logits").narrows
