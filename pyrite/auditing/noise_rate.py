@@ -64,8 +64,6 @@ _SMALL_RATE: Final = 0.01  # a rate that imperfect scores alone may cause
 _MISFIT: Final = 0.25, 0.1  # the part of the doubt that may be misjudged, at the lower and upper end of the interval
 _ERRORS: Final = 2.0  # standard errors on each side
 _WIDE: Final = 0.05  # an interval from which on it is said what would narrow it
-_OF_ONE: Final = "all doubt being the model's own to the model being right wherever it prefers a class"
-_OF_SEVERAL: Final = "all doubt being the models' own to the models being right where they agree"
 
 
 class NoiseRate(NamedTuple):
@@ -235,6 +233,6 @@ def _sigmoid(values: Floats | float) -> Floats:
 def _advice(ends: tuple[float, float], opinions: Opinions | None, further: Sequence[str]) -> str:
     if ends[1] - ends[0] <= _WIDE:
         return ""
-    assumptions = _OF_ONE if opinions is None else _OF_SEVERAL
+    right = "the model is always right" if opinions is None else "the models are right where they agree"
     cures = ", ".join(["a better model", *further])
-    return f"the interval goes from {assumptions}; {cures} or a review of 50 random labels would narrow it"
+    return f"the high end assumes that {right}; {cures} or a review of 50 random labels would narrow this"

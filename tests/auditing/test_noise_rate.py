@@ -214,10 +214,10 @@ def test_what_would_narrow_the_interval_is_what_was_not_given() -> None:
         ({"scores": scores, "embeddings": scores}, (), (second, points)),
     ):
         narrows = pyrite.audit(labels, kind="logits", **more).narrows  # type: ignore[arg-type]
-        one = "model being right wherever it prefers a class"
-        assert (one if second in said else "models being right where they agree") in narrows  # what decides
+        one = "the model is always right"
+        assert (one if second in said else "the models are right where they agree") in narrows  # what decides
         assert "a better model" in narrows
-        assert "a review of 50 random labels would narrow it" in narrows
+        assert "a review of 50 random labels would narrow this" in narrows
         assert all(words in narrows for words in said)
         assert not any(words in narrows for words in unsaid)
     margins = scores - scores.max(1, keepdims=True)
