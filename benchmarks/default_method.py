@@ -181,10 +181,10 @@ def timed(out: Path, labels: list[str], methods: list[str], seeds: list[int], ep
     file = out / "timed.jsonl"
     for seed, label, name in product(seeds, labels, methods):
         data = {"clean": "cifar10", "noisy_label": "cifar100n"}.get(label, f"cifar10n(column={label!r})")
-        key = {"labels": label, "method": name, "epochs": epochs, "seed": seed, "more": more}
-        length = {} if "minutes" in more else {"epochs": epochs}
-        options = {"method": OVER_TIME.get(name, name), "seed": seed, **length, **more}
-        keep = out / "-".join(map(str, [label, name, epochs, seed, *more.values()]))
+        length = None if "minutes" in more else epochs
+        key = {"labels": label, "method": name, "epochs": length, "seed": seed, "more": more}
+        options = {"method": OVER_TIME.get(name, name), "seed": seed, "epochs": length, **more}
+        keep = out / "-".join(map(str, [label, name, length, seed, *more.values()]))
         once(file, key, lambda data=data, options=options, keep=keep: trained(data, keep, **options))
 
 
@@ -225,13 +225,19 @@ def grid_summary(cells: list[Cell]) -> str:
 
 
 def timed_table(cells: list[Cell]) -> str:
-    lines = ["| labels | method | epochs | seeds | test accuracy | core minutes |", "|---" * 6 + "|"]
-    for label, name, epochs in dict.fromkeys((cell["labels"], cell["method"], cell["epochs"]) for cell in cells):
-        own = [cell for cell in cells if (cell["labels"], cell["method"], cell["epochs"]) == (label, name, epochs)]
+    lines = ["| labels | method | epochs | more | seeds | test accuracy | core minutes | minutes |", "|---" * 8 + "|"]
+    for kind in dict.fromkeys(map(_kind, cells)):
+        own = [cell for cell in cells if _kind(cell) == kind]
         each = ", ".join(f"{100 * cell['accuracy']:.1f}" for cell in own)
         minutes = mean(cell["cpu_seconds"] for cell in own) / 60
-        lines.append(f"| {label} | {name} | {epochs} | {len(own)} | {each} | {minutes:.0f} |")
+        walls = ", ".join(f"{cell['wall_seconds'] / 60:.1f}" for cell in own if "wall_seconds" in cell)
+        lines.append(f"| {' | '.join(kind)} | {len(own)} | {each} | {minutes:.0f} | {walls} |")
     return "\n".join(lines)
+
+
+def _kind(cell: Cell) -> tuple[str, ...]:
+    more = ", ".join(f"{name} {value}" for name, value in cell["more"].items())
+    return cell["labels"], cell["method"], str(cell["recipe"]["epochs"]), more
 
 
 def draw(cells: list[Cell], path: Path) -> None:
