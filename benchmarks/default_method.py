@@ -249,7 +249,7 @@ def draw(cells: list[Cell], path: Path) -> None:
     for name in (name for name in OVER_TIME if any(cell["method"] == name for cell in worst)):
         cell = max((cell for cell in worst if cell["method"] == name), key=lambda cell: cell["cpu_seconds"])
         minutes = [second / 60 for second in cell["seconds"]]
-        style = {"lw": 2.5, "color": "tab:orange", "zorder": 3} if name == "default" else {"lw": 1.2}
+        style = {"lw": 2.5, "color": "black", "zorder": 3} if name == "default" else {"lw": 1.2}
         axes.plot(minutes, [100 * value for value in cell["test"]], label=f"{name}, {cell['epochs']} epochs", **style)
     axes.set(xlabel="minutes of one core", ylabel="test accuracy, per cent", ylim=(40, None))
     axes.set_title("CIFAR-10N, worst labels (40 % wrong), from scratch")
