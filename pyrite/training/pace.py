@@ -45,6 +45,7 @@ class Pace:
         small: seconds per step on the images of the first epoch.
         whole: seconds per step on whole images.
         steps: per epoch.
+        trained: batches of all training samples.
         evaluated: batches that are predicted after every epoch.
         first: the side of images in the first epoch, as a share.
     """
@@ -52,23 +53,24 @@ class Pace:
     small: float
     whole: float
     steps: int
+    trained: float
     evaluated: float
     first: float = 1.0
 
     def seconds(self, epochs: int) -> float:
         """Of so many epochs. At the end, the training samples are predicted once.
 
-        >>> Pace(small=0.1, whole=0.1, steps=90, evaluated=30).seconds(epochs=10)
-        103.0
+        >>> Pace(small=0.5, whole=0.5, steps=8, trained=7.5, evaluated=6).seconds(epochs=10)
+        51.25
         """
         growth = Growth(self.first, epochs)
         steps = sum(self._step(growth.side(100, epoch) / 100) for epoch in range(epochs))
-        return steps * (self.steps + _FORWARD * self.evaluated) + _FORWARD * self.steps * self.whole
+        return steps * (self.steps + _FORWARD * self.evaluated) + _FORWARD * self.trained * self.whole
 
     def epochs(self, seconds: float) -> int:
         """The most epochs that take no longer; at least one.
 
-        >>> Pace(small=0.1, whole=0.1, steps=90, evaluated=30).epochs(seconds=103.1)
+        >>> Pace(small=0.5, whole=0.5, steps=8, trained=7.5, evaluated=6).epochs(seconds=51.3)
         10
         """
         return max(1, bisect_right(range(1, _MOST + 1), seconds, key=self.seconds))
@@ -112,6 +114,7 @@ def measure_pace(
         small=max(own for own, _ in times),
         whole=max(own for _, own in times),
         steps=math.ceil(every * trained / plain.batch_size),
+        trained=every * trained / plain.batch_size,
         evaluated=(2 if plain.mirror else 1) * tested / plain.batch_size,
         first=grow,
     )

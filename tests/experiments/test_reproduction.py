@@ -123,7 +123,7 @@ def test_the_time_is_estimated_from_first_steps(tmp_path: Path, monkeypatch: pyt
     tested = 2 * len(test) if (test := load("digits").test) else 0
     one, other = (2 * 3 + (tested + trained) / 128 / 3 for trained in (300, 280))
     assert told == [(6, 6, pytest.approx(4 * one + 2 * other)), (6, 6, pytest.approx(2 * one + other))]
-    assert next(ticks) == 2 * 2 * 3, "three steps of each kind of method, whatever its loss and noise"
+    assert next(ticks) == 2 * 2 * 5, "five steps of each kind of method, whatever its loss and noise"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["mine.toml"]
 
 

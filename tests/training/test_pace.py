@@ -1,5 +1,6 @@
 """How long a run will take, and what fits into a time: by a simulated clock, and in real runs."""
 
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from types import SimpleNamespace
@@ -25,7 +26,7 @@ def coloured(samples: int = 600, side: int = 24) -> Dataset:
 
 def test_the_seconds_of_a_run_are_those_of_its_steps_and_predictions() -> None:
     # 12 epochs of 10 steps; images have half their side, then grow along a line over 8 epochs.
-    measured = Pace(small=1.0, whole=4.0, steps=10, evaluated=3, first=0.5)
+    measured = Pace(small=1.0, whole=4.0, steps=10, trained=10, evaluated=3, first=0.5)
     shares = [0.5 + 0.5 * epoch / 8 for epoch in range(8)] + [1.0] * 4
     steps = [4 * share**2 for share in shares]  # the time of a step grows with the pixels: 1 at half, 4 at the whole
     expected = sum(11 * step for step in steps) + 4 * 10 / 3
@@ -34,13 +35,13 @@ def test_the_seconds_of_a_run_are_those_of_its_steps_and_predictions() -> None:
 
 @pytest.mark.parametrize("seconds", [3, 50, 100.0, 834.5])
 def test_the_epochs_are_the_most_that_fit(seconds: float) -> None:
-    measured = Pace(small=0.02, whole=0.08, steps=50, evaluated=20, first=0.5)
+    measured = Pace(small=0.02, whole=0.08, steps=50, trained=50, evaluated=20, first=0.5)
     epochs = measured.epochs(seconds)
     assert measured.seconds(epochs) <= seconds < measured.seconds(epochs + 1) or epochs == 1
 
 
 def test_there_is_at_least_one_epoch_and_an_end() -> None:
-    measured = Pace(small=1.0, whole=1.0, steps=50, evaluated=0)
+    measured = Pace(small=1.0, whole=1.0, steps=50, trained=50, evaluated=0)
     assert measured.epochs(0.1) == 1
     assert measured.epochs(1e9) == 300
 
@@ -76,10 +77,12 @@ def test_a_longer_run_has_more_epochs_and_then_a_wider_net(monkeypatch: pytest.M
     base = measure_pace(plan.recipe, plan.data, plan.method)
     ten = resolve(coloured(), batch_size=50, minutes=base.seconds(10) / 0.95 / 60 * 1.001).recipe
     assert (ten.epochs, ten.model, ten.schedule) == (10, "fast_cnn", "linear(warmup=2.0)")
-    many = resolve(coloured(), batch_size=50, minutes=1.01 * base.seconds(44) / 0.95 / 60).recipe
-    assert many.model == "fast_cnn(widths=(64, 128, 256))"  # twice the widths take twice the time of this clock
-    assert many.epochs == 22
-    said = resolve(coloured(), batch_size=50, minutes=1.01 * base.seconds(44) / 0.95 / 60, model="fast_cnn").recipe
+    minutes = 1.01 * base.seconds(44) / 0.95 / 60
+    many = resolve(coloured(), batch_size=50, minutes=minutes).recipe
+    assert many.model == "fast_cnn(widths=(64, 128, 256))"
+    twice = replace(base, small=2 * base.small, whole=2 * base.whole)  # twice the widths take so long by this clock
+    assert many.epochs == twice.epochs(0.95 * 60 * minutes) > 20
+    said = resolve(coloured(), batch_size=50, minutes=minutes, model="fast_cnn").recipe
     assert (said.epochs, said.model) == (44, "fast_cnn")
 
 
