@@ -27,6 +27,8 @@ def train(
     from pyrite.training import train as train_run
 
     observers, progress = _observers(tensorboard), not as_json
+    if options.get("minutes") is not None and is_first():
+        typer.echo("timing a few steps, to see how many epochs fit", err=True)
     with failures():
         if resume is None and suspects_are_unknown(options):
             run = train_without_suspects(

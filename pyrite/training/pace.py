@@ -1,6 +1,5 @@
 """How long a run will take, and how much training fits into a given time."""
 
-import math
 import warnings
 from bisect import bisect_right
 from collections.abc import Iterator
@@ -11,7 +10,6 @@ from statistics import median
 from time import perf_counter
 from typing import Any, Final, final
 
-import numpy as np
 from torch import nn
 
 from pyrite.data import Dataset, Growth
@@ -19,14 +17,13 @@ from pyrite.features import Encoder
 from pyrite.methods import Method, Step
 from pyrite.models import Architecture, Factory, FastCNN, architecture
 from pyrite.processes import all_gather, join
-from pyrite.training.assembly import assemble
+from pyrite.training.assembly import Parts, assemble
 from pyrite.training.loop import fit
 from pyrite.training.recipe import GIVEN, Recipe
 
 __all__ = ["Pace", "fitting", "measure_pace"]
 
 _STEPS: Final = 4  # that are timed; the one before them allocates memory and may compile
-_FEW: Final = 2000  # samples that are encoded to time the steps
 _FORWARD: Final = 1 / 3  # of a step: going back through a net takes about twice as long as going forward
 _MOST: Final = 300  # epochs; a run that is longer gains nothing
 _SPARE: Final = 0.05  # of the time, for what a method does between epochs
@@ -98,24 +95,21 @@ def measure_pace(
     plain = recipe.model_copy(update={"corrections": "", "drop_suspects": 0.0})  # they change next to nothing
     grow = 1.0 if plain.grow is None else plain.grow
 
-    some = data if plain.features == "none" else _few(data)  # encoding all of them may take longer than training
-
-    def timed(share: float) -> tuple[float, int, int]:
+    def timed(share: float) -> tuple[float, Parts]:
         # A net that the user passed must not be trained here.
         net = deepcopy(model) if isinstance(model, nn.Module) else model
-        return _timed(plain.model_copy(update={"grow": share}), some, method, net, features)
+        return _timed(plain.model_copy(update={"grow": share}), data, method, net, features)
 
-    whole, trained, held_out = timed(1.0)
+    whole, parts = timed(1.0)
     small = whole if grow == 1 else timed(grow)[0]
     times = all_gather((small, whole))
-    every = len(data) / len(some)
-    tested = every * held_out + (0 if data.test is None else len(data.test))
+    tested = (part for part in (parts.recorder.test, parts.recorder.validation) if part is not None)
     return Pace(
         small=max(own for own, _ in times),
         whole=max(own for _, own in times),
-        steps=math.ceil(every * trained / plain.batch_size),
-        trained=every * trained / plain.batch_size,
-        evaluated=(2 if plain.mirror else 1) * tested / plain.batch_size,
+        steps=len(parts.batches),
+        trained=len(parts.batches.index) / plain.batch_size,
+        evaluated=(2 if plain.mirror else 1) * sum(len(part.index) for part in tested) / plain.batch_size,
         first=grow,
     )
 
@@ -170,28 +164,18 @@ class _Clock:
         return len(self.times) > _STEPS
 
 
-def _few(data: Dataset) -> Dataset:
-    """Some of the samples, from the whole data set."""
-    rows = np.unique(np.linspace(0, len(data) - 1, _FEW).astype(np.int64))
-    return Dataset(
-        data.name, data.inputs[rows], data.labels[rows], data.classes, columns=data.columns, label=data.label
-    )
-
-
 def _timed(
     recipe: Recipe,
     data: Dataset,
     method: Method,
     model: Architecture | nn.Module | Factory | None,
     features: Encoder | None,
-) -> tuple[float, int, int]:
-    """Seconds per step, samples that are trained on, and samples that are held out."""
+) -> tuple[float, Parts]:
+    """Seconds per step, and the parts of the run that made them. What is embedded here is not embedded again."""
     clock = _Clock()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will warn
-        parts = assemble(recipe, data, method, model, features=features)
+        parts = assemble(recipe, data, method, model, features=features, progress=True)
         fit(parts.trainer, parts.batches, recipe.epochs, [parts.recorder, clock], lambda: clock.enough)
     times = [later - earlier for earlier, later in pairwise(clock.times)]
-    held_out = parts.recorder.validation
-    counts = len(parts.batches.index), 0 if held_out is None else len(held_out.index)
-    return median(times) if times else 0.0, *counts
+    return median(times) if times else 0.0, parts

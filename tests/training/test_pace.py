@@ -1,8 +1,8 @@
 """How long a run will take, and what fits into a time: by a simulated clock, and in real runs."""
 
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
-from time import perf_counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -86,13 +86,10 @@ def test_a_longer_run_has_more_epochs_and_then_a_wider_net(monkeypatch: pytest.M
     assert (said.epochs, said.model) == (44, "fast_cnn")
 
 
-def test_a_real_run_takes_about_as_long_as_it_should(tmp_path: Path) -> None:
-    began = perf_counter()
+def test_the_recipe_of_a_real_run_says_its_length(tmp_path: Path) -> None:
     run = pyrite.train("digits", model="mlp", method="erm(ce)", minutes=0.05, out=tmp_path / "run", progress=False)
-    assert len(run.history) == run.recipe.epochs > 3
-    assert perf_counter() - began < 60  # three seconds were wanted; this machine may be busy
-    # The recipe says the length, so that the run can be repeated and resumed.
-    assert resolve(config=tmp_path / "run" / "recipe.toml").recipe == run.recipe
+    assert len(run.history) == run.recipe.epochs
+    assert resolve(config=tmp_path / "run" / "recipe.toml").recipe == run.recipe  # so it is repeated and resumed
 
 
 def test_a_net_of_the_users_own_is_not_trained_by_the_measurement() -> None:
@@ -102,12 +99,12 @@ def test_a_net_of_the_users_own_is_not_trained_by_the_measurement() -> None:
     assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
 
 
-def test_few_texts_are_encoded_to_time_the_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "_FEW", 30)
+def test_some_of_the_texts() -> None:
     words = [f"{'good' if number % 2 else 'bad'} film {number}" for number in range(200)]
-    plan = resolve(words, label=["yes" if number % 2 else "no" for number in range(200)], minutes=0.01, batch_size=20)
+    names = ["yes" if number % 2 else "no" for number in range(200)]
+    plan = resolve(words, label=names, minutes=0.01, batch_size=20, samples=100)
     found = measure_pace(plan.recipe, plan.data, plan.method)
-    assert found.steps == 9  # of 180 samples, though 30 were encoded
+    assert (found.steps, found.trained, found.evaluated) == (5, 90 / 20, 10 / 20)  # a tenth is held out
 
 
 def test_bad_lengths() -> None:
@@ -125,32 +122,24 @@ def test_the_command_line_takes_minutes(tmp_path: Path) -> None:
     assert run.recipe.epochs == len(run.history) >= 1
 
 
-def test_an_audit_may_have_a_length_in_minutes(tmp_path: Path) -> None:
+def test_an_audit_may_have_a_length_in_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pace, "epochs", lambda *_: 3)  # and not 30, as by default for 300 samples
     pyrite.audit("digits", model="linear", minutes=0.02, samples=300, out=tmp_path / "run", progress=False)
-    assert Run.load(tmp_path / "run").recipe.epochs != 30  # as long as the default for 300 samples would be
+    assert Run.load(tmp_path / "run").recipe.epochs == 3
 
 
-def test_the_trials_of_a_search_have_the_same_length(tmp_path: Path) -> None:
+def test_the_trials_of_a_search_have_the_same_length(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lengths = count(3)
+    monkeypatch.setattr(Pace, "epochs", lambda *_: next(lengths))  # no two measurements are the same
     found = pyrite.tune(
         "digits", ["ce", "gce(q=0.7)"], model="linear", minutes=0.01, trials=2, samples=200, out=tmp_path / "search"
     )
-    lengths = {Run.load(found.path / trial.name).recipe.epochs for trial in found.trials}
-    assert len(lengths) == 1
+    assert {Run.load(found.path / trial.name).recipe.epochs for trial in found.trials} == {3}
 
 
 def test_two_processes_agree_on_the_length(tmp_path: Path) -> None:
-    words = [
-        "train",
-        "digits",
-        "--model",
-        "linear",
-        "--loss",
-        "ce",
-        "--minutes",
-        "0.02",
-        "--out",
-        str(tmp_path / "run"),
-    ]
+    settings = ["--model", "linear", "--loss", "ce", "--minutes", "0.02"]
+    words = ["train", "digits", *settings, "--out", str(tmp_path / "run")]
     processes = both(*words, log=tmp_path / "log")
     for process in processes:
         process.join(120)
