@@ -25,7 +25,7 @@ __all__ = ["Pace", "fitting", "measure_pace"]
 
 _STEPS: Final = 4  # that are timed; the one before them allocates memory and may compile
 _FORWARD: Final = 1 / 3  # of a step: going back through a net takes about twice as long as going forward
-_MOST: Final = 300  # epochs; a run that is longer gains nothing
+_MOST: Final = 300  # epochs; ten minutes of a small table would be thousands
 _SPARE: Final = 0.05  # of the time, for what a method does between epochs
 
 # A wider net gains more than further epochs, once there are so many (docs/results.md, the default method).
