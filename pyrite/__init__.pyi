@@ -33,6 +33,7 @@ from .data import (
     Statistics as Statistics,
     split as split,
 )
+from .errors import PyriteError as PyriteError
 from .estimator import RobustClassifier as RobustClassifier
 from .experiments import (
     RECIPES as RECIPES,

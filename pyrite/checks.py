@@ -8,13 +8,15 @@ import numbers
 from collections.abc import Collection
 from typing import Any, TypeGuard
 
+from pyrite.errors import PyriteError
+
 __all__ = ["flag", "is_number", "is_whole", "number", "one_of", "require", "whole_number"]
 
 
 def require(condition: bool, name: str, value: object, wanted: str) -> None:
     """Raise the ``ValueError`` that every refused argument gets, unless ``condition`` holds."""
     if not condition:
-        raise ValueError(f"{name} is {value!r}, but must be {wanted}")
+        raise PyriteError(f"{name} is {value!r}, but must be {wanted}")
 
 
 def is_number(value: object) -> TypeGuard[float]:
@@ -50,7 +52,7 @@ def number(
 
     >>> number("q", 0, above=0, most=1)
     Traceback (most recent call last):
-    ValueError: q is 0, but must be a number above 0 and at most 1
+    pyrite.PyriteError: q is 0, but must be a number above 0 and at most 1
     """
     fits = (
         is_number(value)
@@ -71,7 +73,7 @@ def whole_number(
 
     >>> whole_number("epochs", True, least=1)
     Traceback (most recent call last):
-    ValueError: epochs is True, but must be a whole number, 1 or more
+    pyrite.PyriteError: epochs is True, but must be a whole number, 1 or more
     """
     fits = is_whole(value) and (least is None or value >= least) and (most is None or value <= most)
     require(fits, name, value, wanted or _range_text("a whole number", least, None, most, None))
@@ -89,7 +91,7 @@ def one_of(name: str, value: Any, allowed: Collection[Any]) -> None:
 
     >>> one_of("edge", "mirror", ("zeros", "reflect"))
     Traceback (most recent call last):
-    ValueError: edge is 'mirror', but must be one of 'zeros', 'reflect'
+    pyrite.PyriteError: edge is 'mirror', but must be one of 'zeros', 'reflect'
     """
     known = any(type(value) is type(each) and value == each for each in allowed)
     require(known, name, value, f"one of {', '.join(map(repr, allowed))}")

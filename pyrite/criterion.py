@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.checks import flag, is_number, number, require, whole_number
+from pyrite.errors import PyriteError
 from pyrite.soft_margin import check_labels, check_scores, label_shape, to_rows, wide_dtype, widened
 from pyrite.spec import construct, spell
 
@@ -97,7 +98,7 @@ class Loss(nn.Module, ABC):
         if unknown:
             own = [name for name in inspect.signature(type(self)).parameters if name != "options"]
             takes = ", ".join(dict.fromkeys([*own, *DEFAULTS]))
-            raise ValueError(f"{type(self).__name__} does not take {', '.join(sorted(unknown))}; it takes {takes}")
+            raise PyriteError(f"{type(self).__name__} does not take {', '.join(sorted(unknown))}; it takes {takes}")
         for name, value in options.items():
             setattr(self, name, _option(name, value))
         return self
@@ -131,7 +132,7 @@ class Loss(nn.Module, ABC):
             return (share * self.per_label(widened(batch.scores))).sum(1, dtype=wide_dtype(batch.scores))
         values = self.at_label(batch.scores, batch.labels)
         if values.shape != batch.labels.shape:
-            raise ValueError(
+            raise PyriteError(
                 f"{self} gives losses of shape {tuple(values.shape)} for labels of shape {tuple(batch.labels.shape)}: "
                 "at_label must give one number per sample"
             )
@@ -142,7 +143,7 @@ class Loss(nn.Module, ABC):
         check_scores(scores, finite=self.check)
         soft = isinstance(labels, Tensor) and labels.is_floating_point() and labels.shape == scores.shape
         if soft and self.ignore_index >= 0:
-            raise ValueError(
+            raise PyriteError(
                 f"ignore_index is {self.ignore_index}, but labels that are distributions cannot be ignored"
             )
         some_ignored = not soft and check_labels(scores, labels, self.ignore_index)
@@ -283,14 +284,14 @@ def bare(loss: Loss, argument: str = "loss") -> Loss:
     """A loss to wrap: reduction, ignored labels and weights belong to the outermost loss."""
     require(isinstance(loss, Loss), argument, loss, "a loss")
     if loss.options():
-        raise ValueError(f"{argument} is {str(loss)!r}: give {', '.join(loss.options())} to the loss around it")
+        raise PyriteError(f"{argument} is {str(loss)!r}: give {', '.join(loss.options())} to the loss around it")
     return loss
 
 
 def common_options(one: Loss, other: Loss) -> Any:
     """The options of both, which are those of their sum."""
     if not _same(one.options(), other.options()):
-        raise ValueError(f"the terms of a sum must have the same options, but {str(one)!r} and {str(other)!r} differ")
+        raise PyriteError(f"the terms of a sum must have the same options, but {str(one)!r} and {str(other)!r} differ")
     return one.options()
 
 
@@ -321,7 +322,7 @@ def to_numbers(value: object, argument: str) -> Tensor:
     try:
         return torch.as_tensor(value, dtype=torch.float64).detach().clone()
     except (TypeError, ValueError, RuntimeError):
-        raise ValueError(f"{argument} is {value!r}, but must be numbers, as many in every row") from None
+        raise PyriteError(f"{argument} is {value!r}, but must be numbers, as many in every row") from None
 
 
 def _option(name: str, value: Any) -> Any:
@@ -361,7 +362,7 @@ def _result_dtype(scores: Tensor) -> torch.dtype:
 def _sample_weight(weight: object, shape: torch.Size) -> Tensor:
     if not isinstance(weight, Tensor) or weight.shape != shape:
         given = tuple(weight.shape) if isinstance(weight, Tensor) else weight
-        raise ValueError(f"sample_weight is {given!r}, but must be a tensor of shape {tuple(shape)}")
+        raise PyriteError(f"sample_weight is {given!r}, but must be a tensor of shape {tuple(shape)}")
     return weight.reshape(-1)
 
 

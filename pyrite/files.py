@@ -9,6 +9,8 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.errors import PyriteError
+
 __all__ = ["npz_bytes", "write", "write_or_refuse"]
 
 
@@ -40,7 +42,7 @@ def write_or_refuse(path: str | Path, content: bytes) -> Path:
     try:
         return write(path, content)
     except OSError as error:
-        raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
+        raise PyriteError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def npz_bytes(arrays: Mapping[str, npt.ArrayLike], *, compress: bool = False) -> bytes:

@@ -4,6 +4,8 @@ import os
 from functools import cache
 from pathlib import Path
 
+from pyrite.errors import PyriteError
+
 __all__ = ["check_memory", "memory_size"]
 
 # Files in which Linux states the memory limit of a container, for control groups v2 and v1.
@@ -31,8 +33,8 @@ def check_memory(needed: int, what: str) -> None:
     >>> check_memory(10**18, "a net of 1e17 weights")
     Traceback (most recent call last):
     ...
-    ValueError: a net of 1e17 weights would take 931,322,575 GiB of memory, more than this machine has
+    pyrite.PyriteError: a net of 1e17 weights would take 931,322,575 GiB of memory, more than this machine has
     """
     size = memory_size()
     if size is not None and needed > size:
-        raise ValueError(f"{what} would take {needed / 2**30:,.0f} GiB of memory, more than this machine has")
+        raise PyriteError(f"{what} would take {needed / 2**30:,.0f} GiB of memory, more than this machine has")

@@ -12,6 +12,7 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
 
 __all__ = ["DEFLATE", "LARGEST", "is_regular", "read_npz"]
@@ -28,7 +29,7 @@ def read_npz(path: str | Path, wanted: Sequence[str] | None = None) -> dict[str,
     """The arrays of an ``.npz`` by name, all or those of ``wanted`` that exist. A damaged file is a ValueError."""
     path = Path(path)
     if not is_regular(path):
-        raise ValueError(f"{path}: no such file")
+        raise PyriteError(f"{path}: no such file")
     try:
         with zipfile.ZipFile(path) as archive:
             members = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
@@ -38,39 +39,39 @@ def read_npz(path: str | Path, wanted: Sequence[str] | None = None) -> dict[str,
         # zipfile raises ValueError for damaged fields too; the errors raised below begin with the path already.
         if str(error).startswith(str(path)):
             raise
-        raise ValueError(f"{path}: not a whole .npz file ({error})") from None
+        raise PyriteError(f"{path}: not a whole .npz file ({error})") from None
     except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, zlib.error, RuntimeError, LookupError) as error:
-        raise ValueError(f"{path}: not a whole .npz file ({error})") from None
+        raise PyriteError(f"{path}: not a whole .npz file ({error})") from None
 
 
 def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
     where = f"{path}: {info.filename.removesuffix('.npy')}"
     packed = info.compress_type != zipfile.ZIP_STORED
     if packed and info.file_size > min(LARGEST, DEFLATE * info.compress_size + 2**16):
-        raise ValueError(f"{where}: refused, it claims to unpack to {info.file_size} bytes; store it uncompressed")
+        raise PyriteError(f"{where}: refused, it claims to unpack to {info.file_size} bytes; store it uncompressed")
     with archive.open(info) as file:
         try:
             version = np.lib.format.read_magic(file)
             if version not in _HEADERS:
-                raise ValueError(f"its format has the version {version}")
+                raise PyriteError(f"its format has the version {version}")
             shape, fortran, dtype = _HEADERS[version](file)
         except Exception as error:  # numpy parses the header as Python literals, so any exception is possible
             reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise ValueError(f"{where}: not an array ({reason})") from None
+            raise PyriteError(f"{where}: not an array ({reason})") from None
         if len(shape) > 32 or not all(0 <= side <= LARGEST for side in shape) or not dtype.itemsize:
-            raise ValueError(f"{where}: {dtype} of shape {shape} is not a valid array")
+            raise PyriteError(f"{where}: {dtype} of shape {shape} is not a valid array")
         if dtype.hasobject:
-            raise ValueError(f"{where}: holds Python objects, which are not read because loading them can run code")
+            raise PyriteError(f"{where}: holds Python objects, which are not read because loading them can run code")
         size = math.prod(shape) * dtype.itemsize
         if size > info.file_size:
-            raise ValueError(f"{where}: cut off, it claims {size} bytes and holds {info.file_size}")
+            raise PyriteError(f"{where}: cut off, it claims {size} bytes and holds {info.file_size}")
         check_memory(2 * size, where)
         content = bytearray(file.read(size))
         values = np.frombuffer(content, dtype) if len(content) == size > 0 else np.empty(0, dtype)
         if values.nbytes < size:
-            raise ValueError(f"{where}: cut off, it claims {size} bytes and holds {len(content)}")
+            raise PyriteError(f"{where}: cut off, it claims {size} bytes and holds {len(content)}")
         if file.read(1):
-            raise ValueError(f"{where}: there is more data than its header claims")
+            raise PyriteError(f"{where}: there is more data than its header claims")
     return values.reshape(shape, order="F" if fortran else "C")
 
 

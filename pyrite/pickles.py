@@ -20,6 +20,8 @@ from typing import Any, BinaryIO, Final, cast
 
 import numpy as np
 
+from pyrite.errors import PyriteError
+
 __all__ = ["LIMIT", "read_npy", "read_pickle", "read_torch", "unpickle"]
 
 # In bytes. The largest official file, CIFAR-100's train, has 155 MB.
@@ -55,13 +57,13 @@ def read_torch(path: str | Path) -> Any:
         with zipfile.ZipFile(path) as archive:
             entries = [entry for entry in archive.infolist() if entry.filename.split("/")[-1] == "data.pkl"]
             if len(entries) != 1:
-                raise ValueError(f"a file of torch.save holds one data.pkl, but here are {len(entries)}")
+                raise PyriteError(f"a file of torch.save holds one data.pkl, but here are {len(entries)}")
             if entries[0].file_size > LIMIT:
-                raise ValueError(f"its data.pkl says it is {entries[0].file_size} bytes long; {LIMIT} are allowed")
+                raise PyriteError(f"its data.pkl says it is {entries[0].file_size} bytes long; {LIMIT} are allowed")
             with archive.open(entries[0]) as stream:
                 data = stream.read(LIMIT + 1)
     except (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
-        raise ValueError(f"cannot read {path} as a file of torch.save: {_reason(error)}") from None
+        raise PyriteError(f"cannot read {path} as a file of torch.save: {_reason(error)}") from None
     return unpickle(data, str(path))
 
 
@@ -76,7 +78,7 @@ def read_npy(path: str | Path) -> Any:
             return _Machine(boxed=True).run(rest)
         return _array(_Kind(dtype.str[1:], dtype.str[0]), shape, rest, "F" if fortran else "C")
     except (OSError, EOFError, *_BROKEN) as error:
-        raise ValueError(f"cannot read {path} as a .npy file: {_reason(error)}") from None
+        raise PyriteError(f"cannot read {path} as a .npy file: {_reason(error)}") from None
 
 
 def unpickle(data: bytes, name: str = "the pickle") -> Any:
@@ -85,14 +87,14 @@ def unpickle(data: bytes, name: str = "the pickle") -> Any:
     >>> import pickle
     >>> unpickle(pickle.dumps({"labels": [1, 2], "data": np.arange(3)}))
     {'labels': [1, 2], 'data': array([0, 1, 2])}
-    >>> unpickle(pickle.dumps(print), "batch")
+    >>> unpickle(pickle.dumps(print), "batch")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    ValueError: cannot read batch: it names 'builtins.print', and only arrays of numbers, lists and texts are read
+    pyrite.PyriteError: cannot read batch: it names 'builtins.print', ...
     """
     try:
         return _Machine().run(data)
     except _BROKEN as error:
-        raise ValueError(f"cannot read {name}: {_reason(error)}") from None
+        raise PyriteError(f"cannot read {name}: {_reason(error)}") from None
 
 
 class _Placeholder:
@@ -119,9 +121,9 @@ class _Kind(_Placeholder):
 
     def dtype(self) -> np.dtype[Any]:
         if not re.fullmatch(r"b1|[iu][1248]|f[248]", self.code):
-            raise ValueError(f"it holds an array of dtype {_short(self.code)!r}, and only numbers are read")
+            raise PyriteError(f"it holds an array of dtype {_short(self.code)!r}, and only numbers are read")
         if self.order not in ("<", ">") and not (self.order == "|" and self.code[1] == "1"):
-            raise ValueError(f"a dtype has the byte order {_short(self.order)!r}")
+            raise PyriteError(f"a dtype has the byte order {_short(self.order)!r}")
         return np.dtype(self.order + self.code)
 
 
@@ -148,11 +150,11 @@ class _Machine:
             action = _ACTIONS.get(opcode.name)
             if action is None:
                 what = f"{opcode.name} {argument}" if argument is not None else opcode.name
-                raise ValueError(
+                raise PyriteError(
                     f"it holds the instruction {_short(what)!r}, which lists, texts and arrays do not need"
                 )
             action(self, argument)
-        raise ValueError("it has no end")
+        raise PyriteError("it has no end")
 
     def push(self, value: Any) -> None:
         self.stack.append(value)
@@ -167,17 +169,17 @@ class _Machine:
     def append(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if not isinstance(target, list):
-            raise ValueError(f"it appends to a {type(target).__name__}")
+            raise PyriteError(f"it appends to a {type(target).__name__}")
         target.extend(_finished(item) for item in items)
 
     def set_items(self, items: list[Any]) -> None:
         target = self.stack[-1]
         if not isinstance(target, dict) or len(items) % 2:
-            raise ValueError(f"it sets items of a {type(target).__name__}")
+            raise PyriteError(f"it sets items of a {type(target).__name__}")
         for key, value in zip(items[::2], items[1::2], strict=True):
             # A deeply nested tuple as a key could take for ever to hash.
             if not isinstance(key, str | bytes | int):
-                raise ValueError(f"a dict has a {type(key).__name__} as a key")
+                raise PyriteError(f"a dict has a {type(key).__name__} as a key")
             target[key] = _finished(value)
 
     def pop_items(self, count: int) -> list[Any]:
@@ -202,7 +204,7 @@ class _Machine:
         function = _FUNCTIONS.get(qualified)
         if function is None:
             dotted = qualified.replace(" ", ".")
-            raise ValueError(f"it names {_short(dotted)!r}, and only arrays of numbers, lists and texts are read")
+            raise PyriteError(f"it names {_short(dotted)!r}, and only arrays of numbers, lists and texts are read")
         self.push(_Function(function))
 
     def stack_name(self) -> None:
@@ -222,7 +224,7 @@ class _Machine:
             case "scalar", (_Kind() as kind, bytes(value)):
                 self.push(_array(kind, (), value, "C")[()])
             case name, _:
-                raise ValueError(f"it calls {name or type(function).__name__!r} in a way that makes no array")
+                raise PyriteError(f"it calls {name or type(function).__name__!r} in a way that makes no array")
 
     def build(self) -> None:
         target, state = self.pop_items(2)
@@ -234,7 +236,7 @@ class _Machine:
             case _EmptyArray(), (1, tuple(shape), _Kind() as kind, bool() | 0 | 1 as fortran, content):
                 self.push(self.fill(target, kind, shape, content, "F" if fortran else "C"))
             case _:
-                raise ValueError("it sets a state that is not that of an array of numbers")
+                raise PyriteError("it sets a state that is not that of an array of numbers")
 
     def fill(self, empty: _EmptyArray, kind: _Kind, shape: tuple[Any, ...], content: object, order: str) -> Any:
         if self.boxed and kind.code == "O8" and shape == () and isinstance(content, list) and len(content) == 1:
@@ -282,10 +284,10 @@ _ACTIONS: Final[dict[str, Callable[[_Machine, Any], None]]] = {
 def _array(kind: _Kind, shape: tuple[Any, ...], content: object, order: str) -> np.ndarray[Any, Any]:
     dtype = kind.dtype()
     if not all(type(side) is int and 0 <= side <= LIMIT for side in shape) or len(shape) > 32:
-        raise ValueError(f"an array has the shape {_short(str(shape))}")
+        raise PyriteError(f"an array has the shape {_short(str(shape))}")
     if not isinstance(content, bytes) or len(content) != math.prod(shape) * dtype.itemsize:
         size = f"{len(content)} bytes" if isinstance(content, bytes) else f"a {type(content).__name__}"
-        raise ValueError(f"an array of shape {_short(str(shape))} and dtype {dtype} comes with {size}")
+        raise PyriteError(f"an array of shape {_short(str(shape))} and dtype {dtype} comes with {size}")
     flat = np.frombuffer(content, dtype) if content else np.empty(0, dtype)
     # A writable copy in this machine's byte order.
     return flat.reshape(shape, order=cast(Any, order)).astype(dtype.newbyteorder("="))
@@ -297,26 +299,26 @@ def _npy_header(stream: BinaryIO) -> tuple[tuple[int, ...], bool, np.dtype[Any]]
         return np.lib.format.read_array_header_1_0(stream)
     if version == (2, 0):
         return np.lib.format.read_array_header_2_0(stream)
-    raise ValueError(f"version {version} of the format holds named fields, and only numbers are read")
+    raise PyriteError(f"version {version} of the format holds named fields, and only numbers are read")
 
 
 def _finished(value: Any) -> Any:
     if isinstance(value, _Placeholder):
-        raise ValueError("it holds an array that is not whole")
+        raise PyriteError("it holds an array that is not whole")
     return value
 
 
 def _content(path: str | Path, only_check: bool = False) -> bytes:
     """The bytes of a file, after its size was checked; with ``only_check`` nothing is read."""
     if not os.path.isfile(path):
-        raise ValueError(f"cannot read {path}: there is no such file")
+        raise PyriteError(f"cannot read {path}: there is no such file")
     size = os.path.getsize(path)
     if not 0 < size <= LIMIT:
-        raise ValueError(f"cannot read {path}: " + ("it is empty" if not size else f"{size} bytes are too many"))
+        raise PyriteError(f"cannot read {path}: " + ("it is empty" if not size else f"{size} bytes are too many"))
     try:
         return b"" if only_check else Path(path).read_bytes()
     except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from None
+        raise PyriteError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _text(value: str | bytes) -> str:

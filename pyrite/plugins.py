@@ -11,6 +11,8 @@ Entry points are looked up when a name is not in a registry, and by ``pyrite lis
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
+from pyrite.errors import PyriteError
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
@@ -54,11 +56,11 @@ def _load(kind: str, point: "EntryPoint") -> Callable[..., Any]:
         loaded = point.load()
     except Exception as error:  # whatever somebody else's module does when it is imported
         reason = " ".join(str(error).split()) or "no reason given"
-        raise ValueError(
+        raise PyriteError(
             f"{source} offers the {kind} {point.name!r}, but {point.value} cannot be loaded: "
             f"{type(error).__name__}: {reason}"
         ) from None
     if not callable(loaded):
-        raise ValueError(f"{source} offers the {kind} {point.name!r}, but {point.value} cannot be called")
+        raise PyriteError(f"{source} offers the {kind} {point.name!r}, but {point.value} cannot be called")
     result: Callable[..., Any] = loaded
     return result

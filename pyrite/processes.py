@@ -13,6 +13,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
+from pyrite.errors import PyriteError
+
 __all__ = [
     "all_gather",
     "all_reduce",
@@ -166,7 +168,7 @@ class _SharedNorm(nn.modules.batchnorm._BatchNorm):
         axes = [0, *range(2, inputs.dim())]
         size = all_reduce(inputs.new_tensor(inputs.numel() / self.num_features))
         if size == 1:  # as in torch: the variance of one value is not defined
-            raise ValueError(f"a batch norm over {self.num_features} features was given a single sample")
+            raise PyriteError(f"a batch norm over {self.num_features} features was given a single sample")
         shape = [1, -1, *[1] * (inputs.dim() - 2)]
         mean = _AllReduce.apply(inputs.sum(axes)) / size
         centred = inputs - mean.view(shape)

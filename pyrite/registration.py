@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, get_type_hints
 
 from pyrite.criterion import Loss
 from pyrite.data import DATASETS, Dataset
+from pyrite.errors import PyriteError
 from pyrite.features import FEATURES, Encoder
 from pyrite.losses import LOSSES
 from pyrite.methods import METHODS, Method
@@ -70,7 +71,7 @@ def register(name: str, thing: Any) -> None:
     >>> del pyrite.DATASETS["two_blobs"]
     """
     if not isinstance(name, str) or not _is_name(name):
-        raise ValueError(
+        raise PyriteError(
             f"name is {name!r}, but must be a text of letters, digits and underscores, and no word of a spec"
         )
     registry = _registry_for(name, thing)
@@ -78,7 +79,7 @@ def register(name: str, thing: Any) -> None:
     shared = (LOSSES, METHODS) if registry.makes in (Loss, Method) else (registry.entries,)
     for entries in shared:
         if name in entries and not _is_redefined(entries[name], thing):
-            raise ValueError(f"name is {name!r}, but that is a {registry.kind} already: choose another")
+            raise PyriteError(f"name is {name!r}, but that is a {registry.kind} already: choose another")
     if isinstance(thing, Dataset):
         registry.entries[name] = _constant(thing)
         return
@@ -103,12 +104,12 @@ def _registry_for(name: str, thing: Any) -> Registry:
         try:
             made = get_type_hints(thing).get("return")
         except NameError as error:
-            raise ValueError(f"{name!r} is a function whose annotations cannot be read: {error}") from None
+            raise PyriteError(f"{name!r} is a function whose annotations cannot be read: {error}") from None
     for registry in REGISTRIES.values():
         if isinstance(made, type) and issubclass(made, registry.makes):
             return registry
     wanted = ", ".join(registry.makes.__name__ for registry in REGISTRIES.values())
-    raise ValueError(
+    raise PyriteError(
         f"{name!r} is {thing!r}, but must be a class that derives from one of {wanted}, or a function whose return "
         "annotation is one of them"
     )

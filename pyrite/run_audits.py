@@ -16,6 +16,7 @@ from pyrite.checks import is_whole
 from pyrite.curves import expected_margin
 from pyrite.data import Data, Dataset, Part, is_object, load
 from pyrite.draws import check_seed
+from pyrite.errors import PyriteError
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, CrossFit, method as read_method
 from pyrite.training import Observer, Options, Recipe, Run, Watching, reading, resolve, train_plan, train_plan_once
@@ -67,7 +68,7 @@ def audit(
     """
     if isinstance(what, Run | Dataset | str | Path) or (scores is None and _are_samples(what, options)):
         if any(part is not None for part in (scores, kind, embeddings, classes)):
-            raise ValueError(
+            raise PyriteError(
                 "data and runs have their own scores and classes: leave out scores, kind, embeddings and classes"
             )
         if isinstance(what, str | Path) and os.path.isfile(os.path.join(what, "recipe.toml")):
@@ -79,7 +80,7 @@ def audit(
         )
     seed = _only_seed(options, out, "with given scores nothing is trained")
     if scores is None:
-        raise ValueError("scores are missing: pass the scores of a model, or a run in place of the labels")
+        raise PyriteError("scores are missing: pass the scores of a model, or a run in place of the labels")
     with _shown(progress) as advance:
         return audit_scores(
             what, scores=scores, kind=kind, embeddings=embeddings, classes=classes, seed=seed, progress=advance
@@ -95,7 +96,7 @@ def _only_seed(options: Options, out: object, reason: str) -> int:
     """The seed, if nothing else is given that is for training."""
     rest = [name for name, value in {**options, "out": out}.items() if value is not None and name != "seed"]
     if rest:
-        raise ValueError(f"{rest[0]} is for training, and {reason}")
+        raise PyriteError(f"{rest[0]} is for training, and {reason}")
     return check_seed(options.get("seed") or 0)
 
 
@@ -152,10 +153,10 @@ def _used(given: dict[str, Any], data: Dataset) -> int:
 def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
     """Audit what a run recorded, and find problems of its data if they can still be read."""
     if not run.history or not (run.path / "samples.npz").exists():
-        raise ValueError(f"{run.path} has not finished an epoch: pyrite train --resume {run.path}")
+        raise PyriteError(f"{run.path} has not finished an epoch: pyrite train --resume {run.path}")
     labels, samples = run.labels, run.samples
     if "class_margins" not in samples:
-        raise ValueError(
+        raise PyriteError(
             f"{run.path} keeps no margins of classes: samples times classes are too many, or it is too old"
         )
     part, given = labels["part"], labels["given"]

@@ -16,6 +16,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.nn.functional import logsigmoid
 
+from pyrite.errors import PyriteError
+
 __all__ = [
     "check_labels",
     "check_scores",
@@ -146,20 +148,20 @@ def label_shape(scores: Tensor) -> torch.Size:
 def check_scores(scores: Tensor, finite: bool = False) -> None:
     """Refuse what cannot be scores; look at the values only when ``finite`` is asked for."""
     if not isinstance(scores, Tensor):
-        raise ValueError(f"scores must be a tensor, not {type(scores).__name__}")
+        raise PyriteError(f"scores must be a tensor, not {type(scores).__name__}")
     if not scores.is_floating_point():
-        raise ValueError(f"scores must have a floating point dtype, not {scores.dtype}")
+        raise PyriteError(f"scores must have a floating point dtype, not {scores.dtype}")
     if scores.dim() == 0:
-        raise ValueError("scores must have shape (C), (N, C) or (N, C, d1, ...), not ()")
+        raise PyriteError("scores must have shape (C), (N, C) or (N, C, d1, ...), not ()")
     classes = scores.shape[0 if scores.dim() == 1 else 1]
     if classes < 2:
-        raise ValueError(
+        raise PyriteError(
             f"scores have shape {tuple(scores.shape)}, so {classes} class(es): a margin is the label's score "
             "against the other classes, and there are none. A binary problem needs two columns of scores"
         )
     if finite and not transformed(scores) and not torch.isfinite(scores).all():
         first = tuple(torch.nonzero(~torch.isfinite(scores))[0].tolist())
-        raise ValueError(f"scores hold {scores[first].item()} at index {first}")
+        raise PyriteError(f"scores hold {scores[first].item()} at index {first}")
 
 
 def check_labels(scores: Tensor, labels: Tensor, ignore_index: int | None = None) -> bool:
@@ -170,14 +172,14 @@ def check_labels(scores: Tensor, labels: Tensor, ignore_index: int | None = None
     """
     shape = label_shape(scores)
     if not isinstance(labels, Tensor):
-        raise ValueError(f"labels must be a tensor, not {type(labels).__name__}")
+        raise PyriteError(f"labels must be a tensor, not {type(labels).__name__}")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:
-        raise ValueError(
+        raise PyriteError(
             f"labels have dtype {labels.dtype}: class numbers must be integers, "
             f"and label distributions floating point of the scores' shape {tuple(scores.shape)}"
         )
     if labels.shape != shape:
-        raise ValueError(
+        raise PyriteError(
             f"labels have shape {tuple(labels.shape)}, but scores of shape {tuple(scores.shape)} "
             f"take class numbers of shape {tuple(shape)}"
         )
@@ -198,7 +200,7 @@ def check_labels(scores: Tensor, labels: Tensor, ignore_index: int | None = None
     if wrong.any():
         first = tuple(torch.nonzero(wrong)[0].tolist())
         at = first[0] if len(first) == 1 else first
-        raise ValueError(
+        raise PyriteError(
             f"labels hold {labels[first].item()} at index {at}, outside the {classes} classes of the scores"
         )
     return True

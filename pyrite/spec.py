@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from pyrite.checks import is_number
+from pyrite.errors import PyriteError
 from pyrite.plugins import find_plugin, plugin_names
 
 __all__ = [
@@ -55,15 +56,15 @@ def build(
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         reason = error.msg if isinstance(error, SyntaxError) else str(error) or type(error).__name__
-        raise ValueError(f"cannot read the {kind} {_short(text)!r}: {reason}") from None
+        raise PyriteError(f"cannot read the {kind} {_short(text)!r}: {reason}") from None
     try:
         built = _Reader(text, registry, kind, nested).read(tree.body)
     except RecursionError:
-        raise ValueError(f"cannot read the {kind} {_short(text)!r}: nested too deeply") from None
+        raise PyriteError(f"cannot read the {kind} {_short(text)!r}: nested too deeply") from None
     if _is_literal(built):
-        raise ValueError(f"{_short(text)!r} is a plain value, not a {kind}")
+        raise PyriteError(f"{_short(text)!r} is a plain value, not a {kind}")
     if not isinstance(built, expected):
-        raise ValueError(f"{_short(text)!r} makes a {type(built).__name__}, not a {kind}")
+        raise PyriteError(f"{_short(text)!r} makes a {type(built).__name__}, not a {kind}")
     return built
 
 
@@ -75,7 +76,7 @@ def lookup(name: str, registry: Mapping[str, Callable[..., Any]], kind: str) -> 
     factory = find_plugin(kind, name)
     if factory is None:
         known = dict.fromkeys([*registry, *plugin_names(kind)])
-        raise ValueError(f"unknown {kind} {name!r}: {nearest(name, known)}")
+        raise PyriteError(f"unknown {kind} {name!r}: {nearest(name, known)}")
     if isinstance(factory, type):
         register_class(name, factory)
     return factory
@@ -86,14 +87,14 @@ def call(name: str, factory: Callable[..., Made], /, *args: Any, **named: Any) -
     try:
         inspect.signature(factory).bind(*args, **named)
     except TypeError as error:
-        raise ValueError(f"{name}: {error}; it is called as {name}{arguments(factory)}") from None
+        raise PyriteError(f"{name}: {error}; it is called as {name}{arguments(factory)}") from None
     try:
         return factory(*args, **named)
     except ValueError:
         raise
     except Exception as error:  # what a user or a plug-in has written may raise anything
         reason = " ".join(str(error).split()) or "no reason given"
-        raise ValueError(f"{name} cannot be made: {type(error).__name__}: {reason}") from error
+        raise PyriteError(f"{name} cannot be made: {type(error).__name__}: {reason}") from error
 
 
 def arguments(factory: Callable[..., Any]) -> str:
@@ -178,7 +179,7 @@ class _Reader:
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
                 return -value
             case ast.Name(id="nan" | "inf"):
-                raise ValueError(
+                raise PyriteError(
                     f"cannot read {node.id} in the {self.kind} {_short(self.text)!r}: it is no finite number"
                 )
             case ast.Name():
@@ -194,7 +195,7 @@ class _Reader:
         positional = [self.nested.read(arg) for arg in args]
         named = {word.arg: self.nested.read(word.value) for word in keywords if word.arg is not None}
         if len(named) < len(keywords):
-            raise ValueError(f"cannot read the {self.kind} {_short(self.text)!r}: ** is not allowed")
+            raise PyriteError(f"cannot read the {self.kind} {_short(self.text)!r}: ** is not allowed")
         return call(name, factory, *positional, **named)
 
     def combine(self, node: ast.BinOp) -> Any:
@@ -207,14 +208,14 @@ class _Reader:
             if isinstance(node.op, ast.Mult) and literals == factors == 1:
                 return left * right
         except TypeError:  # losses have sums and multiples; what else is registered has not
-            raise ValueError(
+            raise PyriteError(
                 f"cannot read the {self.kind} {_short(self.text)!r}: a {self.kind} is neither added nor multiplied"
             ) from None
         raise self.refused(node)
 
-    def refused(self, node: ast.expr) -> ValueError:
+    def refused(self, node: ast.expr) -> PyriteError:
         part = _short(ast.get_source_segment(self.text.strip(), node) or self.text)
-        return ValueError(
+        return PyriteError(
             f"cannot read {part!r} in the {self.kind} {_short(self.text)!r}: only names, calls, numbers, "
             "texts in quotes, lists, a sum of terms and a number times a term are allowed"
         )

@@ -24,6 +24,7 @@ from pyrite.auditing.result import Audit
 from pyrite.auditing.scores import Kind, check_labels, gap_of, to_margins
 from pyrite.auditing.witnesses import gather
 from pyrite.diagnostics.arrays import Flags, Floats, Ints
+from pyrite.errors import PyriteError
 
 __all__ = ["FEWEST", "Progress", "audit_margins", "audit_scores", "check_enough"]
 
@@ -65,7 +66,7 @@ def audit_scores(
     table, kind, opinions = gather(scores, embeddings, given, kind)
     names = tuple(map(str, range(table.shape[1]) if classes is None else classes))
     if len(names) != table.shape[1]:
-        raise ValueError(f"classes has {len(names)} names, but scores have {table.shape[1]} columns")
+        raise PyriteError(f"classes has {len(names)} names, but scores have {table.shape[1]} columns")
     check_enough(given, names)
     fitted = np.arange(len(given))
     if table.size > _FITTED:
@@ -168,10 +169,10 @@ def check_enough(labels: Ints, classes: Sequence[str], used: int | None = None) 
     """
     count = len(labels) if used is None else min(used, len(labels))
     if count < FEWEST:
-        raise ValueError(f"there are {count} samples: fewer than {FEWEST} say too little about label noise")
+        raise PyriteError(f"there are {count} samples: fewer than {FEWEST} say too little about label noise")
     present = np.unique(labels)
     if len(present) < 2:
-        raise ValueError(f"all labels are {classes[present[0]]!r}: with one class no label can be wrong")
+        raise PyriteError(f"all labels are {classes[present[0]]!r}: with one class no label can be wrong")
 
 
 def _conclude(fit: NoiseFit, rate: NoiseRate | None, **columns: Any) -> Audit:

@@ -16,6 +16,7 @@ from pyrite.auditing.troubles import Troubles
 from pyrite.data import Records
 from pyrite.data.corrections import to_cell
 from pyrite.diagnostics.arrays import Flags, Floats, Ints
+from pyrite.errors import PyriteError
 from pyrite.files import write
 
 if TYPE_CHECKING:  # for annotations alone
@@ -274,4 +275,4 @@ def _written(path: str | Path, content: bytes) -> Path:
     try:
         return write(path, content)
     except OSError as error:
-        raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
+        raise PyriteError(f"cannot write {path}: {error.strerror or error}") from None

@@ -17,6 +17,7 @@ from pyrite.data import Dataset
 from pyrite.data.corrections import DECISIONS, Corrections
 from pyrite.diagnostics.arrays import Flags, Floats, Ints
 from pyrite.draws import Stream, order
+from pyrite.errors import PyriteError
 from pyrite.spec import nearest
 
 if TYPE_CHECKING:  # ``Audit`` imports this module when it is reviewed
@@ -209,22 +210,22 @@ def review_audit(audit: "Audit", decisions: Decisions) -> "Audit":
     else:
         read = decisions if isinstance(decisions, Corrections) else Corrections.read(Path(decisions), _data_of(before))
         if not read.decided:
-            raise ValueError(f"{read.source} is a ranking without decisions: download the decisions from the page")
+            raise PyriteError(f"{read.source} is a ranking without decisions: download the decisions from the page")
         found, new = read.index.tolist(), read.new
         same = (read.new == read.old).tolist()  # to relabel as the given class is to keep it
         words = ["keep" if word == "relabel" and kept else word for word, kept in zip(read.decision, same, strict=True)]
     outside = [number for number in found if number not in place]
     if outside:
-        raise ValueError(f"sample {outside[0]} is not among the {len(before):,} samples that were audited")
+        raise PyriteError(f"sample {outside[0]} is not among the {len(before):,} samples that were audited")
     if not set(words) - {"unsure"}:
-        raise ValueError(f"there is nothing to learn from {len(words)} decisions, of which all are unsure")
+        raise PyriteError(f"there is nothing to learn from {len(words)} decisions, of which all are unsure")
     return Review(before, np.array([place[number] for number in found]), tuple(words), new).after
 
 
 def _of_mapping(audit: "Audit", decisions: Mapping[int, str], place: Mapping[int, int]) -> tuple[Any, Any, Ints]:
     for number, word in decisions.items():
         if word not in DECISIONS:
-            raise ValueError(f"the decision on sample {number} is {word!r}: {nearest(word, dict.fromkeys(DECISIONS))}")
+            raise PyriteError(f"the decision on sample {number} is {word!r}: {nearest(word, dict.fromkeys(DECISIONS))}")
     labels = [int(audit.labels[place[number]]) if number in place else -1 for number in decisions]
     return list(decisions), list(decisions.values()), np.array(labels, np.int64)
 

@@ -9,6 +9,7 @@ import torch
 
 from pyrite.auditing.gaps import typical_gap
 from pyrite.diagnostics.arrays import Floats, Ints, to_ints
+from pyrite.errors import PyriteError
 from pyrite.soft_margin import margins
 
 __all__ = ["Kind", "check_labels", "check_scores", "chunks", "gap_of", "to_logits", "to_margins"]
@@ -66,12 +67,12 @@ def check_labels(labels: object) -> Ints:
     """The labels as class numbers; ``ValueError`` names the index of the first that is not one."""
     missing = np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else np.zeros(0, bool)
     if missing.any():
-        raise ValueError(f"labels is masked at index {int(missing.argmax())}: leave out samples without a label")
+        raise PyriteError(f"labels is masked at index {int(missing.argmax())}: leave out samples without a label")
     if isinstance(labels, np.ndarray) and labels.ndim == 1 and labels.dtype.kind == "f":
         unknown = ~np.isfinite(labels)
         if unknown.any():
             first = int(unknown.argmax())
-            raise ValueError(f"labels is {labels[first]} at index {first}: leave out samples without a label")
+            raise PyriteError(f"labels is {labels[first]} at index {first}: leave out samples without a label")
     return to_ints(labels, "labels", least=0)
 
 
@@ -79,20 +80,20 @@ def check_scores(scores: object, labels: Ints, kind: object) -> npt.NDArray[Any]
     """Raise ``ValueError`` for scores that do not fit the labels or the kind, with the first such row."""
     if kind not in get_args(Kind):
         known = ", ".join(get_args(Kind))
-        raise ValueError(f"kind is {kind!r}, but must be one of {known}: what the scores are is not guessed")
+        raise PyriteError(f"kind is {kind!r}, but must be one of {known}: what the scores are is not guessed")
     table = _table(scores)
     if table.ndim != 2 or table.dtype.kind not in "fiu":
-        raise ValueError(
+        raise PyriteError(
             f"scores are {table.dtype} of shape {table.shape}, but must be numbers: one row per sample, one column per "
             "class"
         )
     if len(table) != len(labels):
-        raise ValueError(f"there are {len(table)} rows of scores but {len(labels)} labels")
+        raise PyriteError(f"there are {len(table)} rows of scores but {len(labels)} labels")
     if table.shape[1] < 2:
-        raise ValueError("scores have one column: with one class no label can be wrong")
+        raise PyriteError("scores have one column: with one class no label can be wrong")
     if labels.size and labels.max() >= table.shape[1]:
         first = int((labels >= table.shape[1]).argmax())
-        raise ValueError(f"label {labels[first]} at index {first} has no column: scores have {table.shape[1]}")
+        raise PyriteError(f"label {labels[first]} at index {first} has no column: scores have {table.shape[1]}")
     for rows in chunks(table.shape):
         _check_rows(table[rows], str(kind), rows.start)
     return table
@@ -106,12 +107,12 @@ def _table(scores: object) -> npt.NDArray[Any]:
     if isinstance(scores, np.ma.MaskedArray):
         masked = np.ma.getmaskarray(scores)
         if masked.any():
-            raise ValueError(f"scores are masked in row {int(np.argwhere(masked)[0][0])}: every class needs a score")
+            raise PyriteError(f"scores are masked in row {int(np.argwhere(masked)[0][0])}: every class needs a score")
         scores = np.ma.getdata(scores)
     try:
         return scores if isinstance(scores, np.ndarray) else np.asarray(scores)
     except ValueError as error:
-        raise ValueError(f"scores cannot be read as an array: {error}") from None
+        raise PyriteError(f"scores cannot be read as an array: {error}") from None
 
 
 def _check_rows(rows: npt.NDArray[Any], kind: str, start: int) -> None:
@@ -119,7 +120,7 @@ def _check_rows(rows: npt.NDArray[Any], kind: str, start: int) -> None:
     bad = ~np.isfinite(rows) if kind != "log-probabilities" else np.isnan(rows) | (rows == np.inf)
     if bad.any():
         first = int(bad.any(1).argmax())
-        raise ValueError(f"scores are {rows[first][bad[first]][0]} in row {start + first}")
+        raise PyriteError(f"scores are {rows[first][bad[first]][0]} in row {start + first}")
     if kind == "logits":
         return
     with np.errstate(over="ignore"):
@@ -127,7 +128,7 @@ def _check_rows(rows: npt.NDArray[Any], kind: str, start: int) -> None:
     off = (shares < 0).any(1) | (abs(shares.sum(1) - 1) > (_HALF_TOLERANCE if rows.dtype == np.float16 else _TOLERANCE))
     if off.any():
         first = int(off.argmax())
-        raise ValueError(
+        raise PyriteError(
             f"row {start + first} of the scores does not hold {kind}: they add up to {shares[first].sum():.6g}, the "
             f"smallest is {rows[first].min():.6g}"
         )

@@ -10,6 +10,7 @@ from scipy.special import softmax
 
 from pyrite.auditing.scores import Kind, check_scores, chunks, gap_of, to_logits
 from pyrite.diagnostics.arrays import Floats, Ints, to_floats
+from pyrite.errors import PyriteError
 
 __all__ = ["Opinions", "Witnesses", "gather", "neighbour_scores", "several"]
 
@@ -86,7 +87,7 @@ def gather(scores: object, embeddings: object | None, labels: Ints, kind: Kind |
     if len(logits) == 1:
         return Witnesses(tables[0], kind)
     if len({table.shape for table, _ in logits}) > 1:
-        raise ValueError(f"scores have the shapes {', '.join(str(table.shape) for table, _ in logits)}")
+        raise PyriteError(f"scores have the shapes {', '.join(str(table.shape) for table, _ in logits)}")
     mean = np.zeros(tables[0].shape, np.float32)
     for table, own_kind in logits:
         gap = gap_of(table, own_kind)
@@ -108,7 +109,7 @@ def neighbour_scores(embeddings: object, labels: Ints, classes: int) -> Floats:
 
     points = to_floats(embeddings, "embeddings", ndim=2)
     if len(points) != len(labels):
-        raise ValueError(f"there are {len(points)} embeddings but {len(labels)} labels")
+        raise PyriteError(f"there are {len(points)} embeddings but {len(labels)} labels")
     count = min(_NEIGHBOURS, len(labels) - 1)
     # Without points to look up, scikit-learn leaves out each point itself.
     found = NearestNeighbors(n_neighbors=count, metric="cosine").fit(points).kneighbors(return_distance=False)

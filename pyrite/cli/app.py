@@ -19,6 +19,7 @@ from pyrite.cli.report import report
 from pyrite.cli.reproduce import reproduce
 from pyrite.cli.train import train
 from pyrite.cli.tune import tune
+from pyrite.errors import PyriteError
 
 app = typer.Typer(
     help="Learn from labels that are partly wrong, and say which.",
@@ -60,6 +61,6 @@ def main() -> None:
     """Run a command; bad input prints one sentence and exits with code 2."""
     try:
         app()
-    except ValueError as error:
+    except PyriteError as error:
         typer.echo(f"pyrite: {error}", err=True)
         sys.exit(2)

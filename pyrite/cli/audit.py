@@ -10,6 +10,7 @@ import typer
 
 from pyrite.cli.settings import with_settings
 from pyrite.cli.terminal import failures, is_first, warn
+from pyrite.errors import PyriteError
 
 if TYPE_CHECKING:
     from pyrite.auditing import Audit
@@ -33,7 +34,7 @@ def audit(
 ) -> None:
     """Find wrong labels: train once, rank the suspects, write a page to review them on."""
     if (data is None) == (not scores):
-        raise ValueError("say what to audit: DATA to train on, a run's folder, or --scores with --labels and --kind")
+        raise PyriteError("say what to audit: DATA to train on, a run's folder, or --scores with --labels and --kind")
     if reviewed is not None:
         from pyrite.data.corrections import read_content
 
@@ -44,7 +45,7 @@ def audit(
         for name, value in (("labels", labels), ("kind", kind), ("embeddings", embeddings)):
             if value is not None:
                 hint = "; --label names the label column of a table" if name == "labels" else ""
-                raise ValueError(f"{name} is for --scores, and {data} has its own{hint}")
+                raise PyriteError(f"{name} is for --scores, and {data} has its own{hint}")
         result, folder = _of_data(str(data), out, options, quiet=as_json)
     if not is_first():
         return
@@ -76,7 +77,7 @@ def _of_scores(
 
     if labels is None or kind is None:
         missing = "--labels" if labels is None else "--kind logits, probabilities or log-probabilities"
-        raise ValueError(f"--scores needs {missing} too")
+        raise PyriteError(f"--scores needs {missing} too")
     tables = [_array(path) for path in scores]
     points = None if embeddings is None else _array(embeddings)
     return find_wrong_labels(
@@ -95,7 +96,7 @@ def _array(path: Path) -> Any:
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from None
+        raise PyriteError(f"cannot read {path}: {error}") from None
 
 
 def _labels(path: Path) -> Any:
@@ -108,7 +109,7 @@ def _labels(path: Path) -> Any:
         return np.array([int(line) for line in path.read_text(encoding="utf-8").split()], np.int64)
     except (OSError, ValueError) as error:
         wanted = "labels are a .npy file, or a text file with one class number per line"
-        raise ValueError(f"cannot read {path}: {wanted} ({error})") from None
+        raise PyriteError(f"cannot read {path}: {wanted} ({error})") from None
 
 
 def _write(result: "Audit", folder: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from pyrite.cli.settings import with_settings
+from pyrite.errors import PyriteError
 from pyrite.settings import READING
 
 
@@ -24,9 +25,9 @@ def check(
     from pyrite.training import check_on_net
 
     if classes is None and data is None:
-        raise ValueError("the number of classes is missing: give --classes K, or data")
+        raise PyriteError("the number of classes is missing: give --classes K, or data")
     if classes is not None and data is not None:
-        raise ValueError(f"--classes {classes} is given, but {data} says how many classes there are: leave it out")
+        raise PyriteError(f"--classes {classes} is given, but {data} says how many classes there are: leave it out")
     if data is None and model is None:
         verdict = underfitting(loss, classes or 0)
     else:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pyrite.checks import is_number
 from pyrite.criterion import Loss, Options, add_up, common_options, spell_terms, without_options
+from pyrite.errors import PyriteError
 from pyrite.soft_margin import row_margin, row_margins, transformed
 from pyrite.spec import construct, spell
 
@@ -126,7 +127,7 @@ class Curve(Loss):
         on a grid that is dense near 0 and 1, with its limit v -> 0. It is a property of losses that fall with p.
         """
         if bool((self._w(self.grid()) < 0).any()):
-            raise ValueError(f"{self} rises with the probability somewhere, and has no asymmetry bound")
+            raise PyriteError(f"{self} rises with the probability somewhere, and has no asymmetry bound")
         # 1 - p is known to 1e-10 of itself down to 1e-6; p itself without end, and far below is where phi(0) is read.
         ends, zero = torch.logspace(-6, -1, 30, dtype=torch.float64), torch.tensor(-700.0, dtype=torch.float64)
         p = torch.cat([ends, torch.linspace(0.1, 0.9, 81, dtype=torch.float64)[1:-1], 1 - ends.flip(0)])
@@ -140,7 +141,7 @@ class Curve(Loss):
         # Differences of nearly equal values are rounding, and are left out.
         solid = gained.abs() > 1e-5 * self.phi(torch.logit(start[inside])).abs()
         if not solid.any():
-            raise ValueError(
+            raise PyriteError(
                 f"{self} is constant for all probabilities from 1e-6 to 1 - 1e-6, and has no asymmetry bound"
             )
         ratio = float(torch.minimum((gained / lost)[solid].min(), limit))
@@ -261,5 +262,5 @@ def _as_margin(margin: Tensor | float) -> Tensor:
     if not isinstance(margin, Tensor):
         return torch.tensor(margin, dtype=torch.get_default_dtype())
     if not margin.is_floating_point():
-        raise ValueError(f"margin has dtype {margin.dtype}, but must be floating point")
+        raise PyriteError(f"margin has dtype {margin.dtype}, but must be floating point")
     return margin

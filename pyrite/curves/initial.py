@@ -5,6 +5,7 @@ import math
 import numpy as np
 
 from pyrite.checks import number, require, whole_number
+from pyrite.errors import PyriteError
 
 __all__ = ["MOST_CLASSES", "expected_margin", "initial_margins"]
 
@@ -36,7 +37,7 @@ def expected_margin(classes: int, sigma: float = 1.0, exact: bool = False) -> fl
     variance = min(sigma, 26.0) ** 2  # so far its exponential is a float, and long since too large
     second = math.expm1(variance) / (2 * others)
     if second > variance / 2:
-        raise ValueError(
+        raise PyriteError(
             f"sigma is {sigma!r} and classes {classes}, where the approximation is of no use: give exact=True"
         )
     return -math.log(others) - variance / 2 + second

@@ -10,6 +10,7 @@ from pyrite.checks import number, require, whole_number
 from pyrite.criterion import Options, bare
 from pyrite.curves.curve import Curve, Peak, Tails
 from pyrite.curves.initial import expected_margin as eq4
+from pyrite.errors import PyriteError
 
 __all__ = ["MEASURED", "Scale", "Shift", "Unit", "scale", "shift"]
 
@@ -72,7 +73,7 @@ class _Moved(Curve):
     def _depth(self) -> float:
         """How far below 0 the margins start: |E|."""
         if self._start is None:
-            raise ValueError(
+            raise PyriteError(
                 f"{self} does not know its margin yet: training measures it. Anywhere else give the number, which "
                 "'pyrite check LOSS DATA --model NET' measures: margin=-2.3"
             )
@@ -172,7 +173,7 @@ def _curve(curve: Curve) -> Curve:
 def _start(classes: int | None, margin: float | str | None) -> tuple[int | None, float | str | None, float | None]:
     """The one of the two that was given, as a plain number or ``MEASURED``; and where margins start, if known."""
     if (classes is None) == (margin is None):
-        raise ValueError("give either classes or margin, the mean margin before training")
+        raise PyriteError("give either classes or margin, the mean margin before training")
     if classes is not None:
         wanted = "a whole number, 3 or more: with 2 the margins do not start below 0"
         classes = whole_number("classes", classes, least=3, wanted=wanted)

@@ -10,6 +10,7 @@ from torch.nn.functional import logsigmoid
 
 from pyrite.criterion import Options
 from pyrite.curves.curve import Curve
+from pyrite.errors import PyriteError
 
 __all__ = ["WeightNetCurve"]
 
@@ -41,7 +42,7 @@ class WeightNetCurve(Curve):
         flat = torch.as_tensor(np.asarray(parameters), dtype=torch.float64).clone()
         hidden, rest = divmod(len(flat) - 1, 3) if flat.dim() == 1 else (0, 1)
         if rest or hidden < 1:
-            raise ValueError(f"parameters are {tuple(flat.shape)}, but must be 3 per hidden unit and 1 more")
+            raise PyriteError(f"parameters are {tuple(flat.shape)}, but must be 3 per hidden unit and 1 more")
         slope, bias, output, last_bias = flat.split([hidden, hidden, hidden, 1])
         kinks = (-bias / slope)[(slope != 0)]
         kinks = torch.cat([torch.zeros(1, dtype=torch.float64), kinks[(kinks > 0) & kinks.isfinite()].sort().values])

@@ -12,6 +12,7 @@ from torch.nn.functional import pad as zero_pad
 from pyrite.checks import one_of, whole_number
 from pyrite.data.colour import check_jitter, draw_colours
 from pyrite.draws import Stream, order, uniforms
+from pyrite.errors import PyriteError
 from pyrite.spec import construct
 
 __all__ = ["CropFlip", "Draws", "crop_and_flip"]
@@ -88,11 +89,11 @@ class CropFlip:
         """Height and width of a crop of images of this size."""
         size = (height, width) if self.crop is None else (self.crop, self.crop)
         if size[0] > height + 2 * self.pad or size[1] > width + 2 * self.pad:
-            raise ValueError(f"crop is {self.crop}: images are {height} x {width} with {self.pad} added on each side")
+            raise PyriteError(f"crop is {self.crop}: images are {height} x {width} with {self.pad} added on each side")
         if self.pad > max(height, width):
-            raise ValueError(f"pad is {self.pad}: images of {height} x {width} would be cut away whole")
+            raise PyriteError(f"pad is {self.pad}: images of {height} x {width} would be cut away whole")
         if self.edge == "reflect" and self.pad >= min(height, width):
-            raise ValueError(f"pad is {self.pad}: images of {height} x {width} are too small to reflect that far")
+            raise PyriteError(f"pad is {self.pad}: images of {height} x {width} are too small to reflect that far")
         return size
 
     def padded(self, images: Tensor) -> Tensor:

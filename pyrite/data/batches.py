@@ -18,6 +18,7 @@ from pyrite.data.growth import Growth
 from pyrite.data.images import LazyImages, Unreadable
 from pyrite.data.statistics import Statistics, check_finite
 from pyrite.draws import Stream, check_seed, order
+from pyrite.errors import PyriteError
 
 __all__ = ["Batch", "Batches"]
 
@@ -101,16 +102,16 @@ class Batches:
         self.epoch = self.position = 0
         self.unreadable: dict[str, Unreadable] = {}
         if normalise is not None and len(normalise.mean) != inputs.shape[1]:
-            raise ValueError(f"normalise has {len(normalise.mean)} means, the inputs have {inputs.shape[1]} channels")
+            raise PyriteError(f"normalise has {len(normalise.mean)} means, the inputs have {inputs.shape[1]} channels")
         self._affine = _affine(normalise, self.device) if inputs.ndim == 4 else None
         if augment is not None:
             if inputs.ndim != 4:
-                raise ValueError("augment crops images; these are features")
+                raise PyriteError("augment crops images; these are features")
             self._crop_size = augment.size(inputs.shape[2], inputs.shape[3])
         if growth is not None and inputs.ndim != 4:
-            raise ValueError("growth changes the size of images; these are features")
+            raise PyriteError("growth changes the size of images; these are features")
         if not len(self):
-            raise ValueError(
+            raise PyriteError(
                 f"drop_last leaves nothing: there are {len(self.index)} samples, batch_size is {batch_size}"
             )
         self._tensor = None if isinstance(inputs, LazyImages) else self._as_tensor(inputs)
@@ -159,14 +160,14 @@ class Batches:
         """Continue at the position of another iteration over the same data."""
         for name, value in self._identity().items():
             if state.get(name) != value:
-                raise ValueError(f"the state is of batches with {name} {state.get(name)!r}, these have {value}")
+                raise PyriteError(f"the state is of batches with {name} {state.get(name)!r}, these have {value}")
         self.seek(state.get("epoch", -1), state.get("position", -1))
 
     def seek(self, epoch: int, position: int = 0) -> None:
         """Move to a batch of an epoch."""
         epoch, position = whole_number("epoch", epoch, 0), whole_number("position", position, 0)
         if position > len(self):
-            raise ValueError(f"position is {position}: an epoch has {len(self)} batches")
+            raise PyriteError(f"position is {position}: an epoch has {len(self)} batches")
         self.epoch, self.position = epoch, position
 
     def _identity(self) -> dict[str, int]:
@@ -273,7 +274,7 @@ def _to_tensor(features: npt.NDArray[Any], normalise: Statistics | None) -> Tens
     if normalise is not None:
         return torch.from_numpy(normalise.standardise(features))
     if features.dtype != np.float32 and np.abs(features).max(initial=0) > np.finfo(np.float32).max:
-        raise ValueError(f"features up to {np.abs(features).max()!r} do not fit float32: give normalise")
+        raise PyriteError(f"features up to {np.abs(features).max()!r} do not fit float32: give normalise")
     return torch.from_numpy(features.astype(np.float32))
 
 
@@ -284,7 +285,7 @@ def _to_device(draws: Draws, device: torch.device) -> Draws:
 def _as_labels(labels: npt.ArrayLike, count: int) -> Tensor:
     column = np.asarray(labels)
     if column.shape != (count,) or not np.issubdtype(column.dtype, np.integer):
-        raise ValueError(
+        raise PyriteError(
             f"labels is {column.dtype} of shape {column.shape}, but must be whole numbers, one for each of {count} "
             "inputs"
         )
@@ -296,9 +297,9 @@ def _as_index(index: npt.ArrayLike | None, count: int) -> Labels:
         return np.arange(count, dtype=np.int64)
     rows = np.asarray(index)
     if rows.ndim != 1 or not rows.size or not np.issubdtype(rows.dtype, np.integer):
-        raise ValueError(f"index is {rows.dtype} of shape {rows.shape}: it must be a list of positions, and not empty")
+        raise PyriteError(f"index is {rows.dtype} of shape {rows.shape}: it must be a list of positions, and not empty")
     wrong = (rows < 0) | (rows >= count)
     if wrong.any():
         first = int(wrong.argmax())
-        raise ValueError(f"index is {rows[first]} at position {first}: there are {count} samples")
+        raise PyriteError(f"index is {rows[first]} at position {first}: there are {count} samples")
     return rows.astype(np.int64)

@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.records import Column, Kind
+from pyrite.errors import PyriteError
 
 __all__ = ["MISSING", "decimal_mark", "in_seconds", "number", "string_column", "to_objects"]
 
@@ -57,7 +58,7 @@ def number(cell: str, decimal: str = ".") -> float:
     elif decimal == "." and "," in text and _POINT.fullmatch(text):
         text = text.replace(",", "")
     if "_" in text:  # Python reads 1_000
-        raise ValueError(f"{cell!r} is not a number")
+        raise PyriteError(f"{cell!r} is not a number")
     return float(text)
 
 
@@ -105,7 +106,7 @@ def in_seconds(name: str, values: npt.NDArray[Any], where: Callable[[int], str])
     if read is None and known:
         bad = next((value for value in known if _date_reader([value]) is None), known[0])
         row = values.tolist().index(bad)
-        raise ValueError(f"{where(row)}: {bad[:40]!r} is not a date as this column had in training")
+        raise PyriteError(f"{where(row)}: {bad[:40]!r} is not a date as this column had in training")
     made = {} if read is None else {value: np.datetime64(read(value), "s") for value in known}
     return _mapped(name, "date", values, made, "NaT", "M8[s]")
 
@@ -169,11 +170,11 @@ def _by_parts(order: tuple[int, int, int]) -> Callable[[str], datetime]:
     def read(cell: str) -> datetime:
         match = _PARTS.fullmatch(cell.strip())
         if match is None:
-            raise ValueError(cell)
+            raise PyriteError(cell)
         first, _, second, third, *time = match.groups()
         parts = (first, second, third)
         if len(parts[order[0]]) != 4:
-            raise ValueError("a year of two digits may be of any century")
+            raise PyriteError("a year of two digits may be of any century")
         year, month, day = (int(parts[place]) for place in order)
         hour, minute, second = (int(part or 0) for part in time)
         return datetime(year, month, day, hour, minute, second)

@@ -11,6 +11,7 @@ from pyrite.checks import one_of
 from pyrite.data.dataset import Dataset, Labels, check_range
 from pyrite.data.files import Download, as_path, data_folder, find, obtain, read_members
 from pyrite.data.images import Pixels
+from pyrite.errors import PyriteError
 from pyrite.pickles import read_pickle, unpickle
 
 __all__ = ["cifar10", "cifar100"]
@@ -61,7 +62,7 @@ def cifar10(path: str | None = None) -> Dataset:
     parts = [_batch(files[name], ("labels",), files.where(name)) for name in CIFAR10.train]
     for name, (images, _) in zip(CIFAR10.train, parts, strict=True):
         if len(images) != expected:
-            raise ValueError(f"{files.where(name)}: {len(images)} images, but {CIFAR10.meta} says {expected}")
+            raise PyriteError(f"{files.where(name)}: {len(images)} images, but {CIFAR10.meta} says {expected}")
     images = np.concatenate([images for images, _ in parts])
     labels = np.concatenate([columns["labels"] for _, columns in parts])
     test_images, test_columns = _batch(files[CIFAR10.test], ("labels",), files.where(CIFAR10.test))
@@ -122,7 +123,7 @@ def _read_files(source: Source, path: str | None) -> _Files:
         else:
             content = unpickle(members[f"{source.folder}/{name}"], files.where(name))
         if not isinstance(content, dict):
-            raise ValueError(f"{files.where(name)}: holds a {type(content).__name__}, not a dict")
+            raise PyriteError(f"{files.where(name)}: holds a {type(content).__name__}, not a dict")
         files[name] = content
     return files
 
@@ -136,7 +137,7 @@ def locate(source: Source, path: str | None) -> Path:
             return given
         location = find(given, names)
         if location is None:
-            raise ValueError(f"{source.name}: neither {names[0]} nor {names[1]} is in {given}")
+            raise PyriteError(f"{source.name}: neither {names[0]} nor {names[1]} is in {given}")
         return location
     root = data_folder()
     location = find(root, [f"{source.home}/{name}" for name in names] + list(names))
@@ -148,13 +149,13 @@ def _field(content: Mapping[Any, Any], key: str, where: str) -> Any:
     for spelling in (key.encode(), key):
         if spelling in content:
             return content[spelling]
-    raise ValueError(f"{where}: there is no {key!r}")
+    raise PyriteError(f"{where}: there is no {key!r}")
 
 
 def _names(meta: Mapping[Any, Any], key: str, count: int, where: str) -> tuple[str, ...]:
     names = _field(meta, key, where)
     if not isinstance(names, list) or len(names) != count or not all(isinstance(n, str | bytes) for n in names):
-        raise ValueError(f"{where}: {key!r} is not a list of {count} names")
+        raise PyriteError(f"{where}: {key!r} is not a list of {count} names")
     return tuple(name.decode("latin1") if isinstance(name, bytes) else name for name in names)
 
 
@@ -162,16 +163,16 @@ def _batch(content: Mapping[Any, Any], columns: Sequence[str], where: str) -> tu
     data = _field(content, "data", where)
     if not (isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim == 2 and data.shape[1] == 3072):
         actual = f"{data.dtype} of shape {data.shape}" if isinstance(data, np.ndarray) else type(data).__name__
-        raise ValueError(f"{where}: 'data' is {actual}, not uint8 of shape (N, 3072)")
+        raise PyriteError(f"{where}: 'data' is {actual}, not uint8 of shape (N, 3072)")
     result = {}
     for column in columns:
         values = _field(content, column, where)
         # bool is a subclass of int, and would pass as classes 0 and 1.
         if not isinstance(values, list) or not all(type(value) is int for value in values):
-            raise ValueError(f"{where}: {column!r} is not a list of whole numbers")
+            raise PyriteError(f"{where}: {column!r} is not a list of whole numbers")
         if len(values) != len(data):
-            raise ValueError(f"{where}: {len(data)} images but {len(values)} {column}")
+            raise PyriteError(f"{where}: {len(data)} images but {len(values)} {column}")
         if values and not 0 <= min(values) <= max(values) < 256:
-            raise ValueError(f"{where}: {column!r} holds {max(values, key=abs)}, which is not a class number")
+            raise PyriteError(f"{where}: {column!r} holds {max(values, key=abs)}, which is not a class number")
         result[column] = np.array(values, np.int64)
     return data.reshape(-1, 3, 32, 32), result

@@ -15,6 +15,7 @@ import numpy as np
 from pyrite.data.cifar import CIFAR10, CIFAR100, cifar10, cifar100, coarsened
 from pyrite.data.dataset import Dataset, Labels, check_range
 from pyrite.data.files import as_path, data_folder, find, missing
+from pyrite.errors import PyriteError
 from pyrite.pickles import read_npy, read_torch
 
 __all__ = ["cifar10n", "cifar100n"]
@@ -81,7 +82,7 @@ def _read_columns(file: Path, order_name: str, count: int) -> dict[str, Labels]:
     """The columns by name, in the order of the images."""
     content = read_npy(file) if file.suffix == ".npy" else read_torch(file)
     if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
-        raise ValueError(f"{file}: not a table of human labels by name")
+        raise PyriteError(f"{file}: not a table of human labels by name")
     columns: dict[str, Labels] = {}
     for name, values in content.items():
         try:
@@ -92,7 +93,7 @@ def _read_columns(file: Path, order_name: str, count: int) -> dict[str, Labels]:
             # The .npy files also contain the time that each answer took; columns that are not labels are skipped.
             continue
         if len(column) != count:
-            raise ValueError(f"{file}: the column {name!r} has {len(column)} labels, the set has {count} images")
+            raise PyriteError(f"{file}: the column {name!r} has {len(column)} labels, the set has {count} images")
         # The .npy of CIFAR-100N has another name for this column than the .pt.
         columns["noisy_label" if name == "noise_label" else name] = column.astype(np.int64)
     if file.stem.endswith("_ordered") and (file.parent / order_name).exists():
@@ -104,9 +105,9 @@ def _read_columns(file: Path, order_name: str, count: int) -> dict[str, Labels]:
 def _order(file: Path, count: int) -> Labels:
     place = read_npy(file)
     if not (isinstance(place, np.ndarray) and np.issubdtype(place.dtype, np.integer) and place.shape == (count,)):
-        raise ValueError(f"{file}: not a list of {count} positions")
+        raise PyriteError(f"{file}: not a list of {count} positions")
     if not np.array_equal(np.sort(place), np.arange(count)):
-        raise ValueError(f"{file}: some positions are missing or come twice")
+        raise PyriteError(f"{file}: some positions are missing or come twice")
     return place.astype(np.int64)
 
 
@@ -118,12 +119,12 @@ def _reorder(column: Labels, place: Labels) -> Labels:
 
 def _check_aligned(file: Path, human: Mapping[str, Labels], clean: str, expected: Labels) -> None:
     if clean not in human:
-        raise ValueError(f"{file}: there is no column {clean!r}, so its order cannot be checked")
+        raise PyriteError(f"{file}: there is no column {clean!r}, so its order cannot be checked")
     differs = human[clean] != expected
     if differs.any():
         first = int(differs.argmax())
         hint = "; an ..._ordered.npy needs its image_order_....npy beside it" if file.suffix == ".npy" else ""
-        raise ValueError(
+        raise PyriteError(
             f"{file}: {clean!r} disagrees with the images at {int(differs.sum())} of {len(expected)} places, first at "
             f"index {first} ({human[clean][first]} but {expected[first]}): another order, or another data set{hint}"
         )
@@ -131,6 +132,6 @@ def _check_aligned(file: Path, human: Mapping[str, Labels], clean: str, expected
 
 def _chosen(file: Path, human: Mapping[str, Labels], column: str, classes: int) -> Labels:
     if not isinstance(column, str) or column not in human:
-        raise ValueError(f"{file}: there is no column {column!r}; there are {', '.join(human)}")
+        raise PyriteError(f"{file}: there is no column {column!r}; there are {', '.join(human)}")
     check_range(human[column], classes, f"{file}: {column}")
     return human[column]

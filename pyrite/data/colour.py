@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pyrite.checks import number
 from pyrite.draws import Stream, uniforms
+from pyrite.errors import PyriteError
 
 __all__ = ["check_jitter", "draw_colours", "jittered"]
 
@@ -18,7 +19,7 @@ _GREY: Final = (0.299, 0.587, 0.114)  # how bright red, green and blue look: ITU
 def check_jitter(jitter: object) -> tuple[float, ...]:
     """The amounts as numbers; a ValueError if they are not four."""
     if isinstance(jitter, str) or not isinstance(jitter, Sequence) or len(jitter) != len(_NAMES):
-        raise ValueError(f"jitter is {jitter!r}, but must be four numbers: {', '.join(_NAMES)}")
+        raise PyriteError(f"jitter is {jitter!r}, but must be four numbers: {', '.join(_NAMES)}")
     most = (1.0, 1.0, 1.0, 0.5)
     limits = zip(_NAMES, jitter, most, strict=True)
     return tuple(float(number(f"jitter: {name}", amount, least=0, most=limit)) for name, amount, limit in limits)

@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, Labels
 from pyrite.data.files import as_path, is_regular
+from pyrite.errors import PyriteError
 from pyrite.spec import nearest
 
 __all__ = ["DECISIONS", "Corrections", "from_cell", "read_content", "to_cell"]
@@ -65,17 +66,17 @@ class Corrections:
         records = _records(content, source)
         where, header = next(records, ("", []))
         if not header:
-            raise ValueError(f"{source} is empty: it has no header")
+            raise PyriteError(f"{source} is empty: it has no header")
         reader = _RowReader(where, header, data)
         rows: dict[int, _Row] = {}
         lines: dict[int, str] = {}
         for where, cells in records:
             index, row = reader.read(where, cells)
             if index in rows:
-                raise ValueError(f"{where}: sample {index} comes twice, first in {lines[index].rpartition(', ')[2]}")
+                raise PyriteError(f"{where}: sample {index} comes twice, first in {lines[index].rpartition(', ')[2]}")
             rows[index], lines[index] = row, where
         if not rows:
-            raise ValueError(f"{source}: there are no rows below the header")
+            raise PyriteError(f"{source}: there are no rows below the header")
         samples = np.fromiter(rows, np.int64, len(rows))
         new, decision, probability = zip(*rows.values(), strict=True)
         labels = np.array(new, np.int64)
@@ -140,11 +141,11 @@ def read_content(path: str | Path) -> bytes:
     """The bytes of a file."""
     place = as_path(path)
     if not is_regular(place):  # opening a pipe would wait for ever
-        raise ValueError(f"{place}: no such file")
+        raise PyriteError(f"{place}: no such file")
     try:
         return place.read_bytes()
     except OSError as error:
-        raise ValueError(f"{place}: cannot be read ({error.strerror or error})") from None
+        raise PyriteError(f"{place}: cannot be read ({error.strerror or error})") from None
 
 
 class _Row(NamedTuple):
@@ -159,11 +160,11 @@ class _RowReader:
     def __init__(self, where: str, header: Sequence[str], data: Dataset) -> None:
         twice = [name for name in header if header.count(name) > 1]
         if twice:
-            raise ValueError(f"{where}: two columns are called {twice[0]!r}")
+            raise PyriteError(f"{where}: two columns are called {twice[0]!r}")
         self.review = "decision" in header or not set(_RANKING) & {*header} - {"index"}
         missing = [name for name in (_REVIEW if self.review else _RANKING) if name not in header]
         if missing:
-            raise ValueError(
+            raise PyriteError(
                 f"{where}: no column is called {missing[0]!r}; corrections have index, path, old, new, score and "
                 "decision, a ranking has index, path, given and wrong_probability"
             )
@@ -173,7 +174,7 @@ class _RowReader:
 
     def read(self, where: str, cells: Sequence[str]) -> tuple[int, _Row]:
         if len(cells) != len(self.place):
-            raise ValueError(f"{where}: {len(cells)} cells, but {len(self.place)} columns")
+            raise PyriteError(f"{where}: {len(cells)} cells, but {len(self.place)} columns")
         index = self._index(where, self._cell(cells, "index"))
         path = self._cell(cells, "path")
         if path and self.paths and self.paths[index] not in (from_cell(path), path):
@@ -193,10 +194,10 @@ class _RowReader:
 
     def _index(self, where: str, cell: str) -> int:
         if not (cell.isascii() and cell.isdecimal()):
-            raise ValueError(f"{where}: index is {cell!r}, which is not the number of a sample")
+            raise PyriteError(f"{where}: index is {cell!r}, which is not the number of a sample")
         index = int(cell) if len(cell) < 19 else len(self.labels)
         if index >= len(self.labels):
-            raise ValueError(
+            raise PyriteError(
                 f"{where}: index is {cell[:30]}, but {self.data.name} has {len(self.labels)} samples, counted from 0"
             )
         return index
@@ -205,17 +206,17 @@ class _RowReader:
         """The corrected label of a sample; a ValueError if the decision and the new label contradict each other."""
         old: int = self.labels[index]
         if decision not in DECISIONS:
-            raise ValueError(f"{where}: decision is {decision!r}: {nearest(decision, dict.fromkeys(DECISIONS))}")
+            raise PyriteError(f"{where}: decision is {decision!r}: {nearest(decision, dict.fromkeys(DECISIONS))}")
         new = new if new in self.number and from_cell(new) not in self.number else from_cell(new)
         allowed = {"keep": ("", self.data.classes[old]), "drop": ("",), "unsure": ("",)}
         if decision in allowed:
             if new not in allowed[decision]:
-                raise ValueError(f"{where}: the decision is {decision}, but new is {new!r}: use relabel to change it")
+                raise PyriteError(f"{where}: the decision is {decision}, but new is {new!r}: use relabel to change it")
             return old
         if new not in self.number:
-            raise ValueError(f"{where}: new is {new!r}, which is not a class: {nearest(new, self.number)}")
+            raise PyriteError(f"{where}: new is {new!r}, which is not a class: {nearest(new, self.number)}")
         if self.data.classes.count(new) > 1:
-            raise ValueError(f"{where}: new is {new!r}, and two classes are called so")
+            raise PyriteError(f"{where}: new is {new!r}, and two classes are called so")
         return self.number[new]
 
     def _other(self, where: str, in_file: str, in_data: str) -> ValueError:
@@ -230,7 +231,7 @@ def _probability(where: str, cell: str) -> float:
     except ValueError:
         value = math.inf
     if not (0 <= value <= 1 or math.isnan(value)):
-        raise ValueError(f"{where}: {cell[:30]!r} is not a probability from 0 to 1")
+        raise PyriteError(f"{where}: {cell[:30]!r} is not a probability from 0 to 1")
     return value
 
 
@@ -240,7 +241,7 @@ def _records(content: bytes, source: str | Path) -> Iterator[tuple[str, list[str
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ValueError(f"{source}, line {line}: not a CSV file in UTF-8 ({error.reason})") from None
+        raise PyriteError(f"{source}, line {line}: not a CSV file in UTF-8 ({error.reason})") from None
     rows = csv.reader(io.StringIO(text, newline=""), strict=True)
     begin = 1
     try:
@@ -249,4 +250,4 @@ def _records(content: bytes, source: str | Path) -> Iterator[tuple[str, list[str
             if row:
                 yield where, row
     except csv.Error as error:
-        raise ValueError(f"{source}, line {begin}: not a CSV file ({error})") from None
+        raise PyriteError(f"{source}, line {begin}: not a CSV file ({error})") from None

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pyrite.data.images import LazyImages, Unreadable
 from pyrite.data.records import Records
+from pyrite.errors import PyriteError
 
 __all__ = [
     "Dataset",
@@ -95,15 +96,15 @@ class Dataset:
 
     def __post_init__(self) -> None:
         if np.ma.is_masked(self.labels):
-            raise ValueError(
+            raise PyriteError(
                 f"the labels of {self.name} are a masked array with masked values: leave those samples out"
             )
         if not (isinstance(self.labels, np.ndarray) and self.labels.dtype == np.int64 and self.labels.ndim == 1):
-            raise ValueError(f"the labels of {self.name} are not a list of int64 class numbers")
+            raise PyriteError(f"the labels of {self.name} are not a list of int64 class numbers")
         if len(self.inputs) != len(self.labels):
-            raise ValueError(f"{self.name} has {len(self.inputs)} inputs but {len(self.labels)} labels")
+            raise PyriteError(f"{self.name} has {len(self.inputs)} inputs but {len(self.labels)} labels")
         if not len(self.labels):
-            raise ValueError(f"{self.name} holds no samples")
+            raise PyriteError(f"{self.name} holds no samples")
         if isinstance(self.inputs, np.ndarray):
             check_inputs(self.inputs, f"the inputs of {self.name}")
         for column, values in (("labels", self.labels), ("true", self.true)):
@@ -111,11 +112,11 @@ class Dataset:
                 check_range(values, len(self.classes), f"{column} of {self.name}")
         names = self.inputs.names if isinstance(self.inputs, LazyImages) else self.paths
         if len(names) not in (0, len(self.labels)):
-            raise ValueError(f"{self.name} has {len(self.labels)} samples but {len(names)} paths")
+            raise PyriteError(f"{self.name} has {len(self.labels)} samples but {len(names)} paths")
         # File and folder names may contain bytes that are not UTF-8, which Python represents as lone surrogates.
         columns = self.inputs.names if isinstance(self.inputs, Records) else self.columns
         if columns and (self.inputs.ndim != 2 or len(columns) != self.inputs.shape[1]):
-            raise ValueError(f"{self.name} has inputs of shape {self.inputs.shape} but {len(columns)} columns")
+            raise PyriteError(f"{self.name} has inputs of shape {self.inputs.shape} but {len(columns)} columns")
         for part, texts in (("paths", names), ("classes", self.classes), ("columns", columns)):
             plain = tuple(text.encode("utf-8", "backslashreplace").decode() for text in texts)
             object.__setattr__(self, part, plain)
@@ -127,7 +128,7 @@ class Dataset:
     def numeric(self) -> Numeric:
         """The inputs, if a net can be trained on them."""
         if isinstance(self.inputs, Records):
-            raise ValueError(f"the inputs of {self.name} are {self.inputs!r}: turn them into numbers with features")
+            raise PyriteError(f"the inputs of {self.name} are {self.inputs!r}: turn them into numbers with features")
         return self.inputs
 
     def __repr__(self) -> str:
@@ -145,19 +146,19 @@ class Dataset:
 def check_inputs(inputs: object, what: str) -> None:
     """Raise ValueError unless the inputs are images or features."""
     if isinstance(inputs, np.ma.MaskedArray) and np.ma.is_masked(inputs):
-        raise ValueError(f"{what} are a masked array with masked values: fill them, or leave those samples out")
+        raise PyriteError(f"{what} are a masked array with masked values: fill them, or leave those samples out")
     if not isinstance(inputs, np.ndarray):
-        raise ValueError(f"{what} are {inputs!r}, but must be an array of images or features")
+        raise PyriteError(f"{what} are {inputs!r}, but must be an array of images or features")
     known = (np.dtype(np.uint8), 4), (np.dtype(np.float32), 2), (np.dtype(np.float64), 2)
     if (inputs.dtype, inputs.ndim) not in known:
-        raise ValueError(
+        raise PyriteError(
             f"{what} are {inputs.dtype} of shape {inputs.shape}: images are uint8 (N, C, H, W), features are "
             "float32 or float64 (N, F)"
         )
     if inputs.size == 0 and len(inputs):
-        raise ValueError(f"{what} have the shape {inputs.shape}: a sample has no values")
+        raise PyriteError(f"{what} have the shape {inputs.shape}: a sample has no values")
     if inputs.ndim == 4 and inputs.shape[1] > 4 and inputs.shape[3] in (1, 3, 4):
-        raise ValueError(
+        raise PyriteError(
             f"{what} have the shape {inputs.shape}, which looks like (N, H, W, C): images are (N, C, H, W), use "
             "inputs.transpose(0, 3, 1, 2)"
         )
@@ -168,7 +169,7 @@ def check_range(labels: Labels, classes: int, what: str) -> None:
     outside = (labels < 0) | (labels >= classes)
     if outside.any():
         first = int(outside.argmax())
-        raise ValueError(
+        raise PyriteError(
             f"{what}: label {labels[first]} at index {first} is not a class number from 0 to {classes - 1}"
         )
 
@@ -185,14 +186,16 @@ def encode(values: Sequence[Any], what: str) -> tuple[Labels, tuple[str, ...]]:
     missing = {value for value in distinct if is_missing(str(value))}
     if missing:
         index = next(index for index, value in enumerate(values) if value in missing)
-        raise ValueError(f"{what}: the label at index {index} is missing ({str(values[index])!r}): remove such samples")
+        raise PyriteError(
+            f"{what}: the label at index {index} is missing ({str(values[index])!r}): remove such samples"
+        )
     try:
         ordered = sorted(distinct, key=lambda value: (int(value), str(value)))
     except (ValueError, TypeError):
         ordered = sorted(distinct, key=str)
     if len(ordered) < 2:
         classes = f"only the class {str(ordered[0])!r}" if ordered else "no class"
-        raise ValueError(f"{what} hold {classes}: a classifier needs two or more")
+        raise PyriteError(f"{what} hold {classes}: a classifier needs two or more")
     names = tuple(str(value) for value in ordered)
     check_names(names, what)
     number = {value: index for index, value in enumerate(ordered)}
@@ -209,14 +212,14 @@ def check_names(names: Sequence[str], what: str) -> None:
     seen: dict[object, str] = {}
     for name in names:
         if not name.strip():
-            raise ValueError(f"{what}: the name of a class is empty")
+            raise PyriteError(f"{what}: the name of a class is empty")
         text = unicodedata.normalize("NFC", name).strip()
         key = (float(text) if "." in text else int(text)) if _DECIMAL.fullmatch(text) else text
         if key in seen:
             both = (
                 f"two classes are called {name!r}" if seen[key] == name else f"{seen[key]!r} and {name!r} are one class"
             )
-            raise ValueError(f"{what}: {both}: write each class in one way, and different ones differently")
+            raise PyriteError(f"{what}: {both}: write each class in one way, and different ones differently")
         seen[key] = name
 
 
@@ -225,5 +228,5 @@ def encode_like(values: Sequence[Any], classes: Sequence[str], what: str) -> Lab
     number = {name: index for index, name in enumerate(classes)}
     for index, value in enumerate(values):
         if str(value) not in number:
-            raise ValueError(f"{what}: {str(value)!r} at index {index} is not among the classes of the training part")
+            raise PyriteError(f"{what}: {str(value)!r} at index {index} is not among the classes of the training part")
     return np.array([number[str(value)] for value in values], np.int64)

@@ -18,6 +18,7 @@ from pyrite.data.files import is_regular
 from pyrite.data.records import Column, Kind
 from pyrite.data.statistics import beyond_whole, check_resolution, check_spread
 from pyrite.data.typed_table import check_unique
+from pyrite.errors import PyriteError
 
 __all__ = ["Delimited"]
 
@@ -51,7 +52,7 @@ class Delimited:
     ) -> None:
         self.path = path
         if not is_regular(path):  # opening a pipe would block for ever
-            raise ValueError(f"{path}: cannot be read, it is not a file")
+            raise PyriteError(f"{path}: cannot be read, it is not a file")
         self.encoding = encoding or self._encoding()
         self._check_options(delimiter, decimal)
         self.skipped, self.delimiter = self._delimiter(delimiter)
@@ -101,7 +102,7 @@ class Delimited:
         row, text = scan.first_bad
         advice = f": correct it, or leave the column out with --ignore {name}"
         others = f", but {scan.good} of {scan.good + scan.bad} cells of the column are{advice}" if kind is None else ""
-        raise ValueError(f"{self.cell(row, name)}: {text[:40]!r} is not a number{others}")
+        raise PyriteError(f"{self.cell(row, name)}: {text[:40]!r} is not a number{others}")
 
     def _number_column(self, name: str, scan: "_Scan") -> Column:
         values = np.frombuffer(scan.numbers)
@@ -132,20 +133,20 @@ class Delimited:
         if kind == "boolean":
             for row, cell in enumerate(values.tolist()):
                 if cell.lower() not in ("true", "false") and cell not in MISSING:
-                    raise ValueError(f"{self.cell(row, name)}: {cell[:40]!r} is neither true nor false")
+                    raise PyriteError(f"{self.cell(row, name)}: {cell[:40]!r} is neither true nor false")
             truth = [math.nan if cell in MISSING else float(cell.lower() == "true") for cell in values.tolist()]
             return Column(name, kind, np.array(truth))
         return Column(name, kind, values)
 
     def _check_options(self, delimiter: str | None, decimal: str | None) -> None:
         if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
-            raise ValueError(f"delimiter is {delimiter!r}, but must be one character")
+            raise PyriteError(f"delimiter is {delimiter!r}, but must be one character")
         if decimal not in (None, ".", ","):
-            raise ValueError(f"decimal is {decimal!r}, but must be '.' or ','")
+            raise PyriteError(f"decimal is {decimal!r}, but must be '.' or ','")
         try:
             "".encode(self.encoding)
         except (LookupError, TypeError):
-            raise ValueError(
+            raise PyriteError(
                 f"encoding is {self.encoding!r}, which is not known: such as 'utf-8' or 'cp1252'"
             ) from None
 
@@ -154,7 +155,7 @@ class Delimited:
             with self.path.open("rb") as file:
                 return _MARKS.get(file.read(2), "utf-8-sig")
         except OSError as error:
-            raise ValueError(f"{self.path}: cannot be read ({error.strerror or error})") from None
+            raise PyriteError(f"{self.path}: cannot be read ({error.strerror or error})") from None
 
     @contextmanager
     def _records(self, delimiter: str | None = None) -> Iterator[tuple[Iterator[list[str]], Any]]:
@@ -166,14 +167,14 @@ class Delimited:
                 reader = csv.reader(file, delimiter=delimiter or self.delimiter, strict=True)
                 yield reader, reader
         except OSError as error:
-            raise ValueError(f"{self.path}: cannot be read ({error.strerror or error})") from None
+            raise PyriteError(f"{self.path}: cannot be read ({error.strerror or error})") from None
         except UnicodeError as error:
-            raise ValueError(
+            raise PyriteError(
                 f"{self.path}: not a CSV file in UTF-8 ({error}): save it as UTF-8, or name its encoding, as in "
                 f'\'csv("{self.path.name}", encoding="cp1252")\''
             ) from None
         except csv.Error as error:
-            raise ValueError(f"{self.path}: not a CSV file ({error})") from None
+            raise PyriteError(f"{self.path}: not a CSV file ({error})") from None
 
     def _delimiter(self, wanted: str | None) -> tuple[int, str]:
         """How many lines come before the header, and the delimiter: the one that parts the header the most."""
@@ -199,7 +200,7 @@ class Delimited:
         with self._records() as (records, _):
             names = [name.strip() for name in next(records, [])]
         if not names or names == [""]:
-            raise ValueError(f"{self.path}: empty, it has no header")
+            raise PyriteError(f"{self.path}: empty, it has no header")
         check_unique(names, self.path)
         return names
 
@@ -209,7 +210,7 @@ class Delimited:
             rows = [row for row in islice(filter(None, records), _SNIFFED) if len(row) == len(self.names)]
         mark = decimal_mark(list(zip(*rows, strict=True)))
         if mark is None:
-            raise ValueError(
+            raise PyriteError(
                 f"{self.path}: numbers such as 1,234 may have decimals or thousands: say which with decimal, as in "
                 f'\'csv("{self.path.name}", decimal=",")\''
             )
@@ -223,7 +224,7 @@ class Delimited:
             chunk: list[list[str]] = []
             for record in filter(None, records):
                 if len(record) != len(self.names):
-                    raise ValueError(
+                    raise PyriteError(
                         f"{self.path}, row {len(self._lines) + 1} (line {reader.line_num}): {len(record)} cells, but "
                         f"{len(self.names)} columns"
                     )
@@ -235,7 +236,7 @@ class Delimited:
             self._add(chunk)
         self.rows = len(self._lines)
         if not self.rows:
-            raise ValueError(f"{self.path}: no rows")
+            raise PyriteError(f"{self.path}: no rows")
         self.distinct = {name: len(scan.distinct) for name, scan in zip(self.names, self._scans, strict=True)}
 
     def _add(self, chunk: list[list[str]]) -> None:

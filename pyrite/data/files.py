@@ -10,6 +10,7 @@ from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO, NamedTuple, cast
 
+from pyrite.errors import PyriteError
 from pyrite.npz_files import DEFLATE, LARGEST, is_regular
 
 __all__ = ["LARGEST", "Download", "as_path", "data_folder", "find", "is_regular", "obtain", "read_members", "read_text"]
@@ -26,7 +27,7 @@ class Download(NamedTuple):
 def as_path(path: object) -> Path:
     """A path given by the user, with ``~`` expanded."""
     if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
-        raise ValueError(f"{path!r} is not a path")
+        raise PyriteError(f"{path!r} is not a path")
     return Path(os.path.expanduser(path))
 
 
@@ -74,7 +75,7 @@ def obtain(folder: Path, download: Download, dataset: str) -> Path:
         finally:
             if bar is not None:
                 bar.close()
-    raise ValueError(
+    raise PyriteError(
         f"{dataset} is not on this machine and {download.urls[0]} could not be downloaded "
         f"({'; '.join(dict.fromkeys(reasons))}): put {download.name} into {folder}"
     )
@@ -90,26 +91,26 @@ def read_text(path: Path, dataset: str) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except FileNotFoundError:
-        raise ValueError(f"{dataset}: {path} is missing") from None
+        raise PyriteError(f"{dataset}: {path} is missing") from None
     except (OSError, UnicodeDecodeError) as error:
-        raise ValueError(f"{dataset}: {path} cannot be read as text ({error})") from None
+        raise PyriteError(f"{dataset}: {path} cannot be read as text ({error})") from None
     while lines and not lines[-1].strip():
         lines.pop()
     if not lines:
-        raise ValueError(f"{dataset}: {path} is empty")
+        raise PyriteError(f"{dataset}: {path} is empty")
     return lines
 
 
 def open_plain_or_gz(path: Path) -> tuple[BufferedReader | gzip.GzipFile, int]:
     """An open file, decompressed if its first bytes are those of gzip, and the largest possible size of its content."""
     if not is_regular(path):
-        raise ValueError(f"{path}: there is no such file")
+        raise PyriteError(f"{path}: there is no such file")
     try:
         with path.open("rb") as file:
             packed = file.read(2) == b"\x1f\x8b"
             size = os.fstat(file.fileno()).st_size
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise PyriteError(f"{path}: cannot be read ({error.strerror or error})") from None
     if not packed:
         return path.open("rb"), size
     return gzip.open(path, "rb"), min(LARGEST, size * DEFLATE)
@@ -138,21 +139,21 @@ def read_members(path: Path, wanted: Sequence[str], most: int = 256 * 2**20) -> 
             while bounded.read(2**16):  # gzip's checksum is at the end of the file
                 pass
     except (tarfile.TarError, EOFError, OSError, zlib.error) as error:
-        raise ValueError(f"{path}: not a whole tar archive ({error})") from None
+        raise PyriteError(f"{path}: not a whole tar archive ({error})") from None
     absent = [name for name in wanted if name not in contents]
     if absent:
-        raise ValueError(f"{path}: {absent[0]!r} is not in the archive")
+        raise PyriteError(f"{path}: {absent[0]!r} is not in the archive")
     return contents
 
 
 def _check_member(path: Path, member: tarfile.TarInfo, most: int) -> None:
     name = member.name
     if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name:
-        raise ValueError(f"{path}: refused, the archive holds {name!r}, which points out of its folder")
+        raise PyriteError(f"{path}: refused, the archive holds {name!r}, which points out of its folder")
     if not (member.isfile() or member.isdir()):
-        raise ValueError(f"{path}: refused, {name!r} in the archive is a link or a device")
+        raise PyriteError(f"{path}: refused, {name!r} in the archive is a link or a device")
     if not 0 <= member.size <= most:
-        raise ValueError(f"{path}: refused, {name!r} in the archive claims {member.size} bytes")
+        raise PyriteError(f"{path}: refused, {name!r} in the archive claims {member.size} bytes")
 
 
 class _Bounded:

@@ -12,6 +12,7 @@ import numpy as np
 from pyrite.data.dataset import Dataset, Labels, check_names
 from pyrite.data.files import as_path
 from pyrite.data.images import SUFFIXES, Header, LazyImages, Pixels, Unreadable, as_size, look_at, read_image
+from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
 
 __all__ = ["class_folders", "folder", "parts_of"]
@@ -33,21 +34,21 @@ def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | No
     """
     root = as_path(path)
     if not root.is_dir():
-        raise ValueError(f"{root} is not a folder")
+        raise PyriteError(f"{root} is not a folder")
     name = root.resolve().name
     home, parts = parts_of(root)
     classes = class_folders(home)
     train = _part(name, home, classes, size, lazy, None)
     if len(np.unique(train.labels)) < 2:
         first = f"; the first that cannot: {train.unreadable[0].reason}" if train.unreadable else ""
-        raise ValueError(f"{home}: only one of {len(classes)} class folders holds images that can be read{first}")
+        raise PyriteError(f"{home}: only one of {len(classes)} class folders holds images that can be read{first}")
 
     def other(part: str) -> Dataset | None:
         if part not in parts:
             return None
         extra = sorted(set(_subfolders(root / part)) - set(classes))
         if extra:
-            raise ValueError(f"{root / part}: the class {extra[0]!r} is not in {home}")
+            raise PyriteError(f"{root / part}: the class {extra[0]!r} is not in {home}")
         channels, height, width = train.inputs.shape[1:]
         return _part(f"{name} {part}", root / part, classes, (height, width), lazy, channels)
 
@@ -79,7 +80,7 @@ def _part(
         labels += [number] * len(files)
     good, headers, bad = look_at(root, names)
     if not good:
-        raise ValueError(
+        raise PyriteError(
             f"{root}: none of {len(names)} files in its {len(classes)} class folders is an image"
             + (f"; the first: {bad[0].reason}" if bad else "")
         )
@@ -120,7 +121,7 @@ def _subfolders(root: Path) -> list[str]:
 
 
 def _refuse(error: OSError) -> NoReturn:
-    raise ValueError(f"{error.filename}: cannot be read ({error.strerror or error})") from None
+    raise PyriteError(f"{error.filename}: cannot be read ({error.strerror or error})") from None
 
 
 def class_folders(root: Path) -> tuple[str, ...]:
@@ -128,7 +129,7 @@ def class_folders(root: Path) -> tuple[str, ...]:
     names = _subfolders(root)
     if len(names) < 2:
         folders = f"one class folder, {names[0]!r}" if names else "no class folders"
-        raise ValueError(f"{root} holds {folders}: it must have one folder of images per class, two or more")
+        raise PyriteError(f"{root} holds {folders}: it must have one folder of images per class, two or more")
     check_names(names, str(root))
     numeric = all(name.isdecimal() for name in names)
     return tuple(sorted(names, key=lambda name: (int(name), name)) if numeric else names)

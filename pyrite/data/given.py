@@ -13,6 +13,7 @@ from pyrite.data.records import texts
 from pyrite.data.statistics import check_spread, to_float64
 from pyrite.data.table import read_table
 from pyrite.data.typed_table import Frame, TypedTable, column_of, frame_table, is_frame
+from pyrite.errors import PyriteError
 
 __all__ = ["Data", "from_objects", "is_object", "to_numbers"]
 
@@ -40,9 +41,9 @@ def from_objects(data: Any, label: Any = "", text: str = "", ignore: str = "", n
             return read_table(table, label, text, ignore, name)
         return read_table(*_with_labels(table, label), text, ignore, name)
     if isinstance(label, str):
-        raise ValueError("label is missing: pass the labels of the samples, one per sample")
+        raise PyriteError("label is missing: pass the labels of the samples, one per sample")
     if text or ignore or name:
-        raise ValueError(f"data is a {type(data).__name__}, which has no columns: leave out text, ignore and name")
+        raise PyriteError(f"data is a {type(data).__name__}, which has no columns: leave out text, ignore and name")
     if not isinstance(data, np.ndarray) or data.dtype.kind in "OUT":
         words = to_objects(texts(list(data), "data").texts())
         return read_table(*_with_labels(TypedTable("texts", {"text": words}), label), text="text")
@@ -57,7 +58,7 @@ def to_numbers(values: npt.NDArray[Any], what: str) -> Numeric:
         check_inputs(values, what)
         return values
     if values.dtype.kind not in "biuf":
-        raise ValueError(f"{what} is an array of {values.dtype}, but must hold numbers")
+        raise PyriteError(f"{what} is an array of {values.dtype}, but must hold numbers")
 
     def cell(row: int, column: int) -> str:
         return f"{what}, row {row}, column {column}"
@@ -79,4 +80,4 @@ def _with_labels(table: TypedTable, labels: Any) -> tuple[TypedTable, str]:
 
 def _check_length(labels: Any, rows: int) -> None:
     if len(labels) != rows:
-        raise ValueError(f"label has {len(labels)} labels, but there are {rows} samples")
+        raise PyriteError(f"label has {len(labels)} labels, but there are {rows} samples")

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, Labels
 from pyrite.data.files import Download, as_path, data_folder, find, obtain, open_plain_or_gz
+from pyrite.errors import PyriteError
 
 __all__ = ["fashion_mnist", "mnist", "read_idx"]
 
@@ -65,7 +66,7 @@ def _read_set(
     root = data_folder()
     folder = as_path(path) if path is not None else find(root, folders) or root / folders[0]
     if path is not None and not folder.is_dir():
-        raise ValueError(f"{name}: {folder} is not a folder")
+        raise PyriteError(f"{name}: {folder} is not a folder")
 
     def file(stem: str) -> Path:
         variants = (stem, stem.replace("-idx", ".idx"))
@@ -74,7 +75,7 @@ def _read_set(
             return location
         packed = stem + ".gz"
         if path is not None:
-            raise ValueError(f"{name}: {packed} is not in {folder}")
+            raise PyriteError(f"{name}: {packed} is not in {folder}")
         return obtain(folder, Download(packed, tuple(m + packed for m in mirrors), checksums[stem]), name)
 
     def part(stem: str) -> tuple[npt.NDArray[np.uint8], Labels]:
@@ -85,7 +86,7 @@ def _read_set(
     images, labels = part("train")
     test = Dataset(f"{name} test", *part("t10k"), classes)
     if images.shape[1:] != test.inputs.shape[1:]:
-        raise ValueError(f"{name}: training images are {images.shape[2:]}, test images {test.inputs.shape[2:]}")
+        raise PyriteError(f"{name}: training images are {images.shape[2:]}, test images {test.inputs.shape[2:]}")
     return Dataset(name, images, labels, classes, test)
 
 
@@ -97,27 +98,27 @@ def read_idx(path: str | Path, dimensions: int) -> npt.NDArray[np.uint8]:
         try:
             head = stream.read(4)
             if len(head) < 4:
-                raise ValueError(f"{path}: {'empty' if not head else 'cut off in its first bytes'}, not an IDX file")
+                raise PyriteError(f"{path}: {'empty' if not head else 'cut off in its first bytes'}, not an IDX file")
             if head[:2] != b"\0\0" or head[2] != UINT8 or head[3] != dimensions:
-                raise ValueError(
+                raise PyriteError(
                     f"{path}: begins with {head.hex()}, not with 000008{dimensions:02x} "
                     f"as an IDX file of bytes in {dimensions} dimension{'s' * (dimensions > 1)} does"
                 )
             sizes = stream.read(4 * dimensions)
             if len(sizes) < 4 * dimensions:
-                raise ValueError(f"{path}: cut off in its first bytes")
+                raise PyriteError(f"{path}: cut off in its first bytes")
             shape = tuple(int(size) for size in np.frombuffer(sizes, ">u4"))
             count = math.prod(shape)
             if count == 0 or count > most:
-                raise ValueError(f"{path}: claims {' x '.join(map(str, shape))} numbers, which it cannot hold")
+                raise PyriteError(f"{path}: claims {' x '.join(map(str, shape))} numbers, which it cannot hold")
             values = np.empty(count, np.uint8)
             read = _fill(stream, values)
             if read < count:
-                raise ValueError(f"{path}: cut off, it holds {read} of {count} numbers")
+                raise PyriteError(f"{path}: cut off, it holds {read} of {count} numbers")
             if stream.read(1):
-                raise ValueError(f"{path}: holds more than the {count} numbers it claims")
+                raise PyriteError(f"{path}: holds more than the {count} numbers it claims")
         except (EOFError, OSError, zlib.error) as error:
-            raise ValueError(f"{path}: cut off or damaged ({error})") from None
+            raise PyriteError(f"{path}: cut off or damaged ({error})") from None
     return values.reshape(shape)
 
 

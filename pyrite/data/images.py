@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.checks import is_whole, one_of
+from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
 from pyrite.npz_files import is_regular
 
@@ -45,7 +46,7 @@ def read_image(path: Path, size: tuple[int, int], channels: int = 3, warp: bool 
     >>> read_image(Path("missing.png"), (8, 8))
     Traceback (most recent call last):
     ...
-    ValueError: missing.png: no such file
+    pyrite.PyriteError: missing.png: no such file
     """
     from PIL import ImageOps
 
@@ -85,7 +86,7 @@ def inside(name: str, source: Path, line: int) -> str:
     """A file name from a list file; a ValueError if it points outside the folder of the list."""
     parts = PurePosixPath(name)
     if parts.is_absolute() or ".." in parts.parts or "\\" in name or ":" in name or "\0" in name:
-        raise ValueError(f"{source}, line {line}: {name!r} points out of its folder")
+        raise PyriteError(f"{source}, line {line}: {name!r} points out of its folder")
     return str(parts)
 
 
@@ -165,7 +166,7 @@ def as_size(size: int | tuple[int, int]) -> tuple[int, int]:
     """Height and width; one number stands for both."""
     pair = tuple(size) if isinstance(size, list | tuple) else (size, size)
     if len(pair) != 2 or not all(is_whole(side) and side > 0 for side in pair):
-        raise ValueError(f"size is {size!r}, but must be a number of pixels, or a height and a width")
+        raise PyriteError(f"size is {size!r}, but must be a number of pixels, or a height and a width")
     return int(pair[0]), int(pair[1])
 
 
@@ -179,7 +180,7 @@ class _Opened:
         from PIL import Image
 
         if not is_regular(self.path):  # opening a pipe would wait for ever
-            raise ValueError(f"{self.path}: no such file")
+            raise PyriteError(f"{self.path}: no such file")
         try:
             self.image = Image.open(self.path, formats=FORMATS)
             most = Image.MAX_IMAGE_PIXELS

@@ -13,6 +13,7 @@ from pyrite.data.files import read_text
 from pyrite.data.images import LazyImages, inside, look_at
 from pyrite.data.matlab import read_table
 from pyrite.data.web import root_of
+from pyrite.errors import PyriteError
 
 __all__ = ["mars"]
 
@@ -41,7 +42,7 @@ def _part(
     frames = [inside(line.strip(), source, number) for number, line in enumerate(read_text(source, "mars"), start=1)]
     for number, frame in enumerate(frames, start=1):
         if "/" in frame or len(frame) < 6:
-            raise ValueError(f"{source}, line {number}: {frame!r} is not the name of a frame")
+            raise PyriteError(f"{source}, line {number}: {frame!r} is not the name of a frame")
     tracklets = _tracklets(root / f"info/tracks_{part}_info.mat", f"track_{part}_info", frames, query)
     # The first four characters of a frame's name are the number of the person, and the name of its folder.
     people, labels = np.unique([frame[:4] for frame in frames], return_inverse=True)
@@ -49,7 +50,7 @@ def _part(
     if check:
         _, _, bad = look_at(root, names)
         if bad:
-            raise ValueError(f"{bad[0].reason} (and {len(bad) - 1} more of {len(names)} frames)")
+            raise PyriteError(f"{bad[0].reason} (and {len(bad) - 1} more of {len(names)} frames)")
     return Dataset(
         "mars" if part == "train" else "mars test",
         LazyImages(root, names, size, warp=True),
@@ -63,18 +64,18 @@ def _part(
 def _tracklets(path: Path, key: str, frames: list[str], query: Labels) -> Tracklets:
     table = _matrix(path, key)
     if table.ndim != 2 or table.shape[1] != 4 or not len(table):
-        raise ValueError(f"{path}: {key!r} has the shape {table.shape}, not one row of four numbers per tracklet")
+        raise PyriteError(f"{path}: {key!r} has the shape {table.shape}, not one row of four numbers per tracklet")
     first, last, identity, camera = table.T
     wrong = (first < 1) | (last < first) | (last > len(frames))
     if wrong.any():
         row = int(wrong.argmax())
-        raise ValueError(f"{path}: tracklet {row + 1} runs from {first[row]} to {last[row]} of {len(frames)} frames")
+        raise PyriteError(f"{path}: tracklet {row + 1} runs from {first[row]} to {last[row]} of {len(frames)} frames")
     for row, (frame, person) in enumerate(zip(first, identity, strict=True), start=1):
         if _person(frames[frame - 1]) != person:
-            raise ValueError(f"{path}: tracklet {row} is of person {person}, its first frame is {frames[frame - 1]!r}")
+            raise PyriteError(f"{path}: tracklet {row} is of person {person}, its first frame is {frames[frame - 1]!r}")
     outside = (query < 1) | (query > len(table))
     if outside.any():
-        raise ValueError(f"{path}: there is no tracklet {query[int(outside.argmax())]}, which query_IDX.mat names")
+        raise PyriteError(f"{path}: there is no tracklet {query[int(outside.argmax())]}, which query_IDX.mat names")
     return Tracklets(first - 1, last.copy(), identity.copy(), camera.copy(), query - 1)
 
 
@@ -89,5 +90,5 @@ def _matrix(path: Path, key: str) -> Labels:
     """A table of whole numbers."""
     values = read_table(path, key)
     if not np.isfinite(values).all() or (values != np.trunc(values)).any() or (np.abs(values) > 2**31).any():
-        raise ValueError(f"{path}: {key!r} is not a table of whole numbers")
+        raise PyriteError(f"{path}: {key!r} is not a table of whole numbers")
     return values.astype(np.int64)

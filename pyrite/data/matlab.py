@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.files import is_regular
+from pyrite.errors import PyriteError
 
 __all__ = ["read_table"]
 
@@ -38,20 +39,20 @@ class _Element(NamedTuple):
 def read_table(path: Path, name: str) -> npt.NDArray[Any]:
     """The table that is called ``name``, as numbers of the type they are stored in."""
     if not is_regular(path):
-        raise ValueError(f"{path} is missing")
+        raise PyriteError(f"{path} is missing")
     if path.stat().st_size > MOST:
-        raise ValueError(f"{path}: {path.stat().st_size} bytes are too many for a table")
+        raise PyriteError(f"{path}: {path.stat().st_size} bytes are too many for a table")
     content = path.read_bytes()
     try:
         return _find(content, name)
     except (ValueError, struct.error, zlib.error) as error:
-        raise ValueError(f"{path}: not a whole MATLAB file of version 5 with a table {name!r} ({error})") from None
+        raise PyriteError(f"{path}: not a whole MATLAB file of version 5 with a table {name!r} ({error})") from None
 
 
 def _find(content: bytes, name: str) -> npt.NDArray[Any]:
     order = {b"IM": "<", b"MI": ">"}.get(content[126:_HEADER])
     if order is None:
-        raise ValueError("it does not begin like one")
+        raise PyriteError("it does not begin like one")
     place = _HEADER
     while place < len(content):
         element, place = _element(content, place, order)
@@ -61,14 +62,14 @@ def _find(content: bytes, name: str) -> npt.NDArray[Any]:
             table = _table(element.content, name, order)
             if table is not None:
                 return table
-    raise ValueError("there is no such table")
+    raise PyriteError("there is no such table")
 
 
 def _unpacked(packed: bytes) -> bytes:
     decompressor = zlib.decompressobj()
     content = decompressor.decompress(packed, MOST)
     if not decompressor.eof:
-        raise ValueError("it unpacks to too much, or is cut off")
+        raise PyriteError("it unpacks to too much, or is cut off")
     return content
 
 
@@ -79,13 +80,13 @@ def _element(content: bytes, place: int, order: str) -> tuple[_Element, int]:
         kind, size = kind & 0xFFFF, kind >> 16
         begin, end = place + 4, place + 8
         if size > 4:
-            raise ValueError("a small element claims to be large")
+            raise PyriteError("a small element claims to be large")
     else:
         begin = place + 8
         # Elements are aligned to eight bytes, except compressed ones.
         end = begin + (size if kind == _COMPRESSED else -(-size // 8) * 8)
     if begin + size > len(content):
-        raise ValueError("it is cut off")
+        raise PyriteError("it is cut off")
     return _Element(kind, content[begin : begin + size]), end
 
 
@@ -103,10 +104,10 @@ def _table(content: bytes, name: str, order: str) -> npt.NDArray[Any] | None:
         return None
     (kind,) = struct.unpack_from(order + "I", flags.content)
     if kind & 0xFF not in _REAL or kind & _COMPLEX or dimensions.kind != 5 or numbers.kind not in _NUMBERS:
-        raise ValueError("it is not a table of numbers")
+        raise PyriteError("it is not a table of numbers")
     shape = struct.unpack(f"{order}{len(dimensions.content) // 4}i", dimensions.content)
     dtype = np.dtype(order + _NUMBERS[numbers.kind])
     if min(shape, default=-1) < 0 or math.prod(shape) * dtype.itemsize != len(numbers.content):
-        raise ValueError(f"a table of {shape} comes with {len(numbers.content)} bytes")
+        raise PyriteError(f"a table of {shape} comes with {len(numbers.content)} bytes")
     values = np.frombuffer(numbers.content, dtype) if numbers.content else np.empty(0, dtype)
     return values.reshape(shape, order="F").astype(dtype.newbyteorder("="))

@@ -9,6 +9,7 @@ import numpy.typing as npt
 from pyrite.data.dataset import Dataset, Labels, check_names, check_range, encode, encode_like
 from pyrite.data.files import as_path
 from pyrite.data.statistics import check_spread, to_float64
+from pyrite.errors import PyriteError
 from pyrite.npz_files import read_npz
 
 __all__ = ["npz", "to_images"]
@@ -29,12 +30,12 @@ def npz(path: str, channels: str | None = None) -> Dataset:
         channels: ``first`` or ``last``, for images whose shape is ambiguous, such as (N, 3, 32, 3) or (N, 9, 32, 32).
     """
     if channels not in (None, "first", "last"):
-        raise ValueError(f"channels is {channels!r}, but must be 'first' or 'last'")
+        raise PyriteError(f"channels is {channels!r}, but must be 'first' or 'last'")
     place = as_path(path)
     arrays = read_npz(place, NAMES)
     for name in ("x", "y"):
         if name not in arrays:
-            raise ValueError(f"{place}: there is no array {name!r}")
+            raise PyriteError(f"{place}: there is no array {name!r}")
     inputs = to_images(arrays["x"], channels, f"{place}: x")
     y = _column(arrays["y"], f"{place}: y")
     if "classes" in arrays:
@@ -44,7 +45,7 @@ def npz(path: str, channels: str | None = None) -> Dataset:
     else:
         labels, classes = encode(y.tolist(), f"{place}: the labels y")
     if len(labels) != len(inputs):
-        raise ValueError(f"{place}: x has {len(inputs)} samples, y has {len(labels)}")
+        raise PyriteError(f"{place}: x has {len(inputs)} samples, y has {len(labels)}")
     test = _test(place, arrays, channels, inputs.shape, classes)
     return Dataset(place.stem, inputs, labels, classes, test)
 
@@ -59,10 +60,10 @@ def _test(
     if "x_test" not in arrays and "y_test" not in arrays:
         return None
     if "x_test" not in arrays or "y_test" not in arrays:
-        raise ValueError(f"{place}: x_test and y_test belong together, and one is missing")
+        raise PyriteError(f"{place}: x_test and y_test belong together, and one is missing")
     inputs = to_images(arrays["x_test"], channels, f"{place}: x_test")
     if inputs.shape[1:] != shape[1:]:
-        raise ValueError(f"{place}: samples of x are {shape[1:]}, those of x_test {inputs.shape[1:]}")
+        raise PyriteError(f"{place}: samples of x are {shape[1:]}, those of x_test {inputs.shape[1:]}")
     y = _column(arrays["y_test"], f"{place}: y_test")
     if "classes" in arrays:
         labels = _numbers(y, len(classes), f"{place}: y_test")
@@ -78,9 +79,9 @@ def to_images(x: npt.NDArray[Any], channels: str | None, where: str) -> npt.NDAr
     if x.dtype == np.uint8 and x.ndim == 4:
         return _images(x, channels, where)
     if x.ndim in (3, 4):
-        raise ValueError(f"{where}: images are uint8 from 0 to 255, these are {x.dtype}")
+        raise PyriteError(f"{where}: images are uint8 from 0 to 255, these are {x.dtype}")
     if x.ndim != 2 or x.dtype.kind not in "biuf":
-        raise ValueError(
+        raise PyriteError(
             f"{where}: {x.dtype} of shape {x.shape}; images are uint8 (N, C, H, W), features numbers (N, F)"
         )
 
@@ -97,7 +98,7 @@ def _images(x: npt.NDArray[np.uint8], channels: str | None, where: str) -> npt.N
     first, last = x.shape[1] in _CHANNELS, x.shape[3] in _CHANNELS
     if channels is None and first == last:
         problem = "may be (N, C, H, W) or (N, H, W, C)" if first else "has neither 1, 3 nor 4 channels"
-        raise ValueError(
+        raise PyriteError(
             f"{where}: the shape {x.shape} {problem}: say which by channels='first' or channels='last', "
             "as in \"npz('file.npz', channels='last')\""
         )
@@ -108,13 +109,13 @@ def _images(x: npt.NDArray[np.uint8], channels: str | None, where: str) -> npt.N
 
 def _column(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     if values.ndim != 1 or not (np.issubdtype(values.dtype, np.integer) or values.dtype.kind == "U"):
-        raise ValueError(f"{where}: {values.dtype} of shape {values.shape}, not a list of whole numbers or texts")
+        raise PyriteError(f"{where}: {values.dtype} of shape {values.shape}, not a list of whole numbers or texts")
     return values
 
 
 def _numbers(values: npt.NDArray[Any], classes: int, where: str) -> Labels:
     if not np.issubdtype(values.dtype, np.integer):
-        raise ValueError(f"{where}: with classes given, labels are numbers of classes, not {values.dtype}")
+        raise PyriteError(f"{where}: with classes given, labels are numbers of classes, not {values.dtype}")
     labels = values.astype(np.int64)
     check_range(labels, classes, where)
     return labels

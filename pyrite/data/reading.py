@@ -18,6 +18,7 @@ from pyrite.data.records import Records, texts
 from pyrite.data.table import Source, read_columns
 from pyrite.data.text_folder import read_text_file, text_files
 from pyrite.data.typed_table import frame_table, is_frame, parquet_table
+from pyrite.errors import PyriteError
 from pyrite.npz_files import read_npz
 
 __all__ = ["Samples", "describe", "read_like"]
@@ -65,7 +66,7 @@ def read_like(source: Any, described: Mapping[str, Any], name: str = "") -> Samp
         return _from_object(source, described, name)
     path = as_path(source)
     if not os.path.exists(path):
-        raise ValueError(f"there is no file or folder {str(path)!r}")
+        raise PyriteError(f"there is no file or folder {str(path)!r}")
     readers: dict[str, Callable[[Path], Source]] = {".csv": Delimited, ".tsv": Delimited, ".parquet": parquet_table}
     reader = None if path.is_dir() else readers.get(path.suffix.lower())
     if reader is not None:
@@ -81,7 +82,7 @@ def _from_object(source: Any, described: Mapping[str, Any], name: str) -> Sample
     if described["kind"] == "text":
         return Samples(texts(list(source), described["columns"][0][0]))
     if described["kind"] == "table":
-        raise ValueError(
+        raise PyriteError(
             f"data is a {type(source).__name__}, but the model takes a table with the columns {_names(described)}"
         )
     return Samples(_checked(to_numbers(np.asarray(source), "data"), described, "data"))
@@ -89,13 +90,13 @@ def _from_object(source: Any, described: Mapping[str, Any], name: str) -> Sample
 
 def _from_table(table: Source, described: Mapping[str, Any], name: str) -> Samples:
     if described["kind"] == "images":
-        raise ValueError(f"{table.path}: the model takes images, not a table")
+        raise PyriteError(f"{table.path}: the model takes images, not a table")
     if not described["columns"]:
-        raise ValueError(f"{table.path}: the model was trained on numbers without names: pass an array")
+        raise PyriteError(f"{table.path}: the model was trained on numbers without names: pass an array")
     wanted = [column for column, _ in described["columns"]]
     absent = [column for column in wanted if column not in table.names]
     if absent:
-        raise ValueError(
+        raise PyriteError(
             f"{table.path}: there is no column {absent[0]!r}; the model was trained on {_names(described)}"
         )
     names = tuple(table.texts([name])[name].tolist()) if name else ()
@@ -105,14 +106,16 @@ def _from_table(table: Source, described: Mapping[str, Any], name: str) -> Sampl
     for column in columns:
         if column.missing.any():
             row = int(column.missing.argmax())
-            raise ValueError(f"{table.cell(row, column.name)}: the number is missing, and none was missing in training")
+            raise PyriteError(
+                f"{table.cell(row, column.name)}: the number is missing, and none was missing in training"
+            )
     return Samples(np.stack([column.values for column in columns], 1), names)
 
 
 def _from_npz(path: Path, described: Mapping[str, Any]) -> Samples:
     arrays = read_npz(path, ("x",))
     if "x" not in arrays:
-        raise ValueError(f"{path}: there is no array 'x'")
+        raise PyriteError(f"{path}: there is no array 'x'")
     return Samples(_checked(to_images(arrays["x"], None, f"{path}: x"), described, f"{path}: x"))
 
 
@@ -123,13 +126,13 @@ def _from_files(path: Path, described: Mapping[str, Any]) -> Samples:
         root = path if path.is_dir() else path.parent
         return Samples(texts([read_text_file(root / file) for file in files], described["columns"][0][0]), tuple(files))
     if described["kind"] != "images":
-        raise ValueError(f"{path}: the model takes a table with the columns {_names(described)}, as .csv or .parquet")
+        raise PyriteError(f"{path}: the model takes a table with the columns {_names(described)}, as .csv or .parquet")
     root = path if path.is_dir() else path.parent
     files = sorted(str(file.relative_to(root)) for file in root.rglob("*") if file.suffix.lower() in SUFFIXES)
     good, _, bad = look_at(root, files if path.is_dir() else [path.name])
     files = files if path.is_dir() else [path.name]
     if not good:
-        raise ValueError(f"{path}: no image can be read" + (f"; the first: {bad[0].reason}" if bad else ""))
+        raise PyriteError(f"{path}: no image can be read" + (f"; the first: {bad[0].reason}" if bad else ""))
     channels, height, width = described["shape"]
     images = LazyImages(root, [files[index] for index in good], (height, width), channels)
     pixels, kept, undecodable = read_all(images)
@@ -138,7 +141,7 @@ def _from_files(path: Path, described: Mapping[str, Any]) -> Samples:
 
 def _checked(inputs: Any, described: Mapping[str, Any], what: str) -> Any:
     if list(inputs.shape[1:]) != list(described["shape"]):
-        raise ValueError(
+        raise PyriteError(
             f"{what} has samples of shape {inputs.shape[1:]}, but the model takes {tuple(described['shape'])}"
         )
     return inputs

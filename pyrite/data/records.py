@@ -7,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.checks import one_of
+from pyrite.errors import PyriteError
 
 __all__ = ["KINDS", "Column", "Kind", "Records", "texts"]
 
@@ -50,21 +51,21 @@ class Records:
     def __init__(self, columns: Iterable[Column]) -> None:
         self.columns = tuple(columns)
         if not self.columns:
-            raise ValueError("columns is empty: records have one column or more")
+            raise PyriteError("columns is empty: records have one column or more")
         for place, column in enumerate(self.columns):
             one_of(f"columns[{place}].kind", column.kind, KINDS)
             if column.values.dtype != np.dtype(_DTYPES[column.kind]) or column.values.ndim != 1:
-                raise ValueError(
+                raise PyriteError(
                     f"columns[{place}] has values of {column.values.dtype} of shape {column.values.shape}, but a "
                     f"{column.kind} is {_DTYPES[column.kind]} of one dimension"
                 )
             if len(column.values) != len(self.columns[0].values):
-                raise ValueError(
+                raise PyriteError(
                     f"columns[{place}] has {len(column.values)} rows, but columns[0] has {len(self.columns[0].values)}"
                 )
         twice = [name for name in self.names if self.names.count(name) > 1]
         if twice:
-            raise ValueError(f"two columns are called {twice[0]!r}")
+            raise PyriteError(f"two columns are called {twice[0]!r}")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -121,7 +122,7 @@ def texts(values: Sequence[str], name: str = "text") -> Records:
     column[:] = values
     for index, value in enumerate(values):
         if not isinstance(value, str):
-            raise ValueError(f"{name} is {value!r} at index {index}, but must be a text")
+            raise PyriteError(f"{name} is {value!r} at index {index}, but must be a text")
     return Records([Column(name, "text", column)])
 
 

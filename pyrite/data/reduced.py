@@ -7,6 +7,7 @@ import numpy as np
 from pyrite.checks import whole_number
 from pyrite.data.dataset import Dataset
 from pyrite.data.images import LazyImages, Pixels
+from pyrite.errors import PyriteError
 
 __all__ = ["reduced"]
 
@@ -23,12 +24,12 @@ def reduced(data: Dataset, size: int | None = None, test: int | None = None, cla
         classes: only the first so many classes are kept.
     """
     if not isinstance(data, Dataset):
-        raise ValueError(f"data is {data!r}, but must be a data set: reduced(cifar10, size=16)")
+        raise PyriteError(f"data is {data!r}, but must be a data set: reduced(cifar10, size=16)")
     if isinstance(data.inputs, LazyImages) or data.inputs.ndim != 4:
-        raise ValueError(f"{data.name} cannot be reduced: it is not an image set in memory")
+        raise PyriteError(f"{data.name} cannot be reduced: it is not an image set in memory")
     kept = len(data.classes) if classes is None else whole_number("classes", classes, least=2)
     if kept > len(data.classes):
-        raise ValueError(f"classes is {kept}, but {data.name} has {len(data.classes)}")
+        raise PyriteError(f"classes is {kept}, but {data.name} has {len(data.classes)}")
     small = _part(data, size, kept, None)
     if data.test is None:
         return small
@@ -65,7 +66,7 @@ def _shrunk(images: Pixels, size: int | None) -> Pixels:
     whole_number("size", size, least=1)
     height, width = images.shape[2:]
     if height % size or width % size:
-        raise ValueError(f"size is {size}, but must divide the images' {height} x {width}")
+        raise PyriteError(f"size is {size}, but must divide the images' {height} x {width}")
     shape = (-1, images.shape[1], size, height // size, size, width // size)
     parts = [images[start : start + _AT_ONCE] for start in range(0, len(images), _AT_ONCE)]
     return np.concatenate([np.rint(p.reshape(shape).mean((3, 5), np.float32)).astype(np.uint8) for p in parts])

@@ -24,6 +24,7 @@ from pyrite.data.synthetic import blobs, digits, gratings
 from pyrite.data.table import csv, parquet
 from pyrite.data.text_folder import text_files, texts
 from pyrite.data.web import clothing1m, webvision
+from pyrite.errors import PyriteError
 from pyrite.settings import READING
 from pyrite.spec import build, call, nearest
 
@@ -67,26 +68,26 @@ def load(data: Any, **options: Any) -> Dataset:
     """
     if isinstance(data, Dataset):
         if options:
-            raise ValueError(f"{data!r} is loaded already: pass {', '.join(options)} when loading it")
+            raise PyriteError(f"{data!r} is loaded already: pass {', '.join(options)} when loading it")
         return data
     if is_object(data):
         return from_objects(data, **options)
     if not isinstance(data, str | Path):
-        raise ValueError(f"data is a {type(data).__name__}, but must be a name or a path")
+        raise PyriteError(f"data is a {type(data).__name__}, but must be a name or a path")
     text = str(data).strip()
     if not text:
-        raise ValueError("data is empty, but must be a name or a path")
+        raise PyriteError("data is empty, but must be a name or a path")
     # A spec is a name alone or with brackets: texts.csv and digits/ are paths.
     name = re.match(r"([A-Za-z_]\w*)\s*(?=\(|$)", text) if isinstance(data, str) else None
     known = name is not None and name[1] in DATASETS
     if known and text in DATASETS:
         made: object = _call(text, DATASETS[text], options)
         if not isinstance(made, Dataset):
-            raise ValueError(f"{text!r} makes a {type(made).__name__}, not a data set")
+            raise PyriteError(f"{text!r} makes a {type(made).__name__}, not a data set")
         return made
     if known or (isinstance(data, str) and not _looks_like_path(text)):
         if re.fullmatch(r"[\w-]+", text) and "-" in text:  # a name with hyphens, which a spec cannot have
-            raise ValueError(f"there is no data set {text!r}: {nearest(text.replace('-', '_'), DATASETS)}")
+            raise PyriteError(f"there is no data set {text!r}: {nearest(text.replace('-', '_'), DATASETS)}")
         # What is written in the brackets comes before the options.
         makers = {name: partial(maker, **options) for name, maker in DATASETS.items()} if options else DATASETS
         built: Dataset = build(text, makers, "data set", Dataset)
@@ -121,10 +122,10 @@ def _from_path(path: Path, options: dict[str, Any]) -> Dataset:
         return _call(maker.__name__, maker, {"path": str(path), **options})
     reader = _by_ending(path)
     if not os.path.exists(path):  # unlike pathlib, this returns False for a name that is too long
-        raise ValueError(f"there is no data set, file or folder {str(path)!r}{_similar(path)}")
+        raise PyriteError(f"there is no data set, file or folder {str(path)!r}{_similar(path)}")
     if reader is None:
         advice = ": save the sheet as CSV first" if path.suffix.lower() in (".xlsx", ".xls", ".ods") else ""
-        raise ValueError(
+        raise PyriteError(
             f"{path}: data is a folder of images or texts, or a file that ends in .csv, .tsv, .parquet or .npz{advice}"
         )
     return _call(reader.__name__, reader, {"path": str(path), **options})
@@ -134,7 +135,7 @@ def _call(name: str, maker: Callable[..., Dataset], options: dict[str, Any]) -> 
     taken = inspect.signature(maker).parameters
     for option in READING:
         if option in options and option not in taken and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
-            raise ValueError(f"{option} is {options[option]!r}, but {name} has no columns: leave out {option}")
+            raise PyriteError(f"{option} is {options[option]!r}, but {name} has no columns: leave out {option}")
     return call(name, maker, **options)
 
 

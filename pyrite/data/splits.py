@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pyrite.checks import is_whole, number, one_of, whole_number
 from pyrite.data.dataset import Labels
 from pyrite.draws import Stream, check_seed, uniforms
+from pyrite.errors import PyriteError
 
 __all__ = ["Part", "Splits", "split"]
 
@@ -67,7 +68,7 @@ def split(
     }
     if sum(sizes.values()) >= len(given):
         requested = ", ".join(f"{name} {size}" for name, size in sizes.items() if size)
-        raise ValueError(f"too few samples: {len(given)}, of which {requested or 'nothing'} leave none to train on")
+        raise PyriteError(f"too few samples: {len(given)}, of which {requested or 'nothing'} leave none to train on")
     drawn = uniforms(check_seed(seed), Stream.SPLIT, len(given))
     part_of = np.zeros(len(given), np.int64)
     # Sorted by class and at random within a class: each part takes the next samples of every class.
@@ -88,13 +89,13 @@ def _groups(given: Labels, stratify: str | None, true: npt.ArrayLike | None) -> 
         return np.zeros_like(given)
     if stratify == "given":
         if true is not None:
-            raise ValueError("true labels are used only with stratify='true'")
+            raise PyriteError("true labels are used only with stratify='true'")
         return given
     if true is None:
-        raise ValueError("stratify='true' needs the true labels: pass them as true")
+        raise PyriteError("stratify='true' needs the true labels: pass them as true")
     column = _column(true, "true")
     if len(column) != len(given):
-        raise ValueError(f"true has {len(column)} labels, labels has {len(given)}")
+        raise PyriteError(f"true has {len(column)} labels, labels has {len(given)}")
     return column
 
 
@@ -120,7 +121,7 @@ def _size(name: str, size: int | float, count: int) -> int:
 def _column(labels: npt.ArrayLike, name: str) -> Labels:
     column = np.asarray(labels)
     if column.ndim != 1 or not len(column):
-        raise ValueError(f"{name} has the shape {column.shape}: it must be a list of labels")
+        raise PyriteError(f"{name} has the shape {column.shape}: it must be a list of labels")
     if not np.issubdtype(column.dtype, np.integer):
-        raise ValueError(f"{name} is {column.dtype}: labels must be whole numbers")
+        raise PyriteError(f"{name} is {column.dtype}: labels must be whole numbers")
     return column.astype(np.int64)

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.images import LazyImages
+from pyrite.errors import PyriteError
 
 __all__ = [
     "LIMIT",
@@ -55,12 +56,12 @@ class Statistics:
         """
         rows = np.arange(len(inputs)) if index is None else np.asarray(index, np.int64)
         if not rows.size:
-            raise ValueError("index is empty: the mean of no samples is not defined")
+            raise PyriteError("index is empty: the mean of no samples is not defined")
         if isinstance(inputs, LazyImages):
             chosen = rows[np.linspace(0, rows.size - 1, min(rows.size, 1000)).astype(np.int64)]
             images, readable, unreadable = inputs.read(chosen)
             if not readable.any():
-                raise ValueError(f"none of {len(chosen)} images can be read; the first: {unreadable[0].reason}")
+                raise PyriteError(f"none of {len(chosen)} images can be read; the first: {unreadable[0].reason}")
             return _of_images(images)
         selected = slice(None) if index is None else rows
         if inputs.ndim == 4:
@@ -138,7 +139,7 @@ def check_spread(features: Floats, cell: Callable[[int, int], str]) -> None:
         column = int(wrong[0])
         values, middle_value = features[:, column], float(np.median(sample[:, column]))
         row = int(np.abs(values * 0.25 - middle_value * 0.25).argmax())
-        raise ValueError(
+        raise PyriteError(
             f"{cell(row, column)}: {values[row]:g} is so far from the other values of the column, such as "
             f"{middle_value:g}, that these become one number: remove such outliers, or take logarithms"
         )
@@ -170,7 +171,7 @@ def beyond_whole(features: Floats) -> list[int]:
 def check_resolution(low: Decimal | int, high: Decimal | int, cell: str) -> None:
     """Refuse a column whose numbers, from ``low`` to ``high``, differ by less than float64 resolves at their size."""
     if 0 < high - low < 1024 * float(np.spacing(max(abs(float(low)), abs(float(high))))):
-        raise ValueError(
+        raise PyriteError(
             f"{cell}: the numbers of the column, from {low} to {high}, differ by less than float64 resolves at their "
             "size: subtract a constant from them"
         )
@@ -183,7 +184,7 @@ def check_finite(features: npt.NDArray[Any], cell: Callable[[int, int], str]) ->
         finite = np.isfinite(features[start : start + step])
         if not finite.all():
             row, column = map(int, np.argwhere(~finite)[0])
-            raise ValueError(f"{cell(start + row, column)}: {features[start + row, column]} is not a finite number")
+            raise PyriteError(f"{cell(start + row, column)}: {features[start + row, column]} is not a finite number")
 
 
 def _cell(row: int, column: int) -> str:

@@ -6,6 +6,7 @@ from pyrite.checks import number, whole_number
 from pyrite.data.dataset import Dataset, Labels
 from pyrite.data.splits import split
 from pyrite.draws import Stream, check_seed, normals, order, uniforms
+from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
 
 __all__ = ["blobs", "digits", "gratings"]
@@ -92,4 +93,4 @@ def _check(**sizes: int) -> None:
     for name, value in sizes.items():
         whole_number(name, value, least=1 if name == "features" else 2)
     if sizes["samples"] < sizes["classes"]:
-        raise ValueError(f"samples is {sizes['samples']}: that is fewer than {sizes['classes']} classes")
+        raise PyriteError(f"samples is {sizes['samples']}: that is fewer than {sizes['classes']} classes")

@@ -12,6 +12,7 @@ from pyrite.data.delimited import Delimited
 from pyrite.data.files import as_path
 from pyrite.data.records import Column, Kind, Records
 from pyrite.data.typed_table import parquet_table
+from pyrite.errors import PyriteError
 from pyrite.spec import nearest
 
 __all__ = ["Source", "csv", "parquet", "read_columns", "read_table"]
@@ -112,7 +113,7 @@ def read_table(
     columns = read_columns(source, roles.inputs, roles.kinds)
     empty = [column.name for column in columns if column.missing.all()]
     if len(empty) == len(columns):
-        raise ValueError(f"{source.path}: the column {empty[0]!r} is empty: there is nothing to learn from")
+        raise PyriteError(f"{source.path}: the column {empty[0]!r} is empty: there is nothing to learn from")
     test_columns, test_part = columns, None
     if test is not None:
         test_columns = read_columns(test, roles.inputs, {column.name: column.kind for column in columns})
@@ -148,7 +149,7 @@ def _roles(source: Source, label: str, texts: list[str], ignored: list[str], nam
         notes += [note] if note else []
     both = {label} & {*texts, *ignored, name}
     if both:
-        raise ValueError(f"{source.path}: the column {label!r} has the labels, so that it cannot be anything else too")
+        raise PyriteError(f"{source.path}: the column {label!r} has the labels, so that it cannot be anything else too")
     if texts:
         return _Roles(label, texts, dict.fromkeys(texts, "text"), name, notes)
     taken = {label, *ignored, *([name] if name else [])}
@@ -158,7 +159,7 @@ def _roles(source: Source, label: str, texts: list[str], ignored: list[str], nam
         rest.remove(counted[0])
         notes.append(f"the column {counted[0]!r} counts the rows, and is left out")
     if not rest:
-        raise ValueError(f"{source.path}: there is no column besides the labels")
+        raise PyriteError(f"{source.path}: there is no column besides the labels")
     return _Roles(label, rest, {}, name, notes)
 
 
@@ -167,7 +168,7 @@ def _check_column(source: Source, name: str) -> None:
         listed = ", ".join(map(repr, source.names[:20])) + (", ..." if len(source.names) > 20 else "")
         close = nearest(name, dict.fromkeys(source.names)) if len(source.names) <= 1000 else ""
         hint = f"; {close}" if close.startswith("did") else f"; there are {listed}"
-        raise ValueError(f"{source.path}: no column is called {name!r}{hint}")
+        raise PyriteError(f"{source.path}: no column is called {name!r}{hint}")
 
 
 def _guess(source: Source, taken: set[str]) -> tuple[str, str]:
@@ -186,7 +187,7 @@ def _guess(source: Source, taken: set[str]) -> tuple[str, str]:
             "--label names another"
         )
     listed = ", ".join(map(repr, source.names[:20])) + (", ..." if len(source.names) > 20 else "")
-    raise ValueError(f"{source.path}: no column is called 'label'; there are {listed}: name the labels with --label")
+    raise PyriteError(f"{source.path}: no column is called 'label'; there are {listed}: name the labels with --label")
 
 
 def _labels(source: Source, label: str) -> list[str]:
@@ -194,10 +195,10 @@ def _labels(source: Source, label: str) -> list[str]:
     labels: list[str] = source.texts([label])[label].tolist()
     for row, value in enumerate(labels):
         if not value.strip():
-            raise ValueError(f"{source.cell(row, label)}: the label is missing")
+            raise PyriteError(f"{source.cell(row, label)}: the label is missing")
     distinct = source.distinct[label]
     if not source.is_whole(label) and distinct > min(_CONTINUOUS, source.rows / 2) and _are_numbers(labels):
-        raise ValueError(
+        raise PyriteError(
             f"{source.path}: the column {label!r} holds {'more than ' * (distinct > 1000)}{min(distinct, 1000):,} "
             "different numbers, but labels are classes: put the numbers into ranges first, or name another column with "
             "--label"
@@ -226,7 +227,7 @@ def _listed(text: str, source: Source) -> list[str]:
     if text and text in source.names:  # a name may have a comma in it
         return [text]
     if not isinstance(text, str):
-        raise ValueError(f"{text!r} is not a list of columns: write their names with commas between them")
+        raise PyriteError(f"{text!r} is not a list of columns: write their names with commas between them")
     return [name.strip() for name in text.split(",") if name.strip()]
 
 

@@ -10,6 +10,7 @@ from pyrite.data.dataset import Dataset
 from pyrite.data.files import as_path, is_regular
 from pyrite.data.folder import class_folders, parts_of
 from pyrite.data.records import texts as to_records
+from pyrite.errors import PyriteError
 
 __all__ = ["read_text_file", "text_files", "texts"]
 
@@ -25,7 +26,7 @@ def texts(path: str) -> Dataset:
     """
     root = as_path(path)
     if not root.is_dir():
-        raise ValueError(f"{root} is not a folder")
+        raise PyriteError(f"{root} is not a folder")
     name = root.resolve().name
     home, others = parts_of(root)
     classes = class_folders(home)
@@ -37,14 +38,14 @@ def texts(path: str) -> Dataset:
 def _part(name: str, root: Path, classes: tuple[str, ...]) -> Dataset:
     extra = sorted(set(class_folders(root)) - set(classes))
     if extra:
-        raise ValueError(f"{root}: the class {extra[0]!r} is not among those that are trained on")
+        raise PyriteError(f"{root}: the class {extra[0]!r} is not among those that are trained on")
     files, labels = [], []
     for number, folder in enumerate(classes):
         found = [f"{folder}/{file}" for file in text_files(root / folder)] if (root / folder).is_dir() else []
         files += found
         labels += [number] * len(found)
     if len(set(labels)) < 2:
-        raise ValueError(f"{root}: only {len(set(labels))} of {len(classes)} class folders holds texts")
+        raise PyriteError(f"{root}: only {len(set(labels))} of {len(classes)} class folders holds texts")
     content = to_records([read_text_file(root / file) for file in files])
     return Dataset(name, content, np.array(labels, np.int64), classes, paths=tuple(files))
 
@@ -61,13 +62,13 @@ def text_files(root: Path) -> list[str]:
 def read_text_file(path: Path) -> str:
     """The text in a file, at most its first mebibyte."""
     if not is_regular(path):
-        raise ValueError(f"{path}: no such file")
+        raise PyriteError(f"{path}: no such file")
     try:
         with path.open("rb") as file:
             content = file.read(_LARGEST)
         # The last character may be cut in two.
         return content.decode("utf-8-sig", "strict" if len(content) < _LARGEST else "ignore")
     except OSError as error:
-        raise ValueError(f"{path}: cannot be read ({error.strerror or error})") from None
+        raise PyriteError(f"{path}: cannot be read ({error.strerror or error})") from None
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path}: not a text in UTF-8 ({error.reason} at byte {error.start})") from None
+        raise PyriteError(f"{path}: not a text in UTF-8 ({error.reason} at byte {error.start})") from None

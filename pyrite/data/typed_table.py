@@ -10,6 +10,7 @@ import numpy.typing as npt
 from pyrite.data.cells import in_seconds, string_column, to_objects
 from pyrite.data.records import Column, Kind
 from pyrite.data.statistics import check_spread, to_float64
+from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
 
 __all__ = ["Frame", "TypedTable", "check_unique", "column_of", "frame_table", "is_frame", "parquet_table"]
@@ -36,7 +37,7 @@ class TypedTable:
         self.names = list(self._arrays)
         self.rows = len(next(iter(self._arrays.values()))) if self._arrays else 0
         if not self.rows:
-            raise ValueError(f"{path}: no rows")
+            raise PyriteError(f"{path}: no rows")
 
     @property
     def distinct(self) -> "_Distinct":
@@ -68,7 +69,7 @@ class TypedTable:
             return in_seconds(name, _texts(values), lambda row: self.cell(row, name))
         if kind is not None and kind != own and not {kind, own} <= {"number", "boolean"}:
             if not _is_empty(values):
-                raise ValueError(f"{self.cell(0, name)}: {values[0]!r} is not a {kind}, as in training")
+                raise PyriteError(f"{self.cell(0, name)}: {values[0]!r} is not a {kind}, as in training")
             return Column(
                 name, kind, np.full(self.rows, np.nan if kind != "date" else "NaT", "M8[s]" if kind == "date" else "f8")
             )
@@ -103,12 +104,12 @@ def parquet_table(path: Path) -> TypedTable:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise ValueError("reading Parquet needs pyarrow: pip install 'pyrite[parquet]'") from None
+        raise PyriteError("reading Parquet needs pyarrow: pip install 'pyrite[parquet]'") from None
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             rows, columns = file.metadata.num_rows, file.metadata.num_columns
             if rows <= 0 or columns <= 0:
-                raise ValueError(f"{path}: claims {rows} rows of {columns} columns")
+                raise PyriteError(f"{path}: claims {rows} rows of {columns} columns")
             # Run-length encoded columns may claim any number of cells in a small file.
             check_memory(3 * 8 * rows * columns, f"{path}: {rows} rows of {columns} columns")
             table = file.read()
@@ -118,7 +119,7 @@ def parquet_table(path: Path) -> TypedTable:
             for name, column in zip(table.column_names, table.columns, strict=True)
         }
     except (OSError, UnicodeDecodeError, pyarrow.ArrowException) as error:  # texts are decoded last
-        raise ValueError(f"{path}: not a Parquet file ({str(error).splitlines()[0]})") from None
+        raise PyriteError(f"{path}: not a Parquet file ({str(error).splitlines()[0]})") from None
     declared: dict[str, Kind] = {}
     for name, kind in zip(table.schema.names, table.schema.types, strict=True):
         if pyarrow.types.is_boolean(kind):
@@ -133,7 +134,7 @@ def check_unique(names: Collection[str], where: object) -> None:
     listed = list(names)
     twice = [name for name in listed if listed.count(name) > 1]
     if twice:
-        raise ValueError(f"{where}: two columns are {f'called {twice[0]!r}' if twice[0] else 'without a name'}")
+        raise PyriteError(f"{where}: two columns are {f'called {twice[0]!r}' if twice[0] else 'without a name'}")
 
 
 def _from_arrow(pyarrow: Any, column: Any, where: str) -> npt.NDArray[Any]:
@@ -154,7 +155,7 @@ def _from_arrow(pyarrow: Any, column: Any, where: str) -> npt.NDArray[Any]:
         if not column.null_count:
             return np.asarray(column.to_numpy())
         return np.asarray(column.cast(pyarrow.float64(), safe=False).to_numpy(), np.float64)
-    raise ValueError(f"{where}: {kind} is neither numbers, dates nor texts: leave it out with --ignore")
+    raise PyriteError(f"{where}: {kind} is neither numbers, dates nor texts: leave it out with --ignore")
 
 
 class Frame(Protocol):
@@ -212,7 +213,7 @@ def column_of(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     if values.dtype.kind == "U":
         return values.astype(object)
     if values.dtype.kind != "O":
-        raise ValueError(f"{where}: {values.dtype} is neither numbers, dates nor texts: leave it out")
+        raise PyriteError(f"{where}: {values.dtype} is neither numbers, dates nor texts: leave it out")
     return _from_objects(values, where)
 
 
@@ -231,7 +232,9 @@ def _from_objects(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
         return dates
     for row in np.flatnonzero(~missing).tolist():
         if not isinstance(values[row], str | int | float | bool | np.generic):
-            raise ValueError(f"{where}, row {row}: {type(values[row]).__name__} is neither a number, a date nor a text")
+            raise PyriteError(
+                f"{where}, row {row}: {type(values[row]).__name__} is neither a number, a date nor a text"
+            )
     texts = np.full(len(values), "", object)
     texts[~missing] = [str(value) for value in known]
     return texts

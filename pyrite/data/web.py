@@ -11,6 +11,7 @@ from pyrite.checks import one_of, whole_number
 from pyrite.data.dataset import Dataset, Labels, check_names, check_range
 from pyrite.data.files import as_path, data_folder, find, missing, read_text
 from pyrite.data.images import LazyImages, Unreadable, inside, look_at
+from pyrite.errors import PyriteError
 
 __all__ = ["clothing1m", "root_of", "webvision"]
 
@@ -43,7 +44,7 @@ def clothing1m(path: str | None = None, size: int = SIZE, check: bool = False) -
         names = [inside(line.strip(), source, number) for number, line in _lines(source, "clothing1m")]
         for number, name in enumerate(names, start=1):
             if name not in table:
-                raise ValueError(f"{source}, line {number}: {name!r} has no label")
+                raise PyriteError(f"{source}, line {number}: {name!r} has no label")
         return names, np.array([table[name] for name in names], np.int64)
 
     def dataset(name: str, list_name: str) -> Dataset:
@@ -133,7 +134,7 @@ def _pairs(path: Path, dataset: str) -> tuple[list[str], list[int]]:
     for number, line in _lines(path, dataset):
         name, _, label = line.strip().rpartition(" ")
         if not name or not label.isascii() or not label.isdecimal() or len(label) > 6:
-            raise ValueError(f"{path}, line {number}: {line[:60]!r} is not a file name and a class number")
+            raise PyriteError(f"{path}, line {number}: {line[:60]!r} is not a file name and a class number")
         names.append(inside(name, path, number))
         labels.append(int(label))
     return names, labels

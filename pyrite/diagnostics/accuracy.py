@@ -8,6 +8,7 @@ import numpy as np
 
 from pyrite.checks import whole_number
 from pyrite.diagnostics.arrays import Flags, check_same_length, to_ints
+from pyrite.errors import PyriteError
 
 __all__ = ["BestAndFinal", "SubsetAccuracies", "Tally", "accuracy", "hybrid_accuracy", "subset_accuracies"]
 
@@ -27,7 +28,7 @@ class Tally:
     def __post_init__(self) -> None:
         whole_number("hits", self.hits, least=0)
         if whole_number("total", self.total, least=0) < self.hits:
-            raise ValueError(f"hits is {self.hits}, of a total of {self.total}")
+            raise PyriteError(f"hits is {self.hits}, of a total of {self.total}")
 
     @classmethod
     def of(cls, flags: Flags) -> "Tally":
@@ -130,9 +131,9 @@ class BestAndFinal:
     def after(self, epoch: int, value: float) -> "BestAndFinal":
         """The result after one more epoch; of equal values the earlier is the best."""
         if not 0 <= value <= 1:
-            raise ValueError(f"the accuracy after epoch {epoch} is {value!r}, but must lie from 0 to 1")
+            raise PyriteError(f"the accuracy after epoch {epoch} is {value!r}, but must lie from 0 to 1")
         if self.final_epoch is not None and epoch <= self.final_epoch:
-            raise ValueError(f"epoch is {epoch}, but epoch {self.final_epoch} was already counted")
+            raise PyriteError(f"epoch is {epoch}, but epoch {self.final_epoch} was already counted")
         if self.best_on_test is None or value > self.best_on_test:
             return BestAndFinal(float(value), epoch, float(value), epoch)
         return BestAndFinal(float(value), epoch, self.best_on_test, self.best_epoch)
@@ -143,5 +144,5 @@ class BestAndFinal:
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> "BestAndFinal":
         if set(state) != set(cls.__dataclass_fields__):
-            raise ValueError(f"the state holds {sorted(state)}, not {sorted(cls.__dataclass_fields__)}")
+            raise PyriteError(f"the state holds {sorted(state)}, not {sorted(cls.__dataclass_fields__)}")
         return cls(**state)

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.errors import PyriteError
+
 __all__ = ["Flags", "Floats", "Ints", "check_same_length", "to_flags", "to_floats", "to_ints"]
 
 Floats = npt.NDArray[np.float64]
@@ -17,14 +19,14 @@ def to_floats(value: object, name: str, *, ndim: int = 1, infinite: bool = False
     """Numbers in float64; a ValueError unless they are finite, or ``infinite`` or ``nan`` allows others."""
     array = _to_array(value, name, ndim)
     if array.dtype.kind not in "fiub":
-        raise ValueError(f"{name} has the dtype {array.dtype}, but must be numbers")
+        raise PyriteError(f"{name} has the dtype {array.dtype}, but must be numbers")
     array = array.astype(np.float64, copy=False)
     if nan:
         return array
     bad = np.isnan(array) if infinite else ~np.isfinite(array)
     if bad.any():
         place = tuple(int(part) for part in np.argwhere(bad)[0])
-        raise ValueError(f"{name} is {array[place]} at index {place[0] if ndim == 1 else place}")
+        raise PyriteError(f"{name} is {array[place]} at index {place[0] if ndim == 1 else place}")
     return array
 
 
@@ -32,11 +34,11 @@ def to_ints(value: object, name: str, *, least: int | None = None) -> Ints:
     """Whole numbers; other values are a ValueError, and never rounded."""
     array = _to_array(value, name, 1)
     if array.dtype.kind not in "iu" and array.size:
-        raise ValueError(f"{name} has the dtype {array.dtype}, first {array[0]!r}, but must be whole numbers")
+        raise PyriteError(f"{name} has the dtype {array.dtype}, first {array[0]!r}, but must be whole numbers")
     array = array.astype(np.int64, copy=False)
     if least is not None and array.size and array.min() < least:
         first = int((array < least).argmax())
-        raise ValueError(f"{name} is {array[first]} at index {first}, but must be {least} or more")
+        raise PyriteError(f"{name} is {array[first]} at index {first}, but must be {least} or more")
     return array
 
 
@@ -48,14 +50,14 @@ def to_flags(value: object, name: str) -> Flags:
     wrong = ~np.isin(array, (0, 1)) if array.dtype.kind in "iu" else np.ones(len(array), bool)
     if wrong.any():
         first = int(wrong.argmax())
-        raise ValueError(f"{name} is {array[first]!r} at index {first}, but must be true or false")
+        raise PyriteError(f"{name} is {array[first]!r} at index {first}, but must be true or false")
     return array.astype(bool)
 
 
 def check_same_length(**arrays: npt.NDArray[Any]) -> None:
     """Raise ValueError unless all arrays have the same length."""
     if len({len(array) for array in arrays.values()}) > 1:
-        raise ValueError(f"lengths differ: {', '.join(f'{name} {len(array)}' for name, array in arrays.items())}")
+        raise PyriteError(f"lengths differ: {', '.join(f'{name} {len(array)}' for name, array in arrays.items())}")
 
 
 def _to_array(value: object, name: str, ndim: int) -> npt.NDArray[Any]:
@@ -67,7 +69,7 @@ def _to_array(value: object, name: str, ndim: int) -> npt.NDArray[Any]:
             value = value.detach().to("cpu", torch.float64 if value.is_floating_point() else value.dtype).numpy()
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
-        raise ValueError(f"{name} cannot be read as an array: {error}") from None
+        raise PyriteError(f"{name} cannot be read as an array: {error}") from None
     if array.ndim != ndim:
-        raise ValueError(f"{name} has the shape {array.shape}, but must have {ndim} dimension{'s'[: ndim > 1]}")
+        raise PyriteError(f"{name} has the shape {array.shape}, but must have {ndim} dimension{'s'[: ndim > 1]}")
     return array

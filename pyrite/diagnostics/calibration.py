@@ -10,6 +10,7 @@ import numpy as np
 
 from pyrite.checks import whole_number
 from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_same_length, to_flags, to_floats, to_ints
+from pyrite.errors import PyriteError
 
 __all__ = ["Reliability", "brier_score", "brier_score_of_event", "reliability", "top_label"]
 
@@ -95,7 +96,7 @@ def _probability(value: object, name: str) -> Floats:
     outside = (predicted < 0) | (predicted > 1)
     if outside.any():
         first = int(outside.argmax())
-        raise ValueError(f"{name} is {predicted[first]} at index {first}, but a probability must be from 0 to 1")
+        raise PyriteError(f"{name} is {predicted[first]} at index {first}, but a probability must be from 0 to 1")
     return predicted
 
 
@@ -105,8 +106,8 @@ def _distributions(probabilities: object, labels: object) -> tuple[Floats, Ints]
     wrong = (rows < 0).any(1) | (np.abs(rows.sum(1) - 1) > _SUM_TOLERANCE)
     if wrong.any():
         first = int(wrong.argmax())
-        raise ValueError(f"probabilities at index {first} are {rows[first]}, which is not a distribution")
+        raise PyriteError(f"probabilities at index {first} are {rows[first]}, which is not a distribution")
     if label.size and label.max() >= rows.shape[1]:
         first = int((label >= rows.shape[1]).argmax())
-        raise ValueError(f"labels is {label[first]} at index {first}, but there are {rows.shape[1]} classes")
+        raise PyriteError(f"labels is {label[first]} at index {first}, but there are {rows.shape[1]} classes")
     return rows, label

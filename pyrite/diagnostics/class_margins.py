@@ -9,6 +9,7 @@ import numpy.typing as npt
 from pyrite.checks import whole_number
 from pyrite.diagnostics.arrays import Flags, Floats, Ints, to_floats, to_ints
 from pyrite.diagnostics.evidence import required
+from pyrite.errors import PyriteError
 
 __all__ = ["ClassMargins", "epoch_weight"]
 
@@ -72,7 +73,7 @@ class ClassMargins:
             return
         rows, values = to_ints(index, "index", least=0), to_floats(margins, "margins", ndim=2, nan=True)
         if values.shape != (len(rows), self.shape[1]):
-            raise ValueError(
+            raise PyriteError(
                 f"margins have the shape {values.shape}, for {len(rows)} samples of {self.shape[1]} classes"
             )
         self._write(rows, values.astype(np.float32), np.full(len(rows), unseen))
@@ -117,6 +118,6 @@ class ClassMargins:
         """Restore a state. A state that does not fit is a ValueError and changes nothing."""
         sums, share = np.asarray(required(state, "sum"), np.float32), np.asarray(required(state, "share"), np.float64)
         if sums.shape != self._sum.shape or share.shape != self._share.shape:
-            raise ValueError(f"the state has the shape {sums.shape}, this is {self._sum.shape}")
+            raise PyriteError(f"the state has the shape {sums.shape}, this is {self._sum.shape}")
         self._sum[:], self._share[:], self.unseen[:] = sums, share, np.asarray(required(state, "all_unseen"), bool)
         self.merge([state])

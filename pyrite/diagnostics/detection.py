@@ -11,6 +11,7 @@ import numpy as np
 
 from pyrite.checks import whole_number
 from pyrite.diagnostics.arrays import Floats, Ints, check_same_length, to_flags, to_floats
+from pyrite.errors import PyriteError
 
 __all__ = ["BestF1", "Detection", "average_precision", "best_f1", "detection", "precision_at", "roc_auc"]
 
@@ -121,7 +122,7 @@ def _precision_at(groups: _Groups, at: Iterable[int]) -> dict[int, float]:
     shares = {}
     for k in at:
         if whole_number("k", k, least=1) > samples:
-            raise ValueError(f"k is {k}, but there are {samples} samples")
+            raise PyriteError(f"k is {k}, but there are {samples} samples")
         group = int(np.searchsorted(groups.samples, k))
         before, wrong_before = (int(groups.samples[group - 1]), int(groups.wrong[group - 1])) if group else (0, 0)
         rate = (groups.wrong[group] - wrong_before) / (groups.samples[group] - before)

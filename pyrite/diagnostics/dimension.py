@@ -6,6 +6,7 @@ import numpy as np
 
 from pyrite.checks import whole_number
 from pyrite.diagnostics.arrays import Floats, to_floats
+from pyrite.errors import PyriteError
 
 __all__ = ["local_intrinsic_dimension"]
 
@@ -27,7 +28,7 @@ def local_intrinsic_dimension(points: object, k: int = 20, among: object | None 
     rows = to_floats(points, "points", ndim=2)
     others = rows if among is None else to_floats(among, "among", ndim=2)
     if rows.shape[1] != others.shape[1]:
-        raise ValueError(f"points have {rows.shape[1]} dimensions, among has {others.shape[1]}")
+        raise PyriteError(f"points have {rows.shape[1]} dimensions, among has {others.shape[1]}")
     whole_number("k", k, least=2)
     whole_number("chunk", chunk, least=1)
     dimension = np.full(len(rows), np.nan)

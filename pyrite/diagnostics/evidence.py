@@ -13,6 +13,7 @@ import numpy.typing as npt
 
 from pyrite.checks import number, whole_number
 from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_same_length, to_floats, to_ints
+from pyrite.errors import PyriteError
 
 __all__ = ["SampleEvidence", "Visits", "required", "within"]
 
@@ -73,7 +74,7 @@ class Visits:
     def _add(self, state: Mapping[str, Any]) -> None:
         samples = int(required(state, "samples"))
         if samples != self.samples:
-            raise ValueError(f"the state is of {samples} samples, these are {self.samples}")
+            raise PyriteError(f"the state is of {samples} samples, these are {self.samples}")
         rows = _checked_index(required(state, "index"), self.samples)
         columns = {name: np.asarray(required(state, name), getattr(self, name).dtype) for name in _COLUMNS}
         check_same_length(index=rows, **columns)
@@ -205,7 +206,7 @@ class SampleEvidence:
         read = {name: np.asarray(required(state, name), values.dtype) for name, values in self._running().items()}
         for name, values in read.items():
             if values.shape != self.labels.shape:
-                raise ValueError(f"{name} of the state has the shape {values.shape}, for {len(self.labels)} samples")
+                raise PyriteError(f"{name} of the state has the shape {values.shape}, for {len(self.labels)} samples")
         self.epoch.load_state_dict(within(state, "epoch"))
         for name, values in self._running().items():
             values[:] = read[name]
@@ -214,7 +215,7 @@ class SampleEvidence:
 def required(state: Mapping[str, Any], name: str) -> Any:
     """A value of a state; a ValueError if it is missing."""
     if name not in state:
-        raise ValueError(f"the state has no {name!r}, only {sorted(state)}")
+        raise PyriteError(f"the state has no {name!r}, only {sorted(state)}")
     return state[name]
 
 
@@ -227,7 +228,7 @@ def _checked_index(index: object, samples: int) -> Ints:
     rows = to_ints(index, "index", least=0)
     if rows.size and rows.max() >= samples:
         first = int((rows >= samples).argmax())
-        raise ValueError(f"index is {rows[first]} at position {first}, but there are {samples} samples")
+        raise PyriteError(f"index is {rows[first]} at position {first}, but there are {samples} samples")
     return rows
 
 
@@ -238,5 +239,5 @@ def _finite(value: object, name: str, rows: Ints) -> Floats:
     finite = np.isfinite(values)
     if not finite.all():
         first = int((~finite).argmax())
-        raise ValueError(f"{name} of sample {rows[first]} is {values[first]}")
+        raise PyriteError(f"{name} of sample {rows[first]} is {values[first]}")
     return values

@@ -6,6 +6,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from pyrite.diagnostics.arrays import Floats, Ints, check_same_length, to_flags, to_floats
+from pyrite.errors import PyriteError
 
 __all__ = ["MARGIN_EDGES", "MarginHistograms"]
 
@@ -30,7 +31,7 @@ class MarginHistograms:
     def __init__(self, edges: object = MARGIN_EDGES, *, truth: bool = True) -> None:
         self.edges = to_floats(edges, "edges")
         if len(self.edges) < 2 or (np.diff(self.edges) <= 0).any():
-            raise ValueError(f"edges are {self.edges}, but must be two or more in ascending order")
+            raise PyriteError(f"edges are {self.edges}, but must be two or more in ascending order")
         self.truth = truth
         self._rows: list[Ints] = []
         self._current = self._empty()
@@ -42,7 +43,7 @@ class MarginHistograms:
         """Count samples of the current epoch."""
         values = to_floats(margin, "margin")
         if (is_wrong is not None) != self.truth:
-            raise ValueError(f"is_wrong is {'missing' if self.truth else 'given'}, but truth is {self.truth}")
+            raise PyriteError(f"is_wrong is {'missing' if self.truth else 'given'}, but truth is {self.truth}")
         place = np.searchsorted(self.edges, values, side="right")
         self._current[0] += np.bincount(place, minlength=self._current.shape[1])
         if is_wrong is not None:
@@ -58,7 +59,7 @@ class MarginHistograms:
     def merge(self, other: "MarginHistograms") -> None:
         """Add the current epoch of another process."""
         if not np.array_equal(self.edges, other.edges) or self.truth != other.truth:
-            raise ValueError("these histograms have other bins, or only one of them has true labels")
+            raise PyriteError("these histograms have other bins, or only one of them has true labels")
         self._current += other._current
 
     def _counts(self) -> Ints:
@@ -92,8 +93,8 @@ class MarginHistograms:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if set(state) != {"edges", "truth", "counts", "now"}:
-            raise ValueError(f"the state holds {sorted(state)}, which is not that of histograms")
+            raise PyriteError(f"the state holds {sorted(state)}, which is not that of histograms")
         if not np.array_equal(state["edges"], self.edges) or bool(state["truth"]) != self.truth:
-            raise ValueError("the state is of histograms with other bins, or with a different setting of truth")
+            raise PyriteError("the state is of histograms with other bins, or with a different setting of truth")
         self._rows = [np.array(row, np.int64) for row in state["counts"]]
         self._current = np.array(state["now"], np.int64)

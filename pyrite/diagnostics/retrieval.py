@@ -8,6 +8,7 @@ import numpy as np
 
 from pyrite.checks import one_of, whole_number
 from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_same_length, to_floats, to_ints
+from pyrite.errors import PyriteError
 
 __all__ = ["Retrieval", "embed_sets", "retrieve"]
 
@@ -47,7 +48,7 @@ def embed_sets(frames: object, start: object, stop: object) -> Floats:
     wrong = (end <= begin) | (end > len(rows))
     if wrong.any():
         first = int(wrong.argmax())
-        raise ValueError(f"set {first} runs from {begin[first]} to {end[first]}, of {len(rows)} frames")
+        raise PyriteError(f"set {first} runs from {begin[first]} to {end[first]}, of {len(rows)} frames")
     means = [rows[a:b].mean(0) for a, b in zip(begin, end, strict=True)]
     return _unit(np.stack(means) if means else np.empty((0, rows.shape[1])), "the mean of set")
 
@@ -78,9 +79,9 @@ def retrieve(
     """
     queries, entries = (_unit(to_floats(v, n, ndim=2), n) for v, n in ((query, "query"), (gallery, "gallery")))
     if queries.shape[1] != entries.shape[1]:
-        raise ValueError(f"query has {queries.shape[1]} dimensions, gallery has {entries.shape[1]}")
+        raise PyriteError(f"query has {queries.shape[1]} dimensions, gallery has {entries.shape[1]}")
     if (query_camera is None) != (gallery_camera is None):
-        raise ValueError("only one of query_camera and gallery_camera is given: pass both or neither")
+        raise PyriteError("only one of query_camera and gallery_camera is given: pass both or neither")
     one_of("precision", precision, ("steps", "trapezoids"))
     wanted, identity = to_ints(query_identity, "query_identity"), to_ints(gallery_identity, "gallery_identity")
     check_same_length(query=queries, query_identity=wanted)
@@ -136,5 +137,5 @@ def _cameras(
 def _unit(rows: Floats, name: str) -> Floats:
     length = np.linalg.norm(rows, axis=1, keepdims=True)
     if not length.all():
-        raise ValueError(f"{name} {int((length[:, 0] == 0).argmax())} is all 0, so it has no cosine similarity")
+        raise PyriteError(f"{name} {int((length[:, 0] == 0).argmax())} is all 0, so it has no cosine similarity")
     return np.asarray(rows / length)

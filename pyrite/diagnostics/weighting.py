@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.diagnostics.arrays import check_same_length, to_flags, to_floats
+from pyrite.errors import PyriteError
 
 __all__ = ["LearningWeights", "effective_samples", "weight_statistics"]
 
@@ -39,7 +40,7 @@ class LearningWeights:
         check_same_length(weight=values, rate=rates)
         if rates.size and rates.min() < 0:
             first = int((rates < 0).argmax())
-            raise ValueError(f"rate is {rates[first]} at index {first}, but must not be negative")
+            raise PyriteError(f"rate is {rates[first]} at index {first}, but must not be negative")
         added = {"rate": rates.sum(), "size": rates @ np.abs(values)}
         if is_wrong is not None:
             wrong = to_flags(is_wrong, "is_wrong")
@@ -85,7 +86,7 @@ class LearningWeights:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         if set(state) != set(_SUMS):
-            raise ValueError(f"the state holds {sorted(state)}, not {sorted(_SUMS)}")
+            raise PyriteError(f"the state holds {sorted(state)}, not {sorted(_SUMS)}")
         self._sums = {name: float(state[name]) for name in _SUMS}
 
 

@@ -10,6 +10,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
 from pyrite.data import Dataset
+from pyrite.errors import PyriteError
 from pyrite.estimator.rows import Floats, Ints
 from pyrite.estimator.together import Nets, train_together
 from pyrite.methods import ERM
@@ -197,13 +198,15 @@ def wrap(model: Any, classes: npt.NDArray[Any], weighted: bool, verbose: bool) -
     """
     name = model.__name__ if isinstance(model, type) else type(model).__name__
     if isinstance(model, type):
-        raise ValueError(f"model is the class {name}: give an object, such as {name}()")
+        raise PyriteError(f"model is the class {name}: give an object, such as {name}()")
     if not is_classifier(model):
-        raise ValueError(f"model is a {name}, which is not a classifier")
+        raise PyriteError(f"model is a {name}, which is not a classifier")
     if not (hasattr(model, "predict_proba") or hasattr(model, "decision_function")):
-        raise ValueError(f"model is a {name} without predict_proba and decision_function, so its labels have no scores")
+        raise PyriteError(
+            f"model is a {name} without predict_proba and decision_function, so its labels have no scores"
+        )
     if weighted and _weight_argument(model) is None:
-        raise ValueError(f"model is a {name} whose fit takes no sample_weight, but weights are not whole")
+        raise PyriteError(f"model is a {name} whose fit takes no sample_weight, but weights are not whole")
     return Wrapped(model, name, classes, False, verbose)
 
 

@@ -15,6 +15,7 @@ from pyrite.auditing import FEWEST, Audit, audit_scores
 from pyrite.checks import is_whole, whole_number
 from pyrite.data.dataset import check_inputs, is_missing
 from pyrite.data.statistics import to_float64
+from pyrite.errors import PyriteError
 from pyrite.estimator.candidates import Candidate, Inputs, NetCandidate, is_estimator, wrap
 from pyrite.estimator.kernel import KernelCandidate
 from pyrite.estimator.mixture import judge, train_mixture, unjudged, why_doubtful
@@ -119,14 +120,16 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         seed = _seed(self.random_state)
         rows = Rows.of(inputs, labels, weight, seed)
         if len(np.unique(labels[rows.order])) < 2:
-            raise ValueError("labels with a positive weight are all of one class: a classifier needs two or more")
+            raise PyriteError("labels with a positive weight are all of one class: a classifier needs two or more")
         used = inputs[rows.order]
         self._scale = inner_statistics(used) if inputs.ndim == 2 else None
         self._shape = inputs.shape[1:]
         try:
             self._train(Inputs(used, self._prepared(used)), labels[rows.order], rows, seed)
         except RunFailed as error:
-            raise ValueError(f"training diverged, {str(error).partition('. ')[0]}: set lr to a tenth of that") from None
+            raise PyriteError(
+                f"training diverged, {str(error).partition('. ')[0]}: set lr to a tenth of that"
+            ) from None
         self._set_suspects(rows, len(labels))
         if self._reader is not None and self._reader.columns:
             self.n_features_in_ = len(self._reader.columns)
@@ -151,7 +154,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         check_is_fitted(self)
         inputs = _checked(self, X, reset=False) if self._reader is None else self._reader.transform(X)
         if inputs.shape[1:] != self._shape:
-            raise ValueError(f"X has rows of shape {inputs.shape[1:]}, but the classifier was fitted to {self._shape}")
+            raise PyriteError(f"X has rows of shape {inputs.shape[1:]}, but the classifier was fitted to {self._shape}")
         return self._mixture.log_probabilities(Inputs(inputs, self._prepared(inputs)))
 
     def _prepared(self, inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -186,9 +189,9 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         table = features.scaled.ndim == 2
         models = self.model if isinstance(self.model, list | tuple) else [self.model]
         if not models:
-            raise ValueError("model is an empty list: name at least one model")
+            raise PyriteError("model is an empty list: name at least one model")
         if any(map(is_estimator, models)) and not table:
-            raise ValueError("model is a classifier of scikit-learn, which takes rows of features, but X is images")
+            raise PyriteError("model is a classifier of scikit-learn, which takes rows of features, but X is images")
         if self.model is None and self.loss is None and table and held_out:
             return self._table_models(features)
         return [
@@ -269,11 +272,11 @@ def _check_labels(labels: Any) -> None:
         missing = is_missing(label) if text else label is None or type(label).__name__ in ("NAType", "NaTType")
         if missing or label != label:
             shown = repr(str(label)) if text else repr(label)
-            raise ValueError(f"y is {shown} at index {index}: a row without a label cannot be trained on")
+            raise PyriteError(f"y is {shown} at index {index}: a row without a label cannot be trained on")
         kinds.setdefault(text, index)
     if len(kinds) == 2:
         first, second = sorted(kinds.values())
-        raise ValueError(
+        raise PyriteError(
             f"y mixes texts and numbers, such as {given[first]!r} at index {first} and {given[second]!r} at index "
             f"{second}: write all labels as texts"
         )
@@ -285,12 +288,12 @@ def _check_weights(weights: Any) -> None:
     given = np.asarray(weights)
     if given.dtype.kind in "if" and (given < 0).any():
         first = int((given < 0).argmax())
-        raise ValueError(f"sample_weight is {given.flat[first]} at index {first}: weights must be 0 or more")
+        raise PyriteError(f"sample_weight is {given.flat[first]} at index {first}: weights must be 0 or more")
 
 
 def _check_not_masked(values: Any, name: str) -> None:
     if np.ma.is_masked(values):
-        raise ValueError(f"{name} is a masked array with masked values: fill them, or leave those rows out")
+        raise PyriteError(f"{name} is a masked array with masked values: fill them, or leave those rows out")
 
 
 def _checked(estimator: RobustClassifier, inputs: Any, *labels: Any, **options: Any) -> Any:
@@ -300,7 +303,7 @@ def _checked(estimator: RobustClassifier, inputs: Any, *labels: Any, **options: 
     if getattr(inputs, "ndim", 2) == 4:
         dtype = np.asarray(inputs).dtype
         if dtype != np.uint8:
-            raise ValueError(f"X holds images of {dtype}, but they must be bytes (uint8) of shape (N, C, H, W)")
+            raise PyriteError(f"X holds images of {dtype}, but they must be bytes (uint8) of shape (N, C, H, W)")
         check_inputs(np.asarray(inputs), "the images X")
         kind = {"dtype": np.uint8, "allow_nd": True}
     elif isinstance(inputs, np.ndarray) and inputs.ndim == 2 and inputs.dtype.kind in "iu":

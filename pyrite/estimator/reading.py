@@ -8,6 +8,7 @@ import numpy.typing as npt
 
 from pyrite.data import Dataset, Records, describe, read_like, texts
 from pyrite.data.typed_table import frame_table, is_frame
+from pyrite.errors import PyriteError
 from pyrite.estimator.rows import Floats
 from pyrite.features import Features, default_features, encoder
 
@@ -48,9 +49,9 @@ class Reader:
         """Numbers of other rows. A frame has the same columns, in any order; a new category counts as a rare one."""
         listed = _as_texts(rows)
         if self.columns and not is_frame(rows):
-            raise ValueError(f"X is a {type(rows).__name__}, but the classifier was fitted to a frame with columns")
+            raise PyriteError(f"X is a {type(rows).__name__}, but the classifier was fitted to a frame with columns")
         if not self.columns and listed is None:
-            raise ValueError(f"X is a {type(rows).__name__}, but the classifier was fitted to a list of texts")
+            raise PyriteError(f"X is a {type(rows).__name__}, but the classifier was fitted to a list of texts")
         samples = read_like(rows if listed is None else listed, self._described)
         for sentence in self.features.unfamiliar(samples.inputs):
             warnings.warn(f"{sentence}: its rows are predicted by the other columns", UserWarning, stacklevel=4)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pyrite.criterion import Loss
 from pyrite.data import Batch, Batches, Dataset, Statistics
+from pyrite.errors import PyriteError
 from pyrite.estimator.rows import Floats
 from pyrite.methods import ERM, Bench, Learner, Step, Trainer
 from pyrite.models import SideBySide, Stacked, build_model
@@ -66,17 +67,17 @@ def train_together(data: Dataset, weight: Floats, net: Any, method: ERM, recipe:
 def _check_scores(net: nn.Module, inputs: Tensor, classes: int) -> None:
     """Raise ValueError for a net that does not fit these inputs and classes."""
     if not any(weight.requires_grad for weight in net.parameters()):
-        raise ValueError(f"model is a {type(net).__name__} without weights to train")
+        raise PyriteError(f"model is a {type(net).__name__} without weights to train")
     first = next(net.parameters())
     try:
         with torch.inference_mode():
             shape = tuple(deepcopy(net).eval().cpu()(inputs.to("cpu", first.dtype)).shape)
     except (RuntimeError, ValueError, TypeError) as error:
         what = f"inputs of shape {tuple(inputs.shape)}"
-        raise ValueError(f"model is a {type(net).__name__} that does not take {what}: {error}") from None
+        raise PyriteError(f"model is a {type(net).__name__} that does not take {what}: {error}") from None
     if shape != (len(inputs), classes):
         wanted = f"{(len(inputs), classes)}, one score per class"
-        raise ValueError(
+        raise PyriteError(
             f"model is a {type(net).__name__} that gives scores of shape {shape} where it should give {wanted}"
         )
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from pyrite.data import Dataset, load
+from pyrite.errors import PyriteError
 from pyrite.experiments.typed_command import typed_command
 from pyrite.files import write
 from pyrite.methods import method as read_method
@@ -51,7 +52,7 @@ class Cell:
         values = {name: value for name, value in settings.items() if value not in (None, "")}
         if "loss" in values:
             if "method" in values:
-                raise ValueError("method and loss are both given: write the loss into the method")
+                raise PyriteError("method and loss are both given: write the loss into the method")
             values["method"] = f"erm({values.pop('loss')})"
         recipe = Recipe.make(**values)
         values["method"] = str(read_method(recipe.method))
@@ -112,7 +113,7 @@ class CellResult:
             if not all(isinstance(part, dict) for part in (settings, final, history)):
                 raise TypeError("settings, final and history must be tables")
         except (OSError, ValueError, TypeError, KeyError) as error:
-            raise ValueError(
+            raise PyriteError(
                 f"{path} is not the result of a run ({error}): remove it, and it is trained again"
             ) from None
         return cls(Cell(settings), facts)

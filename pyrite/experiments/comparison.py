@@ -14,6 +14,7 @@ from torch import nn
 
 from pyrite.checks import whole_number
 from pyrite.data import Data
+from pyrite.errors import PyriteError
 from pyrite.experiments.grid import run_grid
 from pyrite.experiments.table import Table
 from pyrite.files import write
@@ -113,7 +114,7 @@ def check_columns(names: Sequence[str]) -> Sequence[str]:
     """The names, if all are columns of a run's table."""
     for name in names:
         if name not in COLUMNS:
-            raise ValueError(f"unknown column {name!r}: {nearest(name, COLUMNS)}")
+            raise PyriteError(f"unknown column {name!r}: {nearest(name, COLUMNS)}")
     return names
 
 
@@ -146,19 +147,19 @@ def compare(
         options: those of ``train``.
     """
     if not methods:
-        raise ValueError("methods is empty: name at least one loss or method")
+        raise PyriteError("methods is empty: name at least one loss or method")
     seeds = whole_number("seeds", seeds, least=1)
     if isinstance(options.get("model"), nn.Module):
-        raise ValueError("model is a net, which every run would continue to train: pass a spec or a factory")
+        raise PyriteError("model is a net, which every run would continue to train: pass a spec or a factory")
     for name in ("method", "loss"):
         if options.get(name) is not None:
-            raise ValueError(f"compare has no {name}: list it in methods")
+            raise PyriteError(f"compare has no {name}: list it in methods")
     config = options.get("config")
     configured = {} if config is None else Recipe.read(config)
     first = options.get("seed")
     first = whole_number("seed", configured.get("seed", 0) if first is None else first, least=0)
     if with_clean and not (options.get("noise") or configured.get("noise")):
-        raise ValueError("with_clean compares with runs without noise, but there is no noise: pass it")
+        raise PyriteError("with_clean compares with runs without noise, but there is no noise: pass it")
     named = _named(methods)
     folder = Path(out)
     join(str(options.get("device") or configured.get("device", "cpu")))
@@ -220,7 +221,7 @@ def _named(methods: Sequence[object]) -> dict[str, Method]:
             continue
         chosen = item if isinstance(item, Method) else read_loss(item)
         if str(chosen) in named:
-            raise ValueError(f"methods has two that are called {str(chosen)!r}: give them names with pyrite.register")
+            raise PyriteError(f"methods has two that are called {str(chosen)!r}: give them names with pyrite.register")
         named[str(chosen)] = chosen if isinstance(chosen, Method) else ERM(chosen)
     return named
 

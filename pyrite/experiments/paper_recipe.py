@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Self, final
 
 from pydantic import Field
 
+from pyrite.errors import PyriteError
 from pyrite.experiments.cells import Cell
 from pyrite.spec import nearest
 from pyrite.training.recipe import Checked
@@ -169,12 +170,12 @@ class PaperRecipe(Checked):
             try:
                 return cls.parse(Path(name).read_text(encoding="utf-8"), name)
             except OSError as error:
-                raise ValueError(f"cannot read {name}: {error.strerror or error}") from None
+                raise PyriteError(f"cannot read {name}: {error.strerror or error}") from None
         if name not in RECIPES:
             near = nearest(name, RECIPES)
             # Where no name is near, all are listed, which would be a page here.
             advice = near if near.startswith("did you mean") else "see 'pyrite list recipes'"
-            raise ValueError(f"there is no recipe {name!r}: {advice}")
+            raise PyriteError(f"there is no recipe {name!r}: {advice}")
         text = files("pyrite.experiments").joinpath("papers", RECIPES[name]).read_text(encoding="utf-8")
         return cls.parse(text, name)
 
@@ -184,7 +185,7 @@ class PaperRecipe(Checked):
         try:
             return cls.checked(tomllib.loads(text))
         except ValueError as error:
-            raise ValueError(f"recipe {name}: {error}") from None
+            raise PyriteError(f"recipe {name}: {error}") from None
 
     @property
     def is_exact(self) -> bool:
@@ -206,7 +207,9 @@ class PaperRecipe(Checked):
         """The scale of this name; ``ValueError`` if the recipe has none."""
         found = {"tiny": self.source.tiny, "small": self.source.small, "paper": self.source.paper}[name]
         if found is None:
-            raise ValueError(f"{self.article}, {self.title} has no scale {name!r}: choose {' or '.join(self.scales())}")
+            raise PyriteError(
+                f"{self.article}, {self.title} has no scale {name!r}: choose {' or '.join(self.scales())}"
+            )
         return found
 
     def axis_labels(self, name: ScaleName) -> dict[str, list[str]]:
@@ -244,7 +247,7 @@ def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
     try:
         return {n: Template(v).substitute(variables) if isinstance(v, str) else v for n, v in settings.items()}
     except KeyError as error:
-        raise ValueError(f"nothing sets ${error.args[0]}") from None
+        raise PyriteError(f"nothing sets ${error.args[0]}") from None
 
 
 def select(selector: str, axes: Mapping[str, Sequence[str]]) -> dict[str, str]:
@@ -254,6 +257,6 @@ def select(selector: str, axes: Mapping[str, Sequence[str]]) -> dict[str, str]:
         found = [axis for axis, labels in axes.items() if label in labels]
         if len(found) != 1:
             known = ", ".join(label for labels in axes.values() for label in labels)
-            raise ValueError(f"{label!r} in {selector!r} is not the label of one axis: there are {known}")
+            raise PyriteError(f"{label!r} in {selector!r} is not the label of one axis: there are {known}")
         chosen[found[0]] = label
     return chosen

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, final
 
 import numpy as np
 
+from pyrite.errors import PyriteError
 from pyrite.experiments.criteria import Criterion
 from pyrite.experiments.space import METHOD, Between, Choose, Range, Space
 from pyrite.experiments.study import Trial
@@ -33,7 +34,7 @@ def need_optuna() -> None:
     try:
         import optuna  # noqa: F401
     except ImportError as error:
-        raise ValueError(f'optuna is not installed ({error}): pip install "pyrite[tune]"') from None
+        raise PyriteError(f'optuna is not installed ({error}): pip install "pyrite[tune]"') from None
 
 
 @final

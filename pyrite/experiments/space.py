@@ -10,6 +10,7 @@ from typing import Any, Final, final
 
 from pyrite.checks import flag, number
 from pyrite.criterion import Loss
+from pyrite.errors import PyriteError
 from pyrite.losses import LOSSES
 from pyrite.methods import ERM, METHODS, Method
 from pyrite.spec import build
@@ -35,9 +36,9 @@ class Between:
             number(f"between: {name}", value)
         flag("between: log", self.log)
         if not self.low < self.high:
-            raise ValueError(f"between: low is {self.low} and high {self.high}, but low must be below high")
+            raise PyriteError(f"between: low is {self.low} and high {self.high}, but low must be below high")
         if self.log and self.low <= 0:
-            raise ValueError(f"between: low is {self.low}, but must be above 0 with log=True")
+            raise PyriteError(f"between: low is {self.low}, but must be above 0 with log=True")
 
     def rounded(self, value: float) -> float:
         """The value with three digits, which are easy to type again, and within the range."""
@@ -61,9 +62,9 @@ class OneOf:
 
     def __post_init__(self) -> None:
         if not self.choices:
-            raise ValueError("one_of has no choices")
+            raise PyriteError("one_of has no choices")
         if len(self.names) > len(set(self.names)):
-            raise ValueError(f"one_of has a choice twice: {', '.join(map(str, self.names))}")
+            raise PyriteError(f"one_of has a choice twice: {', '.join(map(str, self.names))}")
 
     @property
     def names(self) -> tuple[Any, ...]:
@@ -116,14 +117,14 @@ class Space:
 
     def __init__(self, methods: Sequence[str], rate: Range | None = None, by_factor: bool = True) -> None:
         if isinstance(methods, str) or not methods:
-            raise ValueError(f"methods is {methods!r}, but must be a list of losses or methods, at least one")
+            raise PyriteError(f"methods is {methods!r}, but must be a list of losses or methods, at least one")
         for item in methods:
             if not isinstance(item, str | Loss | Method):
-                raise ValueError(f"methods has {item!r}: give it a name with pyrite.register, and write that")
+                raise PyriteError(f"methods has {item!r}: give it a name with pyrite.register, and write that")
         self.methods = tuple(str(item).strip() for item in methods)
         twice = [text for text, count in Counter(self.methods).items() if count > 1]
         if twice:
-            raise ValueError(f"methods has {twice[0]!r} twice")
+            raise PyriteError(f"methods has {twice[0]!r} twice")
         self.rate, self.rate_name = rate, "lr_factor" if by_factor else "lr"
         self.ranges: dict[str, Range] = {METHOD: OneOf(self.methods)}
         self._names: dict[str, list[str]] = {}
@@ -166,7 +167,7 @@ def read_range(text: str, name: str) -> Range:
     """The range that a text spells: ``between(0.01, 1, log=True)``."""
     built = build(text, {"between": Between, "one_of": lambda *choices: OneOf(choices)}, "range")
     if not isinstance(built, Between | OneOf):
-        raise ValueError(f"{name} is {text!r}, but must be a number or a range such as 'between(0.01, 1, log=True)'")
+        raise PyriteError(f"{name} is {text!r}, but must be a number or a range such as 'between(0.01, 1, log=True)'")
     return built
 
 
@@ -213,5 +214,5 @@ def _named(node: ast.AST, name: str, text: str) -> Iterator[str]:
         yield from inner
         return
     if inner:
-        raise ValueError(f"cannot read {text!r}: a range within a range")
+        raise PyriteError(f"cannot read {text!r}: a range within a range")
     yield name

@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, final
 
+from pyrite.errors import PyriteError
 from pyrite.files import write
 from pyrite.locks import LocksMissingError, acquire
 from pyrite.training import RunFailed
@@ -76,7 +77,7 @@ class Study:
         """Begin a search with these settings, or continue one with the same; ``ValueError`` for any other folder."""
         problem = self._foreign()
         if problem:
-            raise ValueError(problem)
+            raise PyriteError(problem)
         plain = json.loads(json.dumps(settings))
         with _failures(self.path), self._exclusive():
             written = self._settings()
@@ -84,7 +85,7 @@ class Study:
                 write(self.path / "study.json", (json.dumps(plain, indent=2) + "\n").encode())
             elif written != plain:
                 differ = [name for name in {**plain, **written} if plain.get(name) != written.get(name)]
-                raise ValueError(f"{self.path} holds a search with other {', '.join(differ)}: choose another out")
+                raise PyriteError(f"{self.path} holds a search with other {', '.join(differ)}: choose another out")
 
     def trials(self) -> tuple[Trial, ...]:
         """All trials that were begun, by their numbers."""
@@ -145,7 +146,7 @@ class Study:
         try:
             return json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
-            raise ValueError(f"cannot read {path}: {error}") from None
+            raise PyriteError(f"cannot read {path}: {error}") from None
 
     def _foreign(self) -> str:
         """The reason why the folder cannot be used; empty if it can. A search that is just beginning has only locks."""
@@ -173,7 +174,7 @@ class Study:
         try:
             return acquire(self.path / "locks" / name, wait=wait)
         except LocksMissingError as error:
-            raise ValueError(f"tuning shares its folder by file locks: {error}") from None
+            raise PyriteError(f"tuning shares its folder by file locks: {error}") from None
 
 
 def _read(path: Path) -> Trial:
@@ -181,7 +182,7 @@ def _read(path: Path) -> Trial:
         fields = json.loads(path.read_text(encoding="utf-8"))
         return Trial(**fields | {"values": tuple(fields["values"])})
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ValueError(f"cannot read {path}: {error}") from None
+        raise PyriteError(f"cannot read {path}: {error}") from None
 
 
 @contextmanager

@@ -13,6 +13,7 @@ from torch import nn
 
 from pyrite.checks import number, whole_number
 from pyrite.data import Data, Dataset, Records, is_object, load
+from pyrite.errors import PyriteError
 from pyrite.experiments.criteria import CRITERIA, TRAP
 from pyrite.experiments.search import Search, need_optuna
 from pyrite.experiments.space import Between, Range, Space, default_methods, read_range, short
@@ -129,7 +130,7 @@ class _Work:
         if self.options.pop("minutes", None) is not None:  # measured once, so that all trials have the same length
             self.options = {"model": self.recipe.model} | self.options | {"epochs": self.recipe.epochs}
         if not self.recipe.validation:
-            raise ValueError("validation is 0, but there must be held-out samples to choose by")
+            raise PyriteError("validation is 0, but there must be held-out samples to choose by")
         for rate in rates.ends if rates is not None and lr is not None else ():
             resolve(self.source, **self.options, lr=rate)
         self.space = Space(methods or default_methods(len(self.source.classes)), rates, by_factor=lr is None)
@@ -234,14 +235,16 @@ def _check(trials: object, by: str, options: Mapping[str, Any]) -> None:
     whole_number("trials", trials, least=1)
     if by not in CRITERIA:
         # ``ce`` is not suggested, because it misleads on noisy labels.
-        raise ValueError(f"by is {by!r}, but must be one of {', '.join(name for name in CRITERIA if name != 'ce')}")
+        raise PyriteError(f"by is {by!r}, but must be one of {', '.join(name for name in CRITERIA if name != 'ce')}")
     for name in ("method", "loss", "resume", "observers", "stop"):
         if options.get(name) is not None:
-            raise ValueError(f"tune has no {name}: it trains many runs, with methods to choose from")
+            raise PyriteError(f"tune has no {name}: it trains many runs, with methods to choose from")
     if isinstance(options.get("model"), nn.Module):
-        raise ValueError("model is a net, which every trial would continue to train: pass a spec or a factory")
+        raise PyriteError("model is a net, which every trial would continue to train: pass a spec or a factory")
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise ValueError("a trial is trained by one process: instead of torchrun, start the same command several times")
+        raise PyriteError(
+            "a trial is trained by one process: instead of torchrun, start the same command several times"
+        )
 
 
 def _rate(lr: float | str | None, optimiser_spec: object) -> tuple[float | None, Range | None]:

@@ -6,6 +6,7 @@ from typing import Any, Unpack
 
 from pyrite.auditing import Audit
 from pyrite.data import Data
+from pyrite.errors import PyriteError
 from pyrite.processes import rank
 from pyrite.run_audits import audit
 from pyrite.training import Observer, Options, Recipe, Run, new_folder, train_once
@@ -65,7 +66,7 @@ def _first_options(options: Options) -> dict[str, Any]:
     values = {"validation": 0.2} | {name: value for name, value in _with_config(options).items() if name in names}
     recipe = Recipe.make(data="", corrections="those of the audit", **values)
     if not recipe.drop_suspects:
-        raise ValueError("drop_suspects is missing: set the probability from which on labels are dropped, such as 0.9")
+        raise PyriteError("drop_suspects is missing: set the probability from which on labels are dropped, such as 0.9")
     return {"validation": recipe.validation, "device": recipe.device, "drop_suspects": 0.0}
 
 

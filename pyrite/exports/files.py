@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from pyrite.errors import PyriteError
 from pyrite.exports.card import model_card
 from pyrite.exports.whole import Whole, whole
 from pyrite.files import write_or_refuse
@@ -50,9 +51,9 @@ def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str]) -> E
     trained = run if isinstance(run, Run) else Run.load(Path(run))
     target = Path(path)
     if target.suffix.lower() not in (".md", *_WRITERS):
-        raise ValueError(f"path is {str(path)!r}, but must end in .onnx, .pt2 or .md")
+        raise PyriteError(f"path is {str(path)!r}, but must end in .onnx, .pt2 or .md")
     if not trained.finished:
-        raise ValueError(f"{trained.path} is unfinished: continue with pyrite train --resume {trained.path}")
+        raise PyriteError(f"{trained.path} is unfinished: continue with pyrite train --resume {trained.path}")
     if target.suffix.lower() == ".md":
         return Exported(write_or_refuse(target, model_card(trained).encode()))
     model = whole(trained)
@@ -65,7 +66,7 @@ def _onnx(model: Whole, facts: dict[str, str]) -> bytes:
         import onnx
         import onnxscript  # noqa: F401  # torch needs it
     except ImportError:
-        raise ValueError("ONNX needs further packages: pip install 'pyrite[export]'") from None
+        raise PyriteError("ONNX needs further packages: pip install 'pyrite[export]'") from None
     with _quiet():
         program = torch.onnx.export(
             model.module.eval(), (model.example,), dynamo=True, verbose=False, dynamic_shapes=_any_number(),

@@ -11,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data import Dataset, Inputs, Records
+from pyrite.errors import PyriteError
 from pyrite.files import npz_bytes
 from pyrite.npz_files import read_npz
 from pyrite.spec import Spelled
@@ -81,7 +82,7 @@ class Encoder(Spelled, ABC):
         kind = kind_of(data.inputs)
         if kind not in self.takes:
             wanted = " or ".join(sorted(self.takes))
-            raise ValueError(f"features is {self}, which takes {wanted}, but {data.name} has {_PLURAL[kind]}")
+            raise PyriteError(f"features is {self}, which takes {wanted}, but {data.name} has {_PLURAL[kind]}")
 
 
 _PLURAL: Final = {"images": "images", "numbers": "plain numbers", "table": "a table of several kinds", "text": "texts"}
@@ -108,5 +109,5 @@ def read_state(path: str | Path) -> State:
     except (KeyError, ValueError, RecursionError, TypeError):
         facts = None
     if not isinstance(facts, dict):
-        raise ValueError(f"{path} is damaged: it does not say what its features are")
+        raise PyriteError(f"{path} is damaged: it does not say what its features are")
     return State(arrays, facts)

@@ -12,6 +12,7 @@ from torch import nn
 from pyrite import models
 from pyrite.checks import whole_number
 from pyrite.data import Dataset
+from pyrite.errors import PyriteError
 from pyrite.features.contract import InputKind
 from pyrite.features.embedding import NetEncoder
 from pyrite.models.pretrained import LITE0_SHA256, lite0_file
@@ -46,7 +47,7 @@ class EfficientnetLite0(NetEncoder):
         lite0_file()
         channels = data.inputs.shape[1]
         if channels not in (1, 3):
-            raise ValueError(f"features is {self}, which takes images of 1 or 3 channels: {data.name} has {channels}")
+            raise PyriteError(f"features is {self}, which takes images of 1 or 3 channels: {data.name} has {channels}")
 
     @property
     def weights(self) -> str:

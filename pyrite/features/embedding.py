@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from torch import nn
 
 from pyrite.data import Inputs, LazyImages, Records
+from pyrite.errors import PyriteError
 from pyrite.features.cache import digest, recall, remember
 from pyrite.features.contract import Encoder, Features, State
 
@@ -49,7 +50,7 @@ class NetEncoder(Encoder, ABC):
 
     def restore(self, state: State) -> Features:
         if state.facts.get("weights") != self.weights:
-            raise ValueError(f"the weights of {self} have changed since the run was trained: put back what it had")
+            raise PyriteError(f"the weights of {self} have changed since the run was trained: put back what it had")
         return Embeddings(self)
 
 
@@ -99,10 +100,10 @@ class Embeddings(Features):
 
     def _checked(self, rows: Numbers, count: int) -> Numbers:
         if rows.ndim != 2 or len(rows) != count or not rows.shape[1]:
-            raise ValueError(f"{self.encoder} makes {rows.shape} of {count} samples, but must make one row of each")
+            raise PyriteError(f"{self.encoder} makes {rows.shape} of {count} samples, but must make one row of each")
         finite = np.isfinite(rows).all(1)
         if not finite.all():
-            raise ValueError(f"{self.encoder} makes numbers that are not finite of sample {int(finite.argmin())}")
+            raise PyriteError(f"{self.encoder} makes numbers that are not finite of sample {int(finite.argmin())}")
         return rows
 
 

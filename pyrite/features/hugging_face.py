@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.checks import one_of
+from pyrite.errors import PyriteError
 from pyrite.features.contract import InputKind
 from pyrite.features.embedding import NetEncoder, checksum
 
@@ -46,7 +47,7 @@ class HF(NetEncoder):
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not self.name.strip():
-            raise ValueError(f"name is {self.name!r}, but must be the name of a model or a folder")
+            raise PyriteError(f"name is {self.name!r}, but must be the name of a model or a folder")
         one_of("pooling", self.pooling, ("mean", "cls"))
         if os.path.isdir(os.path.expanduser(self.name)):  # the run may be read from another folder
             object.__setattr__(self, "name", os.path.abspath(os.path.expanduser(self.name)))
@@ -152,7 +153,7 @@ def _quiet(name: str, what: str) -> Iterator[None]:
         yield
     except (OSError, ValueError, KeyError, RuntimeError, ImportError) as error:
         reason = " ".join(str(error).split()).partition(". ")[0] or type(error).__name__
-        raise ValueError(f"hf({name!r}) is not {what} on this machine, and cannot be downloaded: {reason}") from None
+        raise PyriteError(f"hf({name!r}) is not {what} on this machine, and cannot be downloaded: {reason}") from None
     finally:
         logging.set_verbosity(level)
         if shown:

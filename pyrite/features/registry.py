@@ -5,6 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from pyrite.data import Inputs, Numeric, Records
+from pyrite.errors import PyriteError
 from pyrite.features.contract import Encoder, kind_of
 from pyrite.features.efficientnet import EfficientnetLite0
 from pyrite.features.hugging_face import HF
@@ -33,7 +34,7 @@ def encoder(spec: str | Encoder) -> Encoder | None:
     if isinstance(spec, Encoder):
         return spec
     if not isinstance(spec, str):
-        raise ValueError(f"features is {spec!r}, but must be a text such as 'tfidf', or an encoder")
+        raise PyriteError(f"features is {spec!r}, but must be a text such as 'tfidf', or an encoder")
     if spec == "none":
         return None
     built: Encoder = build(spec, FEATURES, "features", Encoder)

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pyrite.checks import whole_number
 from pyrite.data import Column, Inputs, Records
 from pyrite.data.records import KINDS
+from pyrite.errors import PyriteError
 from pyrite.features.contract import Encoder, Features, InputKind, State
 from pyrite.features.tfidf import TextFeatures, fit_texts, restore_texts
 
@@ -74,7 +75,7 @@ class Table(Encoder):
                 column["text"] = restore_texts(arrays, f"the features of {column['name']!r}") if arrays else None
             return TableFeatures(tuple(_Fitted.of(column) for column in columns))
         except (KeyError, TypeError, ValueError) as error:
-            raise ValueError(f"the features are damaged: they are not those of a table ({error!r})") from None
+            raise PyriteError(f"the features are damaged: they are not those of a table ({error!r})") from None
 
 
 class _Fitted(NamedTuple):
@@ -134,7 +135,7 @@ class TableFeatures(Features):
         self.columns = columns
         self.names = tuple(name for column in columns for name in column.names())
         if not self.names:
-            raise ValueError("no column of the table says anything about a sample: they are empty")
+            raise PyriteError("no column of the table says anything about a sample: they are empty")
 
     def transform(self, inputs: Inputs, progress: bool = False) -> Floats:
         assert isinstance(inputs, Records)

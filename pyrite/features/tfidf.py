@@ -9,6 +9,7 @@ import numpy.typing as npt
 
 from pyrite.checks import whole_number
 from pyrite.data import Inputs, Records
+from pyrite.errors import PyriteError
 from pyrite.features.contract import Encoder, Features, InputKind, State
 
 __all__ = ["TextFeatures", "Tfidf", "fit_texts", "restore_texts"]
@@ -103,7 +104,7 @@ def fit_texts(texts: Sequence[str], size: int, what: str) -> TextFeatures:
         terms[name], idf[name], matrix = _vocabulary(texts, options)
         weights += [] if matrix is None else [matrix]
     if not weights:
-        raise ValueError(f"{what} hold no words: there is nothing to learn from")
+        raise PyriteError(f"{what} hold no words: there is nothing to learn from")
     matrix = _stack(weights)
     most = min(size, min(matrix.shape) - 1)
     if most < 1 or matrix.shape[1] <= size:
@@ -120,10 +121,10 @@ def restore_texts(arrays: Any, what: str) -> TextFeatures:
         components = np.asarray(arrays["components"], np.float16)
         fits = all(idf[name].shape == (len(terms[name]),) for name in terms)
         if not fits or components.ndim != 2 or components.shape[1] != sum(map(len, terms.values())):
-            raise ValueError("other lengths")
+            raise PyriteError("other lengths")
         return TextFeatures(terms, idf, components)
     except (KeyError, ValueError, TypeError) as error:
-        raise ValueError(f"{what} are damaged: they are not those of a text ({error})") from None
+        raise PyriteError(f"{what} are damaged: they are not those of a text ({error})") from None
 
 
 def _vocabulary(texts: Sequence[str], options: dict[str, Any]) -> tuple[list[str], npt.NDArray[Any], Any]:

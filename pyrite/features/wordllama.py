@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data import Inputs, Records
+from pyrite.errors import PyriteError
 from pyrite.features.contract import Encoder, Features, InputKind, State
 
 __all__ = ["Wordllama"]
@@ -65,7 +66,9 @@ def _load() -> tuple[npt.NDArray[np.float32], Any]:
     """The vectors of all tokens, and what cuts a text into tokens."""
     found = find_spec("wordllama")
     if found is None or not found.submodule_search_locations:
-        raise ValueError("features is wordllama, which needs the package of that name: pip install 'pyrite[wordllama]'")
+        raise PyriteError(
+            "features is wordllama, which needs the package of that name: pip install 'pyrite[wordllama]'"
+        )
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer
 
@@ -74,7 +77,7 @@ def _load() -> tuple[npt.NDArray[np.float32], Any]:
         (vectors,) = load_file(root / _WEIGHTS).values()
         tokenizer = Tokenizer.from_file(str(root / _TOKENIZER))
     except Exception as error:  # either library raises types of its own
-        raise ValueError(f"the files of wordllama in {root} cannot be read ({error}): install it again") from None
+        raise PyriteError(f"the files of wordllama in {root} cannot be read ({error}): install it again") from None
     tokenizer.no_padding()
     tokenizer.no_truncation()
     return np.asarray(vectors, np.float32), tokenizer

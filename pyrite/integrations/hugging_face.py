@@ -9,6 +9,7 @@ from torch import Tensor
 
 from pyrite.checks import flag
 from pyrite.criterion import Loss, Options
+from pyrite.errors import PyriteError
 from pyrite.losses import loss as read_loss
 
 __all__ = ["HFLoss", "hf_loss"]
@@ -44,13 +45,13 @@ class HFLoss:
 
     def __init__(self, loss: Loss, shift: bool | None = None) -> None:
         if any(part.couples for part in loss.modules() if isinstance(part, Loss)):
-            raise ValueError(
+            raise PyriteError(
                 f"the loss {str(loss)!r} ties the samples of a batch together, but the Trainer cuts batches in pieces"
             )
         if loss.reduction != "mean":
-            raise ValueError(f"reduction is {loss.reduction!r}, but the Trainer needs a mean: leave it out")
+            raise PyriteError(f"reduction is {loss.reduction!r}, but the Trainer needs a mean: leave it out")
         if loss.ignore_index != _IGNORED:
-            raise ValueError(f"ignore_index is {loss.ignore_index}, but the Trainer counts all labels but {_IGNORED}")
+            raise PyriteError(f"ignore_index is {loss.ignore_index}, but the Trainer counts all labels but {_IGNORED}")
         if shift is not None:
             flag("shift", shift)
         self.loss, self.shift = loss, shift
@@ -69,13 +70,13 @@ class HFLoss:
         """
         scores = _scores(outputs)
         if not isinstance(labels, Tensor):
-            raise ValueError(
+            raise PyriteError(
                 "the batch has no labels: name their column 'labels', and keep it (remove_unused_columns=False)"
             )
         if labels.is_floating_point():
-            raise ValueError(f"labels are {labels.dtype}, but must be class numbers: one class per sample or token")
+            raise PyriteError(f"labels are {labels.dtype}, but must be class numbers: one class per sample or token")
         if labels.shape != scores.shape[:-1]:
-            raise ValueError(
+            raise PyriteError(
                 f"labels have the shape {tuple(labels.shape)}, but logits the shape {tuple(scores.shape)}: "
                 "there must be one label for each row of them"
             )
@@ -91,10 +92,10 @@ class HFLoss:
     def _shifted(self, outputs: Any, scores: Tensor) -> bool:
         if scores.dim() == 2:
             if self.shift:
-                raise ValueError(f"shift is True, but logits have the shape {tuple(scores.shape)}, and no positions")
+                raise PyriteError(f"shift is True, but logits have the shape {tuple(scores.shape)}, and no positions")
             return False
         if self.shift is None and type(outputs).__name__ != "TokenClassifierOutput":
-            raise ValueError(
+            raise PyriteError(
                 f"logits have the shape {tuple(scores.shape)}, with one label per position: pass shift=True if it is "
                 "predicted by the position before (causal language models), or shift=False if by its own "
                 "(token classification, masked language models, encoder-decoders)"
@@ -107,13 +108,13 @@ def _scores(outputs: Any) -> Tensor:
     scores = outputs
     if isinstance(outputs, Mapping):
         if "logits" not in outputs:
-            raise ValueError(f"the model's output has no logits, only {', '.join(map(str, outputs))}")
+            raise PyriteError(f"the model's output has no logits, only {', '.join(map(str, outputs))}")
         scores = outputs["logits"]
     elif isinstance(outputs, tuple | list) and outputs:
         scores = outputs[0]
     if not isinstance(scores, Tensor) or scores.dim() < 2:
         actual = f"of shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
-        raise ValueError(f"logits are {actual}, but must be a tensor: one row per sample, one column per class")
+        raise PyriteError(f"logits are {actual}, but must be a tensor: one row per sample, one column per class")
     return scores
 
 

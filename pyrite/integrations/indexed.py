@@ -7,6 +7,7 @@ from torch.utils.data import Dataset, IterableDataset
 
 from pyrite.checks import whole_number
 from pyrite.data import Batch
+from pyrite.errors import PyriteError
 
 __all__ = ["Indexed"]
 
@@ -29,7 +30,7 @@ class Indexed(Dataset[Any]):
 
     def __init__(self, dataset: Any, start: int = 0) -> None:
         if isinstance(dataset, IterableDataset):
-            raise ValueError(
+            raise PyriteError(
                 "an IterableDataset has no numbers for its samples: pass a data set that can be indexed, dataset[i]"
             )
         self.dataset, self.start = dataset, whole_number("start", start, least=0)
@@ -43,6 +44,8 @@ class Indexed(Dataset[Any]):
         if isinstance(sample, Mapping):
             return {**sample, "index": index}
         if not isinstance(sample, tuple | list) or len(sample) != 2:
-            raise ValueError(f"sample {place} is {type(sample).__name__}, but must be (inputs, labels) or a dictionary")
+            raise PyriteError(
+                f"sample {place} is {type(sample).__name__}, but must be (inputs, labels) or a dictionary"
+            )
         inputs, labels = sample
         return Batch(inputs, labels, index)  # type: ignore[arg-type]  # a sample now, a batch once they are collated

@@ -17,6 +17,7 @@ from pyrite.data import Batch
 from pyrite.diagnostics import TrainingObserver
 from pyrite.diagnostics.arrays import Ints, to_ints
 from pyrite.diagnostics.evidence import within
+from pyrite.errors import PyriteError
 from pyrite.integrations.indexed import Indexed
 from pyrite.processes import all_gather, rank
 from pyrite.soft_margin import margins
@@ -65,12 +66,12 @@ class LabelAudit(Callback):
     ) -> None:
         given = to_ints(labels, "labels", least=0)
         if not len(given):
-            raise ValueError("labels are empty")
+            raise PyriteError("labels are empty")
         count = int(given.max()) + 1
         names = range(count) if classes is None else range(classes) if isinstance(classes, int) else classes
         self.classes = tuple(map(str, names))
         if len(self.classes) < max(count, 2):
-            raise ValueError(
+            raise PyriteError(
                 f"there are {len(self.classes)} classes, but labels up to {count - 1}: pass {max(count, 2)} or more"
             )
         self.path = None if path is None else Path(path)
@@ -80,14 +81,14 @@ class LabelAudit(Callback):
         assert self._observer.class_margins is not None
         self._margins = self._observer.class_margins
         if not self._margins.kept:
-            raise ValueError(f"{len(given)} samples times {len(self.classes)} classes are too many to keep margins of")
+            raise PyriteError(f"{len(given)} samples times {len(self.classes)} classes are too many to keep margins of")
         self._epoch = 0  # the epoch of the margins that are not averaged in yet
         self._weighted = False  # whether an epoch was weighted by held-out labels
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         index = _index(batch)
         if index is None:
-            raise ValueError("the training batches have no index: wrap the data set in Indexed")
+            raise PyriteError("the training batches have no index: wrap the data set in Indexed")
         scores = self._scores(outputs, index, "training_step")
         self._begin(trainer.current_epoch)
         self._check_labels(batch, index)
@@ -110,7 +111,7 @@ class LabelAudit(Callback):
         evidence = self._observer.evidence
         trained = (evidence.visits[index] > 0) | evidence.epoch.seen[index]
         if trained.any():
-            raise ValueError(
+            raise PyriteError(
                 f"sample {index[trained.argmax()]} was trained on, and now is held out: wrap the whole set in Indexed "
                 "before it is split, split it in the same way when training is resumed, or set start for a second set"
             )
@@ -141,14 +142,14 @@ class LabelAudit(Callback):
     def _scores(self, outputs: Any, index: Ints, step: str) -> Tensor:
         scores = outputs.get("scores") if isinstance(outputs, Mapping) else None
         if not isinstance(scores, Tensor):
-            raise ValueError(f'{step} gives no scores: let it return {{"loss": loss, "scores": scores}}')
+            raise PyriteError(f'{step} gives no scores: let it return {{"loss": loss, "scores": scores}}')
         if scores.shape != (len(index), len(self.classes)):
             shape = len(index), len(self.classes)
-            raise ValueError(
+            raise PyriteError(
                 f"scores of {step} have the shape {tuple(scores.shape)}, but must have {shape}: one row per sample"
             )
         if index.max(initial=-1) >= len(self._given):
-            raise ValueError(f"there is a sample {index.max()}, but there are {len(self._given)} labels")
+            raise PyriteError(f"there is a sample {index.max()}, but there are {len(self._given)} labels")
         return scores.detach()
 
     def _check_labels(self, batch: Any, index: Ints) -> None:
@@ -160,7 +161,7 @@ class LabelAudit(Callback):
         if wrong.any():
             first = int(wrong.argmax())
             named = f"{int(labels[first])} in a batch, but {self._given[index[first]]} in labels"
-            raise ValueError(
+            raise PyriteError(
                 f"the label of sample {index[first]} is {named}: they must be in the order of the data set"
             )
 
@@ -198,7 +199,7 @@ class LabelAudit(Callback):
         """Continue where another callback with the same labels stopped."""
         state = {name: value.numpy() if isinstance(value, Tensor) else value for name, value in state_dict.items()}
         if not np.array_equal(state["labels"], self._given):
-            raise ValueError("the checkpoint is of other labels: its margins are of other samples")
+            raise PyriteError("the checkpoint is of other labels: its margins are of other samples")
         self._observer.load_state_dict(within(state, "observer"))
         self._epoch, self._weighted = int(state["epoch"]), bool(state["weighed"])
 

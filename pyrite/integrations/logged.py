@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol, final, runtime_checkable
 
+from pyrite.errors import PyriteError
 from pyrite.methods import Step
 from pyrite.processes import rank
 from pyrite.training import Recorder
@@ -40,7 +41,7 @@ class Logged:
 
     def __init__(self, logger: Log | Callable[..., object]) -> None:
         if not isinstance(logger, Log) and not callable(logger):
-            raise ValueError(f"logger is {logger!r}, but must have a method log(values, step), or be such a function")
+            raise PyriteError(f"logger is {logger!r}, but must have a method log(values, step), or be such a function")
         self.logger = logger
         self._log: Callable[..., object] = logger.log if isinstance(logger, Log) else logger
         self._recorder: Recorder | None = None

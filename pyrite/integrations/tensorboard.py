@@ -7,6 +7,7 @@ from typing import Any, final
 
 import numpy as np
 
+from pyrite.errors import PyriteError
 from pyrite.integrations.logged import Logged
 from pyrite.methods import Step
 from pyrite.processes import rank
@@ -31,7 +32,7 @@ class TensorBoard:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise ValueError(f'TensorBoard is not installed ({error}): pip install "pyrite[tensorboard]"') from None
+            raise PyriteError(f'TensorBoard is not installed ({error}): pip install "pyrite[tensorboard]"') from None
         self.path = None if path is None else Path(path)
         self._make: Any = SummaryWriter
         self._writer: Any = None
@@ -47,7 +48,7 @@ class TensorBoard:
             try:
                 self._writer = self._make(str(path), purge_step=recorder.steps + 1)
             except OSError as error:
-                raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
+                raise PyriteError(f"cannot write {path}: {error.strerror or error}") from None
         try:
             with self._numbers.watch(folder, recorder):
                 yield

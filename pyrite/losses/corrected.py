@@ -10,6 +10,7 @@ from torch.nn.functional import logsigmoid
 from pyrite.checks import require
 from pyrite.criterion import Loss, Options, bare, to_numbers
 from pyrite.curves import CE, Curve
+from pyrite.errors import PyriteError
 from pyrite.soft_margin import row_margins
 
 __all__ = ["Backward", "Forward"]
@@ -93,7 +94,7 @@ def _transition(matrix: Matrix) -> Tensor:
     square = values.dim() == 2 and values.shape[0] == values.shape[1] and len(values) > 1
     require(square, "matrix", tuple(values.shape), "square, with one row and one column per class")
     for row in torch.nonzero(~(values >= 0).all(1) | ~((values.sum(1) - 1).abs() <= 1e-6)).flatten().tolist():
-        raise ValueError(
+        raise PyriteError(
             f"matrix has row {row} = {values[row].tolist()}, but a row is a distribution over given labels"
         )
     return values

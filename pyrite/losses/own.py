@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.criterion import Loss, Options
+from pyrite.errors import PyriteError
 from pyrite.soft_margin import wide_dtype
 
 __all__ = ["OwnLoss"]
@@ -32,11 +33,11 @@ class OwnLoss(Loss):
 
     def __init__(self, function: Callable[[Tensor, Tensor], Tensor], **options: Unpack[Options]) -> None:
         if not callable(function) or isinstance(function, type):
-            raise ValueError(f"loss is {function!r}, but must be a text such as 'gce(q=0.7)', a loss, or a function")
+            raise PyriteError(f"loss is {function!r}, but must be a text such as 'gce(q=0.7)', a loss, or a function")
         ignored: Any = getattr(function, "ignore_index", None)
         super().__init__(**({"ignore_index": ignored} if isinstance(ignored, int) else {}) | options)
         if getattr(function, "weight", None) is not None and isinstance(function, nn.modules.loss._WeightedLoss):
-            raise ValueError(
+            raise PyriteError(
                 f"loss is a {_name(function)} with class weights: pass those to pyrite, which needs them for the mean, "
                 f"as in pyrite.loss({_name(function)}(), weight=...)"
             )
@@ -49,7 +50,7 @@ class OwnLoss(Loss):
         values = self._function(scores, labels)
         if not isinstance(values, Tensor) or values.shape != labels.shape or not values.is_floating_point():
             shown = f"shape {tuple(values.shape)}" if isinstance(values, Tensor) else f"type {type(values).__name__}"
-            raise ValueError(
+            raise PyriteError(
                 f"loss is {self}, which gives a value of {shown} for {len(labels)} samples, but must give one number "
                 'per sample, as nn.CrossEntropyLoss(reduction="none") does'
             )
@@ -64,7 +65,7 @@ class OwnLoss(Loss):
             scores = torch.zeros(2, classes, requires_grad=True)
             values = copy.deepcopy(self).at_label(scores, torch.arange(2) % classes)
         if not values.requires_grad:
-            raise ValueError(f"loss is {self}, whose values have no gradient: it must not detach the scores")
+            raise PyriteError(f"loss is {self}, whose values have no gradient: it must not detach the scores")
 
     def __str__(self) -> str:
         return _name(self._function)

@@ -20,6 +20,7 @@ from pyrite.curves import (
     Shift,
     TruncatedGCE,
 )
+from pyrite.errors import PyriteError
 from pyrite.losses.bootstrapped import BootHard, BootSoft
 from pyrite.losses.corrected import Backward, Forward
 from pyrite.losses.normalised import NCE, Normalised
@@ -71,7 +72,7 @@ def loss(spec: object, **options: Unpack[Options]) -> Loss:
     """
     if isinstance(spec, Loss):
         if options:
-            raise ValueError(f"{spec!r} is a loss already: give {', '.join(options)} when it is made")
+            raise PyriteError(f"{spec!r} is a loss already: give {', '.join(options)} when it is made")
         return spec
     if not isinstance(spec, str):
         return OwnLoss(spec, **options)  # type: ignore[arg-type]  # which refuses what cannot be called

@@ -9,6 +9,7 @@ from torch.nn.functional import logsigmoid
 
 from pyrite.checks import number, require
 from pyrite.criterion import Batch, Loss, Options, bare, to_numbers
+from pyrite.errors import PyriteError
 from pyrite.soft_margin import row_margins
 
 __all__ = ["MSE", "Confidence", "Peer", "Smooth"]
@@ -149,7 +150,7 @@ class Peer(Loss):
         return self.per_sample(Batch(scores, labels, None, None))
 
     def per_label(self, scores: Tensor) -> Tensor:
-        raise ValueError(f"{self} has no loss for every label: it depends on the labels of the whole batch")
+        raise PyriteError(f"{self} has no loss for every label: it depends on the labels of the whole batch")
 
     def is_symmetric(self, classes: int) -> bool:
         """In expectation over peers it is symmetric exactly where its loss is."""

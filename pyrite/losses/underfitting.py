@@ -8,6 +8,7 @@ import torch
 from pyrite.checks import number, require, whole_number
 from pyrite.criterion import Loss, without_options
 from pyrite.curves import CE, MEASURED, Curve, expected_margin
+from pyrite.errors import PyriteError
 from pyrite.losses.ends import Measured, grows_without_bound, in_expectation, tails
 from pyrite.losses.registry import loss as read
 
@@ -84,7 +85,7 @@ def underfitting(
     """
     given, classes = read(loss), whole_number("classes", classes, least=2)
     if given.weight is not None:
-        raise ValueError(
+        raise PyriteError(
             f"loss is {str(given)!r}, but class weights multiply whatever it gives the samples of a class: "
             "leave them out here"
         )

@@ -8,6 +8,7 @@ from torch import Tensor
 from pyrite.checks import require, whole_number
 from pyrite.criterion import Batch, Loss, Options, bare
 from pyrite.curves import Curve, Unit
+from pyrite.errors import PyriteError
 from pyrite.spec import construct, spell
 
 __all__ = ["UnitLoss", "unit"]
@@ -53,7 +54,7 @@ class UnitLoss(Loss):
         wanted = "one of single samples that treats all classes equally"
         require(not couples and not list(loss.buffers()), "loss", str(loss), wanted)
         if classes is None:
-            raise ValueError(f"loss is {str(loss)!r}, whose largest weight depends on classes: say how many there are")
+            raise PyriteError(f"loss is {str(loss)!r}, whose largest weight depends on classes: say how many there are")
         self.classes = whole_number("classes", classes, least=2)
         largest = largest_weight(loss, self.classes)
         require(largest > 0, "loss", str(loss), "one that gives samples a weight")

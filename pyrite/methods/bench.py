@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from pyrite.data import Batches
+from pyrite.errors import PyriteError
 from pyrite.methods.learner import Learner
 from pyrite.methods.memory import Memory
 
@@ -78,14 +79,16 @@ class Bench:
     def meta(self) -> Batches:
         """Batches of the meta set."""
         if self._meta is None:
-            raise ValueError("meta is missing: the method needs batches of a meta set")
+            raise PyriteError("meta is missing: the method needs batches of a meta set")
         return self._meta
 
     @property
     def noise_matrix(self) -> Tensor:
         """The matrix of the simulated noise, for methods that use it."""
         if self._noise_matrix is None:
-            raise ValueError("the method needs the matrix of the run's noise, but no noise is simulated: give a matrix")
+            raise PyriteError(
+                "the method needs the matrix of the run's noise, but no noise is simulated: give a matrix"
+            )
         return self._noise_matrix
 
     def make_learner(self) -> Learner:

@@ -10,6 +10,7 @@ from pyrite.checks import number, whole_number
 from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch
+from pyrite.errors import PyriteError
 from pyrite.methods.bench import Bench
 from pyrite.methods.descent import descend
 from pyrite.methods.meta_gradient import per_sample
@@ -69,7 +70,7 @@ class _Bilevel(Trainer):
         self.learner = bench.make_learner()
         self.learners = [self.learner]
         if self.learner.accumulate > 1:
-            raise ValueError(f"accumulate is {self.learner.accumulate}, but bilevel cuts batches itself: leave it 1")
+            raise PyriteError(f"accumulate is {self.learner.accumulate}, but bilevel cuts batches itself: leave it 1")
         self.method, self.loss = method, per_sample(method.loss or CE())
 
     def step(self, batch: Batch) -> Step:

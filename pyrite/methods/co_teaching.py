@@ -12,6 +12,7 @@ from pyrite.checks import whole_number
 from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch
+from pyrite.errors import PyriteError
 from pyrite.methods.bench import Bench
 from pyrite.methods.descent import backward_step
 from pyrite.methods.meta_gradient import per_sample
@@ -58,7 +59,7 @@ class _CoTeaching(Trainer):
     def __init__(self, method: CoTeaching, bench: Bench) -> None:
         self.learners = [bench.make_learner(), bench.make_learner()]
         if (pieces := self.learners[0].accumulate) > 1:
-            raise ValueError(
+            raise PyriteError(
                 f"accumulate is {pieces}, but co_teaching compares the losses of whole batches: leave it 1"
             )
         self.loss = per_sample(method.loss or CE())

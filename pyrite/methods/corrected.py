@@ -9,6 +9,7 @@ from torch import Tensor
 from pyrite.checks import number
 from pyrite.criterion import Loss
 from pyrite.curves import CE, Curve
+from pyrite.errors import PyriteError
 from pyrite.losses import Backward as BackwardLoss, Forward as ForwardLoss
 from pyrite.methods.bench import Bench
 from pyrite.methods.erm import ERM
@@ -35,7 +36,7 @@ class Corrected(Method, ABC):
     def __init__(self, matrix: Matrix, percentile: float, at: float) -> None:
         if isinstance(matrix, str):
             if matrix not in ("estimate", "noise"):
-                raise ValueError(f"matrix is {matrix!r}, but must be estimate, noise, or rows of numbers")
+                raise PyriteError(f"matrix is {matrix!r}, but must be estimate, noise, or rows of numbers")
         else:
             matrix = self.correction(matrix).matrix  # type: ignore[assignment]  # checked, as a tensor
         self.matrix = matrix
@@ -57,7 +58,7 @@ class Corrected(Method, ABC):
         else:
             return self._estimate_first(bench)
         if len(matrix) != bench.classes:
-            raise ValueError(f"matrix has {len(matrix)} rows, but there are {bench.classes} classes")
+            raise PyriteError(f"matrix has {len(matrix)} rows, but there are {bench.classes} classes")
         return ERM(self.correction(matrix)).start(bench)
 
     def _estimate_first(self, bench: Bench) -> Stages:

@@ -11,6 +11,7 @@ from pyrite.checks import number, whole_number
 from pyrite.data import Batch, Batches
 from pyrite.diagnostics import local_intrinsic_dimension
 from pyrite.draws import Stream, order
+from pyrite.errors import PyriteError
 from pyrite.losses import BootHard
 from pyrite.methods.bench import Bench
 from pyrite.methods.method import Method, Trainer
@@ -73,7 +74,7 @@ class _DimensionDriven(Trainer):
     def __init__(self, method: D2L, bench: Bench) -> None:
         count = len(bench.batches.index)
         if count <= method.k:
-            raise ValueError(f"k is {method.k}, but must be below the number of training samples, which is {count}")
+            raise PyriteError(f"k is {method.k}, but must be below the number of training samples, which is {count}")
         self.k, self.window, self.epochs = method.k, method.window, bench.epochs
         self.skip = round(method.skip * bench.epochs)
         # The target is that of hard bootstrapping, with α for its beta.

@@ -9,6 +9,7 @@ from torch import Tensor
 from pyrite.criterion import Loss
 from pyrite.curves import Curve
 from pyrite.data import Batch
+from pyrite.errors import PyriteError
 from pyrite.losses import grows_without_bound
 from pyrite.methods.bench import Bench
 from pyrite.methods.descent import descend
@@ -33,9 +34,9 @@ class ERM(Method):
 
     def __init__(self, loss: Loss) -> None:
         if not isinstance(loss, Loss):
-            raise ValueError(f"loss is {loss!r}, but must be a loss")
+            raise PyriteError(f"loss is {loss!r}, but must be a loss")
         if loss.reduction != "mean":
-            raise ValueError(f"loss is {str(loss)!r}: training takes the mean, so leave out reduction")
+            raise PyriteError(f"loss is {str(loss)!r}: training takes the mean, so leave out reduction")
         self.loss = loss
 
     @property
@@ -58,7 +59,7 @@ class _Descent(Trainer):
         learner = bench.make_learner()
         self.couples = any(part.couples for part in loss.modules() if isinstance(part, Loss))
         if self.couples and learner.accumulate > 1:
-            raise ValueError(
+            raise PyriteError(
                 f"accumulate is {learner.accumulate}, but {loss} needs the whole batch at once: leave it 1"
             )
         self.learners = [learner]
@@ -88,5 +89,5 @@ class _Descent(Trainer):
         if self.loss.weight is None:
             return torch.tensor(len(labels), dtype=torch.float64, device=labels.device)
         if len(labels) and int(labels.max()) >= len(self.loss.weight):
-            raise ValueError(f"weight has {len(self.loss.weight)} numbers, but there is a label {int(labels.max())}")
+            raise PyriteError(f"weight has {len(self.loss.weight)} numbers, but there is a label {int(labels.max())}")
         return self.loss.weight.to(labels.device)[labels].sum()

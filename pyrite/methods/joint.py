@@ -10,6 +10,7 @@ from torch.nn.functional import logsigmoid, one_hot
 from pyrite.checks import number, require, whole_number
 from pyrite.criterion import to_numbers
 from pyrite.data import Batch
+from pyrite.errors import PyriteError
 from pyrite.methods.bench import Bench
 from pyrite.methods.descent import backward_step, descend
 from pyrite.methods.memory import Memory
@@ -63,7 +64,7 @@ class Joint(Method):
 
     def start(self, bench: Bench) -> Stages:
         if bench.epochs < 2:
-            raise ValueError(f"epochs is {bench.epochs}, but {self} needs 2 or more: one for each stage")
+            raise PyriteError(f"epochs is {bench.epochs}, but {self} needs 2 or more: one for each stage")
         early = min(max(1, round(self.at * bench.epochs)), bench.epochs - 1)
 
         def first(known: Estimate, before: Trainer | None) -> Trainer:
@@ -146,7 +147,7 @@ class _Relabelling(_Labelled):
     def __init__(self, method: Joint, bench: Bench) -> None:
         super().__init__(bench)
         if self.learner.accumulate > 1:
-            raise ValueError(
+            raise PyriteError(
                 f"accumulate is {self.learner.accumulate}, but joint needs the whole batch at once: leave it 1"
             )
         # With a falling rate the net would memorise wrong labels before they change.

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.data import Batch
+from pyrite.errors import PyriteError
 from pyrite.processes import all_reduce_gradients, world_size
 from pyrite.settings import Precision
 
@@ -42,10 +43,10 @@ class Learner:
         compiled: bool = False,
     ) -> None:
         if precision not in get_args(Precision):
-            raise ValueError(f"precision is {precision!r}, but must be one of {', '.join(get_args(Precision))}")
+            raise PyriteError(f"precision is {precision!r}, but must be one of {', '.join(get_args(Precision))}")
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         if not self.weights:
-            raise ValueError("model has no weights to train")
+            raise PyriteError("model has no weights to train")
         self.model, self.optimiser, self.share_at = model, optimiser, share_at
         self.clip, self.accumulate, self.precision = clip, accumulate, precision
         self.dtype = torch.float64 if precision == "float64" else torch.float32

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pyrite.checks import number
 from pyrite.criterion import to_numbers
+from pyrite.errors import PyriteError
 from pyrite.methods.bench import Bench
 from pyrite.methods.method import Method
 from pyrite.methods.noise_layer import noise_layer_stages
@@ -39,7 +40,7 @@ class Masking(Method):
         if not isinstance(structure, str):
             structure = _checked(structure)
         elif structure not in ("estimate", "noise"):
-            raise ValueError(f"structure is {structure!r}, but must be estimate, noise, or rows of 0 and 1")
+            raise PyriteError(f"structure is {structure!r}, but must be estimate, noise, or rows of 0 and 1")
         self.structure = structure
         self.threshold, self.at = number("threshold", threshold, least=0, below=1), checked_share(at)
 
@@ -50,7 +51,7 @@ class Masking(Method):
         elif self.structure == "noise":
             known = bench.noise_matrix
         if known is not None and len(known) != bench.classes:
-            raise ValueError(f"structure has {len(known)} rows, but there are {bench.classes} classes")
+            raise PyriteError(f"structure has {len(known)} rows, but there are {bench.classes} classes")
 
         def masked(confusion: Tensor) -> Tensor:
             allowed = confusion >= self.threshold if known is None else known.to(confusion.device) > 0
@@ -72,7 +73,7 @@ def _restricted(matrix: Tensor, allowed: Tensor) -> Tensor:
 def _checked(structure: Tensor | Sequence[Sequence[float]]) -> Tensor:
     values = to_numbers(structure, "structure")
     if values.dim() != 2 or values.shape[0] != values.shape[1]:
-        raise ValueError(f"structure has the shape {tuple(values.shape)}, but must have one row and column per class")
+        raise PyriteError(f"structure has the shape {tuple(values.shape)}, but must have one row and column per class")
     for row, column in torch.nonzero((values != 0) & (values != 1)).tolist():
-        raise ValueError(f"structure is {float(values[row, column])} at [{row}, {column}], but must be 0 or 1")
+        raise PyriteError(f"structure is {float(values[row, column])} at [{row}, {column}], but must be 0 or 1")
     return values.long()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from pyrite.errors import PyriteError
 from pyrite.npz_files import read_npz
 
 __all__ = ["Lesson", "Mentor", "read_lesson", "train_mentor"]
@@ -64,12 +65,12 @@ def read_lesson(folder: str) -> Lesson:
         given, true = labels["given"], labels.get("true")
         index, losses, thresholds = (arrays[f"mentor_{name}"] for name in ("index", "losses", "thresholds"))
     except (ValueError, KeyError) as error:
-        raise ValueError(f"mentor is {folder!r}, but that is not the folder of a run of mentornet: {error}") from None
+        raise PyriteError(f"mentor is {folder!r}, but that is not the folder of a run of mentornet: {error}") from None
     if true is None:
-        raise ValueError(f"mentor is {folder!r}, but the true labels of that run are not known")
+        raise PyriteError(f"mentor is {folder!r}, but the true labels of that run are not known")
     fits = losses.ndim == 2 and losses.shape == thresholds.shape + index.shape and given.shape == true.shape
     if not fits or not losses.size or not ((index >= 0) & (index < given.size)).all():
-        raise ValueError(f"mentor is {folder!r}, but its labels.npz and method.npz are not of one run")
+        raise PyriteError(f"mentor is {folder!r}, but its labels.npz and method.npz are not of one run")
     epochs = len(losses)
     threshold, progress = (
         torch.from_numpy(np.asarray(column, np.float64)).unsqueeze(1)

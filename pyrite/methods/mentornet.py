@@ -12,6 +12,7 @@ from pyrite.checks import number
 from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch
+from pyrite.errors import PyriteError
 from pyrite.methods.bench import Bench
 from pyrite.methods.descent import backward_step
 from pyrite.methods.memory import Memory
@@ -63,7 +64,7 @@ class Mentornet(Method):
         loss: Loss | None = None,
     ) -> None:
         if not isinstance(mentor, str) or not mentor:
-            raise ValueError(f"mentor is {mentor!r}, but must be '{PREDEFINED}' or the folder of a run")
+            raise PyriteError(f"mentor is {mentor!r}, but must be '{PREDEFINED}' or the folder of a run")
         if percentile is not None:
             number("percentile", percentile, least=0, most=1)
         number("decay", decay, least=0, below=1)
@@ -83,7 +84,7 @@ class _Mentored(Trainer):
         self.method, self.epochs = method, bench.epochs
         self.learners = [bench.make_learner()]
         if (pieces := self.learners[0].accumulate) > 1:
-            raise ValueError(f"accumulate is {pieces}, but mentornet compares the losses of whole batches: leave it 1")
+            raise PyriteError(f"accumulate is {pieces}, but mentornet compares the losses of whole batches: leave it 1")
         self.loss = per_sample(method.loss or CE())
         self.noise_rate = NoiseRate(None if method.percentile is None else 1 - method.percentile, bench)
         self.mentor = None if method.mentor == PREDEFINED else train_mentor(read_lesson(method.mentor)).to(bench.device)

@@ -25,6 +25,7 @@ from torch.func import functional_call
 
 from pyrite.criterion import Loss
 from pyrite.curves import CE, MAE
+from pyrite.errors import PyriteError
 from pyrite.methods.virtual_step import virtual_step
 from pyrite.processes import all_reduce, differentiable_all_reduce
 
@@ -84,7 +85,7 @@ def meta_gradient(
             finite differences, and is an approximation; ``"reference"`` differentiates twice, as public code does.
     """
     if gradient not in get_args(Gradient):
-        raise ValueError(f"gradient is {gradient!r}, but must be one of {', '.join(get_args(Gradient))}")
+        raise PyriteError(f"gradient is {gradient!r}, but must be one of {', '.join(get_args(Gradient))}")
     passes = Passes(model, per_sample(loss or CE()), per_sample(meta_loss or MAE()))
     with same_draws(model) as again, unchanged_buffers(model):
         losses = passes.train(batch)

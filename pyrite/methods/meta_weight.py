@@ -12,6 +12,7 @@ from torch.nn.utils import parameters_to_vector
 from pyrite.checks import one_of, whole_number
 from pyrite.criterion import Loss
 from pyrite.curves import CE, MAE
+from pyrite.errors import PyriteError
 from pyrite.methods.bench import Bench
 from pyrite.methods.erm import ERM
 from pyrite.methods.meta_gradient import Gradient, Normalise, shares, theta_gradient
@@ -82,7 +83,7 @@ class MetaWeight(Method):
             whole_number(name, count, least=1)
         whole_number("hidden", hidden, least=1, most=100_000)
         if gradient == "fast" and virtual == "optimizer":
-            raise ValueError("gradient='fast' makes no virtual step: leave virtual='sgd'")
+            raise PyriteError("gradient='fast' makes no virtual step: leave virtual='sgd'")
         self.meta_loss = MAE() if meta_loss is None else meta_loss
         self.loss, self.optimiser = loss, optimiser
         self.meta, self.size, self.hidden, self.normalise = meta, size, hidden, normalise
@@ -113,7 +114,9 @@ class _MetaWeighting(Weighting):
         if method.virtual == "optimizer":
             check_optimiser(self.learner.optimiser)
             if self.learner.clip is not None:
-                raise ValueError("clip is set, which virtual='optimizer' does not take into account: use virtual='sgd'")
+                raise PyriteError(
+                    "clip is set, which virtual='optimizer' does not take into account: use virtual='sgd'"
+                )
         self.method = method
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(bench.meta.seed)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pyrite.criterion import Loss
 from pyrite.data import Batch
+from pyrite.errors import PyriteError
 from pyrite.methods.bench import Bench
 from pyrite.methods.learner import Learner
 from pyrite.methods.step import Step
@@ -158,7 +159,7 @@ class Around(Method):
 
     def __init__(self, method: Method) -> None:
         if not isinstance(method, Method):
-            raise ValueError(f"method is {method!r}, but must be a method, such as erm(ce)")
+            raise PyriteError(f"method is {method!r}, but must be a method, such as erm(ce)")
         self.method = method
 
     @property

@@ -8,6 +8,7 @@ from torch import Tensor
 
 from pyrite.checks import number
 from pyrite.criterion import Loss
+from pyrite.errors import PyriteError
 from pyrite.methods.bench import Bench
 from pyrite.methods.method import Trainer
 from pyrite.soft_margin import row_margin
@@ -134,8 +135,8 @@ def check_loss(loss: Loss | None) -> None:
     if loss is None:
         return
     if not isinstance(loss, Loss):
-        raise ValueError(f"loss is {loss!r}, but must be a loss")
+        raise PyriteError(f"loss is {loss!r}, but must be a loss")
     if any(part.couples for part in loss.modules() if isinstance(part, Loss)):
-        raise ValueError(f"loss is {str(loss)!r}, in which samples depend on each other: they cannot be weighted")
+        raise PyriteError(f"loss is {str(loss)!r}, in which samples depend on each other: they cannot be weighted")
     if loss.reduction != "mean" or loss.weight is not None:
-        raise ValueError(f"loss is {str(loss)!r}: samples are weighted here, so leave out reduction and weight")
+        raise PyriteError(f"loss is {str(loss)!r}: samples are weighted here, so leave out reduction and weight")

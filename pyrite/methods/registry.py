@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from pyrite.criterion import Loss
+from pyrite.errors import PyriteError
 from pyrite.losses import LOSSES
 from pyrite.methods.auto import Auto
 from pyrite.methods.bilevel import Bilevel
@@ -71,11 +72,11 @@ def method(spec: str | Method) -> Method:
     if isinstance(spec, Method):
         return spec
     if not isinstance(spec, str):
-        raise ValueError(f"method is {spec!r}, but must be a text such as 'erm(ce)', or a method")
+        raise PyriteError(f"method is {spec!r}, but must be a text such as 'erm(ce)', or a method")
     # A name may be a method and a loss: by itself it is the method, as an argument the loss.
     built = build(spec, LOSSES | METHODS, "method", nested=METHODS | LOSSES)
     if isinstance(built, Loss):
-        raise ValueError(f"{spec!r} is a loss, not a method: write erm({spec}), or pass it as loss")
+        raise PyriteError(f"{spec!r} is a loss, not a method: write erm({spec}), or pass it as loss")
     if not isinstance(built, Method):
-        raise ValueError(f"{spec!r} is not a method")
+        raise PyriteError(f"{spec!r} is not a method")
     return built

@@ -11,6 +11,7 @@ from torch import nn
 
 from pyrite.data import Batch, Batches
 from pyrite.diagnostics import clearly_better
+from pyrite.errors import PyriteError
 from pyrite.methods.bench import Bench
 from pyrite.methods.learner import Learner
 from pyrite.methods.method import MetaSet, Method, Trainer
@@ -51,11 +52,11 @@ class Select(Method):
     def __init__(self, *methods: Method) -> None:
         for number, method in enumerate(methods, 1):
             if not isinstance(method, Method):
-                raise ValueError(f"method {number} is {method!r}, but must be a method, such as erm(ce)")
+                raise PyriteError(f"method {number} is {method!r}, but must be a method, such as erm(ce)")
         if len(methods) < 2:
-            raise ValueError(f"select has {len(methods)} methods, but must have 2 or more to select from")
+            raise PyriteError(f"select has {len(methods)} methods, but must have 2 or more to select from")
         if len({method.meta_set for method in methods if method.meta_set}) > 1:
-            raise ValueError("the methods want different meta sets: give all of them the same size and labels")
+            raise PyriteError("the methods want different meta sets: give all of them the same size and labels")
         self.methods = methods
 
     @property

@@ -11,6 +11,7 @@ from pyrite.checks import number
 from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch
+from pyrite.errors import PyriteError
 from pyrite.methods.bench import Bench
 from pyrite.methods.descent import descend
 from pyrite.methods.memory import Memory
@@ -47,7 +48,7 @@ class SelfPaced(Method):
             if share is not None:
                 number(name, share, above=0, most=1)
         if last is not None and last < first:
-            raise ValueError(f"last is {last}, but must not be below first, which is {first}")
+            raise PyriteError(f"last is {last}, but must not be below first, which is {first}")
         check_loss(loss)
         self.first, self.last, self.loss = first, last, loss
 

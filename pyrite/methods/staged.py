@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from pyrite.checks import flag, number
 from pyrite.data import Batch
+from pyrite.errors import PyriteError
 from pyrite.methods.bench import Bench
 from pyrite.methods.method import MetaSet, Method, Trainer
 from pyrite.methods.step import Step
@@ -100,7 +101,7 @@ def checked_share(at: float) -> float:
 def stage_lengths(method: Method, epochs: int, at: float) -> tuple[int, int]:
     """The epochs of two stages, at least one each; the first has the share ``at``."""
     if epochs < 2:
-        raise ValueError(f"epochs is {epochs}, but {method} needs 2 or more: one for each stage")
+        raise PyriteError(f"epochs is {epochs}, but {method} needs 2 or more: one for each stage")
     early = min(max(1, round(at * epochs)), epochs - 1)
     return early, epochs - early
 
@@ -125,9 +126,9 @@ class Staged(Method):
     def __init__(self, first: Method, then: Method, *, at: float = 0.2, restart: bool = False) -> None:
         for name, method in (("first", first), ("then", then)):
             if not isinstance(method, Method):
-                raise ValueError(f"{name} is {method!r}, but must be a method, such as erm(ce)")
+                raise PyriteError(f"{name} is {method!r}, but must be a method, such as erm(ce)")
         if first.meta_set and then.meta_set and first.meta_set != then.meta_set:
-            raise ValueError("first and then want different meta sets: give both the same size and labels")
+            raise PyriteError("first and then want different meta sets: give both the same size and labels")
         self.first, self.then, self.at, self.restart = first, then, checked_share(at), flag("restart", restart)
 
     @property

@@ -6,6 +6,7 @@ All work in float64, on the scores of every sample, which are the same at every 
 import torch
 from torch import Tensor
 
+from pyrite.errors import PyriteError
 from pyrite.methods.staged import Estimate
 from pyrite.soft_margin import row_margins
 
@@ -31,7 +32,7 @@ def from_anchors(scores: Tensor, percentile: float | Tensor = 100.0) -> Tensor:
     """
     rows = scores[scores.isfinite().all(1)].double()
     if not len(rows):
-        raise ValueError("scores has no finite row to estimate a noise matrix from")
+        raise PyriteError("scores has no finite row to estimate a noise matrix from")
     order = row_margins(rows).sort(dim=0, stable=True).indices
     classes = torch.arange(scores.shape[1], device=rows.device)
     place = (torch.as_tensor(percentile, dtype=rows.dtype, device=rows.device) / 100 * (len(rows) - 1)).long()

@@ -7,6 +7,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from pyrite.errors import PyriteError
+
 __all__ = ["Virtual", "check_optimiser", "virtual_step"]
 
 Virtual = Literal["sgd", "optimizer"]
@@ -46,12 +48,12 @@ def check_optimiser(optimiser: torch.optim.Optimizer) -> None:
     """Raise ``ValueError`` for an optimiser without a virtual step."""
     if type(optimiser) not in _RULES or len(optimiser.param_groups) != 1:
         known = ", ".join(kind.__name__ for kind in _RULES)
-        raise ValueError(
+        raise PyriteError(
             f"virtual='optimizer' knows {known} with one group of weights, not this {type(optimiser).__name__}; "
             "use virtual='sgd'"
         )
     if optimiser.param_groups[0].get("amsgrad") or optimiser.param_groups[0].get("maximize"):
-        raise ValueError("virtual='optimizer' does not know amsgrad or maximize; use virtual='sgd'")
+        raise PyriteError("virtual='optimizer' does not know amsgrad or maximize; use virtual='sgd'")
 
 
 def _sgd(w: Tensor, g: Tensor, lr: float, group: _Group, state: _Group) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch, Batches
+from pyrite.errors import PyriteError
 from pyrite.methods.bench import Bench
 from pyrite.methods.cycle import Cycle
 from pyrite.methods.descent import backward_step
@@ -87,9 +88,9 @@ class Weighting(Trainer):
 def _check_learner(learner: Learner) -> None:
     """Raise ``ValueError`` for settings that meta-gradients do not support."""
     if learner.accumulate > 1:
-        raise ValueError(f"accumulate is {learner.accumulate}, but meta-gradients need whole batches: leave it 1")
+        raise PyriteError(f"accumulate is {learner.accumulate}, but meta-gradients need whole batches: leave it 1")
     if learner.precision == "bfloat16":
-        raise ValueError("precision is bfloat16, but meta-gradients need float32 or float64")
+        raise PyriteError("precision is bfloat16, but meta-gradients need float32 or float64")
 
 
 def _check_meta_set(meta: Batches, given: Tensor) -> None:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from pyrite.checks import is_whole, whole_number
 from pyrite.draws import TORCH_GENERATOR, check_seed
+from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
 from pyrite.models.bins import TableInputs
 from pyrite.models.network import Network, Shape
@@ -93,9 +94,9 @@ class Architecture(Spelled, ABC):
         if self.smallest is None:
             return size
         if len(size) != 3:
-            raise ValueError(f"shape is {size}, but {self} takes images: (channels, height, width)")
+            raise PyriteError(f"shape is {size}, but {self} takes images: (channels, height, width)")
         if min(size[1:]) < self.smallest:
-            raise ValueError(f"shape is {size}, but {self} takes images from {self.smallest} x {self.smallest} on")
+            raise PyriteError(f"shape is {size}, but {self} takes images from {self.smallest} x {self.smallest} on")
         return size
 
 
@@ -106,7 +107,7 @@ def seeded(seed: int) -> Iterator[None]:
     Weights are drawn on the CPU even if another device is the default, so that a seed means the same on all machines.
     """
     if check_seed(seed) >= 2**64:
-        raise ValueError(f"seed is {seed}, but torch takes seeds below 2**64")
+        raise PyriteError(f"seed is {seed}, but torch takes seeds below 2**64")
     devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     with TORCH_GENERATOR, torch.random.fork_rng(devices=devices), torch.device("cpu"):
         torch.manual_seed(int(seed))
@@ -118,14 +119,14 @@ def check_shape(shape: Sequence[int]) -> Shape:
     try:
         size = tuple(shape)
     except TypeError:
-        raise ValueError(f"shape is {shape!r}, but must be (channels, height, width) or (features,)") from None
+        raise PyriteError(f"shape is {shape!r}, but must be (channels, height, width) or (features,)") from None
     if len(size) not in (1, 3) or not all(is_whole(side) and side >= 1 for side in size):
-        raise ValueError(f"shape is {size}, but must be (channels, height, width) or (features,)")
+        raise PyriteError(f"shape is {size}, but must be (channels, height, width) or (features,)")
     return tuple(int(side) for side in size)
 
 
 def check_widths(name: str, widths: object) -> tuple[int, ...]:
     """Widths of layers as a tuple of ``int``."""
     if isinstance(widths, str) or not isinstance(widths, Sequence) or not widths:
-        raise ValueError(f"{name} is {widths!r}, but must be a list of widths, one or more")
+        raise PyriteError(f"{name} is {widths!r}, but must be a list of widths, one or more")
     return tuple(whole_number(f"{name}[{place}]", width, 1) for place, width in enumerate(widths))

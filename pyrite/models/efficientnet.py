@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate, pad
 
 from pyrite.checks import flag, whole_number
+from pyrite.errors import PyriteError
 from pyrite.models.architecture import Architecture
 from pyrite.models.layers import average_places, he_weights
 from pyrite.models.network import Shape
@@ -68,7 +69,7 @@ class EfficientnetLite0(Architecture):
         if self.pretrained:
             lite0_file()
             if size[0] not in (1, 3):
-                raise ValueError(f"shape is {size}, but {self} takes images of 1 or 3 channels")
+                raise PyriteError(f"shape is {size}, but {self} takes images of 1 or 3 channels")
         return size
 
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:

@@ -4,6 +4,7 @@ from copy import deepcopy
 
 from torch import nn
 
+from pyrite.errors import PyriteError
 from pyrite.models.architecture import seeded
 
 __all__ = ["reinitialised"]
@@ -26,7 +27,7 @@ def reinitialised(net: nn.Module, seed: int) -> nn.Module:
                 reset()
             elif any(True for _ in layer.parameters(recurse=False)):
                 where = f"{type(layer).__name__} {name!r}" if name else type(layer).__name__
-                raise ValueError(
+                raise PyriteError(
                     f"model is a net whose {where} has no reset_parameters(), so it cannot be given new initial "
                     "weights: pass a function that makes the net instead of the net"
                 )

@@ -4,6 +4,8 @@ from typing import final
 
 from torch import Tensor, nn
 
+from pyrite.errors import PyriteError
+
 __all__ = ["Network", "Shape", "embed"]
 
 Shape = tuple[int, ...]
@@ -35,7 +37,7 @@ class Network(nn.Module):
         fits = len(given) == len(expected) and given[0] == expected[0] if self.any_size else given == expected
         if not fits:
             size = "of any height and width" if self.any_size else "of that size"
-            raise ValueError(
+            raise PyriteError(
                 f"inputs have the shape {tuple(inputs.shape)}, but the net was built for {('N', *expected)} {size}"
             )
         features: Tensor = self.body(inputs)
@@ -48,6 +50,6 @@ def embed(module: nn.Module, inputs: Tensor) -> Tensor:
     # A guess such as the input of the last linear layer would be silently wrong for some nets. So would a layer called
     # ``embed``, such as an embedding table of words.
     if not callable(method) or isinstance(method, nn.Module):
-        raise ValueError(f"{type(module).__name__} has no method embed(inputs), so its embeddings are not known")
+        raise PyriteError(f"{type(module).__name__} has no method embed(inputs), so its embeddings are not known")
     features: Tensor = method(inputs)
     return features

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from torch import Tensor, nn
 
 from pyrite.checks import whole_number
+from pyrite.errors import PyriteError
 from pyrite.models.architecture import Architecture, check_shape, seeded
 from pyrite.models.bn_inception import BNInception
 from pyrite.models.efficientnet import EfficientnetLite0
@@ -49,7 +50,7 @@ def architecture(spec: str | Architecture) -> Architecture:
     if isinstance(spec, Architecture):
         return spec
     if not isinstance(spec, str):
-        raise ValueError(f"model is {spec!r}, but must be a text such as 'resnet20', or an architecture")
+        raise PyriteError(f"model is {spec!r}, but must be a text such as 'resnet20', or an architecture")
     built: Architecture = build(spec, MODELS, "model", Architecture)
     return built
 
@@ -94,11 +95,11 @@ def build_model(
     if isinstance(model, str | Architecture):
         return architecture(model).build(shape, classes, seed, inputs)
     if not callable(model):
-        raise ValueError(f"model is {model!r}, but must be a text such as 'resnet20', an nn.Module or a factory")
+        raise PyriteError(f"model is {model!r}, but must be a text such as 'resnet20', an nn.Module or a factory")
     size = check_shape(shape)
     whole_number("classes", classes, 2)
     with seeded(seed):
         net: object = model(size, int(classes))
     if not isinstance(net, nn.Module):
-        raise ValueError(f"model is a factory that returned a {type(net).__name__}, but must return an nn.Module")
+        raise PyriteError(f"model is a factory that returned a {type(net).__name__}, but must return an nn.Module")
     return net

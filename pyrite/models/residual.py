@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import dropout, pad, relu
 
 from pyrite.checks import number, whole_number
+from pyrite.errors import PyriteError
 from pyrite.models.architecture import Architecture
 from pyrite.models.layers import average_places, conv, he_weights
 from pyrite.models.network import Shape
@@ -104,7 +105,7 @@ class WRN(Architecture):
         whole_number("depth", self.depth, 10)
         whole_number("width", self.width, 1)
         if (self.depth - 4) % 6:
-            raise ValueError(f"depth is {self.depth}, but must be 6n + 4: 10, 16, 22, 28, 34, 40, ...")
+            raise PyriteError(f"depth is {self.depth}, but must be 6n + 4: 10, 16, 22, 28, 34, 40, ...")
         if self.dropout is not None:
             number("dropout", self.dropout, least=0, below=1)
 

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import batch_norm
 
+from pyrite.errors import PyriteError
 from pyrite.models.bins import TableInputs
 from pyrite.models.network import Network
 
@@ -49,7 +50,7 @@ class Stacked(nn.Module):
             elif isinstance(first, nn.Flatten | nn.ReLU | TableInputs):  # the same in all nets
                 self.layers.append(first)
             else:
-                raise ValueError(f"nets with a {type(first).__name__} cannot be stacked")
+                raise PyriteError(f"nets with a {type(first).__name__} cannot be stacked")
 
     def forward(self, inputs: Tensor) -> Tensor:
         hidden = inputs
@@ -69,7 +70,7 @@ class Stacked(nn.Module):
 
 def _layers(net: nn.Module) -> tuple[nn.Module, ...]:
     if not isinstance(net, Network) or not isinstance(net.body, nn.Sequential):
-        raise ValueError(f"a {type(net).__name__} cannot be stacked: its body is not an nn.Sequential")
+        raise PyriteError(f"a {type(net).__name__} cannot be stacked: its body is not an nn.Sequential")
     return (*net.body, net.head)
 
 

@@ -6,6 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import conv2d
 
+from pyrite.errors import PyriteError
+
 __all__ = ["Whitening"]
 
 # Added to each variance, as a share of the mean variance, so that directions of almost no variance (the black border of
@@ -44,7 +46,7 @@ class Whitening(nn.Module):
         """Compute the filters from the patches of these images, at most 2,048 chosen by the seed."""
         fits = images.ndim == 4 and images.shape[1] == self.channels and min(images.shape[2:]) >= self.patch
         if not fits or not len(images):
-            raise ValueError(
+            raise PyriteError(
                 f"inputs have the shape {tuple(images.shape)}, but whitening takes one or more images of "
                 f"{self.channels} channels"
             )
@@ -55,9 +57,9 @@ class Whitening(nn.Module):
         patches = patches - patches.mean(0)
         covariance = patches.T @ patches / len(patches)
         if not torch.isfinite(covariance).all():
-            raise ValueError("inputs hold NaN or infinity, so they cannot be whitened")
+            raise PyriteError("inputs hold NaN or infinity, so they cannot be whitened")
         if not covariance.trace() > 0:
-            raise ValueError("inputs are all one colour, so they cannot be whitened")
+            raise PyriteError("inputs are all one colour, so they cannot be whitened")
         self.filters.copy_(self._filters(covariance))
 
     def _filters(self, covariance: Tensor) -> Tensor:

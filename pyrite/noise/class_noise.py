@@ -7,6 +7,7 @@ import numpy as np
 
 from pyrite.checks import is_whole
 from pyrite.draws import Array, Stream, check_seed, uniforms
+from pyrite.errors import PyriteError
 from pyrite.noise.maps import GROUPS, MAPS, ClassMap, Groups
 from pyrite.noise.model import Drawn, Noise, RateNoise, check_classes
 from pyrite.spec import nearest
@@ -86,7 +87,7 @@ class Flips(RateNoise):
     def __post_init__(self) -> None:
         super().__post_init__()
         if not is_whole(self.targets) or self.targets < 1:
-            raise ValueError(f"targets is {self.targets!r}, but must be a whole number, 1 or more")
+            raise PyriteError(f"targets is {self.targets!r}, but must be a whole number, 1 or more")
         object.__setattr__(self, "targets", int(self.targets))
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
@@ -151,11 +152,11 @@ class Asymmetric(RateNoise):
         super().__post_init__()
         if isinstance(self.map, str):
             if self.map not in MAPS:
-                raise ValueError(f"unknown map {self.map!r}: {nearest(self.map, MAPS)}")
+                raise PyriteError(f"unknown map {self.map!r}: {nearest(self.map, MAPS)}")
             return
         pairs = _class_lists(self.map, "map")
         if any(len(pair) != 2 or pair[0] == pair[1] for pair in pairs) or len({pair[0] for pair in pairs}) < len(pairs):
-            raise ValueError(f"map is {self.map!r}, but must be pairs that give each class at most one other class")
+            raise PyriteError(f"map is {self.map!r}, but must be pairs that give each class at most one other class")
         object.__setattr__(self, "map", pairs)
 
     @property
@@ -197,12 +198,12 @@ class Pairs(RateNoise):
         super().__post_init__()
         if isinstance(self.groups, str):
             if self.groups not in GROUPS:
-                raise ValueError(f"unknown groups {self.groups!r}: {nearest(self.groups, GROUPS)}")
+                raise PyriteError(f"unknown groups {self.groups!r}: {nearest(self.groups, GROUPS)}")
             return
         groups = _class_lists(self.groups, "groups")
         named = [label for group in groups for label in group]
         if any(len(group) < 2 for group in groups) or len(set(named)) < len(named):
-            raise ValueError(
+            raise PyriteError(
                 f"groups is {self.groups!r}, but each group must have two or more classes, and a class may be in one "
                 "group only"
             )
@@ -226,7 +227,7 @@ class Pairs(RateNoise):
 def _flips(rate: float, targets: int, classes: int, seed: int, name: str) -> Array:
     """The matrix in which every class is mistaken for ``targets`` others, each equally often."""
     if check_classes(classes) <= targets:
-        raise ValueError(
+        raise PyriteError(
             f"classes is {classes}, but {name} mistakes a class for {targets} others: it needs {targets + 1} or more"
         )
     matrix = np.zeros((classes, classes))
@@ -267,10 +268,10 @@ def _class_lists(value: object, name: str) -> tuple[tuple[int, ...], ...]:
     groups = value if isinstance(value, list | tuple) else ()
     whole = all(isinstance(group, list | tuple) and group and all(map(is_whole, group)) for group in groups)
     if not groups or not whole or min(min(group) for group in groups) < 0:
-        raise ValueError(f"{name} is {value!r}, but must be a name, or lists of class numbers")
+        raise PyriteError(f"{name} is {value!r}, but must be a name, or lists of class numbers")
     return tuple(tuple(int(label) for label in group) for group in groups)
 
 
 def _check_class(largest: int, classes: int, name: str) -> None:
     if largest >= classes:
-        raise ValueError(f"{name} names class {largest}, but there are {classes} classes, 0 to {classes - 1}")
+        raise PyriteError(f"{name} names class {largest}, but there are {classes} classes, 0 to {classes - 1}")

@@ -3,6 +3,7 @@
 import numpy as np
 
 from pyrite.draws import check_seed
+from pyrite.errors import PyriteError
 from pyrite.noise.arrays import to_labels
 from pyrite.noise.model import Noise, check_classes
 from pyrite.noise.noisy_labels import NoisyLabels
@@ -34,7 +35,7 @@ def corrupt(
     outside = np.flatnonzero(true >= classes)
     if len(outside):
         first = int(outside[0])
-        raise ValueError(
+        raise PyriteError(
             f"labels is {true[first]} at index {first}, but there are {classes} classes, 0 to {classes - 1}"
         )
     given, matrix = model.draw(true, classes, seed, inputs)

@@ -8,6 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from pyrite.draws import Array
+from pyrite.errors import PyriteError
 from pyrite.noise.model import ClassNoise, check_classes
 from pyrite.npz_files import read_npz
 from pyrite.pickles import read_npy
@@ -39,7 +40,7 @@ class Matrix(ClassNoise):
         try:
             rows = np.array(self.file, dtype=np.float64)
         except (TypeError, ValueError):
-            raise ValueError(f"matrix is {self.file!r}, but must be a file name or rows of numbers") from None
+            raise PyriteError(f"matrix is {self.file!r}, but must be a file name or rows of numbers") from None
         object.__setattr__(self, "file", tuple(map(tuple, _distributions(rows, "matrix").tolist())))
 
     @property
@@ -61,12 +62,12 @@ class Matrix(ClassNoise):
 
 def _distributions(rows: Array, name: str) -> Array:
     if rows.ndim != 2 or rows.shape[0] != rows.shape[1] or len(rows) < 2:
-        raise ValueError(f"{name} has the shape {rows.shape}, but a matrix must have one row and one column per class")
+        raise PyriteError(f"{name} has the shape {rows.shape}, but a matrix must have one row and one column per class")
     bad = ~np.isfinite(rows).all(1) | (rows < 0).any(1) | (np.abs(rows.sum(1) - 1) > 1e-3)  # allows for rounded digits
     if bad.any():
         first = int(np.flatnonzero(bad)[0])
         shown = ", ".join(f"{value:g}" for value in rows[first, :6]) + (", ..." if len(rows) > 6 else "")
-        raise ValueError(
+        raise PyriteError(
             f"{name} has row {first} = [{shown}], which adds up to {rows[first].sum():g}, but a row holds "
             "probabilities that add up to 1"
         )
@@ -75,7 +76,7 @@ def _distributions(rows: Array, name: str) -> Array:
 
 def _table(path: Path) -> Array:
     if not path.is_file():
-        raise ValueError(f"cannot read {path}: there is no such file")
+        raise PyriteError(f"cannot read {path}: there is no such file")
     match path.suffix.lower():
         case ".csv":
             return _from_csv(path)
@@ -84,14 +85,14 @@ def _table(path: Path) -> Array:
         case ".npz":
             arrays = read_npz(path)
             if "matrix" not in arrays:
-                raise ValueError(f"cannot read {path}: it holds no array called 'matrix'")
+                raise PyriteError(f"cannot read {path}: it holds no array called 'matrix'")
             return _numbers(arrays["matrix"], path)
-    raise ValueError(f"cannot read {path}: a matrix is a .csv, .npy or .npz file")
+    raise PyriteError(f"cannot read {path}: a matrix is a .csv, .npy or .npz file")
 
 
 def _numbers(value: Any, path: Path) -> Array:
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "iuf":
-        raise ValueError(f"cannot read {path}: it does not hold an array of numbers")
+        raise PyriteError(f"cannot read {path}: it does not hold an array of numbers")
     return value.astype(np.float64)
 
 
@@ -100,13 +101,13 @@ def _from_csv(path: Path) -> Array:
         with open(path, newline="", encoding="utf-8") as lines:
             rows = [row for row in csv.reader(lines) if row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise ValueError(f"cannot read {path}: {error}") from None
+        raise PyriteError(f"cannot read {path}: {error}") from None
     numbers = []
     for line, row in enumerate(rows):
         try:
             numbers.append([float(cell) for cell in row])
         except ValueError as error:
-            raise ValueError(f"cannot read {path}: row {line}: {error}") from None
+            raise PyriteError(f"cannot read {path}: row {line}: {error}") from None
         if len(row) != len(rows[0]):
-            raise ValueError(f"cannot read {path}: row {line} has {len(row)} numbers, the first has {len(rows[0])}")
+            raise PyriteError(f"cannot read {path}: row {line} has {len(row)} numbers, the first has {len(rows[0])}")
     return np.array(numbers)

@@ -8,6 +8,7 @@ from typing import Any, Final, final
 import numpy as np
 
 from pyrite.draws import Array
+from pyrite.errors import PyriteError
 from pyrite.noise.model import Drawn, Noise, measured
 from pyrite.npz_files import read_npz
 from pyrite.pickles import read_npy, read_torch
@@ -41,10 +42,10 @@ class Human(Noise):
         values = {"file": self.file, "column": self.column, "clean": "" if self.clean is None else self.clean}
         for name, value in values.items():
             if not isinstance(value, str):
-                raise ValueError(f"{name} is {value!r}, but must be a text")
+                raise PyriteError(f"{name} is {value!r}, but must be a text")
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
-        raise ValueError(
+        raise PyriteError(
             f"{self} has no matrix, because people gave the labels: pyrite.corrupt measures one against the true labels"
         )
 
@@ -55,18 +56,18 @@ class Human(Noise):
         clean = self._column(columns, truth)
         for name, column in ((truth, clean), (self.column, given)):
             if len(column) != len(true):
-                raise ValueError(f"{self.file}: {name} has {len(column)} labels, but the data has {len(true)}")
+                raise PyriteError(f"{self.file}: {name} has {len(column)} labels, but the data has {len(true)}")
         differs = np.flatnonzero(clean != true)
         if len(differs):
             first = int(differs[0])
-            raise ValueError(
+            raise PyriteError(
                 f"{self.file}: {truth} says {clean[first]} at index {first}, where the data's label is {true[first]}; "
                 f"{len(differs)} of {len(true)} differ, so the file is about other samples or in another order"
             )
         outside = np.flatnonzero((given < 0) | (given >= classes))
         if len(outside):
             first = int(outside[0])
-            raise ValueError(
+            raise PyriteError(
                 f"{self.file}: {self.column} says {given[first]} at index {first}, but there are {classes} classes"
             )
         counts = np.bincount(true * classes + given, minlength=classes * classes).reshape(classes, classes)
@@ -74,13 +75,13 @@ class Human(Noise):
 
     def _column(self, columns: Mapping[str, Any], name: str) -> Array:
         if name not in columns:
-            raise ValueError(f"{self.file} has no column {name!r}: {nearest(name, columns)}")
+            raise PyriteError(f"{self.file} has no column {name!r}: {nearest(name, columns)}")
         try:
             column = np.asarray(columns[name])
         except ValueError:  # lists of unequal lengths
             column = np.empty(0)
         if column.ndim != 1 or column.dtype.kind not in "iu":
-            raise ValueError(f"{self.file}: {name} is not a list of whole numbers")
+            raise PyriteError(f"{self.file}: {name} is not a list of whole numbers")
         return column.astype(np.int64)
 
 
@@ -93,9 +94,9 @@ def _read(path: Path) -> Mapping[str, Any]:
         case ".npz":
             columns = read_npz(path)
         case _:
-            raise ValueError(f"cannot read {path}: human labels must be in a .pt, .npy or .npz file")
+            raise PyriteError(f"cannot read {path}: human labels must be in a .pt, .npy or .npz file")
     if not isinstance(columns, dict) or not all(isinstance(name, str) for name in columns):
-        raise ValueError(
+        raise PyriteError(
             f"cannot read {path}: it holds no columns with names. A column of true labels is needed to check that the "
             "file is about the same samples"
         )

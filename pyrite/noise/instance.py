@@ -8,6 +8,7 @@ from typing import Final, NamedTuple, final
 import numpy as np
 
 from pyrite.draws import Array, Stream, normals, uniforms
+from pyrite.errors import PyriteError
 from pyrite.noise.arrays import to_array
 from pyrite.noise.model import Drawn, Noise, by_class, check_rate, measured
 
@@ -44,7 +45,7 @@ class Instance(Noise):
         return True
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
-        raise ValueError(
+        raise PyriteError(
             f"{self} has no matrix before its inputs are known: pyrite.corrupt gives the mean over the samples "
             "of each class"
         )
@@ -83,12 +84,12 @@ class Instance(Noise):
 
 def _rows(inputs: object, samples: int, noise: Instance) -> Array:
     if inputs is None:
-        raise ValueError(f"{noise} depends on the inputs of the samples: give their inputs")
+        raise PyriteError(f"{noise} depends on the inputs of the samples: give their inputs")
     array = to_array(inputs, "inputs")
     if array.dtype.kind not in "biuf" or array.ndim == 0 or array[:1].size == 0:
-        raise ValueError(f"inputs has the dtype {array.dtype} and shape {array.shape}, but must be rows of numbers")
+        raise PyriteError(f"inputs has the dtype {array.dtype} and shape {array.shape}, but must be rows of numbers")
     if len(array) != samples:
-        raise ValueError(f"inputs has {len(array)} rows, but there are {samples} labels")
+        raise PyriteError(f"inputs has {len(array)} rows, but there are {samples} labels")
     return array.reshape(samples, -1)
 
 
@@ -113,7 +114,7 @@ class _Standardiser(NamedTuple):
         for part in _parts(np.arange(samples), features):
             bad = ~np.isfinite(rows[part]).all(1)
             if bad.any():
-                raise ValueError(f"inputs holds NaN or infinity, first at index {int(part[bad][0])}")
+                raise PyriteError(f"inputs holds NaN or infinity, first at index {int(part[bad][0])}")
             largest = np.maximum(largest, np.abs(rows[part].astype(np.float64)).max(0))
         power = np.frexp(largest)[1]
         for part in _parts(np.arange(samples), features):

@@ -9,6 +9,7 @@ import numpy as np
 
 from pyrite.checks import flag, number, whole_number
 from pyrite.draws import Array, Stream, uniforms
+from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
 from pyrite.spec import construct, spell
 
@@ -143,6 +144,6 @@ def check_classes(classes: object, wanted: int | None = None, by: str = "") -> i
     """The number of classes as an ``int``; a ValueError if another number is ``wanted``."""
     count = whole_number("classes", classes, least=2)
     if wanted is not None and count != wanted:
-        raise ValueError(f"classes is {count}, but {by} is for {wanted} classes")
+        raise PyriteError(f"classes is {count}, but {by} is for {wanted} classes")
     check_memory(3 * 8 * count**2, f"a matrix of noise for {count} classes")
     return count

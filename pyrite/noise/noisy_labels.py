@@ -10,6 +10,7 @@ import numpy as np
 
 import pyrite
 from pyrite.draws import Array, check_seed
+from pyrite.errors import PyriteError
 from pyrite.files import npz_bytes, write
 from pyrite.noise.arrays import to_labels
 from pyrite.noise.model import check_classes, measured
@@ -95,13 +96,13 @@ class NoisyLabels:
         """Write one ``.npz``: given, true, matrix, and the manifest as JSON. The file is written atomically."""
         path = Path(path)
         if path.suffix.lower() != ".npz":
-            raise ValueError(f"out is {str(path)!r}: noisy labels are saved as .npz")
+            raise PyriteError(f"out is {str(path)!r}: noisy labels are saved as .npz")
         manifest = np.array(json.dumps(self.manifest()))
         arrays = {"given": self.given, "true": self.true, "matrix": self.matrix, "manifest": manifest}
         try:
             write(path, npz_bytes(arrays, compress=True))
         except OSError as error:
-            raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
+            raise PyriteError(f"cannot write {path}: {error.strerror or error}") from None
         return path
 
     @classmethod
@@ -112,9 +113,9 @@ class NoisyLabels:
             manifest = json.loads(arrays["manifest"].item())
             return _checked(arrays["given"], arrays["true"], arrays["matrix"], manifest)
         except (KeyError, TypeError, RecursionError):
-            raise ValueError(f"cannot read {path} as noisy labels: it holds something else") from None
+            raise PyriteError(f"cannot read {path} as noisy labels: it holds something else") from None
         except ValueError as error:
-            raise ValueError(f"cannot read {path} as noisy labels: {error}") from None
+            raise PyriteError(f"cannot read {path} as noisy labels: {error}") from None
 
     def __len__(self) -> int:
         return len(self.true)
@@ -134,17 +135,17 @@ class NoisyLabels:
 
 def _checked(given: Array, true: Array, matrix: Array, manifest: Any) -> NoisyLabels:
     if manifest["format"] != _FORMAT:
-        raise ValueError(f"its format is {manifest['format']!r}, and this version reads {_FORMAT}")
+        raise PyriteError(f"its format is {manifest['format']!r}, and this version reads {_FORMAT}")
     classes, seed = check_classes(manifest["classes"]), check_seed(manifest["seed"])
     given, true = to_labels(given, "given"), to_labels(true, "true")
     if len(given) != len(true) or max(given.max(), true.max()) >= classes:
-        raise ValueError(f"its labels do not fit each other or its {classes} classes")
+        raise PyriteError(f"its labels do not fit each other or its {classes} classes")
     if matrix.shape != (classes, classes) or matrix.dtype.kind != "f" or not isinstance(manifest["noise"], str):
-        raise ValueError(f"its matrix has the shape {matrix.shape}, for {classes} classes")
+        raise PyriteError(f"its matrix has the shape {matrix.shape}, for {classes} classes")
     if not (matrix >= 0).all() or not np.allclose(matrix.sum(1), 1):
-        raise ValueError("the rows of its matrix are not distributions")
+        raise PyriteError("the rows of its matrix are not distributions")
     if _fingerprint(true) != manifest["true_sha256"]:
-        raise ValueError("its true labels are not those its manifest was written for")
+        raise PyriteError("its true labels are not those its manifest was written for")
     return NoisyLabels(given, true, matrix, manifest["noise"], seed)
 
 

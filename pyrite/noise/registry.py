@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from pyrite.errors import PyriteError
 from pyrite.noise.class_noise import Asymmetric, Clean, Flip, Flip2, Flips, Pairs, Symmetric, Uniform
 from pyrite.noise.given_matrix import Matrix
 from pyrite.noise.human import Human
@@ -35,6 +36,6 @@ def noise_model(spec: str | Noise) -> Noise:
     if isinstance(spec, Noise):
         return spec
     if not isinstance(spec, str):
-        raise ValueError(f"noise is {spec!r}, but must be a text such as 'symmetric(0.4)', or a noise model")
+        raise PyriteError(f"noise is {spec!r}, but must be a text such as 'symmetric(0.4)', or a noise model")
     built: Noise = build(spec, NOISES, "noise", Noise)
     return built

@@ -17,6 +17,7 @@ from pyrite.auditing.review import CHECKED
 from pyrite.curves import CE, GCE, MAE
 from pyrite.data import Dataset
 from pyrite.diagnostics import detection
+from pyrite.errors import PyriteError
 from pyrite.files import write
 from pyrite.report.heat_map import heat_map, pairs
 from pyrite.report.inline import Picture, as_json, picture, source, templates
@@ -106,7 +107,7 @@ def write_audit_page(
         # File names may not be UTF-8.
         return write(path, page.encode(errors="replace"))
     except OSError as error:
-        raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
+        raise PyriteError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def _check(audit: Audit, data: Dataset | None) -> None:
@@ -115,7 +116,7 @@ def _check(audit: Audit, data: Dataset | None) -> None:
     outside = (audit.index < 0) | (audit.index >= len(data))
     if outside.any():
         first = int(outside.argmax())
-        raise ValueError(
+        raise PyriteError(
             f"audit.index is {audit.index[first]} at index {first}, but {data.name} has {len(data)} samples"
         )
 

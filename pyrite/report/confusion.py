@@ -10,6 +10,7 @@ from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
+from pyrite.errors import PyriteError
 from pyrite.report.style import COLOURS, save
 
 __all__ = ["draw_matrix"]
@@ -25,10 +26,10 @@ def draw_matrix(
     """Draw T[i, j] = P(given j | true i) as a heat map: with names up to 30 classes, with numbers up to 12."""
     matrix = np.asarray(matrix, dtype=np.float64)
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or not np.isfinite(matrix).all():
-        raise ValueError(f"matrix has the shape {matrix.shape}, but must be square, of finite numbers")
+        raise PyriteError(f"matrix has the shape {matrix.shape}, but must be square, of finite numbers")
     classes = len(matrix)
     if names is not None and len(names) != classes:
-        raise ValueError(f"names has {len(names)} names, but there are {classes} classes")
+        raise PyriteError(f"names has {len(names)} names, but there are {classes} classes")
     side = float(np.clip(2.6 + 0.45 * classes, 4.5, 9.5))
     figure = Figure(figsize=(side + 1.3, side), layout="constrained")
     axes = figure.subplots()

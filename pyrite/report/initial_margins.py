@@ -8,6 +8,7 @@ from matplotlib import rcParams
 from matplotlib.figure import Figure
 
 from pyrite.curves import initial_margins
+from pyrite.errors import PyriteError
 from pyrite.report.style import COLOURS, save
 from pyrite.training import Start
 
@@ -28,7 +29,7 @@ def initial_margins_figure(starts: Mapping[str, Start], classes: int) -> Figure:
     The line is the distribution for normal scores with a spread of 1, which Eq. 4 assumes.
     """
     if not starts:
-        raise ValueError("starts is empty: measure at least one net")
+        raise PyriteError("starts is empty: measure at least one net")
     assumed = initial_margins(classes)
     low, high = np.quantile(np.concatenate([assumed, *(start.margins for start in starts.values())]), [0.001, 0.999])
     edges = np.linspace(low - 0.2, high + 0.2, _BINS + 1)

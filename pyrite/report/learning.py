@@ -9,6 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from pyrite.errors import PyriteError
 from pyrite.experiments import Comparison, Row
 from pyrite.report.style import line_style, save
 from pyrite.training import COLUMNS, Run
@@ -33,7 +34,7 @@ def learning_figure(comparison: Comparison) -> Figure:
     """
     panels = [name for name in _PANELS if any(known_values(row, name) for row in comparison.rows)]
     if not panels:
-        raise ValueError(f"{comparison.path} has nothing to draw: no run knows test accuracy or wrong labels")
+        raise PyriteError(f"{comparison.path} has nothing to draw: no run knows test accuracy or wrong labels")
     # As narrow as a column of text, so that it stays legible on a phone.
     figure = Figure(figsize=(6, 1.2 + 2.9 * len(panels)), layout="constrained")
     for axes, name in zip(np.atleast_1d(figure.subplots(len(panels), 1, sharex=True)), panels, strict=True):
@@ -58,7 +59,7 @@ def run_figure(run: Run) -> Figure:
     known = {name: [line.get(name) for line in run.history] for name in _LINES}
     drawn = {name: values for name, values in known.items() if values and None not in values}
     if not drawn:
-        raise ValueError(f"{run.path} has nothing to draw: no epoch is finished")
+        raise PyriteError(f"{run.path} has nothing to draw: no epoch is finished")
     if "clean_accuracy" in drawn:
         drawn.pop("train_accuracy", None)
     figure = Figure(figsize=(6, 3.9 + 0.1 * len(drawn)), layout="constrained")

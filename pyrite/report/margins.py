@@ -7,6 +7,7 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from pyrite.errors import PyriteError
 from pyrite.experiments import Comparison, Row
 from pyrite.report.style import COLOURS, save
 from pyrite.training import Run
@@ -33,7 +34,7 @@ def margins_figure(comparison: Comparison | Run) -> Figure:
         comparison = Comparison(comparison.path, (Row(comparison.recipe.method, (comparison,)),))
     rows = [(row.name, row.runs[0]) for row in comparison.rows if row.runs[0].history and _recorded(row.runs[0])]
     if not rows:
-        raise ValueError(f"{comparison.path} has nothing to draw: no run has finished an epoch")
+        raise PyriteError(f"{comparison.path} has nothing to draw: no run has finished an epoch")
     reach = _reach([run for _, run in rows])
     figure = Figure(figsize=(6, 0.9 + 1.45 * len(rows)), layout="constrained")
     columns = max(len(_epochs(_recorded(run))) for _, run in rows)

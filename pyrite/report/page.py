@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from pyrite.data import Part
+from pyrite.errors import PyriteError
 from pyrite.experiments import Comparison, Row
 from pyrite.files import write
 from pyrite.report.inline import picture, templates
@@ -18,7 +19,7 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Losses si
     """Write a comparison as an HTML file: pictures inside, no scripts; it loads nothing from elsewhere."""
     path = Path(path)
     if not comparison.rows or not all(run.history for row in comparison.rows for run in row.runs):
-        raise ValueError(f"{comparison.path} has runs without a finished epoch: there is nothing to report")
+        raise PyriteError(f"{comparison.path} has runs without a finished epoch: there is nothing to report")
     first = comparison.rows[0].runs[0]
     tested = bool(comparison.rows[0].values("final_test_accuracy"))
     known = "true" in first.labels
@@ -42,7 +43,7 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Losses si
     try:
         return write(path, page.encode())
     except OSError as error:
-        raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
+        raise PyriteError(f"cannot write {path}: {error.strerror or error}") from None
 
 
 def _settings(comparison: Comparison) -> tuple[dict[str, object], dict[str, dict[str, object]]]:

@@ -13,6 +13,7 @@ from pyrite.auditing import Audit
 from pyrite.auditing.review import Review, queue_of, random_check
 from pyrite.data import Dataset, Records
 from pyrite.diagnostics.arrays import Floats, Ints
+from pyrite.errors import PyriteError
 from pyrite.report.inline import as_json
 from pyrite.report.marked_words import marked_texts
 from pyrite.report.record_rows import record_table
@@ -202,7 +203,7 @@ def _table(audit: Audit, data: Dataset, rows: Ints, columns: Sequence[str], budg
     inputs = np.asarray(data.inputs)
     features = inputs.shape[1]
     if columns and len(columns) != features:
-        raise ValueError(f"columns has {len(columns)} names, but there are {features} features")
+        raise PyriteError(f"columns has {len(columns)} names, but there are {features} features")
     count = min(len(rows), budget // max(1, 8 * features))
     small = len(audit.classes) * features <= _TYPICAL
     return {

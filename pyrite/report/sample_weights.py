@@ -5,6 +5,7 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from pyrite.errors import PyriteError
 from pyrite.experiments import Comparison
 from pyrite.report.learning import draw_line, known_values
 from pyrite.report.style import save
@@ -25,7 +26,7 @@ def weights_figure(comparison: Comparison) -> Figure:
     """
     known = {row.name: known_values(row, "alpha") for row in comparison.rows}
     if not any(known.values()):
-        raise ValueError(f"{comparison.path} has nothing to draw: no run knows its sample weights")
+        raise PyriteError(f"{comparison.path} has nothing to draw: no run knows its sample weights")
     figure = Figure(figsize=(9, 3.9), layout="constrained")
     absolute, relative = figure.subplots(1, 2, sharex=True)
     for number, (name, values) in enumerate(known.items()):

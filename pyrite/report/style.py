@@ -9,6 +9,7 @@ from typing import Any
 from matplotlib import rc_context, rcParams
 from matplotlib.figure import Figure
 
+from pyrite.errors import PyriteError
 from pyrite.files import write
 
 __all__ = ["COLOURS", "dark", "encode", "line_style", "save"]
@@ -53,9 +54,9 @@ def save(figure: Figure, path: str | Path) -> Path:
     path = Path(path)
     known = figure.canvas.get_supported_filetypes()
     if path.suffix[1:].lower() not in known:
-        raise ValueError(f"out is {str(path)!r}: a picture's name ends in one of .{', .'.join(sorted(known))}")
+        raise PyriteError(f"out is {str(path)!r}: a picture's name ends in one of .{', .'.join(sorted(known))}")
     try:
         write(path, encode(figure, path.suffix[1:].lower()))
     except OSError as error:
-        raise ValueError(f"cannot write {path}: {error.strerror or error}") from None
+        raise PyriteError(f"cannot write {path}: {error.strerror or error}") from None
     return path

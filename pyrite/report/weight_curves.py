@@ -11,6 +11,7 @@ from matplotlib.figure import Figure
 
 from pyrite.criterion import Loss
 from pyrite.curves import Curve, initial_margins
+from pyrite.errors import PyriteError
 from pyrite.report.style import line_style, save
 
 __all__ = ["curves_figure", "draw_curves"]
@@ -24,11 +25,11 @@ def draw_curves(losses: Sequence[Loss], path: str | Path, classes: int = 10) -> 
 def curves_figure(losses: Sequence[Loss], classes: int = 10, *, narrow: bool = False) -> Figure:
     """The figure that ``draw_curves`` saves; if ``narrow``, as wide as a column of text, with two rows."""
     if not losses:
-        raise ValueError("losses is empty: name at least one, such as 'ce'")
+        raise PyriteError("losses is empty: name at least one, such as 'ce'")
     curves = []
     for loss in losses:
         if not isinstance(loss, Curve):
-            raise ValueError(f"{str(loss)!r} has no weighting curve: it depends on more than the margin of the label")
+            raise PyriteError(f"{str(loss)!r} has no weighting curve: it depends on more than the margin of the label")
         curves.append(loss)
     figure = Figure(figsize=(6, 6.6) if narrow else (11, 4.8), layout="constrained")
     by_margin, by_probability = figure.subplots(2, 1) if narrow else figure.subplots(1, 2, width_ratios=(3, 2))

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from pyrite.data import Batches, Dataset, Growth, LazyImages, Part, Statistics, describe, split
 from pyrite.diagnostics import TrainingObserver
 from pyrite.draws import Stream, torch_seed
+from pyrite.errors import PyriteError
 from pyrite.features import Encoder, State, as_numbers, encoder, state_bytes
 from pyrite.methods import Bench, Learner, MetaSet, Method, Trainer
 from pyrite.models import Architecture, Factory, architecture, build_model, reinitialised
@@ -133,7 +134,7 @@ def assemble(
         )
     )  # fmt: skip
     if not isinstance(trainer, Trainer):
-        raise ValueError(f"{recipe.method} starts with {trainer!r}, but must start with a Trainer")
+        raise PyriteError(f"{recipe.method} starts with {trainer!r}, but must start with a Trainer")
     observer = TrainingObserver(labels["given"], labels.get("true"), classes=len(data.classes))
     best = BestEpoch() if recipe.keep == "best" else None
     split_off = len(held_out_rows) > 0
@@ -175,7 +176,7 @@ def check_device(device: str) -> None:
     try:
         torch.zeros((), device=device).item()  # a meta tensor has no value
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ValueError(f"device is {device!r}, which is not available: {str(error).splitlines()[0]}") from None
+        raise PyriteError(f"device is {device!r}, which is not available: {str(error).splitlines()[0]}") from None
 
 
 def _meta(
@@ -202,7 +203,7 @@ def _labels(
     given, true, matrix = data.labels, data.true, None
     if recipe.noise:
         if true is not None and (given != true).any():
-            raise ValueError(
+            raise PyriteError(
                 f"noise is {recipe.noise!r}, but {data.name} has labels that are wrong already "
                 f"({int((given != true).sum())} of {len(given)}): leave out noise, or take the data without them"
             )
@@ -210,12 +211,12 @@ def _labels(
         given, true, matrix = noisy.given, noisy.true, torch.tensor(noisy.matrix)
     count = len(given) if recipe.samples is None else recipe.samples
     if count > len(given):
-        raise ValueError(f"samples is {count}, but {data.name} has {len(given)}")
+        raise PyriteError(f"samples is {count}, but {data.name} has {len(given)}")
     chosen = np.arange(len(given))
     if count < len(given):
         chosen = split(given, meta=count, seed=recipe.seed).meta
     if wanted and wanted.clean and true is None and data.clean is None:
-        raise ValueError(
+        raise PyriteError(
             f"{recipe.method} learns from samples whose true labels are known, and those of {data.name} are not: use a "
             "method that needs none, such as meta_weight(meta='noisy')"
         )
@@ -278,7 +279,7 @@ class _Nets:
             net(self._first_inputs()[:1].to(weight.device, weight.dtype))
         except ValueError:
             parts = "" if pieces == 1 else f" in {pieces} pieces"
-            raise ValueError(
+            raise PyriteError(
                 f"a batch of {source} has {size} sample{'s'[: size > 1]}{parts}, but {self.recipe.model} has batch "
                 "norms, which need 2 or more at a time: take larger batches, or a net without batch norms"
             ) from None

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data import Corrections, Dataset
+from pyrite.errors import PyriteError
 from pyrite.training.recipe import Recipe
 
 __all__ = ["CorrectedLabels", "apply_corrections"]
@@ -33,13 +34,13 @@ def apply_corrections(recipe: Recipe, data: Dataset, chosen: npt.NDArray[np.int6
     source = recipe.corrections
     read = Corrections.parse(content, source, data)
     if not read.decided and not recipe.drop_suspects:
-        raise ValueError(
+        raise PyriteError(
             f"corrections is {source}, a ranking without decisions: set drop_suspects to the probability from which "
             "on labels are dropped, such as 0.9"
         )
     labels, kept = read.applied(data.labels), np.setdiff1d(chosen, read.dropped(recipe.drop_suspects))
     if not len(kept):
-        raise ValueError(f"the corrections in {source} drop all {len(chosen)} samples: none is left to train on")
+        raise PyriteError(f"the corrections in {source} drop all {len(chosen)} samples: none is left to train on")
     warnings = []
     if recipe.drop_suspects and np.isnan(read.wrong_probability).all():
         warnings.append(f"{source} does not say how likely labels are wrong: no suspects were dropped")

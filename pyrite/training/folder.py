@@ -18,6 +18,7 @@ from torch import Tensor
 
 import pyrite
 from pyrite.data import Unreadable
+from pyrite.errors import PyriteError
 from pyrite.files import npz_bytes, write
 from pyrite.methods import Step
 from pyrite.processes import all_gather, rank, world_size
@@ -67,13 +68,13 @@ class Folder:
             return self.begin()
         state = unpack(path)
         if {**BEFORE, **state.get("recipe", {})} != self._recipe():
-            raise ValueError(f"{path} belongs to a run with another recipe than {self.path / 'recipe.toml'}")
+            raise PyriteError(f"{path} belongs to a run with another recipe than {self.path / 'recipe.toml'}")
         self.seconds = state["seconds"]
         try:
             self.parts.trainer.load_state_dict(state["trainer"])
         except (RuntimeError, KeyError) as error:  # what was handed over is not what it was
             reason = " ".join(str(error).split())
-            raise ValueError(f"{path} does not fit the net or the method: {reason}") from None
+            raise PyriteError(f"{path} does not fit the net or the method: {reason}") from None
         self.parts.batches.load_state_dict(state["batches"])
         self.parts.recorder.load_state_dict(state["recorder"])
         unreadable = {path: Unreadable(path, reason) for path, reason in state["unreadable"].items()}
@@ -83,7 +84,7 @@ class Folder:
         path, now = self.path / "labels.npz", self.parts.labels
         began = read_npz(path)
         if list(began) != list(now) or not all(np.array_equal(began[name], now[name]) for name in now):
-            raise ValueError(f"the labels of {self.recipe.data} are not those in {path}")
+            raise PyriteError(f"the labels of {self.recipe.data} are not those in {path}")
 
     def _check_facts(self) -> None:
         """Raise ``ValueError`` if the inputs have changed; warn of what changes the last digits of results."""
@@ -94,7 +95,7 @@ class Folder:
         now = json.loads(json.dumps(self.parts.facts))
         changed = [name for name, value in now.items() if began.get(name) != value]
         if changed:
-            raise ValueError(f"the inputs of {self.recipe.data} are not those of {path}: other {', '.join(changed)}")
+            raise PyriteError(f"the inputs of {self.recipe.data} are not those of {path}: other {', '.join(changed)}")
         for name, value in (("threads", torch.get_num_threads()), ("processes", world_size())):
             if began[name] != value:
                 text = f"{self.path} was begun with {began[name]} {name}, not {value}: the last digits will differ"

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypedDict, Unpack, runtime_checkable
 
 from pyrite.data import Data, Dataset, is_object, load, read_content
+from pyrite.errors import PyriteError
 from pyrite.features import read_state
 from pyrite.methods import Method, method as read_method
 from pyrite.processes import all_gather, join, rank
@@ -109,7 +110,7 @@ def train_plan_once(plan: Plan, out: str | os.PathLike[str], **watching: Unpack[
     trained = run.recipe.resolved(plan.data, plan.method, plan.features)
     if trained != plan.recipe:
         differ = [name for name in Recipe.model_fields if getattr(trained, name) != getattr(plan.recipe, name)]
-        raise ValueError(f"{out} holds a run with other {', '.join(differ)}: choose another out")
+        raise PyriteError(f"{out} holds a run with other {', '.join(differ)}: choose another out")
     return run if run.finished else _continue_run(plan, out, watching)
 
 
@@ -120,18 +121,18 @@ def _resume(
     given = {name: value for name, value in options.items() if value is not None}
     objects = {name for name in ("model", "method", "loss", "features") if not isinstance(given.get(name, ""), str)}
     if given.keys() - objects or out is not None:
-        raise ValueError("resume continues a run with the settings in its recipe.toml: leave out all other options")
+        raise PyriteError("resume continues a run with the settings in its recipe.toml: leave out all other options")
     recipe = Run.load(folder).recipe
     for name in objects:
         text = {"model": recipe.model, "features": recipe.features}.get(name, recipe.method)
         if not text.startswith(GIVEN):
             what = {"model": "net", "features": "features"}.get(name, "method")
-            raise ValueError(f"{folder} has the {what} {text}: leave out {name}")
+            raise PyriteError(f"{folder} has the {what} {text}: leave out {name}")
     join(recipe.device)
     source = _same_data(recipe, data)
     method = _same_method(folder, recipe, options)
     if recipe.model.startswith(GIVEN) and "model" not in objects:
-        raise ValueError(f"the net of {folder} was {recipe.model}: pass it again as model")
+        raise PyriteError(f"the net of {folder} was {recipe.model}: pass it again as model")
     model, _ = model_and_text(options.get("model"))
     features, _ = features_and_text(options.get("features"), recipe.features)
     return _continue_run(Plan(recipe, source, method, model, features), folder, watching)
@@ -188,9 +189,9 @@ def _same_data(recipe: Recipe, data: Data | None) -> Dataset:
     if is_object(data):
         return load(data, **reading(recipe.model_dump()))
     if recipe.data.startswith(GIVEN):
-        raise ValueError(f"the data was {recipe.data}: pass it again, as in pyrite.train(data, resume=...)")
+        raise PyriteError(f"the data was {recipe.data}: pass it again, as in pyrite.train(data, resume=...)")
     if data is not None and recipe.data not in (str(data), os.path.abspath(str(data))):
-        raise ValueError(f"data is {str(data)!r}, but the run that is resumed has {recipe.data!r}")
+        raise PyriteError(f"data is {str(data)!r}, but the run that is resumed has {recipe.data!r}")
     return recipe.load_data()
 
 
@@ -198,10 +199,10 @@ def _same_method(folder: Path, recipe: Recipe, options: Options) -> Method:
     if not recipe.method.startswith(GIVEN):
         return read_method(recipe.method)
     if options.get("method") is None and options.get("loss") is None:
-        raise ValueError(f"the method of {folder} was {recipe.method}: pass it again as method or loss")
+        raise PyriteError(f"the method of {folder} was {recipe.method}: pass it again as method or loss")
     method, text = method_and_text(options)
     if text != recipe.method:
-        raise ValueError(f"the method of {folder} was {recipe.method}, not {text.removeprefix(GIVEN)}")
+        raise PyriteError(f"the method of {folder} was {recipe.method}, not {text.removeprefix(GIVEN)}")
     return method
 
 
@@ -213,7 +214,7 @@ def _check_unchanged(recipe: Recipe, folder: Path) -> None:
     began, now = {**BEFORE, **read_json(path, recipe=dict)["recipe"]}, recipe.model_dump(exclude_none=True)
     for name in {**began, **now}:
         if began.get(name) != now.get(name):
-            raise ValueError(
+            raise PyriteError(
                 f"{folder / 'recipe.toml'} was changed since the run began: {name} was {began.get(name)!r} and is "
                 f"{now.get(name)!r}. Undo that, or train a new run with --config {folder / 'recipe.toml'} --out ..."
             )
@@ -235,5 +236,5 @@ def _corrections(recipe: Recipe, copy: Path | None = None) -> bytes:
 
     content, problem = all_gather(content_or_problem() if rank() == 0 else (b"", ""))[0]
     if problem:
-        raise ValueError(f"cannot read the corrections: {problem}")
+        raise PyriteError(f"cannot read the corrections: {problem}")
     return content

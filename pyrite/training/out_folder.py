@@ -7,6 +7,7 @@ from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
+from pyrite.errors import PyriteError
 from pyrite.locks import acquire
 from pyrite.processes import all_gather, join, rank
 
@@ -25,7 +26,7 @@ def new_folder(out: str | os.PathLike[str] | None, device: str = "cpu") -> Path:
     folder = Path(out)
     problem = all_gather(_occupied(folder))[0]
     if problem:
-        raise ValueError(problem)
+        raise PyriteError(problem)
     return folder
 
 
@@ -43,7 +44,7 @@ def locked(folder: Path, *, new: bool) -> Iterator[None]:
     try:
         problem = all_gather(problem)[0]
         if problem:
-            raise ValueError(problem)
+            raise PyriteError(problem)
         yield
     finally:
         if release is not None:

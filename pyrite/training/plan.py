@@ -9,6 +9,7 @@ from typing import Any, Unpack, final
 from torch import nn
 
 from pyrite.data import DATASETS, CropFlip, Data, Dataset, is_object, load
+from pyrite.errors import PyriteError
 from pyrite.features import Encoder, OwnModule, encoder
 from pyrite.losses import OwnLoss, loss as read_loss
 from pyrite.methods import ERM, Method, method as read_method
@@ -63,7 +64,7 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **option
     features, values["features"] = features_and_text(options.get("features"), values.get("features", ""))
     lengths = [name for name in ("epochs", "iterations", "minutes") if options.get(name) is not None]
     if len(lengths) > 1:
-        raise ValueError(f"{' and '.join(lengths)} are both given: each is a length of training")
+        raise PyriteError(f"{' and '.join(lengths)} are both given: each is a length of training")
     if lengths and lengths != ["iterations"]:
         values.pop("iterations", None)  # of a configuration file
     values["data"] = _data_text(data, values.get("data"))
@@ -116,7 +117,7 @@ def method_and_text(options: Options, configured: str | None = None) -> tuple[Me
     """
     loss, chosen = options.get("loss"), options.get("method")
     if loss is not None and chosen is not None:
-        raise ValueError("method and loss are both given: write the loss into the method")
+        raise PyriteError("method and loss are both given: write the loss into the method")
     if loss is not None:
         method: Method = ERM(read_loss(loss))
         text = f"erm({loss})" if isinstance(loss, str) else None
@@ -124,7 +125,7 @@ def method_and_text(options: Options, configured: str | None = None) -> tuple[Me
         named = Recipe.model_fields["method"].default if configured is None else configured
         wanted = named if chosen is None else chosen
         if isinstance(wanted, str) and wanted.startswith(GIVEN):
-            raise ValueError(f"the method was {wanted}: pass it again as method or loss")
+            raise PyriteError(f"the method was {wanted}: pass it again as method or loss")
         method, text = read_method(wanted), wanted if isinstance(wanted, str) else None
     if _is_spelled(method, read_method):
         return method, str(method)
@@ -136,7 +137,7 @@ def model_and_text(model: Model | None, configured: str = "") -> tuple[Architect
     """A net of the user's own, or None if it has a spelling, and its name in a recipe."""
     if model is None:
         if configured.startswith(GIVEN):
-            raise ValueError(f"the net was {configured}: pass it again as model")
+            raise PyriteError(f"the net was {configured}: pass it again as model")
         return None, configured
     if isinstance(model, str):
         return None, model
@@ -145,7 +146,7 @@ def model_and_text(model: Model | None, configured: str = "") -> tuple[Architect
     if isinstance(model, nn.Module):
         return model, GIVEN + type(model).__name__
     if not callable(model):
-        raise ValueError(f"model is {model!r}, but must be a text such as 'resnet20', an nn.Module or a factory")
+        raise PyriteError(f"model is {model!r}, but must be a text such as 'resnet20', an nn.Module or a factory")
     return model, GIVEN + str(getattr(model, "__name__", type(model).__name__))
 
 
@@ -153,13 +154,13 @@ def features_and_text(features: object, configured: str = "") -> tuple[Encoder |
     """An encoder of the user's own, or None if it has a spelling, and its name in a recipe."""
     if features is None:
         if configured.startswith(GIVEN):
-            raise ValueError(f"the features were {configured}: pass them again as features")
+            raise PyriteError(f"the features were {configured}: pass them again as features")
         return None, configured
     if isinstance(features, str):
         return None, features
     own = OwnModule(features) if isinstance(features, nn.Module) else features
     if not isinstance(own, Encoder):
-        raise ValueError(f"features is {features!r}, but must be a text such as 'tfidf', an nn.Module or an encoder")
+        raise PyriteError(f"features is {features!r}, but must be a text such as 'tfidf', an nn.Module or an encoder")
     return (None, str(own)) if _is_spelled(own, encoder) else (own, GIVEN + str(own))
 
 
@@ -194,7 +195,7 @@ def _text(name: str, value: object) -> object:
     if name not in _READERS or isinstance(value, str):
         return value
     if not _is_spelled(value, _READERS[name]):
-        raise ValueError(
+        raise PyriteError(
             f"{name} is {value!r}, which no text spells: give its class a name, as in "
             f"pyrite.register('my_{name}', {type(value).__name__})"
         )
@@ -228,9 +229,9 @@ def _data_text(data: Data | None, configured: str | None) -> str:
         return GIVEN + data.name
     if data is None:
         if configured is None:
-            raise ValueError("data is missing: a name such as 'digits', a folder of images, or a file")
+            raise PyriteError("data is missing: a name such as 'digits', a folder of images, or a file")
         if str(configured).startswith(GIVEN):
-            raise ValueError(f"the data was {configured}: pass it again, as in pyrite.train(data, ...)")
+            raise PyriteError(f"the data was {configured}: pass it again, as in pyrite.train(data, ...)")
         return configured
     # A relative path would be wrong when the run is resumed from another folder.
     is_path = str(data) not in DATASETS and os.path.exists(str(data))
@@ -239,6 +240,6 @@ def _data_text(data: Data | None, configured: str | None) -> str:
 
 def _with_rate(recipe: Recipe, lr: float, spec: object) -> Recipe:
     if says_rate(spec):
-        raise ValueError(f"lr is given twice: alone, and in the optimiser {str(spec)!r}")
+        raise PyriteError(f"lr is given twice: alone, and in the optimiser {str(spec)!r}")
     chosen = optimiser(recipe.optimiser)
     return recipe.model_copy(update={"optimiser": str(type(chosen)(**vars(chosen) | {"lr": lr}))})

@@ -14,6 +14,7 @@ from torch import nn
 
 from pyrite.checks import number
 from pyrite.data import CropFlip, Dataset, load
+from pyrite.errors import PyriteError
 from pyrite.features import Encoder, default_features, encoder
 from pyrite.methods import ERM, Method, method as read_method
 from pyrite.models import MLP, Architecture, Factory, FastCNN, Linear as LinearNet, architecture, default_architecture
@@ -105,7 +106,7 @@ class Checked(BaseModel):
         except ValidationError as error:
             first = error.errors()[0]
             value = "missing" if first["type"] == "missing" else repr(first["input"])
-            raise ValueError(f"{'.'.join(map(str, first['loc']))} is {value}: {first['msg'].lower()}") from None
+            raise PyriteError(f"{'.'.join(map(str, first['loc']))} is {value}: {first['msg'].lower()}") from None
 
 
 @final
@@ -122,10 +123,10 @@ class Recipe(Checked, Settings):
         """A recipe from plain values; a bad value raises ``ValueError``."""
         for name in values:
             if name not in cls.model_fields:
-                raise ValueError(f"a recipe has no {name!r}: {nearest(name, cls.model_fields)}")
+                raise PyriteError(f"a recipe has no {name!r}: {nearest(name, cls.model_fields)}")
         recipe = cls.checked(values)
         if recipe.drop_suspects and not recipe.corrections:
-            raise ValueError(
+            raise PyriteError(
                 f"drop_suspects is {recipe.drop_suspects}, but nothing says which labels those are: pass the "
                 "suspects.csv of an audit as corrections, or train with pyrite.train_without_suspects, which audits "
                 "first (on the command line: pyrite train --drop-suspects)"
@@ -139,7 +140,7 @@ class Recipe(Checked, Settings):
             values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
             cls.checked({"data": "", **{name: value for name, value in values.items() if name in cls.model_fields}})
         except (OSError, ValueError, RecursionError) as error:
-            raise ValueError(f"cannot read {path}: {error}") from None
+            raise PyriteError(f"cannot read {path}: {error}") from None
         return values
 
     def to_toml(self) -> str:
@@ -172,7 +173,7 @@ class Recipe(Checked, Settings):
         """
         if self.label and self.label != data.label:
             column = f"those of the column {data.label!r}" if data.label else "in no column"
-            raise ValueError(f"label is {self.label!r}, but the labels of {data.name} are {column}")
+            raise PyriteError(f"label is {self.label!r}, but the labels of {data.name} are {column}")
         features = self.features or default_features(data.inputs)
         described = encoder(features) if own is None else own
         if described is not None:
@@ -189,7 +190,7 @@ class Recipe(Checked, Settings):
             suits = described.rate
         clip = float(_grows(chosen)) if self.clip is None else self.clip
         if self.mirror and len(shape) != 3:
-            raise ValueError("mirror is True, but the net is given no images that could be mirrored: leave it out")
+            raise PyriteError("mirror is True, but the net is given no images that could be mirrored: leave it out")
         strength = 1.0 if self.clip is None and clip and _clipping_is_enough(net, chosen) else chosen.strength
         rate = float(f"{suits / strength:.3g}")
         augment = _spelled(augmentation(self.augment)) if self.augment else _default_augmentation(shape)
@@ -216,9 +217,9 @@ class Recipe(Checked, Settings):
         if self.grow is None or self.grow == 1:
             return self.grow
         if len(shape) != 3:
-            raise ValueError(f"grow is {self.grow}, but these are features: only images can grow")
+            raise PyriteError(f"grow is {self.grow}, but these are features: only images can grow")
         if net is not None and not net.any_size:
-            raise ValueError(f"grow is {self.grow}, but {net} takes images of one size only: leave out grow")
+            raise PyriteError(f"grow is {self.grow}, but {net} takes images of one size only: leave out grow")
         return self.grow
 
     def _epochs(self, samples: int, validation: float) -> int:

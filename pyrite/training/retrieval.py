@@ -7,6 +7,7 @@ import torch
 
 from pyrite.data import Batches, Dataset, Statistics
 from pyrite.diagnostics import embed_sets, retrieve
+from pyrite.errors import PyriteError
 from pyrite.methods import Trainer
 from pyrite.models import embed
 
@@ -28,7 +29,7 @@ def measure_retrieval(trainer: Trainer, test: Dataset, scale: Statistics) -> dic
     with torch.inference_mode():
         frames = np.concatenate([embed(model, learner.ready(batch.inputs)).float().cpu().numpy() for batch in batches])
     if len(frames) != len(test):
-        raise ValueError(
+        raise PyriteError(
             f"{len(test) - len(frames)} frames of {test.name} cannot be read, so not all tracklets are known"
         )
     sets = embed_sets(frames, tracklets.start, tracklets.stop)

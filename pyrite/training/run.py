@@ -14,6 +14,7 @@ from torch import nn
 from pyrite.checks import is_whole
 from pyrite.curves import WeightNetCurve
 from pyrite.data import DATASETS, Batches, Dataset, Inputs, Numeric, Records, Statistics, load, read_like
+from pyrite.errors import PyriteError
 from pyrite.features import Features, encoder, read_state
 from pyrite.models import Ensemble, Mirrored, architecture
 from pyrite.training.prediction import Predictions
@@ -94,7 +95,7 @@ class Run:
         """Read a run's folder, finished or not."""
         folder = Path(path)
         if not (folder / "recipe.toml").is_file():
-            raise ValueError(f"{folder} is not a run: it has no recipe.toml")
+            raise PyriteError(f"{folder} is not a run: it has no recipe.toml")
         recipe = _read_recipe(folder / "recipe.toml")
         return cls(folder, recipe, read_history(folder / "history.jsonl", "epoch", "test_accuracy"))
 
@@ -133,7 +134,7 @@ class Run:
         saved: dict[str, Any] = read_json(path, saved=dict)["saved"]
         epochs = [saved.get("epoch"), saved.get("best_epoch", 1)]
         if not all(is_whole(epoch) and 1 <= epoch <= count for epoch in epochs):
-            raise ValueError(f"{path} does not belong to {self.path / 'history.jsonl'}: other epochs")
+            raise PyriteError(f"{path} does not belong to {self.path / 'history.jsonl'}: other epochs")
         return saved
 
     @property
@@ -183,10 +184,10 @@ class Run:
         labels = read_npz(path, "given", "part")
         given = labels["given"]
         if any(column.shape != given.shape or given.ndim != 1 for column in labels.values()):
-            raise ValueError(f"{path} is damaged: its columns differ in length")
+            raise PyriteError(f"{path} is damaged: its columns differ in length")
         integers = all(labels[name].dtype.kind in "iu" for name in ("given", "part", "true") if name in labels)
         if not integers or (len(given) and not 0 <= given.min() <= given.max() < len(self.classes)):
-            raise ValueError(f"{path} is damaged: it holds labels that are no class")
+            raise PyriteError(f"{path} is damaged: it holds labels that are no class")
         return labels
 
     @cached_property
@@ -198,22 +199,22 @@ class Run:
         count = len(self.labels["given"])
         for name in (*columns, "unseen"):
             if name in samples and samples[name].shape != (count,):
-                raise ValueError(f"{path} does not belong to {self.path / 'labels.npz'}: other samples")
+                raise PyriteError(f"{path} does not belong to {self.path / 'labels.npz'}: other samples")
         if "class_margins" in samples and samples["class_margins"].shape != (count, len(self.classes)):
-            raise ValueError(f"{path} does not belong to {self.path / 'run.json'}: other classes")
+            raise PyriteError(f"{path} does not belong to {self.path / 'run.json'}: other classes")
         return samples
 
     def dataset(self) -> Dataset:
         """The data it was trained on, read once."""
         if self._data is None:
             if self.recipe.data.startswith(GIVEN):
-                raise ValueError(f"the data of {self.path} were {self.recipe.data}: they cannot be read again")
+                raise PyriteError(f"the data of {self.path} were {self.recipe.data}: they cannot be read again")
             self._data = self.recipe.load_data()
         data = self._data
         paths = self.labels["path"].tolist() if "path" in self.labels else list(data.paths)
         if len(data) != len(self.labels["given"]) or list(data.paths) != paths:
             self._data = None
-            raise ValueError(f"{self.recipe.data} has changed since {self.path} was trained: it has other samples")
+            raise PyriteError(f"{self.recipe.data} has changed since {self.path} was trained: it has other samples")
         return data
 
     def method_arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -228,18 +229,18 @@ class Run:
         """
         arrays = self.method_arrays()
         if "weight_net" not in arrays:
-            raise ValueError(f"{self.path} has no learned weighting: its method is {self.recipe.method}")
+            raise PyriteError(f"{self.path} has no learned weighting: its method is {self.recipe.method}")
         nets = arrays["weight_net"]
         number = len(nets) if epoch is None else epoch
         if not 1 <= number <= len(nets):
-            raise ValueError(f"epoch is {epoch}, but must be from 1 to {len(nets)}")
+            raise PyriteError(f"epoch is {epoch}, but must be from 1 to {len(nets)}")
         return WeightNetCurve(nets[number - 1], name=f"{self.recipe.method}, epoch {number}")
 
     @cached_property
     def model(self) -> nn.Module:
         """The trained net, ready for use. It takes inputs as ``scores`` prepares them."""
         if self.recipe.model.startswith(GIVEN):
-            raise ValueError(f"the net was {self.recipe.model}: load {self.path / 'model.safetensors'} into it")
+            raise PyriteError(f"the net was {self.recipe.model}: load {self.path / 'model.safetensors'} into it")
         shape, count = self.facts["shape"], self.facts.get("nets", 1)
         described = architecture(self.recipe.model).without_weights()  # they are read below
         nets = [described.build(shape, len(self.classes), self.recipe.seed) for _ in range(count)]
@@ -250,14 +251,14 @@ class Run:
         try:
             net.load_state_dict(read_weights(path))
         except RuntimeError as error:
-            raise ValueError(f"{path} does not belong to {self.recipe.model}: {str(error).splitlines()[0]}") from None
+            raise PyriteError(f"{path} does not belong to {self.recipe.model}: {str(error).splitlines()[0]}") from None
         return (Mirrored(net) if self.recipe.mirror else net).eval()
 
     @cached_property
     def features(self) -> Features | None:
         """What turns samples into numbers, ``run.features.transform(inputs)``; None if they are trained on as is."""
         if self.recipe.features.startswith(GIVEN):
-            raise ValueError(f"the features of {self.path} were {self.recipe.features}: run.model takes their outputs")
+            raise PyriteError(f"the features of {self.path} were {self.recipe.features}: run.model takes their outputs")
         described = encoder(self.recipe.features)
         return None if described is None else described.restore(read_state(self.path / "features.npz"))
 
@@ -266,7 +267,7 @@ class Run:
         if self.features is not None:
             inputs = self.features.transform(inputs)
         if isinstance(inputs, Records):
-            raise ValueError(f"inputs are {inputs}, but {self.path} was trained on plain images or numbers")
+            raise PyriteError(f"inputs are {inputs}, but {self.path} was trained on plain images or numbers")
         scale = Statistics(tuple(self.facts["mean"]), tuple(self.facts["std"]))
         return net_scores(self.model, inputs, scale, batch_size)
 
@@ -301,7 +302,7 @@ def _check_histograms(path: Path, samples: Mapping[str, npt.NDArray[Any]]) -> No
         and bool((counts >= others).all() and (others >= 0).all() and (counts.sum(1) > 0).all())
     )
     if not fits:
-        raise ValueError(f"{path} is damaged: pyrite train --resume {path.parent} writes it again")
+        raise PyriteError(f"{path} is damaged: pyrite train --resume {path.parent} writes it again")
 
 
 def _read_recipe(path: Path) -> Recipe:
@@ -311,10 +312,10 @@ def _read_recipe(path: Path) -> Recipe:
     missing = [name for name in expected if name not in values]
     try:
         if missing:
-            raise ValueError(f"it has no {missing[0]!r}")
+            raise PyriteError(f"it has no {missing[0]!r}")
         return Recipe.make(**values)
     except ValueError as error:
-        raise ValueError(
+        raise PyriteError(
             f"cannot read {path} ({error}): the run has to be trained again, into another folder"
         ) from None
 

@@ -9,6 +9,8 @@ import numpy.typing as npt
 import torch
 from safetensors.torch import load_file
 
+from pyrite.errors import PyriteError
+
 __all__ = ["read_history", "read_json", "read_npz", "read_weights"]
 
 # What the user can do about a file that cannot be read.
@@ -87,11 +89,11 @@ def read_weights(path: Path) -> dict[str, torch.Tensor]:
         raise _unreadable(path, error) from None
 
 
-def _unreadable(path: Path, reason: object) -> ValueError:
+def _unreadable(path: Path, reason: object) -> PyriteError:
     cure = _CURES.get(path.name, _LOST).format(run=path.parent)
     if isinstance(reason, FileNotFoundError):
-        return ValueError(f"{path} is missing: {cure.removeprefix('remove it, and ')}")
+        return PyriteError(f"{path} is missing: {cure.removeprefix('remove it, and ')}")
     detail = (
         reason.strerror if isinstance(reason, OSError) and reason.strerror else str(reason) or type(reason).__name__
     )
-    return ValueError(f"cannot read {path} ({' '.join(detail.split())}): {cure}")
+    return PyriteError(f"cannot read {path} ({' '.join(detail.split())}): {cure}")

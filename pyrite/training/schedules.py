@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Literal, final
 
 from pyrite.checks import is_number, number, one_of
+from pyrite.errors import PyriteError
 from pyrite.spec import Spelled, build
 
 __all__ = ["SCHEDULES", "Constant", "Cosine", "Linear", "Schedule", "Steps", "schedule"]
@@ -87,9 +88,9 @@ class Steps(Schedule):
         super().__post_init__()
         places = self.at
         if not isinstance(places, list | tuple) or not places or not all(is_number(p) and p > 0 for p in places):
-            raise ValueError(f"at is {self.at!r}, but must be a list of epochs or iterations, such as [40, 80]")
+            raise PyriteError(f"at is {self.at!r}, but must be a list of epochs or iterations, such as [40, 80]")
         if any(later <= earlier for earlier, later in pairwise(places)):
-            raise ValueError(f"at is {self.at!r}, but must be in ascending order")
+            raise PyriteError(f"at is {self.at!r}, but must be in ascending order")
         number("factor", self.factor, above=0)
         one_of("by", self.by, ("epoch", "iteration"))
         object.__setattr__(self, "at", tuple(places))

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from pyrite.checks import whole_number
 from pyrite.curves import MEASURED
 from pyrite.data import Batches, Dataset, Statistics
+from pyrite.errors import PyriteError
 from pyrite.features import default_features
 from pyrite.losses import Underfitting, loss as read_loss, underfitting
 from pyrite.methods import Method, method as read_method
@@ -98,10 +99,10 @@ def with_measured_margin(method: Method, recipe: Recipe, model: Model, data: Dat
     if word not in str(method):
         return method
     if recipe.method != str(method):
-        raise ValueError(f"{word} cannot be replaced in {method}, which no text spells: give the number")
+        raise PyriteError(f"{word} cannot be replaced in {method}, which no text spells: give the number")
     features = recipe.features or default_features(data.inputs)
     if features != "none":  # they are fitted later, on the samples that are trained on
-        raise ValueError(
+        raise PyriteError(
             f"{word} is measured on images and plain numbers, and these are encoded by {features}: give the number"
         )
     start = measure_start(model or recipe.model or None, data, seed=recipe.seed, batch_size=recipe.batch_size)

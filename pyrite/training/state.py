@@ -12,6 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
 from torch import Tensor
 
+from pyrite.errors import PyriteError
+
 __all__ = ["pack", "unpack"]
 
 _TENSOR, _ARRAY = "tensor:", "array:"
@@ -46,10 +48,10 @@ def unpack(path: Path) -> dict[str, Any]:
             checksum, tree = text[:_DIGITS], text[_DIGITS:]
             tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no dictionary
         if _checksum(tree, tensors) != checksum:
-            raise ValueError("its checksum is wrong, so it has been changed or damaged")
+            raise PyriteError("its checksum is wrong, so it has been changed or damaged")
         plain = json.loads(tree)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
-        raise ValueError(
+        raise PyriteError(
             f"cannot read the state {path}: {error}. The run cannot be resumed: restore the file or train anew"
         ) from None
 

@@ -1,0 +1,12 @@
+"""The exception for mistakes that a user can correct."""
+
+__all__ = ["PyriteError"]
+
+
+class PyriteError(ValueError):
+    """Bad input: the message names the argument and its value. The command line prints it and exits with code 2.
+
+    Any other ``ValueError`` is a defect of pyrite or of a library, and is shown with its traceback.
+    """
+
+    __module__ = "pyrite"  # the public name, in tracebacks and pickles
