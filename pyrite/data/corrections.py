@@ -219,8 +219,10 @@ class _RowReader:
             raise PyriteError(f"{where}: new is {new!r}, and two classes are called so")
         return self.number[new]
 
-    def _other(self, where: str, in_file: str, in_data: str) -> ValueError:
-        return ValueError(f"{where}: {in_file} here, but {in_data} in {self.data.name}: the file belongs to other data")
+    def _other(self, where: str, in_file: str, in_data: str) -> PyriteError:
+        return PyriteError(
+            f"{where}: {in_file} here, but {in_data} in {self.data.name}: the file belongs to other data"
+        )
 
 
 def _probability(where: str, cell: str) -> float:

@@ -81,9 +81,9 @@ def obtain(folder: Path, download: Download, dataset: str) -> Path:
     )
 
 
-def missing(dataset: str, what: str, folder: Path, source: str) -> ValueError:
+def missing(dataset: str, what: str, folder: Path, source: str) -> PyriteError:
     """The error for data that must be downloaded by hand."""
-    return ValueError(f"{dataset}: {what} is not in {folder}; get it from {source} and put it there")
+    return PyriteError(f"{dataset}: {what} is not in {folder}; get it from {source} and put it there")
 
 
 def read_text(path: Path, dataset: str) -> list[str]:

@@ -195,15 +195,15 @@ class _Opened:
         if isinstance(error, Exception):
             raise self.refused(error) from None
 
-    def refused(self, error: Exception) -> ValueError:
+    def refused(self, error: Exception) -> PyriteError:
         # Decoders of damaged files raise any exception, for example SyntaxError or struct.error.
         from PIL import Image, UnidentifiedImageError
 
         if isinstance(error, UnidentifiedImageError):
-            return ValueError(f"{self.path}: not an image of a known format")
+            return PyriteError(f"{self.path}: not an image of a known format")
         if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
-            return ValueError(f"{self.path}: refused, the image claims {str(error).removesuffix('.')}")
-        return ValueError(f"{self.path}: cannot be decoded ({str(error) or type(error).__name__})")
+            return PyriteError(f"{self.path}: refused, the image claims {str(error).removesuffix('.')}")
+        return PyriteError(f"{self.path}: cannot be decoded ({str(error) or type(error).__name__})")
 
 
 def _plain(image: "Image", mode: str) -> "Image":

@@ -37,7 +37,7 @@ def source(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Source:
 
     def load(name: str) -> Source:
         if name != "toy":
-            raise ValueError(f"there is no data called {name!r}")
+            raise pyrite.PyriteError(f"there is no data called {name!r}")
         return source
 
     monkeypatch.setattr(pyrite.data, "load", load)
