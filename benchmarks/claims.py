@@ -13,8 +13,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-from pyrite.experiments import CLAIMS, RECIPES, SCALES, PaperRecipe, Reproduction, read_reproduction
-from pyrite.report.reproduction import reproduction_figure
+from pyrite.papers import CLAIMS, RECIPES, SCALES, PaperRecipe, Reproduction, read_reproduction
+from pyrite.papers.page import reproduction_figure
 from pyrite.report.style import save
 
 DOCS = Path(__file__).parent.parent / "docs"

@@ -271,10 +271,10 @@ FAULTS = [
         "if False:",
         "cli/test_folders.py",
     ),
-    Fault("training/launch.py", "if trained != plan.recipe:", "if False:", "experiments/test_comparison.py"),
+    Fault("training/launch.py", "if trained != plan.recipe:", "if False:", "comparing/test_comparison.py"),
     Fault("training/divergence.py", 'last["margin_size"] > FAR', "False", "training/test_divergence.py"),
     Fault("training/state.py", "_checksum(tree, tensors) != checksum", "False", "training/test_state.py"),
-    # Training, estimator, experiments, command line
+    # Training, estimator, comparison, search, command line
     Fault(
         "training/schedules.py", "min(1.0, (step + 1) / rise)", "min(1.0, step / rise)", "training/test_schedules.py"
     ),
@@ -286,10 +286,10 @@ FAULTS = [
         "estimator/test_together.py",
     ),
     Fault(
-        "experiments/space.py",
+        "tuning/space.py",
         'max(float(f"{value:.3g}"), float(self.low))',
         'float(f"{value:.3g}")',
-        "experiments/test_space.py",
+        "tuning/test_space.py",
     ),
     Fault("processes.py", "variance.detach() * size / (size - 1)", "variance.detach()", "training/test_processes.py"),
 ]

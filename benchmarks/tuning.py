@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 
 from pyrite.data import load
-from pyrite.experiments.space import Between, Space, default_methods
 from pyrite.training import Run, resolve, train_once
 from pyrite.training.optimisers import optimiser
+from pyrite.tuning.space import Between, Space, default_methods
 
 SETS: dict[str, tuple[str, dict[str, Any]]] = {
     "fashion": ("fashion_mnist", {"noise": "flip2(0.4)", "samples": 6000, "epochs": 30}),

@@ -1,5 +1,6 @@
 from . import data as data, diagnostics as diagnostics, models as models, noise as noise
 from .auditing import Audit as Audit, troubles as troubles
+from .comparing import Comparison as Comparison, compare as compare, demo as demo
 from .criterion import Loss as Loss
 from .curves import (
     AEL as AEL,
@@ -35,18 +36,6 @@ from .data import (
 )
 from .errors import PyriteError as PyriteError
 from .estimator import RobustClassifier as RobustClassifier
-from .experiments import (
-    RECIPES as RECIPES,
-    Comparison as Comparison,
-    Reproduction as Reproduction,
-    Trial as Trial,
-    Tuning as Tuning,
-    compare as compare,
-    demo as demo,
-    reproduce as reproduce,
-    train_without_suspects as train_without_suspects,
-    tune as tune,
-)
 from .exports import export as export
 from .features import FEATURES as FEATURES, Encoder as Encoder
 from .integrations import Logged as Logged, TensorBoard as TensorBoard, hf_loss as hf_loss
@@ -88,6 +77,7 @@ from .noise import (
     corrupt as corrupt,
     noise_model as noise_model,
 )
+from .papers import RECIPES as RECIPES, Reproduction as Reproduction, reproduce as reproduce
 from .registration import register as register
 from .run_audits import audit as audit
 from .soft_margin import margin as margin, margins as margins
@@ -101,5 +91,7 @@ from .training import (
     measure_start as measure_start,
     train as train,
 )
+from .tuning import Trial as Trial, Tuning as Tuning, tune as tune
+from .without_suspects import train_without_suspects as train_without_suspects
 
 __version__: str

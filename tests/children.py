@@ -21,7 +21,7 @@ import tests
 FORKS = multiprocessing.get_context("forkserver")
 # torch._dynamo is what optimisers import when they make their first step.
 PRELOADED = ["tests.children", "pyrite.cli.app", "pyrite.training", "sklearn.datasets", "torch._dynamo", "optuna"]
-PRELOADED += ["pyrite.run_audits", "pyrite.experiments", "pyrite.report.audit_page", "matplotlib.pyplot"]
+PRELOADED += ["pyrite.run_audits", "pyrite.comparing", "pyrite.report.audit_page", "matplotlib.pyplot"]
 FORKS.set_forkserver_preload(PRELOADED)
 RESULTS = ("history.jsonl", "samples.npz", "labels.npz", "recipe.toml", "model.safetensors")
 

@@ -17,8 +17,8 @@ from torch import Tensor, nn
 
 import pyrite
 from pyrite.cli.app import app
+from pyrite.comparing.comparison import _slugs
 from pyrite.curves import initial_margins
-from pyrite.experiments.comparison import _slugs
 from pyrite.locks import acquire
 from pyrite.methods.mentor import read_lesson
 from tests.children import differing

@@ -11,7 +11,7 @@ from pyrite.cli.settings import with_settings
 from pyrite.cli.terminal import failures, is_first, print_table, warn
 
 if TYPE_CHECKING:
-    from pyrite.experiments import Comparison
+    from pyrite.comparing import Comparison
     from pyrite.training import Options
 
 
@@ -28,7 +28,7 @@ def compare(
     **options: "Unpack[Options]",
 ) -> None:
     """Train with several losses on the same labels and put the results side by side. Run it again to continue."""
-    from pyrite.experiments import check_columns, compare as compare_runs
+    from pyrite.comparing import check_columns, compare as compare_runs
 
     def begin(name: str, seed: int) -> None:
         if not as_json and is_first():

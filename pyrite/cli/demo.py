@@ -17,7 +17,7 @@ def demo(
 ) -> None:
     """Train on digits of which 40 % are labelled wrong, with five losses, and write a report."""
     from pyrite.cli.compare import print_comparison
-    from pyrite.experiments import demo as demo_runs
+    from pyrite.comparing import demo as demo_runs
     from pyrite.report.learning import draw_learning
     from pyrite.report.margins import draw_margins
     from pyrite.report.page import write_page

@@ -64,7 +64,7 @@ def list_names(
 
 
 def _list_recipes(as_json: bool) -> None:
-    from pyrite.experiments import RECIPES, PaperRecipe
+    from pyrite.papers import RECIPES, PaperRecipe
 
     rows: list[dict[str, str]] = []
     for name in RECIPES:

@@ -9,7 +9,7 @@ import typer
 from pyrite.cli.terminal import failures, print_table, warn
 
 if TYPE_CHECKING:
-    from pyrite.experiments import Reproduction
+    from pyrite.papers import Reproduction
 
 
 def reproduce(
@@ -26,8 +26,8 @@ def reproduce(
     as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
 ) -> None:
     """Train what a table or figure of a paper needs, and compare. Run it again to continue."""
-    from pyrite.experiments import reproduce as run_recipe
-    from pyrite.report.reproduction import write_reproduction
+    from pyrite.papers import reproduce as run_recipe
+    from pyrite.papers.page import write_reproduction
 
     progress = _Progress(quiet=as_json)
     with failures():

@@ -23,8 +23,8 @@ def train(
     **options: "Unpack[Options]",
 ) -> None:
     """Train a model on labels that are partly wrong."""
-    from pyrite.experiments import suspects_are_unknown, train_without_suspects
     from pyrite.training import train as train_run
+    from pyrite.without_suspects import suspects_are_unknown, train_without_suspects
 
     observers, progress = _observers(tensorboard), not as_json
     if options.get("minutes") is not None and is_first():

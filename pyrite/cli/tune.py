@@ -12,8 +12,8 @@ from pyrite.cli.settings import with_settings
 from pyrite.cli.terminal import failures, print_table, warn
 
 if TYPE_CHECKING:
-    from pyrite.experiments import Tuning
     from pyrite.training import OptionsButRate
+    from pyrite.tuning import Tuning
 
 
 @with_settings(without=("method", "loss"))
@@ -32,9 +32,9 @@ def tune(
     **options: "Unpack[OptionsButRate]",
 ) -> None:
     """Choose loss, parameters and learning rate without clean labels. Run it again to continue."""
-    from pyrite.experiments import tune as tune_runs
-    from pyrite.experiments.criteria import TRAP
     from pyrite.report.tuning import draw_tuning
+    from pyrite.tuning import tune as tune_runs
+    from pyrite.tuning.criteria import TRAP
 
     if by == "ce":
         warn(TRAP)

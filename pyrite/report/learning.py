@@ -9,8 +9,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
+from pyrite.comparing import Comparison, Row
 from pyrite.errors import PyriteError
-from pyrite.experiments import Comparison, Row
 from pyrite.report.style import line_style, save
 from pyrite.training import COLUMNS, Run
 

@@ -7,8 +7,8 @@ import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from pyrite.comparing import Comparison, Row
 from pyrite.errors import PyriteError
-from pyrite.experiments import Comparison, Row
 from pyrite.report.style import COLOURS, save
 from pyrite.training import Run
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from pyrite.comparing import Comparison, Row
 from pyrite.data import Part
 from pyrite.errors import PyriteError
-from pyrite.experiments import Comparison, Row
 from pyrite.files import write
 from pyrite.report.inline import picture, templates
 from pyrite.report.learning import learning_figure

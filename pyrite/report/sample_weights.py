@@ -5,8 +5,8 @@ from pathlib import Path
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from pyrite.comparing import Comparison
 from pyrite.errors import PyriteError
-from pyrite.experiments import Comparison
 from pyrite.report.learning import draw_line, known_values
 from pyrite.report.style import save
 

@@ -9,9 +9,9 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
-from pyrite.experiments import Trial, Tuning
-from pyrite.experiments.space import METHOD, Between
 from pyrite.report.style import line_style, save
+from pyrite.tuning import Trial, Tuning
+from pyrite.tuning.space import METHOD, Between
 
 __all__ = ["draw_tuning", "tuning_figure"]
 

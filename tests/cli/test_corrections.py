@@ -97,7 +97,7 @@ Type = Callable[..., Result]
 
 @pytest.fixture
 def typed(monkeypatch: pytest.MonkeyPatch) -> Type:
-    monkeypatch.setattr("pyrite.experiments.without_suspects.audit", suspecting)
+    monkeypatch.setattr("pyrite.without_suspects.audit", suspecting)
     return lambda *words: CliRunner().invoke(app, ["train", *words])
 
 
@@ -189,7 +189,7 @@ def test_ctrl_c_says_how_to_go_on(typed: Type, tmp_path: Path, monkeypatch: pyte
     def interrupted(run: pyrite.Run) -> Audit:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pyrite.experiments.without_suspects.audit", interrupted)
+    monkeypatch.setattr("pyrite.without_suspects.audit", interrupted)
     done = typed("digits", *SMALL, "--drop-suspects", "0.9", "--out", str(tmp_path / "run"))
     assert done.exit_code == 130
     assert f"stopped and saved; continue with the same command and --out {tmp_path / 'run'}" in done.output

@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 from PIL import Image
 
-from pyrite.experiments import Comparison, Row
+from pyrite.comparing import Comparison, Row
 from pyrite.report.learning import draw_learning, learning_figure, run_figure
 from pyrite.report.style import COLOURS, dark, encode
 from pyrite.training import Run

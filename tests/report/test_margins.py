@@ -9,7 +9,7 @@ from matplotlib.colors import to_hex
 from matplotlib.patches import StepPatch
 from PIL import Image
 
-from pyrite.experiments import Comparison, Row
+from pyrite.comparing import Comparison, Row
 from pyrite.report import margins
 from pyrite.report.margins import draw_margins, margins_figure
 from pyrite.report.style import COLOURS

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pyrite.experiments import Comparison, Row
+from pyrite.comparing import Comparison, Row
 from pyrite.report.page import write_page
 from pyrite.training import Run
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pyrite
-from pyrite.experiments import Comparison, Row
+from pyrite.comparing import Comparison, Row
 from pyrite.report.initial_margins import draw_initial_margins, initial_margins_figure
 from pyrite.report.sample_weights import draw_weights, weights_figure
 from pyrite.training import Run, Start

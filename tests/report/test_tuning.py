@@ -5,12 +5,12 @@ from pathlib import Path
 import pytest
 from matplotlib.colors import to_hex
 
-from pyrite.experiments import Trial, Tuning
-from pyrite.experiments.criteria import CRITERIA
-from pyrite.experiments.search import Search
-from pyrite.experiments.space import Between, Space
 from pyrite.report.style import COLOURS
 from pyrite.report.tuning import draw_tuning, tuning_figure
+from pyrite.tuning import Trial, Tuning
+from pyrite.tuning.criteria import CRITERIA
+from pyrite.tuning.search import Search
+from pyrite.tuning.space import Between, Space
 
 METHODS = ("ce", "gce(q=between(0.1, 1))", "imae(T=between(1, 8, log=True))")
 

@@ -1,0 +1,240 @@
+"""The same training with several losses or methods, side by side."""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import count
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, NamedTuple, Unpack, final
+
+from torch import nn
+
+from pyrite.checks import whole_number
+from pyrite.comparing.grid import run_grid
+from pyrite.comparing.table import Table
+from pyrite.data import Data
+from pyrite.errors import PyriteError
+from pyrite.files import write
+from pyrite.locks import one_at_a_time
+from pyrite.losses import LOSSES, loss as read_loss
+from pyrite.methods import ERM, METHODS, Method
+from pyrite.processes import join, rank
+from pyrite.spec import build, nearest
+from pyrite.training import COLUMNS, Options, Recipe, Run, RunFailed, train_once
+
+__all__ = ["Comparison", "Row", "check_columns", "compare"]
+
+_LONGEST = 150  # characters of a folder's name; file systems allow 255
+
+
+@final
+@dataclass(frozen=True)
+class Row:
+    """One method with its runs, one per seed.
+
+    Attributes:
+        name: the method, as it was named.
+        runs: in the order of their seeds.
+        clean: the same runs without noise, by which ``diff`` is known; empty if they were not trained.
+    """
+
+    name: str
+    runs: tuple[Run, ...]
+    clean: tuple[Run, ...] = ()
+
+    @property
+    def tables(self) -> list[dict[str, float | None]]:
+        """The table of every run, with ``diff``: the final test accuracy without noise, minus that with it."""
+        tables = [dict(run.table) for run in self.runs]
+        for table, clean in zip(tables, self.clean, strict=False):
+            reached, left = clean.table.get("final_test_accuracy"), table.get("final_test_accuracy")
+            table["diff"] = None if reached is None or left is None else reached - left
+        return tables
+
+    def values(self, column: str) -> list[float]:
+        """A column's value in every run that has it."""
+        values = (table.get(column) for table in self.tables)
+        return [value for value in values if value is not None]
+
+    def spelled(self, column: str) -> str:
+        """The mean over the seeds, with the standard deviation where there are several; shares in per cent."""
+        values = self.values(column)
+        if not values:
+            return "unknown"
+        spell = COLUMNS[column].spelled
+        return f"{spell(mean(values))} ± {spell(stdev(values))}" if len(values) > 1 else spell(mean(values))
+
+
+@final
+@dataclass(frozen=True)
+class Comparison:
+    """Methods side by side, trained with the same settings."""
+
+    path: Path
+    rows: tuple[Row, ...]
+
+    def columns(self, names: Sequence[str] = ()) -> dict[str, str]:
+        """Columns with their headings: those named, or the usual ones that any run has.
+
+        Accuracy on all given labels is a usual one only if right ones are not known.
+        """
+        if names:
+            return {name: COLUMNS[name].short for name in check_columns(names)}
+        usual = {name: column.short for name, column in COLUMNS.items() if column.by_default}
+        known = {name: short for name, short in usual.items() if any(row.values(name) for row in self.rows)}
+        if "clean_accuracy" in known:
+            del known["train_accuracy"]
+        return known
+
+    def table(self, names: Sequence[str] = ()) -> Table:
+        """One row per method; shares are in per cent. ``names`` are of ``COLUMNS``; the usual ones if empty."""
+        columns = self.columns(names)
+        rows = tuple((row.name, *(row.spelled(name) for name in columns)) for row in self.rows)
+        return Table(("loss", *columns.values()), rows)
+
+    def to_markdown(self) -> str:
+        """The table, as Markdown."""
+        return self.table().to_markdown()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Every run's table, for a program to read."""
+        rows = [
+            {"method": row.name, "seed": run.recipe.seed, "run": str(run.path), **table}
+            | {"warnings": run.facts["warnings"]}
+            for row in self.rows
+            for run, table in zip(row.runs, row.tables, strict=True)
+        ]
+        return {"path": str(self.path), "rows": rows}
+
+
+def check_columns(names: Sequence[str]) -> Sequence[str]:
+    """The names, if all are columns of a run's table."""
+    for name in names:
+        if name not in COLUMNS:
+            raise PyriteError(f"unknown column {name!r}: {nearest(name, COLUMNS)}")
+    return names
+
+
+def compare(
+    data: Data,
+    methods: Sequence[object],
+    *,
+    out: str | Path,
+    seeds: int = 1,
+    with_clean: bool = False,
+    workers: int = 1,
+    begin: Callable[[str, int], None] = lambda name, seed: None,
+    progress: bool | None = None,
+    **options: Unpack[Options],
+) -> Comparison:
+    """Train with each of several losses or methods, on the same data, noise and seeds, and put them side by side.
+
+    Runs in ``out`` are not trained again: finished ones are read, others are continued. A run there that
+    was made with other options is an error, not a result.
+
+    Args:
+        data: as for ``train``.
+        methods: losses or methods, as text or as objects, your own too.
+        out: the folder that gets a folder for each run, ``table.md`` and ``comparison.json``.
+        seeds: the number of seeds, counted from ``seed``, which is 0 by default.
+        with_clean: also train every method without the noise, which adds the column ``diff``.
+        workers: how many runs are trained at once, each on one thread if there are several.
+        begin: called before each run is trained, with the name of the method and the seed.
+        progress: as for ``train``.
+        options: those of ``train``.
+    """
+    if not methods:
+        raise PyriteError("methods is empty: name at least one loss or method")
+    seeds = whole_number("seeds", seeds, least=1)
+    if isinstance(options.get("model"), nn.Module):
+        raise PyriteError("model is a net, which every run would continue to train: pass a spec or a factory")
+    for name in ("method", "loss"):
+        if options.get(name) is not None:
+            raise PyriteError(f"compare has no {name}: list it in methods")
+    config = options.get("config")
+    configured = {} if config is None else Recipe.read(config)
+    first = options.get("seed")
+    first = whole_number("seed", configured.get("seed", 0) if first is None else first, least=0)
+    if with_clean and not (options.get("noise") or configured.get("noise")):
+        raise PyriteError("with_clean compares with runs without noise, but there is no noise: pass it")
+    named = _named(methods)
+    folder = Path(out)
+    join(str(options.get("device") or configured.get("device", "cpu")))
+    tasks = [
+        _Task(name, seed, method, folder / f"{slug}{'-clean' * clean}-{seed}", clean)
+        for (name, method), slug in zip(named.items(), _slugs(named), strict=True)
+        for seed in range(first, first + seeds)
+        for clean in ((False, True) if with_clean else (False,))
+    ]
+    train = partial(_train, data=data, options=options, progress=progress if workers == 1 else False)
+    found = run_grid(tasks, train, workers=workers, begin=lambda task: begin(task.name, task.seed))
+    runs = {task.out: run for task, run in found}
+    rows = [
+        Row(
+            name, *(tuple(runs[t.out] for t in tasks if t.name == name and t.clean is clean) for clean in (False, True))
+        )
+        for name in named
+    ]
+    comparison = Comparison(folder, tuple(rows))
+    if rank() == 0:
+        _write(comparison)
+    return comparison
+
+
+class _Task(NamedTuple):
+    """One run of a comparison."""
+
+    name: str
+    seed: int
+    method: Method
+    out: Path
+    clean: bool
+
+
+def _train(task: _Task, data: Data, options: Options, progress: bool | None) -> Run:
+    settings: Options = {**options, "method": task.method, "seed": task.seed}
+    if task.clean:
+        settings["noise"] = "clean"
+    return train_once(data, out=task.out, progress=progress, **settings)
+
+
+def _write(comparison: Comparison) -> None:
+    folder = comparison.path
+    try:
+        with one_at_a_time(folder):
+            write(folder / "table.md", comparison.to_markdown().encode())
+            write(folder / "comparison.json", (json.dumps(comparison.to_dict(), indent=2) + "\n").encode())
+    except OSError as error:
+        raise RunFailed(f"cannot write to {folder}: {error.strerror or error}; the runs there are complete") from None
+
+
+def _named(methods: Sequence[object]) -> dict[str, Method]:
+    """Losses and methods by their names in the table."""
+    named: dict[str, Method] = {}
+    for item in methods:
+        if isinstance(item, str):
+            built = build(item, LOSSES | METHODS, "method", nested=METHODS | LOSSES)
+            named[item] = built if isinstance(built, Method) else ERM(built)
+            continue
+        chosen = item if isinstance(item, Method) else read_loss(item)
+        if str(chosen) in named:
+            raise PyriteError(f"methods has two that are called {str(chosen)!r}: give them names with pyrite.register")
+        named[str(chosen)] = chosen if isinstance(chosen, Method) else ERM(chosen)
+    return named
+
+
+def _slugs(names: Iterable[str]) -> list[str]:
+    """File names made from these names, no two of them the same.
+
+    >>> _slugs(["smooth(ce, rate=0.5)", "smooth(ce, rate=-0.5)"])
+    ['smooth-ce-rate-0.5', 'smooth-ce-rate-0.5-2']
+    """
+    taken: list[str] = []
+    for name in names:
+        slug = re.sub(r"[^a-z0-9.+]+", "-", name.lower()).strip("-")[:_LONGEST]
+        numbered = (slug if number == 1 else f"{slug}-{number}" for number in count(1))
+        taken.append(next(one for one in numbered if one not in taken))
+    return taken

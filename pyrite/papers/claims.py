@@ -1,0 +1,256 @@
+"""Claims as checks: differences of cells paired by seed, with a confidence interval, and what follows from it."""
+
+import tomllib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+from itertools import product
+from math import isnan, nan
+from typing import Any, Literal, final
+
+import numpy as np
+
+from pyrite.papers.cells import CellResult
+from pyrite.papers.recipe import Check, Claimed, Labels, select
+
+__all__ = ["CLAIMS", "Claim", "Finding", "Results", "Status", "Verdict", "evaluate"]
+
+Status = Literal["holds", "does not hold", "undecided", "not run"]
+_CONFIDENCE = 0.95
+
+
+@final
+@dataclass(frozen=True)
+class Claim:
+    """A statement of a paper: its identifier, the statement in a line, and the table or figure it comes from."""
+
+    id: str
+    text: str
+    source: str
+
+
+@final
+@dataclass(frozen=True)
+class Finding:
+    """The outcome of one check for one choice of labels.
+
+    Attributes:
+        words: what was compared.
+        status: what follows from the interval.
+        mean: over the seeds, of the difference or of the correlation; nan if nothing was run.
+        low, high: the ends of its confidence interval; nan with one seed.
+        seeds: how many.
+    """
+
+    words: str
+    status: Status
+    mean: float = nan
+    low: float = nan
+    high: float = nan
+    seeds: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """The finding in one line."""
+        if isnan(self.mean):
+            return f"{self.words}: {self.status}"
+        interval = "" if isnan(self.low) else f" [{self.low:.3g}, {self.high:.3g}]"
+        seeds = f", {self.seeds} seed{'s' if self.seeds > 1 else ''}" if self.seeds else ""
+        return f"{self.words}: {self.mean:.3g}{interval}{seeds}: {self.status}"
+
+    def to_dict(self) -> dict[str, Any]:
+        """For JSON, which has no nan."""
+        numbers = {name: getattr(self, name) for name in ("mean", "low", "high")}
+        plain = {name: None if isnan(value) else float(f"{value:.4g}") for name, value in numbers.items()}
+        return {"words": self.words, "status": self.status, **plain, "seeds": self.seeds}
+
+
+@final
+@dataclass(frozen=True)
+class Verdict:
+    """A claim at one scale: it holds if all checks hold, and does not if one does not."""
+
+    claim: str
+    findings: tuple[Finding, ...]
+    note: str = ""
+
+    @property
+    def status(self) -> Status:
+        """The worst of its findings, where something missing counts before something undecided."""
+        found = {finding.status for finding in self.findings}
+        order: tuple[Status, ...] = ("does not hold", "not run", "undecided", "holds")
+        return next((status for status in order if status in found), "not run")
+
+
+@final
+class Results:
+    """The results of a recipe's grid at one scale.
+
+    Args:
+        axes: the labels of each axis.
+        cells: the finished cells, by labels and seed.
+        elsewhere: labels that the recipe has at other scales.
+    """
+
+    def __init__(
+        self,
+        axes: Mapping[str, Sequence[str]],
+        cells: Mapping[tuple[Labels, int], CellResult],
+        elsewhere: Collection[str] = (),
+    ) -> None:
+        self.axes, self.cells, self.elsewhere = axes, cells, elsewhere
+        self.seeds = sorted({seed for _, seed in cells})
+
+    def value(self, chosen: Mapping[str, str], seed: int, column: str) -> float:
+        """A number of a cell; nan if it is not finished or does not have it."""
+        cell = self.cells.get((tuple(chosen[axis] for axis in self.axes), seed))
+        if cell is None:
+            return nan
+        if column.startswith("-"):
+            return -self.value(chosen, seed, column[1:])
+        if column == "diff":
+            return self._clean(chosen, seed) - self.value(chosen, seed, "final_test_accuracy")
+        value = cell.value(column)
+        return nan if value is None else value
+
+    def values(self, chosen: Mapping[str, str], column: str) -> list[float]:
+        """The number in every seed that has it."""
+        values = (self.value(chosen, seed, column) for seed in self.seeds)
+        return [value for value in values if not isnan(value)]
+
+    def _clean(self, chosen: Mapping[str, str], seed: int) -> float:
+        """The final accuracy of the same cell without noise: the first label of the axis ``noise``."""
+        if "noise" not in self.axes:
+            return nan
+        return self.value({**chosen, "noise": self.axes["noise"][0]}, seed, "final_test_accuracy")
+
+    def choices(self, *selectors: str) -> Iterator[tuple[dict[str, str], ...]]:
+        """The labels that selectors stand for, once for every combination of labels that none of them names."""
+        chosen = [select(selector, self.axes) if selector else {} for selector in selectors]
+        free = [axis for axis in self.axes if not any(axis in one for one in chosen)]
+        named = {axis for one in chosen for axis in one}
+        for labels in product(*(self.axes[axis] for axis in free)):
+            rest = dict(zip(free, labels, strict=True))
+            full = []
+            for one in chosen:
+                missing = [axis for axis in named if axis not in one]
+                # A label that only another selector names holds here too: "CCE, 40 %" beside "IMAE".
+                borrowed = {axis: other[axis] for axis in missing for other in chosen if axis in other}
+                full.append({**rest, **borrowed, **one})
+            yield tuple(full)
+
+
+def evaluate(claimed: Claimed, results: Results, scale: str) -> Verdict | None:
+    """The verdict on a claim at a scale; None if none of its checks is meant for that scale."""
+    checks = [check for check in claimed.checks if not check.scales or scale in check.scales]
+    if not checks:
+        return None
+    return Verdict(claimed.id, tuple(found for check in checks for found in _findings(check, results)), claimed.note)
+
+
+def _findings(check: Check, results: Results) -> list[Finding]:
+    named = [label.strip() for text in (check.more, check.less, *check.beyond) for label in text.split(",")]
+    here = {label for labels in results.axes.values() for label in labels}
+    absent = [label for label in named if label not in here and label in results.elsewhere]
+    if absent:
+        return [Finding(f"{check.column}: {check.more} and {check.less}; {absent[0]} is not in this scale", "not run")]
+    if check.correlation:
+        return [_correlation(check, results)]
+    if check.best:
+        return [_trend(check, results)]
+    selectors = [check.more or check.less] if check.than is not None else [check.more, check.less]
+    return [_difference(check, results, *choice) for choice in results.choices(*selectors, *check.beyond)]
+
+
+def _difference(check: Check, results: Results, *choice: dict[str, str]) -> Finding:
+    names = [" ".join(one.values()) for one in choice]
+    table = [[results.value(one, seed, check.column) for one in choice] for seed in results.seeds]
+    if check.than is not None:
+        words = f"{check.column} of {names[0]} {'above' if check.more else 'below'} {check.than:g}"
+        if check.more:
+            return _judged(words, [row[0] for row in table], above=check.than)
+        return _judged(words, [row[0] for row in table], below=check.than)
+    gaps = [row[0] - row[1] - ((row[2] - row[3]) if check.beyond else 0.0) for row in table]
+    words = f"{check.column} of {names[0]} minus {names[1]}"
+    words += f", beyond {names[2]} minus {names[3]}" if check.beyond else ""
+    if check.within is not None:
+        return _judged(f"{words}, within ±{check.within:g}", gaps, above=-check.within, below=check.within)
+    return _judged(f"{words}, above {check.by:g}", gaps, above=check.by)
+
+
+def _correlation(check: Check, results: Results) -> Finding:
+    first, second = check.correlation
+    found, known = [], np.empty((0, 2))
+    for seed in results.seeds:
+        points = [
+            (results.value(chosen, seed, first), results.value(chosen, seed, second))
+            for (chosen,) in results.choices(check.more)
+        ]
+        known = np.array([point for point in points if not isnan(sum(point))])
+        found.append(_rank_correlation(known[:, 0], known[:, 1]) if len(known) > 3 else nan)
+    where = f" with {check.more}" if check.more else ""
+    words = f"rank correlation of {first} and {second} over {len(known)} cells{where}, above {check.by:g}"
+    judged = _judged(words, found, above=check.by)
+    # Student's interval does not know that a correlation is at most 1; nan, of one seed, stays.
+    return replace(judged, low=float(np.clip(judged.low, -1, 1)), high=float(np.clip(judged.high, -1, 1)))
+
+
+def _trend(check: Check, results: Results) -> Finding:
+    """How many places the best label of one axis moves from the first label of the other axis to the last."""
+    found = []
+    for seed in results.seeds:
+        best = []
+        for along in results.axes[check.along]:
+            chosen = [{**one, check.along: along} for (one,) in results.choices("")]
+            means = [
+                float(np.mean([results.value({**one, check.best: label}, seed, check.column) for one in chosen]))
+                for label in results.axes[check.best]
+            ]
+            best.append(nan if any(map(isnan, means)) else int(np.argmax(means)))
+        if any(isnan(place) for place in best):
+            found.append(nan)
+        else:
+            found.append(float(best[-1] - best[0]))
+    words = f"places that the best {check.best} moves up from the first {check.along} to the last"
+    return _judged(words, found, above=check.by)
+
+
+def _judged(words: str, pairs: Sequence[float], above: float | None = None, below: float | None = None) -> Finding:
+    """What follows for a mean that must lie above and below these: it does if its interval does."""
+    values = np.array([value for value in pairs if not isnan(value)])
+    if not len(values):
+        return Finding(words, "not run")
+    mean, (low, high) = float(values.mean()), _interval(values)
+    fits = (above is None or low > above) and (below is None or high < below)
+    fails = (above is not None and high < above) or (below is not None and low > below)
+    status: Status = "holds" if fits else "does not hold" if fails else "undecided"
+    return Finding(words, status, mean, low, high, len(values))
+
+
+def _interval(values: np.ndarray) -> tuple[float, float]:
+    """Student's interval of the mean; without bounds with one value."""
+    if len(values) < 2:
+        return nan, nan
+    from scipy.stats import t
+
+    half = float(t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1) * values.std(ddof=1) / len(values) ** 0.5)
+    return float(values.mean()) - half, float(values.mean()) + half
+
+
+def _rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
+    from scipy.stats import spearmanr
+
+    if np.ptp(first) == 0 or np.ptp(second) == 0:
+        return nan
+    return float(spearmanr(first, second).statistic)
+
+
+@cache
+def _claims() -> Mapping[str, Claim]:
+    text = files("pyrite.papers").joinpath("claims.toml").read_text(encoding="utf-8")
+    return {name: Claim(name, one["claim"], one["from"]) for name, one in tomllib.loads(text).items()}
+
+
+CLAIMS = _claims()
+"""Every claim of the papers by its identifier."""

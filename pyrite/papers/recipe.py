@@ -1,0 +1,262 @@
+"""The recipe of a table or figure of a paper: its runs at each scale, what was published and what is claimed."""
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib.resources import files
+from itertools import product
+from pathlib import Path
+from string import Template
+from typing import Any, Final, Literal, Self, final
+
+from pydantic import Field
+
+from pyrite.errors import PyriteError
+from pyrite.papers.cells import Cell
+from pyrite.spec import nearest
+from pyrite.training.recipe import Checked
+
+__all__ = [
+    "RECIPES",
+    "SCALES",
+    "Check",
+    "Claimed",
+    "Figure",
+    "Labels",
+    "PaperRecipe",
+    "Published",
+    "Scale",
+    "ScaleName",
+    "select",
+]
+
+Value = str | int | float | bool
+Labels = tuple[str, ...]
+"""The place of a cell in a recipe's grid: one label per axis."""
+ScaleName = Literal["tiny", "small", "paper"]
+SCALES: Final[tuple[ScaleName, ...]] = ("tiny", "small", "paper")
+
+RECIPES: Final[Mapping[str, str]] = {
+    path.name.removesuffix(".toml"): path.name
+    for path in sorted(files("pyrite.papers").joinpath("recipes").iterdir(), key=lambda path: path.name)
+    if path.name.endswith(".toml")
+}
+"""The file of every recipe in ``pyrite/papers/recipes``, by name."""
+
+
+@final
+class Scale(Checked):
+    """A size of the experiment.
+
+    Attributes:
+        reduced: in words, how it differs from the paper's.
+        settings: of all its runs; they replace the recipe's.
+        axes: of each axis that differs, the labels that are kept, with settings that replace the recipe's.
+        seeds: how many, from 0.
+    """
+
+    reduced: str = ""
+    settings: dict[str, Value] = Field(default_factory=dict)
+    axes: dict[str, dict[str, dict[str, Value]]] = Field(default_factory=dict)
+    seeds: int = Field(default=3, ge=1)
+
+
+@final
+class Published(Checked):
+    """Figures of a paper: the column, where, the labels across, and a list per label.
+
+    Shares are in per cent; "-" stands for none.
+    """
+
+    column: str = "final_test_accuracy"
+    where: str = ""
+    across: list[str]
+    rows: dict[str, list[float | Literal["-"]]]
+
+
+@final
+class Check(Checked):
+    """One statement about cells: a difference between two of them, paired by seed, or a trend over many.
+
+    A selector such as ``"CCE, 40 %"`` names labels of axes. An axis that it does not name is gone through: the
+    statement must hold for each of its labels.
+
+    Attributes:
+        column: the number that is compared.
+        more, less: selectors of the cells with the larger and the smaller number; the latter may be missing if there
+            is ``than``.
+        by: at least so much larger.
+        than: a number in place of the other cell.
+        within: the two differ by no more than this.
+        beyond: two selectors whose difference must be smaller than that of ``more`` and ``less``.
+        correlation: two columns whose rank correlation over all cells must be larger than ``by``.
+        best: an axis of numbers, whose best label must grow along the axis ``along``.
+        along: see ``best``.
+        scales: the scales at which it is checked; all if empty.
+    """
+
+    column: str = "final_test_accuracy"
+    more: str = ""
+    less: str = ""
+    by: float = 0.0
+    than: float | None = None
+    within: float | None = None
+    beyond: list[str] = Field(default_factory=list, max_length=2)
+    correlation: list[str] = Field(default_factory=list, max_length=2)
+    best: str = ""
+    along: str = ""
+    scales: list[ScaleName] = Field(default_factory=list)
+
+
+@final
+class Claimed(Checked):
+    """A claim of docs/results/claims.json, and what must hold for it."""
+
+    id: str
+    checks: list[Check]
+    note: str = ""
+
+
+@final
+class Figure(Checked):
+    """What is drawn: ``history`` (columns over the epochs), ``margins`` (histograms), ``curves`` (weight curves) or
+    ``bars``; one panel per label of the axis ``panels``, one line per label of the axis ``lines``."""
+
+    kind: Literal["history", "margins", "curves", "bars", "matrices"]
+    columns: list[str] = Field(default_factory=list)
+    panels: str = ""
+    lines: str = ""
+    losses: list[str] = Field(default_factory=list)
+    classes: int = 10
+
+
+@final
+class PaperRecipe(Checked):
+    """One table or figure.
+
+    Attributes:
+        title, article, shows: for readers.
+        compute: claims that are computed without training.
+        cells: the recipe whose grid is used, if it is not its own; ``keep`` are the labels of it that are used.
+        settings: of all runs.
+        axes: what is varied: for each axis, its labels and the settings that each stands for.
+        rows, across: the axes of the table; the others are further rows.
+        columns: the numbers in the table.
+    """
+
+    title: str
+    article: Literal["IMAE", "IMAE rebuttal", "curriculum", "gold samples", "own"]
+    shows: str
+    compute: list[str] = Field(default_factory=list)
+    cells: str = ""
+    keep: dict[str, list[str]] = Field(default_factory=dict)
+    settings: dict[str, Value] = Field(default_factory=dict)
+    axes: dict[str, dict[str, dict[str, Value]]] = Field(default_factory=dict)
+    rows: list[str] = Field(default_factory=list)
+    across: str = ""
+    columns: list[str] = Field(default_factory=lambda: ["final_test_accuracy"])
+    published: list[Published] = Field(default_factory=list)
+    claims: list[Claimed] = Field(default_factory=list)
+    figure: Figure | None = None
+    tiny: Scale | None = None
+    small: Scale | None = None
+    paper: Scale | None = None
+
+    @classmethod
+    @cache
+    def load(cls, name: str) -> Self:
+        """The recipe of this name, or that in a file of your own, whose name ends in ``.toml``."""
+        if name.endswith(".toml"):
+            try:
+                return cls.parse(Path(name).read_text(encoding="utf-8"), name)
+            except OSError as error:
+                raise PyriteError(f"cannot read {name}: {error.strerror or error}") from None
+        if name not in RECIPES:
+            near = nearest(name, RECIPES)
+            # Where no name is near, all are listed, which would be a page here.
+            advice = near if near.startswith("did you mean") else "see 'pyrite list recipes'"
+            raise PyriteError(f"there is no recipe {name!r}: {advice}")
+        text = files("pyrite.papers").joinpath("recipes", RECIPES[name]).read_text(encoding="utf-8")
+        return cls.parse(text, name)
+
+    @classmethod
+    def parse(cls, text: str, name: str) -> Self:
+        """A recipe from TOML; the first thing that is wrong raises ``ValueError``."""
+        try:
+            return cls.checked(tomllib.loads(text))
+        except ValueError as error:
+            raise PyriteError(f"recipe {name}: {error}") from None
+
+    @property
+    def is_exact(self) -> bool:
+        """Whether nothing is trained for it."""
+        return not self.cells and not self.axes
+
+    @property
+    def source(self) -> "PaperRecipe":
+        """The recipe that has the grid."""
+        return PaperRecipe.load(self.cells).source if self.cells else self
+
+    def scales(self) -> list[str]:
+        """The scales that it has; ``exact`` if nothing is trained."""
+        source = self.source
+        has = {"tiny": source.tiny, "small": source.small, "paper": source.paper}
+        return ["exact"] if self.is_exact else [name for name, scale in has.items() if scale is not None]
+
+    def scale(self, name: ScaleName) -> Scale:
+        """The scale of this name; ``ValueError`` if the recipe has none."""
+        found = {"tiny": self.source.tiny, "small": self.source.small, "paper": self.source.paper}[name]
+        if found is None:
+            raise PyriteError(
+                f"{self.article}, {self.title} has no scale {name!r}: choose {' or '.join(self.scales())}"
+            )
+        return found
+
+    def axis_labels(self, name: ScaleName) -> dict[str, list[str]]:
+        """The labels of every axis at a scale."""
+        chosen = self.scale(name).axes
+        own = self.source.axes
+        labels = {axis: list(chosen.get(axis, values)) for axis, values in own.items()}
+        return {axis: [one for one in values if one in self.keep.get(axis, values)] for axis, values in labels.items()}
+
+    def all_labels(self) -> set[str]:
+        """The labels of all axes at all scales."""
+        source = self.source
+        scales = [scale.axes for scale in (source.tiny, source.small, source.paper) if scale is not None]
+        return {label for axes in (source.axes, *scales) for labels in axes.values() for label in labels}
+
+    def grid(self, name: ScaleName) -> dict[tuple[Labels, int], Cell]:
+        """The cells at a scale, by their labels and their seed."""
+        scale, source = self.scale(name), self.source
+        cells = {}
+        for labels in product(*self.axis_labels(name).values()):
+            values = {**source.settings, **scale.settings}
+            for axis, label in zip(source.axes, labels, strict=True):
+                values |= source.axes[axis].get(label, {})
+                values |= scale.axes.get(axis, {}).get(label, {})
+            cell = Cell.make(_filled(values))
+            for seed in range(scale.seeds):
+                cells[labels, seed] = cell.with_seed(seed)
+        return cells
+
+
+def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings, with ``$name`` replaced by the value of that name; such names are no settings themselves."""
+    variables = {name[1:]: value for name, value in values.items() if name.startswith("$")}
+    settings = {name: value for name, value in values.items() if not name.startswith("$")}
+    try:
+        return {n: Template(v).substitute(variables) if isinstance(v, str) else v for n, v in settings.items()}
+    except KeyError as error:
+        raise PyriteError(f"nothing sets ${error.args[0]}") from None
+
+
+def select(selector: str, axes: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The labels that a selector names, by axis."""
+    chosen = {}
+    for label in (part.strip() for part in selector.split(",")):
+        found = [axis for axis, labels in axes.items() if label in labels]
+        if len(found) != 1:
+            known = ", ".join(label for labels in axes.values() for label in labels)
+            raise PyriteError(f"{label!r} in {selector!r} is not the label of one axis: there are {known}")
+        chosen[found[0]] = label
+    return chosen

@@ -1,0 +1,303 @@
+"""``reproduce``: a table or figure of a paper, run at some scale, beside what was published and claimed."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import product
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, Literal, cast, final
+
+import torch
+
+from pyrite.checks import one_of, whole_number
+from pyrite.comparing.grid import run_grid
+from pyrite.comparing.table import Table
+from pyrite.curves import Curve
+from pyrite.files import write
+from pyrite.locks import one_at_a_time
+from pyrite.losses import loss as read_loss
+from pyrite.papers.cells import Cell, CellResult, is_share, train_cell
+from pyrite.papers.claims import CLAIMS, Finding, Results, Verdict, evaluate
+from pyrite.papers.exact import EXACT, Finding as Computed
+from pyrite.papers.recipe import SCALES, Labels, PaperRecipe, Scale, ScaleName
+from pyrite.training import COLUMNS, RunFailed, measure_pace
+
+__all__ = ["Reproduction", "read_reproduction", "reproduce"]
+
+_COST = ("data", "model", "epochs", "iterations", "samples", "batch_size", "augment")
+"""The settings that decide, with the kind of method, how long a run takes."""
+
+
+@final
+@dataclass(frozen=True)
+class Reproduction:
+    """A recipe at a scale: its finished cells or what was computed, its table and the verdicts on its claims.
+
+    Attributes:
+        name: of the recipe.
+        scale: ``"exact"`` for what is computed and not trained.
+        recipe: the recipe.
+        results: the finished cells; None if nothing is trained.
+        computed: what was computed without training.
+        expected: the number of cells that belong to it.
+    """
+
+    name: str
+    scale: ScaleName | Literal["exact"]
+    recipe: PaperRecipe
+    results: Results | None = None
+    computed: tuple[Computed, ...] = ()
+    expected: int = 0
+
+    @property
+    def stem(self) -> str:
+        """The name of its files, without an ending."""
+        return f"{Path(self.name).name.removesuffix('.toml')}-{self.scale}"
+
+    @property
+    def command(self) -> str:
+        """The command that repeats it."""
+        return f"pyrite reproduce {self.name}" + ("" if self.scale == "exact" else f" --scale {self.scale}")
+
+    @property
+    def finished(self) -> bool:
+        """Whether all cells are there."""
+        return self.results is None or len(self.results.cells) == self.expected
+
+    @property
+    def scale_settings(self) -> Scale | None:
+        """The scale of the recipe; None if nothing is trained."""
+        return None if self.scale == "exact" else self.recipe.scale(self.scale)
+
+    def claim_text(self, claim: str) -> str:
+        """A claim in one line, and where it comes from."""
+        known = CLAIMS.get(claim)
+        return self.recipe.shows if known is None else f"{known.text} ({known.source})"
+
+    def verdicts(self) -> list[Verdict]:
+        """What follows for each claim of the recipe."""
+        if self.results is None:
+            return [_verdict(computed) for computed in self.computed]
+        results = self.results
+        found = (evaluate(claimed, results, self.scale) for claimed in self.recipe.claims)
+        return [verdict for verdict in found if verdict is not None]
+
+    def table(self) -> Table:
+        """Ours, mean ± standard deviation over the seeds; the paper's in brackets where it has the same cell."""
+        if self.results is None:
+            return self._numbers()
+        axes, across = self.results.axes, self.recipe.across
+        rows_of = [axis for axis in self._row_axes() if len(axes[axis]) > 1 or axis == self._row_axes()[-1]]
+        wide = [*axes[across]] if across else [""]
+        columns = self.recipe.columns
+        headings = [f"{label} {heading}".strip() for label in wide for heading in self._headings(len(wide) > 1)]
+        rows = []
+        for labels in product(*(axes[axis] for axis in self._row_axes())):
+            chosen = dict(zip(self._row_axes(), labels, strict=True))
+            cells = [
+                self._cell({**chosen, **({across: label} if across else {})}, column)
+                for label in wide
+                for column in columns
+            ]
+            rows.append((*(chosen[axis] for axis in rows_of), *cells))
+        return Table((*rows_of, *headings), tuple(rows), code=-1)
+
+    def _numbers(self) -> Table:
+        """What was computed; of curves that are only drawn, the largest weights."""
+        wanted = self.recipe.figure
+        if wanted is not None and wanted.kind == "curves" and not self.computed:
+            peaks = [(spec, cast(Curve, read_loss(spec)).peak()) for spec in wanted.losses]
+            rows = [(spec, f"{float(peak.weight):.4g}", f"{float(peak.margin):.3g}") for spec, peak in peaks]
+            return Table(("loss", "largest weight", "at the margin"), tuple(rows))
+        numbers = [(name, f"{value:.6g}") for one in self.computed for name, value in one.numbers.items()]
+        return Table(("", "computed"), tuple(numbers), code=-1)
+
+    def _row_axes(self) -> list[str]:
+        assert self.results is not None
+        named = [axis for axis in self.recipe.rows if axis in self.results.axes]
+        return [axis for axis in self.results.axes if axis not in (*named, self.recipe.across)] + named
+
+    def _headings(self, several: bool) -> list[str]:
+        names = [COLUMNS[name].short if name in COLUMNS else name for name in self.recipe.columns]
+        return [""] if several and len(names) == 1 else names
+
+    def _cell(self, chosen: Mapping[str, str], column: str) -> str:
+        assert self.results is not None
+        values = self.results.values(chosen, column)
+        published = self._published(chosen, column)
+        ours = "" if not values else spelled(column, values)
+        return f"{ours} ({published})" if published else ours
+
+    def _published(self, chosen: Mapping[str, str], column: str) -> str:
+        for block in self.recipe.published:
+            if block.column != column:
+                continue
+            for row, numbers in block.rows.items():
+                for label, number in zip(block.across, numbers, strict=True):
+                    wanted = [part.strip() for part in (row, label, *block.where.split(",")) if part.strip()]
+                    if number != "-" and all(part in chosen.values() for part in wanted):
+                        return f"{number}"
+        return ""
+
+    def to_dict(self) -> dict[str, Any]:
+        """For a program to read."""
+        trained = {} if self.results is None else self.results.cells
+        cells = [
+            {"labels": list(labels), "seed": seed, "cell": cell.cell.key}
+            | {column: cell.value(column) for column in self.recipe.columns}
+            for (labels, seed), cell in trained.items()
+        ]
+        claims = [
+            {"id": v.claim, "status": v.status, "findings": [finding.to_dict() for finding in v.findings]}
+            for v in self.verdicts()
+        ]
+        return {"recipe": self.name, "scale": self.scale, "command": self.command, "cells": cells, "claims": claims}
+
+    def to_markdown(self) -> str:
+        """Title, reduction, table and verdicts."""
+        recipe, scale = self.recipe, self.scale_settings
+        lines = [f"### {recipe.article}: {recipe.title}", "", recipe.shows, ""]
+        if scale is not None and self.results is not None:
+            seeds = len(self.results.seeds)
+            reduced = f"Reduced: {scale.reduced}." if scale.reduced else "Nothing is reduced."
+            lines += [f"`{self.command}`, {seeds} seed{'s' if seeds != 1 else ''}. {reduced}", ""]
+        else:
+            lines += [f"`{self.command}`, computed without training.", ""]
+        table = self.table()
+        lines += [table.to_markdown()] if table.rows else []
+        for verdict in self.verdicts():
+            lines += [f"- **{verdict.claim} {verdict.status}**: {self.claim_text(verdict.claim)}"]
+            lines += [f"  - {verdict.note}"] if verdict.note else []
+            lines += [f"  - {finding.sentence}" for finding in verdict.findings]
+        return "\n".join(lines) + "\n"
+
+
+def _verdict(computed: Computed) -> Verdict:
+    """What follows from a computation: a statement that fails as it is printed is told beside its correction."""
+    findings = [Finding(words, "holds" if true else "does not hold") for words, true in computed.statements.items()]
+    corrected = [words for words, true in (computed.corrections or {}).items() if true]
+    words = "corrected, it holds further" if computed.holds else "corrected, it holds"
+    return Verdict(computed.claim, tuple(findings), f"{words}: {'; '.join(corrected)}" if corrected else "")
+
+
+def spelled(column: str, values: Sequence[float]) -> str:
+    """The mean, with the standard deviation where there are several values."""
+    share = is_share(column)
+
+    def write_number(value: float) -> str:
+        return f"{100 * value:.1f}" if share else f"{value:.3g}"
+
+    return write_number(mean(values)) + (f" ± {write_number(stdev(values))}" if len(values) > 1 else "")
+
+
+def read_reproduction(name: str, scale: ScaleName, cells: Path, seeds: int | None = None) -> Reproduction:
+    """What is known of a recipe from finished cells, without training."""
+    recipe = PaperRecipe.load(name)
+    if recipe.is_exact:
+        return Reproduction(name, "exact", recipe, computed=tuple(EXACT[claim]() for claim in recipe.compute))
+    grid = _grid(recipe, scale, seeds)
+    known = {place: cells / f"{cell.key}.json" for place, cell in grid.items()}
+    results = {place: CellResult.read(path) for place, path in known.items() if path.exists()}
+    found = Results(recipe.axis_labels(scale), results, recipe.all_labels())
+    return Reproduction(name, scale, recipe, found, expected=len(grid))
+
+
+def reproduce(
+    name: str,
+    scale: ScaleName = "tiny",
+    *,
+    out: str | Path,
+    cells: str | Path | None = None,
+    workers: int = 1,
+    seeds: int | None = None,
+    estimate: Callable[[int, int, float], None] = lambda missing, expected, seconds: None,
+    finished: Callable[[str, float, float], None] = lambda words, seconds, left: None,
+) -> Reproduction:
+    """Run what a table or figure of a paper needs, and compare it with what was published.
+
+    Cells that are finished are not trained again, whichever recipe they were trained for; one that was interrupted is
+    continued.
+
+    Args:
+        name: of the recipe; ``pyrite list recipes`` has all.
+        scale: ``"tiny"``, ``"small"`` or ``"paper"``.
+        out: the folder for the table, and for runs while they are trained.
+        cells: the folder of finished cells; ``cells`` in ``out`` by default.
+        workers: how many runs are trained at once.
+        seeds: how many, from 0; by default as many as the recipe says.
+        estimate: called before training, with the number of cells that are missing, the number of all cells, and the
+            seconds that the missing ones will take.
+        finished: called after each cell that was trained, with its labels, the seconds that it took, and the seconds
+            that the others will take.
+    """
+    one_of("scale", scale, SCALES)
+    whole_number("workers", workers, least=1)
+    recipe, folder = PaperRecipe.load(name), Path(out)
+    kept = folder / "cells" if cells is None else Path(cells)
+    if not recipe.is_exact:
+        grid = _grid(recipe, scale, seeds)
+        missing = _missing(grid, kept)
+        estimate(len(missing), len(grid), _seconds(missing, kept, workers) if missing else 0.0)
+        words = {cell.key: " ".join(labels) + f", seed {seed}" for (labels, seed), cell in grid.items()}
+        train = partial(train_cell, results=kept, runs=folder / "runs")
+        spent = []
+        for cell, result in run_grid(missing, train, workers=workers):
+            spent.append(float(result.facts["seconds"]))
+            finished(words[cell.key], spent[-1], mean(spent) * (len(missing) - len(spent)) / workers)
+    found = read_reproduction(name, scale, kept, seeds)
+    _write(found, folder)
+    return found
+
+
+def _write(found: Reproduction, folder: Path) -> None:
+    stem = found.stem
+    try:
+        with one_at_a_time(folder):
+            write(folder / f"{stem}.md", found.to_markdown().encode())
+            write(folder / f"{stem}.json", (json.dumps(found.to_dict(), indent=2) + "\n").encode())
+    except OSError as error:
+        raise RunFailed(f"cannot write to {folder}: {error.strerror or error}; the cells are complete") from None
+
+
+def _grid(recipe: PaperRecipe, scale: ScaleName, seeds: int | None) -> dict[tuple[Labels, int], Cell]:
+    grid = recipe.grid(scale)
+    if seeds is None:
+        return grid
+    whole_number("seeds", seeds, least=1)
+    return {place: cell for place, cell in grid.items() if place[1] < seeds}
+
+
+def _missing(grid: Mapping[tuple[Labels, int], Cell], cells: Path) -> list[Cell]:
+    """The cells without a result, each once, all labels of a seed before the next seed."""
+    ordered = sorted(grid.items(), key=lambda item: item[0][1])
+    unique = {cell.key: cell for _, cell in ordered if not (cells / f"{cell.key}.json").exists()}
+    return list(unique.values())
+
+
+def _seconds(missing: Sequence[Cell], cells: Path, workers: int) -> float:
+    """How long the missing cells will take: from finished ones of their kind, or from the first steps of one."""
+    paths = sorted(cells.glob("*.json")) if cells.is_dir() else []
+    finished: dict[tuple[Any, ...], list[float]] = {}
+    for result in map(CellResult.read, paths):
+        finished.setdefault(_kind(result.cell), []).append(float(result.facts["seconds"]))
+    times = {kind: mean(seconds) for kind, seconds in finished.items()}
+    threads = torch.get_num_threads()
+    try:
+        if workers > 1:
+            torch.set_num_threads(1)  # as the workers do
+        for cell in missing:
+            if _kind(cell) not in times:
+                plan = cell.plan()
+                pace = measure_pace(plan.recipe, plan.data, plan.method, features=plan.features)
+                times[_kind(cell)] = pace.seconds(plan.recipe.epochs)
+    finally:
+        torch.set_num_threads(threads)
+    return sum(times[_kind(cell)] for cell in missing) / workers
+
+
+def _kind(cell: Cell) -> tuple[Any, ...]:
+    """Cells of one kind take about as long as each other: next to the net, a loss takes hardly any time."""
+    method = str(cell.settings["method"]).partition("(")[0]
+    return (method, *(cell.settings.get(name) for name in _COST))

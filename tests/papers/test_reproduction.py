@@ -1,0 +1,211 @@
+"""``reproduce``: from a recipe to tables, verdicts, a figure and a page; and the results that are committed."""
+
+import json
+from itertools import count
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from pyrite.cli.app import app
+from pyrite.comparing import grid
+from pyrite.data import load
+from pyrite.papers import CLAIMS, RECIPES, PaperRecipe, read_reproduction, reproduce
+from pyrite.papers.cells import CellResult
+from pyrite.papers.page import reproduction_figure, write_reproduction
+from tests.children import FORKS
+
+RESULTS = Path(__file__).parents[2] / "docs/results"
+RECIPE = """
+title = "Two losses"
+article = "own"
+shows = "Labels are followed."
+rows = ["loss"]
+across = "noise"
+columns = ["final_test_accuracy", "diff"]
+[settings]
+data = "digits"
+samples = 150
+epochs = 2
+model = "mlp(hidden=[8])"
+[axes.loss]
+"CE" = { method = "erm(ce)" }
+"MAE" = { method = "erm(unit(mae))" }
+[axes.noise]
+"none" = { noise = "clean" }
+"40 %" = { noise = "symmetric(0.4)" }
+[tiny]
+seeds = 2
+[[published]]
+across = ["none", "40 %"]
+[published.rows]
+"CE" = [91.5, "-"]
+[[claims]]
+id = "mine"
+checks = [{ more = "CE", than = -1.0 }]
+[figure]
+kind = "history"
+columns = ["test_accuracy", "memorised"]
+panels = "noise"
+lines = "loss"
+"""
+
+
+@pytest.fixture(scope="module")
+def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("reproduced")
+    (folder / "mine.toml").write_text(RECIPE)
+    return folder
+
+
+def test_it_trains_compares_and_draws(path: Path) -> None:
+    told: list[tuple[int, int, float]] = []
+    left: list[float] = []
+    found = reproduce(
+        str(path / "mine.toml"),
+        out=path,
+        estimate=lambda *numbers: told.append(numbers),
+        finished=lambda words, seconds, rest: left.append(rest),
+    )
+    assert told[0][:2] == (8, 8)
+    assert told[0][2] > 0  # although nothing is finished
+    assert len(left) == 8
+    assert left[-1] == 0
+    assert found.finished
+    table = found.table()
+    assert table.headings == ("loss", "none final", "none diff", "40 % final", "40 % diff")
+    values = found.results.values({"loss": "CE", "noise": "none"}, "final_test_accuracy") if found.results else []
+    mean = 100 * sum(values) / 2
+    assert table.rows[0][1].startswith(f"{mean:.1f} ± ")
+    assert table.rows[0][1].endswith(" (91.5)")
+    assert "(" not in table.rows[1][1]
+    assert [(verdict.claim, verdict.status) for verdict in found.verdicts()] == [("mine", "holds")]
+    names = sorted(file.name for file in write_reproduction(found, path))
+    assert names == ["mine-tiny.html", "mine-tiny.png", "mine-tiny.svg"]
+    assert "91.5" in (path / "mine-tiny.html").read_text()
+    assert json.loads((path / "mine-tiny.json").read_text())["claims"][0]["status"] == "holds"
+    assert not list((path / "runs").iterdir())
+
+
+def test_finished_cells_are_not_trained_again(path: Path) -> None:
+    before = {file.name: file.stat().st_mtime_ns for file in (path / "cells").iterdir()}
+    done = CliRunner().invoke(app, ["reproduce", str(path / "mine.toml"), "--out", str(path), "--seeds", "2"])
+    assert done.exit_code == 0, done.output
+    assert {file.name: file.stat().st_mtime_ns for file in (path / "cells").iterdir()} == before
+    assert "mine holds: Labels are followed." in done.output
+    # A cell that is missing is trained again, alone; how long it takes is known from the others.
+    gone = next((path / "cells").iterdir())
+    gone.unlink()
+    seconds = [CellResult.read(file).facts["seconds"] for file in (path / "cells").iterdir()]
+    told: list[tuple[int, int, float]] = []
+    reproduce(str(path / "mine.toml"), out=path, estimate=lambda *numbers: told.append(numbers))
+    assert told == [(1, 8, pytest.approx(sum(seconds) / 7))]
+    assert gone.exists()
+
+
+def test_the_time_is_estimated_from_first_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a clock on which every step takes a second."""
+    ticks = count()
+    monkeypatch.setattr("pyrite.training.pace.perf_counter", lambda: float(next(ticks)))
+    more = '"L2RW" = { method = "l2rw(size=20)" }\n[axes.noise]'
+    (tmp_path / "mine.toml").write_text(RECIPE.replace("[axes.noise]", more).replace("samples = 150", "samples = 300"))
+    told: list[tuple[int, int, float]] = []
+
+    def tell(missing: int, expected: int, seconds: float) -> None:
+        told.append((missing, expected, seconds))
+        raise InterruptedError
+
+    for workers in (1, 2):
+        with pytest.raises(InterruptedError):
+            reproduce(str(tmp_path / "mine.toml"), out=tmp_path, seeds=1, workers=workers, estimate=tell)
+    # Three batches per epoch, of 300 samples and of 280 without the meta set; all predictions in batches of 128.
+    tested = 2 * len(test) if (test := load("digits").test) else 0
+    one, other = (2 * 3 + (tested + trained) / 128 / 3 for trained in (300, 280))
+    assert told == [(6, 6, pytest.approx(4 * one + 2 * other)), (6, 6, pytest.approx(2 * one + other))]
+    assert next(ticks) == 2 * 2 * 5, "five steps of each kind of method, whatever its loss and noise"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["mine.toml"]
+
+
+@pytest.mark.parametrize("context", [FORKS, pytest.param(get_context("spawn"), marks=pytest.mark.slow)])
+def test_several_processes_train_the_same(
+    context: Any, path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quicker where they are forked from one that has imported torch."""
+    reproduce(str(path / "mine.toml"), out=path, seeds=1)  # nothing is trained if another test has done so
+    monkeypatch.setattr(grid.multiprocessing, "get_context", lambda method: context)
+    found = reproduce(str(path / "mine.toml"), out=tmp_path, workers=2, seeds=1)
+    assert found.results is not None
+    assert len(found.results.cells) == 4
+    for cell in found.results.cells.values():
+        alone = CellResult.read(path / "cells" / f"{cell.cell.key}.json")
+        assert cell.facts["final"] == alone.facts["final"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["imae_tabel1"], "there is no recipe 'imae_tabel1': did you mean 'imae_table1'?"),
+        (["imae_table1", "--scale", "huge"], "scale is 'huge'"),
+        (["imae_table9"], "has no scale 'tiny': choose paper"),
+        (["imae_table1", "--seeds", "0"], "seeds is 0"),
+        (["imae_table7", "--workers", "0"], "workers is 0"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_sentence(words: list[str], message: str, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["reproduce", *words, "--out", str(tmp_path)])
+    assert isinstance(done.exception, ValueError)
+    assert message in str(done.exception)
+
+
+def test_data_that_are_not_there_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYRITE_DATA", str(tmp_path / "none"))
+    with pytest.raises(ValueError, match="clothing1m"):
+        reproduce("imae_table5", "paper", out=tmp_path)
+
+
+def test_what_is_computed_needs_no_cells(tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["reproduce", "imae_table7", "--out", str(tmp_path), "--json"])
+    found = json.loads(done.output)
+    assert [(claim["id"], claim["status"]) for claim in found["claims"]] == [("I9", "holds")]
+    assert "354.1" in (tmp_path / "imae_table7-exact.md").read_text()
+
+
+def test_list_names_every_recipe() -> None:
+    rows = json.loads(CliRunner().invoke(app, ["list", "recipes", "--json"]).output)
+    assert [row["name"] for row in rows] == list(RECIPES)
+    assert "I1" in next(row["claims"] for row in rows if row["name"] == "imae_table1")
+
+
+def test_committed_cells_are_those_of_recipes() -> None:
+    """Every file is read, has the name of its settings, and belongs to a recipe."""
+    known = set()
+    for name in RECIPES:
+        recipe = PaperRecipe.load(name)
+        for scale in {"tiny", "small"} & set(recipe.scales()):
+            known |= {cell.key for cell in recipe.grid(scale).values()}  # type: ignore[arg-type]
+    paths = sorted((RESULTS / "cells").glob("*.json"))
+    assert len(paths) > 100
+    for path in paths:
+        assert CellResult.read(path).cell.key == path.stem
+    assert {path.stem for path in paths} <= known
+
+
+def test_committed_claims_follow_from_committed_cells() -> None:
+    entries = json.loads((RESULTS / "claims.json").read_text())
+    assert {entry["id"] for entry in entries} <= set(CLAIMS)
+    trained = [entry for entry in entries if entry["scale"] != "exact"]
+    assert len(trained) > 25
+    for entry in trained:
+        found = read_reproduction(entry["recipe"], entry["scale"], RESULTS / "cells")
+        (verdict,) = [one for one in found.verdicts() if one.claim == entry["id"]]
+        assert (verdict.status, [f.to_dict() for f in verdict.findings]) == (entry["status"], entry["findings"])
+        assert f"| {entry['id']} |" in (RESULTS.parent / "results.md").read_text()
+
+
+@pytest.mark.parametrize("name", ["curriculum_figure3", "gold_figure2", "curriculum_figure1", "gold_figure1"])
+def test_figures_are_drawn_from_committed_cells(name: str) -> None:
+    figure = reproduction_figure(read_reproduction(name, "tiny", RESULTS / "cells"))
+    assert figure is not None
+    assert all(axes.has_data() for axes in figure.axes)

@@ -1,0 +1,66 @@
+"""Train, audit and train again, from Python. As it is typed: tests/cli/test_corrections.py."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pyrite
+from pyrite.auditing import Audit
+from pyrite.data import load
+from pyrite.without_suspects import suspects_are_unknown
+
+SMALL: dict[str, Any] = {"noise": "symmetric(0.4)", "model": "mlp(hidden=[16])", "epochs": 8, "loss": "ce"}
+
+
+def test_suspects_of_the_first_run_are_not_in_the_second(tmp_path: Path) -> None:
+    told: list[Audit] = []
+    run = pyrite.train_without_suspects("digits", drop_suspects=0.9, out=tmp_path / "run", audited=told.append, **SMALL)
+    first = pyrite.Run.load(tmp_path / "run" / "audit")
+    (audit,) = told
+    assert audit.run is not None
+    assert audit.run.path == first.path
+    suspects = audit.index[audit.wrong_probability >= 0.9]
+    assert len(suspects) > 50
+    dropped = run.labels["part"] == 2
+    assert np.flatnonzero(dropped).tolist() == np.sort(suspects).tolist()
+    wrong = run.labels["given"] != run.labels["true"]
+    assert wrong[suspects].mean() > 0.8
+    assert (first.recipe.validation, run.recipe.validation) == (0.2, 0.0)
+    again = pyrite.train_without_suspects("digits", drop_suspects=0.9, out=tmp_path / "run", **SMALL)
+    assert again.history == run.history
+    with pytest.raises(ValueError, match="audit holds a run with other epochs"):
+        pyrite.train_without_suspects("digits", drop_suspects=0.9, out=tmp_path / "run", **{**SMALL, "epochs": 9})
+
+
+def test_objects_are_handed_on_to_both_runs(tmp_path: Path) -> None:
+    data = load("blobs(classes=3, samples=400)")
+
+    def own(scores: Any, labels: Any) -> Any:
+        return pyrite.CE(reduction="none")(scores, labels)
+
+    run = pyrite.train_without_suspects(data, drop_suspects=0.9, loss=own, epochs=2, out=tmp_path / "run")
+    assert run.recipe.method == "given in Python: erm(own)"
+    assert run.recipe.data == "given in Python: blobs"
+    assert run.finished
+
+
+def test_what_is_wrong_is_said_before_the_first_run(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="drop_suspects is missing: set the probability from which on"):
+        pyrite.train_without_suspects("digits", out=tmp_path / "run")
+    with pytest.raises(ValueError, match=r"drop_suspects is 1\.5"):
+        pyrite.train_without_suspects("digits", drop_suspects=1.5, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+    with pytest.raises(ValueError, match=r"or train with pyrite\.train_without_suspects"):
+        pyrite.train("digits", drop_suspects=0.9, out=tmp_path / "run")
+
+
+def test_when_an_audit_is_needed(tmp_path: Path) -> None:
+    config = tmp_path / "run.toml"
+    config.write_text('data = "digits"\ndrop_suspects = 0.9\n')
+    assert suspects_are_unknown({"drop_suspects": 0.9})
+    assert suspects_are_unknown({"config": config})
+    assert not suspects_are_unknown({"config": config, "corrections": "suspects.csv"})
+    assert not suspects_are_unknown({"config": config, "drop_suspects": 0.0})
+    assert not suspects_are_unknown({})
