@@ -112,7 +112,7 @@ def measure(data: Loaded, method: str, seed: int, rows: Any, judged: Any, **opti
         net = pyrite.build_model(recipe.model, data.x.shape[1:], len(CLASSES), seed + 1000 * number)
         return make_learner(recipe, net, len(batches), epochs)
 
-    trainer = pyrite.method(method).start(pyrite.Bench(batches, learner, epochs=recipe.epochs, classes=len(CLASSES)))
+    trainer = pyrite.method(method).start(pyrite.Context(batches, learner, epochs=recipe.epochs, classes=len(CLASSES)))
     margins = Margins()
     pyrite.fit(trainer, batches, recipe.epochs, [margins])
     inputs, labels = judged
@@ -164,7 +164,7 @@ def train_all(folder: Path, minutes: float, default: bool) -> None:
             data = loaded[labels] if labels in loaded else load(labels)
             loaded = {labels: data}
             rows, judged = np.arange(SAMPLES), (data.test_x, data.test_y)
-            rate = float(f"{0.01 / pyrite.method(method).strength:.3g}")
+            rate = float(f"{0.01 / pyrite.method(method).largest_weight:.3g}")
             options = HEAD | ({"optimiser": f"sgd(lr={rate})"} if default else {})
             cell = key | {"method": method} | measure(data, method, seed, rows, judged, **options)
             write(file, cell)

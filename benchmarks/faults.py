@@ -217,9 +217,9 @@ FAULTS = [
         "auditing/test_troubles.py",
     ),
     # Methods
-    Fault("methods/bench.py", "torch.full_like(self.batches.labels, -1)", "self.batches.labels.clone()", METHODS),
+    Fault("methods/context.py", "torch.full_like(self.batches.labels, -1)", "self.batches.labels.clone()", METHODS),
     Fault(
-        "methods/bench.py",
+        "methods/context.py",
         "number, self._made = self._made, self._made + 1",
         "number, self._made = self._made, self._made",
         "methods/test_co_teaching.py methods/test_staged.py",
@@ -242,7 +242,7 @@ FAULTS = [
     ),
     Fault("methods/elr.py", "(1 - self.momentum) * rest", "self.momentum * rest", "methods/test_elr.py"),
     Fault("methods/corrected.py", "predict), self.percentile)", "predict))", "methods/test_corrected.py"),
-    Fault("methods/corrected.py", "if len(matrix) != bench.classes:", "if False:", "methods/test_corrected.py"),
+    Fault("methods/corrected.py", "if len(matrix) != context.classes:", "if False:", "methods/test_corrected.py"),
     Fault("methods/transition.py", "& (labels >= 0)", "& (labels > 0)", "methods/test_transition.py"),
     Fault("methods/noise_rate.py", "if means[0] < 0 else 0.0", "if True else 0.0", "methods/test_noise_rate.py"),
     Fault("methods/scheduled.py", "float(done > -1e-9)", "float(done > 0)", "methods/test_scheduled.py"),
@@ -260,7 +260,10 @@ FAULTS = [
         "training/folder.py", "recorder.steps % every == 0", "recorder.steps % every == 1", "training/test_resume.py"
     ),
     Fault(
-        "training/recorder.py", "step.loss * step.share", "step.loss", "training/test_train.py training/test_loop.py"
+        "training/recorder.py",
+        "step.loss * step.denominator",
+        "step.loss",
+        "training/test_train.py training/test_loop.py",
     ),
     Fault("training/recorder.py", "costs = 2 * torch", "costs = torch", "training/test_train.py training/test_loop.py"),
     Fault("training/assembly.py", "return 2 * accumulate if", "return 2 if", "training/test_train.py -k lone"),

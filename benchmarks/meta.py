@@ -20,7 +20,7 @@ from torch import nn
 import pyrite
 from benchmarks.memory import peak_bytes
 from pyrite.data import Batch, Batches
-from pyrite.methods import Bench, Learner, WeightNet, meta_gradient, method
+from pyrite.methods import Context, Learner, WeightNet, meta_gradient, method
 from pyrite.models import build_model
 
 FORMS = {
@@ -50,8 +50,8 @@ def forms(model: str) -> dict[str, Callable[[], object]]:
     made: dict[str, Callable[[], object]] = {}
     for name, spec in FORMS.items():
         made_by = learner(model)
-        bench = Bench(images(0), lambda number, epochs, own=made_by: own, epochs=1, classes=10, meta=images(1))
-        learning = method(spec).start(bench)
+        context = Context(images(0), lambda number, epochs, own=made_by: own, epochs=1, classes=10, meta=images(1))
+        learning = method(spec).start(context)
         made[name] = lambda learning=learning: learning.step(batch)
     made["double backward"] = double_backward(learner(model), batch, next(iter(images(1))))
     return made

@@ -61,7 +61,7 @@ from .methods import (
     ERM as ERM,
     L2RW as L2RW,
     METHODS as METHODS,
-    Bench as Bench,
+    Context as Context,
     Learner as Learner,
     MetaWeight as MetaWeight,
     Method as Method,

@@ -299,7 +299,7 @@ class Broken(pyrite.Loss):
 class Idle(pyrite.Method):
     """Starts nothing."""
 
-    def start(self, bench: Any) -> Any:
+    def start(self, context: Any) -> Any:
         return None
 
 

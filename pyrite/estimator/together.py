@@ -13,7 +13,7 @@ from pyrite.criterion import Loss
 from pyrite.data import Batch, Batches, Dataset, Statistics
 from pyrite.errors import PyriteError
 from pyrite.estimator.rows import Floats
-from pyrite.methods import ERM, Bench, Learner, Step, Trainer
+from pyrite.methods import ERM, Context, Learner, Step, Trainer
 from pyrite.models import SideBySide, Stacked, build_model
 from pyrite.training import Recipe, augmentation, check_device, fit, make_learner, net_scores
 
@@ -58,8 +58,8 @@ def train_together(data: Dataset, weight: Floats, net: Any, method: ERM, recipe:
     def learner(number: int, epochs: int) -> Learner:
         return make_learner(recipe, combined, len(batches), epochs, clip)
 
-    bench = Bench(batches, learner, epochs=recipe.epochs, classes=len(data.classes))
-    fit(_Together(method.loss, bench, torch.from_numpy(weight)), batches, recipe.epochs)
+    context = Context(batches, learner, epochs=recipe.epochs, classes=len(data.classes))
+    fit(_Together(method.loss, context, torch.from_numpy(weight)), batches, recipe.epochs)
     # In float64 the scores of a row do not depend on the other rows of the batch.
     return Nets(combined.double() if len(shape) == 1 else combined, scale, shape)
 
@@ -86,8 +86,8 @@ def _check_scores(net: nn.Module, inputs: Tensor, classes: int) -> None:
 class _Together(Trainer):
     """Each net minimises its own weighted mean of the loss. The nets share no parameters, so one sum is minimised."""
 
-    def __init__(self, loss: Loss, bench: Bench, weight: Tensor) -> None:
-        learner = bench.make_learner()
+    def __init__(self, loss: Loss, context: Context, weight: Tensor) -> None:
+        learner = context.make_learner()
         self.learners = [learner]
         self.loss = deepcopy(loss).configure(reduction="sum")
         self.couples = any(part.couples for part in loss.modules() if isinstance(part, Loss))
@@ -97,7 +97,7 @@ class _Together(Trainer):
         learner, weight = self.learners[0], self.weight[:, batch.index]
         share = weight.sum(1, keepdim=True)
         weight = weight / torch.where(share > 0, share, 1)  # no division by 0 if all weights are 0
-        rate = learner.rate
+        rate = learner.learning_rate
         with learner.descent():
             scores = learner.scores(learner.ready(batch.inputs))
             scores.retain_grad()

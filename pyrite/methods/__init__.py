@@ -1,12 +1,12 @@
-"""Methods: one algorithm per file. A description, ``erm(ce)``, is started on a bench and makes steps of batches."""
+"""Methods: one algorithm per file. A description, ``erm(ce)``, is started on a context and makes steps of batches."""
 
 from pyrite.methods.auto import Auto
-from pyrite.methods.bench import Bench
 from pyrite.methods.bilevel import Bilevel
 from pyrite.methods.bootstrap import Bootstrap
 from pyrite.methods.co_teaching import CoTeaching
-from pyrite.methods.confidence import Confidence
-from pyrite.methods.corrected import Backward, Forward
+from pyrite.methods.confidence import ScheduledConfidence
+from pyrite.methods.context import Context
+from pyrite.methods.corrected import BackwardCorrection, ForwardCorrection
 from pyrite.methods.cross_fit import CrossFit
 from pyrite.methods.curriculum import Curriculum
 from pyrite.methods.d2l import D2L
@@ -25,7 +25,7 @@ from pyrite.methods.meta_gradient import MetaGradient, meta_gradient
 from pyrite.methods.meta_weight import MetaWeight
 from pyrite.methods.method import MetaSet, Method, Trainer
 from pyrite.methods.noise_rate import estimate_noise_rate
-from pyrite.methods.peer import Peer
+from pyrite.methods.peer import ScheduledPeer
 from pyrite.methods.registry import METHODS, method
 from pyrite.methods.s_model import SModel
 from pyrite.methods.select import Select
@@ -43,16 +43,15 @@ __all__ = [
     "L2RW",
     "METHODS",
     "Auto",
-    "Backward",
-    "Bench",
+    "BackwardCorrection",
     "Bilevel",
     "Bootstrap",
     "CoTeaching",
-    "Confidence",
+    "Context",
     "CrossFit",
     "Curriculum",
     "FineTune",
-    "Forward",
+    "ForwardCorrection",
     "Joint",
     "Learner",
     "Masking",
@@ -62,8 +61,9 @@ __all__ = [
     "MetaSet",
     "MetaWeight",
     "Method",
-    "Peer",
     "SModel",
+    "ScheduledConfidence",
+    "ScheduledPeer",
     "Select",
     "SelfCorrected",
     "SelfPaced",

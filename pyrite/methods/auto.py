@@ -3,7 +3,7 @@
 from typing import final
 
 from pyrite.curves import CE
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.curriculum import Curriculum
 from pyrite.methods.elr import ELR
 from pyrite.methods.erm import ERM
@@ -23,7 +23,7 @@ class Auto(Method):
     on the length of training. Their nets are small, so three methods are trained side by side, and held-out labels
     decide. The recipe of a run has the method that was chosen.
 
-    >>> str(Auto().settled(augmented=True, held_out=True))
+    >>> str(Auto().resolve_defaults(augmented=True, held_out=True))
     'self_corrected(at=0.35, momentum=0.7)'
     """
 
@@ -31,13 +31,14 @@ class Auto(Method):
     def held_out(self) -> float:
         return max(method.held_out for method in _CHOICES)
 
-    def settled(self, *, augmented: bool, held_out: bool) -> Method:
+    def resolve_defaults(self, *, augmented: bool, held_out: bool) -> Method:
         corrected, select = _CHOICES
-        return (corrected if augmented and held_out else select).settled(augmented=augmented, held_out=held_out)
+        chosen = corrected if augmented and held_out else select
+        return chosen.resolve_defaults(augmented=augmented, held_out=held_out)
 
-    def start(self, bench: Bench) -> Trainer:
-        augmented, held_out = bench.batches.augment is not None, bench.held_out is not None
-        return self.settled(augmented=augmented, held_out=held_out).start(bench)
+    def start(self, context: Context) -> Trainer:
+        augmented, held_out = context.batches.augment is not None, context.held_out is not None
+        return self.resolve_defaults(augmented=augmented, held_out=held_out).start(context)
 
 
 _CHOICES = SelfCorrected(), Select(ERM(CE()), Curriculum(), ELR())

@@ -11,7 +11,7 @@ from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.descent import descend
 from pyrite.methods.meta_gradient import per_sample
 from pyrite.methods.method import Method, Trainer
@@ -47,8 +47,8 @@ class Bilevel(Method):
         self.loss = loss
         self.splits, self.mu = whole_number("splits", splits, least=2), number("mu", mu, least=0)
 
-    def start(self, bench: Bench) -> "_Bilevel":
-        return _Bilevel(self, bench)
+    def start(self, context: Context) -> "_Bilevel":
+        return _Bilevel(self, context)
 
 
 class _Split(NamedTuple):
@@ -66,8 +66,8 @@ class _Split(NamedTuple):
 
 @final
 class _Bilevel(Trainer):
-    def __init__(self, method: Bilevel, bench: Bench) -> None:
-        self.learner = bench.make_learner()
+    def __init__(self, method: Bilevel, context: Context) -> None:
+        self.learner = context.make_learner()
         self.learners = [self.learner]
         if self.learner.accumulate > 1:
             raise PyriteError(f"accumulate is {self.learner.accumulate}, but bilevel cuts batches itself: leave it 1")
@@ -82,7 +82,7 @@ class _Bilevel(Trainer):
         mean = float(all_reduce(torch.stack([split.loss for split in splits]).sum())) / sum(sizes)
         if not abs(mean) < float("inf"):
             raise FloatingPointError(f"the loss is {mean}")
-        weights, rate = self._weights(splits), self.learner.rate
+        weights, rate = self._weights(splits), self.learner.learning_rate
         with self.learner.descent():
             self._assign(weights @ torch.stack([split.gradient for split in splits]))
         scores = torch.cat([split.scores for split in splits])

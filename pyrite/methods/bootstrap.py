@@ -4,7 +4,7 @@ from typing import Literal, final
 
 from pyrite.checks import number, one_of
 from pyrite.losses import BootHard, BootSoft
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.method import Method
 from pyrite.methods.scheduled import Ramp, ScheduledLoss, check_shares
 
@@ -35,7 +35,7 @@ class Bootstrap(Method):
         self.beta = number("beta", beta, least=0, most=1)
         self.warmup, _ = check_shares(warmup)
 
-    def start(self, bench: Bench) -> ScheduledLoss:
+    def start(self, context: Context) -> ScheduledLoss:
         plan = Ramp(1.0, self.beta, self.warmup, 0.0)
         loss = BootHard() if self.kind == "hard" else BootSoft()
-        return ScheduledLoss(bench, loss, "beta", lambda epoch: plan.at(epoch, bench.epochs))
+        return ScheduledLoss(context, loss, "beta", lambda epoch: plan.at(epoch, context.epochs))

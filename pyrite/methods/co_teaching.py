@@ -13,7 +13,7 @@ from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.descent import backward_step
 from pyrite.methods.meta_gradient import per_sample
 from pyrite.methods.method import Method, Trainer
@@ -48,23 +48,23 @@ class CoTeaching(Method):
         self.rate, self.loss = rate, loss
         self.ramp = ramp if ramp is None else whole_number("ramp", ramp, least=1)
 
-    def start(self, bench: Bench) -> "_CoTeaching":
-        return _CoTeaching(self, bench)
+    def start(self, context: Context) -> "_CoTeaching":
+        return _CoTeaching(self, context)
 
 
 @final
 class _CoTeaching(Trainer):
     """Trains the two nets."""
 
-    def __init__(self, method: CoTeaching, bench: Bench) -> None:
-        self.learners = [bench.make_learner(), bench.make_learner()]
+    def __init__(self, method: CoTeaching, context: Context) -> None:
+        self.learners = [context.make_learner(), context.make_learner()]
         if (pieces := self.learners[0].accumulate) > 1:
             raise PyriteError(
                 f"accumulate is {pieces}, but co_teaching compares the losses of whole batches: leave it 1"
             )
         self.loss = per_sample(method.loss or CE())
-        self.ramp = method.ramp or min(10, max(1, bench.epochs // 3))
-        self.noise_rate = NoiseRate(method.rate, bench)
+        self.ramp = method.ramp or min(10, max(1, context.epochs // 3))
+        self.noise_rate = NoiseRate(method.rate, context)
         self.forget_rate = 0.0
 
     def begin_epoch(self, epoch: int) -> None:
@@ -75,7 +75,7 @@ class _CoTeaching(Trainer):
         if not sum(all_gather(len(batch.labels))):
             for learner in self.learners:
                 learner.skip()
-            return Step.empty(batch, self.rate)
+            return Step.empty(batch, self.learning_rate)
         scores = [learner.scores(learner.ready(batch.inputs)) for learner in self.learners]
         losses = [self.loss(rows, batch.labels) for rows in scores]
         chosen = [with_small_loss(values, batch.index, 1 - self.forget_rate) for values in losses]

@@ -7,16 +7,16 @@ import torch
 from pyrite.checks import number
 from pyrite.criterion import Loss, bare
 from pyrite.curves import CE
-from pyrite.losses import Confidence as ConfidenceLoss
-from pyrite.methods.bench import Bench
+from pyrite.losses import Confidence
+from pyrite.methods.context import Context
 from pyrite.methods.method import Method
 from pyrite.methods.scheduled import Ramp, ScheduledLoss, check_shares
 
-__all__ = ["Confidence"]
+__all__ = ["ScheduledConfidence"]
 
 
 @final
-class Confidence(Method):
+class ScheduledConfidence(Method):
     """A loss less β times its mean over labels drawn as the given labels are distributed; β grows from 0.
 
     Args:
@@ -25,7 +25,7 @@ class Confidence(Method):
         warmup: the share of the run in which β is 0.
         ramp: the share of the run in which it grows.
 
-    >>> str(Confidence())
+    >>> str(ScheduledConfidence())
     'confidence(ce, beta=1, warmup=0.1, ramp=0.3)'
 
     Cheng et al., 2021 ("Learning with instance-dependent label noise: a sample sieve approach").
@@ -37,17 +37,17 @@ class Confidence(Method):
         self.warmup, self.ramp = check_shares(warmup, ramp)
 
     @property
-    def strength(self) -> float:
+    def largest_weight(self) -> float:
         """The regulariser's gradient is β times a mean of gradients of the loss."""
         return 1 + self.beta
 
     @property
-    def grows(self) -> bool:
+    def needs_clipping(self) -> bool:
         return self.beta > 0
 
-    def start(self, bench: Bench) -> ScheduledLoss:
-        given = bench.labels[bench.labels >= 0]
-        counts = torch.bincount(given.cpu(), minlength=bench.classes).double()
+    def start(self, context: Context) -> ScheduledLoss:
+        given = context.labels[context.labels >= 0]
+        counts = torch.bincount(given.cpu(), minlength=context.classes).double()
         plan = Ramp(0.0, self.beta, self.warmup, self.ramp)
-        loss = ConfidenceLoss(self.loss, prior=counts / counts.sum())
-        return ScheduledLoss(bench, loss, "beta", lambda epoch: plan.at(epoch, bench.epochs))
+        loss = Confidence(self.loss, prior=counts / counts.sum())
+        return ScheduledLoss(context, loss, "beta", lambda epoch: plan.at(epoch, context.epochs))

@@ -10,14 +10,14 @@ from pyrite.checks import number
 from pyrite.criterion import Loss
 from pyrite.curves import CE, Curve
 from pyrite.errors import PyriteError
-from pyrite.losses import Backward as BackwardLoss, Forward as ForwardLoss
-from pyrite.methods.bench import Bench
+from pyrite.losses import Backward, Forward
+from pyrite.methods.context import Context
 from pyrite.methods.erm import ERM
 from pyrite.methods.method import Method, Trainer
 from pyrite.methods.staged import Estimate, Stage, Stages, checked_share, stage_lengths
 from pyrite.methods.transition import as_estimate, from_anchors, invertible
 
-__all__ = ["Backward", "Corrected", "Forward"]
+__all__ = ["BackwardCorrection", "Corrected", "ForwardCorrection"]
 
 Matrix = str | Tensor | Sequence[Sequence[float]]
 
@@ -50,41 +50,41 @@ class Corrected(Method, ABC):
         """The estimated matrix, changed where this correction needs it."""
         return as_estimate(matrix)
 
-    def start(self, bench: Bench) -> Trainer:
+    def start(self, context: Context) -> Trainer:
         if not isinstance(self.matrix, str):
             matrix = self.matrix
         elif self.matrix == "noise":
-            matrix = bench.noise_matrix
+            matrix = context.noise_matrix
         else:
-            return self._estimate_first(bench)
-        if len(matrix) != bench.classes:
-            raise PyriteError(f"matrix has {len(matrix)} rows, but there are {bench.classes} classes")
-        return ERM(self.correction(matrix)).start(bench)
+            return self._estimate_first(context)
+        if len(matrix) != context.classes:
+            raise PyriteError(f"matrix has {len(matrix)} rows, but there are {context.classes} classes")
+        return ERM(self.correction(matrix)).start(context)
 
-    def _estimate_first(self, bench: Bench) -> Stages:
-        early, late = stage_lengths(self, bench.epochs, self.at)
+    def _estimate_first(self, context: Context) -> Stages:
+        early, late = stage_lengths(self, context.epochs, self.at)
 
         def first(known: Estimate, before: Trainer | None) -> Trainer:
-            return ERM(CE()).start(bench.stage(early))
+            return ERM(CE()).start(context.stage(early))
 
         def estimate(trainer: Trainer) -> Estimate:
-            return self.usable(from_anchors(bench.evaluate(trainer.predict), self.percentile))
+            return self.usable(from_anchors(context.evaluate(trainer.predict), self.percentile))
 
         def then(known: Estimate, before: Trainer | None) -> Trainer:
-            return ERM(self.correction(known["matrix"])).start(bench.stage(late))
+            return ERM(self.correction(known["matrix"])).start(context.stage(late))
 
         return Stages([Stage(early, first, estimate), Stage(late, then)])
 
 
 @final
-class Forward(Corrected):
+class ForwardCorrection(Corrected):
     """Forward correction: the loss of the probabilities of given labels, Tᵀp.
 
     Args:
         matrix, percentile, at: see ``Corrected``.
         curve: the loss, a function of the margin alone; cross entropy by default.
 
-    >>> str(Forward())
+    >>> str(ForwardCorrection())
     "forward(matrix='estimate', percentile=97, at=0.2)"
 
     Patrini et al., 2017 ("Making deep neural networks robust to label noise: a loss correction approach").
@@ -94,15 +94,15 @@ class Forward(Corrected):
         self, matrix: Matrix = "estimate", percentile: float = 97, at: float = 0.2, *, curve: Curve | None = None
     ) -> None:
         self.curve = curve
-        ForwardLoss([[1, 0], [0, 1]], curve)  # raises ValueError if curve is not a curve
+        Forward([[1, 0], [0, 1]], curve)  # raises ValueError if curve is not a curve
         super().__init__(matrix, percentile, at)
 
     def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Loss:
-        return ForwardLoss(matrix, self.curve)
+        return Forward(matrix, self.curve)
 
 
 @final
-class Backward(Corrected):
+class BackwardCorrection(Corrected):
     """Backward correction: T⁻¹ times the losses of all labels, whose mean over the noise is the loss of true labels.
 
     An estimated matrix that can hardly be inverted is mixed with the identity first.
@@ -111,7 +111,7 @@ class Backward(Corrected):
         matrix, percentile, at: see ``Corrected``.
         loss: what is corrected; cross entropy by default.
 
-    >>> str(Backward(matrix="noise"))
+    >>> str(BackwardCorrection(matrix="noise"))
     "backward(matrix='noise', percentile=97, at=0.2)"
 
     Patrini et al., 2017 ("Making deep neural networks robust to label noise: a loss correction approach").
@@ -121,16 +121,16 @@ class Backward(Corrected):
         self, matrix: Matrix = "estimate", percentile: float = 97, at: float = 0.2, *, loss: Loss | None = None
     ) -> None:
         self.loss = loss
-        BackwardLoss([[1, 0], [0, 1]], loss)  # raises ValueError if loss is not a loss
+        Backward([[1, 0], [0, 1]], loss)  # raises ValueError if loss is not a loss
         super().__init__(matrix, percentile, at)
 
     @property
-    def grows(self) -> bool:
+    def needs_clipping(self) -> bool:
         """Corrected losses can be negative, without a bound."""
         return True
 
     def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Loss:
-        return BackwardLoss(matrix, self.loss)
+        return Backward(matrix, self.loss)
 
     def usable(self, matrix: Tensor) -> Estimate:
         mixed, share = invertible(matrix)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pyrite.checks import whole_number
 from pyrite.data import Batch
 from pyrite.draws import Stream, uniforms
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.method import Around, Method, Trainer
 from pyrite.methods.step import Step
 from pyrite.processes import all_gather
@@ -43,18 +43,18 @@ class CrossFit(Around):
         super().__init__(method)
         self.folds = whole_number("folds", folds, least=2)
 
-    def start(self, bench: Bench) -> "_CrossFit":
-        return _CrossFit(self, bench)
+    def start(self, context: Context) -> "_CrossFit":
+        return _CrossFit(self, context)
 
 
 @final
 class _CrossFit(Trainer):
     """One trainer per fold."""
 
-    def __init__(self, method: CrossFit, bench: Bench) -> None:
+    def __init__(self, method: CrossFit, context: Context) -> None:
         folds = method.folds
-        self.fold = _assigned(bench.labels, folds, bench.seed)
-        self.trainers = [method.method.start(bench.part(self.fold != each, each, folds)) for each in range(folds)]
+        self.fold = _assigned(context.labels, folds, context.seed)
+        self.trainers = [method.method.start(context.part(self.fold != each, each, folds)) for each in range(folds)]
         self.learners = [learner for trainer in self.trainers for learner in trainer.learners]
 
     def begin_epoch(self, epoch: int) -> None:
@@ -72,7 +72,7 @@ class _CrossFit(Trainer):
                 rows = rows[:0]
             step = trainer.step(Batch(*(part[rows] for part in batch)))
             shown.append(_Shown(step, rows, (fold[rows] + 1) % len(self.trainers) == number))
-        return _joined([part for part in shown if len(part.step.index)], batch, unseen, self.rate)
+        return _joined([part for part in shown if len(part.step.index)], batch, unseen, self.learning_rate)
 
     def _score_unseen(self, batch: Batch, fold: Tensor) -> Tensor:
         """The scores of every sample by the net that is not trained on it."""
@@ -141,7 +141,7 @@ def _joined(parts: Sequence[_Shown], batch: Batch, unseen: Tensor, rate: float) 
         return Step.empty(batch, rate)
     rows = torch.cat([part.rows[part.shown] for part in parts])
     order = rows.argsort()
-    total = sum(part.step.share for part in parts)
+    total = sum(part.step.denominator for part in parts)
     share = total * len(rows) / sum(len(part.rows) for part in parts)  # each sample counts once
 
     def column(values: Sequence[Tensor]) -> Tensor:
@@ -153,10 +153,10 @@ def _joined(parts: Sequence[_Shown], batch: Batch, unseen: Tensor, rate: float) 
         batch.index[rows[order]],
         batch.labels[rows[order]],
         column([step.scores for step in steps]),
-        column([step.gradient * (step.share / share) for step in steps]),  # as part of the mean over ``share``
-        sum(step.loss * step.share for step in steps) / total,
+        column([step.gradient * (step.denominator / share) for step in steps]),  # as part of the mean over ``share``
+        sum(step.loss * step.denominator for step in steps) / total,
         share,
-        steps[0].rate,
+        steps[0].learning_rate,
         column(trusts) if len(trusts) == len(steps) else None,
         unseen[rows[order]],
     )

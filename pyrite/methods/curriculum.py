@@ -12,7 +12,7 @@ from pyrite.checks import number
 from pyrite.curves import GCE
 from pyrite.data import Batch, Batches
 from pyrite.draws import Stream, order
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.descent import descend
 from pyrite.methods.method import Method, Trainer
 from pyrite.methods.step import Step
@@ -62,14 +62,14 @@ class Curriculum(Method):
     def held_out(self) -> float:
         return 0.05
 
-    def settled(self, *, augmented: bool, held_out: bool) -> "Curriculum":
+    def resolve_defaults(self, *, augmented: bool, held_out: bool) -> "Curriculum":
         if self.keep is not None:
             return self
         return Curriculum(1 if augmented and held_out else _KEPT, self.gain, self.most)
 
-    def start(self, bench: Bench) -> "_Moving":
-        augmented, held_out = bench.batches.augment is not None, bench.held_out is not None
-        return _Moving(self.settled(augmented=augmented, held_out=held_out), bench)
+    def start(self, context: Context) -> "_Moving":
+        augmented, held_out = context.batches.augment is not None, context.held_out is not None
+        return _Moving(self.resolve_defaults(augmented=augmented, held_out=held_out), context)
 
 
 def largest_exponent(log_p: Tensor, keep: float, most: float) -> float:
@@ -101,19 +101,19 @@ def _some(held_out: Batches, seed: int) -> Batches:
 class _Moving(Trainer):
     """Gradient steps on a loss whose exponent is set some times per epoch."""
 
-    def __init__(self, method: Curriculum, bench: Bench) -> None:
+    def __init__(self, method: Curriculum, context: Context) -> None:
         self.gain, self.most = method.gain, method.most
-        self.learners, self.loss = [bench.make_learner()], GCE(q=1.0, reduction="none")
-        self.batches = bench.batches
-        self.held_out = None if bench.held_out is None else _some(bench.held_out, bench.seed)
+        self.learners, self.loss = [context.make_learner()], GCE(q=1.0, reduction="none")
+        self.batches = context.batches
+        self.held_out = None if context.held_out is None else _some(context.held_out, context.seed)
         assert method.keep is not None
         self.keep = method.keep
-        self.every = max(1, bench.steps_per_epoch // _PER_EPOCH)
+        self.every = max(1, context.steps_per_epoch // _PER_EPOCH)
         self.seen = torch.zeros(0, dtype=torch.float64)  # log p of the labels since the exponent was set
         self.steps = 0
         # As if all classes were equally likely.
-        self.q = min(self.most, -math.log(self.keep) / math.log(bench.classes))
-        self.scale = min(bench.classes**self.q, _LARGEST)
+        self.q = min(self.most, -math.log(self.keep) / math.log(context.classes))
+        self.scale = min(context.classes**self.q, _LARGEST)
 
     @property
     def q(self) -> float:
@@ -130,7 +130,7 @@ class _Moving(Trainer):
 
         share = torch.tensor(len(batch.labels), dtype=torch.float64, device=batch.labels.device)
         step = descend(self.learners[0], batch, cost, share)
-        margin = step.margin if step.share else step.margin[:0]
+        margin = step.margin if step.denominator else step.margin[:0]
         self.seen = torch.cat([self.seen, *all_gather(-softplus(-margin.double().cpu()))])
         self.steps += 1
         if self.steps % self.every == 0:

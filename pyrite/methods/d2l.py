@@ -13,7 +13,7 @@ from pyrite.diagnostics import local_intrinsic_dimension
 from pyrite.draws import Stream, order
 from pyrite.errors import PyriteError
 from pyrite.losses import BootHard
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.method import Method, Trainer
 from pyrite.methods.scheduled import ScheduledLoss
 from pyrite.methods.step import Step
@@ -50,8 +50,8 @@ class D2L(Method):
         self.window = whole_number("window", window, least=2)
         self.skip = number("skip", skip, "a share of the run, from 0 to 1", least=0, most=1)
 
-    def start(self, bench: Bench) -> "_DimensionDriven":
-        return _DimensionDriven(self, bench)
+    def start(self, context: Context) -> "_DimensionDriven":
+        return _DimensionDriven(self, context)
 
 
 @final
@@ -71,17 +71,17 @@ class _Representation(nn.Module):
 
 @final
 class _DimensionDriven(Trainer):
-    def __init__(self, method: D2L, bench: Bench) -> None:
-        count = len(bench.batches.index)
+    def __init__(self, method: D2L, context: Context) -> None:
+        count = len(context.batches.index)
         if count <= method.k:
             raise PyriteError(f"k is {method.k}, but must be below the number of training samples, which is {count}")
-        self.k, self.window, self.epochs = method.k, method.window, bench.epochs
-        self.skip = round(method.skip * bench.epochs)
+        self.k, self.window, self.epochs = method.k, method.window, context.epochs
+        self.skip = round(method.skip * context.epochs)
         # The target is that of hard bootstrapping, with α for its beta.
-        self.bootstrap = ScheduledLoss(bench, BootHard(), "beta", lambda epoch: 1.0)
+        self.bootstrap = ScheduledLoss(context, BootHard(), "beta", lambda epoch: 1.0)
         self.learners = self.bootstrap.learners
         self.representation = _Representation(self.learners[0].model)
-        self.samples = _subset(bench)
+        self.samples = _subset(context)
         self.dimensions: list[float] = []
         self.turning_point = 0  # the epoch at whose beginning it was detected; 0 until then
         self.before: dict[str, Tensor] = {}
@@ -150,10 +150,10 @@ def _rises(dimensions: list[float], window: int, skip: int) -> bool:
     return bool(last - np.mean(earlier) > 2 * np.std(earlier))
 
 
-def _subset(bench: Bench) -> Batches:
+def _subset(context: Context) -> Batches:
     """A fixed random subset of the training samples, without augmentation."""
-    batches = bench.batches
-    drawn = order(bench.seed, Stream.EPOCH, len(batches.index), 0, 2)[:_SAMPLES]
+    batches = context.batches
+    drawn = order(context.seed, Stream.EPOCH, len(batches.index), 0, 2)[:_SAMPLES]
     return Batches(
         batches.inputs, batches.labels.numpy(), batch_size=_BATCH, seed=batches.seed, index=batches.index[drawn],
         shuffle=False, normalise=batches.normalise, rank=batches.rank, world_size=batches.world_size,

@@ -27,7 +27,7 @@ def descend(learner: Learner, batch: Batch, cost: Cost, share: Tensor, trust: Te
         trust: what each sample's loss is multiplied by, if anything, for observers.
     """
     denominator = all_reduce(share.to(torch.float64))
-    rate = learner.rate
+    rate = learner.learning_rate
     if not denominator:  # no image could be read, or no label counts
         learner.skip()
         return Step.empty(batch, rate)
@@ -58,7 +58,7 @@ def backward_step(
         learner, batch, share, trust: as in ``descend``.
     """
     denominator = all_reduce(share.to(torch.float64))
-    rate = learner.rate
+    rate = learner.learning_rate
     summed = losses.sum()
     mean = _mean(summed.detach().double(), denominator, scores.detach(), batch.labels)
     if not denominator:

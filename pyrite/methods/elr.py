@@ -10,7 +10,7 @@ from torch import Tensor
 from pyrite.checks import number
 from pyrite.curves import CE
 from pyrite.data import Batch
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.descent import descend
 from pyrite.methods.memory import Memory
 from pyrite.methods.method import Method, Trainer
@@ -41,17 +41,17 @@ class ELR(Method):
         self.momentum = number("momentum", momentum, least=0, below=1)
 
     @property
-    def strength(self) -> float:
+    def largest_weight(self) -> float:
         """Half the L1 norm of p − e_y + λ (q − p), with distributions p and q, is at most max(1, λ)."""
         return max(1.0, self.coefficient)
 
     @property
-    def grows(self) -> bool:
+    def needs_clipping(self) -> bool:
         """With t = p the regulariser raises the score of the leading class with λ/2, however certain it is."""
         return self.coefficient > 0
 
-    def start(self, bench: Bench) -> "_Regularised":
-        return _Regularised(self, bench)
+    def start(self, context: Context) -> "_Regularised":
+        return _Regularised(self, context)
 
 
 def elr_penalty(scores: Tensor, complement: Tensor) -> Tensor:
@@ -69,13 +69,13 @@ def elr_penalty(scores: Tensor, complement: Tensor) -> Tensor:
 
 @final
 class _Regularised(Trainer):
-    def __init__(self, method: ELR, bench: Bench) -> None:
+    def __init__(self, method: ELR, context: Context) -> None:
         self.coefficient, self.momentum = method.coefficient, method.momentum
-        learner = bench.make_learner()
+        learner = context.make_learner()
         self.learners = [learner]
-        self.given = bench.labels
+        self.given = context.labels
         # 1 − t in place of t: a probability that rounds to 1 would leave nothing of it.
-        ones = torch.ones(len(bench.labels), bench.classes, dtype=learner.dtype, device=bench.device)
+        ones = torch.ones(len(context.labels), context.classes, dtype=learner.dtype, device=context.device)
         self.complement = Memory(ones)
         self.loss = CE(reduction="none")
 
@@ -87,7 +87,7 @@ class _Regularised(Trainer):
 
         share = torch.tensor(len(batch.labels), dtype=torch.float64, device=batch.labels.device)
         step = descend(self.learners[0], batch, cost, share)
-        if step.share:  # written after the step, so that a step that fails changes nothing
+        if step.denominator:  # written after the step, so that a step that fails changes nothing
             self.complement.write(step.index, self._updated(step.scores, step.index))
         return step
 

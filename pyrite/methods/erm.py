@@ -11,7 +11,7 @@ from pyrite.curves import Curve
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
 from pyrite.losses import grows_without_bound
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.descent import descend
 from pyrite.methods.method import Method, Trainer
 from pyrite.methods.step import Step
@@ -40,23 +40,23 @@ class ERM(Method):
         self.loss = loss
 
     @property
-    def strength(self) -> float:
+    def largest_weight(self) -> float:
         return max(1.0, self.loss.peak().weight) if isinstance(self.loss, Curve) else 1.0
 
     @property
-    def grows(self) -> bool:
+    def needs_clipping(self) -> bool:
         return grows_without_bound(self.loss)
 
-    def start(self, bench: Bench) -> "_Descent":
-        return _Descent(self.loss, bench)
+    def start(self, context: Context) -> "_Descent":
+        return _Descent(self.loss, context)
 
 
 @final
 class _Descent(Trainer):
     """Gradient steps on the mean loss."""
 
-    def __init__(self, loss: Loss, bench: Bench) -> None:
-        learner = bench.make_learner()
+    def __init__(self, loss: Loss, context: Context) -> None:
+        learner = context.make_learner()
         self.couples = any(part.couples for part in loss.modules() if isinstance(part, Loss))
         if self.couples and learner.accumulate > 1:
             raise PyriteError(

@@ -1,6 +1,7 @@
 """Fine-tuning: training on all given labels, then on a few clean ones."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, final
 
 import torch
@@ -10,7 +11,7 @@ from pyrite.checks import whole_number
 from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.cycle import Cycle
 from pyrite.methods.descent import descend
 from pyrite.methods.erm import ERM
@@ -42,15 +43,15 @@ class FineTune(Method):
     def meta_set(self) -> MetaSet:
         return MetaSet(self.size, clean=True)
 
-    def start(self, bench: Bench) -> Stages:
-        early, late = stage_lengths(self, bench.epochs, self.at)
-        meta = bench.meta  # raises now, not after the first stage, if there is none
+    def start(self, context: Context) -> Stages:
+        early, late = stage_lengths(self, context.epochs, self.at)
+        meta = context.meta  # raises now, not after the first stage, if there is none
 
         def first(known: Estimate, before: Trainer | None) -> Trainer:
-            return ERM(CE()).start(bench.stage(bench.epochs))
+            return ERM(CE()).start(context.stage(context.epochs))
 
         def then(known: Estimate, before: Trainer | None) -> Trainer:
-            return _FineTuning(bench.stage(bench.epochs, before.learners if before else ()), Cycle(meta))
+            return _FineTuning(context.stage(context.epochs, before.learners if before else ()), Cycle(meta))
 
         return Stages([Stage(early, first), Stage(late, then)])
 
@@ -59,8 +60,8 @@ class FineTune(Method):
 class _FineTuning(Trainer):
     """For every batch of the training samples, a step on a batch of the meta set."""
 
-    def __init__(self, bench: Bench, meta: Cycle) -> None:
-        self.learners = [bench.make_learner()]
+    def __init__(self, context: Context, meta: Cycle) -> None:
+        self.learners = [context.make_learner()]
         self.meta = meta
         self.loss: Loss = CE(reduction="none")
 
@@ -70,7 +71,7 @@ class _FineTuning(Trainer):
         scores = learner.evaluate(batch.inputs).clone()
         own = torch.tensor(len(clean.labels), device=clean.labels.device)
         step = descend(learner, clean, self._cost, own)
-        return Step(batch.index, batch.labels, scores, torch.zeros_like(scores), step.loss, step.share, step.rate)
+        return replace(step, index=batch.index, labels=batch.labels, scores=scores, gradient=torch.zeros_like(scores))
 
     def _cost(self, scores: Tensor, piece: Batch) -> Tensor:
         losses: Tensor = self.loss(scores, piece.labels)

@@ -10,8 +10,8 @@ from torch import Tensor
 from pyrite.checks import whole_number
 from pyrite.curves import CE
 from pyrite.data import Batch
-from pyrite.losses import Forward as ForwardLoss
-from pyrite.methods.bench import Bench
+from pyrite.losses import Forward
+from pyrite.methods.context import Context
 from pyrite.methods.cycle import Cycle
 from pyrite.methods.descent import descend
 from pyrite.methods.erm import ERM
@@ -48,12 +48,12 @@ class GLC(Method):
     def meta_set(self) -> MetaSet:
         return MetaSet(self.size, clean=True)
 
-    def start(self, bench: Bench) -> Stages:
-        early, late = stage_lengths(self, bench.epochs, self.at)
-        gold = bench.meta
+    def start(self, context: Context) -> Stages:
+        early, late = stage_lengths(self, context.epochs, self.at)
+        gold = context.meta
 
         def first(known: Estimate, before: Trainer | None) -> Trainer:
-            return ERM(CE()).start(bench.stage(early))
+            return ERM(CE()).start(context.stage(early))
 
         def estimate(trainer: Trainer) -> Estimate:
             own = [(trainer.predict(inputs).cpu(), labels.cpu()) for inputs, labels, _ in gold.in_order()]
@@ -62,8 +62,8 @@ class GLC(Method):
             return as_estimate(from_gold(scores, labels))
 
         def then(known: Estimate, before: Trainer | None) -> Trainer:
-            ratio = len(gold.index) / len(bench.batches.index)
-            return _Corrected(bench.stage(late), Cycle(gold), known["matrix"], ratio)
+            ratio = len(gold.index) / len(context.batches.index)
+            return _Corrected(context.stage(late), Cycle(gold), known["matrix"], ratio)
 
         return Stages([Stage(early, first, estimate), Stage(late, then)])
 
@@ -73,17 +73,17 @@ class _Corrected(Trainer):
     """Steps on a batch and a batch of gold samples together.
 
     Args:
-        bench: of the second stage.
+        context: of the second stage.
         gold: batches of the gold samples.
         matrix: T[i, j] = P(given j | true i).
         ratio: gold samples per other sample. There is a gold batch for every other batch, however few gold samples
             there are; their losses are multiplied so that over an epoch each counts as much as any other sample.
     """
 
-    def __init__(self, bench: Bench, gold: Cycle, matrix: Tensor, ratio: float) -> None:
-        self.learners = [bench.make_learner()]
+    def __init__(self, context: Context, gold: Cycle, matrix: Tensor, ratio: float) -> None:
+        self.learners = [context.make_learner()]
         self.gold, self.ratio = gold, ratio
-        self.clean, self.corrected = CE(reduction="none"), ForwardLoss(matrix, reduction="none")
+        self.clean, self.corrected = CE(reduction="none"), Forward(matrix, reduction="none")
 
     def step(self, batch: Batch) -> Step:
         gold = self.gold.next()
@@ -103,7 +103,7 @@ class _Corrected(Trainer):
             torch.cat([batch.index, torch.full_like(gold.index, -1)]),
         )
         step = descend(self.learners[0], both, cost, counts[0] + factor * counts[1])
-        if not step.share:
+        if not step.denominator:
             return step
         return replace(
             step, index=batch.index, labels=batch.labels, scores=step.scores[:count], gradient=step.gradient[:count]

@@ -11,7 +11,7 @@ from pyrite.checks import number, require, whole_number
 from pyrite.criterion import to_numbers
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.descent import backward_step, descend
 from pyrite.methods.memory import Memory
 from pyrite.methods.method import Method, Trainer
@@ -62,32 +62,32 @@ class Joint(Method):
         self.window = whole_number("window", window, least=1)
         self.prior = _named(prior) if isinstance(prior, str) else _distribution(prior)
 
-    def start(self, bench: Bench) -> Stages:
-        if bench.epochs < 2:
-            raise PyriteError(f"epochs is {bench.epochs}, but {self} needs 2 or more: one for each stage")
-        early = min(max(1, round(self.at * bench.epochs)), bench.epochs - 1)
+    def start(self, context: Context) -> Stages:
+        if context.epochs < 2:
+            raise PyriteError(f"epochs is {context.epochs}, but {self} needs 2 or more: one for each stage")
+        early = min(max(1, round(self.at * context.epochs)), context.epochs - 1)
 
         def first(known: Estimate, before: Trainer | None) -> Trainer:
-            return _Relabelling(self, bench.stage(early))
+            return _Relabelling(self, context.stage(early))
 
         def estimate(trainer: Trainer) -> Estimate:
             assert isinstance(trainer, _Relabelling)
             return {"soft_labels": trainer.labels.rows}
 
         def then(known: Estimate, before: Trainer | None) -> Trainer:
-            return _Fixed(bench.stage(bench.epochs - early), known["soft_labels"])
+            return _Fixed(context.stage(context.epochs - early), known["soft_labels"])
 
-        return Stages([Stage(early, first, estimate), Stage(bench.epochs - early, then)])
+        return Stages([Stage(early, first, estimate), Stage(context.epochs - early, then)])
 
-    def class_prior(self, bench: Bench) -> Tensor:
+    def class_prior(self, context: Context) -> Tensor:
         """The distribution of the classes, in float64."""
         if self.prior == "given":
-            counts = torch.bincount(bench.labels[bench.labels >= 0], minlength=bench.classes).double()
+            counts = torch.bincount(context.labels[context.labels >= 0], minlength=context.classes).double()
             return counts / counts.sum()
         if self.prior == "uniform":
-            return torch.full((bench.classes,), 1 / bench.classes, dtype=torch.float64, device=bench.device)
-        require(len(self.prior) == bench.classes, "prior", self.prior, f"{bench.classes} numbers, one per class")
-        return torch.tensor(self.prior, dtype=torch.float64, device=bench.device)
+            return torch.full((context.classes,), 1 / context.classes, dtype=torch.float64, device=context.device)
+        require(len(self.prior) == context.classes, "prior", self.prior, f"{context.classes} numbers, one per class")
+        return torch.tensor(self.prior, dtype=torch.float64, device=context.device)
 
 
 def _named(prior: str) -> str:
@@ -127,11 +127,11 @@ def joint_objective(scores: Tensor, labels: Tensor, prior: Tensor, alpha: float,
 class _Labelled(Trainer):
     """What both stages have: one net, and a soft label for every sample."""
 
-    def __init__(self, bench: Bench) -> None:
-        self.learner = bench.make_learner()
+    def __init__(self, context: Context) -> None:
+        self.learner = context.make_learner()
         self.learners = [self.learner]
-        self.given = bench.labels
-        self.one_hot = one_hot(bench.labels.clamp(min=0), bench.classes).to(self.learner.dtype)
+        self.given = context.labels
+        self.one_hot = one_hot(context.labels.clamp(min=0), context.classes).to(self.learner.dtype)
         self.labels = Memory(self.one_hot)
 
     def facts(self) -> Mapping[str, float]:
@@ -144,18 +144,18 @@ class _Labelled(Trainer):
 class _Relabelling(_Labelled):
     """The first stage."""
 
-    def __init__(self, method: Joint, bench: Bench) -> None:
-        super().__init__(bench)
+    def __init__(self, method: Joint, context: Context) -> None:
+        super().__init__(context)
         if self.learner.accumulate > 1:
             raise PyriteError(
                 f"accumulate is {self.learner.accumulate}, but joint needs the whole batch at once: leave it 1"
             )
         # With a falling rate the net would memorise wrong labels before they change.
-        self.learner.share_at = lambda step: 1.0
-        self.method, self.prior = method, method.class_prior(bench)
-        self.begin = min(max(1, round(method.begin * bench.epochs)), bench.epochs)
+        self.learner.factor_at = lambda step: 1.0
+        self.method, self.prior = method, method.class_prior(context)
+        self.begin = min(max(1, round(method.begin * context.epochs)), context.epochs)
         # Samples that are not seen in an epoch, such as those of a last batch that is dropped, keep their labels.
-        self.recent = [Memory(self.one_hot) for _ in range(min(method.window, bench.epochs))]
+        self.recent = [Memory(self.one_hot) for _ in range(min(method.window, context.epochs))]
         self.epoch = 0
 
     def begin_epoch(self, epoch: int) -> None:
@@ -165,7 +165,7 @@ class _Relabelling(_Labelled):
         share = torch.tensor(len(batch.labels), dtype=torch.float64, device=batch.labels.device)
         if not all_reduce(share):
             self.learner.skip()
-            return Step.empty(batch, self.learner.rate)
+            return Step.empty(batch, self.learner.learning_rate)
         scores = self.learner.scores(self.learner.ready(batch.inputs))
         step = backward_step(self.learner, batch, scores, self._sum(scores, batch.index), share)
         self.recent[(self.epoch - 1) % len(self.recent)].write(step.index, step.scores.softmax(1))
@@ -205,8 +205,8 @@ class _Relabelling(_Labelled):
 class _Fixed(_Labelled):
     """The second stage: the labels stay, so the estimate of the first stage is all that a resume needs."""
 
-    def __init__(self, bench: Bench, labels: Tensor) -> None:
-        super().__init__(bench)
+    def __init__(self, context: Context, labels: Tensor) -> None:
+        super().__init__(context)
         self.labels.rows.copy_(labels)
 
     def step(self, batch: Batch) -> Step:

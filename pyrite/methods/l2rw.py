@@ -8,7 +8,7 @@ from torch import Tensor
 from pyrite.checks import one_of, whole_number
 from pyrite.criterion import Loss
 from pyrite.curves import CE
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.method import MetaSet, Method
 from pyrite.methods.weighting import Again, Weighting
 from pyrite.processes import all_reduce
@@ -43,8 +43,8 @@ class L2RW(Method):
     def meta_set(self) -> MetaSet:
         return MetaSet(self.size, clean=self.meta == "clean")
 
-    def start(self, bench: Bench) -> "_Reweighting":
-        return _Reweighting(bench, self.meta_loss)
+    def start(self, context: Context) -> "_Reweighting":
+        return _Reweighting(context, self.meta_loss)
 
 
 @final

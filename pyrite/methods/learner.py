@@ -21,8 +21,8 @@ class Learner:
 
     Args:
         model: any module from inputs to scores.
-        optimiser: of its weights. Its learning rates are those of the beginning; ``share_at`` scales them.
-        share_at: from a step number, counted from 0, to the share of the learning rate in that step.
+        optimiser: of its weights. Its learning rates are those of the beginning; ``factor_at`` scales them.
+        factor_at: from a step number, counted from 0, to the share of the learning rate in that step.
         clip: the largest norm a gradient may have; a longer one is shortened to it. Or a function that shortens the
             gradients itself, where one norm for all weights is not what is wanted.
         accumulate: the number of pieces in which a batch goes through the model, to save memory. The step is that of
@@ -35,7 +35,7 @@ class Learner:
         self,
         model: nn.Module,
         optimiser: torch.optim.Optimizer,
-        share_at: Callable[[int], float] = lambda step: 1.0,
+        factor_at: Callable[[int], float] = lambda step: 1.0,
         *,
         clip: float | Callable[[], None] | None = None,
         accumulate: int = 1,
@@ -47,17 +47,17 @@ class Learner:
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         if not self.weights:
             raise PyriteError("model has no weights to train")
-        self.model, self.optimiser, self.share_at = model, optimiser, share_at
+        self.model, self.optimiser, self.factor_at = model, optimiser, factor_at
         self.clip, self.accumulate, self.precision = clip, accumulate, precision
         self.dtype = torch.float64 if precision == "float64" else torch.float32
-        self.rates = [float(group["lr"]) for group in optimiser.param_groups]
+        self.learning_rates = [float(group["lr"]) for group in optimiser.param_groups]
         self.steps = 0
         self._forward = torch.compile(model) if compiled else model
 
     @property
-    def rate(self) -> float:
+    def learning_rate(self) -> float:
         """The learning rate of the next step."""
-        return self.rates[0] * self.share_at(self.steps)
+        return self.learning_rates[0] * self.factor_at(self.steps)
 
     def pieces(self, batch: Batch) -> Iterator[Batch]:
         """The batch in the pieces that go through the model, ready for it.
@@ -106,8 +106,8 @@ class Learner:
             self.clip()
         elif self.clip is not None:
             nn.utils.clip_grads_with_norm_(self.weights, self.clip, norm)
-        for group, rate in zip(self.optimiser.param_groups, self.rates, strict=True):
-            group["lr"] = rate * self.share_at(self.steps)
+        for group, rate in zip(self.optimiser.param_groups, self.learning_rates, strict=True):
+            group["lr"] = rate * self.factor_at(self.steps)
         self.optimiser.step()
         self.steps += 1
 
@@ -117,8 +117,8 @@ class Learner:
         It is not part of ``state_dict``; the optimiser's memory of its gradients is.
         """
         self.weights.append(weight)
-        self.optimiser.add_param_group({"params": [weight], "lr": self.rates[0], "weight_decay": 0.0})
-        self.rates.append(self.rates[0])
+        self.optimiser.add_param_group({"params": [weight], "lr": self.learning_rates[0], "weight_decay": 0.0})
+        self.learning_rates.append(self.learning_rates[0])
 
     def skip(self) -> None:
         """Count a step without samples: the schedule advances, the weights stay."""

@@ -9,7 +9,7 @@ from torch import Tensor
 from pyrite.checks import number
 from pyrite.criterion import to_numbers
 from pyrite.errors import PyriteError
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.method import Method
 from pyrite.methods.noise_layer import noise_layer_stages
 from pyrite.methods.staged import Stages, checked_share
@@ -44,20 +44,20 @@ class Masking(Method):
         self.structure = structure
         self.threshold, self.at = number("threshold", threshold, least=0, below=1), checked_share(at)
 
-    def start(self, bench: Bench) -> Stages:
+    def start(self, context: Context) -> Stages:
         known: Tensor | None = None
         if isinstance(self.structure, Tensor):
             known = self.structure
         elif self.structure == "noise":
-            known = bench.noise_matrix
-        if known is not None and len(known) != bench.classes:
-            raise PyriteError(f"structure has {len(known)} rows, but there are {bench.classes} classes")
+            known = context.noise_matrix
+        if known is not None and len(known) != context.classes:
+            raise PyriteError(f"structure has {len(known)} rows, but there are {context.classes} classes")
 
         def masked(confusion: Tensor) -> Tensor:
             allowed = confusion >= self.threshold if known is None else known.to(confusion.device) > 0
             return _restricted(confusion, allowed)
 
-        return noise_layer_stages(self, bench, self.at, masked)
+        return noise_layer_stages(self, context, self.at, masked)
 
 
 def _restricted(matrix: Tensor, allowed: Tensor) -> Tensor:

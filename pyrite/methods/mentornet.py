@@ -13,7 +13,7 @@ from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.descent import backward_step
 from pyrite.methods.memory import Memory
 from pyrite.methods.mentor import features_of, read_lesson, train_mentor
@@ -74,25 +74,27 @@ class Mentornet(Method):
         self.mentor, self.percentile, self.decay, self.width = mentor, percentile, decay, width
         self.burn_in, self.loss = burn_in, loss
 
-    def start(self, bench: Bench) -> "_Mentored":
-        return _Mentored(self, bench)
+    def start(self, context: Context) -> "_Mentored":
+        return _Mentored(self, context)
 
 
 @final
 class _Mentored(Trainer):
-    def __init__(self, method: Mentornet, bench: Bench) -> None:
-        self.method, self.epochs = method, bench.epochs
-        self.learners = [bench.make_learner()]
+    def __init__(self, method: Mentornet, context: Context) -> None:
+        self.method, self.epochs = method, context.epochs
+        self.learners = [context.make_learner()]
         if (pieces := self.learners[0].accumulate) > 1:
             raise PyriteError(f"accumulate is {pieces}, but mentornet compares the losses of whole batches: leave it 1")
         self.loss = per_sample(method.loss or CE())
-        self.noise_rate = NoiseRate(None if method.percentile is None else 1 - method.percentile, bench)
-        self.mentor = None if method.mentor == PREDEFINED else train_mentor(read_lesson(method.mentor)).to(bench.device)
+        self.noise_rate = NoiseRate(None if method.percentile is None else 1 - method.percentile, context)
+        self.mentor = (
+            None if method.mentor == PREDEFINED else train_mentor(read_lesson(method.mentor)).to(context.device)
+        )
         self.threshold = float("nan")  # until the first batch
         self.epoch = 1
-        trained_on = np.flatnonzero(bench.labels.cpu().numpy() >= 0)
+        trained_on = np.flatnonzero(context.labels.cpu().numpy() >= 0)
         self.recorded = trained_on[:: max(1, -(-len(trained_on) // _RECORDED))]
-        self.losses = Memory(torch.full((len(bench.labels),), torch.nan, device=bench.device))
+        self.losses = Memory(torch.full((len(context.labels),), torch.nan, device=context.device))
         self.past: list[tuple[Tensor, float]] = []
 
     def begin_epoch(self, epoch: int) -> None:
@@ -103,7 +105,7 @@ class _Mentored(Trainer):
         learner = self.learners[0]
         if not sum(all_gather(len(batch.labels))):
             learner.skip()
-            return Step.empty(batch, learner.rate)
+            return Step.empty(batch, learner.learning_rate)
         scores = learner.scores(learner.ready(batch.inputs))
         losses = self.loss(scores, batch.labels)
         self._update_threshold(torch.cat(all_gather(losses.detach().double().cpu())))

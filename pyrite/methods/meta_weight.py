@@ -13,7 +13,7 @@ from pyrite.checks import one_of, whole_number
 from pyrite.criterion import Loss
 from pyrite.curves import CE, MAE
 from pyrite.errors import PyriteError
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.erm import ERM
 from pyrite.methods.meta_gradient import Gradient, Normalise, shares, theta_gradient
 from pyrite.methods.method import MetaSet, Method
@@ -94,23 +94,23 @@ class MetaWeight(Method):
         return MetaSet(self.size, clean=self.meta == "clean")
 
     @property
-    def strength(self) -> float:
-        return 1.0 if self.loss is None else ERM(self.loss).strength
+    def largest_weight(self) -> float:
+        return 1.0 if self.loss is None else ERM(self.loss).largest_weight
 
     @property
-    def grows(self) -> bool:
-        return self.loss is not None and ERM(self.loss).grows
+    def needs_clipping(self) -> bool:
+        return self.loss is not None and ERM(self.loss).needs_clipping
 
-    def start(self, bench: Bench) -> "_MetaWeighting":
-        return _MetaWeighting(self, bench)
+    def start(self, context: Context) -> "_MetaWeighting":
+        return _MetaWeighting(self, context)
 
 
 @final
 class _MetaWeighting(Weighting):
     """Steps on weighted samples, and steps of the network that weights them."""
 
-    def __init__(self, method: MetaWeight, bench: Bench) -> None:
-        super().__init__(bench, method.meta_loss, method.loss, lean=method.gradient == "lean")
+    def __init__(self, method: MetaWeight, context: Context) -> None:
+        super().__init__(context, method.meta_loss, method.loss, lean=method.gradient == "lean")
         if method.virtual == "optimizer":
             check_optimiser(self.learner.optimiser)
             if self.learner.clip is not None:
@@ -119,7 +119,7 @@ class _MetaWeighting(Weighting):
                 )
         self.method = method
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(bench.meta.seed)
+            torch.manual_seed(context.meta.seed)
             self.net = WeightNet(method.hidden).to(self.learner.weights[0].device, self.learner.dtype)
         self.optimiser = _weight_net_optimiser(method, self.net)
         # ``Run.weight_curve`` reads "weight_net" as a function of cross entropy, so other losses have another name.
@@ -141,7 +141,7 @@ class _MetaWeighting(Weighting):
             losses,
             shares(self._trust(losses.detach()), method.normalise),
             self.meta_batch(),
-            self.learner.rate,
+            self.learner.learning_rate,
             fast=fast,
             keep=not self.lean,
             optimiser=self.learner.optimiser if method.virtual == "optimizer" else None,

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from pyrite.criterion import Loss
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.learner import Learner
 from pyrite.methods.step import Step
 from pyrite.models import Ensemble, mean_scores
@@ -61,9 +61,9 @@ class Trainer(ABC):
         return {}
 
     @property
-    def rate(self) -> float:
+    def learning_rate(self) -> float:
         """The learning rate of the next step."""
-        return self.learners[0].rate
+        return self.learners[0].learning_rate
 
     @property
     def predictors(self) -> Sequence[nn.Module]:
@@ -110,7 +110,7 @@ class Method(Spelled, ABC):
         return None
 
     @property
-    def strength(self) -> float:
+    def largest_weight(self) -> float:
         """The largest weight it gives a sample, at least 1, which is that of cross entropy.
 
         Default learning rates suit cross entropy. A method that weights samples more makes larger steps, so its default
@@ -119,7 +119,7 @@ class Method(Spelled, ABC):
         return 1.0
 
     @property
-    def grows(self) -> bool:
+    def needs_clipping(self) -> bool:
         """Whether it keeps pushing samples that are learned, so that scores can grow without bound.
 
         Then gradients grow with the scores, so they are clipped unless a recipe says otherwise.
@@ -134,7 +134,7 @@ class Method(Spelled, ABC):
         """
         return 0.0
 
-    def settled(self, *, augmented: bool, held_out: bool) -> "Method":
+    def resolve_defaults(self, *, augmented: bool, held_out: bool) -> "Method":
         """The method with what suits a run filled in, so that its recipe tells it.
 
         Args:
@@ -144,7 +144,7 @@ class Method(Spelled, ABC):
         return self
 
     @abstractmethod
-    def start(self, bench: Bench) -> Trainer:
+    def start(self, context: Context) -> Trainer:
         """Start the method for one run."""
 
     def __eq__(self, other: Any) -> bool:
@@ -167,12 +167,12 @@ class Around(Method):
         return self.method.meta_set
 
     @property
-    def strength(self) -> float:
-        return self.method.strength
+    def largest_weight(self) -> float:
+        return self.method.largest_weight
 
     @property
-    def grows(self) -> bool:
-        return self.method.grows
+    def needs_clipping(self) -> bool:
+        return self.method.needs_clipping
 
     @property
     def held_out(self) -> float:

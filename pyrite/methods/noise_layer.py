@@ -11,7 +11,7 @@ from torch.nn.functional import logsigmoid
 
 from pyrite.curves import CE
 from pyrite.data import Batch
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.descent import descend
 from pyrite.methods.erm import ERM
 from pyrite.methods.method import Method, Trainer
@@ -23,22 +23,22 @@ from pyrite.soft_margin import row_margins
 __all__ = ["NoiseLayer", "noise_layer_stages"]
 
 
-def noise_layer_stages(method: Method, bench: Bench, at: float, structure: Callable[[Tensor], Tensor]) -> Stages:
+def noise_layer_stages(method: Method, context: Context, at: float, structure: Callable[[Tensor], Tensor]) -> Stages:
     """Cross entropy for the share ``at`` of the epochs; then the same net with a noise layer on top.
 
     The layer starts from the confusion matrix of the first stage, in which ``structure`` sets entries to 0 that the
     layer must not have.
     """
-    early, late = stage_lengths(method, bench.epochs, at)
+    early, late = stage_lengths(method, context.epochs, at)
 
     def first(known: Estimate, before: Trainer | None) -> Trainer:
-        return ERM(CE()).start(bench.stage(bench.epochs))
+        return ERM(CE()).start(context.stage(context.epochs))
 
     def estimate(trainer: Trainer) -> Estimate:
-        return as_estimate(structure(from_confusion(bench.evaluate(trainer.predict), bench.labels)))
+        return as_estimate(structure(from_confusion(context.evaluate(trainer.predict), context.labels)))
 
     def then(known: Estimate, before: Trainer | None) -> Trainer:
-        return NoiseLayer(bench.stage(bench.epochs, before.learners if before else ()), known["matrix"])
+        return NoiseLayer(context.stage(context.epochs, before.learners if before else ()), known["matrix"])
 
     return Stages([Stage(early, first, estimate), Stage(late, then)])
 
@@ -50,12 +50,12 @@ class NoiseLayer(Trainer):
     Entries of T that are 0 stay 0. The net alone predicts.
 
     Args:
-        bench: what makes the net.
+        context: what makes the net.
         matrix: T at the beginning.
     """
 
-    def __init__(self, bench: Bench, matrix: Tensor) -> None:
-        learner = bench.make_learner()
+    def __init__(self, context: Context, matrix: Tensor) -> None:
+        learner = context.make_learner()
         self.learners = [learner]
         weights = learner.weights[0]
         self.absent = (matrix == 0).to(weights.device)

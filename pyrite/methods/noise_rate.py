@@ -9,7 +9,7 @@ from torch import Tensor
 from pyrite.checks import number
 from pyrite.criterion import Loss
 from pyrite.errors import PyriteError
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.method import Trainer
 from pyrite.soft_margin import row_margin
 
@@ -73,15 +73,15 @@ class NoiseRate:
 
     Args:
         given: the rate, or None to estimate it.
-        bench: of the run. The warm-up has a fifth of its epochs, at least 3 and at most 10, but not all of them.
+        context: of the run. The warm-up has a fifth of its epochs, at least 3 and at most 10, but not all of them.
     """
 
-    def __init__(self, given: float | None, bench: Bench) -> None:
-        self.given, self.bench = given, bench
-        self.warm_up = max(1, min(bench.epochs - 1, max(3, bench.epochs // 5), 10))
+    def __init__(self, given: float | None, context: Context) -> None:
+        self.given, self.context = given, context
+        self.warm_up = max(1, min(context.epochs - 1, max(3, context.epochs // 5), 10))
         self.value = given
         self.epoch = 0
-        self.margins = torch.zeros(len(bench.labels), dtype=torch.float64, device=bench.device)
+        self.margins = torch.zeros(len(context.labels), dtype=torch.float64, device=context.device)
 
     def begin_epoch(self, epoch: int) -> None:
         """Count the epochs, from 1."""
@@ -102,8 +102,8 @@ class NoiseRate:
         """
         if self.value is not None:
             return
-        trained_on = self.bench.labels >= 0
-        scores, labels = self.bench.evaluate(trainer.predict)[trained_on], self.bench.labels[trained_on]
+        trained_on = self.context.labels >= 0
+        scores, labels = self.context.evaluate(trainer.predict)[trained_on], self.context.labels[trained_on]
         self.margins[trained_on] += row_margin(scores, labels)
         if self.epoch >= self.warm_up:
             self.value = estimate_noise_rate(self.margins[trained_on])

@@ -5,16 +5,16 @@ from typing import final
 from pyrite.checks import number
 from pyrite.criterion import Loss, bare
 from pyrite.curves import CE
-from pyrite.losses import Peer as PeerLoss
-from pyrite.methods.bench import Bench
+from pyrite.losses import Peer
+from pyrite.methods.context import Context
 from pyrite.methods.method import Method
 from pyrite.methods.scheduled import Ramp, ScheduledLoss, check_shares
 
-__all__ = ["Peer"]
+__all__ = ["ScheduledPeer"]
 
 
 @final
-class Peer(Method):
+class ScheduledPeer(Method):
     """A loss less α times the loss of another sample's scores under a third sample's label; α grows from 0.
 
     Args:
@@ -23,7 +23,7 @@ class Peer(Method):
         warmup: the share of the run in which α is 0.
         ramp: the share of the run in which it grows.
 
-    >>> str(Peer())
+    >>> str(ScheduledPeer())
     'peer(ce, alpha=1, warmup=0.06, ramp=0.94)'
 
     Liu & Guo, 2020.
@@ -35,14 +35,14 @@ class Peer(Method):
         self.warmup, self.ramp = check_shares(warmup, ramp)
 
     @property
-    def strength(self) -> float:
+    def largest_weight(self) -> float:
         """A sample's scores have a gradient as its own and one as another sample's peer, α times as large."""
         return 1 + self.alpha
 
     @property
-    def grows(self) -> bool:
+    def needs_clipping(self) -> bool:
         return self.alpha > 0
 
-    def start(self, bench: Bench) -> ScheduledLoss:
+    def start(self, context: Context) -> ScheduledLoss:
         plan = Ramp(0.0, self.alpha, self.warmup, self.ramp)
-        return ScheduledLoss(bench, PeerLoss(self.loss), "alpha", lambda epoch: plan.at(epoch, bench.epochs))
+        return ScheduledLoss(context, Peer(self.loss), "alpha", lambda epoch: plan.at(epoch, context.epochs))

@@ -9,8 +9,8 @@ from pyrite.methods.auto import Auto
 from pyrite.methods.bilevel import Bilevel
 from pyrite.methods.bootstrap import Bootstrap
 from pyrite.methods.co_teaching import CoTeaching
-from pyrite.methods.confidence import Confidence
-from pyrite.methods.corrected import Backward, Forward
+from pyrite.methods.confidence import ScheduledConfidence
+from pyrite.methods.corrected import BackwardCorrection, ForwardCorrection
 from pyrite.methods.cross_fit import CrossFit
 from pyrite.methods.curriculum import Curriculum
 from pyrite.methods.d2l import D2L
@@ -24,13 +24,13 @@ from pyrite.methods.masking import Masking
 from pyrite.methods.mentornet import Mentornet
 from pyrite.methods.meta_weight import MetaWeight
 from pyrite.methods.method import Method
-from pyrite.methods.peer import Peer
+from pyrite.methods.peer import ScheduledPeer
 from pyrite.methods.s_model import SModel
 from pyrite.methods.select import Select
 from pyrite.methods.self_corrected import SelfCorrected
 from pyrite.methods.self_paced import SelfPaced
 from pyrite.methods.staged import Staged
-from pyrite.spec import build
+from pyrite.spec import build, register_class
 
 __all__ = ["METHODS", "method"]
 
@@ -39,8 +39,8 @@ METHODS: dict[str, Callable[..., Method]] = {
     "meta_weight": MetaWeight,
     "l2rw": L2RW,
     "staged": Staged,
-    "forward": Forward,
-    "backward": Backward,
+    "forward": ForwardCorrection,
+    "backward": BackwardCorrection,
     "s_model": SModel,
     "masking": Masking,
     "glc": GLC,
@@ -51,8 +51,8 @@ METHODS: dict[str, Callable[..., Method]] = {
     "bilevel": Bilevel,
     "elr": ELR,
     "bootstrap": Bootstrap,
-    "peer": Peer,
-    "confidence": Confidence,
+    "peer": ScheduledPeer,
+    "confidence": ScheduledConfidence,
     "joint": Joint,
     "d2l": D2L,
     "cross_fit": CrossFit,
@@ -61,6 +61,10 @@ METHODS: dict[str, Callable[..., Method]] = {
     "select": Select,
     "auto": Auto,
 }
+
+# Classes whose names would be those of losses.
+for _name in ("forward", "backward", "peer", "confidence"):
+    register_class(_name, METHODS[_name])  # type: ignore[arg-type]  # these four are classes
 
 
 def method(spec: str | Method) -> Method:

@@ -2,7 +2,7 @@
 
 from typing import final
 
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.method import Method
 from pyrite.methods.noise_layer import noise_layer_stages
 from pyrite.methods.staged import Stages, checked_share
@@ -28,5 +28,5 @@ class SModel(Method):
     def __init__(self, at: float = 0.2) -> None:
         self.at = checked_share(at)
 
-    def start(self, bench: Bench) -> Stages:
-        return noise_layer_stages(self, bench, self.at, lambda matrix: matrix)
+    def start(self, context: Context) -> Stages:
+        return noise_layer_stages(self, context, self.at, lambda matrix: matrix)

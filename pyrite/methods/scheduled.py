@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from pyrite.checks import number
 from pyrite.criterion import Loss
 from pyrite.data import Batch
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.erm import ERM
 from pyrite.methods.method import Trainer
 from pyrite.methods.step import Step
@@ -46,14 +46,14 @@ class ScheduledLoss(Trainer):
     """Empirical risk minimisation with a loss, one coefficient of which is set at the beginning of every epoch.
 
     Args:
-        bench: what the method is started on.
+        context: what the method is started on.
         loss: the loss.
         coefficient: the name of the attribute of the loss that changes.
         value_at: its value in an epoch, counted from 1.
     """
 
-    def __init__(self, bench: Bench, loss: Loss, coefficient: str, value_at: Callable[[int], float]) -> None:
-        self.descent = ERM(loss).start(bench)
+    def __init__(self, context: Context, loss: Loss, coefficient: str, value_at: Callable[[int], float]) -> None:
+        self.descent = ERM(loss).start(context)
         self.learners, self.loss = self.descent.learners, self.descent.loss
         self.coefficient, self.value_at = coefficient, value_at
         self.value = value_at(1)

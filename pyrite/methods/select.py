@@ -12,7 +12,7 @@ from torch import nn
 from pyrite.data import Batch, Batches
 from pyrite.diagnostics import clearly_better
 from pyrite.errors import PyriteError
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.learner import Learner
 from pyrite.methods.method import MetaSet, Method, Trainer
 from pyrite.methods.step import Step
@@ -34,7 +34,7 @@ class Select(Method):
     (``pyrite.diagnostics.clearly_better``); the prediction is the mean of the probabilities of the others. Given labels
     suffice for that: wrong ones lower the accuracy of all methods alike, except of those that follow them.
 
-    The learning rate is that of cross entropy. A method that weights samples more has its rate divided by its strength,
+    The learning rate is that of cross entropy. A method that weights samples more has its rate divided by that weight,
     and the gradients of one whose scores could grow without bound are clipped, as in runs of their own. Observers see
     the steps of the best method. If nothing is held out, all methods predict.
 
@@ -67,11 +67,11 @@ class Select(Method):
     def held_out(self) -> float:
         return max(0.05, *(method.held_out for method in self.methods))
 
-    def settled(self, *, augmented: bool, held_out: bool) -> "Select":
-        return Select(*(method.settled(augmented=augmented, held_out=held_out) for method in self.methods))
+    def resolve_defaults(self, *, augmented: bool, held_out: bool) -> "Select":
+        return Select(*(method.resolve_defaults(augmented=augmented, held_out=held_out) for method in self.methods))
 
-    def start(self, bench: Bench) -> "_Selecting":
-        return _Selecting(self.methods, bench)
+    def start(self, context: Context) -> "_Selecting":
+        return _Selecting(self.methods, context)
 
 
 def as_good_as_the_best(hits: Sequence[Hits]) -> list[int]:
@@ -92,10 +92,10 @@ def as_good_as_the_best(hits: Sequence[Hits]) -> list[int]:
 class _Selecting(Trainer):
     """One trainer per method."""
 
-    def __init__(self, methods: Sequence[Method], bench: Bench) -> None:
-        self.bench = bench
+    def __init__(self, methods: Sequence[Method], context: Context) -> None:
+        self.context = context
         self.trainers = [
-            method.start(bench.member(number, len(methods), partial(_suit, method)))
+            method.start(context.member(number, len(methods), partial(_suit, method)))
             for number, method in enumerate(methods)
         ]
         self.selected = list(range(len(methods)))
@@ -116,12 +116,14 @@ class _Selecting(Trainer):
     def end_epoch(self) -> None:
         for trainer in self.trainers:
             trainer.end_epoch()
-        if self.bench.held_out is not None:
-            self.selected = as_good_as_the_best([self._hits(trainer, self.bench.held_out) for trainer in self.trainers])
+        if self.context.held_out is not None:
+            self.selected = as_good_as_the_best(
+                [self._hits(trainer, self.context.held_out) for trainer in self.trainers]
+            )
 
     def _hits(self, trainer: Trainer, held_out: Batches) -> Hits:
         """Which of the held-out labels a method predicts, for images of the size that it is trained on now."""
-        growth, epoch = self.bench.batches.growth, max(0, self.bench.batches.epoch - 1)
+        growth, epoch = self.context.batches.growth, max(0, self.context.batches.epoch - 1)
         own = [torch.zeros(0, dtype=torch.long)]
         for inputs, labels, index in held_out:
             shown = inputs if growth is None else growth.resized(inputs, epoch)
@@ -158,6 +160,6 @@ class _Selecting(Trainer):
 
 def _suit(method: Method, learner: Learner) -> None:
     """Give a learner the rate and the clipping that its method has in a run of its own."""
-    learner.rates = [rate / method.strength for rate in learner.rates]
-    if method.grows and learner.clip is None:
+    learner.learning_rates = [rate / method.largest_weight for rate in learner.learning_rates]
+    if method.needs_clipping and learner.clip is None:
         learner.clip = _CLIP

@@ -13,7 +13,7 @@ from pyrite.auditing import FEWEST, audit_scores
 from pyrite.checks import number
 from pyrite.curves import CE
 from pyrite.data import Batch
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.descent import descend
 from pyrite.methods.memory import Memory
 from pyrite.methods.method import Method, Trainer
@@ -66,19 +66,19 @@ class SelfCorrected(Method):
     def held_out(self) -> float:
         return 0.05
 
-    def start(self, bench: Bench) -> "_Correcting":
-        return _Correcting(self, bench)
+    def start(self, context: Context) -> "_Correcting":
+        return _Correcting(self, context)
 
 
 @final
 class _Correcting(Trainer):
     """Steps with the given labels, and with probabilities of the true ones where the audit finds noise."""
 
-    def __init__(self, method: SelfCorrected, bench: Bench) -> None:
-        self.bench, self.momentum = bench, method.momentum
-        self.learners, self.loss = [bench.make_learner()], CE(reduction="none")
+    def __init__(self, method: SelfCorrected, context: Context) -> None:
+        self.context, self.momentum = context, method.momentum
+        self.learners, self.loss = [context.make_learner()], CE(reduction="none")
         self.average = deepcopy(self.learners[0].model)
-        self.audited_after = max(1, round(method.at * bench.epochs))
+        self.audited_after = max(1, round(method.at * context.epochs))
         self.matrix: Tensor | None = None  # until the labels are audited
         self.memory: Memory | None = None  # until noise is found
 
@@ -86,25 +86,25 @@ class _Correcting(Trainer):
         if epoch <= self.audited_after or self.matrix is not None:
             return
         scores = self._scores(epoch - 2)  # epochs of images are counted from 0, and this is that of the one before
-        self.matrix = noise_of_labels(scores, self.bench.labels, self.bench.seed)
+        self.matrix = noise_of_labels(scores, self.context.labels, self.context.seed)
         if not self.matrix.equal(torch.eye(len(self.matrix)).to(self.matrix)):
             self.memory = Memory(scores.nan_to_num().log_softmax(1))
 
     def _scores(self, epoch: int) -> Tensor:
         """Of every training sample, at the size that images had in an epoch; mirrored as well if training mirrors."""
-        augment, growth = self.bench.batches.augment, self.bench.batches.growth
+        augment, growth = self.context.batches.augment, self.context.batches.growth
         mirrors = augment is not None and augment.flip != "none"
 
         def predict(inputs: Tensor) -> Tensor:
             shown = inputs if growth is None else growth.resized(inputs, epoch)
             return mirrored_scores(self.predict, shown) if mirrors else self.predict(shown)
 
-        return self.bench.evaluate(predict)
+        return self.context.evaluate(predict)
 
     def step(self, batch: Batch) -> Step:
         share = torch.tensor(len(batch.labels), dtype=torch.float64, device=batch.labels.device)
         step = descend(self.learners[0], batch, self._cost, share)
-        if step.share:  # written after the step, so that a step that fails changes nothing
+        if step.denominator:  # written after the step, so that a step that fails changes nothing
             if self.memory is not None:
                 self.memory.write(step.index, self._remembered(self.memory, step.scores, step.index))
             self._add_to_average()
@@ -127,7 +127,7 @@ class _Correcting(Trainer):
     def _add_to_average(self) -> None:
         """A running mean of weights and statistics, over a share of all steps or, at first, of those so far."""
         learner = self.learners[0]
-        steps = min(_AVERAGED * self.bench.epochs * self.bench.steps_per_epoch, _GROWING * learner.steps)
+        steps = min(_AVERAGED * self.context.epochs * self.context.steps_per_epoch, _GROWING * learner.steps)
         pairs = zip(self.average.state_dict().values(), learner.model.state_dict().values(), strict=True)
         for mean, value in pairs:
             if mean.is_floating_point():
@@ -155,7 +155,7 @@ class _Correcting(Trainer):
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         super().load_state_dict(state)
         self.average.load_state_dict(state["average"])
-        found = {name: rows.to(self.bench.device) for name, rows in state["found"].items()}
+        found = {name: rows.to(self.context.device) for name, rows in state["found"].items()}
         self.matrix = found.get("matrix")
         self.memory = Memory(found["memory"]) if "memory" in found else None
 

@@ -12,7 +12,7 @@ from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.descent import descend
 from pyrite.methods.memory import Memory
 from pyrite.methods.meta_gradient import per_sample
@@ -52,19 +52,19 @@ class SelfPaced(Method):
         check_loss(loss)
         self.first, self.last, self.loss = first, last, loss
 
-    def start(self, bench: Bench) -> "_SelfPaced":
-        return _SelfPaced(self, bench)
+    def start(self, context: Context) -> "_SelfPaced":
+        return _SelfPaced(self, context)
 
 
 @final
 class _SelfPaced(Trainer):
-    def __init__(self, method: SelfPaced, bench: Bench) -> None:
-        self.method, self.bench = method, bench
-        self.learners = [bench.make_learner()]
+    def __init__(self, method: SelfPaced, context: Context) -> None:
+        self.method, self.context = method, context
+        self.learners = [context.make_learner()]
         self.loss = per_sample(method.loss or CE())
-        self.noise_rate = NoiseRate(None if method.last is None else 1 - method.last, bench)
-        self.losses = Memory(torch.full((len(bench.labels),), torch.inf, dtype=torch.float64, device=bench.device))
-        self.chosen = torch.ones(len(bench.labels), dtype=torch.float64, device=bench.device)
+        self.noise_rate = NoiseRate(None if method.last is None else 1 - method.last, context)
+        self.losses = Memory(torch.full((len(context.labels),), torch.inf, dtype=torch.float64, device=context.device))
+        self.chosen = torch.ones(len(context.labels), dtype=torch.float64, device=context.device)
         self.share = 1.0
 
     def begin_epoch(self, epoch: int) -> None:
@@ -73,7 +73,7 @@ class _SelfPaced(Trainer):
         if epoch <= warm_up:
             return
         first = min(self.method.first, last)
-        progress = (epoch - warm_up - 1) / max(1, self.bench.epochs - warm_up - 1)
+        progress = (epoch - warm_up - 1) / max(1, self.context.epochs - warm_up - 1)
         self.share = first + (last - first) * progress
         self.chosen = with_smallest(self.losses.rows, self.share)
 
@@ -87,7 +87,7 @@ class _SelfPaced(Trainer):
 
         chosen = self.chosen[batch.index]
         step = descend(self.learners[0], batch, cost, chosen.sum(), chosen)
-        if step.share:
+        if step.denominator:
             self.losses.write(step.index, self.loss(step.scores, step.labels))
         return step
 

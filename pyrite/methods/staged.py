@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pyrite.checks import flag, number
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.method import MetaSet, Method, Trainer
 from pyrite.methods.step import Step
 
@@ -136,26 +136,26 @@ class Staged(Method):
         return self.first.meta_set or self.then.meta_set
 
     @property
-    def strength(self) -> float:
-        return max(self.first.strength, self.then.strength)
+    def largest_weight(self) -> float:
+        return max(self.first.largest_weight, self.then.largest_weight)
 
     @property
-    def grows(self) -> bool:
-        return self.first.grows or self.then.grows
+    def needs_clipping(self) -> bool:
+        return self.first.needs_clipping or self.then.needs_clipping
 
     @property
     def held_out(self) -> float:
         return max(self.first.held_out, self.then.held_out)
 
-    def start(self, bench: Bench) -> Stages:
-        early, late = stage_lengths(self, bench.epochs, self.at)
+    def start(self, context: Context) -> Stages:
+        early, late = stage_lengths(self, context.epochs, self.at)
 
         def first(known: Estimate, before: Trainer | None) -> Trainer:
-            return self.first.start(bench.stage(early if self.restart else bench.epochs))
+            return self.first.start(context.stage(early if self.restart else context.epochs))
 
         def then(known: Estimate, before: Trainer | None) -> Trainer:
             if self.restart:
-                return self.then.start(bench.stage(late))
-            return self.then.start(bench.stage(bench.epochs, before.learners if before else ()))
+                return self.then.start(context.stage(late))
+            return self.then.start(context.stage(context.epochs, before.learners if before else ()))
 
         return Stages([Stage(early, first), Stage(late, then)])

@@ -26,8 +26,8 @@ class Step:
         scores: what the model gave them before the step.
         gradient: the derivative of the objective (a mean over all processes) with respect to the scores.
         loss: the mean loss of the whole batch, over all processes.
-        share: what that mean was divided by: the number of samples, or the sum of their weights.
-        rate: the learning rate of the step.
+        denominator: what that mean was divided by: the number of samples, or the sum of their weights.
+        learning_rate: the learning rate of the step.
         trust: what the method multiplied each sample's loss by; None if it does not weight samples.
         unseen: scores of nets that are not trained on the sample; None if the method has no such net.
     """
@@ -37,8 +37,8 @@ class Step:
     scores: Tensor
     gradient: Tensor
     loss: float
-    share: float
-    rate: float
+    denominator: float
+    learning_rate: float
     trust: Tensor | None = None
     unseen: Tensor | None = None
 
@@ -60,7 +60,7 @@ class Step:
 
         For a curve this is w(Δ), because ∇L = −w ∇Δ and the L1 norm of ∇Δ is 2.
         """
-        return self.gradient.abs().sum(1, dtype=torch.float64) * (self.share / 2)
+        return self.gradient.abs().sum(1, dtype=torch.float64) * (self.denominator / 2)
 
     @property
     def prediction(self) -> Tensor:

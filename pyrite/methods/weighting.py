@@ -14,7 +14,7 @@ from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.data import Batch, Batches
 from pyrite.errors import PyriteError
-from pyrite.methods.bench import Bench
+from pyrite.methods.context import Context
 from pyrite.methods.cycle import Cycle
 from pyrite.methods.descent import backward_step
 from pyrite.methods.learner import Learner
@@ -32,20 +32,20 @@ class Weighting(Trainer):
     """Steps of a model on a weighted sum of losses; a subclass computes the weights.
 
     Args:
-        bench: with the meta set.
+        context: with the meta set.
         meta_loss: what is measured on the meta set.
         loss: what the model is trained with.
         lean: compute the graph of the training pass twice, so that only one graph is in memory at a time.
     """
 
-    def __init__(self, bench: Bench, meta_loss: Loss, loss: Loss | None = None, *, lean: bool = False) -> None:
-        self.meta, self.lean = Cycle(bench.meta), lean
-        self.learner = bench.make_learner()
+    def __init__(self, context: Context, meta_loss: Loss, loss: Loss | None = None, *, lean: bool = False) -> None:
+        self.meta, self.lean = Cycle(context.meta), lean
+        self.learner = context.make_learner()
         self.learners = [self.learner]
         _check_learner(self.learner)
         self.loss, self.meta_loss = per_sample(loss or CE()), per_sample(meta_loss)
         self.passes = Passes(self.learner.model, self.loss, self.meta_loss)
-        _check_meta_set(bench.meta, bench.labels)
+        _check_meta_set(context.meta, context.labels)
 
     @abstractmethod
     def weigh(self, batch: tuple[Tensor, Tensor], losses: Tensor, again: Again) -> tuple[Tensor, Tensor]:
@@ -61,7 +61,7 @@ class Weighting(Trainer):
         count = float(all_reduce(own))
         if not count:
             learner.skip()
-            return Step.empty(batch, learner.rate)
+            return Step.empty(batch, learner.learning_rate)
         with same_draws(learner.model) as again:
             scores = learner.scores(inputs)
             losses = self.passes.loss(scores, labels)

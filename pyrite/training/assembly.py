@@ -17,7 +17,7 @@ from pyrite.diagnostics import TrainingObserver
 from pyrite.draws import Stream, torch_seed
 from pyrite.errors import PyriteError
 from pyrite.features import Encoder, State, as_numbers, encoder, state_bytes
-from pyrite.methods import Bench, Learner, MetaSet, Method, Trainer
+from pyrite.methods import Context, Learner, MetaSet, Method, Trainer
 from pyrite.models import Architecture, Factory, architecture, build_model, reinitialised
 from pyrite.noise import corrupt
 from pyrite.processes import all_gather, broadcast_weights, local_device, rank, sync_batch_norm, world_size
@@ -128,7 +128,7 @@ def assemble(
         return make_learner(recipe, sync_batch_norm(nets.make(number)), len(train), epochs)
 
     trainer = method.start(
-        Bench(
+        Context(
             train, learner, epochs=recipe.epochs, classes=len(data.classes), meta=meta, noise_matrix=noise_matrix,
             held_out=held_out,
         )

@@ -43,8 +43,8 @@ def fit(
     after the other.
 
     Args:
-        trainer: a method that was started on a bench: ``ERM(loss).start(bench)``.
-        batches: those of the bench.
+        trainer: a method that was started on a context: ``ERM(loss).start(context)``.
+        batches: those of the context.
         epochs: the length of the whole run.
         observers: called after every step and every epoch, in this order.
         stop: called after every step; True ends training.
@@ -64,8 +64,8 @@ def fit(
                 except FloatingPointError as error:
                     raise Diverged(
                         f"{error}, in batch {batches.position} of {len(batches)} of epoch {epoch + 1}, at learning "
-                        f"rate {trainer.rate:.3g}. Try a learning rate ten times lower, gradient clipping (clip 5), or "
-                        "a loss with bounded weights such as gce(q=0.7)"
+                        f"rate {trainer.learning_rate:.3g}. Try a learning rate ten times lower, gradient clipping "
+                        "(clip 5), or a loss with bounded weights such as gce(q=0.7)"
                     ) from None
                 for observer in observers:
                     observer.after_step(step)

@@ -191,7 +191,7 @@ class Recipe(Checked, Settings):
         clip = float(_grows(chosen)) if self.clip is None else self.clip
         if self.mirror and len(shape) != 3:
             raise PyriteError("mirror is True, but the net is given no images that could be mirrored: leave it out")
-        strength = 1.0 if self.clip is None and clip and _clipping_is_enough(net, chosen) else chosen.strength
+        strength = 1.0 if self.clip is None and clip and _clipping_is_enough(net, chosen) else chosen.largest_weight
         rate = float(f"{suits / strength:.3g}")
         augment = _spelled(augmentation(self.augment)) if self.augment else _default_augmentation(shape)
         return self.model_copy(
@@ -256,7 +256,7 @@ def settled(method: Method, augment: str, validation: float | None, data: Datase
         net: None for a net of the user's own.
     """
     augmented = augment != "none" and not isinstance(net, MLP | LinearNet)
-    return method.settled(augmented=augmented, held_out=bool(validation) or data.validation is not None)
+    return method.resolve_defaults(augmented=augmented, held_out=bool(validation) or data.validation is not None)
 
 
 def _spelled(augment: CropFlip | None) -> str:
@@ -309,6 +309,6 @@ def _grows(method: Method) -> bool:
     A user's own loss may not take those; then the gradients are clipped, which is safe.
     """
     try:
-        return method.grows
+        return method.needs_clipping
     except Exception:
         return True

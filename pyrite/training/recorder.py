@@ -61,10 +61,10 @@ class Recorder:
 
     def after_step(self, step: Step) -> None:
         self.steps += 1
-        self._loss += step.loss * step.share
-        self._share += step.share
-        self._rate = step.rate
-        self.observer.update(step.index, step.margin, step.prediction, step.weight, step.rate, step.trust)
+        self._loss += step.loss * step.denominator
+        self._share += step.denominator
+        self._rate = step.learning_rate
+        self.observer.update(step.index, step.margin, step.prediction, step.weight, step.learning_rate, step.trust)
         if self.observer.class_margins is not None and len(step.index):
             values = step.margins if step.unseen is None else margins(step.unseen)
             self.observer.class_margins.record(step.index, values, unseen=step.unseen is not None)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 import pyrite
 from pyrite.data import Batch, Batches, Dataset
-from pyrite.methods import METHODS, Bench, Learner, Step, Trainer, method
+from pyrite.methods import METHODS, Context, Learner, Step, Trainer, method
 from pyrite.training import fit
 from tests.children import differing
 from tests.contracts.toys import TOYS
@@ -114,11 +114,11 @@ def test_no_method_sees_the_truth(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_held_out_labels_are_not_on_the_bench(name: str) -> None:
     batches, meta, labels = parts()
-    bench = Bench(batches, lambda number, epochs: learner(number), epochs=EPOCHS, classes=5, meta=meta)
-    assert (bench.labels[:30].numpy() == labels[:30]).all()
-    assert (bench.labels[30:] == -1).all()
-    assert bench.steps_per_epoch == 3
-    method(spec(name)).start(bench)
+    context = Context(batches, lambda number, epochs: learner(number), epochs=EPOCHS, classes=5, meta=meta)
+    assert (context.labels[:30].numpy() == labels[:30]).all()
+    assert (context.labels[30:] == -1).all()
+    assert context.steps_per_epoch == 3
+    method(spec(name)).start(context)
 
 
 def parts() -> tuple[Batches, Batches, np.ndarray]:
@@ -136,8 +136,8 @@ def learner(number: int) -> Learner:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_batch_of_nothing_and_a_batch_that_is_not_finite(name: str) -> None:
     batches, meta, _ = parts()
-    bench = Bench(batches, lambda number, epochs: learner(number), epochs=EPOCHS, classes=5, meta=meta)
-    trainer = method(spec(name)).start(bench)
+    context = Context(batches, lambda number, epochs: learner(number), epochs=EPOCHS, classes=5, meta=meta)
+    trainer = method(spec(name)).start(context)
     trainer.begin_epoch(1)
     batch = next(iter(batches))
     before = [weight.clone() for own in trainer.learners for weight in own.weights]
@@ -175,11 +175,11 @@ def test_facts_do_not_replace_numbers_of_the_history(name: str, whole: Callable[
     recorded = pyrite.Run.load(whole("erm")).history[-1].keys()  # erm has no facts
     assert {"epoch", "loss", "alpha", "weight_max"} <= recorded
     batches, meta, _ = parts()
-    bench = Bench(
+    context = Context(
         batches, lambda number, epochs: learner(number), epochs=EPOCHS, classes=5, meta=meta,
         noise_matrix=torch.full((5, 5), 0.1, dtype=torch.float64) + 0.5 * torch.eye(5),
     )  # fmt: skip
-    trainer = method(spec(name)).start(bench)
+    trainer = method(spec(name)).start(context)
     facts = FactNames(trainer)
     fit(trainer, batches, EPOCHS, [facts])
     assert facts.names & recorded == set()

@@ -9,7 +9,7 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 import pyrite
 from pyrite.data import Batch
-from pyrite.methods import ERM, Bench, Memory, Method, Stage, Stages, Step, Trainer, backward_step, descend
+from pyrite.methods import ERM, Context, Memory, Method, Stage, Stages, Step, Trainer, backward_step, descend
 from pyrite.processes import all_gather
 
 
@@ -23,14 +23,14 @@ class Pair(Method):
     def __init__(self, keep: float = 0.6) -> None:
         self.keep = keep
 
-    def start(self, bench: Bench) -> "PairTrainer":
-        return PairTrainer(self, bench)
+    def start(self, context: Context) -> "PairTrainer":
+        return PairTrainer(self, context)
 
 
 class PairTrainer(Trainer):
-    def __init__(self, method: Pair, bench: Bench) -> None:
+    def __init__(self, method: Pair, context: Context) -> None:
         self.keep = method.keep
-        self.learners = [bench.make_learner(), bench.make_learner()]
+        self.learners = [context.make_learner(), context.make_learner()]
         self.loss = pyrite.CE(reduction="none")
         self.chosen = 0
 
@@ -71,30 +71,30 @@ class Relabel(Method):
     average of the weights predicts.
     """
 
-    def start(self, bench: Bench) -> Stages:
-        half = bench.epochs // 2
+    def start(self, context: Context) -> Stages:
+        half = context.epochs // 2
 
         def first(known: Mapping[str, Tensor], before: Trainer | None) -> Trainer:
-            return ERM(pyrite.CE()).start(bench.stage(half))
+            return ERM(pyrite.CE()).start(context.stage(half))
 
         def estimate(trainer: Trainer) -> Mapping[str, Tensor]:
-            own = bench.labels >= 0
-            shares = bench.evaluate(trainer.predict).softmax(1)[own]
-            rows = torch.zeros(bench.classes, bench.classes, dtype=shares.dtype)
-            return {"confusion": rows.index_add(0, bench.labels[own], shares)}
+            own = context.labels >= 0
+            shares = context.evaluate(trainer.predict).softmax(1)[own]
+            rows = torch.zeros(context.classes, context.classes, dtype=shares.dtype)
+            return {"confusion": rows.index_add(0, context.labels[own], shares)}
 
         def then(known: Mapping[str, Tensor], before: Trainer | None) -> Trainer:
-            return RelabelTrainer(bench.stage(bench.epochs - half), known["confusion"])
+            return RelabelTrainer(context.stage(context.epochs - half), known["confusion"])
 
-        return Stages([Stage(half, first, estimate), Stage(bench.epochs - half, then)])
+        return Stages([Stage(half, first, estimate), Stage(context.epochs - half, then)])
 
 
 class RelabelTrainer(Trainer):
-    def __init__(self, bench: Bench, confusion: Tensor) -> None:
-        self.learners = [bench.make_learner()]
-        one_hot = nn.functional.one_hot(bench.labels.clamp(min=0), bench.classes).to(self.learners[0].dtype)
+    def __init__(self, context: Context, confusion: Tensor) -> None:
+        self.learners = [context.make_learner()]
+        one_hot = nn.functional.one_hot(context.labels.clamp(min=0), context.classes).to(self.learners[0].dtype)
         self.targets = Memory(one_hot)
-        self.labels = bench.labels.clone()
+        self.labels = context.labels.clone()
         self.prior = (confusion.sum(0) / confusion.sum()).to(one_hot)
         self.average = AveragedModel(self.learners[0].model, multi_avg_fn=get_ema_multi_avg_fn(0.5), use_buffers=True)
         self.loss = pyrite.CE(reduction="none")
@@ -109,7 +109,7 @@ class RelabelTrainer(Trainer):
             return self.loss(scores, self.labels[piece.index]) + 0.1 * pull
 
         step = descend(self.learners[0], batch, cost, torch.tensor(len(batch.labels)))
-        if step.share:
+        if step.denominator:
             shares = 0.7 * self.targets[step.index] + 0.3 * step.scores.softmax(1)
             self.targets.write(step.index, shares)
             self.average.update_parameters(self.learners[0].model)

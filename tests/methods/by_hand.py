@@ -8,7 +8,7 @@ from torch import Tensor
 
 import pyrite
 from pyrite.data import Batches
-from pyrite.methods import Bench, Learner, Trainer, method
+from pyrite.methods import Context, Learner, Trainer, method
 from pyrite.training import fit
 
 ROWS = np.random.default_rng(0)
@@ -35,7 +35,7 @@ def meta() -> Batches:
 
 def trained(spec: str, epochs: int, **options: Tensor) -> Trainer:
     data = batches()
-    trainer = method(spec).start(Bench(data, learner, epochs=epochs, classes=3, meta=meta(), **options))
+    trainer = method(spec).start(Context(data, learner, epochs=epochs, classes=3, meta=meta(), **options))
     fit(trainer, data, epochs)
     return trainer
 
@@ -43,7 +43,7 @@ def trained(spec: str, epochs: int, **options: Tensor) -> Trainer:
 def step(own: Learner, loss: Callable[[], Tensor]) -> None:
     """One step of the optimiser at the schedule's learning rate."""
     for group in own.optimiser.param_groups:
-        group["lr"] = RATE * own.share_at(own.steps)
+        group["lr"] = RATE * own.factor_at(own.steps)
     own.optimiser.zero_grad()
     own.model.train()
     loss().backward()

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.data import Batch, Batches
-from pyrite.methods import Bench, Learner, method
+from pyrite.methods import Context, Learner, method
 from pyrite.methods.bilevel import stratified_splits
 from pyrite.models import build_model
 
@@ -30,7 +30,7 @@ def gradient(own: nn.Module, inputs: Tensor, labels: Tensor) -> tuple[Tensor, ..
 
 def test_a_step_is_that_of_the_formula() -> None:
     trainer = method("bilevel(splits=4, mu=0.05)").start(
-        Bench(Batches(INPUTS, LABELS, batch_size=16, seed=0), learner, epochs=1, classes=4)
+        Context(Batches(INPUTS, LABELS, batch_size=16, seed=0), learner, epochs=1, classes=4)
     )
     own = net().train()
     optimiser = torch.optim.SGD(own.parameters(), lr=0.2, momentum=0.9)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from pyrite.data import Batches
-from pyrite.methods import Bench, Learner, method
+from pyrite.methods import Context, Learner, method
 from pyrite.methods.co_teaching import with_small_loss
 from pyrite.models import build_model
 
@@ -25,7 +25,7 @@ def learner(number: int, epochs: int) -> Learner:
 
 def test_each_net_learns_what_is_small_for_the_other() -> None:
     batches = Batches(INPUTS, LABELS, batch_size=10, seed=0)
-    trainer = method("co_teaching(rate=0.4, ramp=2)").start(Bench(batches, learner, epochs=3, classes=3))
+    trainer = method("co_teaching(rate=0.4, ramp=2)").start(Context(batches, learner, epochs=3, classes=3))
     nets = [net(0), net(1)]
     optimisers = [torch.optim.SGD(own.parameters(), lr=0.2, momentum=0.9) for own in nets]
     ce = nn.functional.cross_entropy
@@ -71,4 +71,4 @@ def test_what_is_refused() -> None:
         return Learner(own, torch.optim.SGD(own.parameters(), lr=0.2), accumulate=2)
 
     with pytest.raises(ValueError, match="accumulate is 2"):
-        method("co_teaching").start(Bench(Batches(INPUTS, LABELS, seed=0), pieces, epochs=1, classes=3))
+        method("co_teaching").start(Context(Batches(INPUTS, LABELS, seed=0), pieces, epochs=1, classes=3))

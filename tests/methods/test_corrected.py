@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from pyrite.data import Batches
-from pyrite.methods import Bench, Learner, method
+from pyrite.methods import Context, Learner, method
 from pyrite.training import fit
 from tests.methods.by_hand import batches, cross_entropy, learner, posteriors, same_weights, step, trained
 
@@ -25,10 +25,10 @@ def test_the_minimum_is_the_distribution_of_true_labels(name: str, source: str) 
     net = nn.Linear(1, 3).double()
     own = Learner(net, torch.optim.SGD(net.parameters(), lr=1.0), precision="float64")
     spec = f"{name}(matrix={MATRIX if source == 'given' else 'noise'!r})"
-    bench = Bench(
+    context = Context(
         batches, lambda number, epochs: own, epochs=600, classes=3, noise_matrix=torch.tensor(MATRIX).double()
     )
-    fit(method(spec).start(bench), batches, 600)
+    fit(method(spec).start(context), batches, 600)
     expected = np.array([0.38, 0.30, 0.32]) @ np.linalg.inv(MATRIX)
     assert expected.min() > 0.1
     np.testing.assert_allclose(net.bias.detach().softmax(0).numpy(), expected, atol=1e-9)
@@ -91,4 +91,4 @@ def test_what_is_refused() -> None:
         "forward": "epochs is 1, but forward",
     }.items():
         with pytest.raises(ValueError, match=words):
-            method(spec).start(Bench(batches(), learner, epochs=1, classes=3))
+            method(spec).start(Context(batches(), learner, epochs=1, classes=3))

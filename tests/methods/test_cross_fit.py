@@ -8,7 +8,7 @@ import torch
 
 import pyrite
 from pyrite.data import Batch, Batches
-from pyrite.methods import ERM, Bench, CrossFit, Learner, method
+from pyrite.methods import ERM, Context, CrossFit, Learner, method
 from pyrite.soft_margin import margins
 
 INPUTS = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
@@ -27,7 +27,7 @@ def learner(number: int, epochs: int = 1) -> Learner:
 @pytest.mark.parametrize("folds", [2, 3])
 def test_a_step_by_hand(folds: int) -> None:
     batches = Batches(INPUTS, LABELS, batch_size=20, seed=3)
-    trainer = CrossFit(ERM(pyrite.CE()), folds).start(Bench(batches, learner, epochs=1, classes=5))
+    trainer = CrossFit(ERM(pyrite.CE()), folds).start(Context(batches, learner, epochs=1, classes=5))
     fold = trainer.fold
     sizes = torch.bincount(fold)
     assert sizes.max() - sizes.min() <= 1
@@ -55,7 +55,7 @@ def test_a_step_by_hand(folds: int) -> None:
 
 def test_a_batch_in_which_one_net_has_a_single_sample() -> None:
     batches = Batches(INPUTS, LABELS, batch_size=20, seed=3)
-    trainer = CrossFit(ERM(pyrite.CE())).start(Bench(batches, learner, epochs=1, classes=5))
+    trainer = CrossFit(ERM(pyrite.CE())).start(Context(batches, learner, epochs=1, classes=5))
     rows = torch.cat([(trainer.fold == 0).nonzero()[:1, 0], (trainer.fold == 1).nonzero()[:3, 0]])
     batch = Batch(torch.from_numpy(INPUTS)[rows], torch.from_numpy(LABELS)[rows], rows)
     before = [weight.clone() for weight in trainer.learners[1].weights]
@@ -66,9 +66,9 @@ def test_a_batch_in_which_one_net_has_a_single_sample() -> None:
 
 def test_labels_of_the_own_fold_are_out_of_reach() -> None:
     batches = Batches(INPUTS, LABELS, batch_size=20, seed=3)
-    bench = Bench(batches, learner, epochs=1, classes=5)
+    context = Context(batches, learner, epochs=1, classes=5)
     kept = torch.arange(40) % 2 == 0
-    part = bench.part(kept, 1, 2)
+    part = context.part(kept, 1, 2)
     assert (part.labels[~kept] == -1).all()
     assert (part.stage(1).labels == part.labels).all()
     first = next(iter(part.make_learner().model.parameters()))

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 
 import pyrite
 from pyrite.data import Batches, Growth
-from pyrite.methods import Bench, Learner, Trainer, method
+from pyrite.methods import Context, Learner, Trainer, method
 from pyrite.methods.curriculum import largest_exponent
 from pyrite.training import fit
 
@@ -46,8 +46,8 @@ def test_labels_beyond_doubt_and_impossible_ones() -> None:
 def started(spec: str, classes: int = 5) -> tuple[Trainer, Batches]:
     """A trainer of the first 30 rows, with the last 10 held out."""
     train = Batches(INPUTS, LABELS, batch_size=10, seed=0, index=np.arange(30))
-    bench = Bench(train, learner, epochs=6, classes=classes, held_out=train.in_order(index=np.arange(30, 40)))
-    return method(spec).start(bench), train
+    context = Context(train, learner, epochs=6, classes=classes, held_out=train.in_order(index=np.arange(30, 40)))
+    return method(spec).start(context), train
 
 
 @pytest.mark.parametrize("classes", [5, 10, 1000])
@@ -101,10 +101,10 @@ def test_wrong_labels_of_real_digits_are_not_memorised(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("augmented", "held_out", "keep"), [(True, True, 1), (True, False, 0.5), (False, True, 0.5)])
 def test_what_suits_a_run_is_filled_in(augmented: bool, held_out: bool, keep: float) -> None:
-    settled = method("curriculum").settled(augmented=augmented, held_out=held_out)
+    settled = method("curriculum").resolve_defaults(augmented=augmented, held_out=held_out)
     assert str(settled) == f"curriculum(keep={keep}, gain=4, most=1)"
     given = method("curriculum(keep=0.7)")
-    assert given.settled(augmented=augmented, held_out=held_out) is given
+    assert given.resolve_defaults(augmented=augmented, held_out=held_out) is given
 
 
 def test_held_out_images_are_as_large_as_those_that_are_trained_on() -> None:
@@ -115,8 +115,8 @@ def test_held_out_images_are_as_large_as_those_that_are_trained_on() -> None:
     net.register_forward_pre_hook(lambda module, inputs: sides[module.training].append(inputs[0].shape[-1]))
     own = Learner(net, torch.optim.SGD(net.parameters(), lr=0.1))
     held_out = data.in_order(index=np.arange(16, 24))
-    bench = Bench(data, lambda number, epochs: own, epochs=3, classes=5, held_out=held_out)
-    fit(method("curriculum").start(bench), data, 3)
+    context = Context(data, lambda number, epochs: own, epochs=3, classes=5, held_out=held_out)
+    fit(method("curriculum").start(context), data, 3)
     assert sides[True] == sides[False] == [12, 12, 18, 18, 24, 24]
 
 
@@ -124,7 +124,7 @@ def test_without_held_out_samples_only_what_is_learned_counts() -> None:
     ends = []
     for spec in ("curriculum", "curriculum(keep=0.5, gain=0)"):
         data = Batches(INPUTS, LABELS, batch_size=10, seed=0)
-        trainer = method(spec).start(Bench(data, learner, epochs=3, classes=5))
+        trainer = method(spec).start(Context(data, learner, epochs=3, classes=5))
         fit(trainer, data, 3)
         ends.append(trainer.facts()["exponent"])
     assert ends[0] == ends[1] > 0.01

@@ -9,7 +9,7 @@ from torch.nn.functional import cross_entropy
 import pyrite
 from pyrite.data import Batches
 from pyrite.draws import Stream, order
-from pyrite.methods import Bench, Learner, method
+from pyrite.methods import Context, Learner, method
 from pyrite.methods.d2l import _rises
 from pyrite.training import fit
 
@@ -44,7 +44,7 @@ def test_the_dimension_of_data_of_known_dimension(dimension: int, k: int, tolera
     data = Batches(angles, np.arange(5000) % 5, seed=0)
     net = Circles(dimension).double()
     own = Learner(net, torch.optim.SGD(net.parameters(), lr=0.1), precision="float64")
-    trainer = method(f"d2l(k={k})").start(Bench(data, lambda number, epochs: own, epochs=10, classes=5))
+    trainer = method(f"d2l(k={k})").start(Context(data, lambda number, epochs: own, epochs=10, classes=5))
     trainer.begin_epoch(1)
     facts = trainer.facts()
     assert facts["lid_of_scores"] == 0
@@ -108,8 +108,8 @@ def by_hand(embeds: bool) -> tuple[list[Tensor], list[float], int]:
 @pytest.mark.parametrize("embeds", [True, False])
 def test_a_run_is_the_algorithm_by_hand(embeds: bool) -> None:
     data = Batches(INPUTS, LABELS, batch_size=20, seed=0)
-    bench = Bench(data, lambda number, epochs: make(embeds), epochs=EPOCHS, classes=5)
-    trainer = method(f"d2l(k={K}, window={WINDOW}, skip=0)").start(bench)
+    context = Context(data, lambda number, epochs: make(embeds), epochs=EPOCHS, classes=5)
+    trainer = method(f"d2l(k={K}, window={WINDOW}, skip=0)").start(context)
     fit(trainer, data, EPOCHS)
     weights, found, turned = by_hand(embeds)
     assert 0 < turned < EPOCHS
@@ -124,8 +124,8 @@ def test_a_run_is_the_algorithm_by_hand(embeds: bool) -> None:
 def test_representations_that_are_all_the_same_have_no_dimension() -> None:
     """Nothing is concluded from them, and the run goes on."""
     data = Batches(np.ones((30, 4), np.float32), np.arange(30) % 5, batch_size=10, seed=0)
-    bench = Bench(data, lambda number, epochs: make(False), epochs=4, classes=5)
-    trainer = method("d2l(k=5, window=2)").start(bench)
+    context = Context(data, lambda number, epochs: make(False), epochs=4, classes=5)
+    trainer = method("d2l(k=5, window=2)").start(context)
     fit(trainer, data, 4)
     assert trainer.facts() == {"label_share": 1.0, "lid_of_scores": 1.0, "turning_point": 0}
 
@@ -136,4 +136,4 @@ def test_what_is_refused() -> None:
             method(spec)
     data = Batches(INPUTS, LABELS, batch_size=20, seed=0, index=np.arange(20))
     with pytest.raises(ValueError, match="k is 20, but must be below the number of training samples, which is 20"):
-        method("d2l").start(Bench(data, lambda number, epochs: make(True), epochs=4, classes=5))
+        method("d2l").start(Context(data, lambda number, epochs: make(True), epochs=4, classes=5))

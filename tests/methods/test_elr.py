@@ -7,7 +7,7 @@ from torch import Tensor
 
 import pyrite
 from pyrite.data import Batches
-from pyrite.methods import Bench, Learner, method
+from pyrite.methods import Context, Learner, method
 from pyrite.methods.elr import elr_penalty
 from pyrite.training import fit
 
@@ -53,7 +53,7 @@ def test_certain_predictions_have_a_finite_value_and_the_limit_of_the_gradient(d
 
 def test_a_run_is_the_published_algorithm() -> None:
     data = Batches(INPUTS, LABELS, batch_size=10, seed=0)
-    trainer = method("elr(coefficient=2, momentum=0.6)").start(Bench(data, learner, epochs=3, classes=5))
+    trainer = method("elr(coefficient=2, momentum=0.6)").start(Context(data, learner, epochs=3, classes=5))
     fit(trainer, data, 3)
 
     own, targets = learner(), torch.zeros(40, 5, dtype=torch.float64)
@@ -84,7 +84,7 @@ def test_no_sample_weighs_more_than_its_strength() -> None:
         cost.backward()
         assert rows.grad is not None
         weight = rows.grad.abs().sum(1).max() / 2
-        bound = method(f"elr(coefficient={coefficient})").strength
+        bound = method(f"elr(coefficient={coefficient})").largest_weight
         assert 0.9 * bound < float(weight) <= bound + 1e-9
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 import pyrite
 from pyrite.data import Batch
 from pyrite.methods import ERM, Learner, Step, method
-from tests.benches import bench_of
+from tests.contexts import context_of
 from tests.examples import CLASSES, curves
 
 WEIGHTS = [1.0, 2.0, 0.5, 3.0, 1.5]
@@ -35,7 +35,7 @@ def weights(model: nn.Module) -> list[Tensor]:
 
 def one_step(spec: str, model: nn.Module, batch: Batch, lr: float = 0.5, **options: Any) -> Step:
     learner = Learner(model, torch.optim.SGD(model.parameters(), lr=lr), precision="float64", **options)
-    return method(spec).start(bench_of(learner)).step(batch)
+    return method(spec).start(context_of(learner)).step(batch)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +57,8 @@ def test_a_step_is_gradient_descent_on_the_mean_loss(spec: str) -> None:
         torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-14)
     share = sum(WEIGHTS[label] for label in batch.labels) if "weight" in spec else 12
     assert step.loss == pytest.approx(float(mean.detach()), rel=1e-12)
-    assert step.share == pytest.approx(float(share))
-    assert step.rate == 0.5
+    assert step.denominator == pytest.approx(float(share))
+    assert step.learning_rate == 0.5
     torch.testing.assert_close(step.weight, scores.grad.abs().sum(1) * share / 2, rtol=1e-12, atol=1e-14)
     torch.testing.assert_close(step.margin, pyrite.margin(scores, batch.labels).detach(), rtol=1e-12, atol=1e-14)
     assert torch.equal(step.prediction, scores.argmax(1))
@@ -106,7 +106,7 @@ def test_pieces_make_the_step_of_the_whole_batch(spec: str, pieces: int) -> None
     one, many = one_step(f"erm({spec})", whole, batch), one_step(f"erm({spec})", cut, batch, accumulate=pieces)
     for mine, other in zip(weights(cut), weights(whole), strict=True):
         torch.testing.assert_close(mine, other, rtol=1e-12, atol=1e-14)
-    for name in ("scores", "margin", "weight", "loss", "share", "rate"):
+    for name in ("scores", "margin", "weight", "loss", "denominator", "learning_rate"):
         torch.testing.assert_close(getattr(many, name), getattr(one, name), rtol=1e-12, atol=1e-14)
 
 
@@ -140,10 +140,10 @@ def test_shares_scale_the_rate_of_every_group() -> None:
     shares = [0.25, 1.0, 0.5]
     groups = [{"params": ours[0].parameters(), "lr": 0.2}, {"params": ours[2].parameters(), "lr": 0.6}]
     learner = Learner(ours, torch.optim.SGD(groups), lambda step: shares[step], precision="float64")
-    descent = ERM(pyrite.CE()).start(bench_of(learner))
+    descent = ERM(pyrite.CE()).start(context_of(learner))
     for share in shares:
-        assert learner.rate == pytest.approx(0.2 * share)
-        assert descent.step(batch).rate == pytest.approx(0.2 * share)
+        assert learner.learning_rate == pytest.approx(0.2 * share)
+        assert descent.step(batch).learning_rate == pytest.approx(0.2 * share)
         theirs.zero_grad()
         pyrite.loss("ce")(theirs(batch.inputs), batch.labels).backward()
         with torch.no_grad():
@@ -159,7 +159,7 @@ def test_adamw_by_hand() -> None:
     """Loshchilov & Hutter's formulas, three steps."""
     batch, ours, theirs = data(), net(), net()
     chosen = torch.optim.AdamW(ours.parameters(), lr=0.01, betas=(0.8, 0.9), eps=0.1, weight_decay=0.3)
-    descent = method("erm(gce(q=0.7))").start(bench_of(Learner(ours, chosen, precision="float64")))
+    descent = method("erm(gce(q=0.7))").start(context_of(Learner(ours, chosen, precision="float64")))
     first = [torch.zeros_like(weight) for weight in theirs.parameters()]
     second = [torch.zeros_like(weight) for weight in theirs.parameters()]
     for time in (1, 2, 3):
@@ -205,7 +205,7 @@ def test_what_is_not_finite_stops_before_the_step(accumulate: int) -> None:
     spoiled = batch._replace(inputs=batch.inputs.clone().index_fill_(0, torch.tensor([11]), float("nan")))
     optimiser = torch.optim.SGD(model.parameters(), lr=0.5, momentum=0.9)
     learner = Learner(model, optimiser, precision="float64", accumulate=accumulate)
-    descent, before = ERM(pyrite.CE()).start(bench_of(learner)), weights(model)
+    descent, before = ERM(pyrite.CE()).start(context_of(learner)), weights(model)
     with pytest.raises(FloatingPointError, match="the loss is nan"):
         descent.step(spoiled)
     assert all(torch.equal(mine, other) for mine, other in zip(weights(model), before, strict=True))
@@ -229,14 +229,14 @@ def test_an_infinite_score_is_a_number_that_is_not_finite(weight: float, label: 
     batch = Batch(torch.full((2, 1), 10.0), torch.tensor([label, label]), torch.arange(2))
     learner = Learner(model, torch.optim.SGD(model.parameters(), lr=0.1))
     with pytest.raises(FloatingPointError, match="the scores are not finite"):
-        ERM(pyrite.MAE()).start(bench_of(learner)).step(batch)
+        ERM(pyrite.MAE()).start(context_of(learner)).step(batch)
     assert model.weight[0, 0].item() == pytest.approx(weight)
 
 
 def test_bfloat16_sums_losses_in_float32() -> None:
     batch, model = data(500), net(hidden=False).float()
     scores = Learner(model, torch.optim.SGD(model.parameters(), lr=0.1), precision="bfloat16")
-    step = ERM(pyrite.CE()).start(bench_of(scores)).step(batch)
+    step = ERM(pyrite.CE()).start(context_of(scores)).step(batch)
     again = net(hidden=False).bfloat16()
     rounded = again(batch.inputs.bfloat16()).float()
     # A product in bfloat16 is good to 2^-8; a sum of 500 terms in bfloat16 would be off by as much again, and more.
@@ -297,7 +297,7 @@ def test_images_come_with_their_channels_last() -> None:
     model = Looks()
     learner = Learner(model, torch.optim.SGD(model.parameters(), lr=0.1))
     images = Batch(torch.rand(4, 3, 5, 5), torch.tensor([0, 1, 0, 1]), torch.arange(4))
-    ERM(pyrite.CE()).start(bench_of(learner)).step(images)
+    ERM(pyrite.CE()).start(context_of(learner)).step(images)
     learner.evaluate(images.inputs)
     assert [inputs.is_contiguous(memory_format=torch.channels_last) for inputs in seen] == [True, True]
     assert not model.training

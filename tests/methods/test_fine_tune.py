@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import cross_entropy as ce
 
-from pyrite.methods import Bench, method
+from pyrite.methods import Context, method
 from tests.methods.by_hand import batches, cross_entropy, learner, meta, same_weights, step, trained
 
 
@@ -23,7 +23,7 @@ def test_training_and_then_training_on_the_meta_set() -> None:
 
 def test_training_samples_are_seen_without_a_weight() -> None:
     data = batches()
-    trainer = method("fine_tune(size=15, at=0.5)").start(Bench(data, learner, epochs=2, classes=3, meta=meta()))
+    trainer = method("fine_tune(size=15, at=0.5)").start(Context(data, learner, epochs=2, classes=3, meta=meta()))
     trainer.begin_epoch(2)
     batch = next(iter(data))
     expected = trainer.predict(batch.inputs).clone()
@@ -31,7 +31,7 @@ def test_training_samples_are_seen_without_a_weight() -> None:
     assert seen.index.tolist() == batch.index.tolist()
     assert seen.weight.tolist() == [0.0] * 10
     assert torch.equal(seen.scores, expected)
-    assert seen.share == 5
+    assert seen.denominator == 5
     assert not torch.equal(trainer.predict(batch.inputs), expected)
 
 
@@ -40,5 +40,5 @@ def test_what_is_refused() -> None:
         with pytest.raises(ValueError, match=words):
             method(spec)
     with pytest.raises(ValueError, match="meta is missing"):
-        method("fine_tune").start(Bench(batches(), learner, epochs=2, classes=3))
+        method("fine_tune").start(Context(batches(), learner, epochs=2, classes=3))
     assert method("fine_tune").meta_set == (1000, True)

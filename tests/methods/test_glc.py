@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from pyrite.data import Batches
-from pyrite.methods import Bench, Learner, method
+from pyrite.methods import Context, Learner, method
 from pyrite.training import fit
 from tests.methods.by_hand import (
     LABELS,
@@ -61,7 +61,7 @@ def test_every_sample_counts_the_same() -> None:
     net = nn.Linear(1, 2).double()
     own = Learner(net, torch.optim.SGD(net.parameters(), lr=1.0), precision="float64")
     trainer = method("glc(size=10, at=0.001)").start(
-        Bench(data, lambda number, epochs: own, epochs=1000, classes=2, meta=clean)
+        Context(data, lambda number, epochs: own, epochs=1000, classes=2, meta=clean)
     )
     trainer.begin_epoch(1)
     trainer.stages[0] = trainer.stages[0]._replace(estimate=lambda before: {"matrix": torch.from_numpy(matrix)})
@@ -79,5 +79,5 @@ def test_what_is_refused() -> None:
         with pytest.raises(ValueError, match=words):
             method(spec)
     with pytest.raises(ValueError, match="meta is missing"):
-        method("glc").start(Bench(batches(), learner, epochs=2, classes=3))
+        method("glc").start(Context(batches(), learner, epochs=2, classes=3))
     assert method("glc(size=9)").meta_set == (9, True)

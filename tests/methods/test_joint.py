@@ -8,7 +8,7 @@ from torch.nn.functional import one_hot
 
 import pyrite
 from pyrite.data import Batches
-from pyrite.methods import Bench, Learner, Stages, method
+from pyrite.methods import Context, Learner, Stages, method
 from pyrite.methods.joint import joint_objective
 from pyrite.training import fit
 
@@ -76,7 +76,7 @@ def by_hand(prior: Tensor) -> tuple[list[Tensor], Tensor]:
     own = learner(epochs=2)
     for _ in range(2):
         for inputs, _, index in data:
-            own.optimiser.param_groups[0]["lr"] = 0.3 * own.share_at(own.steps)
+            own.optimiser.param_groups[0]["lr"] = 0.3 * own.factor_at(own.steps)
             own.optimiser.zero_grad()
             torch.nn.functional.cross_entropy(own.model.train()(inputs.double()), labels[index]).backward()
             own.optimiser.step()
@@ -88,7 +88,7 @@ def by_hand(prior: Tensor) -> tuple[list[Tensor], Tensor]:
 def test_a_run_is_two_stages_by_hand(prior: str) -> None:
     data = batches()
     trainer = method(f"joint(at=0.67, begin=0.5, window=2, prior={prior})").start(
-        Bench(data, learner, epochs=6, classes=5)
+        Context(data, learner, epochs=6, classes=5)
     )
     fit(trainer, data, 6)
     shares = {"'given'": np.bincount(LABELS) / 40, "'uniform'": np.full(5, 0.2)}
@@ -115,6 +115,6 @@ def test_what_is_refused() -> None:
         with pytest.raises(ValueError, match=words):
             method(spec)
     with pytest.raises(ValueError, match="must be 5 numbers, one per class"):
-        method("joint(prior=[0.5, 0.5])").start(Bench(batches(), learner, epochs=6, classes=5))
+        method("joint(prior=[0.5, 0.5])").start(Context(batches(), learner, epochs=6, classes=5))
     with pytest.raises(ValueError, match="epochs is 1, but joint"):
-        method("joint").start(Bench(batches(), learner, epochs=1, classes=5))
+        method("joint").start(Context(batches(), learner, epochs=1, classes=5))

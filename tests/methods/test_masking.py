@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from pyrite.methods import Bench, method
+from pyrite.methods import Context, method
 from tests.methods.by_hand import batches, cross_entropy, learner, posteriors, trained
 from tests.methods.test_s_model import confusion
 
@@ -60,5 +60,5 @@ def test_what_is_refused() -> None:
         "masking(structure='noise')": "no noise is simulated",
     }.items():
         with pytest.raises(ValueError, match=words):
-            method(spec).start(Bench(batches(), learner, epochs=2, classes=3))
+            method(spec).start(Context(batches(), learner, epochs=2, classes=3))
     assert str(method(f"masking(structure={STRUCTURE})")) == f"masking(structure={STRUCTURE}, threshold=0.05, at=0.2)"

@@ -9,7 +9,7 @@ from torch import nn
 
 import pyrite
 from pyrite.data import Batches
-from pyrite.methods import Bench, Learner, method
+from pyrite.methods import Context, Learner, method
 from pyrite.methods.mentor import features_of, read_lesson, train_mentor
 from pyrite.models import build_model
 
@@ -29,7 +29,7 @@ def learner(number: int, epochs: int) -> Learner:
 @pytest.mark.parametrize("width", [0.0, 0.5])
 def test_weights_are_those_of_the_formula(width: float) -> None:
     trainer = method(f"mentornet(percentile=0.6, decay=0.3, width={width}, burn_in=0.5)").start(
-        Bench(Batches(INPUTS, LABELS, batch_size=10, seed=0), learner, epochs=2, classes=3)
+        Context(Batches(INPUTS, LABELS, batch_size=10, seed=0), learner, epochs=2, classes=3)
     )
     own, threshold = net(), None
     optimiser = torch.optim.SGD(own.parameters(), lr=0.2)
@@ -87,10 +87,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(ValueError, match=words):
             method(spec)
-    bench = Bench(Batches(INPUTS, LABELS, seed=0), learner, epochs=1, classes=3)
+    context = Context(Batches(INPUTS, LABELS, seed=0), learner, epochs=1, classes=3)
     with pytest.raises(ValueError, match="not the folder of a run of mentornet"):
-        method(f"mentornet(mentor={str(tmp_path)!r})").start(bench)
+        method(f"mentornet(mentor={str(tmp_path)!r})").start(context)
     np.savez(tmp_path / "labels.npz", given=LABELS)
     np.savez(tmp_path / "method.npz", mentor_index=[0.0], mentor_losses=[[1.0]], mentor_thresholds=[1.0])
     with pytest.raises(ValueError, match="true labels of that run are not known"):
-        method(f"mentornet(mentor={str(tmp_path)!r})").start(bench)
+        method(f"mentornet(mentor={str(tmp_path)!r})").start(context)

@@ -18,7 +18,7 @@ from pyrite.curves import WeightNetCurve
 from pyrite.data import Batch, Batches
 from pyrite.methods import Learner, WeightNet, method
 from pyrite.models import build_model
-from tests.benches import bench_of
+from tests.contexts import context_of
 
 D = torch.float64
 ROWS = np.random.default_rng(0)
@@ -34,7 +34,7 @@ def started(spec: str, model: nn.Module, size: int = 20, **options: Any) -> Any:
     optimiser = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
     learner = Learner(model, optimiser, precision="float64", **options)
     meta = Batches(INPUTS, LABELS, batch_size=10, seed=3, index=np.arange(size), drop_last=size >= 10)
-    return method(spec).start(bench_of(learner, meta, classes=3))
+    return method(spec).start(context_of(learner, meta, classes=3))
 
 
 def batches() -> Iterator[Batch]:
@@ -236,14 +236,14 @@ def test_what_is_refused_and_warned_of() -> None:
         started("meta_weight(virtual='optimizer')", net(), clip=1.0)
     with pytest.raises(ValueError, match="meta is missing"):
         method("meta_weight").start(
-            bench_of(Learner(net(), torch.optim.SGD(net().parameters(), lr=0.1), precision="float64"))
+            context_of(Learner(net(), torch.optim.SGD(net().parameters(), lr=0.1), precision="float64"))
         )
     with pytest.warns(UserWarning, match="fewer than a batch"):
         started("meta_weight", net(), size=8)
     few = Batches(INPUTS, np.arange(60) % 3, batch_size=2, seed=0, index=[0, 3, 6])
     with pytest.warns(UserWarning, match="no sample of 2 classes, the first: 1"):
         method("meta_weight").start(
-            bench_of(Learner(net(), torch.optim.SGD(net().parameters(), lr=0.1)), few, classes=3)
+            context_of(Learner(net(), torch.optim.SGD(net().parameters(), lr=0.1)), few, classes=3)
         )
 
 

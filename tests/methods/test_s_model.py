@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import nn
 
-from pyrite.methods import Bench, method
+from pyrite.methods import Context, method
 from pyrite.methods.noise_layer import NoiseLayer
 from tests.methods.by_hand import (
     INPUTS,
@@ -59,7 +59,7 @@ def test_the_two_stages_written_out() -> None:
 def test_transitions_that_are_not_there_stay_away_and_extreme_scores_stay_finite() -> None:
     data = batches()
     matrix = torch.tensor([[1.0, 0.0, 0.0], [0.4, 0.6, 0.0], [0.0, 0.5, 0.5]], dtype=torch.float64)
-    trainer = NoiseLayer(Bench(data, learner, epochs=1, classes=3), matrix)
+    trainer = NoiseLayer(Context(data, learner, epochs=1, classes=3), matrix)
     head = list(trainer.learners[0].model.parameters())[-2]
     head.data *= 1e4
     for batch in data:
@@ -85,4 +85,4 @@ def test_what_is_refused() -> None:
     with pytest.raises(ValueError, match="at is 'half'"):
         method("s_model(at='half')")
     with pytest.raises(ValueError, match="epochs is 1, but s_model"):
-        method("s_model").start(Bench(batches(), learner, epochs=1, classes=3))
+        method("s_model").start(Context(batches(), learner, epochs=1, classes=3))

@@ -11,7 +11,7 @@ from torch.nn.functional import cross_entropy, one_hot
 
 import pyrite
 from pyrite.data import Batches
-from pyrite.methods import Bench, Learner, method
+from pyrite.methods import Context, Learner, method
 from pyrite.methods.scheduled import Ramp
 from pyrite.training import fit
 from tests.training.together import features
@@ -63,7 +63,7 @@ def test_a_run_is_descent_on_the_loss_of_each_epoch(
     spec: str, objective: Callable[[Tensor, Tensor, int], Tensor]
 ) -> None:
     data = Batches(INPUTS, LABELS, batch_size=10, seed=0)
-    trainer = method(spec).start(Bench(data, learner, epochs=EPOCHS, classes=5))
+    trainer = method(spec).start(Context(data, learner, epochs=EPOCHS, classes=5))
     fit(trainer, data, EPOCHS)
 
     own, data = learner(), Batches(INPUTS, LABELS, batch_size=10, seed=0)
@@ -84,7 +84,7 @@ def test_what_is_said_of_an_epoch_hides_nothing_of_the_history(name: str, tmp_pa
         for number, spec in enumerate(("erm(ce)", name))
     )
     data = Batches(INPUTS, LABELS, batch_size=10, seed=0)
-    trainer = method(name).start(Bench(data, learner, epochs=2, classes=5))
+    trainer = method(name).start(Context(data, learner, epochs=2, classes=5))
     trainer.begin_epoch(1)
     assert not set(trainer.facts()) & set(plain.history[0])
     assert set(own.history[0]) == set(plain.history[0]) | set(trainer.facts())

@@ -8,7 +8,7 @@ import torch
 
 import pyrite
 from pyrite.data import Batches, Dataset
-from pyrite.methods import Auto, Bench, Learner, Select, Trainer, method
+from pyrite.methods import Auto, Context, Learner, Select, Trainer, method
 from pyrite.methods.select import as_good_as_the_best
 from pyrite.training import fit
 from pyrite.training.plan import resolve
@@ -27,46 +27,46 @@ def learner(number: int = 0, epochs: int = 1) -> Learner:
     return Learner(net, torch.optim.SGD(net.parameters(), lr=0.3, momentum=0.9), precision="float64")
 
 
-def bench(held_out: bool = True) -> Bench:
+def context(held_out: bool = True) -> Context:
     batches = Batches(INPUTS, GIVEN, batch_size=40, seed=0, index=TRAINED)
     kept_aside = batches.in_order(index=HELD_OUT) if held_out else None
-    return Bench(batches, learner, epochs=3, classes=4, held_out=kept_aside)
+    return Context(batches, learner, epochs=3, classes=4, held_out=kept_aside)
 
 
-def trained(spec: str, on: Bench) -> Trainer:
+def trained(spec: str, on: Context) -> Trainer:
     trainer = method(spec).start(on)
     fit(trainer, on.batches, 3)
     return trainer
 
 
-def slower(by: float, clip: float | None) -> Bench:
-    """A bench whose first net is the second of a pair, at a lower rate and with clipped gradients."""
+def slower(by: float, clip: float | None) -> Context:
+    """A context whose first net is the second of a pair, at a lower rate and with clipped gradients."""
 
     def make(number: int, epochs: int) -> Learner:
         made = learner(2 * number + 1)
-        made.rates, made.clip = [rate / by for rate in made.rates], clip
+        made.learning_rates, made.clip = [rate / by for rate in made.learning_rates], clip
         return made
 
-    on = bench()
-    return Bench(on.batches, make, epochs=3, classes=4, held_out=on.held_out)
+    on = context()
+    return Context(on.batches, make, epochs=3, classes=4, held_out=on.held_out)
 
 
 def test_each_method_trains_as_by_itself() -> None:
     """Cross entropy with the first of two initial nets, ELR with the second at a third of the rate, clipped to 1."""
-    both = trained("select(erm(ce), elr)", bench())
+    both = trained("select(erm(ce), elr)", context())
     alone = [trained("erm(ce)", _even()), trained("elr", slower(3, 1.0))]
     for own, other in zip(both.learners, alone, strict=True):
         for weight, expected in zip(own.model.parameters(), other.learners[0].model.parameters(), strict=True):
             assert torch.equal(weight, expected)
 
 
-def _even() -> Bench:
-    on = bench()
-    return Bench(on.batches, lambda number, epochs: learner(2 * number), epochs=3, classes=4, held_out=on.held_out)
+def _even() -> Context:
+    on = context()
+    return Context(on.batches, lambda number, epochs: learner(2 * number), epochs=3, classes=4, held_out=on.held_out)
 
 
 def test_the_prediction_is_that_of_the_selected_methods() -> None:
-    trainer = trained("select(erm(ce), erm(2*mae), elr)", bench())
+    trainer = trained("select(erm(ce), erm(2*mae), elr)", context())
     inputs = torch.from_numpy(INPUTS)
     each = [own.evaluate(inputs).softmax(1).numpy() for own in trainer.learners]
     hits = [probabilities[HELD_OUT].argmax(1) == GIVEN[HELD_OUT] for probabilities in each]
@@ -79,7 +79,7 @@ def test_the_prediction_is_that_of_the_selected_methods() -> None:
 
 
 def test_all_predict_if_nothing_is_held_out() -> None:
-    assert len(trained("select(erm(ce), elr)", bench(held_out=False)).predictors) == 2
+    assert len(trained("select(erm(ce), elr)", context(held_out=False)).predictors) == 2
 
 
 def test_one_standard_error_decides() -> None:
@@ -135,4 +135,4 @@ def test_meta_sets_and_held_out_shares_are_those_of_the_methods() -> None:
     spec = method("select(l2rw(size=20), curriculum)")
     assert isinstance(spec, Select)
     assert spec.meta_set is not None
-    assert (spec.meta_set.size, spec.held_out, spec.strength, spec.grows) == (20, 0.05, 1.0, False)
+    assert (spec.meta_set.size, spec.held_out, spec.largest_weight, spec.needs_clipping) == (20, 0.05, 1.0, False)

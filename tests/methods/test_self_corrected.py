@@ -10,7 +10,7 @@ import torch
 import pyrite
 from pyrite.data import Batches
 from pyrite.losses import Forward
-from pyrite.methods import Bench, Learner, method
+from pyrite.methods import Context, Learner, method
 from pyrite.methods.self_corrected import matrix_by_anchors, noise_of_labels
 from pyrite.training import fit
 from tests.children import differing
@@ -32,8 +32,8 @@ def learner(number: int = 0, epochs: int = 1) -> Learner:
     return Learner(net, optimiser, lambda step: max(0.0, 1 - step / (STEPS * epochs)), precision="float64")
 
 
-def bench(labels: np.ndarray = GIVEN, epochs: int = EPOCHS) -> Bench:
-    return Bench(Batches(INPUTS, labels, batch_size=50, seed=0), learner, epochs=epochs, classes=4)
+def context(labels: np.ndarray = GIVEN, epochs: int = EPOCHS) -> Context:
+    return Context(Batches(INPUTS, labels, batch_size=50, seed=0), learner, epochs=epochs, classes=4)
 
 
 def by_hand(momentum: float) -> tuple[torch.nn.Module, list[torch.Tensor], torch.Tensor]:
@@ -70,7 +70,7 @@ def by_hand(momentum: float) -> tuple[torch.nn.Module, list[torch.Tensor], torch
 
 @pytest.mark.parametrize("momentum", [0, 0.7, 1])
 def test_a_run_is_the_algorithm_by_hand(momentum: float) -> None:
-    own = bench()
+    own = context()
     trainer = method(f"self_corrected(at=0.6, momentum={momentum})").start(own)
     fit(trainer, own.batches, EPOCHS)
     net, average, matrix = by_hand(momentum)
@@ -84,7 +84,7 @@ def test_a_run_is_the_algorithm_by_hand(momentum: float) -> None:
 
 def test_without_memory_it_is_forward_correction() -> None:
     """The gradient with respect to the scores, of a step after the audit."""
-    own = bench(epochs=2)
+    own = context(epochs=2)
     trainer = method("self_corrected(at=0.5, momentum=0)").start(own)
     fit(trainer, own.batches, 1)
     trainer.begin_epoch(2)
@@ -97,7 +97,7 @@ def test_without_memory_it_is_forward_correction() -> None:
 
 def test_right_labels_are_learned_with_cross_entropy() -> None:
     """No noise is found, so that all weights are those of cross entropy to the last bit."""
-    own, plain = bench(TRUE), bench(TRUE)
+    own, plain = context(TRUE), context(TRUE)
     trainer, other = method("self_corrected(at=0.5)").start(own), method("erm(ce)").start(plain)
     fit(trainer, own.batches, EPOCHS)
     fit(other, plain.batches, EPOCHS)
@@ -183,7 +183,7 @@ def test_a_resumed_run_has_the_same_targets(tmp_path: Path) -> None:
 
 
 def test_a_run_of_one_epoch_is_cross_entropy() -> None:
-    own, plain = bench(epochs=1), bench(epochs=1)
+    own, plain = context(epochs=1), context(epochs=1)
     trainer, other = method("self_corrected").start(own), method("erm(ce)").start(plain)
     fit(trainer, own.batches, 1)
     fit(other, plain.batches, 1)

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from pyrite.data import Batches
-from pyrite.methods import Bench, Learner, method
+from pyrite.methods import Context, Learner, method
 from pyrite.methods.self_paced import with_smallest
 from pyrite.models import build_model
 
@@ -25,7 +25,7 @@ def learner(number: int, epochs: int) -> Learner:
 
 def test_it_trains_on_a_growing_share_of_small_losses() -> None:
     trainer = method("self_paced(first=0.5, last=0.8)").start(
-        Bench(Batches(INPUTS, LABELS, batch_size=10, seed=0), learner, epochs=6, classes=3)
+        Context(Batches(INPUTS, LABELS, batch_size=10, seed=0), learner, epochs=6, classes=3)
     )
     own, losses, chosen = net(), torch.full((40,), torch.inf, dtype=torch.float64), torch.ones(40).bool()
     optimiser = torch.optim.SGD(own.parameters(), lr=0.2)

@@ -6,7 +6,7 @@ import torch
 
 import pyrite
 from pyrite.data import Batch, Batches
-from pyrite.methods import ERM, Bench, Learner, Method, Staged, Step, Trainer, method
+from pyrite.methods import ERM, Context, Learner, Method, Staged, Step, Trainer, method
 from pyrite.training import fit
 
 ROWS = np.random.default_rng(0)
@@ -28,7 +28,7 @@ def batches() -> Batches:
 
 def trained(spec: str, epochs: int) -> list[torch.Tensor]:
     data = batches()
-    trainer = method(spec).start(Bench(data, learner, epochs=epochs, classes=5))
+    trainer = method(spec).start(Context(data, learner, epochs=epochs, classes=5))
     fit(trainer, data, epochs)
     return [weight.detach() for weight in trainer.learners[0].weights]
 
@@ -41,7 +41,7 @@ def by_hand(stages: list[tuple[pyrite.Loss, int]], *, restart: bool) -> list[tor
         for _ in range(epochs):
             for inputs, labels, _ in data:
                 for group in own.optimiser.param_groups:
-                    group["lr"] = 0.3 * own.share_at(own.steps)
+                    group["lr"] = 0.3 * own.factor_at(own.steps)
                 own.optimiser.zero_grad()
                 loss(own.model.train()(inputs.double()), labels).backward()
                 own.optimiser.step()
@@ -63,8 +63,8 @@ class Counting(Method):
     def __init__(self) -> None:
         self.epochs: list[int] = []
 
-    def start(self, bench: Bench) -> Trainer:
-        return CountingTrainer(self.epochs, ERM(pyrite.CE()).start(bench))
+    def start(self, context: Context) -> Trainer:
+        return CountingTrainer(self.epochs, ERM(pyrite.CE()).start(context))
 
 
 class CountingTrainer(Trainer):
@@ -80,7 +80,7 @@ class CountingTrainer(Trainer):
 
 def test_every_stage_counts_its_epochs_from_1() -> None:
     first, then, data = Counting(), Counting(), batches()
-    fit(Staged(first, then, at=0.4).start(Bench(data, learner, epochs=5, classes=5)), data, 5)
+    fit(Staged(first, then, at=0.4).start(Context(data, learner, epochs=5, classes=5)), data, 5)
     assert (first.epochs, then.epochs) == ([1, 2], [1, 2, 3])
 
 
@@ -94,4 +94,4 @@ def test_what_is_refused() -> None:
         with pytest.raises(ValueError, match=words):
             method(spec)
     with pytest.raises(ValueError, match="epochs is 1, but staged"):
-        Staged(ERM(pyrite.CE()), ERM(pyrite.MAE())).start(Bench(batches(), learner, epochs=1, classes=5))
+        Staged(ERM(pyrite.CE()), ERM(pyrite.MAE())).start(Context(batches(), learner, epochs=1, classes=5))

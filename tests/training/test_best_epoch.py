@@ -275,8 +275,8 @@ class Wants(Method):
     def held_out(self) -> float:
         return self.share
 
-    def start(self, bench: pyrite.Bench) -> Trainer:
-        return ERM(pyrite.CE()).start(bench)
+    def start(self, context: pyrite.Context) -> Trainer:
+        return ERM(pyrite.CE()).start(context)
 
 
 def test_a_method_may_want_samples_held_out() -> None:

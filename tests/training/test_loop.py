@@ -9,7 +9,7 @@ import pyrite
 from pyrite.data import Batch, Batches
 from pyrite.methods import ERM, Learner, Step, Trainer
 from pyrite.training import fit
-from tests.benches import bench_of
+from tests.contexts import context_of
 
 
 def batches(rows: int = 20, size: int = 8, seed: int = 0) -> Batches:
@@ -44,7 +44,7 @@ class Diary:
 def test_a_loop_of_your_own_parts() -> None:
     """What somebody needs who brings model, optimiser and data: four lines."""
     model = net()
-    method = ERM(pyrite.GCE(q=0.7)).start(bench_of(Learner(model, torch.optim.Adam(model.parameters(), lr=0.05))))
+    method = ERM(pyrite.GCE(q=0.7)).start(context_of(Learner(model, torch.optim.Adam(model.parameters(), lr=0.05))))
     data = batches(200)
     assert fit(method, data, epochs=10)
     whole = torch.from_numpy(np.asarray(data.inputs))
@@ -55,7 +55,7 @@ def test_observers_are_told_in_their_order() -> None:
     pages: list[str] = []
     data = batches()
     observers = [Diary("first", pages), Diary("second", pages)]
-    assert fit(ERM(pyrite.CE()).start(bench_of(learner(net()))), data, 2, observers)
+    assert fit(ERM(pyrite.CE()).start(context_of(learner(net()))), data, 2, observers)
     steps = [f"{name} step {size}" for size in (8, 8, 4) for name in ("first", "second")]
     assert pages == [*steps, "first epoch 1", "second epoch 1", *steps, "first epoch 2", "second epoch 2"]
     assert (data.epoch, data.position) == (2, 0)
@@ -65,14 +65,14 @@ def test_it_stops_when_asked_and_goes_on_from_there() -> None:
     pages: list[str] = []
     asked = iter([False, False, False, True])
     model, data = net(), batches()
-    method = ERM(pyrite.CE()).start(bench_of(learner(model)))
+    method = ERM(pyrite.CE()).start(context_of(learner(model)))
     assert not fit(method, data, 2, [Diary("d", pages)], stop=lambda: next(asked))
     assert pages == ["d step 8", "d step 8", "d step 4", "d epoch 1", "d step 8"]
     assert (data.epoch, data.position) == (1, 1)
     assert fit(method, data, 2, [Diary("d", pages)])
     assert pages[5:] == ["d step 8", "d step 4", "d epoch 2"]
     other = net()
-    fit(ERM(pyrite.CE()).start(bench_of(learner(other))), batches(), 2)
+    fit(ERM(pyrite.CE()).start(context_of(learner(other))), batches(), 2)
     assert all(torch.equal(one, two) for one, two in zip(model.parameters(), other.parameters(), strict=True))
     assert fit(method, data, 2)  # nothing is left to do
     assert fit(method, data, 1)
@@ -84,7 +84,7 @@ def test_dropout_belongs_to_the_seed_and_the_step() -> None:
         with torch.random.fork_rng(devices=[]):
             if disturb:
                 torch.manual_seed(99)
-            fit(ERM(pyrite.CE()).start(bench_of(learner(model))), batches(seed=seed), 2)
+            fit(ERM(pyrite.CE()).start(context_of(learner(model))), batches(seed=seed), 2)
         return model[0].weight.detach()
 
     assert torch.equal(trained(0, disturb=False), trained(0, disturb=True))
@@ -92,7 +92,7 @@ def test_dropout_belongs_to_the_seed_and_the_step() -> None:
     masks: list[torch.Tensor] = []
     model = net(dropout=0.5)
     model[2].register_forward_hook(lambda module, inputs, output: masks.append(output[0] != 0))
-    fit(ERM(pyrite.CE()).start(bench_of(learner(model, lr=0.0))), batches(8), 3)
+    fit(ERM(pyrite.CE()).start(context_of(learner(model, lr=0.0))), batches(8), 3)
     assert not torch.equal(masks[0], masks[1])  # another step, other units
 
 
@@ -101,7 +101,7 @@ def test_every_step_draws_other_numbers() -> None:
 
     class Drawing(Trainer):
         def __init__(self) -> None:
-            self.inner = ERM(pyrite.CE()).start(bench_of(learner(net())))
+            self.inner = ERM(pyrite.CE()).start(context_of(learner(net())))
             self.learners, self.drawn = self.inner.learners, list[float]()
 
         def step(self, batch: Batch) -> Step:
@@ -119,7 +119,7 @@ def test_every_step_draws_other_numbers() -> None:
 
 def test_global_random_state_is_left_as_it_was() -> None:
     before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    fit(ERM(pyrite.CE()).start(bench_of(learner(net(dropout=0.5)))), batches(), 1)
+    fit(ERM(pyrite.CE()).start(context_of(learner(net(dropout=0.5)))), batches(), 1)
     assert torch.equal(torch.get_rng_state(), before[0])
     assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
 
@@ -127,7 +127,7 @@ def test_global_random_state_is_left_as_it_was() -> None:
 def test_global_random_state_after_a_failure() -> None:
     before = torch.get_rng_state()
     with pytest.raises(pyrite.RunFailed):
-        fit(ERM(pyrite.CE()).start(bench_of(learner(net(), lr=1e38))), batches(), 3)
+        fit(ERM(pyrite.CE()).start(context_of(learner(net(), lr=1e38))), batches(), 3)
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -136,7 +136,7 @@ def test_nan_names_the_batch_the_rate_and_what_to_try() -> None:
         """Fails at its fifth step."""
 
         def __init__(self) -> None:
-            self.inner = ERM(pyrite.CE()).start(bench_of(learner(net(), lr=0.125)))
+            self.inner = ERM(pyrite.CE()).start(context_of(learner(net(), lr=0.125)))
             self.learners = self.inner.learners
 
         def step(self, batch: Batch) -> Step:

@@ -66,7 +66,7 @@ def test_resolved_leaves_nothing_open() -> None:
         ({"model": "fast_cnn"}, 0.2 / (0.5 * math.exp(2)), 1.0),
         ({"model": "resnet20", "clip": 0.0}, 0.1 / (0.5 * math.exp(2)), 0.0),  # nothing else bounds the step
         ({"model": "resnet20", "method": "erm(4*ce)"}, 0.025, 0.0),
-        ({"model": "resnet20", "method": "elr"}, 0.1 / pyrite.methods.method("elr").strength, 1.0),
+        ({"model": "resnet20", "method": "elr"}, 0.1 / pyrite.methods.method("elr").largest_weight, 1.0),
     ],
 )
 def test_the_rate_of_strong_losses(values: dict[str, Any], rate: float, clip: float) -> None:

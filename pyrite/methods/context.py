@@ -12,13 +12,13 @@ from pyrite.errors import PyriteError
 from pyrite.methods.learner import Learner
 from pyrite.methods.memory import Memory
 
-__all__ = ["Bench"]
+__all__ = ["Context"]
 
 MakeLearner = Callable[[int, int], Learner]
 
 
 @final
-class Bench:
+class Context:
     """What is known before the first step, and what makes learners.
 
     Args:
@@ -96,17 +96,17 @@ class Bench:
         number, self._made = self._made, self._made + 1
         return self._learners[number] if number < len(self._learners) else self._make(number, self.epochs)
 
-    def stage(self, epochs: int, learners: Sequence[Learner] = ()) -> "Bench":
-        """The bench of a stage of so many epochs. Its learners start from the same initial weights as this one's.
+    def stage(self, epochs: int, learners: Sequence[Learner] = ()) -> "Context":
+        """The context of a stage of so many epochs. Its learners start from the same initial weights as this one's.
 
         With ``learners``, training continues with those instead.
         """
-        bench = self._derived(self._make, epochs)
-        bench._learners = learners
-        return bench
+        context = self._derived(self._make, epochs)
+        context._learners = learners
+        return context
 
-    def member(self, number: int, members: int, adjust: Callable[[Learner], None] = lambda learner: None) -> "Bench":
-        """The bench of one of several trainers that train side by side on the same batches.
+    def member(self, number: int, members: int, adjust: Callable[[Learner], None] = lambda learner: None) -> "Context":
+        """The context of one of several trainers that train side by side on the same batches.
 
         Args:
             number, members: which of how many it is. Each has nets with initial weights of their own.
@@ -120,26 +120,26 @@ class Bench:
 
         return self._derived(make, self.epochs)
 
-    def part(self, kept: Tensor, number: int, parts: int) -> "Bench":
+    def part(self, kept: Tensor, number: int, parts: int) -> "Context":
         """As ``member``, for trainers that each train on some of the samples.
 
         Args:
             kept: True for the samples that it may learn from; the labels of all others are −1.
             number, parts: which of how many it is.
         """
-        bench = self.member(number, parts)
-        bench.labels = self.labels.where(kept, -1)
+        context = self.member(number, parts)
+        context.labels = self.labels.where(kept, -1)
         left_out = (self.labels.ge(0) & ~kept).nonzero().squeeze(1).cpu().numpy()
-        bench.held_out = self.batches.in_order(index=left_out) if len(left_out) else None
-        return bench
+        context.held_out = self.batches.in_order(index=left_out) if len(left_out) else None
+        return context
 
-    def _derived(self, make: MakeLearner, epochs: int) -> "Bench":
-        bench = Bench(
+    def _derived(self, make: MakeLearner, epochs: int) -> "Context":
+        context = Context(
             self.batches, make, epochs=epochs, classes=self.classes, meta=self._meta, noise_matrix=self._noise_matrix,
             held_out=self.held_out,
         )  # fmt: skip
-        bench.labels = self.labels
-        return bench
+        context.labels = self.labels
+        return context
 
     def evaluate(self, predict: Callable[[Tensor], Tensor]) -> Tensor:
         """Scores of every training sample, without augmentation: one row per sample, the same at every process.
