@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from pyrite.checks import flag, is_number, number, require, whole_number
 from pyrite.errors import PyriteError
 from pyrite.soft_margin import check_labels, check_scores, label_shape, to_rows, wide_dtype, widened
-from pyrite.spec import construct, spell
+from pyrite.spec import construct, write_spec
 
 __all__ = [
     "Batch",
@@ -29,9 +29,9 @@ __all__ = [
     "bare",
     "classes_of",
     "common_options",
-    "spell_terms",
     "to_numbers",
     "without_options",
+    "write_terms",
 ]
 
 DEFAULTS: dict[str, object] = {"reduction": "mean", "ignore_index": -100, "weight": None, "check": False}
@@ -101,6 +101,7 @@ class Loss(nn.Module, ABC):
             raise PyriteError(f"{type(self).__name__} does not take {', '.join(sorted(unknown))}; it takes {takes}")
         for name, value in options.items():
             setattr(self, name, _option(name, value))
+            self._spec = None  # the text that made it, if a function did, knows nothing of the options
         return self
 
     @property
@@ -205,7 +206,7 @@ class Loss(nn.Module, ABC):
         return self * factor
 
     def __str__(self) -> str:
-        return spell(self, **self._further_options())
+        return write_spec(self, **self._further_options())
 
     def __repr__(self) -> str:
         return construct(self, **self._further_options())
@@ -273,11 +274,15 @@ class Sum(Loss):
     def per_sample(self, batch: Batch) -> Tensor:
         return add_up(factor * loss.per_sample(batch) for factor, loss in self.terms())
 
+    def spec_parts(self) -> list[Loss]:
+        """The losses that are added up."""
+        return [loss for _, loss in self.terms()]
+
     def __str__(self) -> str:
-        return spell_terms(self, spell)
+        return write_terms(self, write_spec)
 
     def __repr__(self) -> str:
-        return spell_terms(self, construct)
+        return write_terms(self, construct)
 
 
 def bare(loss: Loss, argument: str = "loss") -> Loss:
@@ -338,7 +343,7 @@ def _option(name: str, value: Any) -> Any:
     return value
 
 
-def spell_terms(loss: Loss, write: Callable[..., str]) -> str:
+def write_terms(loss: Loss, write: Callable[..., str]) -> str:
     """The terms of a sum, each with the options of the sum, which are read back from them."""
     written = ((factor, write(term, **loss.options())) for factor, term in loss.terms())
     return " + ".join(text if factor == 1 else f"{factor!r}*{text}" for factor, text in written)

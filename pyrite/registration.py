@@ -4,49 +4,36 @@ import inspect
 import keyword
 import unicodedata
 from collections.abc import Callable
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, get_type_hints
 
 from pyrite.criterion import Loss
 from pyrite.data import DATASETS, Dataset
 from pyrite.errors import PyriteError
-from pyrite.features import FEATURES, Encoder
+from pyrite.features import FEATURES
 from pyrite.losses import LOSSES
 from pyrite.methods import METHODS, Method
-from pyrite.models import MODELS, Architecture
-from pyrite.noise import NOISES, Noise
-from pyrite.plugins import plugin_names
-from pyrite.spec import register_class
-from pyrite.training.optimisers import OPTIMISERS, Optimiser
-from pyrite.training.schedules import SCHEDULES, Schedule
+from pyrite.models import MODELS
+from pyrite.noise import NOISES
+from pyrite.spec import Registry
+from pyrite.training.optimisers import OPTIMISERS
+from pyrite.training.schedules import SCHEDULES
 
-__all__ = ["REGISTRIES", "Registry", "register"]
+__all__ = ["REGISTRIES", "register"]
 
 
 _RESERVED = ("between", "inf", "nan", "one_of")
 """Names that mean something else in a spec, or in the ranges of ``tune``."""
 
 
-class Registry(NamedTuple):
-    """A registry: what its entries make, the word for it, and the entries by name."""
-
-    makes: type
-    kind: str
-    entries: dict[str, Callable[..., Any]]
-
-    def plugins(self) -> list[str]:
-        """The names that installed packages offer in addition."""
-        return [name for name in plugin_names(self.kind, own=True) if name not in self.entries]
-
-
-REGISTRIES: dict[str, Registry] = {
-    "losses": Registry(Loss, "loss", LOSSES),
-    "noises": Registry(Noise, "noise", NOISES),
-    "methods": Registry(Method, "method", METHODS),
-    "models": Registry(Architecture, "model", MODELS),
-    "data": Registry(Dataset, "data set", DATASETS),
-    "features": Registry(Encoder, "features", FEATURES),
-    "optimisers": Registry(Optimiser, "optimiser", OPTIMISERS),
-    "schedules": Registry(Schedule, "schedule", SCHEDULES),
+REGISTRIES: dict[str, Registry[Any]] = {
+    "losses": LOSSES,
+    "noises": NOISES,
+    "methods": METHODS,
+    "models": MODELS,
+    "data": DATASETS,
+    "features": FEATURES,
+    "optimisers": OPTIMISERS,
+    "schedules": SCHEDULES,
 }
 
 
@@ -76,16 +63,13 @@ def register(name: str, thing: Any) -> None:
         )
     registry = _registry_for(name, thing)
     # Losses stand within methods, so that no loss may have the name of a method.
-    shared = (LOSSES, METHODS) if registry.makes in (Loss, Method) else (registry.entries,)
+    shared = (LOSSES, METHODS) if registry.makes in (Loss, Method) else (registry,)
     for entries in shared:
         if name in entries and not _is_redefined(entries[name], thing):
             raise PyriteError(f"name is {name!r}, but that is a {registry.kind} already: choose another")
     if isinstance(thing, Dataset):
-        registry.entries[name] = _constant(thing)
-        return
-    registry.entries[name] = thing
-    if isinstance(thing, type):
-        register_class(name, thing)
+        thing = _constant(thing)
+    registry[name] = thing
 
 
 def _is_name(text: str) -> bool:
@@ -98,7 +82,7 @@ def _is_name(text: str) -> bool:
     return plain and text.isidentifier() and not keyword.iskeyword(text) and text not in _RESERVED
 
 
-def _registry_for(name: str, thing: Any) -> Registry:
+def _registry_for(name: str, thing: Any) -> Registry[Any]:
     made = Dataset if isinstance(thing, Dataset) else thing
     if inspect.isroutine(thing):
         try:

@@ -1,52 +1,175 @@
-"""One spelling for everything that has a name and arguments: ``"gce(q=0.7)"`` <-> ``GCE(q=0.7)``.
+"""One text form for everything that has a name and arguments: the spec string ``"gce(q=0.7)"`` <-> ``GCE(q=0.7)``.
 
 The text is read as Python's syntax tree and walked: calls of registered names, literals, ``+`` and ``*``.
 Nothing is evaluated, so a recipe found in a file can do nothing but name what a registry holds.
 """
 
 import ast
+import contextlib
 import difflib
 import inspect
+import math
 import re
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
 
 from pyrite.checks import is_number
 from pyrite.errors import PyriteError
 from pyrite.plugins import find_plugin, plugin_names
 
 __all__ = [
-    "Spelled",
+    "HasSpec",
+    "Registry",
     "arguments",
     "build",
     "call",
     "construct",
     "lookup",
     "nearest",
-    "register_class",
     "registered_name",
-    "spell",
+    "snake_case",
+    "spec_string",
+    "write_spec",
 ]
 
 Made = TypeVar("Made")
+
+
+class Registry(dict[str, Callable[..., Made]], Generic[Made]):
+    """What makes objects of one kind, by name, and the reader of their spec strings.
+
+    Args:
+        kind: the word for what it makes, for error messages and to find plug-ins.
+        entries: classes, or functions that return objects, by name.
+        makes: the class of the objects.
+        example: a spec string, for error messages.
+        also: classes of objects that a function among the entries makes, or that ``+`` and ``*`` make, with the names
+            that stand for them in spec strings.
+        parts: the registry of what stands only in the arguments. There its names come first: ``forward`` is a method,
+            and in ``erm(forward(...))`` a loss.
+
+    >>> from fractions import Fraction
+    >>> halves = Registry("fraction", {"half": Fraction}, Fraction, "half(1)")
+    >>> halves.read("half(1, denominator=2)")
+    Fraction(1, 2)
+    """
+
+    def __init__(
+        self,
+        kind: str,
+        entries: Mapping[str, Callable[..., Made]],
+        makes: type,
+        example: str,
+        *,
+        also: Mapping[type, str] | None = None,
+        parts: "Registry[Any] | None" = None,
+    ) -> None:
+        super().__init__(entries)
+        self.kind, self.makes, self.example, self.also, self.parts = kind, makes, example, dict(also or {}), parts
+        _REGISTRIES.append(self)
+
+    def read(self, spec: object) -> Made:
+        """The object that a spec string describes; an object comes back as it is."""
+        return self.check(str(spec), spec if isinstance(spec, self.makes) else self.build(spec))
+
+    def build(self, spec: object) -> Any:
+        """The object that a spec string describes, which may be one of the ``parts``."""
+        if not isinstance(spec, str):
+            example, name = self.example, self.makes.__name__
+            raise PyriteError(f"{self.kind} is {spec!r}, but must be a text such as {example!r}, or a {name} object")
+        parts: Mapping[str, Callable[..., Any]] = self.parts or {}
+        return build(spec, {**parts, **self}, self.kind, nested={**self, **parts})
+
+    def check(self, text: str, made: object) -> Made:
+        """The object that a text made, if it has the right class; a plug-in may make anything."""
+        if isinstance(made, self.makes):
+            return cast(Made, made)
+        if self.parts is not None and isinstance(made, self.parts.makes):
+            wrapped, part = f"{self.example.partition('(')[0]}({text})", self.parts.kind
+            raise PyriteError(f"{_short(text)!r} is a {part}, not a {self.kind}: write {wrapped}, or pass it as {part}")
+        raise PyriteError(f"{_short(text)!r} makes a {type(made).__name__}, not a {self.kind}")
+
+    def plugins(self) -> list[str]:
+        """The names that installed packages offer in addition."""
+        return [name for name in plugin_names(self.kind, own=True) if name not in self]
+
+    def name_of(self, cls: type) -> str | None:
+        """The name under which objects of this very class are made; None if there is none."""
+        return self.also.get(cls) or next((name for name, factory in self.items() if factory is cls), None)
+
+
+_REGISTRIES: list[Registry[Any]] = []
+_FROM_PLUGINS: dict[type, str] = {}
+
+
+def registered_name(cls: type) -> str | None:
+    """The name under which a registry holds this very class; None if none does."""
+    names = (registry.name_of(cls) for registry in _REGISTRIES if issubclass(cls, registry.makes))
+    return next((name for name in names if name is not None), _FROM_PLUGINS.get(cls))
+
+
+def snake_case(name: str) -> str:
+    """The key of a class in a registry.
+
+    >>> snake_case("TruncatedGCE"), snake_case("SModel")
+    ('truncated_gce', 's_model')
+    """
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=^[A-Z])(?=[A-Z][a-z])", "_", name).lower()
+
+
+@runtime_checkable
+class HasParts(Protocol):
+    """What is not written as a call of its class, such as a sum."""
+
+    def spec_parts(self) -> Iterable[object]:
+        """The objects that its text is made of."""
+
+
+def spec_string(thing: object) -> str | None:
+    """The text from which a registry makes ``thing`` again.
+
+    None if no registry holds its class or the class of one of its parts, or if an argument has no text.
+    """
+    return _text(thing) if _has_text(thing) else None
+
+
+def _has_text(value: object) -> bool:
+    plain = _plain(value)
+    if isinstance(plain, list | tuple):
+        return all(map(_has_text, plain))
+    if _is_literal(plain):
+        return not isinstance(plain, float) or math.isfinite(plain)
+    if _remembered(value) is not None:
+        return True
+    if registered_name(type(value)) is not None:
+        parts = value.spec_parts() if isinstance(value, HasParts) else [part for _, part in _constructor(value)]
+        return all(map(_has_text, parts))
+    return False
+
+
+def _remembered(thing: object) -> str | None:
+    """The text from which ``build`` made an object by a function, whose class is not registered."""
+    text: str | None = getattr(thing, "_spec", None)
+    return text
+
+
+def _text(thing: object) -> str:
+    return _remembered(thing) or (str(thing) if type(thing).__str__ is not object.__str__ else write_spec(thing))
 
 
 def build(
     text: str,
     registry: Mapping[str, Callable[..., Any]],
     kind: str,
-    expected: type = object,
     nested: Mapping[str, Callable[..., Any]] | None = None,
 ) -> Any:
-    """The object that ``text`` spells, made from the names in ``registry`` and those that plug-ins offer.
+    """The object that ``text`` describes, made from the names in ``registry`` and those that plug-ins offer.
 
     Args:
         text: a call, a name, or for losses a sum.
         registry: what makes an object, by name.
         kind: the word for what the registry holds, for error messages and to find plug-ins.
-        expected: the class that the object must have; a plug-in may make anything.
-        nested: what names mean within the arguments of a call, if that differs: ``forward`` is a method, and in
-            ``erm(forward(...))`` a loss.
+        nested: what names mean within the arguments of a call, if that differs.
 
     >>> from fractions import Fraction
     >>> build("half(1, denominator=2)", {"half": Fraction}, "fraction")
@@ -63,22 +186,16 @@ def build(
         raise PyriteError(f"cannot read the {kind} {_short(text)!r}: nested too deeply") from None
     if _is_literal(built):
         raise PyriteError(f"{_short(text)!r} is a plain value, not a {kind}")
-    if not isinstance(built, expected):
-        raise PyriteError(f"{_short(text)!r} makes a {type(built).__name__}, not a {kind}")
     return built
 
 
 def lookup(name: str, registry: Mapping[str, Callable[..., Any]], kind: str) -> Callable[..., Any]:
     """What is registered under a name, or offered by a plug-in."""
-    factory = registry.get(name)
-    if factory is not None:
-        return factory
-    factory = find_plugin(kind, name)
+    factory = registry.get(name) or find_plugin(kind, name)
     if factory is None:
-        known = dict.fromkeys([*registry, *plugin_names(kind)])
-        raise PyriteError(f"unknown {kind} {name!r}: {nearest(name, known)}")
-    if isinstance(factory, type):
-        register_class(name, factory)
+        raise PyriteError(f"unknown {kind} {name!r}: {nearest(name, [*registry, *plugin_names(kind)])}")
+    if name not in registry and isinstance(factory, type):
+        _FROM_PLUGINS[factory] = name
     return factory
 
 
@@ -111,21 +228,22 @@ def arguments(factory: Callable[..., Any]) -> str:
     return str(inspect.Signature(shown)) if shown else ""
 
 
-def spell(thing: object, **options: object) -> str:
-    """The text from which ``build`` makes ``thing`` again.
+def write_spec(thing: object, **options: object) -> str:
+    """The text from which ``build`` makes ``thing`` again, whether or not its class is registered.
 
     The arguments are those of the constructor, read from the attributes of the same names; an argument
     that is None is left out, and so is one that can only be given by name and is at its default. ``options`` are
     written after them.
     """
-    return registered_name(type(thing)) + _bracketed(thing, str, options)
+    cls = type(thing)
+    return _remembered(thing) or (registered_name(cls) or snake_case(cls.__name__)) + _bracketed(thing, _text, options)
 
 
-class Spelled:
+class HasSpec:
     """What is written as the text that makes it again: ``str`` for people and files, ``repr`` for Python."""
 
     def __str__(self) -> str:
-        return spell(self)
+        return write_spec(self)
 
     def __repr__(self) -> str:
         return construct(self)
@@ -136,27 +254,10 @@ def construct(thing: object, **options: object) -> str:
     return type(thing).__name__ + (_bracketed(thing, repr, options) or "()")
 
 
-def registered_name(cls: type) -> str:
-    """The name under which a registry holds a class.
-
-    >>> registered_name(type("TruncatedGCE", (), {})), registered_name(type("SModel", (), {}))
-    ('truncated_gce', 's_model')
-    """
-    return _NAMES.get(cls) or re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=^[A-Z])(?=[A-Z][a-z])", "_", cls.__name__).lower()
-
-
-_NAMES: dict[type, str] = {}
-
-
-def register_class(name: str, cls: type) -> None:
-    """Spell the objects of a class with another name than that of the class."""
-    _NAMES[cls] = name
-
-
-def nearest(name: str, known: Mapping[str, object]) -> str:
+def nearest(name: str, known: Iterable[str]) -> str:
     """What to say to somebody who typed a name that is not there."""
-    close = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(known))}"
+    close = difflib.get_close_matches(name.lower(), [*known], n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(set(known)))}"
 
 
 class _Reader:
@@ -183,20 +284,24 @@ class _Reader:
                     f"cannot read {node.id} in the {self.kind} {_short(self.text)!r}: it is no finite number"
                 )
             case ast.Name():
-                return self.call(node.id, [], [])
+                return self.call(node, node.id, [], [])
             case ast.Call(func=ast.Name(id=name)):
-                return self.call(name, node.args, node.keywords)
+                return self.call(node, name, node.args, node.keywords)
             case ast.BinOp(op=ast.Add() | ast.Mult()):
                 return self.combine(node)
         raise self.refused(node)
 
-    def call(self, name: str, args: list[ast.expr], keywords: list[ast.keyword]) -> Any:
+    def call(self, node: ast.expr, name: str, args: list[ast.expr], keywords: list[ast.keyword]) -> Any:
         factory = lookup(name, self.registry, self.kind)
         positional = [self.nested.read(arg) for arg in args]
         named = {word.arg: self.nested.read(word.value) for word in keywords if word.arg is not None}
         if len(named) < len(keywords):
             raise PyriteError(f"cannot read the {self.kind} {_short(self.text)!r}: ** is not allowed")
-        return call(name, factory, *positional, **named)
+        made = call(name, factory, *positional, **named)
+        if not isinstance(factory, type) and not _has_text(made):
+            with contextlib.suppress(AttributeError, TypeError):  # what has no room for it has no spec string
+                object.__setattr__(made, "_spec", ast.unparse(node))
+        return made
 
     def combine(self, node: ast.BinOp) -> Any:
         left, right = self.read(node.left), self.read(node.right)
@@ -221,20 +326,25 @@ class _Reader:
         )
 
 
+def _constructor(thing: object) -> Iterator[tuple[inspect.Parameter, Any]]:
+    """The parameters of an object's class and the values of its attributes of the same names, ... if not kept."""
+    for parameter in inspect.signature(type(thing)).parameters.values():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            yield parameter, getattr(thing, parameter.name, ...)
+
+
 def _bracketed(thing: object, write: Callable[[object], str], options: Mapping[str, object]) -> str:
     parts: list[str] = []
     named = False  # what is wrapped comes first and goes without its name
-    for parameter in inspect.signature(type(thing)).parameters.values():
-        if parameter.kind is parameter.VAR_KEYWORD or (value := getattr(thing, parameter.name, ...)) is None:
-            continue
-        if parameter.kind is parameter.VAR_POSITIONAL and value is not ...:
-            parts += [write(item) for item in value]
-            continue
+    for parameter, value in _constructor(thing):
+        if value is None or (parameter.kind is parameter.KEYWORD_ONLY and value == parameter.default):
+            continue  # an option that nobody set
         if value is ...:  # not kept: what is written is for people, and nothing can be built from it
             parts.append(f"{parameter.name}=...")
             continue
-        if parameter.kind is parameter.KEYWORD_ONLY and value == parameter.default:
-            continue  # an option that nobody set
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            parts += [write(item) for item in value]
+            continue
         plain = _plain(value)
         written = repr(plain) if _is_literal(plain) else write(value)
         named = named or _is_literal(plain) or parameter.kind is parameter.KEYWORD_ONLY

@@ -38,8 +38,8 @@ def registries_as_before() -> Iterator[None]:
     """What a test registers is gone after it."""
     from pyrite.registration import REGISTRIES
 
-    before = {kind: dict(registry.entries) for kind, registry in REGISTRIES.items()}
+    before = {kind: dict(registry) for kind, registry in REGISTRIES.items()}
     yield
     for kind, registry in REGISTRIES.items():
-        registry.entries.clear()
-        registry.entries.update(before[kind])
+        registry.clear()
+        registry.update(before[kind])

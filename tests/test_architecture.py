@@ -10,7 +10,7 @@ from types import ModuleType
 import pytest
 
 import pyrite
-from pyrite.spec import registered_name
+from pyrite.spec import snake_case
 
 ROOT = Path(__file__).parents[1]
 FILES = [path for path in (ROOT / "pyrite").rglob("*.py") if path.parent.name != "pyrite" or "__" not in path.name]
@@ -152,10 +152,10 @@ def submodules(module: ModuleType) -> set[str]:
     return {found.name for found in pkgutil.iter_modules(getattr(module, "__path__", []))}
 
 
-@pytest.mark.parametrize("registry", ["LOSSES", "NOISES", "MODELS"])
+@pytest.mark.parametrize("registry", ["LOSSES", "NOISES", "MODELS", "FEATURES"])
 def test_registered_under_their_own_names(registry: str) -> None:
     held = getattr(pyrite, registry)
-    assert {name: registered_name(cls) for name, cls in held.items()} == {name: name for name in held}
+    assert {name: snake_case(cls.__name__) for name, cls in held.items()} == {name: name for name in held}
 
 
 def test_every_loss_is_public() -> None:

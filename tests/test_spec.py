@@ -4,9 +4,10 @@ from pathlib import Path
 
 import pytest
 from hypothesis import given, settings, strategies as st
+from torch import Tensor
 
 import pyrite
-from pyrite.spec import build, spell
+from pyrite.spec import build, spec_string, write_spec
 
 
 class Thing:
@@ -14,7 +15,7 @@ class Thing:
         self.a, self.b, self.c = a, b, c
 
     def __str__(self) -> str:
-        return spell(self)
+        return write_spec(self)
 
 
 REGISTRY = {"thing": Thing}
@@ -39,8 +40,8 @@ def test_what_has_no_sums_says_so(text: str) -> None:
 
 
 def test_nested_things_come_first_without_their_name_and_later_with_it() -> None:
-    assert spell(Thing(Thing(1), b=2)) == "thing(thing(a=1, c='x'), b=2, c='x')"  # type: ignore[arg-type]
-    assert spell(Thing(1, b=Thing(2))) == "thing(a=1, b=thing(a=2, c='x'), c='x')"
+    assert write_spec(Thing(Thing(1), b=2)) == "thing(thing(a=1, c='x'), b=2, c='x')"  # type: ignore[arg-type]
+    assert write_spec(Thing(1, b=Thing(2))) == "thing(a=1, b=thing(a=2, c='x'), c='x')"
 
 
 @pytest.mark.parametrize(
@@ -117,3 +118,33 @@ def test_sums() -> None:
     assert not isinstance(pyrite.CE() + pyrite.NCE(), pyrite.Curve)
     with pytest.raises(TypeError):
         pyrite.CE() + 1  # type: ignore[operator]
+
+
+class OtherMAE(pyrite.Loss):
+    """A class of the user's own, which is not registered."""
+
+    def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
+        return 1 - scores.softmax(1).gather(1, labels[:, None]).squeeze(1)
+
+
+OtherMAE.__name__ = "MAE"  # as a registered class
+
+
+@pytest.mark.usefixtures("registries_as_before")
+def test_a_spec_string_is_given_only_to_what_it_makes_again() -> None:
+    for spec in ("0.7*nce + 0.3*unit(mae)", "unit(nce, classes=10)", "gce(q=0.5, weight=[1.0, 2.0])"):
+        assert spec_string(pyrite.loss(spec)) == spec
+        assert spec_string(pyrite.ERM(pyrite.loss(spec))) == f"erm({spec})"
+    own: pyrite.Loss = OtherMAE()
+    for thing in (own, own + pyrite.CE(), pyrite.ERM(own), pyrite.OwnLoss(own), pyrite.ERM(pyrite.OwnLoss(own))):
+        assert spec_string(thing) is None
+    assert spec_string(pyrite.Architecture) is None
+    pyrite.register("other_mae", OtherMAE)
+    assert spec_string(pyrite.ERM(own)) == "erm(other_mae)"
+
+    def half(factor: float = 0.5) -> pyrite.Loss:
+        return pyrite.OwnLoss(lambda scores, labels: factor * own(scores, labels))
+
+    pyrite.register("half", half)
+    assert spec_string(pyrite.METHODS.read("erm(half(factor=0.2))")) == "erm(half(factor=0.2))"
+    assert spec_string(pyrite.loss("half", reduction="sum")) is None

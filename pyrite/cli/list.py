@@ -36,10 +36,10 @@ def list_names(
     from pyrite.registration import REGISTRIES
 
     registry = REGISTRIES[kind.value]
-    entries = dict(registry.entries)
+    entries = dict(registry)
     for name in registry.plugins():
         try:
-            entries.setdefault(name, lookup(name, registry.entries, registry.kind))
+            entries.setdefault(name, lookup(name, registry, registry.kind))
         except ValueError as error:  # the others are listed all the same
             warn(error)
     rows = [

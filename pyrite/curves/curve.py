@@ -10,10 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.checks import is_number
-from pyrite.criterion import Loss, Options, add_up, common_options, spell_terms, without_options
+from pyrite.criterion import Loss, Options, add_up, common_options, without_options, write_terms
 from pyrite.errors import PyriteError
 from pyrite.soft_margin import row_margin, row_margins, transformed
-from pyrite.spec import construct, spell
+from pyrite.spec import construct, write_spec
 
 __all__ = ["Curve", "CurveSum", "Peak", "Tails", "merged"]
 
@@ -194,11 +194,15 @@ class CurveSum(Curve):
         parts = [(factor, curve.tails()) for factor, curve in self._curves()]
         return Tails(_total([f * ends.left for f, ends in parts]), _total([f * ends.right for f, ends in parts]))
 
+    def spec_parts(self) -> list[Loss]:
+        """The losses that are added up."""
+        return [loss for _, loss in self.terms()]
+
     def __str__(self) -> str:
-        return spell_terms(self, spell)
+        return write_terms(self, write_spec)
 
     def __repr__(self) -> str:
-        return spell_terms(self, construct)
+        return write_terms(self, construct)
 
     def _curves(self) -> list[tuple[float, Curve]]:
         return [(f, curve) for f, curve in zip(self.factors, self.curves, strict=True) if isinstance(curve, Curve)]

@@ -26,30 +26,35 @@ from pyrite.data.text_folder import text_files, texts
 from pyrite.data.web import clothing1m, webvision
 from pyrite.errors import PyriteError
 from pyrite.settings import READING
-from pyrite.spec import build, call, nearest
+from pyrite.spec import Registry, build, call, nearest
 
 __all__ = ["DATASETS", "load"]
 
-DATASETS: dict[str, Callable[..., Dataset]] = {
-    "digits": digits,
-    "blobs": blobs,
-    "gratings": gratings,
-    "mnist": mnist,
-    "fashion_mnist": fashion_mnist,
-    "cifar10": cifar10,
-    "cifar100": cifar100,
-    "cifar10n": cifar10n,
-    "cifar100n": cifar100n,
-    "clothing1m": clothing1m,
-    "webvision": webvision,
-    "mars": mars,
-    "folder": folder,
-    "texts": texts,
-    "csv": csv,
-    "parquet": parquet,
-    "npz": npz,
-    "reduced": reduced,
-}
+DATASETS: Registry[Dataset] = Registry(
+    "data set",
+    {
+        "digits": digits,
+        "blobs": blobs,
+        "gratings": gratings,
+        "mnist": mnist,
+        "fashion_mnist": fashion_mnist,
+        "cifar10": cifar10,
+        "cifar100": cifar100,
+        "cifar10n": cifar10n,
+        "cifar100n": cifar100n,
+        "clothing1m": clothing1m,
+        "webvision": webvision,
+        "mars": mars,
+        "folder": folder,
+        "texts": texts,
+        "csv": csv,
+        "parquet": parquet,
+        "npz": npz,
+        "reduced": reduced,
+    },
+    Dataset,
+    "digits",
+)
 
 
 def load(data: Any, **options: Any) -> Dataset:
@@ -81,17 +86,13 @@ def load(data: Any, **options: Any) -> Dataset:
     name = re.match(r"([A-Za-z_]\w*)\s*(?=\(|$)", text) if isinstance(data, str) else None
     known = name is not None and name[1] in DATASETS
     if known and text in DATASETS:
-        made: object = _call(text, DATASETS[text], options)
-        if not isinstance(made, Dataset):
-            raise PyriteError(f"{text!r} makes a {type(made).__name__}, not a data set")
-        return made
+        return DATASETS.check(text, _call(text, DATASETS[text], options))
     if known or (isinstance(data, str) and not _looks_like_path(text)):
         if re.fullmatch(r"[\w-]+", text) and "-" in text:  # a name with hyphens, which a spec cannot have
             raise PyriteError(f"there is no data set {text!r}: {nearest(text.replace('-', '_'), DATASETS)}")
         # What is written in the brackets comes before the options.
-        makers = {name: partial(maker, **options) for name, maker in DATASETS.items()} if options else DATASETS
-        built: Dataset = build(text, makers, "data set", Dataset)
-        return built
+        makers = {name: partial(maker, **options) for name, maker in DATASETS.items()}
+        return DATASETS.check(text, build(text, makers, "data set"))
     return _from_path(as_path(text), options)
 
 

@@ -14,7 +14,7 @@ from pyrite.data import Dataset, Inputs, Records
 from pyrite.errors import PyriteError
 from pyrite.files import npz_bytes
 from pyrite.npz_files import read_npz
-from pyrite.spec import Spelled
+from pyrite.spec import HasSpec
 
 __all__ = ["Encoder", "Features", "State", "kind_of", "read_state", "state_bytes"]
 
@@ -57,7 +57,7 @@ class Features(ABC):
 
 
 @dataclass(frozen=True, repr=False)
-class Encoder(Spelled, ABC):
+class Encoder(HasSpec, ABC):
     """The description of features, with one spelling: ``str(encoder)`` is its spec."""
 
     takes: ClassVar[frozenset[InputKind]] = frozenset()

@@ -1,28 +1,30 @@
 """The registry of features, and which of them suit which samples."""
 
-from collections.abc import Callable
-
 import numpy as np
 
 from pyrite.data import Inputs, Numeric, Records
-from pyrite.errors import PyriteError
 from pyrite.features.contract import Encoder, kind_of
 from pyrite.features.efficientnet import EfficientnetLite0
 from pyrite.features.hugging_face import HF
 from pyrite.features.table import Table
 from pyrite.features.tfidf import Tfidf
 from pyrite.features.wordllama import Wordllama
-from pyrite.spec import build
+from pyrite.spec import Registry
 
 __all__ = ["FEATURES", "as_numbers", "default_features", "encoder"]
 
-FEATURES: dict[str, Callable[..., Encoder]] = {
-    "table": Table,
-    "tfidf": Tfidf,
-    "wordllama": Wordllama,
-    "efficientnet_lite0": EfficientnetLite0,
-    "hf": HF,
-}
+FEATURES: Registry[Encoder] = Registry(
+    "features",
+    {
+        "table": Table,
+        "tfidf": Tfidf,
+        "wordllama": Wordllama,
+        "efficientnet_lite0": EfficientnetLite0,
+        "hf": HF,
+    },
+    Encoder,
+    "tfidf",
+)
 
 
 def encoder(spec: str | Encoder) -> Encoder | None:
@@ -31,14 +33,7 @@ def encoder(spec: str | Encoder) -> Encoder | None:
     >>> encoder("tfidf(size=100)")
     Tfidf(size=100)
     """
-    if isinstance(spec, Encoder):
-        return spec
-    if not isinstance(spec, str):
-        raise PyriteError(f"features is {spec!r}, but must be a text such as 'tfidf', or an encoder")
-    if spec == "none":
-        return None
-    built: Encoder = build(spec, FEATURES, "features", Encoder)
-    return built
+    return None if spec == "none" else FEATURES.read(spec)
 
 
 def default_features(inputs: Inputs) -> str:

@@ -9,7 +9,7 @@ from pyrite.checks import require, whole_number
 from pyrite.criterion import Batch, Loss, Options, bare
 from pyrite.curves import Curve, Unit
 from pyrite.errors import PyriteError
-from pyrite.spec import construct, spell
+from pyrite.spec import construct, write_spec
 
 __all__ = ["UnitLoss", "unit"]
 
@@ -75,7 +75,7 @@ class UnitLoss(Loss):
         return self._factor * self.loss.per_sample(batch)
 
     def __str__(self) -> str:
-        return "unit" + spell(self, **self._further_options()).removeprefix("unit_loss")
+        return "unit" + write_spec(self, **self._further_options()).removeprefix("unit").removeprefix("_loss")
 
     def __repr__(self) -> str:
         return "unit" + construct(self, **self._further_options()).removeprefix("UnitLoss")

@@ -16,7 +16,7 @@ from pyrite.methods.context import Context
 from pyrite.methods.learner import Learner
 from pyrite.methods.step import Step
 from pyrite.models import Ensemble, mean_scores
-from pyrite.spec import Spelled
+from pyrite.spec import HasSpec
 
 __all__ = ["Around", "MetaSet", "Method", "Trainer"]
 
@@ -101,7 +101,7 @@ class Trainer(ABC):
         return {name: value for name, value in vars(self).items() if isinstance(value, Loss)}
 
 
-class Method(Spelled, ABC):
+class Method(HasSpec, ABC):
     """A description of a training algorithm. ``str(method)`` is the text that builds it again."""
 
     @property

@@ -16,7 +16,7 @@ from pyrite.memory import check_memory
 from pyrite.models.bins import TableInputs
 from pyrite.models.network import Network, Shape
 from pyrite.models.whitening import Whitening
-from pyrite.spec import Spelled
+from pyrite.spec import HasSpec
 
 _COPIES = 3  # of every weight while a net is trained: itself, its gradient and its momentum
 
@@ -24,7 +24,7 @@ __all__ = ["Architecture", "check_shape", "check_widths", "seeded"]
 
 
 @dataclass(frozen=True, repr=False)
-class Architecture(Spelled, ABC):
+class Architecture(HasSpec, ABC):
     """The description of a net for data of any shape. ``str(architecture)`` is its spec."""
 
     smallest: ClassVar[int | None] = None

@@ -15,30 +15,35 @@ from pyrite.models.linear import Linear
 from pyrite.models.mlp import MLP
 from pyrite.models.paper_cnn import CNN4, CNN8
 from pyrite.models.residual import WRN, Resnet20, Resnet32, Resnet44, Resnet56, Resnet110
-from pyrite.spec import build
+from pyrite.spec import Registry
 
 __all__ = ["MODELS", "Factory", "architecture", "build_model", "default_architecture"]
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
 """A function that makes a net from the shape of an input and the number of classes."""
 
-MODELS: dict[str, Callable[..., Architecture]] = {
-    "fast_cnn": FastCNN,
-    "mlp": MLP,
-    "linear": Linear,
-    "cnn4": CNN4,
-    "cnn8": CNN8,
-    "resnet20": Resnet20,
-    "resnet32": Resnet32,
-    "resnet44": Resnet44,
-    "resnet56": Resnet56,
-    "resnet110": Resnet110,
-    "resnet34": Resnet34,
-    "resnet50": Resnet50,
-    "wrn": WRN,
-    "bninception": BNInception,
-    "efficientnet_lite0": EfficientnetLite0,
-}
+MODELS: Registry[Architecture] = Registry(
+    "model",
+    {
+        "fast_cnn": FastCNN,
+        "mlp": MLP,
+        "linear": Linear,
+        "cnn4": CNN4,
+        "cnn8": CNN8,
+        "resnet20": Resnet20,
+        "resnet32": Resnet32,
+        "resnet44": Resnet44,
+        "resnet56": Resnet56,
+        "resnet110": Resnet110,
+        "resnet34": Resnet34,
+        "resnet50": Resnet50,
+        "wrn": WRN,
+        "bninception": BNInception,
+        "efficientnet_lite0": EfficientnetLite0,
+    },
+    Architecture,
+    "resnet20",
+)
 
 
 def architecture(spec: str | Architecture) -> Architecture:
@@ -47,12 +52,7 @@ def architecture(spec: str | Architecture) -> Architecture:
     >>> architecture("wrn(depth=16, width=4)")
     WRN(depth=16, width=4)
     """
-    if isinstance(spec, Architecture):
-        return spec
-    if not isinstance(spec, str):
-        raise PyriteError(f"model is {spec!r}, but must be a text such as 'resnet20', or an architecture")
-    built: Architecture = build(spec, MODELS, "model", Architecture)
-    return built
+    return MODELS.read(spec)
 
 
 def default_architecture(shape: Sequence[int]) -> Architecture:

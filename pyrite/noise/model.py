@@ -11,7 +11,7 @@ from pyrite.checks import flag, number, whole_number
 from pyrite.draws import Array, Stream, uniforms
 from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
-from pyrite.spec import construct, spell
+from pyrite.spec import HasSpec
 
 __all__ = ["ClassNoise", "Drawn", "Noise", "RateNoise", "by_class", "check_classes", "check_rate", "measured"]
 
@@ -24,7 +24,7 @@ class Drawn(NamedTuple):
 
 
 @dataclass(frozen=True, repr=False)
-class Noise(ABC):
+class Noise(HasSpec, ABC):
     """How true labels become the labels that are given.
 
     A matrix has T[i, j] = P(given j | true i). ``str(noise)`` is the spec from which the model is read again.
@@ -47,12 +47,6 @@ class Noise(ABC):
     @abstractmethod
     def draw(self, true: Array, classes: int, seed: int, inputs: object = None) -> Drawn:
         """Draw given labels for true labels, which are whole numbers below ``classes``."""
-
-    def __str__(self) -> str:
-        return spell(self)
-
-    def __repr__(self) -> str:
-        return construct(self)
 
 
 @dataclass(frozen=True, repr=False)

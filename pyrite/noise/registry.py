@@ -1,30 +1,32 @@
 """The registry of noise models, and ``noise_model``, which reads a spec."""
 
-from collections.abc import Callable
-
-from pyrite.errors import PyriteError
 from pyrite.noise.class_noise import Asymmetric, Clean, Flip, Flip2, Flips, Pairs, Symmetric, Uniform
 from pyrite.noise.given_matrix import Matrix
 from pyrite.noise.human import Human
 from pyrite.noise.instance import Instance
 from pyrite.noise.model import Noise
-from pyrite.spec import build
+from pyrite.spec import Registry
 
 __all__ = ["NOISES", "noise_model"]
 
-NOISES: dict[str, Callable[..., Noise]] = {
-    "clean": Clean,
-    "symmetric": Symmetric,
-    "uniform": Uniform,
-    "flip": Flip,
-    "flip2": Flip2,
-    "flips": Flips,
-    "asymmetric": Asymmetric,
-    "pairs": Pairs,
-    "matrix": Matrix,
-    "human": Human,
-    "instance": Instance,
-}
+NOISES: Registry[Noise] = Registry(
+    "noise",
+    {
+        "clean": Clean,
+        "symmetric": Symmetric,
+        "uniform": Uniform,
+        "flip": Flip,
+        "flip2": Flip2,
+        "flips": Flips,
+        "asymmetric": Asymmetric,
+        "pairs": Pairs,
+        "matrix": Matrix,
+        "human": Human,
+        "instance": Instance,
+    },
+    Noise,
+    "symmetric(0.4)",
+)
 
 
 def noise_model(spec: str | Noise) -> Noise:
@@ -33,9 +35,4 @@ def noise_model(spec: str | Noise) -> Noise:
     >>> noise_model("symmetric(0.4, exact=True)")
     Symmetric(rate=0.4, exact=True)
     """
-    if isinstance(spec, Noise):
-        return spec
-    if not isinstance(spec, str):
-        raise PyriteError(f"noise is {spec!r}, but must be a text such as 'symmetric(0.4)', or a noise model")
-    built: Noise = build(spec, NOISES, "noise", Noise)
-    return built
+    return NOISES.read(spec)

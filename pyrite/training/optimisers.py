@@ -1,7 +1,7 @@
 """Optimisers by their spelling: ``sgd(lr=0.1)``."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import final
 
@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from pyrite.checks import flag, number, require
-from pyrite.spec import Spelled, build
+from pyrite.spec import HasSpec, Registry
 
 __all__ = ["OPTIMISERS", "SGD", "Adam", "Adamw", "Optimiser", "optimiser"]
 
@@ -17,7 +17,7 @@ _LARGEST = 1e30  # float32, in which weights are, ends at 3e38
 
 
 @dataclass(frozen=True, repr=False)
-class Optimiser(Spelled, ABC):
+class Optimiser(HasSpec, ABC):
     """A description of an optimiser. ``str(optimiser)`` is the text that builds it again."""
 
     lr: float
@@ -94,16 +94,15 @@ class Adamw(_Adaptive):
         return torch.optim.AdamW(weights, self.lr, self._betas, self.eps, self.weight_decay)
 
 
-OPTIMISERS: dict[str, Callable[..., Optimiser]] = {"sgd": SGD, "adam": Adam, "adamw": Adamw}
+OPTIMISERS: Registry[Optimiser] = Registry(
+    "optimiser", {"sgd": SGD, "adam": Adam, "adamw": Adamw}, Optimiser, "sgd(lr=0.1)"
+)
 
 
 def optimiser(spec: str | Optimiser) -> Optimiser:
-    """The optimiser that ``spec`` spells.
+    """The optimiser that ``spec`` describes.
 
     >>> optimiser("adam(lr=0.01, eps=0.1)")
     Adam(lr=0.01, betas=(0.9, 0.999), eps=0.1, weight_decay=0.0)
     """
-    if isinstance(spec, Optimiser):
-        return spec
-    built: Optimiser = build(spec, OPTIMISERS, "optimiser", Optimiser)
-    return built
+    return OPTIMISERS.read(spec)

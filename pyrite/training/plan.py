@@ -1,25 +1,22 @@
 """From the user's arguments to a plan: a resolved recipe, and the objects that it names."""
 
 import os
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, Unpack, final
+from typing import Unpack, final
 
 from torch import nn
 
-from pyrite.data import DATASETS, CropFlip, Data, Dataset, is_object, load
+from pyrite.data import DATASETS, Data, Dataset, is_object, load
 from pyrite.errors import PyriteError
-from pyrite.features import Encoder, OwnModule, encoder
+from pyrite.features import Encoder, OwnModule
 from pyrite.losses import OwnLoss, loss as read_loss
 from pyrite.methods import ERM, Method, method as read_method
 from pyrite.models import Architecture, Factory, architecture
-from pyrite.noise import noise_model
-from pyrite.spec import build, lookup, spell
+from pyrite.spec import build, lookup, spec_string
 from pyrite.training.optimisers import OPTIMISERS, optimiser
 from pyrite.training.pace import fitting
 from pyrite.training.recipe import GIVEN, Options, Recipe, Short, reading, settled
-from pyrite.training.schedules import schedule
 from pyrite.training.start import with_measured_margin
 
 __all__ = ["Model", "Plan", "features_and_text", "method_and_text", "model_and_text", "resolve", "says_rate"]
@@ -127,7 +124,7 @@ def method_and_text(options: Options, configured: str | None = None) -> tuple[Me
         if isinstance(wanted, str) and wanted.startswith(GIVEN):
             raise PyriteError(f"the method was {wanted}: pass it again as method or loss")
         method, text = read_method(wanted), wanted if isinstance(wanted, str) else None
-    if _is_spelled(method, read_method):
+    if spec_string(method) is not None:
         return method, str(method)
     # A method that was read from a text can be read again. Of an object only the name is known.
     return method, GIVEN + str(method) if text is None else text
@@ -142,7 +139,7 @@ def model_and_text(model: Model | None, configured: str = "") -> tuple[Architect
     if isinstance(model, str):
         return None, model
     if isinstance(model, Architecture):
-        return (None, str(model)) if _is_spelled(model, architecture) else (model, GIVEN + str(model))
+        return (None, str(model)) if spec_string(model) is not None else (model, GIVEN + str(model))
     if isinstance(model, nn.Module):
         return model, GIVEN + type(model).__name__
     if not callable(model):
@@ -161,7 +158,7 @@ def features_and_text(features: object, configured: str = "") -> tuple[Encoder |
     own = OwnModule(features) if isinstance(features, nn.Module) else features
     if not isinstance(own, Encoder):
         raise PyriteError(f"features is {features!r}, but must be a text such as 'tfidf', an nn.Module or an encoder")
-    return (None, str(own)) if _is_spelled(own, encoder) else (own, GIVEN + str(own))
+    return (None, str(own)) if spec_string(own) is not None else (own, GIVEN + str(own))
 
 
 def says_rate(spec: object) -> bool:
@@ -180,37 +177,22 @@ def says_rate(spec: object) -> bool:
 # All other options go into a recipe as they are, or as the text that spells them.
 _HANDLED_SEPARATELY = ("method", "loss", "lr", "minutes", "model", "features", "config")
 
-_READERS: dict[str, Callable[[Any], object]] = {
-    "noise": noise_model,
-    "optimiser": optimiser,
-    "schedule": schedule,
-    "augment": lambda value: build(value, {"crop_flip": CropFlip}, "augmentation"),
-}
+_DESCRIBED = ("noise", "optimiser", "schedule", "augment")
 
 
 def _text(name: str, value: object) -> object:
     """A setting as it is in a recipe: an object as the text that builds it again."""
     if isinstance(value, os.PathLike):
         return os.fspath(value)
-    if name not in _READERS or isinstance(value, str):
+    if name not in _DESCRIBED or isinstance(value, str):
         return value
-    if not _is_spelled(value, _READERS[name]):
+    text = spec_string(value)
+    if text is None:
         raise PyriteError(
             f"{name} is {value!r}, which no text spells: give its class a name, as in "
             f"pyrite.register('my_{name}', {type(value).__name__})"
         )
-    return spell(value)
-
-
-def _is_spelled(thing: object, read: Callable[[str], object]) -> bool:
-    """Whether the text of an object builds the same object, and not one of another class with the same name."""
-    try:
-        text = spell(thing) if not isinstance(thing, Method) else str(thing)
-        again = read(text)
-    except (ValueError, TypeError):
-        return False
-    same_classes = {type(part) for part in _parts(thing)} == {type(part) for part in _parts(again)}
-    return same_classes and str(thing) == str(again)
+    return text
 
 
 def _parts(thing: object) -> list[object]:

@@ -21,7 +21,7 @@ from pyrite.models import MLP, Architecture, Factory, FastCNN, Linear as LinearN
 from pyrite.noise import Noise, noise_model
 from pyrite.processes import fast_bfloat16
 from pyrite.settings import READING, Keep, Precision, Settings, ShortForms
-from pyrite.spec import build, nearest, spell
+from pyrite.spec import Registry, nearest, write_spec
 from pyrite.training.optimisers import SGD, Optimiser, optimiser
 from pyrite.training.schedules import Linear, Schedule, schedule
 
@@ -238,12 +238,14 @@ def _is_empty(value: object) -> bool:
     return isinstance(value, str) and not value
 
 
+AUGMENTATIONS: Registry[CropFlip] = Registry("augmentation", {"crop_flip": CropFlip}, CropFlip, "crop_flip(pad=4)")
+
+
 def augmentation(spec: str) -> CropFlip | None:
     """What ``augment`` spells."""
     if spec == "none":
         return None
-    built: CropFlip = build(spec, {"crop_flip": CropFlip}, "augmentation")
-    return built
+    return AUGMENTATIONS.read(spec)
 
 
 def settled(method: Method, augment: str, validation: float | None, data: Dataset, net: Architecture | None) -> Method:
@@ -260,12 +262,14 @@ def settled(method: Method, augment: str, validation: float | None, data: Datase
 
 
 def _spelled(augment: CropFlip | None) -> str:
-    return "none" if augment is None else spell(augment)
+    return "none" if augment is None else write_spec(augment)
 
 
 def _default_augmentation(shape: tuple[int, ...]) -> str:
     pad = min(shape[1:]) // 16 if len(shape) == 3 else 0
-    return spell(CropFlip(pad=pad, flip="alternate" if shape[0] == 3 else "none", edge="reflect")) if pad else "none"
+    return (
+        write_spec(CropFlip(pad=pad, flip="alternate" if shape[0] == 3 else "none", edge="reflect")) if pad else "none"
+    )
 
 
 def _growth(net: Architecture | None, shape: tuple[int, ...]) -> float:

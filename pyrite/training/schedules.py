@@ -2,20 +2,20 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Literal, final
 
 from pyrite.checks import is_number, number, one_of
 from pyrite.errors import PyriteError
-from pyrite.spec import Spelled, build
+from pyrite.spec import HasSpec, Registry
 
 __all__ = ["SCHEDULES", "Constant", "Cosine", "Linear", "Schedule", "Steps", "schedule"]
 
 
 @dataclass(frozen=True, repr=False)
-class Schedule(Spelled, ABC):
+class Schedule(HasSpec, ABC):
     """The share of the learning rate in each step.
 
     Args:
@@ -100,24 +100,26 @@ class Steps(Schedule):
         return float(self.factor ** sum(now >= place for place in self.at))
 
 
-SCHEDULES: dict[str, Callable[..., Schedule]] = {
-    "constant": Constant,
-    "cosine": Cosine,
-    "linear": Linear,
-    "steps": Steps,
-}
+SCHEDULES: Registry[Schedule] = Registry(
+    "schedule",
+    {
+        "constant": Constant,
+        "cosine": Cosine,
+        "linear": Linear,
+        "steps": Steps,
+    },
+    Schedule,
+    "cosine",
+)
 
 
 def schedule(spec: str | Schedule) -> Schedule:
-    """The schedule that ``spec`` spells.
+    """The schedule that ``spec`` describes.
 
     >>> schedule("steps(at=[40, 80], by='epoch')")
     Steps(at=(40, 80), factor=0.1, by='epoch')
     """
-    if isinstance(spec, Schedule):
-        return spec
-    built: Schedule = build(spec, SCHEDULES, "schedule", Schedule)
-    return built
+    return SCHEDULES.read(spec)
 
 
 def _along(epoch: float, warmup: float, epochs: int) -> float:
