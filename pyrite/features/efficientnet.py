@@ -15,7 +15,7 @@ from pyrite.data import Dataset
 from pyrite.errors import PyriteError
 from pyrite.features.contract import InputKind
 from pyrite.features.embedding import NetEncoder
-from pyrite.models.pretrained import LITE0_SHA256, lite0_file
+from pyrite.models.efficientnet import LITE0_SHA256, lite0_file
 
 __all__ = ["EfficientnetLite0"]
 

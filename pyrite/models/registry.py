@@ -8,13 +8,10 @@ from pyrite.checks import whole_number
 from pyrite.errors import PyriteError
 from pyrite.models.architecture import Architecture, check_shape, seeded
 from pyrite.models.bn_inception import BNInception
+from pyrite.models.cnn import CNN4, CNN8, FastCNN
 from pyrite.models.efficientnet import EfficientnetLite0
-from pyrite.models.fast_cnn import FastCNN
-from pyrite.models.imagenet_resnet import Resnet34, Resnet50
-from pyrite.models.linear import Linear
-from pyrite.models.mlp import MLP
-from pyrite.models.paper_cnn import CNN4, CNN8
-from pyrite.models.residual import WRN, Resnet20, Resnet32, Resnet44, Resnet56, Resnet110
+from pyrite.models.mlp import MLP, Linear
+from pyrite.models.resnet import WRN, Resnet20, Resnet32, Resnet34, Resnet44, Resnet50, Resnet56, Resnet110
 from pyrite.spec import Registry
 
 __all__ = ["MODELS", "Factory", "architecture", "build_model", "default_architecture"]

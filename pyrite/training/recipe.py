@@ -185,7 +185,7 @@ class Recipe(Checked, Settings):
         chosen = read_method(self.method) if method is None else method
         validation = _held_out(data, chosen) if self.validation is None else self.validation
         epochs = self.epochs if self.iterations is None else self._epochs(len(data), validation)
-        suits = 0.1 if net is None else net.rate
+        suits = 0.1 if net is None else net.learning_rate
         if described is not None and described.rate is not None:
             suits = described.rate
         clip = float(_grows(chosen)) if self.clip is None else self.clip

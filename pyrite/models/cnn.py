@@ -1,5 +1,6 @@
-"""The default net for images: small, and fast to train on a CPU."""
+"""Convolutional nets without shortcuts: the default for images, and the two plain nets of papers on robust losses."""
 
+from abc import ABC
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -9,11 +10,10 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.checks import number
-from pyrite.models.architecture import Architecture, check_widths
-from pyrite.models.network import Shape
-from pyrite.models.whitening import Whitening
+from pyrite.models.architecture import Architecture, Shape, check_widths
+from pyrite.models.layers import Whitening, conv
 
-__all__ = ["FastCNN"]
+__all__ = ["CNN4", "CNN8", "FastCNN"]
 
 
 @final
@@ -32,6 +32,7 @@ class FastCNN(Architecture):
 
     smallest: ClassVar[int | None] = 4
     any_size: ClassVar[bool] = True  # from half the size that it was built for
+    learning_rate: ClassVar[float] = 0.2
 
     widths: Sequence[int] = field(default=(32, 64, 128), kw_only=True)
     scale: float = field(default=1 / 9, kw_only=True)
@@ -39,10 +40,6 @@ class FastCNN(Architecture):
     def __post_init__(self) -> None:
         object.__setattr__(self, "widths", check_widths("widths", self.widths))
         number("scale", self.scale, above=0)
-
-    @property
-    def rate(self) -> float:
-        return 0.2
 
     def least_weights(self, shape: Shape, classes: int) -> int:
         return sum(9 * after * (before + after) for before, after in pairwise((1, *self.widths)))
@@ -62,7 +59,7 @@ class FastCNN(Architecture):
 
 def _dirac(before: int, after: int) -> nn.Conv2d:
     """A convolution that starts as the identity in its first channels; the others have random weights."""
-    layer = nn.Conv2d(before, after, 3, padding=1, bias=False)
+    layer = conv(before, after)
     nn.init.dirac_(layer.weight.data[:before])
     return layer
 
@@ -81,8 +78,57 @@ class _Scaled(nn.Module):
 
     def __init__(self, features: int, classes: int, scale: float) -> None:
         super().__init__()
-        self.linear = nn.Linear(features, classes, bias=False)
-        self.scale = scale
+        self.linear, self.scale = nn.Linear(features, classes, bias=False), scale
 
     def forward(self, features: Tensor) -> Tensor:
         return torch.mul(self.linear(features), self.scale)
+
+
+class PlainCNN(Architecture, ABC):
+    """Groups of 3 x 3 convolutions, each followed by a halving, then a hidden layer of features."""
+
+    groups: ClassVar[tuple[tuple[int, ...], ...]]
+    features: ClassVar[int]
+
+    def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
+        channels, height, width = shape
+        layers: list[nn.Module] = []
+        for group in self.groups:
+            for before, after in pairwise((channels, *group)):
+                layers += [conv(before, after), nn.BatchNorm2d(after), nn.ReLU()]
+            layers.append(nn.MaxPool2d(2))
+            channels, height, width = group[-1], height // 2, width // 2
+        # The public code has biases before its batch norms, which cancel them; here there are none.
+        last = nn.Linear(channels * height * width, self.features, bias=False)
+        body = nn.Sequential(*layers, nn.Flatten(), last, nn.BatchNorm1d(self.features), nn.ReLU())
+        head = nn.Linear(self.features, classes)
+        for layer in (*body.modules(), head):
+            if isinstance(layer, nn.Conv2d):
+                nn.init.kaiming_uniform_(layer.weight, nonlinearity="relu")
+            elif isinstance(layer, nn.Linear):
+                nn.init.xavier_uniform_(layer.weight)
+        return body, head
+
+
+@final
+class CNN4(PlainCNN):
+    """Four layers for MNIST: 3 x 3 convolutions to 32 and 64 channels, each halved, then 128 features.
+
+    Ma et al., 2020 ("Normalized loss functions for deep learning with noisy labels"), and papers that compare with it.
+    """
+
+    smallest: ClassVar[int | None] = 4
+    groups = ((32,), (64,))
+    features = 128
+
+
+@final
+class CNN8(PlainCNN):
+    """Eight layers for CIFAR-10: two 3 x 3 convolutions to 64, 128 and 196 channels each, halved, then 256 features.
+
+    Ma et al., 2020, as ``CNN4``.
+    """
+
+    smallest: ClassVar[int | None] = 8
+    groups = ((64, 64), (128, 128), (196, 196))
+    features = 256
