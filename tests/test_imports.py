@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = (
-    "accelerate", "cleanlab", "lightning", "mlflow", "optuna", "pandas", "polars", "pyarrow", "pytorch_lightning",
+    "accelerate", "cleanlab", "lightning", "mlflow", "optuna", "polars", "pyarrow", "pytorch_lightning",
     "skorch", "tensorboard", "timm", "torchmetrics", "torchvision", "transformers", "wandb", "wordllama",
 )  # fmt: skip
 PUBLIC = [

@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from pyrite.data.images import LazyImages, Unreadable
 from pyrite.data.records import Records
+from pyrite.data.schema import Schema
 from pyrite.errors import PyriteError
 
 __all__ = [
@@ -73,6 +74,7 @@ class Dataset:
             that can be encoded in UTF-8.
         columns: the names of the features.
         label: the name of the label column.
+        schema: how the samples of a table were read.
         notes: sentences about how it was read, such as which column was taken for the labels.
     """
 
@@ -92,6 +94,7 @@ class Dataset:
     paths: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
     label: str = ""
+    schema: Schema | None = None
     notes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:

@@ -1,27 +1,28 @@
-"""New samples for a trained model, read in the way in which its training data were read."""
+"""New samples for a trained model, read in the way in which its training data were read; and the file endings."""
 
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-from pyrite.data.dataset import Dataset, Inputs
-from pyrite.data.delimited import Delimited
+from pyrite.data.dataset import Dataset, Inputs, Numeric, check_inputs
 from pyrite.data.files import as_path
 from pyrite.data.folder import read_all
-from pyrite.data.given import is_object, to_numbers
 from pyrite.data.images import SUFFIXES, LazyImages, Unreadable, look_at
-from pyrite.data.npz import to_images
-from pyrite.data.records import Records, texts
-from pyrite.data.table import Source, read_columns
+from pyrite.data.npz import npz, to_images
+from pyrite.data.records import Kind, Records, texts
+from pyrite.data.schema import Schema, kind_of
+from pyrite.data.statistics import check_spread, to_float64
+from pyrite.data.table import as_array, csv, parquet
+from pyrite.data.tables import Table, TextTable, frame_table, is_frame, parquet_table
 from pyrite.data.text_folder import read_text_file, text_files
-from pyrite.data.typed_table import frame_table, is_frame, parquet_table
 from pyrite.errors import PyriteError
 from pyrite.npz_files import read_npz
 
-__all__ = ["Samples", "describe", "read_like"]
+__all__ = ["ENDINGS", "FileFormat", "Samples", "describe", "is_object", "read_like", "to_numbers"]
 
 
 class Samples(NamedTuple):
@@ -38,16 +39,32 @@ class Samples(NamedTuple):
     unreadable: tuple[Unreadable, ...] = ()
 
 
+class FileFormat(NamedTuple):
+    """How files of one ending are read.
+
+    Attributes:
+        load: a data set from a path.
+        read: new samples from a path, by the schema of the training data and the column that names a sample.
+    """
+
+    load: Callable[..., Dataset]
+    read: Callable[[Path, Schema, str], Samples]
+
+
 def describe(data: Dataset) -> dict[str, Any]:
     """How the samples of a data set look, ready for JSON: what ``read_like`` needs to read others."""
+    if data.schema is not None:
+        return data.schema.to_json()
     inputs = data.inputs
+    columns: dict[str, Kind] = dict.fromkeys(data.columns, "number")
     if isinstance(inputs, Records):
-        kind = "text" if inputs.is_text else "table"
-        columns = [list(pair) for pair in zip(inputs.names, inputs.kinds, strict=True)]
-    else:
-        kind = "images" if inputs.ndim == 4 else "numbers"
-        columns = [[name, "number"] for name in data.columns]
-    return {"kind": kind, "shape": list(inputs.shape[1:]), "columns": columns, "label": data.label}
+        columns = dict(zip(inputs.names, inputs.kinds, strict=True))
+    return Schema(kind_of(inputs), tuple(inputs.shape[1:]), columns, data.label).to_json()
+
+
+def is_object(data: object) -> bool:
+    """Whether ``load`` takes it for samples: a frame, an array, or a list of texts."""
+    return is_frame(data) or isinstance(data, list | tuple | np.ndarray)
 
 
 def read_like(source: Any, described: Mapping[str, Any], name: str = "") -> Samples:
@@ -55,98 +72,115 @@ def read_like(source: Any, described: Mapping[str, Any], name: str = "") -> Samp
 
     Args:
         source: a file or folder, a data frame, a list of texts, or an array.
-        described: what ``describe`` said of the training data: ``run.facts["inputs"]``.
+        described: what ``describe`` returned for the training data: ``run.facts["inputs"]``.
         name: the column that names a sample.
     """
+    schema = Schema(**described)
     if isinstance(source, Dataset):
         return Samples(source.inputs, source.paths, source.unreadable)
     if isinstance(source, Records):
         return Samples(source)
+    if is_frame(source):
+        return _from_table(frame_table(source), schema, name)
     if is_object(source):
-        return _from_object(source, described, name)
+        return _from_object(source, schema)
     path = as_path(source)
     if not os.path.exists(path):
         raise PyriteError(f"there is no file or folder {str(path)!r}")
-    readers: dict[str, Callable[[Path], Source]] = {".csv": Delimited, ".tsv": Delimited, ".parquet": parquet_table}
-    reader = None if path.is_dir() else readers.get(path.suffix.lower())
-    if reader is not None:
-        return _from_table(reader(path), described, name)
-    if path.suffix.lower() == ".npz":
-        return _from_npz(path, described)
-    return _from_files(path, described)
+    known = None if path.is_dir() else ENDINGS.get(path.suffix.lower())
+    return _from_files(path, schema) if known is None else known.read(path, schema, name)
 
 
-def _from_object(source: Any, described: Mapping[str, Any], name: str) -> Samples:
-    if is_frame(source):
-        return _from_table(frame_table(source), described, name)
-    if described["kind"] == "text":
-        return Samples(texts(list(source), described["columns"][0][0]))
-    if described["kind"] == "table":
+def to_numbers(values: npt.NDArray[Any], what: str) -> Numeric:
+    """Images unchanged, and numbers of any type in float64."""
+    if values.ndim != 2:
+        check_inputs(values, what)
+        return values
+    if values.dtype.kind not in "biuf":
+        raise PyriteError(f"{what} is an array of {values.dtype}, but must hold numbers")
+
+    def cell(row: int, column: int) -> str:
+        return f"{what}, row {row}, column {column}"
+
+    features = to_float64(values, cell)
+    check_spread(features, cell)
+    return features
+
+
+def _from_object(source: Any, schema: Schema) -> Samples:
+    if schema.kind == "text":
+        return Samples(texts(list(source), next(iter(schema.columns))))
+    if schema.kind == "table":
         raise PyriteError(
-            f"data is a {type(source).__name__}, but the model takes a table with the columns {_names(described)}"
+            f"data is a {type(source).__name__}, but the model takes a table with the columns {schema.listed}"
         )
-    return Samples(_checked(to_numbers(np.asarray(source), "data"), described, "data"))
+    return Samples(_checked(to_numbers(np.asarray(source), "data"), schema, "data"))
 
 
-def _from_table(table: Source, described: Mapping[str, Any], name: str) -> Samples:
-    if described["kind"] == "images":
+def _from_table(table: Table, schema: Schema, name: str) -> Samples:
+    if schema.kind == "images":
         raise PyriteError(f"{table.path}: the model takes images, not a table")
-    if not described["columns"]:
+    if not schema.columns:
         raise PyriteError(f"{table.path}: the model was trained on numbers without names: pass an array")
-    wanted = [column for column, _ in described["columns"]]
-    absent = [column for column in wanted if column not in table.names]
+    absent = [column for column in schema.columns if column not in table.names]
     if absent:
-        raise PyriteError(
-            f"{table.path}: there is no column {absent[0]!r}; the model was trained on {_names(described)}"
-        )
-    names = tuple(table.texts([name])[name].tolist()) if name else ()
-    columns = read_columns(table, wanted, dict(described["columns"]))
-    if described["kind"] != "numbers":
+        raise PyriteError(f"{table.path}: there is no column {absent[0]!r}; the model was trained on {schema.listed}")
+    names = table.names_of_rows(name)
+    columns = table.columns(schema.columns, schema.formats)
+    if schema.kind != "numbers":
         return Samples(Records(columns), names)
     for column in columns:
         if column.missing.any():
-            row = int(column.missing.argmax())
-            raise PyriteError(
-                f"{table.cell(row, column.name)}: the number is missing, and none was missing in training"
-            )
-    return Samples(np.stack([column.values for column in columns], 1), names)
+            cell = table.cell(int(column.missing.argmax()), column.name)
+            raise PyriteError(f"{cell}: the number is missing, and none was missing in training")
+    return Samples(as_array(columns), names)
 
 
-def _from_npz(path: Path, described: Mapping[str, Any]) -> Samples:
+def _from_csv(path: Path, schema: Schema, name: str) -> Samples:
+    return _from_table(TextTable(path, usual_decimal=schema.decimal), schema, name)
+
+
+def _from_parquet(path: Path, schema: Schema, name: str) -> Samples:
+    return _from_table(parquet_table(path), schema, name)
+
+
+def _from_npz(path: Path, schema: Schema, name: str) -> Samples:
     arrays = read_npz(path, ("x",))
     if "x" not in arrays:
         raise PyriteError(f"{path}: there is no array 'x'")
-    return Samples(_checked(to_images(arrays["x"], None, f"{path}: x"), described, f"{path}: x"))
+    return Samples(_checked(to_images(arrays["x"], None, f"{path}: x"), schema, f"{path}: x"))
 
 
-def _from_files(path: Path, described: Mapping[str, Any]) -> Samples:
+ENDINGS: Final[dict[str, FileFormat]] = {
+    ".csv": FileFormat(csv, _from_csv),
+    ".tsv": FileFormat(csv, _from_csv),
+    ".parquet": FileFormat(parquet, _from_parquet),
+    ".npz": FileFormat(npz, _from_npz),
+}
+"""Every ending of a file that holds a data set. A new format is one reader and one line here."""
+
+
+def _from_files(path: Path, schema: Schema) -> Samples:
     """A file, or all files in a folder and the folders in it, in order."""
-    if described["kind"] == "text":
-        files = text_files(path) if path.is_dir() else [path.name]
-        root = path if path.is_dir() else path.parent
-        return Samples(texts([read_text_file(root / file) for file in files], described["columns"][0][0]), tuple(files))
-    if described["kind"] != "images":
-        raise PyriteError(f"{path}: the model takes a table with the columns {_names(described)}, as .csv or .parquet")
     root = path if path.is_dir() else path.parent
-    files = sorted(str(file.relative_to(root)) for file in root.rglob("*") if file.suffix.lower() in SUFFIXES)
-    good, _, bad = look_at(root, files if path.is_dir() else [path.name])
-    files = files if path.is_dir() else [path.name]
+    if schema.kind == "text":
+        files = text_files(path) if path.is_dir() else [path.name]
+        return Samples(texts([read_text_file(root / file) for file in files], next(iter(schema.columns))), tuple(files))
+    if schema.kind != "images":
+        raise PyriteError(f"{path}: the model takes a table with the columns {schema.listed}, as .csv or .parquet")
+    files = [path.name]
+    if path.is_dir():
+        files = sorted(str(file.relative_to(root)) for file in root.rglob("*") if file.suffix.lower() in SUFFIXES)
+    good, _, bad = look_at(root, files)
     if not good:
         raise PyriteError(f"{path}: no image can be read" + (f"; the first: {bad[0].reason}" if bad else ""))
-    channels, height, width = described["shape"]
+    channels, height, width = schema.shape
     images = LazyImages(root, [files[index] for index in good], (height, width), channels)
     pixels, kept, undecodable = read_all(images)
     return Samples(pixels, tuple(images.names[index] for index in kept), (*bad, *undecodable))
 
 
-def _checked(inputs: Any, described: Mapping[str, Any], what: str) -> Any:
-    if list(inputs.shape[1:]) != list(described["shape"]):
-        raise PyriteError(
-            f"{what} has samples of shape {inputs.shape[1:]}, but the model takes {tuple(described['shape'])}"
-        )
+def _checked(inputs: Any, schema: Schema, what: str) -> Any:
+    if tuple(inputs.shape[1:]) != tuple(schema.shape):
+        raise PyriteError(f"{what} has samples of shape {inputs.shape[1:]}, but the model takes {tuple(schema.shape)}")
     return inputs
-
-
-def _names(described: Mapping[str, Any]) -> str:
-    names = [repr(name) for name, _ in described["columns"]]
-    return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")

@@ -1,6 +1,6 @@
 """``Records``: samples that are not numbers yet, as named columns of numbers, categories, dates or texts."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any, Final, Literal, NamedTuple, final, get_args
 
 import numpy as np
@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pyrite.checks import one_of
 from pyrite.errors import PyriteError
 
-__all__ = ["KINDS", "Column", "Kind", "Records", "texts"]
+__all__ = ["KINDS", "Column", "Kind", "Records", "texts", "to_objects"]
 
 Kind = Literal["number", "boolean", "category", "date", "text"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
@@ -118,12 +118,17 @@ def texts(values: Sequence[str], name: str = "text") -> Records:
     >>> texts(["A first text.", "Another."])
     <2 records of text (text)>
     """
-    column = np.empty(len(values), object)
-    column[:] = values
     for index, value in enumerate(values):
         if not isinstance(value, str):
             raise PyriteError(f"{name} is {value!r} at index {index}, but must be a text")
-    return Records([Column(name, "text", column)])
+    return Records([Column(name, "text", to_objects(values))])
+
+
+def to_objects(values: Collection[str]) -> npt.NDArray[Any]:
+    """Texts as an array of Python texts: one of fixed width would take the longest for all."""
+    array = np.empty(len(values), object)
+    array[:] = list(values)
+    return array
 
 
 def _shown(column: Column, row: int) -> str:

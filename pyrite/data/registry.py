@@ -4,31 +4,39 @@ import difflib
 import inspect
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from pyrite.data.cifar import cifar10, cifar100
 from pyrite.data.cifar_n import cifar10n, cifar100n
-from pyrite.data.dataset import Dataset
+from pyrite.data.dataset import Dataset, encode
 from pyrite.data.files import as_path
 from pyrite.data.folder import folder
-from pyrite.data.given import from_objects, is_object
 from pyrite.data.idx import fashion_mnist, mnist
 from pyrite.data.images import SUFFIXES
 from pyrite.data.mars import mars
 from pyrite.data.npz import npz
+from pyrite.data.reading import ENDINGS, is_object, to_numbers
+from pyrite.data.records import texts as to_records
 from pyrite.data.reduced import reduced
 from pyrite.data.synthetic import blobs, digits, gratings
-from pyrite.data.table import csv, parquet
+from pyrite.data.table import csv, parquet, read_table
+from pyrite.data.tables import Frame, check_length, frame_table, is_frame, text_table
 from pyrite.data.text_folder import text_files, texts
 from pyrite.data.web import clothing1m, webvision
 from pyrite.errors import PyriteError
 from pyrite.settings import READING
 from pyrite.spec import Registry, build, call, nearest
 
-__all__ = ["DATASETS", "load"]
+__all__ = ["DATASETS", "Data", "load"]
+
+Data = str | os.PathLike[str] | Dataset | Frame | Sequence[str] | npt.NDArray[Any]
+"""What is trained on: a name, a path, a data set, a frame, a list of texts, or an array."""
 
 DATASETS: Registry[Dataset] = Registry(
     "data set",
@@ -76,7 +84,7 @@ def load(data: Any, **options: Any) -> Dataset:
             raise PyriteError(f"{data!r} is loaded already: pass {', '.join(options)} when loading it")
         return data
     if is_object(data):
-        return from_objects(data, **options)
+        return _from_object(data, **options)
     if not isinstance(data, str | Path):
         raise PyriteError(f"data is a {type(data).__name__}, but must be a name or a path")
     text = str(data).strip()
@@ -100,12 +108,7 @@ def _looks_like_path(text: str) -> bool:
     exists = os.path.exists(as_path(text))
     if re.match(r"\w+\s*\(", text) and not exists:
         return False
-    return "/" in text or "\\" in text or bool(_by_ending(Path(text))) or exists
-
-
-def _by_ending(path: Path) -> Callable[..., Dataset] | None:
-    readers: dict[str, Callable[..., Dataset]] = {".csv": csv, ".tsv": csv, ".parquet": parquet, ".npz": npz}
-    return readers.get(path.suffix.lower())
+    return "/" in text or "\\" in text or Path(text).suffix.lower() in ENDINGS or exists
 
 
 def _similar(path: Path) -> str:
@@ -121,15 +124,33 @@ def _from_path(path: Path, options: dict[str, Any]) -> Dataset:
     if os.path.isdir(path):
         maker = folder if _holds_images(path) else texts
         return _call(maker.__name__, maker, {"path": str(path), **options})
-    reader = _by_ending(path)
     if not os.path.exists(path):  # unlike pathlib, this returns False for a name that is too long
         raise PyriteError(f"there is no data set, file or folder {str(path)!r}{_similar(path)}")
-    if reader is None:
+    known = ENDINGS.get(path.suffix.lower())
+    if known is None:
         advice = ": save the sheet as CSV first" if path.suffix.lower() in (".xlsx", ".xls", ".ods") else ""
         raise PyriteError(
-            f"{path}: data is a folder of images or texts, or a file that ends in .csv, .tsv, .parquet or .npz{advice}"
+            f"{path}: data is a folder of images or texts, or a file that ends in {', '.join(ENDINGS)}{advice}"
         )
-    return _call(reader.__name__, reader, {"path": str(path), **options})
+    return _call(known.load.__name__, known.load, {"path": str(path), **options})
+
+
+def _from_object(data: Any, label: Any = "", text: str = "", ignore: str = "", name: str = "") -> Dataset:
+    """A data set from a frame, a list of texts or an array, with the labels or the name of their column."""
+    if is_frame(data):
+        table = frame_table(data)
+        if not isinstance(label, str):
+            table, label = table.with_labels(label)
+        return read_table(table, label, text, ignore, name)
+    if isinstance(label, str):
+        raise PyriteError("label is missing: pass the labels of the samples, one per sample")
+    if text or ignore or name:
+        raise PyriteError(f"data is a {type(data).__name__}, which has no columns: leave out text, ignore and name")
+    if not isinstance(data, np.ndarray) or data.dtype.kind in "OUT":
+        table, label = text_table(to_records(list(data), "data").texts()).with_labels(label)
+        return read_table(table, label, text="text")
+    check_length(label, len(data))
+    return Dataset("arrays", to_numbers(data, "data"), *encode(np.asarray(label).tolist(), "label"))
 
 
 def _call(name: str, maker: Callable[..., Dataset], options: dict[str, Any]) -> Dataset:

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data import Dataset, Records, describe, read_like, texts
-from pyrite.data.typed_table import frame_table, is_frame
+from pyrite.data.tables import frame_table, is_frame
 from pyrite.errors import PyriteError
 from pyrite.estimator.rows import Floats
 from pyrite.features import Features, default_features, encoder
@@ -39,7 +39,7 @@ class Reader:
             if not all(rows.shape):
                 return None
             table = frame_table(rows, "X")
-            columns = table.columns(table.names, {})
+            columns = [table.column(name) for name in table.names]
             plain = all(column.kind in ("number", "boolean") and not column.missing.any() for column in columns)
             return None if plain else Reader(Records(columns), named=True)
         listed = _as_texts(rows)

@@ -5,12 +5,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Final, Literal, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.data import Dataset, Inputs, Records
+from pyrite.data import Dataset, InputKind, Inputs, kind_of
 from pyrite.errors import PyriteError
 from pyrite.files import npz_bytes
 from pyrite.npz_files import read_npz
@@ -19,7 +19,6 @@ from pyrite.spec import HasSpec
 __all__ = ["Encoder", "Features", "State", "kind_of", "read_state", "state_bytes"]
 
 Numbers = npt.NDArray[Any]
-InputKind = Literal["images", "numbers", "table", "text"]
 
 _FACTS: Final = "facts"
 
@@ -86,13 +85,6 @@ class Encoder(HasSpec, ABC):
 
 
 _PLURAL: Final = {"images": "images", "numbers": "plain numbers", "table": "a table of several kinds", "text": "texts"}
-
-
-def kind_of(inputs: Inputs) -> InputKind:
-    """Which kind of samples these are."""
-    if isinstance(inputs, Records):
-        return "text" if inputs.is_text else "table"
-    return "images" if inputs.ndim == 4 else "numbers"
 
 
 def state_bytes(state: State) -> bytes:

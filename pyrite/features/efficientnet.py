@@ -11,9 +11,8 @@ from torch import nn
 
 from pyrite import models
 from pyrite.checks import whole_number
-from pyrite.data import Dataset
+from pyrite.data import Dataset, InputKind
 from pyrite.errors import PyriteError
-from pyrite.features.contract import InputKind
 from pyrite.features.embedding import NetEncoder
 from pyrite.models.efficientnet import LITE0_SHA256, lite0_file
 

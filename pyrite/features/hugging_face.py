@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.checks import one_of
+from pyrite.data import InputKind
 from pyrite.errors import PyriteError
-from pyrite.features.contract import InputKind
 from pyrite.features.embedding import NetEncoder, checksum
 
 __all__ = ["HF"]

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pyrite.features.contract import InputKind
+from pyrite.data import InputKind
 from pyrite.features.embedding import NetEncoder, checksum
 
 __all__ = ["OwnModule"]

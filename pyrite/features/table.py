@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.checks import whole_number
-from pyrite.data import Column, Inputs, Records
+from pyrite.data import Column, InputKind, Inputs, Records
 from pyrite.data.records import KINDS
 from pyrite.errors import PyriteError
-from pyrite.features.contract import Encoder, Features, InputKind, State
+from pyrite.features.contract import Encoder, Features, State
 from pyrite.features.tfidf import TextFeatures, fit_texts, restore_texts
 
 __all__ = ["Table"]

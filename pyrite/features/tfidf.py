@@ -8,9 +8,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.checks import whole_number
-from pyrite.data import Inputs, Records
+from pyrite.data import InputKind, Inputs, Records
 from pyrite.errors import PyriteError
-from pyrite.features.contract import Encoder, Features, InputKind, State
+from pyrite.features.contract import Encoder, Features, State
 
 __all__ = ["TextFeatures", "Tfidf", "fit_texts", "restore_texts"]
 

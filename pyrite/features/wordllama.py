@@ -9,9 +9,9 @@ from typing import Any, ClassVar, Final, final
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.data import Inputs, Records
+from pyrite.data import InputKind, Inputs, Records
 from pyrite.errors import PyriteError
-from pyrite.features.contract import Encoder, Features, InputKind, State
+from pyrite.features.contract import Encoder, Features, State
 
 __all__ = ["Wordllama"]
 

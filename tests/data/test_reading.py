@@ -1,5 +1,7 @@
 """New samples for a model are read as its training data were."""
 
+import json
+
 import numpy as np
 import pandas
 import pytest
@@ -18,7 +20,7 @@ def described(tmp_path):
 
 
 def test_without_labels_in_another_order_and_format(tmp_path, described):
-    assert described["columns"] == [["age", "number"], ["city", "category"], ["when", "date"], ["member", "boolean"]]
+    assert described["columns"] == {"age": "number", "city": "category", "when": "date", "member": "boolean"}
     path = tmp_path / "new.csv"
     path.write_text("\ufeffmember;when;more;age;city;who\nTRUE;03.04.2021;1;1,5;Bonn;ada\n;;2;;;bob\n")
     samples = read_like(path, described, name="who")
@@ -43,6 +45,13 @@ def test_without_labels_in_another_order_and_format(tmp_path, described):
 def test_other_columns_and_cells_of_another_kind(tmp_path, described, refused, text, said):
     (tmp_path / "new.csv").write_text(text)
     assert said in refused(read_like, tmp_path / "new.csv", described)
+
+
+def test_dates_and_decimals_are_read_as_in_training_where_the_new_file_leaves_a_doubt(tmp_path):
+    (tmp_path / "a.csv").write_text("day;price;label\n3/31/2020;1,5;a\n4/1/2020;2,5;b\n")
+    described = json.loads(json.dumps(describe(load(tmp_path / "a.csv"))))
+    (tmp_path / "b.csv").write_text("day;price\n3/4/2021;1,234\n")
+    assert read_like(tmp_path / "b.csv", described).inputs.cells(0) == ("2021-03-04", "1.234")
 
 
 def test_plain_numbers_have_no_gaps(tmp_path, refused):

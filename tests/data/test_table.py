@@ -85,7 +85,7 @@ def test_wrong_tables_are_refused(tmp_path, refused, old, new, said):
 
 def test_not_text(tmp_path, refused):
     path = tmp_path / "a.csv"
-    for content in (b"x,label\n\xff\xfe,1\n", b"x,label\n" + b"1" * 200_000 + b",a\n"):
+    for content in (b"x,label\n\xff\xfe,1\n", b'"x",label\n' + b"1" * 200_000 + b",a\n"):
         path.write_bytes(content)
         assert "not a CSV file" in refused(load, path)
     assert "no data set, file or folder" in refused(load, tmp_path / "none.csv")
@@ -112,7 +112,7 @@ def test_parquet(tmp_path):
     ("columns", "said"),
     [
         ({"x": [float("inf"), 1.0], "label": [0, 1]}, "row 1, column 'x': inf is not a finite number"),
-        ({"x": [[1], [2]], "label": [0, 1]}, "column 'x': list<element: int64> is neither numbers, dates nor texts"),
+        ({"x": [[1], [2]], "label": [0, 1]}, "column 'x': ndarray is neither a number, a date nor a text"),
         ({"x": [1, 2], "label": [0, None]}, "row 2, column 'label'"),
         ({"x": [1, 2], "label": [0.5, 1.5]}, "the column 'label' holds 2 different numbers, but labels are classes"),
         ({"x": [1, 2], "label": ["a", ""]}, "row 2, column 'label': the label is missing"),

@@ -2,9 +2,8 @@
 
 import numpy as np
 
-from pyrite.data import Column, Inputs, Records, texts
-from pyrite.data.cells import to_objects
-from pyrite.features.contract import InputKind
+from pyrite.data import Column, InputKind, Inputs, Records, texts
+from pyrite.data.records import to_objects
 
 WORDS = {0: ("good", "fine", "great", "kind"), 1: ("bad", "poor", "awful", "rude")}
 

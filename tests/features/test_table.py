@@ -7,7 +7,7 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
 from pyrite.data import Column, Records
-from pyrite.data.cells import to_objects
+from pyrite.data.records import to_objects
 from pyrite.features import encoder
 from tests.features.examples import make_table
 

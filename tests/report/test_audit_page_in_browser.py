@@ -13,7 +13,7 @@ import pytest
 
 from pyrite.auditing import Audit
 from pyrite.data import Column, Dataset, Records, texts
-from pyrite.data.cells import to_objects
+from pyrite.data.records import to_objects
 from pyrite.report.audit_page import write_audit_page
 from pyrite.training import Run
 from tests.report.audits import HOSTILE, NAMES, cannot_tell, make_audit, make_images

@@ -98,7 +98,8 @@ def test_label_names_the_column_in_recipes(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("size,number,kind\n" + rows)
     run = pyrite.train(tmp_path / "a.csv", ignore="number", out=tmp_path / "run", **QUICK)
     assert (run.recipe.label, run.recipe.ignore) == ("kind", "number")
-    assert run.facts["inputs"] == {"kind": "numbers", "shape": [1], "columns": [["size", "number"]], "label": "kind"}
+    assert run.facts["inputs"]["columns"] == {"size": "number"}
+    assert (run.facts["inputs"]["kind"], run.facts["inputs"]["label"]) == ("numbers", "kind")
     assert pyrite.Run.load(tmp_path / "run").dataset().columns == ("size",)
     again = pyrite.train(config=tmp_path / "run" / "recipe.toml", out=tmp_path / "again", progress=False)
     assert json.dumps(again.history) == json.dumps(run.history)

@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pyrite.data.cells import decimal_mark, number, string_column, to_objects
+from pyrite.data.columns import category_or_text, decimal_mark, number, text_column
+from pyrite.data.records import to_objects
 
 
 @pytest.mark.parametrize(
@@ -55,7 +56,7 @@ def test_the_decimal_mark_is_what_leaves_no_doubt(columns, mark):
     ],
 )
 def test_what_a_column_of_texts_is(cells, kind, second):
-    column = string_column("x", to_objects(cells))
+    column, _ = text_column("x", to_objects(cells), str)
     assert column.kind == kind
     assert column.values[1] == second
     assert column.missing.tolist() == [cell in ("", "NA") for cell in cells]
@@ -63,9 +64,5 @@ def test_what_a_column_of_texts_is(cells, kind, second):
 
 def test_many_different_texts_are_no_categories():
     names = to_objects([f"name {number}" for number in range(41)] * 10)
-    assert string_column("x", names).kind == "text"
-    assert string_column("x", names[:-1][:40]).kind == "category"
-
-
-def test_texts_that_were_typed_before_are_not_typed_again():
-    assert string_column("zip", to_objects(["2020-01-01", "2020-01-02"]), plain=True).kind == "category"
+    assert category_or_text(names) == "text"
+    assert category_or_text(names[:-1][:40]) == "category"

@@ -1,0 +1,280 @@
+"""What a column holds: numbers, truth values, dates, categories or texts, by its cells or by its type in pandas."""
+
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.data.records import Column, Kind, to_objects
+from pyrite.errors import PyriteError
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["MISSING", "as_text", "decimal_mark", "number", "text_column", "typed_values"]
+
+MISSING: Final = frozenset(
+    (
+        *("", "nan", "NaN", "NAN", "-nan", "NA", "N/A", "n/a", "#N/A"),
+        *("null", "NULL", "None", "none", "<NA>", "NaT", "?", "-"),
+    )
+)
+"""Cells of a number, a date or a truth value that is missing. In a column of categories most of them are categories."""
+
+_FEW: Final = 40  # texts with at most so many distinct values are categories
+_WORDS: Final = 4  # texts of so many words or more that hardly repeat are texts, however few they are
+_MOSTLY: Final = 0.9  # a column with this fraction of numbers is meant to be one
+_HEAD: Final = 4096  # cells of a column that are looked at first
+
+_COMMA: Final = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?([eE][+-]?\d+)?")  # 1.234,5
+_POINT: Final = re.compile(r"[+-]?(\d{1,3}(,\d{3})+)(\.\d+)?([eE][+-]?\d+)?")  # 1,234.5
+_BOOLEANS: Final = {"true": 1.0, "false": 0.0}
+
+# What day and month are in 3/4/2020 depends on the country: only a column that leaves no doubt is read.
+_ISO: Final = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?( ?(Z|UTC|[+-]\d{2}:?\d{2}))?)?")
+_PARTS: Final = re.compile(r"(\d{1,4})([./-])(\d{1,2})\2(\d{1,4})(?:[T ](\d{1,2}):(\d{2})(?::(\d{2}))?)?")
+
+Where = Callable[[int], str]
+"""The place of a cell by its row, for messages."""
+
+
+def number(cell: str, decimal: str = ".") -> float:
+    """The number in a cell; ValueError if there is none. Thousands may be separated by the mark that is not decimal."""
+    text = cell.strip()
+    if decimal == "," and _COMMA.fullmatch(text):
+        text = text.replace(".", "").replace(",", ".")
+    elif decimal == "." and "," in text and _POINT.fullmatch(text):
+        text = text.replace(",", "")
+    if "_" in text:  # Python reads 1_000
+        raise ValueError(f"{cell!r} is not a number")
+    return float(text)
+
+
+def decimal_mark(columns: Sequence[Sequence[str]]) -> str | None:
+    """The decimal mark of a table's numbers, ``"."`` or ``","``; None if it has numbers such as 1,234 alone.
+
+    >>> decimal_mark([["1,5", "2"]]), decimal_mark([["1.5", "2"]]), decimal_mark([["1,234"]])
+    (',', '.', None)
+    """
+    commas = points = doubt = False
+    for column in columns:
+        cells = [cell.strip() for cell in column if cell.strip() not in MISSING]
+        marks = [(bool(_COMMA.fullmatch(cell)), math.isfinite(_number_or_nan(cell, "."))) for cell in cells]
+        if not all(comma or point for comma, point in marks):
+            continue
+        commas |= any(comma and not point for comma, point in marks)
+        points |= any(point and not comma for comma, point in marks)
+        doubt |= any(comma and point and "," in cell for cell, (comma, point) in zip(cells, marks, strict=True))
+    if commas and not points:
+        return ","
+    return None if doubt and not points else "."
+
+
+def text_column(
+    name: str, cells: npt.NDArray[Any], where: Where, decimal: str = ".", kind: Kind | None = None, form: str = ""
+) -> tuple[Column, str]:
+    """A column of texts, typed by what it holds or as ``kind``, and the format of its dates.
+
+    Args:
+        name: of the column.
+        cells: its texts, without spaces around them.
+        where: the place of a cell, for messages.
+        decimal: the mark of its numbers.
+        kind: what the column was in training; a cell of another kind is an error.
+        form: the format of its dates in training, which decides where the cells allow several.
+    """
+    if kind in ("category", "text"):
+        return Column(name, kind, cells), ""
+    if kind in (None, "number"):
+        values = _numbers(name, cells, where, decimal, kind)
+        if values is not None:
+            return Column(name, "number", values), ""
+    known = [cell for cell in dict.fromkeys(cells) if cell not in MISSING]
+    if kind == "boolean" or (kind is None and known and all(cell.lower() in _BOOLEANS for cell in known)):
+        _check_cells(cells, lambda cell: cell.lower() in _BOOLEANS, where, "is neither true nor false")
+        return Column(name, "boolean", np.array([_BOOLEANS.get(cell.lower(), math.nan) for cell in cells])), ""
+    formats = date_formats(known) if known else [form or "iso"] if kind == "date" else []
+    chosen = form if form in formats else formats[0] if len(formats) == 1 else ""
+    if chosen:
+        dates: dict[str, Any] = {cell: np.datetime64(_DATE_READERS[chosen](cell), "s") for cell in known}
+        return Column(name, "date", np.array([dates.get(cell, "NaT") for cell in cells], "M8[s]")), chosen
+    if kind == "date":
+        _check_cells(cells, lambda cell: bool(date_formats([cell])), where, _NO_DATE)
+        raise PyriteError(f"{where(cells.tolist().index(known[0]))}: {known[0][:40]!r} {_NO_DATE}")
+    return Column(name, category_or_text(cells), cells), ""
+
+
+_NO_DATE: Final = "is not a date as this column had in training"
+
+
+def category_or_text(cells: npt.NDArray[Any]) -> Kind:
+    """What texts are that are neither numbers, dates nor truth values."""
+    distinct = set(cells.tolist())
+    if len(distinct) > _FEW:
+        return "text"
+    words = sum(len(value.split()) for value in distinct) / max(1, len(distinct))
+    return "text" if len(distinct) > len(cells) / 2 and words >= _WORDS else "category"
+
+
+def date_formats(cells: Sequence[str]) -> list[str]:
+    """The formats in which all of these are dates."""
+    found = [name for name, read in _DATE_READERS.items() if _reads_all(read, cells)]
+    # 03.04.2020 is the third of April wherever points are used.
+    return found[:1] if "iso" in found or "." in cells[0] else found
+
+
+def typed_values(series: "pandas.Series[Any]", where: Where) -> tuple[Kind, npt.NDArray[Any]]:
+    """The kind of a column by its type in pandas, and its values, NaN or NaT where one is missing.
+
+    Numbers keep their type, so that large whole numbers are still exact. Texts are objects, empty if missing.
+    """
+    import pandas
+
+    types, dtype = pandas.api.types, series.dtype
+    if types.is_bool_dtype(dtype) and not isinstance(dtype, pandas.CategoricalDtype):
+        return "boolean", series.to_numpy(np.float64, na_value=np.nan)
+    if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):
+        plain = isinstance(dtype, np.dtype) or not series.isna().any()
+        return "number", _as_numbers(series.to_numpy() if plain else series.to_numpy(np.float64, na_value=np.nan))
+    if types.is_datetime64_any_dtype(dtype):
+        zone = getattr(series.dt, "tz", None)
+        return "date", (series if zone is None else series.dt.tz_convert("UTC").dt.tz_localize(None)).to_numpy("M8[s]")
+    if types.is_timedelta64_dtype(dtype):
+        return "number", series.dt.total_seconds().to_numpy(np.float64)
+    values = np.asarray(series.to_numpy(dtype=object))
+    missing, found = np.asarray(pandas.isna(values), bool), types.infer_dtype(values, skipna=True)
+    known = values[~missing]
+    if found == "boolean":
+        return "boolean", _filled(values, missing)
+    if found in ("integer", "floating", "mixed-integer-float", "decimal", "empty"):
+        return "number", values.astype(np.int64) if found == "integer" and _fits(values) else _filled(values, missing)
+    if found in ("date", "datetime", "datetime64"):
+        dates = np.full(len(values), "NaT", "M8[s]")
+        dates[~missing] = [np.datetime64(value.isoformat()[:19], "s") for value in known]
+        return "date", dates
+    for row in np.flatnonzero(~missing).tolist():
+        if not isinstance(values[row], str | int | float | bool | np.generic):
+            raise PyriteError(
+                f"{where(row)}: {type(values[row]).__name__} is neither a number, a date nor a text: leave the column "
+                "out with --ignore"
+            )
+    texts = np.full(len(values), "", object)
+    texts[~missing] = [str(value) for value in known]
+    return ("category" if isinstance(dtype, pandas.CategoricalDtype) else "text"), texts
+
+
+def as_text(kind: Kind, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Values as texts: whole numbers without decimals, and nothing where one is missing."""
+    if kind in ("category", "text"):
+        return values
+    missing = np.asarray(values != values, bool)
+    if kind == "boolean":
+        shown = [str(bool(value)) for value in values]
+    elif values.dtype.kind == "f" and (np.abs(known := values[~missing]) < 2**53).all() and (known % 1 == 0).all():
+        shown = [str(int(value)) for value in np.where(missing, 0, values).tolist()]
+    else:
+        shown = [str(value) for value in (values if kind == "date" else values.tolist())]
+    return to_objects(["" if gone else text for text, gone in zip(shown, missing.tolist(), strict=True)])
+
+
+def _numbers(
+    name: str, cells: npt.NDArray[Any], where: Where, decimal: str, kind: Kind | None
+) -> npt.NDArray[np.float64] | None:
+    """The numbers of a column, NaN where one is missing; None if it is none of numbers."""
+    for part in (cells[:_HEAD], cells):
+        known = np.array([cell not in MISSING for cell in part], bool)
+        values = np.full(len(part), np.nan)
+        values[known] = _parsed(part[known].tolist(), decimal)
+        bad = known & ~np.isfinite(values)
+        good, wrong = int((known & ~bad).sum()), int(bad.sum())
+        if kind is None and good < _MOSTLY * (good + wrong) and not np.isinf(values[bad]).all():
+            return None
+    if not known.any() and kind is None:
+        return None
+    if wrong:
+        row = int(bad.argmax())
+        advice = f": correct it, or leave the column out with --ignore {name}"
+        others = f", but {good} of {good + wrong} cells of the column are{advice}" if kind is None else ""
+        raise PyriteError(f"{where(row)}: {cells[row][:40]!r} is not a number{others}")
+    return values
+
+
+def _parsed(cells: list[str], decimal: str) -> list[float]:
+    """The numbers of cells, NaN for what is none."""
+    try:
+        if decimal == "." and not any("_" in cell for cell in cells):
+            return list(map(float, cells))
+    except ValueError:
+        pass
+    return [_number_or_nan(cell, decimal) for cell in cells]
+
+
+def _number_or_nan(cell: str, decimal: str) -> float:
+    try:
+        return number(cell, decimal)
+    except ValueError:
+        return math.nan
+
+
+def _check_cells(cells: npt.NDArray[Any], is_good: Callable[[str], bool], where: Where, problem: str) -> None:
+    for row, cell in enumerate(cells.tolist()):
+        if cell not in MISSING and not is_good(cell):
+            raise PyriteError(f"{where(row)}: {cell[:40]!r} {problem}")
+
+
+def _reads_all(read: Callable[[str], datetime], cells: Sequence[str]) -> bool:
+    try:
+        for cell in cells:
+            read(cell)
+    except ValueError:
+        return False
+    return True
+
+
+def _iso(cell: str) -> datetime:
+    if not _ISO.fullmatch(cell):
+        raise ValueError(cell)
+    text = cell.replace("UTC", "+00:00").replace("Z", "+00:00")
+    date = datetime.fromisoformat(re.sub(r" (?=[+-]\d{2}:?\d{2}$)", "", text))
+    return date if date.tzinfo is None else date.astimezone(UTC).replace(tzinfo=None)
+
+
+def _by_parts(year: int, month: int, day: int) -> Callable[[str], datetime]:
+    def read(cell: str) -> datetime:
+        match = _PARTS.fullmatch(cell)
+        if match is None:
+            raise ValueError(cell)
+        parts = match.group(1, 3, 4)
+        if len(parts[year]) != 4:
+            raise ValueError("a year of two digits may be of any century")
+        hour, minute, second = (int(part or 0) for part in match.group(5, 6, 7))
+        return datetime(int(parts[year]), int(parts[month]), int(parts[day]), hour, minute, second)
+
+    return read
+
+
+_DATE_READERS: Final[Mapping[str, Callable[[str], datetime]]] = {
+    "iso": _iso,
+    "ymd": _by_parts(0, 1, 2),
+    "dmy": _by_parts(2, 1, 0),
+    "mdy": _by_parts(2, 0, 1),
+}
+
+
+def _as_numbers(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Numbers of a type that numpy has, such as decimals of Arrow are not."""
+    return values if values.dtype.kind in "iuf" else values.astype(np.float64)
+
+
+def _fits(values: npt.NDArray[Any]) -> bool:
+    return all(isinstance(value, int | np.integer) and -(2**63) <= value < 2**63 for value in values)
+
+
+def _filled(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
+    numbers = np.full(len(values), np.nan)
+    numbers[~missing] = values[~missing].astype(np.float64)
+    return numbers

@@ -1,0 +1,365 @@
+"""Tables as pandas frames: delimited text, Parquet, and frames of pandas, polars and the like."""
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from decimal import Decimal, InvalidOperation
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard, final
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.data.columns import MISSING, as_text, category_or_text, decimal_mark, number, text_column, typed_values
+from pyrite.data.files import is_regular
+from pyrite.data.records import Column, Kind, to_objects
+from pyrite.data.statistics import beyond_whole, check_resolution, check_spread, to_float64
+from pyrite.errors import PyriteError
+from pyrite.memory import check_memory
+from pyrite.spec import nearest
+
+if TYPE_CHECKING:
+    import pandas
+
+__all__ = ["Frame", "Table", "TextTable", "frame_table", "is_frame", "parquet_table"]
+
+_DELIMITERS: Final = ",;\t|"
+_SNIFFED: Final = 1000  # rows by which the decimal mark is found
+_MARKS: Final = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_CATEGORIES: Final = ("Categorical", "Enum")  # the types of polars
+
+
+class Table:
+    """A frame whose columns have types already.
+
+    Args:
+        path: where the table is from, for messages.
+        frame: its columns.
+
+    Attributes:
+        names: of the columns.
+        decimal: the decimal mark of numbers that are texts.
+        formats: of the dates that are texts, for the columns that were read.
+    """
+
+    decimal = "."
+
+    def __init__(self, path: Path | str, frame: "pandas.DataFrame") -> None:
+        self.path, self.names = path, [str(name) for name in frame.columns]
+        check_unique(self.names, path)
+        self.frame = frame.set_axis(self.names, axis=1)
+        self.formats: dict[str, str] = {}
+        if not len(frame):
+            raise PyriteError(f"{path}: no rows")
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+    @property
+    def listed(self) -> str:
+        """The names of the first columns, for messages."""
+        return ", ".join(map(repr, self.names[:20])) + (", ..." if len(self.names) > 20 else "")
+
+    def check_column(self, name: str) -> None:
+        """Raise PyriteError if no column has this name."""
+        if name not in self.names:
+            close = nearest(name, dict.fromkeys(self.names)) if len(self.names) <= 1000 else ""
+            hint = close if close.startswith("did") else f"there are {self.listed}"
+            raise PyriteError(f"{self.path}: no column is called {name!r}; {hint}")
+
+    def cell(self, row: int, name: str) -> str:
+        """Where a cell is, for error messages."""
+        return f"{self.path}, row {row + 1}, column {name!r}"
+
+    def texts(self, name: str) -> npt.NDArray[Any]:
+        """A column as texts, empty where a cell is missing."""
+        return as_text(*typed_values(self.frame[name], lambda row: self.cell(row, name)))
+
+    def names_of_rows(self, name: str) -> tuple[str, ...]:
+        """The cells of the column that names the rows; nothing if there is none."""
+        return tuple(self.texts(name).tolist()) if name else ()
+
+    def columns(self, kinds: Mapping[str, Kind], formats: Mapping[str, str]) -> list[Column]:
+        """The columns that there were in training, of the same kinds and formats."""
+        for name in kinds:
+            self.check_column(name)
+        return [self.column(name, kind, formats.get(name, "")) for name, kind in kinds.items()]
+
+    def column(self, name: str, kind: Kind | None = None, form: str = "") -> Column:
+        """A column, typed by what it holds, or of the kind and with the format of dates that it had in training."""
+        own, values = typed_values(self.frame[name], lambda row: self.cell(row, name))
+        if kind in ("category", "text"):
+            return Column(name, kind, as_text(own, values))
+        if kind == "date" and own == "text":  # as pandas reads a CSV file
+            return self._from_texts(name, values, kind, form)
+        if own in ("category", "text") and kind is None:  # it was typed by whoever wrote it, and is no number or date
+            return Column(name, category_or_text(values) if own == "text" else own, values)
+        if own == "date" and kind in (None, "date"):
+            return Column(name, "date", values)
+        if own in ("number", "boolean") and kind in (None, "number", "boolean"):
+            return Column(name, kind or own, self._checked(name, values))
+        if not (as_text(own, values) == "").all():
+            raise PyriteError(f"{self.cell(0, name)}: {values[0]!r} is not a {kind}, as in training")
+        return Column(name, kind or own, np.full(len(values), "NaT" if kind == "date" else np.nan, _DTYPE[kind or own]))
+
+    def with_labels(self, labels: Any) -> tuple["Table", str]:
+        """The table with one more column, and its name."""
+        check_length(labels, len(self))
+        name = "label"
+        while name in self.names:
+            name += "_"
+        values = np.asarray(labels.to_numpy() if hasattr(labels, "to_numpy") else labels)
+        return Table(self.path, self.frame.assign(**{name: values})), name
+
+    def _from_texts(self, name: str, cells: npt.NDArray[Any], kind: Kind | None, form: str) -> Column:
+        column, found = text_column(name, cells, lambda row: self.cell(row, name), self.decimal, kind, form)
+        self.formats |= {name: found} if found else {}
+        return column
+
+    def _checked(self, name: str, values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        """Numbers in float64; what it cannot hold, and an outlier that hides all others, is an error."""
+        known = np.flatnonzero(values == values)
+        some = to_float64(values[known][:, None], lambda row, _: self.cell(int(known[row]), name))
+        check_spread(some, lambda row, _: self.cell(int(known[row]), name))
+        return values.astype(np.float64)
+
+
+_DTYPE: Final[dict[Kind, str]] = {"number": "f8", "boolean": "f8", "date": "M8[s]"}
+
+
+@final
+class TextTable(Table):
+    """A delimited text file with a header: pandas reads columns of numbers as such, and all others as texts.
+
+    Args:
+        path: the file.
+        delimiter, decimal, encoding: of the file; found by its first rows if None, and UTF-8.
+        usual_decimal: the decimal mark of the training data, which decides where the numbers leave a doubt.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        delimiter: str | None = None,
+        decimal: str | None = None,
+        encoding: str | None = None,
+        usual_decimal: str = "",
+    ) -> None:
+        import pandas
+
+        self.path: Path = path
+        _check_options(delimiter, decimal, encoding)
+        self._text, self._excel = self._read(encoding)
+        self._skipped = int(bool(self._excel))  # lines before the header
+        self._file = io.StringIO(self._text, newline="")
+        self._delimiter = delimiter or self._excel or max(_DELIMITERS, key=lambda mark: len(self._header(mark)))
+        names = [name.strip() for name in self._header(self._delimiter)]
+        if not names or names == [""]:
+            raise PyriteError(f"{path}: empty, it has no header")
+        check_unique(names, path)
+        self.names = names
+        self.decimal = decimal or self._found_decimal() or usual_decimal
+        if not self.decimal:
+            raise PyriteError(
+                f"{path}: numbers such as 1,234 may have decimals or thousands: say which with decimal, as in "
+                f'\'csv("{path.name}", decimal=",")\''
+            )
+        try:
+            frame = self._parsed()
+        except (pandas.errors.ParserError, pandas.errors.EmptyDataError, ValueError) as error:
+            self._check_rows()
+            raise PyriteError(f"{path}: not a CSV file ({' '.join(str(error).split())})") from None
+        # pandas fills short rows, and takes the first cells of long ones for an index.
+        counted = (len(names) - 1) * (len(frame) + 1)
+        if (
+            '"' in self._text
+            or self._text.count(self._delimiter) != counted
+            or not isinstance(frame.index, pandas.RangeIndex)
+        ):
+            self._check_rows()
+        super().__init__(path, frame)
+
+    def cell(self, row: int, name: str) -> str:
+        line, _ = next(islice(self._rows(), row, None))
+        return f"{self.path}, row {row + 1} (line {line}), column {name!r}"
+
+    def texts(self, name: str) -> npt.NDArray[Any]:
+        """The cells of a column as they are written, without spaces around them."""
+        series = self.frame[name]
+        if series.dtype.kind in "biuf":
+            series = self._parsed(usecols=[name], dtype=object)[name]
+        codes, distinct = series.factorize()  # equal cells become one text
+        cells: npt.NDArray[Any] = to_objects([cell.strip() for cell in distinct])[codes]
+        return cells
+
+    def column(self, name: str, kind: Kind | None = None, form: str = "") -> Column:
+        values = self.frame[name].to_numpy()
+        if values.dtype.kind in "iuf" and kind in (None, "number") and np.isfinite(values).all():
+            return Column(name, "number", self._checked(name, values))
+        column = self._from_texts(name, self.texts(name), kind, form)
+        return column._replace(values=self._checked(name, column.values)) if column.kind == "number" else column
+
+    def _checked(self, name: str, values: npt.NDArray[Any]) -> npt.NDArray[np.float64]:
+        numbers = super()._checked(name, values)
+        known = numbers[~np.isnan(numbers)][:, None]
+        if values.dtype.kind == "f" and len(known) and beyond_whole(known):
+            # Rounded already, maybe all to the same number: their texts are exact.
+            exact = [_exact(text, self.decimal) for text in self.texts(name) if text not in MISSING]
+            check_resolution(min(exact), max(exact), f"{self.path}, column {name!r}")
+        return numbers
+
+    def _read(self, encoding: str | None) -> tuple[str, str]:
+        """The text from the header on, and the delimiter that Excel has written before it."""
+        if not is_regular(self.path):  # opening a pipe would block for ever
+            raise PyriteError(f"{self.path}: cannot be read, it is not a file")
+        try:
+            content = self.path.read_bytes()
+            text = content.decode(encoding or _MARKS.get(content[:2], "utf-8-sig"))
+        except OSError as error:
+            raise PyriteError(f"{self.path}: cannot be read ({error.strerror or error})") from None
+        except UnicodeError as error:
+            raise PyriteError(
+                f"{self.path}: not a CSV file in UTF-8 ({error}): save it as UTF-8, or name its encoding, as in "
+                f'\'csv("{self.path.name}", encoding="cp1252")\''
+            ) from None
+        first = text[:20].splitlines()[:1]
+        if first and len(first[0]) == 5 and first[0].startswith("sep="):  # Excel writes it, and reads it
+            return text[5:].lstrip("\r\n"), first[0][4]
+        return text, ""
+
+    def _header(self, delimiter: str) -> list[str]:
+        try:
+            _, record = next(self._records(delimiter), (0, []))
+        except PyriteError:
+            return []
+        return record
+
+    def _found_decimal(self) -> str | None:
+        rows = [record for _, record in islice(self._rows(), _SNIFFED) if len(record) == len(self.names)]
+        return decimal_mark(list(zip(*rows, strict=True)))
+
+    def _parsed(self, **options: Any) -> "pandas.DataFrame":
+        import pandas
+
+        return pandas.read_csv(
+            io.BytesIO(self._text.encode()), sep=self._delimiter, decimal=self.decimal, header=0, names=self.names,
+            na_filter=False, low_memory=False, **options,
+        )  # fmt: skip
+
+    def _check_rows(self) -> None:
+        """Raise PyriteError for the first row that is shorter or longer than the header."""
+        for row, (line, record) in enumerate(self._rows(), start=1):
+            if len(record) != len(self.names):
+                raise PyriteError(
+                    f"{self.path}, row {row} (line {line}): {len(record)} cells, but {len(self.names)} columns"
+                )
+
+    def _rows(self) -> Iterator[tuple[int, list[str]]]:
+        """The records below the header, without blank lines, and the line where each ends."""
+        for line, record in islice(self._records(self._delimiter), 1, None):
+            if record and (len(record) > 1 or len(self.names) == 1 or record[0].strip()):
+                yield line, record
+
+    def _records(self, delimiter: str) -> Iterator[tuple[int, list[str]]]:
+        self._file.seek(0)  # one iteration at a time
+        reader = csv.reader(self._file, delimiter=delimiter, strict=True)
+        try:
+            for record in reader:
+                yield reader.line_num + self._skipped, record
+        except csv.Error as error:
+            raise PyriteError(f"{self.path}: not a CSV file ({error})") from None
+
+
+def parquet_table(path: Path) -> Table:
+    """A Parquet file. Needs pyarrow."""
+    try:
+        import pyarrow
+        import pyarrow.parquet
+    except ImportError:
+        raise PyriteError("reading Parquet needs pyarrow: pip install 'pyrite[parquet]'") from None
+    try:
+        with pyarrow.parquet.ParquetFile(path) as file:
+            rows, columns = file.metadata.num_rows, file.metadata.num_columns
+            if rows <= 0 or columns <= 0:
+                raise PyriteError(f"{path}: claims {rows} rows of {columns} columns")
+            # Run-length encoded columns may claim any number of cells in a small file.
+            check_memory(3 * 8 * rows * columns, f"{path}: {rows} rows of {columns} columns")
+            table = file.read()
+        table.validate(full=True)  # texts are in UTF-8
+        check_unique(table.column_names, path)
+        return Table(path, table.to_pandas(ignore_metadata=True, date_as_object=False))
+    except (OSError, UnicodeDecodeError, pyarrow.ArrowException) as error:
+        raise PyriteError(f"{path}: not a Parquet file ({str(error).splitlines()[0]})") from None
+
+
+class Frame(Protocol):
+    """A data frame of pandas, polars or the like."""
+
+    @property
+    def columns(self) -> Any:
+        """The names of the columns."""
+        ...
+
+    @property
+    def shape(self) -> tuple[int, int]: ...
+
+    def __getitem__(self, key: Any) -> Any: ...
+
+
+def is_frame(thing: object) -> TypeGuard[Frame]:
+    """Whether something is a data frame of pandas, polars or the like: named columns that numpy can read."""
+    named = all(hasattr(thing, name) for name in ("columns", "shape", "__getitem__"))
+    return named and not isinstance(thing, np.ndarray)
+
+
+def frame_table(frame: Any, what: str = "the frame") -> Table:
+    """A data frame of pandas, or one whose columns numpy can read."""
+    import pandas
+
+    if isinstance(frame, pandas.DataFrame):
+        return Table(what, frame)
+    columns = {str(name): pandas.Series(np.asarray(frame[name].to_numpy())) for name in frame.columns}
+    for name in frame.columns:
+        if type(frame[name].dtype).__name__ in _CATEGORIES:
+            columns[str(name)] = columns[str(name)].astype("category")
+    return Table(what, pandas.DataFrame(columns))
+
+
+def text_table(texts: Sequence[str]) -> Table:
+    """Texts as a table of one column, ``text``."""
+    import pandas
+
+    return Table("texts", pandas.DataFrame({"text": to_objects(texts)}))
+
+
+def check_length(labels: Any, rows: int) -> None:
+    """Raise PyriteError unless there is one label per row."""
+    if len(labels) != rows:
+        raise PyriteError(f"label has {len(labels)} labels, but there are {rows} samples")
+
+
+def check_unique(names: Sequence[str], where: object) -> None:
+    """Raise ValueError if two columns have one name."""
+    ((name, times),) = Counter(names).most_common(1) or [("", 0)]
+    if times > 1:
+        raise PyriteError(f"{where}: two columns are {f'called {name!r}' if name else 'without a name'}")
+
+
+def _check_options(delimiter: str | None, decimal: str | None, encoding: str | None) -> None:
+    if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
+        raise PyriteError(f"delimiter is {delimiter!r}, but must be one character")
+    if decimal not in (None, ".", ","):
+        raise PyriteError(f"decimal is {decimal!r}, but must be '.' or ','")
+    try:
+        "".encode(encoding or "utf-8")
+    except (LookupError, TypeError):
+        raise PyriteError(f"encoding is {encoding!r}, which is not known: such as 'utf-8' or 'cp1252'") from None
+
+
+def _exact(text: str, decimal: str) -> Decimal:
+    try:
+        return Decimal(text)
+    except InvalidOperation:  # with separators of thousands
+        return Decimal(number(text, decimal))
