@@ -20,21 +20,22 @@ from torch.nn.functional import cross_entropy
 
 import pyrite
 from benchmarks.loading import resnet20
-from pyrite.diagnostics import Tally, TrainingObserver, detection
+from pyrite.diagnostics import Tally, detection
+from pyrite.training import Record
 
 SAMPLES, BATCH, CLASSES = 50_000, 128, 10
 STEPS = -(-SAMPLES // BATCH)
 
 
-def observe(observer: TrainingObserver, loss: pyrite.Curve, scores: torch.Tensor, index: np.ndarray) -> list[float]:
+def observe(record: Record, loss: pyrite.Curve, scores: torch.Tensor, index: np.ndarray) -> list[float]:
     """Seconds to read margins, weights and predictions off the scores, and to write them down."""
-    labels = torch.from_numpy(observer.evidence.labels)[torch.from_numpy(index)]
+    labels = torch.from_numpy(record.given)[torch.from_numpy(index)]
     began = time.process_time()
     with torch.no_grad():
         margin = pyrite.margin(scores, labels)
         weight, prediction = loss.weight_at(margin), scores.argmax(1)
     read = time.process_time()
-    observer.update(index, margin, prediction, weight, rate=0.1)
+    record.update(index, margin, prediction, weight, learning_rate=0.1)
     return [read - began, time.process_time() - read]
 
 
@@ -47,7 +48,7 @@ def main() -> None:
     rng = np.random.default_rng(0)
     true = rng.integers(0, CLASSES, SAMPLES)
     given = np.where(rng.random(SAMPLES) < 0.4, rng.integers(0, CLASSES, SAMPLES), true)
-    observer, loss = TrainingObserver(given, true), pyrite.GCE(q=0.7)
+    record, loss = Record(given, true), pyrite.GCE(q=0.7)
     images, model = torch.randn(BATCH, 3, 32, 32), resnet20()
     optimiser = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
 
@@ -62,17 +63,17 @@ def main() -> None:
             optimiser.step()
             if number >= 5:  # the first are slower
                 training.append(time.process_time() - began)
-        seconds = observe(observer, loss, scores, index)
+        seconds = observe(record, loss, scores, index)
         if 5 <= number < steps + 5:  # those that come cold from a training step, as they would
             observing.append(seconds)
     began = time.process_time()
-    observer.end_epoch(Tally(8_000, 10_000))
+    record.end_epoch(Tally(8_000, 10_000))
     ending = time.process_time() - began
     began = time.process_time()
-    state = observer.state_dict()
+    state = record.state_dict()
     saving = time.process_time() - began
     began = time.process_time()
-    detection(-observer.evidence.margin_mean, given != true, at=[100, 1000])
+    detection(-record.columns["margin_mean"], given != true, at=[100, 1000])
     detecting = time.process_time() - began
     report(training, observing, ending, saving, detecting, state)
 

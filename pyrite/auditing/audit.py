@@ -116,7 +116,7 @@ def audit_margins(
         given: the labels.
         held_out: True for samples that were not trained on.
         classes: their names.
-        recorded: what else is known of the samples, as ``SampleEvidence.arrays`` has it.
+        recorded: what else is known of the samples, as ``Record.arrays`` has it.
         seed: for the standard errors.
         warnings, true, paths, columns: passed to ``Audit``.
         progress: called with the share of the work that is done.

@@ -59,7 +59,9 @@ def _print(run: "Run") -> None:
     from pyrite.training import COLUMNS
 
     known = {COLUMNS[name]: value for name, value in run.table.items() if value is not None}
-    shown = [(column.long, f"{column.spelled(value):>6} %") for column, value in known.items() if column.by_default]
+    shown = [
+        (column.explanation, f"{column.formatted(value):>6} %") for column, value in known.items() if column.by_default
+    ]
     if shown:
         print_table((), shown)
     if "dropped" in run.facts:

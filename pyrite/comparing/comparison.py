@@ -64,7 +64,7 @@ class Row:
         values = self.values(column)
         if not values:
             return "unknown"
-        spell = COLUMNS[column].spelled
+        spell = COLUMNS[column].formatted
         return f"{spell(mean(values))} ± {spell(stdev(values))}" if len(values) > 1 else spell(mean(values))
 
 
@@ -82,8 +82,8 @@ class Comparison:
         Accuracy on all given labels is a usual one only if right ones are not known.
         """
         if names:
-            return {name: COLUMNS[name].short for name in check_columns(names)}
-        usual = {name: column.short for name, column in COLUMNS.items() if column.by_default}
+            return {name: COLUMNS[name].heading for name in check_columns(names)}
+        usual = {name: column.heading for name, column in COLUMNS.items() if column.by_default}
         known = {name: short for name, short in usual.items() if any(row.values(name) for row in self.rows)}
         if "clean_accuracy" in known:
             del known["train_accuracy"]

@@ -1,15 +1,14 @@
 """Measurements of training and its results, computed from arrays. Nothing here uses a model."""
 
 from pyrite.diagnostics.accuracy import (
-    BestAndFinal,
     SubsetAccuracies,
     Tally,
     accuracy,
+    clearly_better,
     hybrid_accuracy,
     subset_accuracies,
 )
 from pyrite.diagnostics.calibration import Reliability, brier_score, brier_score_of_event, reliability, top_label
-from pyrite.diagnostics.class_margins import ClassMargins, epoch_weight
 from pyrite.diagnostics.detection import (
     BestF1,
     Detection,
@@ -20,28 +19,17 @@ from pyrite.diagnostics.detection import (
     roc_auc,
 )
 from pyrite.diagnostics.dimension import local_intrinsic_dimension
-from pyrite.diagnostics.evidence import SampleEvidence, Visits
-from pyrite.diagnostics.histograms import MARGIN_EDGES, MarginHistograms
-from pyrite.diagnostics.observer import TrainingObserver
-from pyrite.diagnostics.paired import clearly_better
 from pyrite.diagnostics.retrieval import Retrieval, embed_sets, retrieve
-from pyrite.diagnostics.weighting import LearningWeights, effective_samples, weight_statistics
+from pyrite.diagnostics.weighting import MARGIN_EDGES, effective_samples, epoch_weight, weight_statistics
 
 __all__ = [
     "MARGIN_EDGES",
-    "BestAndFinal",
     "BestF1",
-    "ClassMargins",
     "Detection",
-    "LearningWeights",
-    "MarginHistograms",
     "Reliability",
     "Retrieval",
-    "SampleEvidence",
     "SubsetAccuracies",
     "Tally",
-    "TrainingObserver",
-    "Visits",
     "accuracy",
     "average_precision",
     "best_f1",

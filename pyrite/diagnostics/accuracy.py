@@ -1,16 +1,16 @@
 """Accuracies: on the test set, on the clean and the noisy part of the training set, and on both sets together."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, final
+import math
+from dataclasses import dataclass
+from typing import final
 
 import numpy as np
 
 from pyrite.checks import whole_number
-from pyrite.diagnostics.arrays import Flags, check_same_length, to_ints
+from pyrite.diagnostics.arrays import Flags, check_same_length, to_flags, to_ints
 from pyrite.errors import PyriteError
 
-__all__ = ["BestAndFinal", "SubsetAccuracies", "Tally", "accuracy", "hybrid_accuracy", "subset_accuracies"]
+__all__ = ["SubsetAccuracies", "Tally", "accuracy", "clearly_better", "hybrid_accuracy", "subset_accuracies"]
 
 
 @final
@@ -114,35 +114,24 @@ def hybrid_accuracy(test: Tally, train: Tally) -> float | None:
     return (test + train).share
 
 
-@final
-@dataclass(frozen=True)
-class BestAndFinal:
-    """The final test accuracy, which is the result, and the best one, which was chosen on test labels.
+def clearly_better(hits: object, others: object) -> bool:
+    """Whether one predictor has more hits than another by more than one standard error of the difference.
 
-    >>> BestAndFinal().after(1, 0.81).after(2, 0.67)
-    BestAndFinal(final=0.67, final_epoch=2, best_on_test=0.81, best_epoch=1)
+    Only labels that one of the two predicts and the other does not tell them apart. If both are as good, each of these
+    falls to either with probability 1/2, so that the standard error of the difference of the numbers of hits is the
+    square root of their number.
+
+    Args:
+        hits: which of the labels the first predicts.
+        others: which of the same labels the second predicts.
+
+    >>> clearly_better([True, True, True, False], [True, False, False, False])
+    True
+    >>> clearly_better([True, True, True, False], [True, True, False, False])
+    False
+
+    McNemar, 1947.
     """
-
-    final: float | None = None
-    final_epoch: int | None = None
-    best_on_test: float | None = None
-    best_epoch: int | None = None
-
-    def after(self, epoch: int, value: float) -> "BestAndFinal":
-        """The result after one more epoch; of equal values the earlier is the best."""
-        if not 0 <= value <= 1:
-            raise PyriteError(f"the accuracy after epoch {epoch} is {value!r}, but must lie from 0 to 1")
-        if self.final_epoch is not None and epoch <= self.final_epoch:
-            raise PyriteError(f"epoch is {epoch}, but epoch {self.final_epoch} was already counted")
-        if self.best_on_test is None or value > self.best_on_test:
-            return BestAndFinal(float(value), epoch, float(value), epoch)
-        return BestAndFinal(float(value), epoch, self.best_on_test, self.best_epoch)
-
-    def state_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_state_dict(cls, state: Mapping[str, Any]) -> "BestAndFinal":
-        if set(state) != set(cls.__dataclass_fields__):
-            raise PyriteError(f"the state holds {sorted(state)}, not {sorted(cls.__dataclass_fields__)}")
-        return cls(**state)
+    first, second = to_flags(hits, "hits"), to_flags(others, "others")
+    check_same_length(hits=first, others=second)
+    return int(first.sum()) - int(second.sum()) > math.sqrt(int((first != second).sum()))

@@ -72,7 +72,9 @@ def _data(run: Run, audit: dict[str, Any] | None) -> str:
 
 def _results(run: Run) -> str:
     known = {COLUMNS[name]: value for name, value in run.table.items() if value is not None}
-    rows = [(column.long, f"{column.spelled(value)} %") for column, value in known.items() if column.by_default]
+    rows = [
+        (column.explanation, f"{column.formatted(value)} %") for column, value in known.items() if column.by_default
+    ]
     return _table(rows) if rows else "Nothing was measured."
 
 

@@ -1,4 +1,3 @@
 from .hugging_face import HFLoss as HFLoss, hf_loss as hf_loss
 from .indexed import Indexed as Indexed
-from .logged import Log as Log, Logged as Logged
-from .tensorboard import TensorBoard as TensorBoard
+from .loggers import Log as Log, Logged as Logged, TensorBoard as TensorBoard

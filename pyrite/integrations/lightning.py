@@ -14,13 +14,12 @@ from torch import Tensor
 
 from pyrite.auditing import Audit, audit_margins
 from pyrite.data import Batch
-from pyrite.diagnostics import TrainingObserver
 from pyrite.diagnostics.arrays import Ints, to_ints
-from pyrite.diagnostics.evidence import within
 from pyrite.errors import PyriteError
 from pyrite.integrations.indexed import Indexed
-from pyrite.processes import all_gather, rank
+from pyrite.processes import rank
 from pyrite.soft_margin import margins
+from pyrite.training import Record
 
 try:
     from lightning.pytorch import Callback
@@ -77,10 +76,8 @@ class LabelAudit(Callback):
         self.path = None if path is None else Path(path)
         self.seed = seed
         self.audit: Audit | None = None
-        self._observer = TrainingObserver(given, classes=len(self.classes))
-        assert self._observer.class_margins is not None
-        self._margins = self._observer.class_margins
-        if not self._margins.kept:
+        self._record = Record(given, classes=len(self.classes))
+        if not self._record.keeps_margins:
             raise PyriteError(f"{len(given)} samples times {len(self.classes)} classes are too many to keep margins of")
         self._epoch = 0  # the epoch of the margins that are not averaged in yet
         self._weighted = False  # whether an epoch was weighted by held-out labels
@@ -93,11 +90,11 @@ class LabelAudit(Callback):
         self._begin(trainer.current_epoch)
         self._check_labels(batch, index)
         all_margins = margins(scores)
-        given = torch.from_numpy(self._given[index]).to(all_margins.device)
+        given = torch.from_numpy(self._record.given[index]).to(all_margins.device)
         own = all_margins.gather(1, given.unsqueeze(1)).squeeze(1)
         good = torch.isfinite(own).cpu().numpy()  # without margins that overflowed
-        self._observer.update(index[good], own.cpu()[good], scores.argmax(1).cpu()[good])
-        self._margins.record(index[good], all_margins.cpu()[good])
+        self._record.update(index[good], own.cpu()[good], scores.argmax(1).cpu()[good])
+        self._record.update_margins(index[good], all_margins.cpu()[good])
 
     def on_validation_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
@@ -108,14 +105,13 @@ class LabelAudit(Callback):
         scores = self._scores(outputs, index, "validation_step")
         self._begin(trainer.current_epoch)
         self._check_labels(batch, index)
-        evidence = self._observer.evidence
-        trained = (evidence.visits[index] > 0) | evidence.epoch.seen[index]
+        trained = (self._record.columns["visits"][index] > 0) | self._record.first_visits.seen[index]
         if trained.any():
             raise PyriteError(
                 f"sample {index[trained.argmax()]} was trained on, and now is held out: wrap the whole set in Indexed "
                 "before it is split, split it in the same way when training is resumed, or set start for a second set"
             )
-        self._margins.record(index, margins(scores), unseen=True)
+        self._record.update_margins(index, margins(scores), unseen=True)
 
     def on_train_epoch_end(self, trainer: Any, pl_module: Any) -> None:
         self._end_epoch()
@@ -123,21 +119,17 @@ class LabelAudit(Callback):
     def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
         """Audit the labels and write the suspects. Too few labels are a warning, so that the training is not lost."""
         self._end_epoch()
-        evidence = self._observer.evidence
-        held_out = evidence.visits == 0
+        record = self._record
+        held_out = record.columns["visits"] == 0
         try:
             self.audit = audit_margins(
-                self._margins.mean, self._given, held_out, self.classes, evidence.arrays(), self.seed
+                record.class_margins, record.given, held_out, self.classes, record.arrays(), self.seed
             )
         except ValueError as error:
             warnings.warn(f"no label was audited: {error}", stacklevel=2)
             return
         if rank() == 0 and self.path is not None:
             self.audit.to_csv(Path(trainer.default_root_dir) / self.path)
-
-    @property
-    def _given(self) -> Ints:
-        return self._observer.evidence.labels
 
     def _scores(self, outputs: Any, index: Ints, step: str) -> Tensor:
         scores = outputs.get("scores") if isinstance(outputs, Mapping) else None
@@ -148,8 +140,8 @@ class LabelAudit(Callback):
             raise PyriteError(
                 f"scores of {step} have the shape {tuple(scores.shape)}, but must have {shape}: one row per sample"
             )
-        if index.max(initial=-1) >= len(self._given):
-            raise PyriteError(f"there is a sample {index.max()}, but there are {len(self._given)} labels")
+        if index.max(initial=-1) >= len(self._record.given):
+            raise PyriteError(f"there is a sample {index.max()}, but there are {len(self._record.given)} labels")
         return scores.detach()
 
     def _check_labels(self, batch: Any, index: Ints) -> None:
@@ -157,10 +149,11 @@ class LabelAudit(Callback):
         labels = batch.labels if isinstance(batch, Batch) else batch.get("labels")
         if not isinstance(labels, Tensor) or labels.shape != index.shape or labels.is_floating_point():
             return  # soft or mixed labels
-        wrong = labels.cpu().numpy() != self._given[index]
+        given = self._record.given[index]
+        wrong = labels.cpu().numpy() != given
         if wrong.any():
             first = int(wrong.argmax())
-            named = f"{int(labels[first])} in a batch, but {self._given[index[first]]} in labels"
+            named = f"{int(labels[first])} in a batch, but {given[first]} in labels"
             raise PyriteError(
                 f"the label of sample {index[first]} is {named}: they must be in the order of the data set"
             )
@@ -171,42 +164,38 @@ class LabelAudit(Callback):
             self._end_epoch()
         self._epoch = epoch
 
-    def _share(self) -> None:
-        self._observer.merge(all_gather(self._observer.epoch_state()))
-
     def _end_epoch(self) -> None:
         """Average the epoch in, weighted by held-out labels; epochs without them count only if all are without."""
-        self._share()
-        seen = self._margins.epoch_state()
+        record = self._record
+        record.merge()
+        seen = record.first_margins.state()
         if not len(seen["index"]):
             return
         held_out = bool(seen["unseen"].any())
         if held_out and not self._weighted:
-            nothing = {name: np.zeros_like(value) for name, value in self._margins.state_dict().items()}
-            self._margins.load_state_dict(nothing | seen)
+            record.margin_sum[:], record.margin_weight[:], record.unseen[:] = 0, 0, False
             self._weighted = True
         elif self._weighted and not held_out:
-            self._margins.merge([])
-        self._observer.end_epoch()
+            record.first_margins.merge([])
+        record.end_epoch()
 
     def state_dict(self) -> dict[str, Any]:
         """Tensors and numbers, which torch loads without unpickling. Lightning calls it on all processes at once."""
-        self._share()
-        state = {f"observer.{name}": _plain(value) for name, value in self._observer.state_dict().items()}
-        return state | {"labels": _plain(self._given.copy()), "epoch": self._epoch, "weighed": self._weighted}
+        self._record.merge()
+        state = self._record.state_dict() | {"labels": self._record.given.copy()}
+        state = {
+            name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value for name, value in state.items()
+        }
+        return {"record": state, "epoch": self._epoch, "weighted": self._weighted}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue where another callback with the same labels stopped."""
-        state = {name: value.numpy() if isinstance(value, Tensor) else value for name, value in state_dict.items()}
-        if not np.array_equal(state["labels"], self._given):
+        saved = state_dict["record"].items()
+        state = {name: value.numpy() if isinstance(value, Tensor) else value for name, value in saved}
+        if not np.array_equal(state["labels"], self._record.given):
             raise PyriteError("the checkpoint is of other labels: its margins are of other samples")
-        self._observer.load_state_dict(within(state, "observer"))
-        self._epoch, self._weighted = int(state["epoch"]), bool(state["weighed"])
-
-
-def _plain(value: Any) -> Any:
-    """A value that torch loads without unpickling."""
-    return torch.from_numpy(value) if isinstance(value, np.ndarray) else value
+        self._record.load_state_dict(state)
+        self._epoch, self._weighted = int(state_dict["epoch"]), bool(state_dict["weighted"])
 
 
 def _index(batch: Any) -> Ints | None:

@@ -170,7 +170,7 @@ def is_share(name: str) -> bool:
     if name.endswith("_kept"):
         return True
     column = next((name.removesuffix(ending) for ending in _REDUCED if name.endswith(ending)), name)
-    return COLUMNS[column].is_share if column in COLUMNS else column not in _NO_SHARES
+    return COLUMNS[column].percent if column in COLUMNS else column not in _NO_SHARES
 
 
 def train_cell(cell: Cell, results: Path, runs: Path, *, keep: bool = False) -> CellResult:

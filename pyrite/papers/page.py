@@ -79,7 +79,7 @@ def _history(found: Reproduction) -> Figure:
             panel.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
             if column in _SHARES:
                 panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
-        row[0].set_ylabel(_WORDS.get(column) or (COLUMNS[column].short if column in COLUMNS else column))
+        row[0].set_ylabel(_WORDS.get(column) or (COLUMNS[column].heading if column in COLUMNS else column))
     for panel, label in zip(grid[0], across, strict=True):
         panel.set_title(label, fontsize=10)
     figure.supxlabel("epoch", fontsize=10)
@@ -171,7 +171,7 @@ def _bars(found: Reproduction) -> Figure:
             values = results.values(chosen, column)
             if values:
                 where = group + (number - (len(bars) - 1) / 2) * 0.8 / len(bars)
-                short = COLUMNS[column].short if column in COLUMNS else column
+                short = COLUMNS[column].heading if column in COLUMNS else column
                 text = f"{name}, {short}" if len(wanted.columns) > 1 else name
                 deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
                 axes.bar(where, float(np.mean(values)), 0.75 / len(bars), yerr=deviation, color=COLOURS[number % 7],

@@ -120,7 +120,7 @@ class Reproduction:
         return [axis for axis in self.results.axes if axis not in (*named, self.recipe.across)] + named
 
     def _headings(self, several: bool) -> list[str]:
-        names = [COLUMNS[name].short if name in COLUMNS else name for name in self.recipe.columns]
+        names = [COLUMNS[name].heading if name in COLUMNS else name for name in self.recipe.columns]
         return [""] if several and len(names) == 1 else names
 
     def _cell(self, chosen: Mapping[str, str], column: str) -> str:

@@ -65,7 +65,7 @@ def run_figure(run: Run) -> Figure:
     figure = Figure(figsize=(6, 3.9 + 0.1 * len(drawn)), layout="constrained")
     axes = figure.subplots()
     for number, (name, values) in enumerate(drawn.items()):
-        words = "test accuracy" if name == "test_accuracy" else COLUMNS[name].long
+        words = "test accuracy" if name == "test_accuracy" else COLUMNS[name].explanation
         marker = "o" if len(values) == 1 else ""
         axes.plot(range(1, len(values) + 1), values, label=words, linewidth=1.8, marker=marker, **line_style(number))  # type: ignore[arg-type]
     axes.set(xlabel="epoch", ylim=(0, 1.02))

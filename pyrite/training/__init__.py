@@ -4,19 +4,21 @@ from pyrite.training.assembly import check_device, make_learner
 from pyrite.training.divergence import FAR, divergence
 from pyrite.training.launch import RunObserver, Watching, train, train_once, train_plan, train_plan_once
 from pyrite.training.loop import Diverged, Observer, RunFailed, fit
+from pyrite.training.metrics import COLUMNS, METRICS
 from pyrite.training.optimisers import OPTIMISERS, optimiser
 from pyrite.training.out_folder import new_folder
 from pyrite.training.pace import Pace, measure_pace
 from pyrite.training.plan import Plan, resolve, says_rate
 from pyrite.training.recipe import Options, OptionsButRate, Recipe, augmentation, reading
-from pyrite.training.recorder import Recorder
-from pyrite.training.run import COLUMNS, Run, net_scores
+from pyrite.training.record import Record
+from pyrite.training.run import Run, net_scores
 from pyrite.training.schedules import SCHEDULES
 from pyrite.training.start import Start, check_on_net, measure_start
 
 __all__ = [
     "COLUMNS",
     "FAR",
+    "METRICS",
     "OPTIMISERS",
     "SCHEDULES",
     "Diverged",
@@ -26,7 +28,7 @@ __all__ = [
     "Pace",
     "Plan",
     "Recipe",
-    "Recorder",
+    "Record",
     "Run",
     "RunFailed",
     "RunObserver",

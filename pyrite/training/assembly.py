@@ -13,7 +13,6 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.data import Batches, Dataset, Growth, LazyImages, Part, Statistics, describe, split
-from pyrite.diagnostics import TrainingObserver
 from pyrite.draws import Stream, torch_seed
 from pyrite.errors import PyriteError
 from pyrite.features import Encoder, State, as_numbers, encoder, state_bytes
@@ -21,12 +20,12 @@ from pyrite.methods import Context, Learner, MetaSet, Method, Trainer
 from pyrite.models import Architecture, Factory, architecture, build_model, reinitialised
 from pyrite.noise import corrupt
 from pyrite.processes import all_gather, broadcast_weights, local_device, rank, sync_batch_norm, world_size
-from pyrite.training.best_epoch import BestEpoch
 from pyrite.training.corrected_labels import CorrectedLabels, apply_corrections
 from pyrite.training.encoding import encode_data
+from pyrite.training.evaluation import Evaluation
 from pyrite.training.optimisers import optimiser
 from pyrite.training.recipe import Recipe, augmentation
-from pyrite.training.recorder import Recorder
+from pyrite.training.record import Record
 from pyrite.training.retrieval import measure_retrieval
 from pyrite.training.schedules import schedule
 
@@ -43,7 +42,8 @@ class Parts:
     Attributes:
         batches: what is trained on.
         trainer: the method, started.
-        recorder: what is measured.
+        record: what is measured.
+        evaluation: what is predicted after every epoch, and which epoch's model is saved.
         labels: the columns of ``labels.npz``.
         corrections: the content of the file by which labels were corrected.
         features: the content of the file of its features; empty if it has none.
@@ -54,7 +54,8 @@ class Parts:
 
     batches: Batches
     trainer: Trainer
-    recorder: Recorder
+    record: Record
+    evaluation: Evaluation
     labels: dict[str, npt.NDArray[Any]]
     corrections: bytes
     features: bytes
@@ -135,15 +136,16 @@ def assemble(
     )  # fmt: skip
     if not isinstance(trainer, Trainer):
         raise PyriteError(f"{recipe.method} starts with {trainer!r}, but must start with a Trainer")
-    observer = TrainingObserver(labels["given"], labels.get("true"), classes=len(data.classes))
-    best = BestEpoch() if recipe.keep == "best" else None
-    split_off = len(held_out_rows) > 0
-    recorder = Recorder(trainer, observer, test, held_out, best, bool(recipe.mirror), split_off, train.growth)
+    evaluation = Evaluation(
+        trainer, test, held_out, keep_best=recipe.keep == "best", mirror=bool(recipe.mirror),
+        split_off=len(held_out_rows) > 0, growth=train.growth,
+    )  # fmt: skip
+    record = Record(labels["given"], labels.get("true"), classes=len(data.classes), evaluation=evaluation)
     facts: dict[str, Any] = {"classes": data.classes, "shape": data.inputs.shape[1:]}
     facts |= {"mean": scale.mean, "std": scale.std, **corrected.counts, "inputs": describe(raw), "notes": raw.notes}
 
     def at_the_end() -> dict[str, Any]:
-        measured = recorder.final_model(train)
+        measured = evaluation.final_model(train, record)
         parts = [part.unreadable.values() for part in (train, test, held_out) if part is not None]
         own = {entry.path: entry.reason for part in (data.unreadable, *parts) for entry in part}
         unreadable = {path: reason for share in all_gather(own) for path, reason in share.items()}
@@ -156,7 +158,7 @@ def assemble(
         return results
 
     kept = b"" if encoded.features is None else state_bytes(encoded.features.state())
-    return Parts(train, trainer, recorder, labels, corrections, kept, facts, corrected.warnings, at_the_end)
+    return Parts(train, trainer, record, evaluation, labels, corrections, kept, facts, corrected.warnings, at_the_end)
 
 
 def _scale(

@@ -76,7 +76,7 @@ class Folder:
             reason = " ".join(str(error).split())
             raise PyriteError(f"{path} does not fit the net or the method: {reason}") from None
         self.parts.batches.load_state_dict(state["batches"])
-        self.parts.recorder.load_state_dict(state["recorder"])
+        self.parts.record.load_state_dict(state["record"])
         unreadable = {path: Unreadable(path, reason) for path, reason in state["unreadable"].items()}
         self.parts.batches.unreadable |= unreadable
 
@@ -103,7 +103,7 @@ class Folder:
 
     def after_step(self, step: Step) -> None:
         every = self.recipe.checkpoint_every
-        if every and self.parts.recorder.steps % every == 0:
+        if every and self.parts.record.steps % every == 0:
             self.save()
 
     def after_epoch(self, epoch: int) -> None:
@@ -112,7 +112,7 @@ class Folder:
 
     def save(self) -> None:
         """Write the current state."""
-        self.parts.recorder.share()
+        self.parts.record.merge()
         self._write(lambda: {"state/state.safetensors": pack(self._state())})
 
     def _state(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class Folder:
             "seconds": self._elapsed(),
             "batches": self.parts.batches.state_dict(),
             "trainer": self.parts.trainer.state_dict(),
-            "recorder": self.parts.recorder.state_dict(),
+            "record": self.parts.record.state_dict(),
             "unreadable": {entry.path: entry.reason for entry in self.parts.batches.unreadable.values()},
         }
 
@@ -130,27 +130,20 @@ class Folder:
         self._write(self._results)
 
     def _results(self) -> dict[str, bytes]:
-        recorder = self.parts.recorder
-        history = "".join(json.dumps(line) + "\n" for line in recorder.history).encode()
-        histograms = recorder.observer.histograms
-        arrays = recorder.observer.evidence.arrays() | {"margin_edges": histograms.edges, "margins": histograms.all}
-        arrays |= {} if histograms.noisy is None else {"noisy_margins": histograms.noisy}
-        class_margins = recorder.observer.class_margins
-        if class_margins is not None and class_margins.kept:
-            arrays |= {"class_margins": class_margins.mean, "unseen": class_margins.unseen.astype(np.uint8)}
-        files = {"history.jsonl": history, "samples.npz": npz_bytes(arrays)}
+        history = "".join(json.dumps(line) + "\n" for line in self.parts.record.history).encode()
+        files = {"history.jsonl": history, "samples.npz": npz_bytes(self.parts.record.arrays())}
         learned = self.parts.trainer.arrays()
         return files | {"method.npz": npz_bytes(learned)} if learned else files
 
     def finish(self) -> None:
         """Write the model, and everything that is known at the end."""
         self.write_results()
-        warned = divergence(self.parts.recorder.history)
-        saved = self.parts.recorder.saved
+        warned = divergence(self.parts.record.history)
+        saved = self.parts.evaluation.saved(self.parts.record.history)
         last = {}
-        if saved["epoch"] != len(self.parts.recorder.history):
+        if saved["epoch"] != len(self.parts.record.history):
             last["last.safetensors"] = self._model()
-            self.parts.recorder.restore_best()
+            self.parts.evaluation.restore_best()
         results = {"saved": saved, **self.parts.at_the_end()}
         nets = len(self.parts.trainer.predictors)
         self._write(

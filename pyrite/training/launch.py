@@ -19,7 +19,7 @@ from pyrite.training.out_folder import locked, new_folder
 from pyrite.training.plan import Plan, features_and_text, method_and_text, model_and_text, resolve
 from pyrite.training.progress import Progress
 from pyrite.training.recipe import BEFORE, GIVEN, Options, Recipe, reading
-from pyrite.training.recorder import Recorder
+from pyrite.training.record import Record
 from pyrite.training.run import Run
 from pyrite.training.run_files import read_json
 
@@ -30,10 +30,10 @@ __all__ = ["RunObserver", "Watching", "train", "train_once", "train_plan", "trai
 class RunObserver(Observer, Protocol):
     """An observer that also gets the run's folder and its measurements."""
 
-    def watch(self, folder: Path, recorder: Recorder) -> AbstractContextManager[object]:
+    def watch(self, folder: Path, record: Record) -> AbstractContextManager[object]:
         """Entered before the first step and left after the last one, whatever happens.
 
-        When ``after_epoch`` is called, the line of that epoch is in ``recorder.history``.
+        When ``after_epoch`` is called, the line of that epoch is in ``record.history``.
         """
         ...
 
@@ -166,12 +166,12 @@ def _train(
     """Train until it is done or stopped; either way everything is written to the folder."""
     recipe, parts, folder = run_folder.recipe, run_folder.parts, run_folder.path
     bar = Progress.wanted(progress, recipe, parts)
-    watching: list[Observer] = [parts.recorder, run_folder, *([bar] if bar else []), *observers]
+    watching: list[Observer] = [parts.record, run_folder, *([bar] if bar else []), *observers]
     with interrupts() as interrupted:
         with ExitStack() as contexts:
             for observer in observers:
                 if isinstance(observer, RunObserver):
-                    contexts.enter_context(observer.watch(folder, parts.recorder))
+                    contexts.enter_context(observer.watch(folder, parts.record))
             contexts.enter_context(bar or nullcontext())
             done = fit(
                 parts.trainer, parts.batches, recipe.epochs, watching, all_agree(lambda: interrupted() or stop())
@@ -180,7 +180,7 @@ def _train(
         if interrupted():
             words = "finished" if done else "stopped and saved; continue with: pyrite train --resume"
             raise KeyboardInterrupt(f"{words} {folder}")
-    return Run(folder, recipe, parts.recorder.history)
+    return Run(folder, recipe, parts.record.history)
 
 
 def _same_data(recipe: Recipe, data: Data | None) -> Dataset:

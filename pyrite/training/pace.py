@@ -103,7 +103,7 @@ def measure_pace(
     whole, parts = timed(1.0)
     small = whole if grow == 1 else timed(grow)[0]
     times = all_gather((small, whole))
-    tested = (part for part in (parts.recorder.test, parts.recorder.validation) if part is not None)
+    tested = (part for part in (parts.evaluation.test, parts.evaluation.validation) if part is not None)
     return Pace(
         small=max(own for own, _ in times),
         whole=max(own for _, own in times),
@@ -176,6 +176,6 @@ def _timed(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will warn
         parts = assemble(recipe, data, method, model, features=features, progress=True)
-        fit(parts.trainer, parts.batches, recipe.epochs, [parts.recorder, clock], lambda: clock.enough)
+        fit(parts.trainer, parts.batches, recipe.epochs, [parts.record, clock], lambda: clock.enough)
     times = [later - earlier for earlier, later in pairwise(clock.times)]
     return median(times) if times else 0.0, parts

@@ -32,7 +32,7 @@ class Progress:
         columns = (TextColumn("epoch {task.fields[epoch]}"), BarColumn(), TextColumn("{task.fields[now]}"))
         self._bar = Bar(*columns, TimeRemainingColumn(), console=self.console, disable=not self.console.is_terminal)
         self._task = self._bar.add_task(
-            "", total=recipe.epochs * len(parts.batches), completed=parts.recorder.steps, **self._fields()
+            "", total=recipe.epochs * len(parts.batches), completed=parts.record.steps, **self._fields()
         )
 
     @classmethod
@@ -54,16 +54,16 @@ class Progress:
         self._samples += len(step.index) * world_size()
         # An average over about 20 steps, so that the number can be read.
         self._loss = step.loss if self._loss != self._loss else 0.95 * self._loss + 0.05 * step.loss
-        self._bar.update(self._task, completed=self.parts.recorder.steps, **self._fields())
+        self._bar.update(self._task, completed=self.parts.record.steps, **self._fields())
 
     def after_epoch(self, epoch: int) -> None:
-        sentences = divergence(self.parts.recorder.history)
+        sentences = divergence(self.parts.record.history)
         if sentences and not self._warned:
             self._warned = True
             self.console.print(f"epoch {epoch}: {sentences[0]}", highlight=False, soft_wrap=True, style="yellow")
         if self.console.is_terminal:  # the bar shows it
             return
-        line = self.parts.recorder.history[-1]
+        line = self.parts.record.history[-1]
         shown = {"test": "test_accuracy", "validation": "validation_accuracy", "train": "train_accuracy"}
         shown |= {"memorised": "memorised"}
         parts = [f"{word} {100 * line[name]:.2f} %" for word, name in shown.items() if line[name] is not None]
@@ -75,7 +75,7 @@ class Progress:
     def _advice(self) -> str:
         """What would be better, before much time is spent; empty if nothing would, or if the run is resumed."""
         shape, count = self.parts.batches.inputs.shape, len(self.parts.batches.index)
-        if len(shape) != 4 or self.parts.recorder.steps or "pretrained=True" in self.recipe.model:
+        if len(shape) != 4 or self.parts.record.steps or "pretrained=True" in self.recipe.model:
             return ""
         embeds = "--features efficientnet_lite0 embeds them with a pretrained net"
         if shape[2] * shape[3] >= _LARGE and self.recipe.device == "cpu":
@@ -87,7 +87,7 @@ class Progress:
 
     def _fields(self) -> dict[str, Any]:
         epoch = f"{min(self.parts.batches.epoch + 1, self.recipe.epochs)}/{self.recipe.epochs}"
-        history = self.parts.recorder.history
+        history = self.parts.record.history
         known = next((name for name in ("test", "validation") if history and history[-1][f"{name}_accuracy"]), None)
         accuracy = f"  {known} {100 * history[-1][f'{known}_accuracy']:.1f} %" if known else ""
         loss = "" if self._loss != self._loss else f"loss {self._loss:.3f}{accuracy}  {self._speed():.0f}/s"

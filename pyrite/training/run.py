@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Final, NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
@@ -17,59 +17,12 @@ from pyrite.data import DATASETS, Batches, Dataset, Inputs, Numeric, Records, St
 from pyrite.errors import PyriteError
 from pyrite.features import Features, encoder, read_state
 from pyrite.models import Ensemble, Mirrored, architecture
+from pyrite.training.metrics import COLUMNS, SAMPLE_COLUMNS, Line, Outcome, measure
 from pyrite.training.prediction import Predictions
 from pyrite.training.recipe import BEFORE, GIVEN, Recipe
-from pyrite.training.recorder import Line
 from pyrite.training.run_files import read_history, read_json, read_npz, read_weights
 
-__all__ = ["COLUMNS", "Column", "Run", "net_scores"]
-
-
-class Column(NamedTuple):
-    """A number in a run's table.
-
-    Attributes:
-        short: its heading in a table.
-        long: a longer explanation.
-        is_share: whether it is written in per cent.
-        by_default: whether tables have it when no columns are named.
-    """
-
-    short: str
-    long: str
-    is_share: bool = True
-    by_default: bool = True
-
-    def spelled(self, value: float) -> str:
-        """The value as text, without the sign for per cent."""
-        return f"{100 * value:.2f}" if self.is_share else f"{value:.3g}"
-
-
-COLUMNS: Final[Mapping[str, Column]] = {
-    "final_test_accuracy": Column("final", "test accuracy of the saved model"),
-    "best_test_accuracy": Column("best on test", "at its best, chosen on test labels"),
-    "validation_accuracy": Column("validation", "validation accuracy, given labels"),
-    "train_accuracy": Column("given followed", "given labels followed"),
-    "clean_accuracy": Column("right followed", "right labels followed"),
-    "memorised": Column("wrong followed", "wrong labels followed"),
-    "recovered": Column("wrong seen through", "wrong labels seen through"),
-    "final_trust_auc": Column("AUC", "AUC of finding wrong labels by weight"),
-    "best_trust_auc": Column("best AUC", "that AUC at its best, chosen by true labels"),
-    "final_train_accuracy": Column("given", "given labels, by the final model", by_default=False),
-    "final_clean_accuracy": Column("right", "right labels, by the final model", by_default=False),
-    "final_memorised": Column("wrong", "wrong labels, by the final model", by_default=False),
-    "final_recovered": Column("wrong, as true", "wrong labels seen through, by the final model", by_default=False),
-    "final_intact_accuracy": Column("intact", "true labels of all samples, by the final model", by_default=False),
-    "final_hybrid_accuracy": Column("hybrid", "true labels of training and test samples together", by_default=False),
-    "alpha": Column("alpha", "mean weight in training, times 2", is_share=False, by_default=False),
-    "snr": Column("snr", "mean weight of right over that of wrong labels", is_share=False, by_default=False),
-    "diff": Column("diff", "test accuracy lost by the noise"),
-}
-"""What a run's table holds; ``diff`` is known only beside a run without noise, so that a comparison adds it.
-
-A label is followed if it is predicted when its sample is trained on, in the epoch of the saved model. What that model,
-the final one, predicts of the training samples is measured once, at the end, without augmentation.
-"""
+__all__ = ["Run", "net_scores"]
 
 
 @final
@@ -147,21 +100,9 @@ class Run:
         if not self.history:
             return {}
         final_model = self.facts.get("final_model", {}) if self.finished else {}
-        chosen = self.history[self.epoch - 1]
-        tests = [line["test_accuracy"] for line in self.history if line["test_accuracy"] is not None]
-        names = [name for name in COLUMNS if name in chosen]
-        return {
-            "final_test_accuracy": chosen["test_accuracy"],
-            "best_test_accuracy": max(tests, default=None),
-            **{name: chosen[name] for name in names},
-            **self._detection(),
-            **{name: value for name, value in final_model.items() if name in COLUMNS},
-        }
-
-    def _detection(self) -> dict[str, float | None]:
-        """How well the method's weights separate wrong labels, if it weights samples: at the end and at its best."""
-        values = [line["trust_auc"] for line in self.history if line.get("trust_auc") is not None]
-        return {"final_trust_auc": values[-1], "best_trust_auc": max(values)} if values else {}
+        outcome = Outcome(self.history, self.epoch)
+        values = {**final_model, **self.history[self.epoch - 1], **measure("outcome", outcome)}
+        return {name: values[name] for name in COLUMNS if name in values}
 
     @cached_property
     def facts(self) -> dict[str, Any]:
@@ -193,7 +134,8 @@ class Run:
     @cached_property
     def samples(self) -> dict[str, npt.NDArray[Any]]:
         """``samples.npz``: what was recorded of every sample, and the margin histograms of every epoch."""
-        path, columns = self.path / "samples.npz", ("visits", "last_margin", "last_trust", "agreements")
+        path = self.path / "samples.npz"
+        columns = [name for name, column in SAMPLE_COLUMNS.items() if column.saved]
         samples = read_npz(path, *columns, "margin_edges", "margins")
         _check_histograms(path, samples)
         count = len(self.labels["given"])

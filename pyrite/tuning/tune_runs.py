@@ -22,7 +22,7 @@ from pyrite.training import (
     Diverged,
     OptionsButRate,
     Recipe,
-    Recorder,
+    Record,
     RunFailed,
     optimiser,
     reading,
@@ -212,21 +212,21 @@ class _Watch:
 
     def __init__(self, work: _Work, shown: TuningProgress) -> None:
         self.work, self.shown, self.hopeless = work, shown, False
-        self._recorder: Recorder | None = None
+        self._record: Record | None = None
 
     @contextmanager
-    def watch(self, folder: Path, recorder: Recorder) -> Iterator[None]:
+    def watch(self, folder: Path, record: Record) -> Iterator[None]:
         """A context around a run."""
-        self._recorder = recorder
+        self._record = record
         yield
 
     def after_step(self, step: Step) -> None:
         pass
 
     def after_epoch(self, epoch: int) -> None:
-        assert self._recorder is not None
+        assert self._record is not None
         self.shown.epoch(epoch)
-        values = [line[self.work.criterion.column] for line in self._recorder.history]
+        values = [line[self.work.criterion.column] for line in self._record.history]
         if self.work.prune and None not in values:
             self.hopeless = self.work.search.hopeless(self.work.study.trials(), values)
 

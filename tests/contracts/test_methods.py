@@ -171,7 +171,7 @@ class FactNames:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_facts_do_not_replace_numbers_of_the_history(name: str, whole: Callable[[str], Path]) -> None:
-    """A line of the history is the recorder's numbers and then the facts: an equal name would hide a number."""
+    """A line of the history is the record's numbers and then the facts: an equal name would hide a number."""
     recorded = pyrite.Run.load(whole("erm")).history[-1].keys()  # erm has no facts
     assert {"epoch", "loss", "alpha", "weight_max"} <= recorded
     batches, meta, _ = parts()

@@ -1,11 +1,9 @@
-import json
-
 import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 from sklearn.metrics import accuracy_score
 
-from pyrite.diagnostics import BestAndFinal, Tally, accuracy, hybrid_accuracy, subset_accuracies
+from pyrite.diagnostics import Tally, accuracy, clearly_better, hybrid_accuracy, subset_accuracies
 
 
 def test_by_hand() -> None:
@@ -93,12 +91,27 @@ def test_the_printed_table_takes_the_whole_training_set_by_its_true_labels(
     assert 0.05 < recovered.share <= 1 - noisy / 100
 
 
-def test_best_is_kept_beside_final_and_the_earlier_of_equals() -> None:
-    track = BestAndFinal()
-    for epoch, value in enumerate([0.5, 0.9, 0.9, 0.7], start=1):
-        track = track.after(epoch, value)
-    assert track == BestAndFinal(final=0.7, final_epoch=4, best_on_test=0.9, best_epoch=2)
-    assert BestAndFinal.from_state_dict(json.loads(json.dumps(track.state_dict()))) == track
+def test_equal_predictors_differ_by_a_standard_error_as_often_as_chance_says() -> None:
+    """Of two predictors that are as good, one is ahead by more than a standard error in about 16 % of samples."""
+    rng = np.random.default_rng(0)
+    pairs = rng.random((2000, 2, 400)) < 0.7
+    ahead = np.mean([clearly_better(first, second) for first, second in pairs])
+    assert 0.13 < ahead < 0.18  # P(Z > 1) is .159; ties of whole numbers take some of it
+
+
+@pytest.mark.parametrize(
+    ("gap", "differing", "expected"), [(5, 25, False), (6, 26, True), (0, 0, False), (1, 1, False)]
+)
+def test_clearly_better_by_hand(gap: int, differing: int, expected: bool) -> None:
+    ahead = (differing + gap) // 2
+    hits = np.arange(40) < ahead
+    others = (np.arange(40) >= ahead) & (np.arange(40) < differing)
+    assert clearly_better(hits, others) is expected
+
+
+def test_compared_predictors_must_have_the_same_labels() -> None:
+    with pytest.raises(ValueError, match="lengths differ"):
+        clearly_better([True], [True, False])
 
 
 def test_bad_input() -> None:
@@ -108,13 +121,5 @@ def test_bad_input() -> None:
         subset_accuracies([0, 1], [0, 1], [0, 1, 1])
     with pytest.raises(ValueError, match="predictions has the dtype float64"):
         accuracy([0.5], [0])
-    with pytest.raises(ValueError, match="after epoch 1 is 80"):
-        BestAndFinal().after(1, 80)
-    with pytest.raises(ValueError, match="after epoch 1 is nan"):
-        BestAndFinal().after(1, float("nan"))
-    with pytest.raises(ValueError, match="already counted"):
-        BestAndFinal().after(1, 0.8).after(1, 0.8)
     with pytest.raises(ValueError, match="hits is 3, of a total of 2"):
         Tally(3, 2)
-    with pytest.raises(ValueError, match="the state holds"):
-        BestAndFinal.from_state_dict({"final": 1.0})

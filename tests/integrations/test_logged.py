@@ -48,7 +48,7 @@ def test_it_is_let_go_after_a_run(tmp_path: Path) -> None:
     observer = pyrite.Logged(Failing())
     with pytest.raises(RuntimeError, match="full"):
         pyrite.train("blobs", out=tmp_path, observers=[observer], **SETTINGS)
-    assert observer._recorder is None
+    assert observer._record is None
 
 
 def test_what_cannot_log_is_refused() -> None:

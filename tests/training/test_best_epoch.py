@@ -20,8 +20,8 @@ import pyrite
 from pyrite.data import load
 from pyrite.exports import model_card
 from pyrite.methods import ERM, CrossFit, Method, Staged, Step, Trainer
-from pyrite.training import Recorder, resolve
-from pyrite.training.best_epoch import BestEpoch
+from pyrite.training import Record, resolve
+from pyrite.training.evaluation import BestEpoch
 from pyrite.training.state import pack, unpack
 from tests.children import differing
 
@@ -37,15 +37,16 @@ class Weights:
         self.epochs: list[list[dict[str, Tensor]]] = []
 
     @contextmanager
-    def watch(self, folder: Path, recorder: Recorder) -> Iterator[None]:
-        self.recorder = recorder
+    def watch(self, folder: Path, record: Record) -> Iterator[None]:
+        self.record = record
         yield
 
     def after_step(self, step: Step) -> None:
         pass
 
     def after_epoch(self, epoch: int) -> None:
-        nets = self.recorder.trainer.predictors
+        assert self.record.evaluation is not None
+        nets = self.record.evaluation.trainer.predictors
         self.epochs.append([{name: value.clone() for name, value in net.state_dict().items()} for net in nets])
 
 

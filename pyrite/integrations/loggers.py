@@ -1,0 +1,153 @@
+"""A run's numbers for TensorBoard, and for any other logger: ``log(values, step)``."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol, final, runtime_checkable
+
+import numpy as np
+
+from pyrite.errors import PyriteError
+from pyrite.methods import Step
+from pyrite.processes import rank
+from pyrite.training import Record
+
+__all__ = ["Log", "Logged", "TensorBoard"]
+
+
+@runtime_checkable
+class Log(Protocol):
+    """A logger of numbers by name, with the number of their step."""
+
+    def log(self, values: Mapping[str, float], step: int, /) -> object: ...
+
+
+@final
+class Logged:
+    """An observer that logs a run: ``step/loss`` after every step, and after every epoch the line of its history under
+    ``epoch/``, without unknown values.
+
+    Steps are those of the optimiser, from 1. Process 0 alone logs.
+
+    Args:
+        logger: a function that is called as ``logger(values, step=step)``, such as ``wandb.log`` or
+            ``mlflow.log_metrics``; or an object with such a method ``log``.
+
+    >>> import pyrite
+    >>> class Printer:
+    ...     def log(self, values, step):
+    ...         print(step, *values)
+    >>> isinstance(Printer(), Log), Logged(Printer())
+    (True, <a run's numbers go to Printer>)
+    """
+
+    def __init__(self, logger: Log | Callable[..., object]) -> None:
+        if not isinstance(logger, Log) and not callable(logger):
+            raise PyriteError(f"logger is {logger!r}, but must have a method log(values, step), or be such a function")
+        self.logger = logger
+        self._log: Callable[..., object] = logger.log if isinstance(logger, Log) else logger
+        self._record: Record | None = None
+
+    def __repr__(self) -> str:
+        return f"<a run's numbers go to {getattr(self.logger, '__qualname__', type(self.logger).__name__)}>"
+
+    @contextmanager
+    def watch(self, folder: Path, record: Record) -> Iterator[None]:
+        """A context around a run."""
+        self._record = record if rank() == 0 else None
+        try:
+            yield
+        finally:
+            self._record = None
+
+    def after_step(self, step: Step) -> None:
+        if self._record is not None:
+            self._log({"step/loss": step.loss}, step=self._record.steps)
+
+    def after_epoch(self, epoch: int) -> None:
+        if self._record is not None:
+            line = self._record.history[-1]
+            values = {f"epoch/{name}": value for name, value in line.items() if isinstance(value, int | float)}
+            self._log(values, step=self._record.steps)
+
+
+@final
+class TensorBoard:
+    """An observer that writes for TensorBoard: the loss of every step, and after every epoch the line of the history
+    and the margins of right and wrong labels.
+
+    Everything is drawn over the number of steps. A resumed run continues in the same folder: what was written
+    after the step at which it continues is marked as obsolete, and TensorBoard leaves it out.
+
+    Args:
+        path: the folder to write to; by default ``tensorboard`` in the run's folder.
+    """
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise PyriteError(f'TensorBoard is not installed ({error}): pip install "pyrite[tensorboard]"') from None
+        self.path = None if path is None else Path(path)
+        self._make: Any = SummaryWriter
+        self._writer: Any = None
+        self._record: Record | None = None
+        self._numbers = Logged(self)
+
+    @contextmanager
+    def watch(self, folder: Path, record: Record) -> Iterator[None]:
+        """A context around a run. Process 0 alone writes."""
+        self._record = record
+        if rank() == 0:
+            path = self.path or folder / "tensorboard"
+            try:
+                self._writer = self._make(str(path), purge_step=record.steps + 1)
+            except OSError as error:
+                raise PyriteError(f"cannot write {path}: {error.strerror or error}") from None
+        try:
+            with self._numbers.watch(folder, record):
+                yield
+        finally:
+            if self._writer is not None:
+                self._writer.close()
+            self._writer = self._record = None
+
+    def log(self, values: Mapping[str, float], step: int) -> None:
+        """Write numbers, while a run is watched."""
+        if self._writer is not None:
+            for name, value in values.items():
+                self._writer.add_scalar(name, value, step)
+
+    def after_step(self, step: Step) -> None:
+        self._numbers.after_step(step)
+
+    def after_epoch(self, epoch: int) -> None:
+        self._numbers.after_epoch(epoch)
+        if self._writer is None or self._record is None:
+            return
+        counts, *wrong = self._record.histograms[-1]
+        kinds = {"all": counts, **({"right": counts - wrong[0], "wrong": wrong[0]} if wrong else {})}
+        for kind, values in kinds.items():
+            if values.any():
+                summary = _summary(values, self._record.edges)
+                self._writer.add_histogram_raw(f"margins/{kind}", **summary, global_step=self._record.steps)
+        self._writer.flush()
+
+
+def _summary(counts: np.ndarray[Any, Any], edges: np.ndarray[Any, Any]) -> dict[str, Any]:
+    """Counts in bins as TensorBoard takes them: each with its upper limit, and sums as if all were in mid-bin.
+
+    The first and the last bin have no outer limit; they are taken to be as wide as their neighbours.
+    """
+    limits = np.array([2 * edges[0] - edges[1], *edges, 2 * edges[-1] - edges[-2]])
+    middle = (limits[:-1] + limits[1:]) / 2
+    filled = np.flatnonzero(counts)
+    return {
+        "min": float(limits[filled[0]]),
+        "max": float(limits[filled[-1] + 1]),
+        "num": int(counts.sum()),
+        "sum": float(counts @ middle),
+        "sum_squares": float(counts @ middle**2),
+        "bucket_limits": limits[1:].tolist(),
+        "bucket_counts": counts.tolist(),
+    }

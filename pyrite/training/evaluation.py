@@ -1,0 +1,186 @@
+"""What the model predicts of test and held-out samples after every epoch, and the epoch whose model is saved."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pyrite.data import Batches, Growth
+from pyrite.diagnostics import Tally, clearly_better, subset_accuracies
+from pyrite.diagnostics.arrays import Flags
+from pyrite.methods import Trainer
+from pyrite.models import mirrored_scores
+from pyrite.processes import all_gather, all_reduce
+from pyrite.soft_margin import margins
+from pyrite.training.metrics import Line, Model, Scored, measure, names_of
+
+if TYPE_CHECKING:
+    from pyrite.training.record import Record
+
+__all__ = ["BestEpoch", "Evaluation"]
+
+
+@final
+class BestEpoch:
+    """Keeps the weights of the epoch that predicts most of the held-out labels, and decides whether they are saved.
+
+    Of many epochs some are better than the last by chance, so the best must be better by more than a standard error.
+
+    Attributes:
+        epoch: the best epoch so far, of equals the later; counted from 1.
+        last: the last epoch so far.
+    """
+
+    def __init__(self) -> None:
+        self.epoch = self.last = 0
+        self._hits = self._last_hits = np.zeros(0, bool)
+        self._weights: list[dict[str, Tensor]] = []
+
+    def after_epoch(self, epoch: int, hits: Flags, nets: Sequence[nn.Module]) -> None:
+        """Compare an epoch with the best one.
+
+        Args:
+            epoch: its number.
+            hits: which of the held-out labels are predicted, in the same order in every epoch.
+            nets: those that predict. If a new stage of a method predicts with nets of another number or kind, which
+                cannot take the weights of the earlier ones, epochs are compared from this one on.
+        """
+        self.last, self._last_hits = epoch, hits
+        states = [net.state_dict() for net in nets]
+        fit = [list(state) for state in states] == [list(weights) for weights in self._weights]
+        if not fit or hits.sum() >= self._hits.sum():
+            self.epoch, self._hits = epoch, hits
+            self._weights = [{name: value.detach().clone() for name, value in state.items()} for state in states]
+
+    @property
+    def chosen(self) -> int:
+        """The best epoch, if it beats the last by more than one standard error of their difference; else the last.
+
+        The best of E equal epochs is ahead by more than that rather often, and rarely by √(2 ln E) standard errors.
+        But an epoch that is chosen by chance is nearly as good as the last, while a high threshold keeps the last of a
+        net that has become worse. Simulated (``benchmarks.best_epoch``), one standard error loses less.
+        """
+        return self.epoch if clearly_better(self._hits, self._last_hits) else self.last
+
+    def restore(self, nets: Sequence[nn.Module]) -> None:
+        """Give the nets the weights that they had after the best epoch."""
+        for net, weights in zip(nets, self._weights, strict=True):
+            net.load_state_dict(weights)
+
+    def state_dict(self) -> dict[str, Any]:
+        weights = {str(number): dict(each) for number, each in enumerate(self._weights)}
+        hits = {"hits": self._hits, "last_hits": self._last_hits}
+        return {"epoch": self.epoch, "last": self.last, **hits, "weights": weights}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.epoch, self.last = state["epoch"], state["last"]
+        self._hits, self._last_hits = state["hits"], state["last_hits"]
+        self._weights = [state["weights"][str(number)] for number in range(len(state["weights"]))]
+
+
+@final
+class Evaluation:
+    """Predicts test and held-out samples.
+
+    Args:
+        trainer: predicts, and may add numbers of its own.
+        test: batches with true labels.
+        validation: batches with given labels.
+        keep_best: keep the weights of the epoch that predicts most of the validation labels.
+        mirror: predict the mean of an image and its mirror image.
+        split_off: whether the validation samples were split off the training data. Then their margins are evidence for
+            an audit. Those of a part of its own are other samples.
+        growth: the sizes of images in the first epochs. Until they are whole, images are predicted at the size that the
+            net is trained on, at which it is best, and the model of such an epoch is not saved.
+    """
+
+    def __init__(
+        self,
+        trainer: Trainer,
+        test: Batches | None,
+        validation: Batches | None,
+        *,
+        keep_best: bool = False,
+        mirror: bool = False,
+        split_off: bool = True,
+        growth: Growth | None = None,
+    ) -> None:
+        self.trainer, self.test, self.validation = trainer, test, validation
+        self.mirror, self.split_off, self.growth = mirror, split_off, growth
+        self.best = BestEpoch() if keep_best and validation is not None else None
+        self.tested = 0  # test samples that can be read
+
+    def after_epoch(self, epoch: int, record: "Record") -> tuple[Tally | None, Line]:
+        """The test samples that are predicted, and what is measured on held-out ones; their margins are recorded."""
+        test = None
+        if self.test is not None:
+            rows = [scores.argmax(1) == labels for scores, labels, _ in self._predictions(self.test, epoch)]
+            hits = torch.cat(rows) if rows else torch.zeros(0)
+            test = Tally(*all_reduce(torch.tensor([int(hits.sum()), len(hits)], device=self.test.device)).tolist())
+            self.tested = test.total
+        line = {} if self.validation is None else self._held_out(self.validation, epoch, record)
+        return test, line | dict(self.trainer.facts())
+
+    def _held_out(self, batches: Batches, epoch: int, record: "Record") -> Line:
+        names = names_of("held-out")
+        sums = torch.zeros(1 + len(names), dtype=torch.float64, device=batches.device)
+        own: list[Tensor] = []
+        for scores, labels, index in self._predictions(batches, epoch):
+            if len(index) and self.split_off:
+                record.update_margins(index, margins(scores), unseen=True)
+            own.append(index[scores.argmax(1) == labels].cpu())
+            values = measure("held-out", Scored(scores, labels)).values()
+            sums += torch.stack([sums.new_tensor(len(labels)), *(value.double().sum() for value in values)])
+        count, *totals = all_reduce(sums).tolist()
+        if self.best is not None and (self.growth is None or self.growth.is_whole(epoch - 1)):
+            hit_rows = torch.cat([rows for part in all_gather(own) for rows in part]).numpy()
+            self.best.after_epoch(epoch, np.isin(batches.index, hit_rows), self.trainer.predictors)
+        means = [total / count if count and np.isfinite(total) else None for total in totals]
+        return dict(zip(names, means, strict=True))
+
+    def _predictions(self, batches: Batches, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+        """Scores, labels and indices of samples that can be read, after an epoch."""
+        for inputs, labels, index in batches:
+            yield self.predict(inputs if self.growth is None else self.growth.resized(inputs, epoch - 1)), labels, index
+        batches.seek(0)
+
+    def predict(self, inputs: Tensor) -> Tensor:
+        """Scores of inputs, as the model that is saved gives them."""
+        return mirrored_scores(self.trainer.predict, inputs) if self.mirror else self.trainer.predict(inputs)
+
+    def saved(self, history: Sequence[Line]) -> Line:
+        """The epoch whose model is saved; if there was a choice, also the best epoch, and the accuracies."""
+        if self.best is None or history[-1]["validation_accuracy"] is None:  # no held-out image can be read
+            return {"epoch": len(history)}
+        epoch, name = self.best.chosen, "validation_accuracy"
+        accuracies = {name: history[epoch - 1][name], f"last_{name}": history[-1][name]}
+        return {"epoch": epoch, "best_epoch": self.best.epoch, **accuracies}
+
+    def restore_best(self) -> None:
+        """Go back to the model of the best epoch, for what is measured and saved at the end."""
+        assert self.best is not None
+        self.best.restore(self.trainer.predictors)
+
+    def final_model(self, train: Batches, record: "Record") -> Line:
+        """Accuracies of the model that is saved on the training samples, without augmentation; None where unknown.
+
+        Those of the history are of predictions made while training. The papers report these.
+        """
+        own = [(self.predict(inputs).argmax(1).cpu(), index.cpu()) for inputs, _, index in train.in_order()]
+        predictions, index = zip(*(pair for pairs in all_gather(own) for pair in pairs), strict=True)
+        rows = torch.cat(index).numpy()
+        true = None if record.true is None else record.true[rows]
+        accuracy = record.history[self.saved(record.history)["epoch"] - 1]["test_accuracy"]
+        # The number of hits follows from the accuracy, so that nothing is evaluated again.
+        test = None if accuracy is None else Tally(round(accuracy * self.tested), self.tested)
+        return measure("model", Model(subset_accuracies(torch.cat(predictions), record.given[rows], true), test))
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"tested": self.tested} | ({} if self.best is None else {"best": self.best.state_dict()})
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.tested = state["tested"]
+        if self.best is not None:
+            self.best.load_state_dict(state["best"])

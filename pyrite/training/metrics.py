@@ -1,0 +1,366 @@
+"""What a run measures: every number is one entry of ``METRICS``, every array per sample one of ``SAMPLE_COLUMNS``.
+
+History, tables, JSON, CSV, loggers and pages iterate over these entries. A new number is one entry here and one row of
+docs/diagnostics.md.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final, Literal, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from pyrite.diagnostics import (
+    SubsetAccuracies,
+    Tally,
+    hybrid_accuracy,
+    roc_auc,
+    subset_accuracies,
+    weight_statistics,
+)
+from pyrite.diagnostics.arrays import Flags, Floats, Ints
+from pyrite.soft_margin import row_margin
+
+__all__ = [
+    "COLUMNS",
+    "METRICS",
+    "SAMPLE_COLUMNS",
+    "Epoch",
+    "Line",
+    "Metric",
+    "Model",
+    "Outcome",
+    "SampleColumn",
+    "Scored",
+    "Visit",
+    "measure",
+    "names_of",
+]
+
+Line = dict[str, Any]
+Source = Literal["epoch", "held-out", "model", "outcome", "comparison"]
+
+
+class Visit(NamedTuple):
+    """The first visits of an epoch, one row per sample that was seen. ``weight`` and ``trust`` are NaN if unknown."""
+
+    margin: Floats
+    prediction: Ints
+    weight: Floats
+    learning_rate: Floats
+    trust: Floats
+    agrees: Flags
+
+
+@final
+@dataclass(frozen=True)
+class Epoch:
+    """An epoch that has ended, merged over all processes.
+
+    Attributes:
+        number: counted from 1.
+        loss: the mean over its steps.
+        learning_rate: that of its last step.
+        visit: what was seen, in the order of the samples.
+        given, true: the labels of these samples; ``true`` is None if unknown.
+        margin_mean: the mean margins of these samples over the epochs so far.
+        weight_sums: over all epochs so far of learning rates, and of learning rates times weights: of all samples (by
+            absolute value), of right and of wrong labels.
+        test: test samples that were predicted; None if they were not.
+        unseen: given labels that were predicted by nets not trained on them; None if margins are not kept.
+    """
+
+    number: int
+    loss: float | None
+    learning_rate: float
+    visit: Visit
+    given: Ints
+    true: Ints | None
+    margin_mean: Floats
+    weight_sums: Floats
+    test: Tally | None
+    unseen: Tally | None
+
+    @cached_property
+    def subsets(self) -> SubsetAccuracies:
+        return subset_accuracies(self.visit.prediction, self.given, self.true)
+
+    @cached_property
+    def accuracies(self) -> dict[str, float | None]:
+        return self.subsets.shares()
+
+    @cached_property
+    def weights(self) -> dict[str, float | None]:
+        return weight_statistics(self.visit.weight[~np.isnan(self.visit.weight)])
+
+    def mean_weight(self, group: int) -> float | None:
+        """The mean weight so far: 0 of all samples, 1 of right labels, 2 of wrong ones."""
+        return _ratio(self.weight_sums[2 * group + 1], self.weight_sums[2 * group])
+
+    def auc(self, values: Floats) -> float | None:
+        """The ROC AUC of low values as evidence of wrong labels; None without true labels, or without values."""
+        if self.true is None or not len(values) or np.isnan(values).any():
+            return None
+        return roc_auc(-values, self.given != self.true)
+
+
+class Scored(NamedTuple):
+    """A batch of held-out samples."""
+
+    scores: Tensor
+    labels: Tensor
+
+    @property
+    def margin(self) -> Tensor:
+        return row_margin(self.scores, self.labels).double()
+
+
+class Model(NamedTuple):
+    """What the saved model predicts of the training samples, without augmentation, and of the test samples."""
+
+    subsets: SubsetAccuracies
+    test: Tally | None
+
+
+class Outcome(NamedTuple):
+    """The history, and the epoch whose model is saved."""
+
+    history: Sequence[Line]
+    epoch: int
+
+    def known(self, name: str) -> list[float]:
+        return [line[name] for line in self.history if line.get(name) is not None]
+
+
+@final
+@dataclass(frozen=True)
+class Metric:
+    """A number that a run measures.
+
+    Attributes:
+        explanation: what it is, for pages, plots and printed results.
+        measure: computes it from what ``source`` names, as a number or None.
+        source: an ``Epoch``, for the history; ``Scored`` held-out samples, for the history: one value per sample, of
+            which the mean over all processes is taken; the saved ``Model``, once; the ``Outcome`` of a run, when it is
+            read; or a comparison with other runs, which computes it.
+        heading: that of its column in tables; they leave out what has none.
+        percent: whether it is a fraction that is written in per cent.
+        by_default: whether tables have it if no columns are named.
+        drawn: whether the plot of a run has it.
+    """
+
+    explanation: str
+    measure: Callable[[Any], Any]
+    source: Source = "epoch"
+    heading: str = ""
+    percent: bool = True
+    by_default: bool = True
+    drawn: bool = False
+
+    def formatted(self, value: float) -> str:
+        """The value as text, without the sign for per cent."""
+        return f"{100 * value:.2f}" if self.percent else f"{value:.3g}"
+
+
+def names_of(source: Source) -> list[str]:
+    """The metrics with this source."""
+    return [name for name, metric in METRICS.items() if metric.source == source]
+
+
+def measure(source: Source, of: Any) -> dict[str, Any]:
+    """All metrics with this source, by name."""
+    return {name: METRICS[name].measure(of) for name in names_of(source)}
+
+
+def _ratio(numerator: float | None, denominator: float | None) -> float | None:
+    if numerator is None or not denominator:
+        return None
+    value = float(numerator / denominator)
+    return value if math.isfinite(value) else None
+
+
+def _statistic(name: str) -> Metric:
+    return Metric(f"{name.replace('_', ' ')} of this epoch's weights", lambda epoch: epoch.weights[name], percent=False)
+
+
+def _by_model(heading: str, explanation: str, subset: str) -> Metric:
+    def value(model: Model) -> float | None:
+        return model.subsets.shares()[subset]
+
+    return Metric(f"{explanation}, by the final model", value, "model", heading, by_default=False)
+
+
+def _hybrid(test: Tally | None, train: Tally | None) -> float | None:
+    return None if test is None or train is None else hybrid_accuracy(test, train)
+
+
+METRICS: Final[Mapping[str, Metric]] = {
+    "epoch": Metric("epoch", lambda epoch: epoch.number, percent=False),
+    "loss": Metric("mean loss of the steps", lambda epoch: epoch.loss, percent=False),
+    "learning_rate": Metric("learning rate of the last step", lambda epoch: epoch.learning_rate, percent=False),
+    "final_test_accuracy": Metric(
+        "test accuracy of the saved model",
+        lambda outcome: outcome.history[outcome.epoch - 1]["test_accuracy"], "outcome", "final",
+    ),
+    "best_test_accuracy": Metric(
+        "at its best, chosen on test labels",
+        lambda outcome: max(outcome.known("test_accuracy"), default=None), "outcome", "best on test",
+    ),
+    "test_accuracy": Metric("test accuracy", lambda epoch: epoch.test and epoch.test.share, drawn=True),
+    "validation_accuracy": Metric(
+        "validation accuracy, given labels",
+        lambda batch: batch.scores.argmax(1) == batch.labels, "held-out", "validation", drawn=True,
+    ),
+    "validation_mae": Metric(
+        "mean absolute error on held-out labels",
+        lambda batch: (-batch.margin).sigmoid() * 2, "held-out", percent=False,
+    ),
+    "validation_ce": Metric(
+        "cross entropy on held-out labels", lambda batch: softplus(-batch.margin), "held-out", percent=False
+    ),
+    "train_accuracy": Metric(
+        "given labels followed", lambda epoch: epoch.accuracies["given"], heading="given followed", drawn=True
+    ),
+    "unseen_accuracy": Metric(
+        "given labels predicted by nets not trained on them", lambda epoch: epoch.unseen and epoch.unseen.share
+    ),
+    "clean_accuracy": Metric(
+        "right labels followed", lambda epoch: epoch.accuracies["clean"], heading="right followed", drawn=True
+    ),
+    "memorised": Metric(
+        "wrong labels followed", lambda epoch: epoch.accuracies["memorised"], heading="wrong followed", drawn=True
+    ),
+    "recovered": Metric(
+        "wrong labels seen through",
+        lambda epoch: epoch.accuracies["recovered"], heading="wrong seen through", drawn=True,
+    ),
+    "hybrid_accuracy": Metric(
+        "true labels of training and test samples together, while training",
+        lambda epoch: _hybrid(epoch.test, epoch.subsets.true),
+    ),
+    "final_trust_auc": Metric(
+        "AUC of finding wrong labels by weight",
+        lambda outcome: (outcome.known("trust_auc") or [None])[-1], "outcome", "AUC",
+    ),
+    "best_trust_auc": Metric(
+        "that AUC at its best, chosen by true labels",
+        lambda outcome: max(outcome.known("trust_auc"), default=None), "outcome", "best AUC",
+    ),
+    "final_train_accuracy": _by_model("given", "given labels", "given"),
+    "final_clean_accuracy": _by_model("right", "right labels", "clean"),
+    "final_memorised": _by_model("wrong", "wrong labels", "memorised"),
+    "final_recovered": _by_model("wrong, as true", "wrong labels seen through", "recovered"),
+    "final_intact_accuracy": _by_model("intact", "true labels of all samples", "true"),
+    "final_hybrid_accuracy": Metric(
+        "true labels of training and test samples together",
+        lambda model: _hybrid(model.test, model.subsets.true), "model", "hybrid", by_default=False,
+    ),
+    "margin_size": Metric(
+        "median size of a margin",
+        lambda epoch: float(np.median(np.abs(epoch.visit.margin))) if len(epoch.visit.margin) else None, percent=False,
+    ),
+    # Twice the weight is the L1 norm of a sample's gradient. The curriculum paper prints the norm of the margin's
+    # gradient, which is always 2; that of the loss is meant.
+    "alpha": Metric(
+        "mean weight in training, times 2",
+        lambda epoch: _ratio(2 * epoch.weight_sums[1], epoch.weight_sums[0]),
+        heading="alpha", percent=False, by_default=False,
+    ),
+    "snr": Metric(
+        "mean weight of right over that of wrong labels",
+        lambda epoch: _ratio(epoch.mean_weight(1), epoch.mean_weight(2)),
+        heading="snr", percent=False, by_default=False,
+    ),
+    "clean_weight": Metric("mean weight of right labels", lambda epoch: epoch.mean_weight(1), percent=False),
+    "noisy_weight": Metric("mean weight of wrong labels", lambda epoch: epoch.mean_weight(2), percent=False),
+    **{f"weight_{name}": _statistic(name) for name in weight_statistics([])},
+    "margin_auc": Metric("AUC of finding wrong labels by margin", lambda epoch: epoch.auc(epoch.visit.margin)),
+    "margin_mean_auc": Metric("AUC of finding wrong labels by mean margin", lambda epoch: epoch.auc(epoch.margin_mean)),
+    "trust_auc": Metric("AUC of finding wrong labels by weight", lambda epoch: epoch.auc(epoch.visit.trust)),
+    "diff": Metric("test accuracy lost by the noise", lambda comparison: None, "comparison", "diff"),
+}  # fmt: skip
+"""Every number of a run, by its name in the history, in JSON and in the columns of tables.
+
+A label is followed if it is predicted when its sample is trained on, in the epoch of the saved model. What that model,
+the final one, predicts of the training samples is measured once, at the end, without augmentation.
+"""
+
+COLUMNS: Final[Mapping[str, Metric]] = {name: metric for name, metric in METRICS.items() if metric.heading}
+"""The columns of a run's table."""
+
+
+@final
+@dataclass(frozen=True)
+class SampleColumn:
+    """A number that is kept of every sample, in constant memory however long the training.
+
+    Attributes:
+        explanation: what it is.
+        initial: its value before the first visit.
+        update: the new values of the samples seen in an epoch, from those in all columns before it and the visit.
+        saved: whether it is in ``samples.npz``; others are needed by ``update`` only.
+    """
+
+    explanation: str
+    initial: float
+    update: Callable[[Mapping[str, npt.NDArray[Any]], Visit], npt.NDArray[Any]]
+    saved: bool = True
+
+
+_Past = Mapping[str, npt.NDArray[Any]]
+
+
+def _margin_mean(past: _Past, visit: Visit) -> Floats:
+    mean = np.where(past["visits"] > 0, past["margin_mean"], 0.0)
+    return np.asarray(mean + (visit.margin - mean) / (past["visits"] + 1))
+
+
+def _margin_squares(past: _Past, visit: Visit) -> Floats:
+    """The sum of squared deviations from the running mean (Welford, 1962)."""
+    mean = np.where(past["visits"] > 0, past["margin_mean"], 0.0)
+    return np.asarray(past["margin_squares"] + (visit.margin - mean) * (visit.margin - _margin_mean(past, visit)))
+
+
+def _weight_mean(past: _Past, visit: Visit) -> Floats:
+    mean = np.where(past["weighted_visits"] > 0, past["weight_mean"], 0.0)
+    updated = mean + (visit.weight - mean) / (past["weighted_visits"] + 1)
+    return np.where(np.isnan(visit.weight), past["weight_mean"], updated)
+
+
+def _agreed(past: _Past) -> Flags:
+    """Whether the last prediction was the given label."""
+    return np.asarray(past["learned"] > past["forgotten"])
+
+
+SAMPLE_COLUMNS: Final[Mapping[str, SampleColumn]] = {
+    "visits": SampleColumn("epochs in which it was seen", 0, lambda past, visit: past["visits"] + 1),
+    "margin_mean": SampleColumn("mean margin over the epochs", math.nan, _margin_mean),
+    "margin_variance": SampleColumn(
+        "population variance of the margin",
+        math.nan, lambda past, visit: _margin_squares(past, visit) / (past["visits"] + 1),
+    ),
+    "last_margin": SampleColumn("margin when last seen", math.nan, lambda past, visit: visit.margin),
+    "agreements": SampleColumn(
+        "epochs in which the prediction was the given label", 0, lambda past, visit: past["agreements"] + visit.agrees
+    ),
+    "learned": SampleColumn(
+        "changes to the given label, a first visit that agrees included",
+        0, lambda past, visit: past["learned"] + (visit.agrees & ~_agreed(past)),
+    ),
+    "forgotten": SampleColumn(
+        "changes from the given label to another (Toneva et al., 2019)",
+        0, lambda past, visit: past["forgotten"] + (_agreed(past) & ~visit.agrees),
+    ),
+    "weight_mean": SampleColumn("mean weight over the epochs that had one", math.nan, _weight_mean),
+    "last_trust": SampleColumn("factor of its loss when last seen", math.nan, lambda past, visit: visit.trust),
+    "margin_squares": SampleColumn("squared deviations of the margin", 0.0, _margin_squares, saved=False),
+    "weighted_visits": SampleColumn(
+        "epochs with a weight", 0, lambda past, visit: past["weighted_visits"] + ~np.isnan(visit.weight), saved=False
+    ),
+}  # fmt: skip
+"""Every number that is kept per sample, by its name in ``samples.npz``."""

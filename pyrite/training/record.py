@@ -1,0 +1,375 @@
+"""The record of a run: what happens to every sample, and one line of the history per epoch."""
+
+from collections.abc import Iterable, Mapping
+from itertools import groupby
+from typing import Any, Final, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from pyrite.checks import whole_number
+from pyrite.diagnostics import MARGIN_EDGES, Tally, epoch_weight
+from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_same_length, to_floats, to_ints
+from pyrite.errors import PyriteError
+from pyrite.methods import Step
+from pyrite.processes import all_gather, world_size
+from pyrite.soft_margin import margins
+from pyrite.training.evaluation import Evaluation
+from pyrite.training.metrics import SAMPLE_COLUMNS, Epoch, Line, Visit, measure, names_of
+
+__all__ = ["FirstVisits", "Record"]
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+_LARGEST: Final = 1 << 28  # samples times classes whose margins are kept, which takes two gigabytes
+_WAITING: Final = 1 << 22  # scores of steps that wait on their device before they are read
+_SCALARS: Final = ("steps", "loss", "denominator", "learning_rate")
+
+
+@final
+class FirstVisits:
+    """What was recorded of each sample at its first visit in the current epoch; a later one is padding by a sampler.
+
+    Rows of samples that were not seen have no meaning.
+    """
+
+    def __init__(self, samples: int, **columns: npt.NDArray[Any]) -> None:
+        self.seen, self.columns = np.zeros(samples, bool), columns
+
+    @property
+    def index(self) -> Ints:
+        return np.flatnonzero(self.seen)
+
+    def write(self, rows: Ints, **values: npt.NDArray[Any]) -> None:
+        # Of assignments to one index numpy keeps the last, so the batch is written in reverse: its first visit is kept.
+        new = np.flatnonzero(~self.seen[rows])[::-1]
+        for name, column in self.columns.items():
+            column[rows[new]] = values[name][new]
+        self.seen[rows[new]] = True
+
+    def state(self) -> Arrays:
+        """Only the samples seen, to keep communication and files small."""
+        index = self.index
+        return {"index": index, **{name: column[index] for name, column in self.columns.items()}}
+
+    def merge(self, states: Iterable[Mapping[str, Any]]) -> None:
+        """Replace this by what all processes saw, in order of rank; the first that saw a sample counts."""
+        self.seen[:] = False
+        for state in states:
+            self.write(state["index"], **{name: state[name] for name in self.columns})
+
+
+@final
+class Record:
+    """Records what happens to each sample during training. No method has access to it, so it may have true labels.
+
+    A step is noted without reading the device. The numbers of an epoch are computed at its end, in the order of the
+    samples, so that they do not depend on how samples were distributed over batches and processes. In an epoch the
+    first visit to a sample counts.
+
+    Args:
+        given: the given labels of all samples.
+        true: the true labels, if they are known. Without them, numbers that need them are None.
+        classes: the number of classes, to record the margins of all classes; None to record only those of the labels.
+        edges: the bins of the margin histograms: [edge, next edge), with one more on either side.
+        evaluation: predicts the test and the held-out samples after every epoch.
+
+    Attributes:
+        history: one line per epoch, with the names of ``METRICS``.
+        steps: the number of steps so far.
+        columns: what is kept of every sample, with the names of ``SAMPLE_COLUMNS``.
+        histograms: counts of margins by epoch, and by bin: of all samples, and of wrong labels if they are known.
+        class_margins: the mean over epochs of every class's margin, weighted by ``epoch_weight``; NaN if never seen.
+        unseen: True for samples whose class margins are of nets that were not trained on them.
+
+    >>> record = Record([0, 1, 1], true=[0, 1, 0])
+    >>> record.update([0, 1, 2], margin=[2.0, 1.0, -1.0], prediction=[0, 1, 0], weight=[0.2, 0.4, 0.1])
+    >>> line = record.end_epoch(test=Tally(8, 10))
+    >>> line["clean_accuracy"], line["memorised"], line["recovered"], round(line["snr"], 6)
+    (1.0, 0.0, 1.0, 3.0)
+    """
+
+    def __init__(
+        self,
+        given: object,
+        true: object | None = None,
+        *,
+        classes: int | None = None,
+        edges: object = MARGIN_EDGES,
+        evaluation: Evaluation | None = None,
+    ) -> None:
+        self.given = to_ints(given, "given", least=0)
+        samples = whole_number("samples", len(self.given), least=1)
+        self.true = None if true is None else to_ints(true, "true", least=0)
+        if self.true is not None:
+            check_same_length(given=self.given, true=self.true)
+        self.is_wrong: Flags | None = None if self.true is None else self.given != self.true
+        self.edges = to_floats(edges, "edges")
+        if len(self.edges) < 2 or (np.diff(self.edges) <= 0).any():
+            raise PyriteError(f"edges are {self.edges}, but must be two or more in ascending order")
+        self.evaluation = evaluation
+        self.history: list[Line] = []
+        self.steps, self.loss, self.denominator, self.learning_rate = 0, 0.0, 0.0, 0.0
+        self.columns: Arrays = {name: np.full(samples, column.initial) for name, column in SAMPLE_COLUMNS.items()}
+        self.histograms: Ints = np.zeros((0, 1 if self.true is None else 2, len(self.edges) + 1), np.int64)
+        self.keeps_margins = classes is not None and samples * classes <= _LARGEST
+        shape = (samples if self.keeps_margins else 0, classes or 0)
+        self.unseen: Flags = np.zeros(shape[0], bool)
+        self.margin_sum, self.margin_weight = np.zeros(shape, np.float32), np.zeros(shape[0])
+        self._weight_sums: Floats = np.zeros(6)
+        numbers = {name: np.zeros(samples) for name in ("margin", "weight", "learning_rate", "trust")}
+        self.first_visits = FirstVisits(samples, prediction=np.zeros(samples, np.int64), **numbers)
+        self.first_margins = FirstVisits(shape[0], margins=np.zeros(shape, np.float32), unseen=np.zeros(shape[0], bool))
+        self._pending: list[Step] = []
+        self._waiting = 0
+
+    # --- an epoch -----------------------------------------------------------------------------------------------------
+
+    def after_step(self, step: Step) -> None:
+        """Note a step. Its arrays stay on their device until many of them can be read at once."""
+        self.steps += 1
+        self.loss += step.loss * step.denominator
+        self.denominator += step.denominator
+        self.learning_rate = step.learning_rate
+        if len(step.index):
+            self._pending.append(step)
+            self._waiting += step.scores.numel()
+            if self._waiting > _WAITING:
+                self.flush()
+
+    def flush(self) -> None:
+        """Read the steps that wait on their device."""
+        pending, self._pending, self._waiting = self._pending, [], 0
+        for (weighted, fitted), group in groupby(pending, lambda step: (step.trust is not None, step.unseen is None)):
+            steps = list(group)
+            index = torch.cat([step.index for step in steps])
+            self.update(
+                index,
+                torch.cat([step.margin for step in steps]),
+                torch.cat([step.prediction for step in steps]),
+                torch.cat([step.weight for step in steps]),
+                np.repeat([step.learning_rate for step in steps], [len(step.index) for step in steps]),
+                torch.cat([step.trust for step in steps if step.trust is not None]) if weighted else None,
+            )
+            if self.keeps_margins:
+                rows = [step.margins if step.unseen is None else margins(step.unseen) for step in steps]
+                self.update_margins(index, torch.cat(rows), unseen=not fitted)
+
+    def update(
+        self,
+        index: object,
+        margin: object,
+        prediction: object,
+        weight: object | None = None,
+        learning_rate: npt.ArrayLike = 1.0,
+        trust: object | None = None,
+    ) -> None:
+        """Record a batch of an own training loop.
+
+        Args:
+            index, margin, prediction: of each sample of the batch.
+            weight: the weight of each sample in the gradient, w in ∇L = −w ∇Δ.
+            learning_rate: that of the step, or one per sample.
+            trust: the factor that the method multiplied each loss by, if it weights samples.
+        """
+        rows = self._rows(index)
+        unknown = np.full(len(rows), np.nan)
+        values: Arrays = {
+            "margin": _finite("margin", margin, rows),
+            "weight": unknown if weight is None else _finite("weight", weight, rows),
+            "trust": unknown if trust is None else _finite("trust", trust, rows),
+            "prediction": to_ints(prediction, "prediction"),
+        }
+        rates = np.full(len(rows), learning_rate) if np.ndim(learning_rate) == 0 else learning_rate
+        rates = to_floats(rates, "learning_rate")
+        check_same_length(index=rows, **values, learning_rate=rates)
+        if rates.size and rates.min() < 0:
+            raise PyriteError(f"learning_rate is {rates.min()}, but must not be negative")
+        self.first_visits.write(rows, **values, learning_rate=rates)
+
+    def update_margins(self, index: object, margins: object, *, unseen: bool = False) -> None:
+        """Record the margins of all classes, one row per sample. Rows that are not finite are skipped.
+
+        Args:
+            index, margins: of each sample of the batch.
+            unseen: whether the nets that gave the margins are not trained on these samples.
+        """
+        if not self.keeps_margins:
+            return
+        rows, values = self._rows(index), to_floats(margins, "margins", ndim=2, nan=True)
+        classes = self.margin_sum.shape[1]
+        if values.shape != (len(rows), classes):
+            raise PyriteError(f"margins have the shape {values.shape}, for {len(rows)} samples of {classes} classes")
+        good = np.isfinite(values).all(1)
+        self.first_margins.write(rows[good], margins=values[good], unseen=np.full(len(rows), unseen))
+
+    def after_epoch(self, epoch: int) -> None:
+        """Evaluate the model, and add the line of the epoch to the history, with what the method measures itself."""
+        assert self.evaluation is not None
+        test, measured = self.evaluation.after_epoch(epoch, self)
+        self.merge()
+        self.end_epoch(test, **measured)
+
+    def epoch_state(self) -> dict[str, Arrays]:
+        """The records of this process in the current epoch, to send to the other processes."""
+        self.flush()
+        return {"first_visits": self.first_visits.state(), "first_margins": self.first_margins.state()}
+
+    def merge(self, states: Iterable[Mapping[str, Mapping[str, Any]]] | None = None) -> None:
+        """Merge the records of all processes in this epoch, so that all have the same.
+
+        Args:
+            states: their ``epoch_state()`` in order of rank; by default they are gathered from torch's process group.
+        """
+        own = self.epoch_state()
+        if states is None and world_size() == 1:
+            return
+        states = list(all_gather(own) if states is None else states)
+        self.first_visits.merge(state["first_visits"] for state in states)
+        self.first_margins.merge(state["first_margins"] for state in states)
+
+    def end_epoch(self, test: Tally | None = None, **measured: float | None) -> Line:
+        """Finish the epoch and return its line of the history, in which None means unknown.
+
+        Training accuracies use the predictions made during training. If the model was evaluated on the training set,
+        ``subset_accuracies`` of those predictions is more accurate.
+
+        Args:
+            test: the accuracy on test data.
+            measured: metrics of held-out samples, and numbers that have no metric.
+        """
+        self.flush()
+        epoch = self._add_visits(test)
+        self._add_margins(epoch_weight(epoch.accuracies["given"], epoch.unseen and epoch.unseen.share))
+        self.history.append(measure("epoch", epoch) | dict.fromkeys(names_of("held-out")) | measured)
+        self.loss = self.denominator = 0.0
+        return self.history[-1]
+
+    def _add_visits(self, test: Tally | None) -> Epoch:
+        """Add the first visits of an epoch to what is kept."""
+        state = self.first_visits.state()
+        rows = state.pop("index")
+        visit = Visit(agrees=state["prediction"] == self.given[rows], **state)
+        past = {name: column[rows] for name, column in self.columns.items()}
+        for name, column in SAMPLE_COLUMNS.items():
+            self.columns[name][rows] = column.update(past, visit)
+        wrong = None if self.is_wrong is None else self.is_wrong[rows]
+        self._weight_sums += _weight_sums(visit, wrong)
+        groups = [visit.margin] if wrong is None else [visit.margin, visit.margin[wrong]]
+        counts = [np.histogram(group, [-np.inf, *self.edges, np.inf])[0] for group in groups]
+        self.histograms = np.concatenate([self.histograms, np.stack(counts)[None]])
+        self.first_visits.merge([])
+        return Epoch(
+            number=len(self.history) + 1,
+            loss=self.loss / self.denominator if self.denominator else None,
+            learning_rate=self.learning_rate,
+            visit=visit,
+            given=self.given[rows],
+            true=None if self.true is None else self.true[rows],
+            margin_mean=self.columns["margin_mean"][rows],
+            weight_sums=self._weight_sums,
+            test=test,
+            unseen=self._unseen_hits() if self.keeps_margins else None,
+        )
+
+    def _unseen_hits(self) -> Tally:
+        """Given labels of this epoch that are predicted by nets that are not trained on them."""
+        table = self.first_margins
+        rows = np.flatnonzero(table.seen & table.columns["unseen"])
+        return Tally.of(table.columns["margins"][rows].argmax(1) == self.given[rows])
+
+    def _add_margins(self, weight: float) -> None:
+        """Add the margins of an epoch to their means."""
+        state = self.first_margins.state()
+        rows = state["index"]
+        self.margin_sum[rows] += np.float32(weight) * state["margins"]
+        self.margin_weight[rows] += weight
+        self.unseen[rows] = state["unseen"]
+        self.first_margins.merge([])
+
+    # --- what is kept -------------------------------------------------------------------------------------------------
+
+    @property
+    def class_margins(self) -> npt.NDArray[np.float32]:
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.asarray(self.margin_sum / self.margin_weight[:, None], np.float32)
+
+    def arrays(self) -> Arrays:
+        """The content of ``samples.npz``."""
+        arrays = {name: self.columns[name].copy() for name, column in SAMPLE_COLUMNS.items() if column.saved}
+        arrays |= {"margin_edges": self.edges, "margins": self.histograms[:, 0]}
+        if self.true is not None:
+            arrays["noisy_margins"] = self.histograms[:, 1]
+        if self.keeps_margins:
+            arrays |= {"class_margins": self.class_margins, "unseen": self.unseen.astype(np.uint8)}
+        return arrays
+
+    def _kept(self) -> Arrays:
+        margin_means: Arrays = {
+            "margin_sum": self.margin_sum,
+            "margin_weight": self.margin_weight,
+            "unseen": self.unseen,
+        }
+        return {**self.columns, **margin_means, "weight_sums": self._weight_sums}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Arrays and values that JSON can hold, from which training resumes bit for bit, also within an epoch."""
+        epoch = {f"{table}.{name}": a for table, state in self.epoch_state().items() for name, a in state.items()}
+        scalars = {name: getattr(self, name) for name in _SCALARS}
+        kept = {name: array.copy() for name, array in self._kept().items()}
+        evaluation = {} if self.evaluation is None else {"evaluation": self.evaluation.state_dict()}
+        return {"history": list(self.history), "histograms": self.histograms, **scalars, **kept, **epoch, **evaluation}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue where another record of the same samples stopped. A state that does not fit changes nothing."""
+        missing = [name for name in self.state_dict() if name not in state]
+        if missing:
+            raise PyriteError(f"the state has no {missing[0]!r}, only {sorted(state)}")
+        histograms = np.array(state["histograms"], np.int64)
+        shapes = {name: (np.shape(state[name]), array.shape) for name, array in self._kept().items()}
+        shapes["histograms"] = histograms.shape[1:], self.histograms.shape[1:]
+        for name, (found, own) in shapes.items():
+            if found != own:
+                raise PyriteError(f"{name} of the state has the shape {found}, this is {own}")
+        for name, array in self._kept().items():
+            array[...] = state[name]
+        self.histograms, self.history = histograms, list(state["history"])
+        for name in _SCALARS:
+            setattr(self, name, state[name])
+        tables = {"first_visits": self.first_visits, "first_margins": self.first_margins}
+        for name, table in tables.items():
+            table.merge([{column: np.asarray(state[f"{name}.{column}"]) for column in ("index", *table.columns)}])
+        self._pending, self._waiting = [], 0
+        if self.evaluation is not None:
+            self.evaluation.load_state_dict(state["evaluation"])
+
+    def _rows(self, index: object) -> Ints:
+        rows = to_ints(index, "index", least=0)
+        if rows.size and rows.max() >= len(self.given):
+            first = int((rows >= len(self.given)).argmax())
+            raise PyriteError(f"index is {rows[first]} at position {first}, but there are {len(self.given)} samples")
+        return rows
+
+
+def _weight_sums(visit: Visit, wrong: Flags | None) -> Floats:
+    """The sums of an epoch that ``Epoch.weight_sums`` describes; samples without a weight are left out."""
+    known = ~np.isnan(visit.weight)
+    weight, rate = visit.weight[known], visit.learning_rate[known]
+    sums = np.zeros(6)
+    sums[:2] = rate.sum(), rate @ np.abs(weight)
+    if wrong is not None:
+        for place, part in ((2, ~wrong[known]), (4, wrong[known])):
+            sums[place : place + 2] = rate[part].sum(), rate[part] @ weight[part]
+    return sums
+
+
+def _finite(name: str, value: object, rows: Ints) -> Floats:
+    """The numbers of a batch; an error names the sample whose number is not finite, not its position in the batch."""
+    values = to_floats(value, name, nan=True)
+    check_same_length(index=rows, **{name: values})
+    finite = np.isfinite(values)
+    if not finite.all():
+        first = int((~finite).argmax())
+        raise PyriteError(f"{name} of sample {rows[first]} is {values[first]}")
+    return values
