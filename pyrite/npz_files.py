@@ -7,7 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import IO, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -15,7 +15,7 @@ import numpy.typing as npt
 from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
 
-__all__ = ["DEFLATE", "LARGEST", "is_regular", "read_npz"]
+__all__ = ["DEFLATE", "LARGEST", "is_regular", "read_array", "read_header", "read_npz"]
 
 # Compressed data may claim any size. DEFLATE compresses at most 1,032 to 1, so the size of the file is one bound, and
 # LARGEST is another. Uncompressed data is bounded by the size of the file.
@@ -50,29 +50,39 @@ def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.
     if packed and info.file_size > min(LARGEST, DEFLATE * info.compress_size + 2**16):
         raise PyriteError(f"{where}: refused, it claims to unpack to {info.file_size} bytes; store it uncompressed")
     with archive.open(info) as file:
-        try:
-            version = np.lib.format.read_magic(file)
-            if version not in _HEADERS:
-                raise PyriteError(f"its format has the version {version}")
-            shape, fortran, dtype = _HEADERS[version](file)
-        except Exception as error:  # numpy parses the header as Python literals, so any exception is possible
-            reason = (str(error) or type(error).__name__).splitlines()[0]
-            raise PyriteError(f"{where}: not an array ({reason})") from None
-        if len(shape) > 32 or not all(0 <= side <= LARGEST for side in shape) or not dtype.itemsize:
-            raise PyriteError(f"{where}: {dtype} of shape {shape} is not a valid array")
-        if dtype.hasobject:
-            raise PyriteError(f"{where}: holds Python objects, which are not read because loading them can run code")
-        size = math.prod(shape) * dtype.itemsize
-        if size > info.file_size:
-            raise PyriteError(f"{where}: cut off, it claims {size} bytes and holds {info.file_size}")
-        check_memory(2 * size, where)
-        content = bytearray(file.read(size))
-        values = np.frombuffer(content, dtype) if len(content) == size > 0 else np.empty(0, dtype)
-        if values.nbytes < size:
-            raise PyriteError(f"{where}: cut off, it claims {size} bytes and holds {len(content)}")
-        if file.read(1):
-            raise PyriteError(f"{where}: there is more data than its header claims")
+        return read_array(file, info.file_size, where)
+
+
+def read_array(file: IO[bytes], held: int, where: str) -> npt.NDArray[Any]:
+    """The array in the format of ``.npy`` in a stream of ``held`` bytes; ``where`` begins error messages."""
+    shape, fortran, dtype = read_header(file, where)
+    if len(shape) > 32 or not all(0 <= side <= LARGEST for side in shape) or not dtype.itemsize:
+        raise PyriteError(f"{where}: {dtype} of shape {shape} is not a valid array")
+    if dtype.hasobject:
+        raise PyriteError(f"{where}: holds Python objects, which are not read because loading them can run code")
+    size = math.prod(shape) * dtype.itemsize
+    if size > held:
+        raise PyriteError(f"{where}: cut off, it claims {size} bytes and holds {held}")
+    check_memory(2 * size, where)
+    content = bytearray(file.read(size))
+    values = np.frombuffer(content, dtype) if len(content) == size > 0 else np.empty(0, dtype)
+    if values.nbytes < size:
+        raise PyriteError(f"{where}: cut off, it claims {size} bytes and holds {len(content)}")
+    if file.read(1):
+        raise PyriteError(f"{where}: there is more data than its header claims")
     return values.reshape(shape, order="F" if fortran else "C")
+
+
+def read_header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    """The shape, whether columns come first, and the dtype."""
+    try:
+        version = np.lib.format.read_magic(file)
+        if version not in _HEADERS:
+            raise PyriteError(f"its format has the version {version}")
+        return _HEADERS[version](file)
+    except Exception as error:  # numpy parses the header as Python literals, so any exception is possible
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise PyriteError(f"{where}: not an array ({reason})") from None
 
 
 def is_regular(path: Path) -> bool:
