@@ -9,29 +9,28 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Literal, NamedTuple, Self, TypedDict, Unpack, final
+from typing import Any, ClassVar, Literal, Self, TypedDict, Unpack, final
 
 import torch
 from torch import Tensor, nn
 
 from pyrite.checks import flag, is_number, number, require, whole_number
 from pyrite.errors import PyriteError
-from pyrite.soft_margin import check_labels, check_scores, label_shape, to_rows, wide_dtype, widened
+from pyrite.soft_margin import check_labels, label_shape, to_rows, wide_dtype, widened
 from pyrite.spec import construct, write_spec
 
 __all__ = [
-    "Batch",
     "Loss",
     "Options",
     "OptionsButWeight",
     "Sum",
+    "Terms",
     "add_up",
     "bare",
     "classes_of",
     "common_options",
     "to_numbers",
     "without_options",
-    "write_terms",
 ]
 
 DEFAULTS: dict[str, object] = {"reduction": "mean", "ignore_index": -100, "weight": None, "check": False}
@@ -49,23 +48,6 @@ class Options(OptionsButWeight, total=False):
     """The keywords every loss takes beside its own."""
 
     weight: Tensor | Sequence[float] | None
-
-
-class Batch(NamedTuple):
-    """Scores as rows, with what belongs to them.
-
-    ``labels`` are class numbers (M,) or distributions (M, C); ``valid`` is None where no label is ignored;
-    ``weight`` are the class weights.
-    """
-
-    scores: Tensor
-    labels: Tensor
-    valid: Tensor | None
-    weight: Tensor | None
-
-    @property
-    def soft(self) -> bool:
-        return self.labels.is_floating_point()
 
 
 class Loss(nn.Module, ABC):
@@ -126,43 +108,69 @@ class Loss(nn.Module, ABC):
         every, wide = self.per_label(scores), wide_dtype(scores)
         return every.gather(1, labels.unsqueeze(1)).squeeze(1).to(wide), every.sum(1, dtype=wide)
 
-    def per_sample(self, batch: Batch) -> Tensor:
-        """The loss of each row, in expectation where its label is a distribution."""
-        if batch.soft:
-            share = batch.labels if batch.weight is None else batch.labels * batch.weight
-            return (share * self.per_label(widened(batch.scores))).sum(1, dtype=wide_dtype(batch.scores))
-        values = self.at_label(batch.scores, batch.labels)
-        if values.shape != batch.labels.shape:
+    def per_sample(self, rows: Tensor, labels: Tensor, weight: Tensor | None, valid: Tensor | None) -> Tensor:
+        """The loss of each row, in expectation where its label is a distribution.
+
+        Args:
+            rows: scores (M, C).
+            labels: class numbers (M,) or distributions (M, C).
+            weight: the class weights.
+            valid: which labels count; None if all do.
+        """
+        if labels.is_floating_point():
+            chances = labels if weight is None else labels * weight
+            return (chances * self.per_label(widened(rows))).sum(1, dtype=wide_dtype(rows))
+        values = self.at_label(rows, labels)
+        if values.shape != labels.shape:
             raise PyriteError(
-                f"{self} gives losses of shape {tuple(values.shape)} for labels of shape {tuple(batch.labels.shape)}: "
+                f"{self} gives losses of shape {tuple(values.shape)} for labels of shape {tuple(labels.shape)}: "
                 "at_label must give one number per sample"
             )
-        return values if batch.weight is None else values * batch.weight[batch.labels]
+        return values if weight is None else values * weight[labels]
 
     def forward(self, scores: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """The loss of ``scores`` under ``labels``; with ``sample_weight`` the mean is the weighted mean."""
-        check_scores(scores, finite=self.check)
-        soft = isinstance(labels, Tensor) and labels.is_floating_point() and labels.shape == scores.shape
-        if soft and self.ignore_index >= 0:
-            raise PyriteError(
-                f"ignore_index is {self.ignore_index}, but labels that are distributions cannot be ignored"
-            )
-        some_ignored = not soft and check_labels(scores, labels, self.ignore_index)
-        batch = self._batch(scores, labels, soft, some_ignored)
-        values = self.per_sample(batch)
-        weight = None
+        rows, weight, valid, counts = to_rows(scores, finite=self.check), self.weight, None, []
+        if weight is not None:
+            wanted = f"one number for each of {rows.shape[1]} classes"
+            require(weight.shape[0] == rows.shape[1], "weight", len(weight), wanted)
+            weight = weight.to(rows.device)
+        if isinstance(labels, Tensor) and labels.is_floating_point() and labels.shape == scores.shape:
+            if self.ignore_index >= 0:
+                index = self.ignore_index
+                raise PyriteError(f"ignore_index is {index}, but labels that are distributions cannot be ignored")
+            shape, labels = label_shape(scores), to_rows(labels)
+        else:
+            some_ignored, shape = check_labels(scores, labels, self.ignore_index), labels.shape
+            labels = labels.reshape(-1).long()
+            if some_ignored:
+                valid = labels != self.ignore_index
+                labels = torch.where(valid, labels, 0)
+                counts.append(valid)
+            if weight is not None:
+                counts.append(weight[labels])
+        values = self.per_sample(rows, labels, weight, valid)
         if sample_weight is not None:
-            weight = _sample_weight(sample_weight, label_shape(scores)).to(values.dtype)
-            weight = weight if batch.valid is None else torch.where(batch.valid, weight, 0.0)
-            values = values * weight
-        if batch.valid is not None:
-            values = torch.where(batch.valid, values, 0.0)
+            factor = _sample_weight(sample_weight, shape).to(values.dtype)
+            counts = [factor if valid is None else torch.where(valid, factor, 0.0), *counts]
+            values = values * counts[0]
+        return self._reduced(values if valid is None else torch.where(valid, values, 0.0), counts, shape, scores)
+
+    def _reduced(self, values: Tensor, counts: list[Tensor], shape: torch.Size, scores: Tensor) -> Tensor:
+        """The losses of all samples reduced, where the product of ``counts`` is what each counts in the mean.
+
+        The dtype is that of the scores; under autocast at least float32, as torch's, so that a loss can be scaled up.
+        """
         if self.reduction == "none":
-            return values.reshape(label_shape(scores)).to(_result_dtype(scores))
-        if self.reduction == "sum":
-            return values.sum().to(_result_dtype(scores))
-        share = _share(batch, weight)
-        return (values.mean() if share is None else values.sum() / share.sum()).to(_result_dtype(scores))
+            result = values.reshape(shape)
+        elif self.reduction == "sum":
+            result = values.sum()
+        else:
+            result = values.sum() / math.prod(counts[1:], start=counts[0]).sum() if counts else values.mean()
+        kind, dtype = scores.device.type, scores.dtype
+        if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
+            dtype = torch.promote_types(dtype, torch.float32)
+        return result.to(dtype)
 
     def is_symmetric(self, classes: int) -> bool:
         """Whether the losses under all labels add up to the same number whatever the scores.
@@ -230,40 +238,37 @@ class Loss(nn.Module, ABC):
                 self._buffers[name] = buffer.to(after.device)
         return self
 
-    def _batch(self, scores: Tensor, labels: Tensor, soft: bool, some_ignored: bool) -> Batch:
-        rows, _ = to_rows(scores)
-        weight, valid = self.weight, None
-        if weight is not None:
-            require(
-                weight.shape[0] == rows.shape[1],
-                "weight",
-                len(weight),
-                f"one number for each of {rows.shape[1]} classes",
-            )
-            weight = weight.to(rows.device)
-        if soft:
-            labels = to_rows(labels)[0]
-            return Batch(rows, labels, None, weight)
-        labels = labels.reshape(-1).long()
-        if some_ignored:
-            valid = labels != self.ignore_index
-            labels = torch.where(valid, labels, 0)
-        return Batch(rows, labels, valid, weight)
 
-
-@final
-class Sum(Loss):
-    """A weighted sum of losses, made by ``+`` and ``*``. It has the options; its terms have none of their own."""
+class Terms(Loss):
+    """Losses with factors, added up. The sum has the options; its terms have none of their own."""
 
     def __init__(self, terms: Sequence[tuple[float, Loss]], **options: Unpack[Options]) -> None:
         super().__init__(**options)
         self.factors = [factor for factor, _ in terms]
         self.losses = nn.ModuleList(without_options(loss) for _, loss in terms)
 
-    def terms(self) -> list[tuple[float, Loss]]:
-        return [
-            (factor, loss) for factor, loss in zip(self.factors, self.losses, strict=True) if isinstance(loss, Loss)
-        ]
+    def terms(self) -> list[tuple[float, Any]]:
+        return list(zip(self.factors, self.losses, strict=True))
+
+    def spec_parts(self) -> Iterable[object]:
+        """The losses that are added up."""
+        return self.losses
+
+    def __str__(self) -> str:
+        return self._written(write_spec)
+
+    def __repr__(self) -> str:
+        return self._written(construct)
+
+    def _written(self, write: Callable[..., str]) -> str:
+        """The terms, each with the options of the sum, which are read back from them."""
+        written = ((factor, write(term, **self.options())) for factor, term in self.terms())
+        return " + ".join(text if factor == 1 else f"{factor!r}*{text}" for factor, text in written)
+
+
+@final
+class Sum(Terms):
+    """A weighted sum of losses, made by ``+`` and ``*``."""
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
         return add_up(factor * loss.at_label(scores, labels) for factor, loss in self.terms())
@@ -271,18 +276,8 @@ class Sum(Loss):
     def per_label(self, scores: Tensor) -> Tensor:
         return add_up(factor * loss.per_label(scores) for factor, loss in self.terms())
 
-    def per_sample(self, batch: Batch) -> Tensor:
-        return add_up(factor * loss.per_sample(batch) for factor, loss in self.terms())
-
-    def spec_parts(self) -> list[Loss]:
-        """The losses that are added up."""
-        return [loss for _, loss in self.terms()]
-
-    def __str__(self) -> str:
-        return write_terms(self, write_spec)
-
-    def __repr__(self) -> str:
-        return write_terms(self, construct)
+    def per_sample(self, rows: Tensor, labels: Tensor, weight: Tensor | None, valid: Tensor | None) -> Tensor:
+        return add_up(factor * loss.per_sample(rows, labels, weight, valid) for factor, loss in self.terms())
 
 
 def bare(loss: Loss, argument: str = "loss") -> Loss:
@@ -343,12 +338,6 @@ def _option(name: str, value: Any) -> Any:
     return value
 
 
-def write_terms(loss: Loss, write: Callable[..., str]) -> str:
-    """The terms of a sum, each with the options of the sum, which are read back from them."""
-    written = ((factor, write(term, **loss.options())) for factor, term in loss.terms())
-    return " + ".join(text if factor == 1 else f"{factor!r}*{text}" for factor, text in written)
-
-
 def add_up(parts: Iterable[Tensor]) -> Tensor:
     """A sum that does not start from the number 0."""
     first, *rest = parts
@@ -357,23 +346,8 @@ def add_up(parts: Iterable[Tensor]) -> Tensor:
     return first
 
 
-def _result_dtype(scores: Tensor) -> torch.dtype:
-    """That of the scores; under autocast at least float32, as torch's, so that a loss can be scaled up."""
-    kind = scores.device.type
-    autocast = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
-    return torch.promote_types(scores.dtype, torch.float32) if autocast else scores.dtype
-
-
 def _sample_weight(weight: object, shape: torch.Size) -> Tensor:
     if not isinstance(weight, Tensor) or weight.shape != shape:
         given = tuple(weight.shape) if isinstance(weight, Tensor) else weight
         raise PyriteError(f"sample_weight is {given!r}, but must be a tensor of shape {tuple(shape)}")
     return weight.reshape(-1)
-
-
-def _share(batch: Batch, sample_weight: Tensor | None) -> Tensor | None:
-    """What each sample counts in the mean; None where all count the same."""
-    parts = [part for part in (sample_weight, batch.valid) if part is not None]
-    if batch.weight is not None and not batch.soft:
-        parts.append(batch.weight[batch.labels])
-    return math.prod(parts[1:], start=parts[0]) if parts else None

@@ -8,7 +8,7 @@ Per sample everything is float64 and costs nothing; what has the size of the sco
 scores of 32 bits or less. A float32 margin of 30 would by its rounding alone put 1e-6 on every weight.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any, Protocol
 
 import torch
@@ -20,7 +20,6 @@ from pyrite.errors import PyriteError
 
 __all__ = [
     "check_labels",
-    "check_scores",
     "label_shape",
     "margin",
     "margins",
@@ -39,8 +38,8 @@ CPU_BLOCK = 1 << 19
 DEVICE_BLOCK = 1 << 25
 # So few that the calls take longer than the numbers; so few that memory is no matter, and exponentials are kept.
 SMALL, KEEP = 1 << 15, 1 << 22
-# Up to here the exponential of a margin is a normal number, with all its digits.
-REACH = {torch.float64: 700.0, torch.float32: 80.0}
+# Up to here the exponential of a margin is a normal number of float64, with all its digits.
+REACH = 700.0
 
 
 def margin(scores: Tensor, labels: Tensor) -> Tensor:
@@ -54,9 +53,8 @@ def margin(scores: Tensor, labels: Tensor) -> Tensor:
 
     Ou & Zhang, "A curriculum view of robust loss functions", section 4.
     """
-    check_scores(scores)
+    rows = to_rows(scores)
     check_labels(scores, labels)
-    rows, _ = to_rows(scores)
     return row_margin(rows, labels.reshape(-1).long()).reshape(labels.shape).to(scores.dtype)
 
 
@@ -66,9 +64,10 @@ def margins(scores: Tensor) -> Tensor:
     >>> margins(torch.tensor([2.0, 0.0]))
     tensor([ 2., -2.])
     """
-    check_scores(scores)
-    rows, back = to_rows(scores)
-    return back(row_margins(rows)).to(scores.dtype)
+    every = row_margins(to_rows(scores)).to(scores.dtype)
+    if scores.dim() <= 2:
+        return every.reshape(scores.shape)
+    return every.reshape(scores.movedim(1, -1).shape).movedim(-1, 1)
 
 
 class Potential(Protocol):
@@ -128,25 +127,13 @@ def row_margins(rows: Tensor) -> Tensor:
     return ((x - top) - torch.log1p(rest)).scatter(1, leader, lead)
 
 
-def to_rows(scores: Tensor) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
-    """Scores as (M, C) rows, and the function that puts (M, C) back into their shape."""
-    if scores.dim() == 1:
-        return scores.unsqueeze(0), lambda rows: rows.squeeze(0)
-    if scores.dim() == 2:
-        return scores, lambda rows: rows
-    last = scores.movedim(1, -1)
-    return last.reshape(-1, scores.shape[1]), lambda rows: rows.reshape(last.shape).movedim(-1, 1)
-
-
 def label_shape(scores: Tensor) -> torch.Size:
     """The shape of class numbers that belong to scores."""
-    if scores.dim() == 2:
-        return scores.shape[:1]
     return scores.shape[:1] + scores.shape[2:] if scores.dim() > 1 else scores.shape[:0]
 
 
-def check_scores(scores: Tensor, finite: bool = False) -> None:
-    """Refuse what cannot be scores; look at the values only when ``finite`` is asked for."""
+def to_rows(scores: Tensor, finite: bool = False) -> Tensor:
+    """Scores of any shape as (M, C) rows. What cannot be scores is refused, infinite values only with ``finite``."""
     if not isinstance(scores, Tensor):
         raise PyriteError(f"scores must be a tensor, not {type(scores).__name__}")
     if not scores.is_floating_point():
@@ -162,6 +149,9 @@ def check_scores(scores: Tensor, finite: bool = False) -> None:
     if finite and not transformed(scores) and not torch.isfinite(scores).all():
         first = tuple(torch.nonzero(~torch.isfinite(scores))[0].tolist())
         raise PyriteError(f"scores hold {scores[first].item()} at index {first}")
+    if scores.dim() == 2:
+        return scores
+    return scores.unsqueeze(0) if scores.dim() == 1 else scores.movedim(1, -1).reshape(-1, classes)
 
 
 def check_labels(scores: Tensor, labels: Tensor, ignore_index: int | None = None) -> bool:
@@ -189,7 +179,8 @@ def check_labels(scores: Tensor, labels: Tensor, ignore_index: int | None = None
         return True
     classes = scores.shape[0 if scores.dim() == 1 else 1]
     try:
-        low, high = (bound.item() for bound in labels.aminmax())
+        bounds = labels.aminmax()
+        low, high = bounds.min.item(), bounds.max.item()
     except RuntimeError:  # vmap's answer to a look at the values; torch has no public way to ask beforehand
         return True
     if low >= 0 and high < classes:
@@ -226,24 +217,33 @@ class _Rows(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, None, None, None]:
+        """The margin's gradient is 1 at the label and minus the softmax q_j over the others; the total's is C p_j - 1,
+        with p_j = sigmoid(-delta) q_j. So a row's gradient has a number at the label, a factor of q, and a constant."""
         rows, labels, delta, mass, top, others = ctx.saved_tensors
         g_value, g_total = grads
         if g_value is None and g_total is None:
             return None, None, None, None
-        index, classes = labels.unsqueeze(1), rows.shape[1]
+        index, classes, softmax = labels.unsqueeze(1), rows.shape[1], None
         if torch.is_grad_enabled():  # the gradient is to be differentiated too
-            delta, shares, _ = _differentiable(rows, labels)
-            onto_label, spread, onto_all = _per_row(g_value, g_total, delta, classes, ctx.of)
-            grad = shares * spread.unsqueeze(1).to(shares.dtype)
-            grad = grad if onto_all is None else grad + onto_all.unsqueeze(1).to(grad.dtype)
-            return grad.scatter(1, index, onto_label.unsqueeze(1).to(grad.dtype)).to(rows.dtype), None, None, None
-        onto_label, spread, onto_all = _per_row(g_value, g_total, delta, classes, ctx.of)
+            delta, softmax, _ = _differentiable(rows, labels)
+        at_label = (
+            torch.zeros_like(delta) if g_value is None else g_value if ctx.of is None else -g_value * ctx.of.w(delta)
+        )
+        factor = -at_label
+        if g_total is not None:
+            at_label = at_label + g_total * (classes * logsigmoid(delta).exp() - 1)
+            factor = factor + g_total * (classes * logsigmoid(-delta).exp())
+        constant = None if g_total is None else -g_total
+        if softmax is not None:
+            grad = softmax * factor.unsqueeze(1).to(softmax.dtype)
+            grad = grad if constant is None else grad + constant.unsqueeze(1).to(grad.dtype)
+            return grad.scatter(1, index, at_label.unsqueeze(1).to(grad.dtype)).to(rows.dtype), None, None, None
         if others is None:
-            return _in_blocks(rows, labels, top, onto_label, spread / mass, onto_all), None, None, None
-        grad = others * (spread / mass).unsqueeze(1).to(others.dtype)
-        if onto_all is not None:
-            grad.add_(onto_all.unsqueeze(1).to(grad.dtype))
-        return grad.scatter_(1, index, onto_label.unsqueeze(1).to(grad.dtype)).to(rows.dtype), None, None, None
+            return _in_blocks(rows, labels, top, at_label, factor / mass, constant), None, None, None
+        grad = others * (factor / mass).unsqueeze(1).to(others.dtype)
+        if constant is not None:
+            grad.add_(constant.unsqueeze(1).to(grad.dtype))
+        return grad.scatter_(1, index, at_label.unsqueeze(1).to(grad.dtype)).to(rows.dtype), None, None, None
 
 
 # What the forward pass finds: the margin; what the total is made of (see _total); and what is kept: mass, largest score
@@ -259,12 +259,12 @@ def _small(rows: Tensor, labels: Tensor, with_total: bool) -> Found | None:
     if rows.numel() > SMALL or rows.device.type != "cpu":
         return None
     index = labels.unsqueeze(1)
-    others = rows.to(wide_dtype(rows), copy=True)
+    others = rows.to(torch.float64, copy=True)
     others.sub_(others.gather(1, index))
     distance = others.sum(1) if with_total else None
     mass = others.exp_().scatter_(1, index, 0.0).sum(1)
     delta = mass.log().neg_()
-    if not (delta.abs() < REACH[mass.dtype]).all():
+    if not (delta.abs() < REACH).all():
         return None
     # Relative to the label's score: s_i - top = (s_i - s_y) - log(mass), if top stands for log of the others' mass.
     parts = None if distance is None else (-logsigmoid(-delta), distance + (rows.shape[1] - 1) * delta)
@@ -303,17 +303,17 @@ def _statistics(rows: Tensor, buffer: Tensor, index: Tensor, with_total: bool) -
 
 
 def _in_blocks(
-    rows: Tensor, labels: Tensor, top: Tensor, onto_label: Tensor, spread: Tensor, onto_all: Tensor | None
+    rows: Tensor, labels: Tensor, top: Tensor, at_label: Tensor, factor: Tensor, constant: Tensor | None
 ) -> Tensor:
     """The gradient, a block at a time: the softmax over the others is computed in its place."""
-    index, label, spread = (part.unsqueeze(1) for part in (labels, onto_label.to(top.dtype), spread.to(top.dtype)))
-    level = None if onto_all is None else onto_all.unsqueeze(1).to(top.dtype)
+    index, label, factor = (part.unsqueeze(1) for part in (labels, at_label.to(top.dtype), factor.to(top.dtype)))
+    constant = None if constant is None else constant.unsqueeze(1).to(top.dtype)
     grad = torch.empty_like(rows, memory_format=torch.contiguous_format)
     for here, buffer in _blocks(rows, into=grad):
         torch.sub(rows[here], top[here], out=buffer)
-        buffer.exp_().mul_(spread[here])
-        if level is not None:
-            buffer.add_(level[here])
+        buffer.exp_().mul_(factor[here])
+        if constant is not None:
+            buffer.add_(constant[here])
         buffer.scatter_(1, index[here], label[here])
         if buffer.dtype != grad.dtype:
             grad[here] = buffer
@@ -332,9 +332,9 @@ def _differentiable(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tenso
     log_mass = torch.where(mass > 0, mass.clamp(min=0.5).log(), -torch.inf)
     own = x.gather(1, labels.unsqueeze(1)).squeeze(1).to(mass.dtype) - top.squeeze(1)
     drop = torch.where(hot, 0.0, x - top).sum(1)
-    shares = spread / mass.clamp(min=0.5).unsqueeze(1).to(x.dtype)
+    softmax = spread / mass.clamp(min=0.5).unsqueeze(1).to(x.dtype)
     delta = own - log_mass
-    return delta, shares, _total(delta, torch.logaddexp(log_mass, own), drop, rows.shape[1])
+    return delta, softmax, _total(delta, torch.logaddexp(log_mass, own), drop, rows.shape[1])
 
 
 def _total(delta: Tensor, whole: Tensor, drop: Tensor, classes: int) -> Tensor:
@@ -345,21 +345,6 @@ def _total(delta: Tensor, whole: Tensor, drop: Tensor, classes: int) -> Tensor:
     the s_i - top. All of them may be -inf: then the total is inf.
     """
     return (classes - 1) * whole - drop.to(delta.dtype) - logsigmoid(delta)
-
-
-def _per_row(
-    g_value: Tensor | None, g_total: Tensor | None, delta: Tensor, classes: int, of: Potential | None
-) -> tuple[Tensor, Tensor, Tensor | None]:
-    """What a row's gradient is made of: at the label, per share of the others, and added to all others.
-
-    The margin's gradient is 1 at the label and minus the share q_j at the others; the total's is C p_j - 1,
-    with p_j = sigmoid(-delta) q_j.
-    """
-    own = torch.zeros_like(delta) if g_value is None else g_value if of is None else -g_value * of.w(delta)
-    if g_total is None:
-        return own, -own, None
-    label = own + g_total * (classes * logsigmoid(delta).exp() - 1)
-    return label, g_total * (classes * logsigmoid(-delta).exp()) - own, -g_total
 
 
 def _blocks(rows: Tensor, into: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:

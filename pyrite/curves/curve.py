@@ -3,17 +3,16 @@
 import math
 from abc import abstractmethod
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple, Unpack, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pyrite.checks import is_number
-from pyrite.criterion import Loss, Options, add_up, common_options, without_options, write_terms
+from pyrite.criterion import Loss, Terms, add_up, common_options
 from pyrite.errors import PyriteError
 from pyrite.soft_margin import row_margin, row_margins, transformed
-from pyrite.spec import construct, write_spec
 
 __all__ = ["Curve", "CurveSum", "Peak", "Tails", "merged"]
 
@@ -21,9 +20,9 @@ __all__ = ["Curve", "CurveSum", "Peak", "Tails", "merged"]
 GRID_END = 60.0
 # Where a weight is read in place of its limit: the largest scores for which every loss is finite.
 FAR = 1e4
-# Points and shares of [0, 1] for an integral between two neighbours of a grid.
-_points, _shares = np.polynomial.legendre.leggauss(5)
-GAUSS = (torch.from_numpy((1 + _points) / 2), torch.from_numpy(_shares / 2))
+# Points and weights on [0, 1] for an integral between two neighbours of a grid.
+_points, _weights = np.polynomial.legendre.leggauss(5)
+GAUSS = (torch.from_numpy((1 + _points) / 2), torch.from_numpy(_weights / 2))
 
 
 class Peak(NamedTuple):
@@ -170,42 +169,21 @@ class Curve(Loss):
 
 
 @final
-class CurveSum(Curve):
+class CurveSum(Terms, Curve):
     """A weighted sum of curves is a curve."""
 
-    def __init__(self, terms: Sequence[tuple[float, Loss]], **options: Unpack[Options]) -> None:
-        super().__init__(**options)
-        self.factors = [factor for factor, _ in terms]
-        self.curves = nn.ModuleList(without_options(loss) for _, loss in terms)
-
-    def terms(self) -> list[tuple[float, Loss]]:
-        return list(self._curves())
-
     def phi(self, margin: Tensor) -> Tensor:
-        return add_up(factor * curve.phi(margin) for factor, curve in self._curves())
+        return add_up(factor * curve.phi(margin) for factor, curve in self.terms())
 
     def w(self, margin: Tensor) -> Tensor:
-        return add_up(factor * curve.w(margin) for factor, curve in self._curves())
+        return add_up(factor * curve.w(margin) for factor, curve in self.terms())
 
     def grid(self) -> Tensor:
-        return merged([curve.grid() for _, curve in self._curves()])
+        return merged([curve.grid() for _, curve in self.terms()])
 
     def tails(self) -> Tails:
-        parts = [(factor, curve.tails()) for factor, curve in self._curves()]
+        parts = [(factor, curve.tails()) for factor, curve in self.terms()]
         return Tails(_total([f * ends.left for f, ends in parts]), _total([f * ends.right for f, ends in parts]))
-
-    def spec_parts(self) -> list[Loss]:
-        """The losses that are added up."""
-        return [loss for _, loss in self.terms()]
-
-    def __str__(self) -> str:
-        return write_terms(self, write_spec)
-
-    def __repr__(self) -> str:
-        return write_terms(self, construct)
-
-    def _curves(self) -> list[tuple[float, Curve]]:
-        return [(f, curve) for f, curve in zip(self.factors, self.curves, strict=True) if isinstance(curve, Curve)]
 
 
 class _Potential(torch.autograd.Function):

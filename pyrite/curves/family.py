@@ -21,15 +21,6 @@ from pyrite.soft_margin import row_margin_and_total
 __all__ = ["AEL", "AGCE", "AUL", "CE", "GCE", "IMAE", "MAE", "RCE", "SCE", "TCE", "Focal", "TruncatedGCE"]
 
 
-def _log_p(margin: Tensor) -> Tensor:
-    return logsigmoid(margin)
-
-
-def _log_rest(margin: Tensor) -> Tensor:
-    """log(1 - p)"""
-    return logsigmoid(-margin)
-
-
 @final
 class CE(Curve):
     """Cross entropy: phi = -log p, w = 1 - p. The hardest samples count most, wrong labels among them.
@@ -43,10 +34,10 @@ class CE(Curve):
         super().__init__(weight=weight, **options)
 
     def phi(self, margin: Tensor) -> Tensor:
-        return -_log_p(margin)
+        return -logsigmoid(margin)
 
     def w(self, margin: Tensor) -> Tensor:
-        return _log_rest(margin).exp()
+        return logsigmoid(-margin).exp()
 
     def at_label_and_total(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         return row_margin_and_total(scores, labels, of=self)
@@ -70,11 +61,11 @@ class Focal(Curve):
         self.q = number("q", q, above=0)
 
     def phi(self, margin: Tensor) -> Tensor:
-        return -(self.q * _log_rest(margin)).exp() * _log_p(margin)
+        return -(self.q * logsigmoid(-margin)).exp() * logsigmoid(margin)
 
     def w(self, margin: Tensor) -> Tensor:
         # p log p is 0 at p = 0, where log p itself is -inf.
-        log_p, log_rest = _log_p(margin).clamp(min=-1e30), _log_rest(margin)
+        log_p, log_rest = logsigmoid(margin).clamp(min=-1e30), logsigmoid(-margin)
         return (self.q * log_rest).exp() * (log_rest.exp() - self.q * log_p.exp() * log_p)
 
 
@@ -89,10 +80,10 @@ class MAE(Curve):
     """
 
     def phi(self, margin: Tensor) -> Tensor:
-        return 2 * _log_rest(margin).exp()
+        return 2 * logsigmoid(-margin).exp()
 
     def w(self, margin: Tensor) -> Tensor:
-        return 2 * (_log_p(margin) + _log_rest(margin)).exp()
+        return 2 * (logsigmoid(margin) + logsigmoid(-margin)).exp()
 
     def at_label_and_total(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """It is symmetric: the total is a constant, and summing it up would only put rounding into its gradient."""
@@ -115,10 +106,10 @@ class RCE(Curve):
         self.A = number("A", A, below=0)
 
     def phi(self, margin: Tensor) -> Tensor:
-        return -self.A * _log_rest(margin).exp()
+        return -self.A * logsigmoid(-margin).exp()
 
     def w(self, margin: Tensor) -> Tensor:
-        return -self.A * (_log_p(margin) + _log_rest(margin)).exp()
+        return -self.A * (logsigmoid(margin) + logsigmoid(-margin)).exp()
 
     def at_label_and_total(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         own = self.at_label(scores, labels)
@@ -142,10 +133,10 @@ class GCE(Curve):
         self.q = number("q", q, above=0, most=1)
 
     def phi(self, margin: Tensor) -> Tensor:
-        return -torch.expm1(self.q * _log_p(margin)) / self.q
+        return -torch.expm1(self.q * logsigmoid(margin)) / self.q
 
     def w(self, margin: Tensor) -> Tensor:
-        return (self.q * _log_p(margin) + _log_rest(margin)).exp()
+        return (self.q * logsigmoid(margin) + logsigmoid(-margin)).exp()
 
 
 @final
@@ -168,10 +159,10 @@ class TruncatedGCE(Curve):
         self._threshold = math.log(self.k) - math.log1p(-self.k)
 
     def phi(self, margin: Tensor) -> Tensor:
-        return -torch.expm1(self.q * _log_p(margin.clamp(min=self._threshold))) / self.q
+        return -torch.expm1(self.q * logsigmoid(margin.clamp(min=self._threshold))) / self.q
 
     def w(self, margin: Tensor) -> Tensor:
-        weight = (self.q * _log_p(margin) + _log_rest(margin)).exp()
+        weight = (self.q * logsigmoid(margin) + logsigmoid(-margin)).exp()
         return torch.where(margin > self._threshold, weight, 0.0)
 
     def grid(self) -> Tensor:
@@ -193,10 +184,10 @@ class SCE(Curve):
         self.q = number("q", q, above=0, below=1)
 
     def phi(self, margin: Tensor) -> Tensor:
-        return self.q * _log_rest(margin).exp() - (1 - self.q) * _log_p(margin)
+        return self.q * logsigmoid(-margin).exp() - (1 - self.q) * logsigmoid(margin)
 
     def w(self, margin: Tensor) -> Tensor:
-        return (1 - self.q + self.q * _log_p(margin).exp()) * _log_rest(margin).exp()
+        return (1 - self.q + self.q * logsigmoid(margin).exp()) * logsigmoid(-margin).exp()
 
 
 @final
@@ -216,14 +207,14 @@ class TCE(Curve):
         self.q = whole_number("q", q, least=1)
 
     def phi(self, margin: Tensor) -> Tensor:
-        rest = _log_rest(margin).exp()
+        rest = logsigmoid(-margin).exp()
         total = rest / self.q
         for i in range(self.q - 1, 0, -1):
             total = rest * (1 / i + total)
         return total
 
     def w(self, margin: Tensor) -> Tensor:
-        log_rest = _log_rest(margin)
+        log_rest = logsigmoid(-margin)
         return -log_rest.exp() * torch.expm1(self.q * log_rest)
 
 
@@ -243,12 +234,12 @@ class AUL(Curve):
         self.q = number("q", q, above=0)
 
     def phi(self, margin: Tensor) -> Tensor:
-        rest, least = _log_rest(margin).exp(), self.a - 1
+        rest, least = logsigmoid(-margin).exp(), self.a - 1
         return -((least + rest) ** self.q) * torch.expm1(-self.q * torch.log1p(rest / least)) / self.q
 
     def w(self, margin: Tensor) -> Tensor:
-        log_rest = _log_rest(margin)
-        return (_log_p(margin) + log_rest + (self.q - 1) * (self.a - 1 + log_rest.exp()).log()).exp()
+        log_rest = logsigmoid(-margin)
+        return (logsigmoid(margin) + log_rest + (self.q - 1) * (self.a - 1 + log_rest.exp()).log()).exp()
 
 
 @final
@@ -267,11 +258,11 @@ class AGCE(Curve):
 
     def phi(self, margin: Tensor) -> Tensor:
         most = self.a + 1
-        return -math.pow(most, self.q) * torch.expm1(self.q * torch.log1p(-_log_rest(margin).exp() / most)) / self.q
+        return -math.pow(most, self.q) * torch.expm1(self.q * torch.log1p(-logsigmoid(-margin).exp() / most)) / self.q
 
     def w(self, margin: Tensor) -> Tensor:
-        log_p = _log_p(margin)
-        return (log_p + _log_rest(margin) + (self.q - 1) * (self.a + log_p.exp()).log()).exp()
+        log_p = logsigmoid(margin)
+        return (log_p + logsigmoid(-margin) + (self.q - 1) * (self.a + log_p.exp()).log()).exp()
 
 
 @final
@@ -291,11 +282,11 @@ class AEL(Curve):
         self.q = number("q", q, above=0)
 
     def phi(self, margin: Tensor) -> Tensor:
-        return -(-_log_p(margin).exp() / self.q).exp() * torch.expm1(-_log_rest(margin).exp() / self.q)
+        return -(-logsigmoid(margin).exp() / self.q).exp() * torch.expm1(-logsigmoid(-margin).exp() / self.q)
 
     def w(self, margin: Tensor) -> Tensor:
-        log_p = _log_p(margin)
-        return (log_p + _log_rest(margin) - log_p.exp() / self.q).exp() / self.q
+        log_p = logsigmoid(margin)
+        return (log_p + logsigmoid(-margin) - log_p.exp() / self.q).exp() / self.q
 
 
 @final
@@ -325,22 +316,22 @@ class IMAE(Curve):
         return 0.5 * (torch.where(margin < 0, self._whole - bump, bump) - margin)
 
     def w(self, margin: Tensor) -> Tensor:
-        return 0.5 * (self.T * (_log_p(margin) + _log_rest(margin)).exp()).exp()
+        return 0.5 * (self.T * (logsigmoid(margin) + logsigmoid(-margin)).exp()).exp()
 
     def _integral(self, u: Tensor) -> Tensor:
         if self.T == 0:
             return torch.zeros_like(u)
         u = u.clamp(min=1e-30)  # so that the quotient below is never 0/0
-        points, shares = (part.to(u) for part in GAUSS)
+        points, weights = (part.to(u) for part in GAUSS)
         total = torch.zeros_like(u)
         together = len(points) if u.numel() <= 1 << 16 else 1  # few samples: all at once; many: without the memory
         for i in range(0, len(points), together):
             v = u.unsqueeze(-1) * points[i : i + together]
             z = self.T * v * (1 - v)
-            total = total + (shares[i : i + together] * torch.expm1(z) / z).sum(-1)
+            total = total + (weights[i : i + together] * torch.expm1(z) / z).sum(-1)
         return self.T * u * total
 
 
 # Points and weights on [0, 1]: to rounding for T <= 40, 2e-8 of the value for T = 300 (against mpmath).
-_points, _shares = np.polynomial.legendre.leggauss(16)
-GAUSS = (torch.from_numpy((1 + _points) / 2), torch.from_numpy(_shares / 2))
+_points, _weights = np.polynomial.legendre.leggauss(16)
+GAUSS = (torch.from_numpy((1 + _points) / 2), torch.from_numpy(_weights / 2))

@@ -1,15 +1,11 @@
 """Losses that depend on more than the margin of the label, and the registry of all."""
 
-from pyrite.losses.bootstrapped import BootHard, BootSoft
 from pyrite.losses.corrected import Backward, Forward
-from pyrite.losses.ends import grows_without_bound, tails
-from pyrite.losses.normalised import NCE, Decomposition, Normalised, normalised
+from pyrite.losses.normalised import NCE, Decomposition, Normalised, UnitLoss, normalised, unit
 from pyrite.losses.own import OwnLoss
-from pyrite.losses.registry import LOSSES, loss
-from pyrite.losses.regularised import MSE, Confidence, Peer, Smooth
-from pyrite.losses.settings import PAPER_SETTINGS, Setting
-from pyrite.losses.underfitting import Underfitting, underfitting
-from pyrite.losses.units import UnitLoss, unit
+from pyrite.losses.registry import LOSSES, PAPER_SETTINGS, Setting, loss
+from pyrite.losses.regularised import MSE, BootHard, BootSoft, Confidence, Peer, Smooth
+from pyrite.losses.underfitting import Underfitting, grows_without_bound, tails, underfitting
 
 __all__ = [
     "LOSSES",

@@ -1,16 +1,21 @@
-"""A loss divided by the sum of what every label would cost: symmetric by construction."""
+"""Losses divided by the sum of what every label would cost, or by their largest weight."""
 
 from typing import NamedTuple, Unpack, final
 
 import torch
 from torch import Tensor
 
-from pyrite.checks import require
+from pyrite.checks import require, whole_number
 from pyrite.criterion import Loss, Options, bare, classes_of
-from pyrite.curves import CE, Curve
-from pyrite.soft_margin import check_labels, check_scores, to_rows
+from pyrite.curves import CE, Curve, Unit
+from pyrite.errors import PyriteError
+from pyrite.soft_margin import check_labels, to_rows
+from pyrite.spec import construct
 
-__all__ = ["NCE", "Decomposition", "Normalised", "normalised"]
+__all__ = ["NCE", "Decomposition", "Normalised", "UnitLoss", "largest_weight", "normalised", "unit"]
+
+# Margins beyond which the weight of no loss here has its peak, and steps between them.
+_END, _POINTS = 60.0, 2401
 
 
 @final
@@ -90,10 +95,9 @@ class NCE(Loss):
     @torch.no_grad()
     def decomposition(self, scores: Tensor, labels: Tensor) -> Decomposition:
         """Its weights gamma and epsilon as a cross entropy with a regulariser (curriculum paper, Eq. 2 and 3)."""
-        check_scores(scores)
+        rows = to_rows(scores)
         check_labels(scores, labels)
-        rows, classes = to_rows(scores)[0], scores.shape[0 if scores.dim() == 1 else 1]
-        own, total = CE().at_label_and_total(rows, labels.reshape(-1).long())
+        classes, (own, total) = rows.shape[1], CE().at_label_and_total(rows, labels.reshape(-1).long())
         gamma, epsilon = 1 / total, classes * own / total
         weight = -torch.expm1(-own)
         bound = gamma * (weight + epsilon * (1 - 1 / classes))
@@ -102,3 +106,91 @@ class NCE(Loss):
 
 
 normalised = Normalised
+
+
+def unit(loss: Loss, classes: int | None = None, **options: Unpack[Options]) -> Loss:
+    """A loss divided by its largest weight, as the curriculum paper does throughout.
+
+    Args:
+        loss: a curve, whose largest weight is that of its ``peak()``; or any other loss of single samples that treats
+            all classes equally, such as ``nce`` and its sums.
+        classes: how many classes there are; needed for a loss that is no curve, whose weight depends on it.
+        options: those of every loss.
+
+    >>> from pyrite.curves import MAE
+    >>> unit(MAE()), unit(NCE(), classes=10)
+    (Unit(MAE()), unit(NCE(), classes=10))
+    """
+    if isinstance(loss, Curve):
+        require(classes is None, "classes", classes, "left out for a curve, whose largest weight does not depend on it")
+        return Unit(loss, **options)
+    return UnitLoss(loss, classes, **options)
+
+
+@final
+class UnitLoss(Loss):
+    """A loss that is no curve, divided by its largest weight at scores where all other classes are tied.
+
+    Along those scores every loss that treats classes equally is a function of the margin, as a curve is everywhere, and
+    its largest weight means the same. Over all score vectors the weight of ``nce`` can be larger: with 10 classes 1.4
+    times, with 50 classes 7 times, where one wrong class leads and the label's score is 25 or more below all others.
+    There it moves the other classes, not the label. Its sums with ``mae`` have their largest weight where others tie.
+    """
+
+    def __init__(self, loss: Loss, classes: int | None, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        self.loss = bare(loss)
+        couples = any(part.couples for part in loss.modules() if isinstance(part, Loss))
+        wanted = "one of single samples that treats all classes equally"
+        require(not couples and not list(loss.buffers()), "loss", str(loss), wanted)
+        if classes is None:
+            raise PyriteError(f"loss is {str(loss)!r}, whose largest weight depends on classes: say how many there are")
+        self.classes = whole_number("classes", classes, least=2)
+        largest = largest_weight(loss, self.classes)
+        require(largest > 0, "loss", str(loss), "one that gives samples a weight")
+        self._factor = 1 / largest
+
+    @property
+    def only_classes(self) -> int:
+        return self.classes
+
+    def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
+        return self._factor * self.loss.at_label(self._checked(scores), labels)
+
+    def per_label(self, scores: Tensor) -> Tensor:
+        return self._factor * self.loss.per_label(self._checked(scores))
+
+    def per_sample(self, rows: Tensor, labels: Tensor, weight: Tensor | None, valid: Tensor | None) -> Tensor:
+        return self._factor * self.loss.per_sample(self._checked(rows), labels, weight, valid)
+
+    def __repr__(self) -> str:
+        return "unit" + construct(self, **self._further_options()).removeprefix("UnitLoss")
+
+    def _checked(self, scores: Tensor) -> Tensor:
+        require(scores.shape[1] == self.classes, "classes", self.classes, f"{scores.shape[1]}, as in the scores")
+        return scores
+
+
+def largest_weight(loss: Loss, classes: int) -> float:
+    """The largest weight (half the L1 norm of the gradient) at scores where all classes but the label are tied.
+
+    Found on a grid of margins and refined between its neighbours, as for a curve.
+    """
+    low, high, points = -_END, _END, _POINTS
+    for _ in range(8):  # after the grid, each pass narrows 33 points' span to 2 of its 32 steps
+        margins = torch.linspace(low, high, points, dtype=torch.float64)
+        weights = _weights(loss, margins, classes)
+        best = int(weights.argmax())
+        low, high = float(margins[max(best - 1, 0)]), float(margins[min(best + 1, points - 1)])
+        points = 33
+    return float(weights[best])
+
+
+@torch.enable_grad()
+def _weights(loss: Loss, margins: Tensor, classes: int) -> Tensor:
+    scores = torch.zeros(len(margins), classes, dtype=torch.float64)
+    scores[:, 0] = margins + torch.log(torch.tensor(classes - 1.0, dtype=torch.float64))
+    scores.requires_grad_()
+    labels = torch.zeros(len(margins), dtype=torch.long)
+    (gradient,) = torch.autograd.grad(loss.at_label(scores, labels).sum(), scores)
+    return gradient.abs().sum(1) / 2

@@ -1,5 +1,6 @@
-"""A loss and a regulariser made of the same loss under other labels, or of the probabilities."""
+"""A loss and a second term: the same loss under other labels, or a function of the prediction."""
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import Unpack, final
 
@@ -8,11 +9,12 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from pyrite.checks import number, require
-from pyrite.criterion import Batch, Loss, Options, bare, to_numbers
+from pyrite.criterion import Loss, Options, bare, to_numbers
+from pyrite.curves import CE
 from pyrite.errors import PyriteError
 from pyrite.soft_margin import row_margins
 
-__all__ = ["MSE", "Confidence", "Peer", "Smooth"]
+__all__ = ["MSE", "BootHard", "BootSoft", "Confidence", "Peer", "Smooth"]
 
 
 @final
@@ -55,7 +57,6 @@ class Smooth(Loss):
 
     A negative rate is negative label smoothing, which makes predictions sharper instead of softer.
 
-    >>> from pyrite.curves import CE
     >>> torch.nn.functional.cross_entropy(torch.tensor([1.0, 0.0]), torch.tensor(0), label_smoothing=0.1)
     tensor(0.3633)
     >>> Smooth(CE(), rate=0.1)(torch.tensor([1.0, 0.0]), torch.tensor(0))
@@ -77,12 +78,12 @@ class Smooth(Loss):
         every = self.loss.per_label(scores)
         return (1 - self.rate) * every + self.rate * every.mean(1, keepdim=True)
 
-    def per_sample(self, batch: Batch) -> Tensor:
+    def per_sample(self, rows: Tensor, labels: Tensor, weight: Tensor | None, valid: Tensor | None) -> Tensor:
         """Class weights belong to the labels that are mixed in as well, as in torch."""
-        if batch.weight is None:
-            return super().per_sample(batch)
-        weighted = self.loss.per_label(batch.scores) * batch.weight
-        own = (batch.labels * weighted).sum(1) if batch.soft else _pick(weighted, batch.labels)
+        if weight is None:
+            return super().per_sample(rows, labels, weight, valid)
+        weighted = self.loss.per_label(rows) * weight
+        own = (labels * weighted).sum(1) if labels.is_floating_point() else _pick(weighted, labels)
         return (1 - self.rate) * own + self.rate * weighted.mean(1)
 
 
@@ -92,7 +93,6 @@ class Confidence(Loss):
 
     ``prior`` is the distribution of the given labels; None is the uniform one.
 
-    >>> from pyrite.curves import CE
     >>> Confidence(CE(), beta=0.5)(torch.tensor([1.0, 0.0]), torch.tensor(0))
     tensor(-0.0934)
 
@@ -132,7 +132,6 @@ class Peer(Loss):
     batch these are independent draws, so nothing random is drawn here and the loss stays a function. Samples
     that are ignored are not used as peers.
 
-    >>> from pyrite.curves import CE
     >>> Peer(CE(), alpha=1)(torch.tensor([[3.0, 0.0], [0.0, 3.0]]), torch.tensor([0, 1]))
     tensor(-3.)
 
@@ -147,7 +146,7 @@ class Peer(Loss):
         self.alpha = number("alpha", alpha)
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
-        return self.per_sample(Batch(scores, labels, None, None))
+        return self.per_sample(scores, labels, None, None)
 
     def per_label(self, scores: Tensor) -> Tensor:
         raise PyriteError(f"{self} has no loss for every label: it depends on the labels of the whole batch")
@@ -156,25 +155,76 @@ class Peer(Loss):
         """In expectation over peers it is symmetric exactly where its loss is."""
         return self.loss.is_symmetric(classes)
 
-    def per_sample(self, batch: Batch) -> Tensor:
-        scores, labels = (part[_after(batch, steps)] for steps, part in ((1, batch.scores), (2, batch.labels)))
-        peers = Batch(scores, labels, batch.valid, batch.weight)
-        return self.loss.per_sample(batch) - self.alpha * self.loss.per_sample(peers)
+    def per_sample(self, rows: Tensor, labels: Tensor, weight: Tensor | None, valid: Tensor | None) -> Tensor:
+        next_rows, next_labels = rows[_after(1, rows, valid)], labels[_after(2, rows, valid)]
+        peers = self.loss.per_sample(next_rows, next_labels, weight, valid)
+        return self.loss.per_sample(rows, labels, weight, valid) - self.alpha * peers
+
+
+class Bootstrapped(Loss):
+    """Cross entropy of the label, beta, and what the prediction costs under itself, 1 - beta."""
+
+    def __init__(self, beta: float, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        self.beta = number("beta", beta, least=0, most=1)
+        self.ce = CE()
+
+    @abstractmethod
+    def under_itself(self, scores: Tensor) -> Tensor:
+        """What each prediction costs under itself."""
+
+    def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
+        return self.beta * self.ce.at_label(scores, labels) + (1 - self.beta) * self.under_itself(scores)
+
+    def per_label(self, scores: Tensor) -> Tensor:
+        return self.beta * self.ce.per_label(scores) + (1 - self.beta) * self.under_itself(scores).unsqueeze(1)
+
+
+@final
+class BootSoft(Bootstrapped):
+    """Soft bootstrapping: beta times cross entropy plus 1 - beta times the entropy of the prediction.
+
+    >>> BootSoft(beta=0.95)(torch.tensor([1.0, 0.0]), torch.tensor(1))
+    tensor(1.2767)
+
+    Reed et al., 2015.
+    """
+
+    def __init__(self, beta: float = 0.95, **options: Unpack[Options]) -> None:
+        super().__init__(beta, **options)
+
+    def under_itself(self, scores: Tensor) -> Tensor:
+        log_p = logsigmoid(row_margins(scores))
+        return -(log_p.exp() * log_p).sum(1)
+
+
+@final
+class BootHard(Bootstrapped):
+    """Hard bootstrapping: cross entropy of the label, beta, and of the class predicted now, 1 - beta.
+
+    >>> BootHard(beta=0.8)(torch.tensor([1.0, 0.0]), torch.tensor(1))
+    tensor(1.1133)
+
+    Reed et al., 2015.
+    """
+
+    def __init__(self, beta: float = 0.8, **options: Unpack[Options]) -> None:
+        super().__init__(beta, **options)
+
+    def under_itself(self, scores: Tensor) -> Tensor:
+        return self.ce.at_label(scores, scores.detach().argmax(1))
 
 
 def _pick(every: Tensor, labels: Tensor) -> Tensor:
     return every.gather(1, labels.unsqueeze(1)).squeeze(1)
 
 
-def _after(batch: Batch, steps: int) -> Tensor:
+def _after(steps: int, rows: Tensor, valid: Tensor | None) -> Tensor:
     """For each sample the one that comes ``steps`` later, in a circle, among those that count."""
-    count = len(batch.scores)
-    here = torch.arange(count, device=batch.scores.device)
-    if batch.valid is None:
-        return (here + steps) % max(count, 1)
-    order = torch.argsort(~batch.valid, stable=True)  # those that count, in their order, then the others
-    rank = batch.valid.long().cumsum(0) - 1
-    return order[(rank + steps) % batch.valid.sum().clamp(min=1)]
+    if valid is None:
+        return (torch.arange(len(rows), device=rows.device) + steps) % max(len(rows), 1)
+    order = torch.argsort(~valid, stable=True)  # those that count, in their order, then the others
+    return order[(valid.long().cumsum(0) - 1 + steps) % valid.sum().clamp(min=1)]
 
 
 def _distribution(prior: Sequence[float] | Tensor) -> Tensor:

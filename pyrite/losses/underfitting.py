@@ -1,24 +1,33 @@
-"""Will a loss underfit? Read off from the weight it gives an untrained model, before anything is trained."""
+"""Will a loss underfit, and will scores settle? Read off from its weights, before anything is trained."""
 
+from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from pyrite.checks import number, require, whole_number
-from pyrite.criterion import Loss, without_options
-from pyrite.curves import CE, MEASURED, Curve, expected_margin
+from pyrite.criterion import Loss, Sum, classes_of, without_options
+from pyrite.curves import CE, MEASURED, Curve, Tails, expected_margin
+from pyrite.curves.initial import MOST_CLASSES
 from pyrite.errors import PyriteError
-from pyrite.losses.ends import Measured, grows_without_bound, in_expectation, tails
 from pyrite.losses.registry import loss as read
+from pyrite.losses.regularised import Confidence, Peer
+from pyrite.soft_margin import row_margin
 
-__all__ = ["Underfitting", "underfitting"]
+__all__ = ["Underfitting", "grows_without_bound", "tails", "underfitting"]
 
-# The curriculum paper's Table 2 (CIFAR-100 without noise) against the initial weight of the same losses, as a share
+# The curriculum paper's Table 2 (CIFAR-100 without noise) against the initial weight of the same losses, as a fraction
 # of their peak: GCE .44 and SCE 1.0 train like cross entropy; AGCE .09 and AUL .08 lose 12 to 20 points of accuracy;
 # MAE .024 and the rest fail. A quarter of the peak is what MAE has with 10 classes, where it trains well, and it gives
 # for MAE and AGCE the tau of 2.6 and 4.0 that the paper found by search (Table 9).
 FAILS, SLOW, CURED = 0.05, 0.2, 0.25
+# A weight that halves between these margins is on its way to 0; nce's, the slowest, falls to a hundredth.
+NEAR, FAR = 1e3, 1e4
+# Below this fraction of the weight at margin 0 it is rounding.
+ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -32,15 +41,15 @@ class Underfitting:
     expected_margin: float
     """The mean margin of an untrained model."""
     initial: float
-    """The weight of a sample there, as a share of the largest weight the loss ever gives."""
+    """The weight of a sample there, as a fraction of the largest weight the loss ever gives."""
     initial_ce: float
     """The same for cross entropy."""
     kept: float
-    """The share of that weight that is left when the scores spread tenfold and the margin stays: 1 for every curve."""
+    """The fraction of it that is left when the scores spread tenfold and the margin stays: 1 for every curve."""
     hard: float
-    """The weight of a hopeless sample (margin -> -inf), as a share of the largest."""
+    """The weight of a hopeless sample (margin -> -inf), as a fraction of the largest."""
     learned: float
-    """The weight of a learned sample (margin -> inf), as a share of the largest."""
+    """The weight of a learned sample (margin -> inf), as a fraction of the largest."""
     weight_far_wrong: float
     """The weight that a hopeless sample's tends to, itself: 0 where the hardest samples end up with none."""
     weight_far_right: float
@@ -89,16 +98,16 @@ def underfitting(
             f"loss is {str(given)!r}, but class weights multiply whatever it gives the samples of a class: "
             "leave them out here"
         )
-    subject = in_expectation(without_options(given))
+    subject = _in_expectation(without_options(given))
     start = expected_margin(classes, exact=classes < 3) if margin is None else number("margin", margin)
     left, right = tails(subject, classes)
     if isinstance(subject, Curve):
         at_start, largest, kept = _weight_of(subject, start), subject.peak().weight, 1.0
     else:
-        measured = Measured(subject, classes, spread)
+        measured = _Measured(subject, classes, spread)
         at_start = measured.weight(start)
         largest = max(left, right, *(measured.weight(margin / 2) for margin in range(-120, 121)))
-        kept = Measured(subject, classes, 10 * spread).weight(start) / at_start if at_start > 0 else 1.0
+        kept = _Measured(subject, classes, 10 * spread).weight(start) / at_start if at_start > 0 else 1.0
     require(largest > 0, "loss", str(subject), "one that gives samples a positive weight")
     initial = at_start / largest
     return Underfitting(
@@ -170,7 +179,7 @@ def _words(report: Underfitting) -> list[str]:
 
 
 def _ends(report: Underfitting) -> list[str]:
-    """What becomes of samples at either end; the limits themselves, as a share of a high peak may round to nothing."""
+    """What becomes of samples at either end. The limits are shown: a fraction of a high peak may round to nothing."""
     wrong, right = report.weight_far_wrong, report.weight_far_right
     lines = [
         "Hopeless samples, where wrong labels end up, get no weight: it vanishes as the margin falls."
@@ -194,6 +203,86 @@ def _ends(report: Underfitting) -> list[str]:
     return lines
 
 
-def _percent(share: float) -> str:
-    percent = 100 * share
+def _percent(fraction: float) -> str:
+    percent = 100 * fraction
     return f"{percent:.0f} %" if percent >= 10 or percent < 0.005 else f"{percent:.2g} %"
+
+
+def tails(loss: Loss, classes: int | None = None) -> Tails:
+    """What the weight of a sample (half the L1 norm of its gradient by the scores) tends to at either end.
+
+    Exact for a curve; measured for the others, with the number of ``classes`` their matrix or prior has, or else 10.
+
+    >>> from pyrite.curves import CE, IMAE
+    >>> tails(IMAE(T=8)), tails(CE())
+    (Tails(left=0.5, right=0.5), Tails(left=1.0, right=0.0))
+    """
+    if isinstance(loss, Curve):
+        return loss.tails()
+    measured = _Measured(loss, classes or classes_of(loss))
+    return Tails(measured.limit(measured.weight, -1), measured.limit(measured.weight, 1))
+
+
+def grows_without_bound(loss: Loss, classes: int | None = None) -> bool:
+    """Whether training goes on pushing samples outwards however far out they are, so that scores never settle.
+
+    So it is where a learned sample's label is still pushed up (``imae``, ``confidence``, ``backward``), or, with
+    negative factors, a hopeless one's still down. A weight that remains but pulls back, as that of ``smooth(ce)``
+    does, is a bound and not a danger. Such a loss needs a bounded step: clipped gradients, weight decay, or a
+    lower learning rate.
+
+    >>> from pyrite.curves import CE, IMAE
+    >>> grows_without_bound(IMAE(T=8)), grows_without_bound(CE())
+    (True, False)
+    """
+    if isinstance(loss, Curve):
+        left, right = loss.tails()
+    else:
+        measured = _Measured(loss, classes or classes_of(loss))
+        left, right = measured.limit(measured.push, -1), measured.limit(measured.push, 1)
+    return right > 0 or left < 0
+
+
+def _in_expectation(loss: Loss) -> Loss:
+    """A loss of single samples: peer loss becomes its mean over peers, with all classes equally frequent."""
+    if isinstance(loss, Peer):
+        return Confidence(loss.loss, beta=loss.alpha)
+    if isinstance(loss, Sum):
+        return Sum([(factor, _in_expectation(term)) for factor, term in loss.terms()])
+    return loss
+
+
+class _Measured:
+    """The gradient of a loss that is no curve, at a margin of our choice.
+
+    Simulated: normal scores with the given spread, the label's score set so that the margin is as wished.
+    """
+
+    def __init__(self, loss: Loss, classes: int, spread: float = 1.0) -> None:
+        require(classes <= MOST_CLASSES, "classes", classes, f"at most {MOST_CLASSES:,} for {loss}, which is measured")
+        self.loss = deepcopy(_in_expectation(loss))  # a user's own loss may have buffers, which stay as they are
+        count = max(32, min(512, 200_000 // classes))
+        generator = torch.Generator().manual_seed(0)
+        self.scores = spread * torch.randn(count, classes, dtype=torch.float64, generator=generator)
+        self.labels = torch.arange(count) % classes
+        self.margin = row_margin(self.scores, self.labels)
+
+    def weight(self, margin: float) -> float:
+        """The mean weight of a sample: half the L1 norm of its gradient."""
+        return float(self._gradient(margin).abs().sum(1).mean() / 2)
+
+    def push(self, margin: float) -> float:
+        """How much a step down the gradient raises the label's score, in the mean. For a curve this is the weight."""
+        return -float(self._gradient(margin).gather(1, self.labels.unsqueeze(1)).mean())
+
+    def limit(self, of: Callable[[float], float], side: int) -> float:
+        """What a function of the margin tends to on the left (-1) or right (1)."""
+        near, far = of(side * NEAR), of(side * FAR)
+        return far if abs(far) > max(abs(near) / 2, ROUNDING * self.weight(0.0)) else 0.0
+
+    @torch.enable_grad()
+    def _gradient(self, margin: float) -> Tensor:
+        raised = torch.zeros_like(self.scores)
+        raised[torch.arange(len(raised)), self.labels] = margin - self.margin
+        scores = (self.scores + raised).requires_grad_()
+        return torch.autograd.grad(self.loss.at_label(scores, self.labels).sum(), scores)[0]

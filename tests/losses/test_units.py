@@ -8,7 +8,7 @@ import torch
 from scipy.optimize import minimize
 
 import pyrite
-from pyrite.losses.units import largest_weight
+from pyrite.losses.normalised import largest_weight
 
 
 def weight(loss: pyrite.Loss, scores: list[float]) -> float:
