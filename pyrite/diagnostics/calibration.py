@@ -34,17 +34,19 @@ class Reliability:
     @property
     def expected_calibration_error(self) -> float | None:
         """Mean gap between confidence and accuracy, bins weighted by count (Guo et al., 2017); None without samples."""
-        used = self.count > 0
-        if not used.any():
-            return None
-        gap = np.abs(self.confidence[used] - self.accuracy[used])
-        return float(gap @ self.count[used] / self.count.sum())
+        used, gap = self._gaps
+        return float(gap @ self.count[used] / self.count.sum()) if used.any() else None
 
     @property
     def maximum_calibration_error(self) -> float | None:
         """The largest gap between confidence and accuracy in any bin; None without samples."""
+        used, gap = self._gaps
+        return float(gap.max()) if used.any() else None
+
+    @property
+    def _gaps(self) -> tuple[Flags, Floats]:
         used = self.count > 0
-        return float(np.abs(self.confidence[used] - self.accuracy[used]).max()) if used.any() else None
+        return used, np.abs(self.confidence[used] - self.accuracy[used])
 
 
 def reliability(confidence: object, correct: object, bins: int = 15) -> Reliability:
@@ -60,8 +62,7 @@ def reliability(confidence: object, correct: object, bins: int = 15) -> Reliabil
     place = np.searchsorted(edges[1:-1], predicted, side="left")
     count = np.bincount(place, minlength=bins)
     sums = [np.bincount(place, weights=values, minlength=bins) for values in (predicted, outcome)]
-    shares = [np.where(count > 0, values / np.maximum(count, 1), np.nan) for values in sums]
-    return Reliability(edges, count, *shares)
+    return Reliability(edges, count, *(np.where(count > 0, part / np.maximum(count, 1), np.nan) for part in sums))
 
 
 def top_label(probabilities: object, labels: object) -> tuple[Floats, Flags]:
@@ -77,11 +78,8 @@ def brier_score(probabilities: object, labels: object) -> float | None:
     0.3125
     """
     rows, label = _distributions(probabilities, labels)
-    if not len(rows):
-        return None
-    at_label = rows[np.arange(len(rows)), label]
-    others = np.square(rows).sum(1) - np.square(at_label)
-    return float(np.mean(np.square(1 - at_label) + others))
+    distance = np.square(rows - (np.arange(rows.shape[1]) == label[:, None])).sum(1)
+    return float(distance.mean()) if len(rows) else None
 
 
 def brier_score_of_event(probability: object, happened: object) -> float | None:

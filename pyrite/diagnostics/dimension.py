@@ -1,7 +1,5 @@
 """Local intrinsic dimension, estimated from the distances to the nearest neighbours."""
 
-from typing import Final
-
 import numpy as np
 
 from pyrite.checks import whole_number
@@ -9,9 +7,6 @@ from pyrite.diagnostics.arrays import Floats, to_floats
 from pyrite.errors import PyriteError
 
 __all__ = ["local_intrinsic_dimension"]
-
-# Squared distances below this share of the squared norms are lost to cancellation in a·a − 2a·b + b·b.
-_CANCELS: Final = 1e-9
 
 
 def local_intrinsic_dimension(points: object, k: int = 20, among: object | None = None, chunk: int = 512) -> Floats:
@@ -25,6 +20,8 @@ def local_intrinsic_dimension(points: object, k: int = 20, among: object | None 
     The point itself and its duplicates are not neighbours: their ratio would be infinite. The result is NaN where there
     are fewer than k neighbours, and infinite where all k are equally far.
     """
+    from scipy.spatial.distance import cdist
+
     rows = to_floats(points, "points", ndim=2)
     others = rows if among is None else to_floats(among, "among", ndim=2)
     if rows.shape[1] != others.shape[1]:
@@ -34,32 +31,12 @@ def local_intrinsic_dimension(points: object, k: int = 20, among: object | None 
     dimension = np.full(len(rows), np.nan)
     if len(others) < k:
         return dimension
-    centre = others.mean(0)
-    rows, others = rows - centre, others - centre
     for start in range(0, len(rows), chunk):
-        part = slice(start, start + chunk)
-        dimension[part] = _estimate(_nearest(rows[part], others, k))
+        distance = cdist(rows[start : start + chunk], others)
+        distance[distance == 0] = np.inf
+        nearest = np.sort(np.partition(distance, k - 1)[:, :k])
+        complete = np.isfinite(nearest[:, -1])
+        log_ratios = np.log(nearest[complete, -1:] / nearest[complete, :-1]).sum(1)
+        with np.errstate(divide="ignore"):
+            dimension[start : start + chunk][complete] = (k - 1) / log_ratios
     return dimension
-
-
-def _nearest(rows: Floats, others: Floats, k: int) -> Floats:
-    """Distances of the k nearest at a distance above 0, ascending; infinite where there are fewer."""
-    scale = np.square(rows).sum(1)[:, None] + np.square(others).sum(1)
-    squares = scale - 2 * (rows @ others.T)
-    row, column = np.nonzero(squares <= _CANCELS * scale)
-    exact = np.square(rows[row] - others[column]).sum(1)
-    squares[row, column] = np.where(exact > 0, exact, np.inf)
-    nearest = np.argpartition(squares, k - 1, axis=1)[:, :k]
-    # The neighbours are found by products; their distances are computed from differences, which lose no digits.
-    distance = np.sqrt(np.square(rows[:, None] - others[nearest]).sum(2))
-    distance[np.isinf(np.take_along_axis(squares, nearest, 1))] = np.inf
-    return np.sort(distance, axis=1)
-
-
-def _estimate(distance: Floats) -> Floats:
-    k = distance.shape[1]
-    estimate = np.full(len(distance), np.nan)
-    complete = np.isfinite(distance[:, -1])
-    log_ratios = (np.log(distance[complete, -1:]) - np.log(distance[complete, :-1])).sum(1)
-    estimate[complete] = np.where(log_ratios > 0, (k - 1) / np.where(log_ratios > 0, log_ratios, 1), np.inf)
-    return estimate

@@ -97,7 +97,11 @@ def retrieve(
             match = same & ~no_match & usable
             others = usable & ~match
             average[row], first[row] = _average_precision(values[match], values[others], precision == "trapezoids")
-    return _summary(average, first, ranks)
+    found: Flags = first > 0
+    count = int(np.count_nonzero(found))
+    ranks = [whole_number("rank", rank, least=1) for rank in ranks]
+    cmc = {rank: float(np.mean(first[found] <= rank)) if count else None for rank in ranks}
+    return Retrieval(float(average[found].mean()) if count else None, cmc, count, len(first) - count, average, first)
 
 
 def _average_precision(matches: Floats, others: Floats, trapezoids: bool) -> tuple[float, int]:
@@ -112,15 +116,6 @@ def _average_precision(matches: Floats, others: Floats, trapezoids: bool) -> tup
         before = np.where(rank > 1, (count - 1) / np.maximum(rank - 1, 1), 1.0)
         precision = (before + precision) / 2
     return float(precision.mean()), int(rank[0])
-
-
-def _summary(average: Floats, first: Ints, ranks: Sequence[int]) -> Retrieval:
-    valid: Flags = first > 0
-    count = int(np.count_nonzero(valid))
-    whole = [whole_number("rank", rank, least=1) for rank in ranks]
-    cmc = {rank: float(np.mean(first[valid] <= rank)) if count else None for rank in whole}
-    mean = float(average[valid].mean()) if count else None
-    return Retrieval(mean, cmc, count, len(first) - count, average, first)
 
 
 def _cameras(
