@@ -15,9 +15,10 @@ def curves(
     out: Annotated[Path, typer.Option(help="The picture to write; its ending says the format.")] = Path("curves.png"),
 ) -> None:
     """Draw the weight that each loss gives to a sample, by its margin and by the probability of its label."""
-    from pyrite.report.weight_curves import draw_curves
+    from pyrite.report.figures import curves_figure
+    from pyrite.report.style import save
 
-    typer.echo(f"wrote {draw_curves([_curve(text) for text in losses], out, classes=classes)}")
+    typer.echo(f"wrote {save(curves_figure([_curve(text) for text in losses], classes), out)}")
 
 
 def _curve(text: str) -> "Loss":

@@ -18,9 +18,9 @@ def demo(
     """Train on digits of which 40 % are labelled wrong, with five losses, and write a report."""
     from pyrite.cli.compare import print_comparison
     from pyrite.comparing import demo as demo_runs
-    from pyrite.report.learning import draw_learning
-    from pyrite.report.margins import draw_margins
+    from pyrite.report.figures import learning_figure, margins_figure
     from pyrite.report.page import write_page
+    from pyrite.report.style import save
 
     def begin(name: str, seed: int) -> None:
         if not as_json and is_first():
@@ -30,7 +30,10 @@ def demo(
         comparison = demo_runs(out, epochs=epochs, seed=seed, begin=begin, progress=False if as_json else None)
     if not is_first():
         return
-    pictures = [draw_learning(comparison, out / "learning.png"), draw_margins(comparison, out / "margins.png")]
+    pictures = [
+        save(learning_figure(comparison), out / "learning.png"),
+        save(margins_figure(comparison), out / "margins.png"),
+    ]
     report = write_page(comparison, out / "report.html", "Digits, 40 % of them labelled wrong")
     if as_json:
         written = {"pictures": [str(path) for path in pictures], "report": str(report)}

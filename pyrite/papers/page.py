@@ -15,9 +15,9 @@ from pyrite.files import write
 from pyrite.losses import loss
 from pyrite.noise import noise_model
 from pyrite.papers import Reproduction
+from pyrite.report.figures import curves_figure
 from pyrite.report.inline import picture, templates
 from pyrite.report.style import COLOURS, line_style, save
-from pyrite.report.weight_curves import curves_figure
 from pyrite.training import COLUMNS
 
 __all__ = ["reproduction_figure", "write_reproduction"]

@@ -19,12 +19,10 @@ from pyrite.data import Dataset
 from pyrite.diagnostics import detection
 from pyrite.errors import PyriteError
 from pyrite.files import write
+from pyrite.report.figures import curves_figure, margins_figure, run_figure
 from pyrite.report.heat_map import heat_map, pairs
 from pyrite.report.inline import Picture, as_json, picture, source, templates
-from pyrite.report.learning import run_figure
-from pyrite.report.margins import margins_figure
 from pyrite.report.review_queue import Queue, make_queue
-from pyrite.report.weight_curves import curves_figure
 from pyrite.training import Run
 
 __all__ = ["write_audit_page"]

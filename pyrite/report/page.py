@@ -7,9 +7,8 @@ from pyrite.comparing import Comparison, Row
 from pyrite.data import Part
 from pyrite.errors import PyriteError
 from pyrite.files import write
+from pyrite.report.figures import learning_figure, margins_figure
 from pyrite.report.inline import picture, templates
-from pyrite.report.learning import learning_figure
-from pyrite.report.margins import margins_figure
 from pyrite.training import COLUMNS, Recipe, Run
 
 __all__ = ["write_page"]

@@ -10,8 +10,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from pyrite.comparing import Comparison, Row
-from pyrite.report.learning import draw_learning, learning_figure, run_figure
-from pyrite.report.style import COLOURS, dark, encode
+from pyrite.report.figures import learning_figure, run_figure
+from pyrite.report.style import COLOURS, dark, encode, save
 from pyrite.training import Run
 
 Make = Callable[..., Run]
@@ -35,7 +35,7 @@ def test_a_line_a_loss_in_both_panels(make_run: Make, tmp_path: Path) -> None:
     assert lines(figure, 1)["ce"] == (COLOURS[0], [1, 2], [0.1, 0.9])
     assert [axes.get_ylabel() for axes in figure.axes] == ["test accuracy", "wrong labels followed"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["ce", "$mae$"]
-    path = draw_learning(found, tmp_path / "deep" / "learning.png")
+    path = save(learning_figure(found), tmp_path / "deep" / "learning.png")
     with Image.open(path) as picture:
         assert picture.width == 720
 

@@ -10,9 +10,8 @@ from matplotlib.patches import StepPatch
 from PIL import Image
 
 from pyrite.comparing import Comparison, Row
-from pyrite.report import margins
-from pyrite.report.margins import draw_margins, margins_figure
-from pyrite.report.style import COLOURS
+from pyrite.report.figures import margins_figure
+from pyrite.report.style import COLOURS, save
 from pyrite.training import Run
 
 Make = Callable[..., Run]
@@ -45,7 +44,7 @@ def test_without_truth_all_labels_are_one_histogram(make_run: Make, tmp_path: Pa
     assert steps(figure.axes[0]) == {COLOURS[0]: {0.0: 0.6, -10.0: 0.4}}
     assert figure.axes[0].texts[1].get_text() == "erm(ce)"
     assert [axes.texts[0].get_text() for axes in figure.axes] == ["epoch 1", "epoch 2"]
-    with Image.open(draw_margins(run, tmp_path / "m.png")) as picture:
+    with Image.open(save(margins_figure(run), tmp_path / "m.png")) as picture:
         assert picture.width == 720
 
 
@@ -60,13 +59,15 @@ def test_what_lies_beyond_the_axis_is_written(make_run: Make, tmp_path: Path) ->
     assert steps(figure.axes[-1])[COLOURS[0]] == {0.0: 0.25}
 
 
-def test_counts_within_and_beyond_by_hand() -> None:
-    """Bins: below -2, four between, from 2 on."""
-    edges, counts = np.array([-2.0, -1, 0, 1, 2]), np.array([1, 2, 3, 4, 5, 6])
-    kept, inside, below, above = margins._within(counts, edges, 1.0)
-    assert (kept.tolist(), inside.tolist(), below, above) == ([-1, 0, 1], [3, 4], 3, 11)
-    kept, inside, below, above = margins._within(counts, edges, 5.0)
-    assert (kept.tolist(), inside.tolist(), below, above) == ([-2, -1, 0, 1, 2], [2, 3, 4, 5], 1, 6)
+def test_counts_within_and_beyond_by_hand(make_run: Make) -> None:
+    """Bins of width 1: one count below -20 and on its right, as many on either side of 0, more beyond 20."""
+    run = make_run([0.5], [None], truth=False)
+    run.samples["margins"][:] = np.arange(1, 43)
+    axes = margins_figure(run).axes[0]
+    assert axes.get_xlim() == (-20, 20)
+    total = 42 * 43 / 2
+    assert steps(axes)[COLOURS[0]] == pytest.approx({float(edge): (edge + 22) / total for edge in range(-20, 20)})
+    assert "5% ▸" in [text.get_text() for text in axes.texts]  # 42 of 903; the one below -20 is less than 0.5 %
 
 
 def test_nothing_to_draw(make_run: Make, tmp_path: Path) -> None:

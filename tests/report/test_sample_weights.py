@@ -8,8 +8,8 @@ import pytest
 
 import pyrite
 from pyrite.comparing import Comparison, Row
-from pyrite.report.initial_margins import draw_initial_margins, initial_margins_figure
-from pyrite.report.sample_weights import draw_weights, weights_figure
+from pyrite.report.figures import initial_margins_figure, weights_figure
+from pyrite.report.style import save
 from pyrite.training import Run, Start
 
 Make = Callable[..., Run]
@@ -31,7 +31,7 @@ def test_alpha_and_its_share_of_the_largest(make_run: Make, tmp_path: Path) -> N
     assert list(right.lines[0].get_ydata()) == pytest.approx([(1 + 2 / 3) / 2, (0.5 + 1) / 2])
     assert list(right.lines[1].get_ydata()) == pytest.approx([0.5, 1])
     for kind in ("png", "svg"):
-        assert draw_weights(found, tmp_path / f"weights.{kind}").stat().st_size > 5000
+        assert save(weights_figure(found), tmp_path / f"weights.{kind}").stat().st_size > 5000
 
 
 def test_no_weights(make_run: Make, tmp_path: Path) -> None:
@@ -51,6 +51,6 @@ def test_margins_of_nets_beside_the_assumed_ones(tmp_path: Path) -> None:
     values, edges, _ = panel.patches[-1].get_data()
     centre = (edges[:-1] + edges[1:]) / 2
     assert float((values * np.diff(edges) * centre).sum()) == pytest.approx(-2.617, abs=0.03)
-    assert draw_initial_margins(starts, 10, tmp_path / "initial.svg").read_bytes().startswith(b"<?xml")
+    assert save(figure, tmp_path / "initial.svg").read_bytes().startswith(b"<?xml")
     with pytest.raises(ValueError, match="starts is empty"):
         initial_margins_figure({}, 10)
