@@ -1,9 +1,8 @@
-from .augment import CropFlip as CropFlip
+from .augment import CropFlip as CropFlip, Growth as Growth
 from .batches import Batch as Batch, Batches as Batches
 from .corrections import Corrections as Corrections, read_content as read_content
 from .dataset import Dataset as Dataset, Inputs as Inputs, Numeric as Numeric, Tracklets as Tracklets
 from .files import data_folder as data_folder
-from .growth import Growth as Growth
 from .images import LazyImages as LazyImages, Unreadable as Unreadable
 from .reading import Samples as Samples, describe as describe, is_object as is_object, read_like as read_like
 from .records import Column as Column, Records as Records, texts as texts, to_objects as to_objects

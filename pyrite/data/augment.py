@@ -1,21 +1,25 @@
-"""Crop and flip for a whole batch at once."""
+"""Random crops, flips and colours for a whole batch at once, and images that are smaller in the first epochs."""
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple, final
+from dataclasses import dataclass
+from typing import Final, Literal, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
-from torch.nn.functional import pad as zero_pad
+from torch.nn.functional import interpolate, pad as zero_pad
 
-from pyrite.checks import one_of, whole_number
-from pyrite.data.colour import check_jitter, draw_colours
+from pyrite.checks import number, one_of, whole_number
 from pyrite.draws import Stream, order, uniforms
 from pyrite.errors import PyriteError
 from pyrite.spec import construct
 
-__all__ = ["CropFlip", "Draws", "crop_and_flip"]
+__all__ = ["CropFlip", "Draws", "Growth", "crop_and_flip", "draw_colours", "jittered"]
+
+_COLOURS: Final = {"brightness": 1.0, "contrast": 1.0, "saturation": 1.0, "hue": 0.5}  # and the largest changes
+_GREY: Final = (0.299, 0.587, 0.114)  # how bright red, green and blue look: ITU-R BT.601
+_WHOLE_AFTER: Final = 2 / 3  # of the run; the last third is trained on whole images, as those that are predicted are
 
 
 class Draws(NamedTuple):
@@ -25,10 +29,6 @@ class Draws(NamedTuple):
     left: Tensor
     mirrored: Tensor | None
     colour: Tensor | None = None
-
-    def at(self, rows: slice | Tensor) -> "Draws":
-        """The draws of these samples."""
-        return Draws(*(None if drawn is None else drawn[rows] for drawn in self))  # type: ignore[arg-type]
 
 
 def crop_and_flip(images: Tensor, rows: Tensor, draws: Draws, size: tuple[int, int]) -> Tensor:
@@ -80,7 +80,7 @@ class CropFlip:
         ):
             one_of(name, word, known)
         self.pad, self.crop, self.flip, self.edge, self.place = pad, crop, flip, edge, place
-        self.jitter = None if jitter is None else check_jitter(jitter)
+        self.jitter = None if jitter is None else _amounts(jitter)
 
     def __repr__(self) -> str:
         return construct(self)
@@ -107,29 +107,119 @@ class CropFlip:
 
     def draw(self, height: int, width: int, index: npt.NDArray[np.int64], count: int, seed: int, epoch: int) -> Draws:
         """The draws of an epoch in which sample ``index[i]`` of a data set of ``count`` samples is at position i."""
-        size = self.size(height, width)
+        size, mirrored = self.size(height, width), None
         positions = [side + 2 * self.pad - cut + 1 for side, cut in zip((height, width), size, strict=True)]
         if self.place == "centre":
             top, left = (torch.full((len(index),), possible // 2) for possible in positions)
         else:
             drawn = uniforms(seed, Stream.CROP, 2 * len(index), epoch).reshape(2, -1)
             top, left = (torch.from_numpy((u * n).astype(np.int64)) for u, n in zip(drawn, positions, strict=True))
-        mirrored = self._mirrored(index, count, seed, epoch)
-        colour = None if self.jitter is None else draw_colours(self.jitter, len(index), seed, epoch)
-        return Draws(top, left, None if mirrored is None else torch.from_numpy(mirrored), colour)
-
-    def _mirrored(
-        self, index: npt.NDArray[np.int64], count: int, seed: int, epoch: int
-    ) -> npt.NDArray[np.bool_] | None:
-        if self.flip == "none":
-            return None
         if self.flip == "random":
-            return uniforms(seed, Stream.FLIP, len(index), epoch) < 0.5
-        # Which half is mirrored first depends on the sample, not on its position in the epoch.
-        half: npt.NDArray[np.bool_] = order(seed, Stream.FLIP, count)[index] % 2 == epoch % 2
-        return half
+            mirrored = torch.from_numpy(uniforms(seed, Stream.FLIP, len(index), epoch) < 0.5)
+        elif self.flip == "alternate":
+            # Which half is mirrored first depends on the sample, not on its position in the epoch.
+            mirrored = torch.from_numpy(order(seed, Stream.FLIP, count)[index] % 2 == epoch % 2)
+        colour = None if self.jitter is None else draw_colours(self.jitter, len(index), seed, epoch)
+        return Draws(top, left, mirrored, colour)
 
 
 def _reflected(side: int, pad: int, device: torch.device) -> Tensor:
     place = torch.arange(-pad, side + pad, device=device).abs()
     return (side - 1) - ((side - 1) - place).abs()
+
+
+def _amounts(jitter: object) -> tuple[float, ...]:
+    if isinstance(jitter, str) or not isinstance(jitter, Sequence) or len(jitter) != len(_COLOURS):
+        raise PyriteError(f"jitter is {jitter!r}, but must be four numbers: {', '.join(_COLOURS)}")
+    limits = zip(_COLOURS.items(), jitter, strict=True)
+    return tuple(float(number(f"jitter: {name}", amount, least=0, most=limit)) for (name, limit), amount in limits)
+
+
+def draw_colours(jitter: Sequence[float], count: int, seed: int, epoch: int) -> Tensor:
+    """Three factors and a turn of the hue for every image of an epoch."""
+    drawn = torch.from_numpy(uniforms(seed, Stream.COLOUR, 4 * count, epoch).reshape(count, 4))
+    return (torch.tensor([1.0, 1.0, 1.0, 0.0]) + (2 * drawn - 1) * torch.tensor(jitter)).float()
+
+
+def jittered(images: Tensor, colour: Tensor) -> Tensor:
+    """Images, with numbers from 0 to 255, whose brightness, contrast, saturation and hue are changed, in this order.
+
+    A grey image has neither saturation nor hue.
+    """
+    brightness, contrast, saturation, hue = (part.view(-1, 1, 1, 1) for part in colour.unbind(1))
+    bright = (images * brightness).clamp(0, 255)
+    middle = _grey(bright).mean((2, 3), keepdim=True)
+    images = (middle + (bright - middle) * contrast).clamp(0, 255)
+    if images.shape[1] != 3:
+        return images
+    grey = _grey(images)
+    return _turned((grey + (images - grey) * saturation).clamp(0, 255), hue)
+
+
+def _grey(images: Tensor) -> Tensor:
+    if images.shape[1] != 3:
+        return images
+    weights = torch.tensor(_GREY, device=images.device).view(1, 3, 1, 1)
+    return (images * weights).sum(1, keepdim=True)
+
+
+def _turned(images: Tensor, turn: Tensor) -> Tensor:
+    """Images whose hue is turned, as a fraction of the circle; saturation and value of HSV stay."""
+    value, largest = images.max(1, keepdim=True)
+    spread = value - images.amin(1, keepdim=True)
+    red, green, blue = images.split(1, 1)
+    safe = spread.clamp(min=1e-6)
+    sixths = torch.stack([(green - blue) / safe, 2 + (blue - red) / safe, 4 + (red - green) / safe])
+    hue = sixths.gather(0, largest[None])[0] + 6 * turn
+    # Each colour falls from the value by the spread where the hue is far from it.
+    places = (torch.tensor([5.0, 3.0, 1.0], device=images.device).view(1, 3, 1, 1) + hue) % 6
+    return value - spread * torch.minimum(places, 4 - places).clamp(0, 1)
+
+
+@final
+@dataclass(frozen=True)
+class Growth:
+    """The sides of images by epoch: a fraction of the whole image at first, then along a line to the whole image.
+
+    Small images cost less, and what is learned from them serves on larger ones.
+
+    Args:
+        first: the fraction of each side in the first epoch.
+        epochs: the length of the run; images are whole after two thirds of it.
+
+    >>> growth = Growth(first=0.5, epochs=12)
+    >>> [growth.side(32, epoch) for epoch in range(12)]
+    [16, 18, 20, 22, 24, 26, 28, 30, 32, 32, 32, 32]
+
+    Tan & Le, 2021 ("EfficientNetV2"), train on growing images.
+    """
+
+    first: float
+    epochs: int
+
+    def __post_init__(self) -> None:
+        number("first", self.first, above=0, most=1)
+        whole_number("epochs", self.epochs, 1)
+
+    @property
+    def rising(self) -> int:
+        """Epochs with smaller images; the last one always has whole images."""
+        return int(_WHOLE_AFTER * self.epochs + 1e-9)
+
+    def is_whole(self, epoch: int) -> bool:
+        """Whether images have grown, in an epoch counted from 0."""
+        return epoch >= self.rising
+
+    def side(self, whole: int, epoch: int) -> int:
+        """Of images with a side of ``whole`` pixels, in an epoch counted from 0; an even number until it is whole."""
+        if self.is_whole(epoch):
+            return whole
+        fraction = self.first + (1 - self.first) * epoch / self.rising
+        return min(whole, max(2, 2 * round(fraction * whole / 2)))
+
+    def resized(self, images: Tensor, epoch: int) -> Tensor:
+        """A batch of images as an epoch shows them: each pixel is a mean over those that it replaces."""
+        size = [self.side(whole, epoch) for whole in images.shape[2:]]
+        if size == list(images.shape[2:]):
+            return images
+        return interpolate(images, size=size, mode="bilinear", antialias=True).to(memory_format=torch.contiguous_format)

@@ -1,9 +1,10 @@
 """Batches of ``(inputs, labels, index)``: the same for any number of workers and ranks, resumable at any position."""
 
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple, final
+from functools import partial
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +12,8 @@ import torch
 from torch import Tensor
 
 from pyrite.checks import whole_number
-from pyrite.data.augment import CropFlip, Draws, crop_and_flip
-from pyrite.data.colour import jittered
+from pyrite.data.augment import CropFlip, Draws, Growth, crop_and_flip, jittered
 from pyrite.data.dataset import Labels, Numeric, check_inputs
-from pyrite.data.growth import Growth
 from pyrite.data.images import LazyImages, Unreadable
 from pyrite.data.statistics import Statistics, check_finite
 from pyrite.draws import Stream, check_seed, order
@@ -39,6 +38,10 @@ class _Epoch(NamedTuple):
     number: int
 
 
+Prepared = tuple[Batch, list[Unreadable]]
+_MOVED: Final = "the position of these batches was changed during the iteration: start a new iteration"
+
+
 @final
 class Batches:
     """Batches of a data set, in an order that depends on the seed and the epoch only.
@@ -60,7 +63,7 @@ class Batches:
             converted to float32. Without it images are scaled to [0, 1], and features are unchanged.
         drop_last: leave out a last batch that is smaller than the others.
         most: at most so many batches per epoch. Every epoch has an order of its own, so that all samples come in time.
-        rank, world_size: each rank gets its share of every batch. The shares of all ranks, in order, are the batch of
+        rank, world_size: each rank gets its slice of every batch. The slices of all ranks, in order, are the batch of
             a single process. Their sizes differ by at most one, and in a small last batch some may be empty.
         device: the device of the batches. If the whole data set fits on it, it is kept there.
         workers: the number of threads that read ahead, for images that are read lazily.
@@ -123,21 +126,19 @@ class Batches:
         return every if self.most is None else min(every, self.most)
 
     def __iter__(self) -> Iterator[Batch]:
-        number, start = self.epoch, self.position
-        epoch = self._plan()
-        lazy = isinstance(self.inputs, LazyImages)
-        prepare = self._read_and_prepare if lazy else self._prepare
-        if lazy and self.workers:
-            batches = self._read_ahead(epoch, start)
-        else:
-            batches = (prepare(epoch, position) for position in range(start, len(self)))
-        for position, (batch, bad) in enumerate(batches, start):
-            self._check_not_moved(number, position)
-            self.unreadable.update((entry.path, entry) for entry in bad)
+        epoch, start = self._plan(), self.position
+        read_ahead = isinstance(self.inputs, LazyImages) and self.workers
+        prepared = self._read_ahead if read_ahead else map
+        for position, (batch, bad) in enumerate(prepared(partial(self._batch, epoch), range(start, len(self))), start):
+            if (self.epoch, self.position) != (epoch.number, position):
+                raise RuntimeError(_MOVED)
+            for entry in bad:
+                self.unreadable[entry.path] = entry
             self.position = position + 1
             yield batch
-        self._check_not_moved(number, len(self))
-        self.seek(number + 1)
+        if (self.epoch, self.position) != (epoch.number, len(self)):
+            raise RuntimeError(_MOVED)
+        self.seek(epoch.number + 1)
 
     def in_order(self, batch_size: int = 500, index: Labels | None = None) -> "Batches":
         """The same samples, or those of ``index``, in ascending order, without augmentation: for evaluation."""
@@ -147,10 +148,6 @@ class Batches:
             shuffle=False, normalise=self.normalise, rank=self.rank, world_size=self.world_size, device=self.device,
             workers=self.workers,
         )  # fmt: skip
-
-    def _check_not_moved(self, epoch: int, position: int) -> None:
-        if (self.epoch, self.position) != (epoch, position):
-            raise RuntimeError("the position of these batches was changed during the iteration: start a new iteration")
 
     def state_dict(self) -> dict[str, int]:
         """The epoch and position as plain numbers, and the settings that the order depends on."""
@@ -183,59 +180,50 @@ class Batches:
         draws = self.augment.draw(height, width, index, len(self.inputs), self.seed, self.epoch)
         return _Epoch(index, draws, self.epoch)
 
-    def _share(self, position: int) -> slice:
-        """The positions in the epoch of this rank's share of a batch."""
+    def _batch(self, epoch: _Epoch, position: int) -> Prepared:
+        """This rank's slice of a batch, and the images that it lacks because they cannot be read."""
         start = position * self.batch_size
-        size = min(self.batch_size, len(self.index) - start)
-        share, rest = divmod(size, self.world_size)
-        begin = start + self.rank * share + min(self.rank, rest)
-        return slice(begin, begin + share + (self.rank < rest))
-
-    def _prepare(self, epoch: _Epoch, position: int) -> tuple[Batch, list[Unreadable]]:
-        share = self._share(position)
-        index = torch.from_numpy(epoch.samples[share])
-        if self._tensor is None:
-            features = np.asarray(self.inputs[epoch.samples[share]])
-            return self._batch(_to_tensor(features, self.normalise), index, epoch.number), []
-        rows, colour = index.to(self._tensor.device), None
-        if epoch.draws is None:
-            inputs = self._tensor[rows]
-        else:
-            draws = _to_device(epoch.draws.at(share), rows.device)
-            inputs = crop_and_flip(self._tensor, rows, draws, self._crop_size)
-            colour = draws.colour
-        return self._batch(inputs, index, epoch.number, colour), []
-
-    def _read_and_prepare(self, epoch: _Epoch, position: int) -> tuple[Batch, list[Unreadable]]:
-        assert isinstance(self.inputs, LazyImages)
-        share = self._share(position)
-        index = epoch.samples[share]
-        pixels, good, bad = self.inputs.read(index)
-        images, colour = torch.from_numpy(pixels), None
-        if self.augment is not None and epoch.draws is not None:
-            draws = epoch.draws.at(share).at(torch.from_numpy(good))
-            colour = draws.colour
-            images = crop_and_flip(self.augment.padded(images), torch.arange(len(images)), draws, self._crop_size)
-        return self._batch(images, torch.from_numpy(index[good]), epoch.number, colour), bad
-
-    def _batch(self, inputs: Tensor, index: Tensor, epoch: int, colour: Tensor | None = None) -> Batch:
+        size, rest = divmod(min(self.batch_size, len(self.index) - start), self.world_size)
+        begin = start + self.rank * size + min(self.rank, rest)
+        own = slice(begin, begin + size + (self.rank < rest))
+        inputs, index, colour, bad = self._gather(epoch.samples[own], epoch.draws, own)
         inputs = inputs.to(self.device).float()
         if colour is not None:
             inputs = jittered(inputs, colour.to(self.device))
         if self._affine is not None:
-            scale, shift = self._affine
-            inputs = inputs.mul_(scale).add_(shift)
+            inputs = inputs.mul_(self._affine[0]).add_(self._affine[1])
         if self.growth is not None:
-            inputs = self.growth.resized(inputs, epoch)
-        return Batch(inputs, self.labels[index].to(self.device), index.to(self.device))
+            inputs = self.growth.resized(inputs, epoch.number)
+        return Batch(inputs, self.labels[index].to(self.device), index.to(self.device)), bad
 
-    def _read_ahead(self, epoch: _Epoch, start: int) -> Iterator[tuple[Batch, list[Unreadable]]]:
+    def _gather(
+        self, index: Labels, draws: Draws | None, own: slice
+    ) -> tuple[Tensor, Tensor, Tensor | None, list[Unreadable]]:
+        """The inputs of samples, cropped and flipped, the samples that could be read, and their draws of colours."""
+        bad: list[Unreadable] = []
+        drawn = None if draws is None else [part if part is None else part[own] for part in draws]
+        if isinstance(self.inputs, LazyImages):
+            pixels, good, bad = self.inputs.read(index)
+            index, inputs, rows = index[good], torch.from_numpy(pixels), torch.arange(len(pixels))
+            if self.augment is not None and drawn is not None:
+                inputs, drawn = self.augment.padded(inputs), [part if part is None else part[good] for part in drawn]
+        elif self._tensor is not None:
+            inputs, rows = self._tensor, torch.from_numpy(index).to(self._tensor.device)
+        else:
+            return _to_tensor(np.asarray(self.inputs[index]), self.normalise), torch.from_numpy(index), None, bad
+        samples = torch.from_numpy(index)
+        if drawn is None:
+            return inputs[rows], samples, None, bad
+        placed = Draws(*[part if part is None else part.to(rows.device) for part in drawn])  # type: ignore[arg-type]
+        return crop_and_flip(inputs, rows, placed, self._crop_size), samples, placed.colour, bad
+
+    def _read_ahead(self, prepare: Callable[[int], Prepared], positions: range) -> Iterator[Prepared]:
         """Batches in order, while threads read the next ones. Image decoders release the GIL."""
-        waiting: deque[Future[tuple[Batch, list[Unreadable]]]] = deque()
+        waiting: deque[Future[Prepared]] = deque()
         with ThreadPoolExecutor(self.workers) as pool:
             try:
-                for position in range(start, len(self)):
-                    waiting.append(pool.submit(self._read_and_prepare, epoch, position))
+                for position in positions:
+                    waiting.append(pool.submit(prepare, position))
                     if len(waiting) > 2 * self.workers:
                         yield waiting.popleft().result()
                 while waiting:
@@ -276,10 +264,6 @@ def _to_tensor(features: npt.NDArray[Any], normalise: Statistics | None) -> Tens
     if features.dtype != np.float32 and np.abs(features).max(initial=0) > np.finfo(np.float32).max:
         raise PyriteError(f"features up to {np.abs(features).max()!r} do not fit float32: give normalise")
     return torch.from_numpy(features.astype(np.float32))
-
-
-def _to_device(draws: Draws, device: torch.device) -> Draws:
-    return Draws(*(None if drawn is None else drawn.to(device) for drawn in draws))  # type: ignore[arg-type]
 
 
 def _as_labels(labels: npt.ArrayLike, count: int) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from PIL import Image, ImageEnhance
 
 from pyrite.data import CropFlip
-from pyrite.data.colour import draw_colours, jittered
+from pyrite.data.augment import draw_colours, jittered
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (5, 3, 6, 7)).astype(np.uint8)
 IMAGES = torch.from_numpy(PIXELS).float()
