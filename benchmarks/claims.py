@@ -198,8 +198,8 @@ def _nothing(name: str) -> str:
 
 INTRODUCTION = """Ours, mean ± standard deviation over the seeds, shares in per cent; in brackets what the paper has
 for the same cell. Each table says how it is reduced, and the claims that it was checked for with a
-95 % interval over paired seeds. Every cell is in [cells](cells), with its command. Written by
-`python -m benchmarks.claims`."""
+95 % interval over paired seeds. Every cell is a line of JSON in [cells](cells), with its command;
+`xzcat` prints a file. Written by `python -m benchmarks.claims`."""
 
 
 if __name__ == "__main__":

@@ -71,7 +71,7 @@ def _list_recipes(as_json: bool) -> None:
         recipe = PaperRecipe.load(name)
         claims = " ".join([*recipe.compute, *(claimed.id for claimed in recipe.claims)])
         about = f"{recipe.article}, {recipe.title}"
-        rows.append({"name": name, "about": about, "claims": claims, "scales": " ".join(recipe.scales())})
+        rows.append({"name": name, "about": about, "claims": claims, "scales": " ".join(recipe.scales()) or "exact"})
     if as_json:
         typer.echo(json.dumps(rows, indent=2))
     else:

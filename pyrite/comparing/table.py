@@ -1,9 +1,11 @@
-"""A table of results, to be printed or written."""
+"""What is printed of results: a table, and the command that trains with given settings."""
 
+import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import final
+from typing import Any, final
 
-__all__ = ["Table"]
+__all__ = ["Table", "train_command"]
 
 
 @final
@@ -34,3 +36,19 @@ class Table:
             cells = (f"`{cell}`" if place == self.code else cell for place, cell in enumerate(row))
             lines.append(f"| {' | '.join(cells)} |")
         return "\n".join(lines) + "\n"
+
+
+def train_command(data: str, settings: Mapping[str, Any]) -> str:
+    """``pyrite train`` with one flag per setting, as it is typed.
+
+    >>> train_command("digits", {"lr": 0.1, "mirror": False, "samples": None})
+    'pyrite train digits --lr 0.1 --no-mirror'
+    """
+    words = ["pyrite", "train", data]
+    for name, value in settings.items():
+        flag = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{flag}" if value else f"--no-{flag}")
+        elif value is not None:
+            words += [f"--{flag}", str(value)]
+    return shlex.join(words)

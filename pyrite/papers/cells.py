@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import lzma
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -9,33 +10,21 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Final, Self, final
 
-import numpy as np
-import torch
-
-from pyrite.comparing.typed_command import typed_command
+from pyrite.comparing import train_command
 from pyrite.data import Dataset, load
 from pyrite.errors import PyriteError
 from pyrite.files import write
+from pyrite.locks import one_at_a_time
 from pyrite.methods import method as read_method
 from pyrite.noise import noise_model
+from pyrite.papers.measurements import measure
 from pyrite.training import COLUMNS, Plan, Recipe, Run, RunFailed, resolve, train_plan_once
 from pyrite.training.optimisers import optimiser
 from pyrite.training.recipe import BEFORE
 from pyrite.training.schedules import schedule
 
-__all__ = ["Cell", "CellResult", "is_share", "train_cell"]
+__all__ = ["Cell", "CellFolder", "CellResult", "in_per_cent", "train_cell"]
 
-_HISTORY: Final = (
-    "test_accuracy", "train_accuracy", "clean_accuracy", "memorised", "recovered", "hybrid_accuracy", "alpha", "snr",
-    "clean_weight", "noisy_weight", "weight_mean", "learning_rate", "margin_auc", "trust_auc",
-)  # fmt: skip
-"""The columns of a run's history that are kept for figures and claims."""
-_FINAL: Final = (*_HISTORY, "loss", "validation_accuracy", "weight_std", "weight_effective_share", "margin_mean_auc")
-"""The numbers of the last epoch that are kept."""
-_SHOWN_EPOCHS: Final = 5
-"""How many epochs have their margin histograms kept."""
-_LOSSES: Final = np.linspace(0.0, 10.0, 21)
-"""Cross entropies at which a learned weighting is kept."""
 _READERS: Final = {"noise": noise_model, "optimiser": optimiser, "schedule": schedule}
 
 
@@ -48,7 +37,7 @@ class Cell:
 
     @classmethod
     def make(cls, settings: Mapping[str, Any]) -> Self:
-        """A cell whose specs are spelled in full, so that one run has one key."""
+        """A cell whose spec strings are written in full, so that one run has one key."""
         values = {name: value for name, value in settings.items() if value not in (None, "")}
         if "loss" in values:
             if "method" in values:
@@ -82,12 +71,28 @@ class Cell:
     @property
     def command(self) -> str:
         """The command that trains it alone."""
-        return typed_command(str(self.settings["data"]), self.options)
+        return train_command(str(self.settings["data"]), self.options)
 
     def plan(self) -> Plan:
         """The settings with their data, which are read once for all cells that follow each other."""
         name = self.settings["data"]
         return resolve(name, loaded=_loaded(name), **self.options)
+
+
+@lru_cache(maxsize=2)
+def _loaded(data: str) -> Dataset:
+    return load(data)
+
+
+_FROM_HISTORY: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
+    "_first": lambda column: column[0],
+    "_most": max,
+    "_least": min,
+    "_kept": lambda column: column[-1] / max(column) if max(column) else 0.0,
+    "_gain": lambda column: column[-1] - column[0],
+    "_lost": lambda column: max(column) - column[-1],
+}
+"""What a column's ending means: ``memorised_lost`` is how far ``memorised`` is below its largest value at the end."""
 
 
 @final
@@ -97,36 +102,11 @@ class CellResult:
 
     Attributes:
         cell: its settings.
-        facts: ``final`` (numbers at the end), ``history`` (one list per column), ``margins`` and ``weight_net`` where
-            there are any, ``recipe``, ``versions``, ``seconds``, and ``failed`` if the run diverged.
+        facts: what ``measure`` returns, and ``failed`` if the run diverged.
     """
 
     cell: Cell
     facts: Mapping[str, Any]
-
-    @classmethod
-    def read(cls, path: Path) -> Self:
-        """A result from its file; ``ValueError`` if that is something else."""
-        try:
-            facts = json.loads(path.read_text(encoding="utf-8"))
-            settings, final, history = facts["settings"], facts["final"], facts["history"]
-            if not all(isinstance(part, dict) for part in (settings, final, history)):
-                raise TypeError("settings, final and history must be tables")
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            raise PyriteError(
-                f"{path} is not the result of a run ({error}): remove it, and it is trained again"
-            ) from None
-        return cls(Cell(settings), facts)
-
-    def write(self, path: Path) -> Path:
-        """Write it as one file."""
-        head = {"settings": self.cell.settings, "command": self.cell.command}
-        lines = ",\n".join(f"{json.dumps(name)}: {json.dumps(value)}" for name, value in {**head, **self.facts}.items())
-        return write(path, f"{{{lines}}}\n".encode())
-
-    @property
-    def seed(self) -> int:
-        return int(self.cell.settings["seed"])
 
     def value(self, name: str) -> float | None:
         """A number of the end of the run, or one that follows from its history; None if it is unknown."""
@@ -134,7 +114,7 @@ class CellResult:
         if name == "fall":
             best, last = final.get("best_test_accuracy"), final.get("final_test_accuracy")
             return None if best is None or last is None else best - last
-        for ending, reduce in _REDUCED.items():
+        for ending, reduce in _FROM_HISTORY.items():
             column = history.get(name.removesuffix(ending), []) if name.endswith(ending) else []
             if column and None not in column:
                 return float(reduce(column))
@@ -144,156 +124,85 @@ class CellResult:
         return None if value is None else float(value)
 
 
-def _kept(column: Sequence[float]) -> float:
-    """The last value as a share of the largest."""
-    return column[-1] / max(column) if max(column) else 0.0
-
-
-_REDUCED: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
-    "_first": lambda column: column[0],
-    "_most": max,
-    "_least": min,
-    "_kept": _kept,
-    "_gain": lambda column: column[-1] - column[0],
-    "_lost": lambda column: max(column) - column[-1],
-}
-"""What a column's ending means: ``memorised_lost`` is how far ``memorised`` is below its largest value at the end."""
-_NO_SHARES: Final = ("all_margin", "right_margin", "wrong_margin", "margin_gap", "learning_rate")
-
-
-def is_share(name: str) -> bool:
+def in_per_cent(name: str) -> bool:
     """Whether a number of a cell is written in per cent.
 
-    >>> is_share("memorised_gain"), is_share("wrong_margin_gain"), is_share("alpha_first"), is_share("alpha_kept")
-    (True, False, False, True)
+    >>> [in_per_cent(name) for name in ("memorised_gain", "wrong_margin_gain", "alpha_first", "alpha_kept")]
+    [True, False, False, True]
     """
     if name.endswith("_kept"):
         return True
-    column = next((name.removesuffix(ending) for ending in _REDUCED if name.endswith(ending)), name)
-    return COLUMNS[column].percent if column in COLUMNS else column not in _NO_SHARES
+    column = next((name.removesuffix(ending) for ending in _FROM_HISTORY if name.endswith(ending)), name)
+    others = ("all_margin", "right_margin", "wrong_margin", "margin_gap", "learning_rate")
+    return COLUMNS[column].percent if column in COLUMNS else column not in others
 
 
-def train_cell(cell: Cell, results: Path, runs: Path, *, keep: bool = False) -> CellResult:
-    """Train one cell, or continue it, and write its result to ``results``; a finished one is read.
+@final
+@dataclass(frozen=True)
+class CellFolder:
+    """Finished cells: one compressed file per recipe, with a line of JSON for each cell, ordered by their keys."""
 
-    Args:
-        cell: what is trained.
-        results: the folder of results, one file each.
-        runs: the folder for the run, while it is trained.
-        keep: keep the run's folder.
-    """
-    path, folder = results / f"{cell.key}.json", runs / cell.key
-    if path.exists():
-        return CellResult.read(path)
-    plan = cell.plan()
-    failed = ""
+    path: Path
+
+    def results(self) -> dict[str, CellResult]:
+        """All that are finished, whichever recipe they were trained for, by their keys."""
+        files = sorted(self.path.glob("*.jsonl.xz"))
+        return {key: result for file in files for key, result in _read_now(file).items()}
+
+    def results_of(self, recipe: str) -> dict[str, CellResult]:
+        """Those that were trained for a recipe."""
+        file = self._file(recipe)
+        return dict(_read_now(file)) if file.exists() else {}
+
+    def add(self, recipe: str, result: CellResult) -> None:
+        """Write a result into the file of its recipe; the same results give the same bytes."""
+        with one_at_a_time(self.path):
+            found = self.results_of(recipe) | {result.cell.key: result}
+            lines = [json.dumps(_as_written(found[key])) + "\n" for key in sorted(found)]
+            write(self._file(recipe), lzma.compress("".join(lines).encode(), preset=9))
+
+    def _file(self, recipe: str) -> Path:
+        return self.path / f"{Path(recipe).name.removesuffix('.toml')}.jsonl.xz"
+
+
+def _as_written(result: CellResult) -> dict[str, Any]:
+    return {"settings": result.cell.settings, "command": result.cell.command, **result.facts}
+
+
+def _read_now(file: Path) -> Mapping[str, CellResult]:
+    status = file.stat()
+    return _read(file, status.st_mtime_ns, status.st_size)
+
+
+@lru_cache(maxsize=128)
+def _read(file: Path, mtime: int, size: int) -> Mapping[str, CellResult]:
+    """The results in a file, as long as it does not change."""
+    try:
+        lines = [json.loads(line) for line in lzma.decompress(file.read_bytes()).splitlines()]
+        for facts in lines:
+            if not all(isinstance(facts[name], dict) for name in ("settings", "final", "history")):
+                raise TypeError("settings, final and history must be tables")
+    except (OSError, lzma.LZMAError, ValueError, TypeError, KeyError) as error:
+        raise PyriteError(f"{file} has no results of runs ({error}): remove it, and they are trained again") from None
+    results = [CellResult(Cell(facts["settings"]), facts) for facts in lines]
+    return {result.cell.key: result for result in results}
+
+
+def train_cell(cell: Cell, recipe: str, cells: CellFolder, runs: Path) -> CellResult:
+    """Train one cell in a folder of ``runs``, or continue it, and write its result; a finished one is read."""
+    finished = cells.results_of(recipe).get(cell.key)
+    if finished is not None:
+        return finished
+    plan, folder, failed = cell.plan(), runs / cell.key, {}
     try:
         done = train_plan_once(plan, folder, progress=False)
     except RunFailed as error:
-        done, failed = Run.load(folder), str(error)
+        done, failed = Run.load(folder), {"failed": str(error)}
         if not done.history:
             raise
     except KeyboardInterrupt:
         raise KeyboardInterrupt("stopped and saved; continue with the same command") from None
-    run = Run(done.path, done.recipe, done.history, plan.data)
-    facts = _measured(run) | ({"failed": failed} if failed else {})
-    result = CellResult(cell, facts)
-    result.write(path)
-    if not keep:
-        shutil.rmtree(folder)
+    result = CellResult(cell, measure(Run(done.path, done.recipe, done.history, plan.data)) | failed)
+    cells.add(recipe, result)
+    shutil.rmtree(folder)
     return result
-
-
-@lru_cache(maxsize=2)
-def _loaded(data: str) -> Dataset:
-    return load(data)
-
-
-def _measured(run: Run) -> dict[str, Any]:
-    last = run.history[-1]
-    numbers = {name: value for name, value in last.items() if isinstance(value, int | float) and name in _FINAL}
-    numbers |= {name: value for name, value in run.table.items() if value is not None}
-    history: dict[str, list[Any]] = {
-        name: [line.get(name) for line in run.history] for name in _HISTORY if last.get(name) is not None
-    }
-    finished = run.finished
-    extras: dict[str, Any] = {}
-    if finished:
-        history |= _median_margins(run)
-        extras = _margins(run) | _weights(run, numbers)
-    numbers |= _retrieved(run.facts.get("retrieval") or {})
-    recipe = run.recipe.model_dump(exclude_none=True, exclude={"device"})
-    facts = run.facts
-    known = {"recipe": recipe, "versions": facts["versions"], "seconds": facts["seconds"]}
-    known |= {"warnings": facts["warnings"]} if facts["warnings"] else {}
-    return {**_rounded(known), "final": _rounded(numbers), "history": _rounded(history, 4), **_rounded(extras)}
-
-
-def _retrieved(found: Mapping[str, Any]) -> dict[str, float]:
-    """The results of a retrieval, where the test part is one."""
-    if "mean_average_precision" not in found:
-        return {}
-    return {"mean_average_precision": found["mean_average_precision"], "cmc_1": found["cmc"]["1"]}
-
-
-def _histograms(run: Run) -> tuple[np.ndarray, dict[str, np.ndarray]]:
-    """The edges of the bins, and counts per epoch: of all labels or, where it is known, of right and of wrong ones."""
-    samples = run.samples
-    if "noisy_margins" not in samples:
-        return samples["margin_edges"], {"all": samples["margins"]}
-    wrong = samples["noisy_margins"]
-    return samples["margin_edges"], {"right": samples["margins"] - wrong, "wrong": wrong}
-
-
-def _median_margins(run: Run) -> dict[str, list[float]]:
-    """The median margin in every epoch, from the histograms."""
-    edges, groups = _histograms(run)
-    middles = np.concatenate([edges[:1], (edges[1:] + edges[:-1]) / 2, edges[-1:]])
-    medians = {}
-    for name, counts in groups.items():
-        if counts.sum():
-            places = [int(np.searchsorted(row.cumsum(), row.sum() / 2)) for row in counts]
-            medians[f"{name}_margin"] = [float(middles[place]) for place in places]
-    if len(medians) == 2:
-        medians["margin_gap"] = [a - b for a, b in zip(medians["right_margin"], medians["wrong_margin"], strict=True)]
-    return medians
-
-
-def _margins(run: Run) -> dict[str, Any]:
-    """Margin histograms of a few epochs, pairs of bins taken together."""
-    edges, groups = _histograms(run)
-    count = len(next(iter(groups.values())))
-    epochs = sorted({max(1, round(count * share)) for share in np.linspace(0, 1, _SHOWN_EPOCHS) ** 2})
-    halves = {
-        name: [counts[epoch - 1].reshape(-1, 2).sum(1).tolist() for epoch in epochs]
-        for name, counts in groups.items()
-        if counts.sum()
-    }
-    return {"margins": {"first_edge": edges[0], "last_edge": edges[-1], "epochs": epochs, **halves}}
-
-
-def _weights(run: Run, numbers: dict[str, Any]) -> dict[str, Any]:
-    """The spread of learned sample weights, and the learned weighting as a function of the loss."""
-    trust = run.samples["last_trust"]
-    trust = trust[~np.isnan(trust)]
-    if not len(trust):
-        return {}
-    low, high = np.quantile(trust, [0.05, 0.95])
-    numbers |= {"trust_range": float(high - low), "trust_ratio": float(low / high) if high else 0.0}
-    if "weight_net" not in run.method_arrays():
-        return {}
-    curve = run.weight_curve()
-    weights = curve.trust(torch.from_numpy(_LOSSES)).tolist()
-    numbers["trust_slope"] = weights[-1] - weights[0]
-    return {"weight_net": {"loss": _LOSSES.tolist(), "weight": weights}}
-
-
-def _rounded(value: Any, digits: int = 6) -> Any:
-    """The same value with shorter floats, and without infinities, which JSON does not have."""
-    if isinstance(value, float):
-        return float(f"{value:.{digits}g}") if np.isfinite(value) else None
-    if isinstance(value, dict):
-        return {name: _rounded(part, digits) for name, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_rounded(part, digits) for part in value]
-    return value

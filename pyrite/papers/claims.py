@@ -3,13 +3,13 @@
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
 from importlib.resources import files
 from itertools import product
 from math import isnan, nan
-from typing import Any, Literal, final
+from typing import Any, Final, Literal, final
 
 import numpy as np
+from scipy.stats import spearmanr, t
 
 from pyrite.papers.cells import CellResult
 from pyrite.papers.recipe import Check, Claimed, Labels, select
@@ -183,16 +183,15 @@ def _correlation(check: Check, results: Results) -> Finding:
     first, second = check.correlation
     found, known = [], np.empty((0, 2))
     for seed in results.seeds:
-        points = [
-            (results.value(chosen, seed, first), results.value(chosen, seed, second))
-            for (chosen,) in results.choices(check.more)
-        ]
+        chosen = [one for (one,) in results.choices(check.more)]
+        points = [(results.value(one, seed, first), results.value(one, seed, second)) for one in chosen]
         known = np.array([point for point in points if not isnan(sum(point))])
-        found.append(_rank_correlation(known[:, 0], known[:, 1]) if len(known) > 3 else nan)
+        varied = len(known) > 3 and np.ptp(known, 0).all()
+        found.append(float(spearmanr(known).statistic) if varied else nan)
     where = f" with {check.more}" if check.more else ""
     words = f"rank correlation of {first} and {second} over {len(known)} cells{where}, above {check.by:g}"
     judged = _judged(words, found, above=check.by)
-    # Student's interval does not know that a correlation is at most 1; nan, of one seed, stays.
+    # Student's interval does not take into account that a correlation is at most 1; nan, of one seed, stays.
     return replace(judged, low=float(np.clip(judged.low, -1, 1)), high=float(np.clip(judged.high, -1, 1)))
 
 
@@ -201,56 +200,38 @@ def _trend(check: Check, results: Results) -> Finding:
     found = []
     for seed in results.seeds:
         best = []
-        for along in results.axes[check.along]:
+        for along in (results.axes[check.along][0], results.axes[check.along][-1]):
             chosen = [{**one, check.along: along} for (one,) in results.choices("")]
-            means = [
-                float(np.mean([results.value({**one, check.best: label}, seed, check.column) for one in chosen]))
+            values = [
+                [results.value({**one, check.best: label}, seed, check.column) for one in chosen]
                 for label in results.axes[check.best]
             ]
-            best.append(nan if any(map(isnan, means)) else int(np.argmax(means)))
-        if any(isnan(place) for place in best):
-            found.append(nan)
-        else:
-            found.append(float(best[-1] - best[0]))
+            means = np.mean(values, 1)
+            best.append(nan if np.isnan(means).any() else float(np.argmax(means)))
+        found.append(best[1] - best[0])
     words = f"places that the best {check.best} moves up from the first {check.along} to the last"
     return _judged(words, found, above=check.by)
 
 
 def _judged(words: str, pairs: Sequence[float], above: float | None = None, below: float | None = None) -> Finding:
-    """What follows for a mean that must lie above and below these: it does if its interval does."""
+    """What follows for a mean that must lie above and below these: it does if its Student's interval does."""
     values = np.array([value for value in pairs if not isnan(value)])
     if not len(values):
         return Finding(words, "not run")
-    mean, (low, high) = float(values.mean()), _interval(values)
+    mean, low, high = float(values.mean()), nan, nan
+    if len(values) > 1:
+        half = float(t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1) * values.std(ddof=1) / len(values) ** 0.5)
+        low, high = mean - half, mean + half
     fits = (above is None or low > above) and (below is None or high < below)
     fails = (above is not None and high < above) or (below is not None and low > below)
     status: Status = "holds" if fits else "does not hold" if fails else "undecided"
     return Finding(words, status, mean, low, high, len(values))
 
 
-def _interval(values: np.ndarray) -> tuple[float, float]:
-    """Student's interval of the mean; without bounds with one value."""
-    if len(values) < 2:
-        return nan, nan
-    from scipy.stats import t
-
-    half = float(t.ppf((1 + _CONFIDENCE) / 2, len(values) - 1) * values.std(ddof=1) / len(values) ** 0.5)
-    return float(values.mean()) - half, float(values.mean()) + half
-
-
-def _rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
-    from scipy.stats import spearmanr
-
-    if np.ptp(first) == 0 or np.ptp(second) == 0:
-        return nan
-    return float(spearmanr(first, second).statistic)
-
-
-@cache
-def _claims() -> Mapping[str, Claim]:
+def _read_claims() -> Mapping[str, Claim]:
     text = files("pyrite.papers").joinpath("claims.toml").read_text(encoding="utf-8")
     return {name: Claim(name, one["claim"], one["from"]) for name, one in tomllib.loads(text).items()}
 
 
-CLAIMS = _claims()
+CLAIMS: Final = _read_claims()
 """Every claim of the papers by its identifier."""

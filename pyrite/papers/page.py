@@ -14,11 +14,10 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from pyrite.files import write
 from pyrite.losses import loss
 from pyrite.noise import noise_model
-from pyrite.papers import Reproduction
+from pyrite.papers.reproduction import Reproduction, heading
 from pyrite.report.figures import curves_figure
 from pyrite.report.inline import picture, templates
 from pyrite.report.style import COLOURS, line_style, save
-from pyrite.training import COLUMNS
 
 __all__ = ["reproduction_figure", "write_reproduction"]
 
@@ -79,7 +78,7 @@ def _history(found: Reproduction) -> Figure:
             panel.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
             if column in _SHARES:
                 panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
-        row[0].set_ylabel(_WORDS.get(column) or (COLUMNS[column].heading if column in COLUMNS else column))
+        row[0].set_ylabel(_WORDS.get(column) or (heading(column)))
     for panel, label in zip(grid[0], across, strict=True):
         panel.set_title(label, fontsize=10)
     figure.supxlabel("epoch", fontsize=10)
@@ -171,7 +170,7 @@ def _bars(found: Reproduction) -> Figure:
             values = results.values(chosen, column)
             if values:
                 where = group + (number - (len(bars) - 1) / 2) * 0.8 / len(bars)
-                short = COLUMNS[column].heading if column in COLUMNS else column
+                short = heading(column)
                 text = f"{name}, {short}" if len(wanted.columns) > 1 else name
                 deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
                 axes.bar(where, float(np.mean(values)), 0.75 / len(bars), yerr=deviation, color=COLOURS[number % 7],

@@ -1,7 +1,7 @@
 """The recipe of a table or figure of a paper: its runs at each scale, what was published and what is claimed."""
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 from itertools import product
@@ -197,33 +197,28 @@ class PaperRecipe(Checked):
         """The recipe that has the grid."""
         return PaperRecipe.load(self.cells).source if self.cells else self
 
-    def scales(self) -> list[str]:
-        """The scales that it has; ``exact`` if nothing is trained."""
-        source = self.source
-        has = {"tiny": source.tiny, "small": source.small, "paper": source.paper}
-        return ["exact"] if self.is_exact else [name for name, scale in has.items() if scale is not None]
+    def scales(self) -> dict[ScaleName, Scale]:
+        """The scales that it has, by their names; none if nothing is trained."""
+        found: dict[ScaleName, Scale | None] = {name: getattr(self.source, name) for name in SCALES}
+        return {name: scale for name, scale in found.items() if scale is not None}
 
     def scale(self, name: ScaleName) -> Scale:
-        """The scale of this name; ``ValueError`` if the recipe has none."""
-        found = {"tiny": self.source.tiny, "small": self.source.small, "paper": self.source.paper}[name]
-        if found is None:
-            raise PyriteError(
-                f"{self.article}, {self.title} has no scale {name!r}: choose {' or '.join(self.scales())}"
-            )
-        return found
+        """The scale of this name."""
+        has = self.scales()
+        if name not in has:
+            raise PyriteError(f"{self.article}, {self.title} has no scale {name!r}: choose {' or '.join(has)}")
+        return has[name]
 
     def axis_labels(self, name: ScaleName) -> dict[str, list[str]]:
         """The labels of every axis at a scale."""
         chosen = self.scale(name).axes
-        own = self.source.axes
-        labels = {axis: list(chosen.get(axis, values)) for axis, values in own.items()}
+        labels = {axis: list(chosen.get(axis, values)) for axis, values in self.source.axes.items()}
         return {axis: [one for one in values if one in self.keep.get(axis, values)] for axis, values in labels.items()}
 
     def all_labels(self) -> set[str]:
         """The labels of all axes at all scales."""
-        source = self.source
-        scales = [scale.axes for scale in (source.tiny, source.small, source.paper) if scale is not None]
-        return {label for axes in (source.axes, *scales) for labels in axes.values() for label in labels}
+        every = (self.source.axes, *(scale.axes for scale in self.scales().values()))
+        return {label for axes in every for labels in axes.values() for label in labels}
 
     def grid(self, name: ScaleName) -> dict[tuple[Labels, int], Cell]:
         """The cells at a scale, by their labels and their seed."""
@@ -238,6 +233,16 @@ class PaperRecipe(Checked):
             for seed in range(scale.seeds):
                 cells[labels, seed] = cell.with_seed(seed)
         return cells
+
+    def published_number(self, labels: Collection[str], column: str) -> str:
+        """The number that the paper has for a cell with these labels; empty if it has none."""
+        for block in self.published:
+            where = [part.strip() for part in block.where.split(",")]
+            for row, numbers in block.rows.items() if block.column == column else ():
+                for label, number in zip(block.across, numbers, strict=True):
+                    if number != "-" and {part for part in (row, label, *where) if part} <= set(labels):
+                        return str(number)
+        return ""
 
 
 def _filled(values: Mapping[str, Any]) -> dict[str, Any]:

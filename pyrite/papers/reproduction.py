@@ -1,7 +1,7 @@
 """``reproduce``: a table or figure of a paper, run at some scale, beside what was published and claimed."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
@@ -12,19 +12,18 @@ from typing import Any, Literal, cast, final
 import torch
 
 from pyrite.checks import one_of, whole_number
-from pyrite.comparing.grid import run_grid
-from pyrite.comparing.table import Table
+from pyrite.comparing import Table, run_grid
 from pyrite.curves import Curve
 from pyrite.files import write
 from pyrite.locks import one_at_a_time
 from pyrite.losses import loss as read_loss
-from pyrite.papers.cells import Cell, CellResult, is_share, train_cell
-from pyrite.papers.claims import CLAIMS, Finding, Results, Verdict, evaluate
-from pyrite.papers.exact import EXACT, Finding as Computed
+from pyrite.papers.cells import Cell, CellFolder, CellResult, in_per_cent, train_cell
+from pyrite.papers.claims import CLAIMS, Results, Verdict, evaluate
+from pyrite.papers.exact import EXACT, Computed
 from pyrite.papers.recipe import SCALES, Labels, PaperRecipe, Scale, ScaleName
 from pyrite.training import COLUMNS, RunFailed, measure_pace
 
-__all__ = ["Reproduction", "read_reproduction", "reproduce"]
+__all__ = ["Reproduction", "heading", "read_reproduction", "reproduce"]
 
 _COST = ("data", "model", "epochs", "iterations", "samples", "batch_size", "augment")
 """The settings that decide, with the kind of method, how long a run takes."""
@@ -79,7 +78,7 @@ class Reproduction:
     def verdicts(self) -> list[Verdict]:
         """What follows for each claim of the recipe."""
         if self.results is None:
-            return [_verdict(computed) for computed in self.computed]
+            return [computed.verdict for computed in self.computed]
         results = self.results
         found = (evaluate(claimed, results, self.scale) for claimed in self.recipe.claims)
         return [verdict for verdict in found if verdict is not None]
@@ -87,24 +86,22 @@ class Reproduction:
     def table(self) -> Table:
         """Ours, mean ± standard deviation over the seeds; the paper's in brackets where it has the same cell."""
         if self.results is None:
-            return self._numbers()
-        axes, across = self.results.axes, self.recipe.across
-        rows_of = [axis for axis in self._row_axes() if len(axes[axis]) > 1 or axis == self._row_axes()[-1]]
-        wide = [*axes[across]] if across else [""]
-        columns = self.recipe.columns
-        headings = [f"{label} {heading}".strip() for label in wide for heading in self._headings(len(wide) > 1)]
+            return self._table_of_computed()
+        axes, recipe = self.results.axes, self.recipe
+        last = [axis for axis in recipe.rows if axis in axes]
+        down = [axis for axis in axes if axis not in (*last, recipe.across)] + last
+        shown = [axis for axis in down if len(axes[axis]) > 1 or axis == down[-1]]
+        wide = [{recipe.across: label} for label in axes[recipe.across]] if recipe.across else [{}]
+        names = [""] if len(wide) > 1 and len(recipe.columns) == 1 else [heading(name) for name in recipe.columns]
+        headings = [f"{''.join(label.values())} {name}".strip() for label in wide for name in names]
         rows = []
-        for labels in product(*(axes[axis] for axis in self._row_axes())):
-            chosen = dict(zip(self._row_axes(), labels, strict=True))
-            cells = [
-                self._cell({**chosen, **({across: label} if across else {})}, column)
-                for label in wide
-                for column in columns
-            ]
-            rows.append((*(chosen[axis] for axis in rows_of), *cells))
-        return Table((*rows_of, *headings), tuple(rows), code=-1)
+        for labels in product(*(axes[axis] for axis in down)):
+            chosen = dict(zip(down, labels, strict=True))
+            cells = [self._cell({**chosen, **label}, column) for label in wide for column in recipe.columns]
+            rows.append((*(chosen[axis] for axis in shown), *cells))
+        return Table((*shown, *headings), tuple(rows), code=-1)
 
-    def _numbers(self) -> Table:
+    def _table_of_computed(self) -> Table:
         """What was computed; of curves that are only drawn, the largest weights."""
         wanted = self.recipe.figure
         if wanted is not None and wanted.kind == "curves" and not self.computed:
@@ -114,32 +111,12 @@ class Reproduction:
         numbers = [(name, f"{value:.6g}") for one in self.computed for name, value in one.numbers.items()]
         return Table(("", "computed"), tuple(numbers), code=-1)
 
-    def _row_axes(self) -> list[str]:
-        assert self.results is not None
-        named = [axis for axis in self.recipe.rows if axis in self.results.axes]
-        return [axis for axis in self.results.axes if axis not in (*named, self.recipe.across)] + named
-
-    def _headings(self, several: bool) -> list[str]:
-        names = [COLUMNS[name].heading if name in COLUMNS else name for name in self.recipe.columns]
-        return [""] if several and len(names) == 1 else names
-
     def _cell(self, chosen: Mapping[str, str], column: str) -> str:
         assert self.results is not None
         values = self.results.values(chosen, column)
-        published = self._published(chosen, column)
-        ours = "" if not values else spelled(column, values)
+        published = self.recipe.published_number(set(chosen.values()), column)
+        ours = "" if not values else _mean_and_deviation(column, values)
         return f"{ours} ({published})" if published else ours
-
-    def _published(self, chosen: Mapping[str, str], column: str) -> str:
-        for block in self.recipe.published:
-            if block.column != column:
-                continue
-            for row, numbers in block.rows.items():
-                for label, number in zip(block.across, numbers, strict=True):
-                    wanted = [part.strip() for part in (row, label, *block.where.split(",")) if part.strip()]
-                    if number != "-" and all(part in chosen.values() for part in wanted):
-                        return f"{number}"
-        return ""
 
     def to_dict(self) -> dict[str, Any]:
         """For a program to read."""
@@ -174,22 +151,15 @@ class Reproduction:
         return "\n".join(lines) + "\n"
 
 
-def _verdict(computed: Computed) -> Verdict:
-    """What follows from a computation: a statement that fails as it is printed is told beside its correction."""
-    findings = [Finding(words, "holds" if true else "does not hold") for words, true in computed.statements.items()]
-    corrected = [words for words, true in (computed.corrections or {}).items() if true]
-    words = "corrected, it holds further" if computed.holds else "corrected, it holds"
-    return Verdict(computed.claim, tuple(findings), f"{words}: {'; '.join(corrected)}" if corrected else "")
+def heading(column: str) -> str:
+    """A column's name in tables and figures."""
+    return COLUMNS[column].heading if column in COLUMNS else column
 
 
-def spelled(column: str, values: Sequence[float]) -> str:
+def _mean_and_deviation(column: str, values: Sequence[float]) -> str:
     """The mean, with the standard deviation where there are several values."""
-    share = is_share(column)
-
-    def write_number(value: float) -> str:
-        return f"{100 * value:.1f}" if share else f"{value:.3g}"
-
-    return write_number(mean(values)) + (f" ± {write_number(stdev(values))}" if len(values) > 1 else "")
+    numbers = [mean(values), stdev(values)] if len(values) > 1 else [mean(values)]
+    return " ± ".join(f"{100 * number:.1f}" if in_per_cent(column) else f"{number:.3g}" for number in numbers)
 
 
 def read_reproduction(name: str, scale: ScaleName, cells: Path, seeds: int | None = None) -> Reproduction:
@@ -197,9 +167,8 @@ def read_reproduction(name: str, scale: ScaleName, cells: Path, seeds: int | Non
     recipe = PaperRecipe.load(name)
     if recipe.is_exact:
         return Reproduction(name, "exact", recipe, computed=tuple(EXACT[claim]() for claim in recipe.compute))
-    grid = _grid(recipe, scale, seeds)
-    known = {place: cells / f"{cell.key}.json" for place, cell in grid.items()}
-    results = {place: CellResult.read(path) for place, path in known.items() if path.exists()}
+    grid, finished = _grid(recipe, scale, seeds), CellFolder(cells).results()
+    results = {place: finished[cell.key] for place, cell in grid.items() if cell.key in finished}
     found = Results(recipe.axis_labels(scale), results, recipe.all_labels())
     return Reproduction(name, scale, recipe, found, expected=len(grid))
 
@@ -224,7 +193,7 @@ def reproduce(
         name: of the recipe; ``pyrite list recipes`` has all.
         scale: ``"tiny"``, ``"small"`` or ``"paper"``.
         out: the folder for the table, and for runs while they are trained.
-        cells: the folder of finished cells; ``cells`` in ``out`` by default.
+        cells: the folder of finished cells, one file per recipe; ``cells`` in ``out`` by default.
         workers: how many runs are trained at once.
         seeds: how many, from 0; by default as many as the recipe says.
         estimate: called before training, with the number of cells that are missing, the number of all cells, and the
@@ -235,30 +204,27 @@ def reproduce(
     one_of("scale", scale, SCALES)
     whole_number("workers", workers, least=1)
     recipe, folder = PaperRecipe.load(name), Path(out)
-    kept = folder / "cells" if cells is None else Path(cells)
+    kept = CellFolder(folder / "cells" if cells is None else Path(cells))
     if not recipe.is_exact:
-        grid = _grid(recipe, scale, seeds)
-        missing = _missing(grid, kept)
-        estimate(len(missing), len(grid), _seconds(missing, kept, workers) if missing else 0.0)
+        grid, known = _grid(recipe, scale, seeds), kept.results()
+        # Each cell once, all labels of a seed before the next seed.
+        ordered = [cell for _, cell in sorted(grid.items(), key=lambda item: item[0][1])]
+        missing = list({cell.key: cell for cell in ordered if cell.key not in known}.values())
+        estimate(len(missing), len(grid), _seconds(missing, known.values(), workers) if missing else 0.0)
         words = {cell.key: " ".join(labels) + f", seed {seed}" for (labels, seed), cell in grid.items()}
-        train = partial(train_cell, results=kept, runs=folder / "runs")
+        train = partial(train_cell, recipe=recipe.cells or name, cells=kept, runs=folder / "runs")
         spent = []
         for cell, result in run_grid(missing, train, workers=workers):
             spent.append(float(result.facts["seconds"]))
             finished(words[cell.key], spent[-1], mean(spent) * (len(missing) - len(spent)) / workers)
-    found = read_reproduction(name, scale, kept, seeds)
-    _write(found, folder)
-    return found
-
-
-def _write(found: Reproduction, folder: Path) -> None:
-    stem = found.stem
+    found = read_reproduction(name, scale, kept.path, seeds)
     try:
         with one_at_a_time(folder):
-            write(folder / f"{stem}.md", found.to_markdown().encode())
-            write(folder / f"{stem}.json", (json.dumps(found.to_dict(), indent=2) + "\n").encode())
+            write(folder / f"{found.stem}.md", found.to_markdown().encode())
+            write(folder / f"{found.stem}.json", (json.dumps(found.to_dict(), indent=2) + "\n").encode())
     except OSError as error:
         raise RunFailed(f"cannot write to {folder}: {error.strerror or error}; the cells are complete") from None
+    return found
 
 
 def _grid(recipe: PaperRecipe, scale: ScaleName, seeds: int | None) -> dict[tuple[Labels, int], Cell]:
@@ -269,18 +235,10 @@ def _grid(recipe: PaperRecipe, scale: ScaleName, seeds: int | None) -> dict[tupl
     return {place: cell for place, cell in grid.items() if place[1] < seeds}
 
 
-def _missing(grid: Mapping[tuple[Labels, int], Cell], cells: Path) -> list[Cell]:
-    """The cells without a result, each once, all labels of a seed before the next seed."""
-    ordered = sorted(grid.items(), key=lambda item: item[0][1])
-    unique = {cell.key: cell for _, cell in ordered if not (cells / f"{cell.key}.json").exists()}
-    return list(unique.values())
-
-
-def _seconds(missing: Sequence[Cell], cells: Path, workers: int) -> float:
+def _seconds(missing: Sequence[Cell], known: Iterable[CellResult], workers: int) -> float:
     """How long the missing cells will take: from finished ones of their kind, or from the first steps of one."""
-    paths = sorted(cells.glob("*.json")) if cells.is_dir() else []
     finished: dict[tuple[Any, ...], list[float]] = {}
-    for result in map(CellResult.read, paths):
+    for result in known:
         finished.setdefault(_kind(result.cell), []).append(float(result.facts["seconds"]))
     times = {kind: mean(seconds) for kind, seconds in finished.items()}
     threads = torch.get_num_threads()

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 
-from pyrite.comparing.table import Table
-from pyrite.comparing.typed_command import typed_command
+from pyrite.comparing import Table, train_command
 from pyrite.data import Part
 from pyrite.files import write
 from pyrite.methods import method as read_method
@@ -97,7 +96,7 @@ class Tuning:
         plain = all(value is None or isinstance(value, str | int | float | Path) for value in self.options.values())
         if self.data is None or not plain:
             return None
-        return typed_command(self.data, self.options)
+        return train_command(self.data, self.options)
 
     def to_optuna(self) -> "optuna.Study":
         """The trials as an optuna study, for its plots and tables."""

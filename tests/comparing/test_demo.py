@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import pyrite
 from pyrite.cli.app import app
-from pyrite.comparing.demo import LOSSES_SHOWN, SETTINGS
+from pyrite.comparing.comparison import DEMO_LOSSES, DEMO_SETTINGS
 from tests.children import run
 
 EPOCHS = 3
@@ -59,7 +59,7 @@ def expected(lines: list[dict[str, float]]) -> list[str]:
 
 
 def test_every_loss_ran_with_the_same_settings(lines: dict[str, list[dict[str, float]]], folder: Path) -> None:
-    assert set(lines) == {str(pyrite.loss(name)) for name in LOSSES_SHOWN}
+    assert set(lines) == {str(pyrite.loss(name)) for name in DEMO_LOSSES}
     assert {len(history) for history in lines.values()} == {EPOCHS}
     recipes = [path.read_text().splitlines() for path in folder.glob("demo/*/recipe.toml")]
     shared = set(recipes[0]).intersection(*recipes)
@@ -68,10 +68,10 @@ def test_every_loss_ran_with_the_same_settings(lines: dict[str, list[dict[str, f
 
 
 def test_the_table_says_what_the_runs_say(first: Done, lines: dict[str, list[dict[str, float]]], folder: Path) -> None:
-    for name in LOSSES_SHOWN:
+    for name in DEMO_LOSSES:
         row = next(line for line in first.output.splitlines() if line.strip().startswith(name + " "))
         assert row.strip().removeprefix(name).split() == expected(lines[str(pyrite.loss(name))])
-    assert [line for line in first.errors.splitlines() if line in LOSSES_SHOWN] == list(LOSSES_SHOWN)
+    assert [line for line in first.errors.splitlines() if line in DEMO_LOSSES] == list(DEMO_LOSSES)
     report = folder / "demo" / "report.html"
     assert first.output.splitlines()[-2:] == [f"wrote {report}", f"Open {report.as_uri()} in a browser."]
 
@@ -80,7 +80,7 @@ def test_the_page_says_the_same_and_needs_nothing_else(lines: dict[str, list[dic
     page = (folder / "demo" / "report.html").read_text()
     rows = re.findall(r'<th scope="row"><code>(.*?)</code></th>\s*((?:<td.*?</td>\s*)+)', page, re.DOTALL)
     found = {name: re.findall(r">([\d.]+)</td>", cells) for name, cells in rows}
-    assert found == {name: expected(lines[str(pyrite.loss(name))]) for name in LOSSES_SHOWN}
+    assert found == {name: expected(lines[str(pyrite.loss(name))]) for name in DEMO_LOSSES}
     assert not re.findall(r"(?:https?:)?//[a-z]", re.sub(r"data:image/png;base64,[\w+/=]+", "", page))
     assert "<script" not in page
     pictures = re.findall(r'"data:image/png;base64,([\w+/=]+)"', page)
@@ -116,7 +116,7 @@ def test_again_reads_the_runs_and_writes_the_report_anew(
     assert len(report.read_text()) > 10_000
     found = json.loads(done.stdout)
     assert found["report"] == str(report)
-    assert [row["method"] for row in found["rows"]] == list(LOSSES_SHOWN)
+    assert [row["method"] for row in found["rows"]] == list(DEMO_LOSSES)
     for row in found["rows"]:
         last = lines[str(pyrite.loss(row["method"]))][-1]
         assert (row["final_test_accuracy"], row["memorised"]) == (last["test_accuracy"], last["memorised"])
@@ -133,8 +133,8 @@ def test_other_settings_in_the_same_folder_are_refused(first: Done, folder: Path
 
 def test_what_is_promised() -> None:
     """40 % symmetric noise, and the five losses."""
-    assert SETTINGS["noise"] == "symmetric(0.4)"
-    kinds = [name.split("(")[0] for name in LOSSES_SHOWN]
+    assert DEMO_SETTINGS["noise"] == "symmetric(0.4)"
+    kinds = [name.split("(")[0] for name in DEMO_LOSSES]
     assert kinds == ["ce", "mae", "gce", "imae", "unit"]
 
 
@@ -144,6 +144,6 @@ def test_cross_entropy_memorises_and_the_robust_losses_do_not(tmp_path: Path) ->
     assert found["ce"]["memorised"] > 0.9
     assert found["ce"]["test_accuracy"] < 0.8
     # Generalised cross entropy lies between cross entropy and absolute error, and memorises some.
-    for name, most in (("mae", 0.15), ("gce(q=0.7)", 0.25), (LOSSES_SHOWN[-1], 0.15)):
+    for name, most in (("mae", 0.15), ("gce(q=0.7)", 0.25), (DEMO_LOSSES[-1], 0.15)):
         assert found[name]["memorised"] < most
         assert found[name]["test_accuracy"] > 0.93

@@ -1,6 +1,7 @@
 """Cells: named by their settings, trained once, and small enough to be committed."""
 
 import json
+import lzma
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 
 import pyrite
 from pyrite.papers import cells as module
-from pyrite.papers.cells import Cell, CellResult, train_cell
+from pyrite.papers.cells import Cell, CellFolder, CellResult, train_cell
 from pyrite.training import Plan, Run, RunFailed
 
 SETTINGS = {"data": "digits", "model": "mlp(hidden=[8])", "samples": 200, "epochs": 3, "noise": "symmetric(0.4)"}
@@ -22,7 +23,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def result(folder: Path) -> CellResult:
-    return train_cell(Cell.make(SETTINGS | {"loss": "mae"}), folder / "cells", folder / "runs")
+    return train_cell(Cell.make(SETTINGS | {"loss": "mae"}), "mine.toml", CellFolder(folder / "cells"), folder / "runs")
 
 
 def test_one_run_has_one_name() -> None:
@@ -64,13 +65,28 @@ def test_the_result_is_the_run(folder: Path, result: CellResult) -> None:
 
 
 def test_it_is_trained_once(folder: Path, result: CellResult, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = folder / "cells" / f"{result.cell.key}.json"
-    assert path.stat().st_size < 8000
+    cells = CellFolder(folder / "cells")
+    assert [file.name for file in cells.path.iterdir()] == ["mine.jsonl.xz"]
+    assert (cells.path / "mine.jsonl.xz").stat().st_size < 4000
     monkeypatch.setattr(module, "resolve", None)  # training would fail
-    again = train_cell(result.cell, folder / "cells", folder / "runs")
+    again = train_cell(result.cell, "mine", cells, folder / "runs")
     assert dict(again.cell.settings) == dict(result.cell.settings)
     assert again.facts["final"] == result.facts["final"]
     assert again.facts["command"] == result.cell.command
+
+
+def test_the_same_results_are_the_same_bytes(tmp_path: Path, result: CellResult) -> None:
+    """In whatever order they were finished; those of all recipes are found."""
+    made = [CellResult(result.cell.with_seed(seed), result.facts) for seed in range(3)]
+    for name, order in {"one": (0, 1, 2), "other": (2, 0, 1, 0)}.items():
+        for place in order:
+            CellFolder(tmp_path / name).add("mine", made[place])
+    files = [tmp_path / name / "mine.jsonl.xz" for name in ("one", "other")]
+    assert files[0].read_bytes() == files[1].read_bytes()
+    CellFolder(tmp_path / "one").add("yours", CellResult(result.cell.with_seed(3), result.facts))
+    found = CellFolder(tmp_path / "one").results()
+    assert {one.cell.settings["seed"] for one in found.values()} == {0, 1, 2, 3}
+    assert found[made[1].cell.key].facts["final"] == result.facts["final"]
 
 
 def test_the_command_trains_the_same_cell(result: CellResult) -> None:
@@ -81,11 +97,12 @@ def test_the_command_trains_the_same_cell(result: CellResult) -> None:
 
 
 def test_files_that_are_something_else(tmp_path: Path) -> None:
-    path = tmp_path / "x.json"
-    for text in ("", "[]", '{"settings": 1, "final": {}, "history": {}}', json.dumps({"settings": {}})):
-        path.write_text(text)
-        with pytest.raises(ValueError, match="is not the result of a run"):
-            CellResult.read(path)
+    path = tmp_path / "x.jsonl.xz"
+    lines = ("[]", '{"settings": 1, "final": {}, "history": {}}', json.dumps({"settings": {}}), "{")
+    for content in (b"", b"{}", *(lzma.compress(line.encode()) for line in lines)):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=r"x.jsonl.xz has no results of runs"):
+            CellFolder(tmp_path).results()
 
 
 def test_a_run_that_diverged_is_a_result_of_its_last_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -97,7 +114,7 @@ def test_a_run_that_diverged_is_a_result_of_its_last_epoch(tmp_path: Path, monke
         raise RunFailed("the loss is not finite")
 
     monkeypatch.setattr(module, "train_plan_once", diverge)
-    found = train_cell(Cell.make(SETTINGS | {"loss": "ce"}), tmp_path / "cells", tmp_path / "runs")
+    found = train_cell(Cell.make(SETTINGS | {"loss": "ce"}), "mine", CellFolder(tmp_path / "cells"), tmp_path / "runs")
     assert found.facts["failed"] == "the loss is not finite"
     assert len(found.facts["history"]["test_accuracy"]) == 1
     assert found.value("final_test_accuracy") == pytest.approx(found.facts["history"]["test_accuracy"][0], rel=1e-3)

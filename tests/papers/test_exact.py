@@ -58,7 +58,6 @@ def test_nce_and_its_bound() -> None:
     found = EXACT["C2"]()
     assert found.statements == {"Eq. 2": True, "Eq. 3": False}
     assert not found.holds
-    assert found.corrections is not None
     assert all(found.corrections.values())
     # A learned sample of 3 classes by hand: p = (.98, .01, .01).
     p = [0.98, 0.01, 0.01]
@@ -73,7 +72,6 @@ def test_asymmetry() -> None:
     found = EXACT["C15"]()
     wrong = [words for words, holds in found.statements.items() if not holds]
     assert wrong == ["AUL, a=2.0, q=2.0", "AUL, a=1.1, q=5.0"]
-    assert found.corrections is not None
     assert all(found.corrections.values())
     # Of aul(a=2, q=2), (2 - p)^2/2: the loss of p falls by 2 - p per unit, half as fast at 1 as at 0.
     assert found.numbers["bound, aul(a=2.0, q=2.0)"] == pytest.approx(1 / 2, rel=1e-3)
@@ -83,7 +81,6 @@ def test_margins_of_nets() -> None:
     found = initial_margins_of_nets(("fast_cnn", "cnn8"), (10,), seeds=(0, 1))
     assert found.statements == {"cnn8, 10 classes": True, "most nets of this library": False}  # one of two
     assert found.numbers["share of nets within a tenth of Eq. 4"] == 0.5
-    assert found.corrections is not None
     assert all(found.corrections.values())
     margins = [pyrite.measure_start("cnn8", classes=10, seed=seed, batch_size=16).margins for seed in (0, 1)]
     assert found.numbers["margin, cnn8, 10 classes"] == pytest.approx(np.mean(margins))
@@ -130,8 +127,8 @@ def test_theorem_2() -> None:
     assert meta._smallest_gradient(1.0, 4, 20, 0.5, seed=0, repeats=2) == pytest.approx(smallest)
 
 
-def test_every_finding_can_be_written() -> None:
-    for claim in ("I2", "C15"):
-        written = EXACT[claim]().to_dict()
-        assert written["claim"] == claim
-        assert written["holds"] == all(written["statements"].values())
+def test_what_follows_is_a_verdict() -> None:
+    found = EXACT["C15"]().verdict
+    assert (found.claim, found.status) == ("C15", "does not hold")
+    assert found.note.startswith("corrected, it holds: AUL, a=1.5, q=0.5, with q > 1 restricted; ")
+    assert EXACT["I2"]().verdict.status == "holds"

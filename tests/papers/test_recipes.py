@@ -49,7 +49,7 @@ def test_labels_and_claims_fit_the_axes(name: str) -> None:
         return
     assert {"paper"} <= set(recipe.scales())
     for scale in recipe.scales():
-        axes = recipe.axis_labels(scale)  # type: ignore[arg-type]
+        axes = recipe.axis_labels(scale)
         labels = [label for values in axes.values() for label in values]
         assert len(labels) == len(set(labels)), "selectors need labels that are different on all axes"
         for claim in recipe.claims:

@@ -1,6 +1,7 @@
 """``reproduce``: from a recipe to tables, verdicts, a figure and a page; and the results that are committed."""
 
 import json
+import lzma
 from itertools import count
 from multiprocessing import get_context
 from pathlib import Path
@@ -13,7 +14,7 @@ from pyrite.cli.app import app
 from pyrite.comparing import grid
 from pyrite.data import load
 from pyrite.papers import CLAIMS, RECIPES, PaperRecipe, read_reproduction, reproduce
-from pyrite.papers.cells import CellResult
+from pyrite.papers.cells import CellFolder
 from pyrite.papers.page import reproduction_figure, write_reproduction
 from tests.children import FORKS
 
@@ -96,13 +97,16 @@ def test_finished_cells_are_not_trained_again(path: Path) -> None:
     assert {file.name: file.stat().st_mtime_ns for file in (path / "cells").iterdir()} == before
     assert "mine holds: Labels are followed." in done.output
     # A cell that is missing is trained again, alone; how long it takes is known from the others.
-    gone = next((path / "cells").iterdir())
-    gone.unlink()
-    seconds = [CellResult.read(file).facts["seconds"] for file in (path / "cells").iterdir()]
+    kept = path / "cells" / "mine.jsonl.xz"
+    lines = lzma.decompress(kept.read_bytes()).splitlines(keepends=True)
+    kept.write_bytes(lzma.compress(b"".join(lines[1:])))
+    seconds = [result.facts["seconds"] for result in CellFolder(path / "cells").results().values()]
     told: list[tuple[int, int, float]] = []
     reproduce(str(path / "mine.toml"), out=path, estimate=lambda *numbers: told.append(numbers))
     assert told == [(1, 8, pytest.approx(sum(seconds) / 7))]
-    assert gone.exists()
+    again = lzma.decompress(kept.read_bytes()).splitlines(keepends=True)
+    assert again[1:] == lines[1:]
+    assert json.loads(again[0])["final"] == json.loads(lines[0])["final"]
 
 
 def test_the_time_is_estimated_from_first_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,9 +142,9 @@ def test_several_processes_train_the_same(
     found = reproduce(str(path / "mine.toml"), out=tmp_path, workers=2, seeds=1)
     assert found.results is not None
     assert len(found.results.cells) == 4
+    alone = CellFolder(path / "cells").results()
     for cell in found.results.cells.values():
-        alone = CellResult.read(path / "cells" / f"{cell.cell.key}.json")
-        assert cell.facts["final"] == alone.facts["final"]
+        assert cell.facts["final"] == alone[cell.cell.key].facts["final"]
 
 
 @pytest.mark.parametrize(
@@ -179,17 +183,15 @@ def test_list_names_every_recipe() -> None:
 
 
 def test_committed_cells_are_those_of_recipes() -> None:
-    """Every file is read, has the name of its settings, and belongs to a recipe."""
-    known = set()
-    for name in RECIPES:
+    """Every cell is in the file of a recipe whose grid has it, once."""
+    found = 0
+    for file in sorted((RESULTS / "cells").iterdir()):
+        name = file.name.removesuffix(".jsonl.xz")
         recipe = PaperRecipe.load(name)
-        for scale in {"tiny", "small"} & set(recipe.scales()):
-            known |= {cell.key for cell in recipe.grid(scale).values()}  # type: ignore[arg-type]
-    paths = sorted((RESULTS / "cells").glob("*.json"))
-    assert len(paths) > 100
-    for path in paths:
-        assert CellResult.read(path).cell.key == path.stem
-    assert {path.stem for path in paths} <= known
+        known = {cell.key for scale in recipe.scales() for cell in recipe.grid(scale).values()}
+        assert set(CellFolder(RESULTS / "cells").results_of(name)) <= known
+        found += len(CellFolder(RESULTS / "cells").results_of(name))
+    assert found == len(CellFolder(RESULTS / "cells").results()) > 900
 
 
 def test_committed_claims_follow_from_committed_cells() -> None:

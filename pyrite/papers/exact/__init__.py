@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pyrite.papers.exact.finding import Finding
+from pyrite.papers.exact.computed import Computed
 from pyrite.papers.exact.losses import (
     asymmetry_conditions,
     nce_is_regularised_ce,
@@ -15,9 +15,9 @@ from pyrite.papers.exact.losses import (
 from pyrite.papers.exact.meta import noise_adds_variance, noise_shortens_meta_gradient
 from pyrite.papers.exact.nets import initial_margins_of_nets
 
-__all__ = ["EXACT", "Finding"]
+__all__ = ["EXACT", "Computed"]
 
-EXACT: Final[Mapping[str, Callable[[], Finding]]] = {
+EXACT: Final[Mapping[str, Callable[[], Computed]]] = {
     "I2": variances,
     "I9": variance_grows,
     "I15": neither_symmetric_nor_bounded,

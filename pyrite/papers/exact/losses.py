@@ -11,7 +11,7 @@ from torch.nn.functional import log_softmax, softmax
 from pyrite.criterion import Loss
 from pyrite.curves import AEL, AGCE, AUL, CE, IMAE, MAE, Curve
 from pyrite.losses import NCE, loss as read_loss
-from pyrite.papers.exact.finding import Finding
+from pyrite.papers.exact.computed import Computed
 from pyrite.soft_margin import margin
 
 __all__ = [
@@ -42,28 +42,28 @@ _TABLE_6: dict[str, tuple[_Function, _Function]] = {
 }
 
 
-def variances() -> Finding:
+def variances() -> Computed:
     """I2: the variances of the weights of MAE, CE and IMAE (IMAE, Figure 1)."""
     printed = {"mae": 0.0889, "ce": 0.3333, "imae(T=8)": 4.546}
     return _variances("I2", {str(loss): loss.weight_variance() for loss in (MAE(), CE(), IMAE(T=8))}, printed)
 
 
-def variance_grows() -> Finding:
+def variance_grows() -> Computed:
     """I9: the variance of IMAE's weights grows with T (IMAE, Table 7)."""
     found = {f"T={T}": IMAE(T=T).weight_variance() for T in _TABLE_7}
     finding = _variances("I9", found, {f"T={T}": value for T, value in _TABLE_7.items()})
     grows = all(low < high for low, high in pairwise(found.values()))
-    return Finding("I9", {"the variance grows with T": grows, **finding.statements}, finding.numbers)
+    return Computed("I9", {"the variance grows with T": grows, **finding.statements}, finding.numbers)
 
 
-def _variances(claim: str, found: dict[str, float], printed: dict[str, float]) -> Finding:
+def _variances(claim: str, found: dict[str, float], printed: dict[str, float]) -> Computed:
     """Variances beside the printed ones, which are rounded: to half of their last digit they must agree."""
     last = {name: 10.0 ** -len(str(value).partition(".")[2]) for name, value in printed.items()}
     agree = {f"{name}: {value}": abs(found[name] - value) <= 0.51 * last[name] for name, value in printed.items()}
-    return Finding(claim, agree, {f"variance, {name}": value for name, value in found.items()})
+    return Computed(claim, agree, {f"variance, {name}": value for name, value in found.items()})
 
 
-def neither_symmetric_nor_bounded() -> Finding:
+def neither_symmetric_nor_bounded() -> Computed:
     """I15: the losses of all labels do not add up to a constant, and the value has no bound (IMAE, Table 2).
 
     The value is the potential of the paper's gradient, as the printed integral diverges.
@@ -72,7 +72,7 @@ def neither_symmetric_nor_bounded() -> Finding:
     sums = loss.per_label(scores).sum(1)
     ends = [float(loss.value_at(torch.tensor(end, dtype=torch.float64))) for end in (-1e4, 1e4)]
     # At both ends the slope is -1/2, so at a margin of 10,000 the value has grown to 5,000.
-    return Finding(
+    return Computed(
         "I15",
         {
             "not symmetric": float(sums.max() - sums.min()) > 0.01 * float(sums.abs().mean()),
@@ -83,7 +83,7 @@ def neither_symmetric_nor_bounded() -> Finding:
     )
 
 
-def weight_times_direction() -> Finding:
+def weight_times_direction() -> Computed:
     """C1: the gradient of each loss is a weight times that of the margin, whose L1 norm is 2 (section 4.1, Table 6).
 
     The gradient is autograd's, through the softmax; the weight is the printed one, and that of our curve.
@@ -104,10 +104,10 @@ def weight_times_direction() -> Finding:
                 cell = f"{name}: largest difference, {words}"
                 numbers[cell] = max(numbers.get(cell, 0.0), float((gradient + weight * direction).abs().max()))
     holds = {name: abs(value - (2 if "norm" in name else 0)) < 1e-12 for name, value in numbers.items()}
-    return Finding("C1", holds, numbers)
+    return Computed("C1", holds, numbers)
 
 
-def nce_is_regularised_ce() -> Finding:
+def nce_is_regularised_ce() -> Computed:
     """C2: NCE is a weighted CE with a regulariser (Eq. 2), with a bound of its weight (Eq. 3, false as printed)."""
     wrong, printed, corrected, broken = 0.0, 0.0, 0.0, 0.0
     for classes in (3, 10, 100):
@@ -122,7 +122,7 @@ def nce_is_regularised_ce() -> Finding:
         printed = max(printed, float((weight / parts.printed_bound).max()))
         corrected = max(corrected, float((weight / parts.bound).max()))
         broken = max(broken, float((weight > parts.printed_bound * (1 + 1e-9)).double().mean()))
-    return Finding(
+    return Computed(
         "C2",
         {"Eq. 2": wrong < 1e-9, "Eq. 3": printed <= 1 + 1e-9},
         {"gradient of NCE minus Eq. 2": wrong, "weight over Eq. 3, largest": printed}
@@ -131,7 +131,7 @@ def nce_is_regularised_ce() -> Finding:
     )
 
 
-def asymmetry_conditions() -> Finding:
+def asymmetry_conditions() -> Computed:
     """C15: up to which noise ratio AUL, AGCE and AEL are asymmetric (A.3; AUL's two cases are misprinted)."""
     printed, numbers, corrections = {}, {}, {}
     for a, q in ((0.1, 0.1), (1.0, 0.5), (1.0, 2.0)):
@@ -146,7 +146,7 @@ def asymmetry_conditions() -> Finding:
         # As printed, q <= 1 is restricted; the formula is then above 1, which is no restriction.
         printed[f"AUL, a={a}, q={q}"] = _close(bound, min(1.0, restricted) if q <= 1 else 1.0)
         corrections[f"AUL, a={a}, q={q}, with q > 1 restricted"] = _close(bound, restricted if q > 1 else 1.0)
-    return Finding("C15", printed, {f"bound, {name}": value for name, value in numbers.items()}, corrections)
+    return Computed("C15", printed, {f"bound, {name}": value for name, value in numbers.items()}, corrections)
 
 
 def _of_probability(function: _Function, labels: Tensor, scores: Tensor) -> Tensor:

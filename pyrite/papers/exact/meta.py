@@ -8,14 +8,14 @@ from pyrite.criterion import Loss
 from pyrite.curves import CE, MAE
 from pyrite.methods import WeightNet, meta_gradient
 from pyrite.models import build_model, seeded
-from pyrite.papers.exact.finding import Finding
+from pyrite.papers.exact.computed import Computed
 
 __all__ = ["noise_adds_variance", "noise_shortens_meta_gradient"]
 
 _CLASSES, _SHAPE = 4, (6,)
 
 
-def noise_shortens_meta_gradient(rate: float = 0.6) -> Finding:
+def noise_shortens_meta_gradient(rate: float = 0.6) -> Computed:
     """R1: under uniform noise a symmetric meta loss has the clean meta-gradient, times 1 - rate (Theorem 1).
 
     The meta-gradient is a sum over meta samples, so the mean over all noisy labels needs no draws: it is (1 - rate)
@@ -35,7 +35,7 @@ def noise_shortens_meta_gradient(rate: float = 0.6) -> Finding:
         statements[f"{loss}: {'1 - rate times' if isinstance(loss, MAE) else 'not a multiple of'} the clean one"] = (
             holds
         )
-    return Finding("R1", statements, numbers)
+    return Computed("R1", statements, numbers)
 
 
 def _meta_gradients(loss: Loss, rate: float) -> tuple[Tensor, Tensor]:
@@ -55,7 +55,7 @@ def _meta_gradients(loss: Loss, rate: float) -> tuple[Tensor, Tensor]:
     return clean, (1 - rate) * clean + rate / _CLASSES * every
 
 
-def noise_adds_variance(rate: float = 0.4, batch: int = 10, seed: int = 0) -> Finding:
+def noise_adds_variance(rate: float = 0.4, batch: int = 10, seed: int = 0) -> Computed:
     """R2: what noise adds to the variance of a meta-gradient, and the rate of convergence (Theorem 2).
 
     The toy problem has one parameter t, two classes and the symmetric loss 2 sigmoid(-y t), where y is 1 for a share
@@ -80,7 +80,7 @@ def noise_adds_variance(rate: float = 0.4, batch: int = 10, seed: int = 0) -> Fi
         slope = float(np.log(smallest[-1] / smallest[0]) / np.log(lengths[-1] / lengths[0]))
         numbers[f"{name}, power of T"] = slope
         statements[f"{name}: falls at least like 1 / sqrt T"] = slope <= -0.5
-    return Finding("R2", statements, numbers)
+    return Computed("R2", statements, numbers)
 
 
 def _added_variance(share: float, rate: float) -> float:

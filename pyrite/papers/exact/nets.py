@@ -6,7 +6,7 @@ import numpy as np
 
 from pyrite.curves import expected_margin
 from pyrite.models import MODELS
-from pyrite.papers.exact.finding import Finding
+from pyrite.papers.exact.computed import Computed
 from pyrite.training import measure_start
 
 __all__ = ["initial_margins_of_nets"]
@@ -21,7 +21,7 @@ def initial_margins_of_nets(
     classes: Sequence[int] = (10, 100),
     seeds: Sequence[int] = (0, 1, 2),
     batch_size: int = 16,
-) -> Finding:
+) -> Computed:
     """C6: Eq. 4 gives the mean margin of nets before training (curriculum paper, Figures 2 and 6).
 
     The paper says so of its own nets, and of most others with a usual initialisation. As printed with scores of spread
@@ -45,4 +45,4 @@ def initial_margins_of_nets(
     numbers["share of nets within a tenth of Eq. 4"] = share = float(np.mean(list(printed.values())))
     own = {cell: fits for cell, fits in printed.items() if cell.partition(",")[0] in _OF_THE_PAPER}
     statements = {**own, "most nets of this library": share > 0.5}
-    return Finding("C6", statements, numbers, {"with the spread that each net has, for all nets": all(corrected)})
+    return Computed("C6", statements, numbers, {"with the spread that each net has, for all nets": all(corrected)})
