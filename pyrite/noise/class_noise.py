@@ -1,14 +1,16 @@
 """Noise models that depend on the class alone. Papers use one name for several of them; here each has its own name."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import final
+from typing import ClassVar, final
 
 import numpy as np
 
-from pyrite.checks import is_whole
+from pyrite.checks import is_whole, whole_number
 from pyrite.draws import Array, Stream, check_seed, uniforms
 from pyrite.errors import PyriteError
-from pyrite.noise.maps import GROUPS, MAPS, ClassMap, Groups
+from pyrite.noise.maps import GROUPS, MAPS, Named
 from pyrite.noise.model import Drawn, Noise, RateNoise, check_classes
 from pyrite.spec import nearest
 
@@ -16,7 +18,6 @@ __all__ = ["Asymmetric", "Clean", "Flip", "Flip2", "Flips", "Pairs", "Symmetric"
 
 
 @final
-@dataclass(frozen=True, repr=False)
 class Clean(Noise):
     """No noise: every label is the true one.
 
@@ -33,7 +34,6 @@ class Clean(Noise):
 
 
 @final
-@dataclass(frozen=True, repr=False)
 class Symmetric(RateNoise):
     """With probability ``rate`` to one of the *other* classes.
 
@@ -50,7 +50,6 @@ class Symmetric(RateNoise):
 
 
 @final
-@dataclass(frozen=True, repr=False)
 class Uniform(RateNoise):
     """With probability ``rate`` to any class, its own included: only rate * (K - 1) / K of the labels are wrong.
 
@@ -86,16 +85,13 @@ class Flips(RateNoise):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if not is_whole(self.targets) or self.targets < 1:
-            raise PyriteError(f"targets is {self.targets!r}, but must be a whole number, 1 or more")
-        object.__setattr__(self, "targets", int(self.targets))
+        object.__setattr__(self, "targets", whole_number("targets", self.targets, least=1))
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
-        return _flips(self.rate, self.targets, classes, seed, "flips")
+        return _flips("flips", self.rate, self.targets, classes, seed)
 
 
 @final
-@dataclass(frozen=True, repr=False)
 class Flip(RateNoise):
     """With probability ``rate`` to one other class, which the seed chooses for each class: ``flips(rate, 1)``.
 
@@ -108,11 +104,10 @@ class Flip(RateNoise):
     """
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
-        return _flips(self.rate, 1, classes, seed, "flip")
+        return _flips("flip", self.rate, 1, classes, seed)
 
 
 @final
-@dataclass(frozen=True, repr=False)
 class Flip2(RateNoise):
     """With probability ``rate`` to one of two other classes, which the seed chooses: ``flips(rate, 2)``.
 
@@ -126,12 +121,53 @@ class Flip2(RateNoise):
     """
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
-        return _flips(self.rate, 2, classes, seed, "flip2")
+        return _flips("flip2", self.rate, 2, classes, seed)
+
+
+class ListNoise(RateNoise, ABC):
+    """Noise by lists of classes, which are given under the name ``argument`` or by the name of a known table."""
+
+    argument: ClassVar[str]
+    known: ClassVar[Mapping[str, Named]]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        name, value = self.argument, getattr(self, self.argument)
+        if isinstance(value, str):
+            if value not in self.known:
+                raise PyriteError(f"unknown {name} {value!r}: {nearest(value, self.known)}")
+            return
+        lists = value if isinstance(value, list | tuple) else ()
+        whole = all(isinstance(each, list | tuple) and each and all(map(is_whole, each)) for each in lists)
+        if not lists or not whole or min(map(min, lists)) < 0:
+            raise PyriteError(f"{name} is {value!r}, but must be a name, or lists of class numbers")
+        if (wanted := self.refused(lists)) is not None:
+            raise PyriteError(f"{name} is {value!r}, but {wanted}")
+        object.__setattr__(self, name, tuple(tuple(map(int, each)) for each in lists))
+
+    @abstractmethod
+    def refused(self, lists: Sequence[Sequence[int]]) -> str | None:
+        """What the lists must be, if they are not."""
+
+    @property
+    def classes(self) -> int | None:
+        value = getattr(self, self.argument)
+        return self.known[value].classes if isinstance(value, str) else None
+
+    def lists(self, classes: int) -> Sequence[Sequence[int]]:
+        """The lists, if they are about this number of classes."""
+        value = getattr(self, self.argument)
+        classes = check_classes(classes, self.classes, f"the {self.argument} {value!r}")
+        lists: Sequence[Sequence[int]] = self.known[value].lists if isinstance(value, str) else value
+        if (largest := max(map(max, lists))) >= classes:
+            names = f"{self.argument} names class {largest}"
+            raise PyriteError(f"{names}, but there are {classes} classes, 0 to {classes - 1}")
+        return lists
 
 
 @final
 @dataclass(frozen=True, repr=False)
-class Asymmetric(RateNoise):
+class Asymmetric(ListNoise):
     """With probability ``rate`` to the class it is most easily mistaken for; classes outside the map stay clean.
 
     Args:
@@ -146,36 +182,23 @@ class Asymmetric(RateNoise):
     Patrini et al., 2017; Zhang & Sabuncu, 2018.
     """
 
+    argument: ClassVar[str] = "map"
+    known: ClassVar[Mapping[str, Named]] = MAPS
+
     map: str | tuple[tuple[int, ...], ...] = "cifar10"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.map, str):
-            if self.map not in MAPS:
-                raise PyriteError(f"unknown map {self.map!r}: {nearest(self.map, MAPS)}")
-            return
-        pairs = _class_lists(self.map, "map")
-        if any(len(pair) != 2 or pair[0] == pair[1] for pair in pairs) or len({pair[0] for pair in pairs}) < len(pairs):
-            raise PyriteError(f"map is {self.map!r}, but must be pairs that give each class at most one other class")
-        object.__setattr__(self, "map", pairs)
-
-    @property
-    def classes(self) -> int | None:
-        return MAPS[self.map].classes if isinstance(self.map, str) else None
+    def refused(self, lists: Sequence[Sequence[int]]) -> str | None:
+        proper = all(len(pair) == 2 and pair[0] != pair[1] for pair in lists)
+        unique = len({pair[0] for pair in lists}) == len(lists)
+        return None if proper and unique else "must be pairs that give each class at most one other class"
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
-        classes = check_classes(classes, self.classes, f"the map {self.map!r}")
-        if isinstance(self.map, str):
-            chosen = MAPS[self.map]
-        else:
-            chosen = ClassMap(classes, {label: target for label, target in self.map})  # noqa: C416
-        _check_class(max(max(pair) for pair in chosen.target.items()), classes, "map")
-        return _confusion(dict.fromkeys(chosen.target.items(), self.rate), classes)
+        return _confusion({(pair[0], pair[1]): self.rate for pair in self.lists(classes)}, classes)
 
 
 @final
 @dataclass(frozen=True, repr=False)
-class Pairs(RateNoise):
+class Pairs(ListNoise):
     """In every superclass two classes, which the seed chooses, are mistaken for each other with probability ``rate``.
 
     Args:
@@ -192,44 +215,30 @@ class Pairs(RateNoise):
     Wang et al., 2019.
     """
 
+    argument: ClassVar[str] = "groups"
+    known: ClassVar[Mapping[str, Named]] = GROUPS
+
     groups: str | tuple[tuple[int, ...], ...] = "cifar100"
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if isinstance(self.groups, str):
-            if self.groups not in GROUPS:
-                raise PyriteError(f"unknown groups {self.groups!r}: {nearest(self.groups, GROUPS)}")
-            return
-        groups = _class_lists(self.groups, "groups")
-        named = [label for group in groups for label in group]
-        if any(len(group) < 2 for group in groups) or len(set(named)) < len(named):
-            raise PyriteError(
-                f"groups is {self.groups!r}, but each group must have two or more classes, and a class may be in one "
-                "group only"
-            )
-        object.__setattr__(self, "groups", groups)
-
-    @property
-    def classes(self) -> int | None:
-        return GROUPS[self.groups].classes if isinstance(self.groups, str) else None
+    def refused(self, lists: Sequence[Sequence[int]]) -> str | None:
+        named = [label for group in lists for label in group]
+        proper = all(len(group) >= 2 for group in lists) and len(set(named)) == len(named)
+        return None if proper else "each group must have two or more classes, and a class may be in one group only"
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
-        classes = check_classes(classes, self.classes, f"groups={self.groups!r}")
-        chosen = GROUPS[self.groups] if isinstance(self.groups, str) else Groups(classes, self.groups)
-        _check_class(max(max(group) for group in chosen.members), classes, "groups")
-        chance, rates = uniforms(check_seed(seed), Stream.MATRIX, classes), {}
-        for group in chosen.members:
+        groups, rates = self.lists(classes), {}
+        chance = uniforms(check_seed(seed), Stream.MATRIX, classes)
+        for group in groups:
             one, other = sorted(group, key=lambda label: float(chance[label]))[:2]
             rates[one, other] = rates[other, one] = self.rate
         return _confusion(rates, classes)
 
 
-def _flips(rate: float, targets: int, classes: int, seed: int, name: str) -> Array:
+def _flips(name: str, rate: float, targets: int, classes: int, seed: int) -> Array:
     """The matrix in which every class is mistaken for ``targets`` others, each equally often."""
     if check_classes(classes) <= targets:
-        raise PyriteError(
-            f"classes is {classes}, but {name} mistakes a class for {targets} others: it needs {targets + 1} or more"
-        )
+        mistakes = f"{name} mistakes a class for {targets} others"
+        raise PyriteError(f"classes is {classes}, but {mistakes}: it needs {targets + 1} or more")
     matrix = np.zeros((classes, classes))
     np.put_along_axis(matrix, _other_classes(classes, targets, seed), rate / targets, axis=1)
     np.fill_diagonal(matrix, 1 - rate)
@@ -262,16 +271,3 @@ def _confusion(rates: dict[tuple[int, int], float], classes: int) -> Array:
         matrix[label, other] += rate
         matrix[label, label] -= rate
     return np.clip(matrix, 0, 1)
-
-
-def _class_lists(value: object, name: str) -> tuple[tuple[int, ...], ...]:
-    groups = value if isinstance(value, list | tuple) else ()
-    whole = all(isinstance(group, list | tuple) and group and all(map(is_whole, group)) for group in groups)
-    if not groups or not whole or min(min(group) for group in groups) < 0:
-        raise PyriteError(f"{name} is {value!r}, but must be a name, or lists of class numbers")
-    return tuple(tuple(int(label) for label in group) for group in groups)
-
-
-def _check_class(largest: int, classes: int, name: str) -> None:
-    if largest >= classes:
-        raise PyriteError(f"{name} names class {largest}, but there are {classes} classes, 0 to {classes - 1}")

@@ -7,10 +7,10 @@ from typing import Final, NamedTuple, final
 
 import numpy as np
 
+from pyrite.checks import number
 from pyrite.draws import Array, Stream, normals, uniforms
 from pyrite.errors import PyriteError
-from pyrite.noise.arrays import to_array
-from pyrite.noise.model import Drawn, Noise, by_class, check_rate, measured
+from pyrite.noise.model import Drawn, Noise, by_class, measured, to_array
 
 __all__ = ["Instance"]
 
@@ -37,8 +37,8 @@ class Instance(Noise):
     spread: float = 0.1
 
     def __post_init__(self) -> None:
-        check_rate(self.rate)
-        check_rate(self.spread, "spread")
+        number("rate", self.rate, least=0, most=1)
+        number("spread", self.spread, least=0, most=1)
 
     @property
     def needs_inputs(self) -> bool:
@@ -129,9 +129,9 @@ class _Standardiser(NamedTuple):
         return np.asarray((np.ldexp(rows.astype(np.float64), -self.power) - self.mean) / self.scale)
 
 
-def _choose(shares: Array, chance: Array) -> Array:
+def _choose(chances: Array, chance: Array) -> Array:
     """One column per row, drawn from the distribution in the row by inverting its cumulative sum."""
-    return np.asarray(np.minimum((np.cumsum(shares, axis=1) <= chance[:, None]).sum(1), shares.shape[1] - 1))
+    return np.asarray(np.minimum((np.cumsum(chances, axis=1) <= chance[:, None]).sum(1), chances.shape[1] - 1))
 
 
 def _softmax(scores: Array) -> Array:

@@ -1,23 +1,15 @@
 """Which classes are mistaken for which: the maps the papers use, and the superclasses of CIFAR-100."""
 
-from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-__all__ = ["CIFAR100_SUPERCLASSES", "GROUPS", "MAPS", "ClassMap", "Groups"]
+__all__ = ["CIFAR100_SUPERCLASSES", "GROUPS", "MAPS", "Named"]
 
 
-class ClassMap(NamedTuple):
-    """The class that each class is mistaken for, in a data set with this number of classes."""
-
-    classes: int
-    target: Mapping[int, int]
-
-
-class Groups(NamedTuple):
-    """Groups of similar classes, in a data set with this number of classes."""
+class Named(NamedTuple):
+    """Lists of classes, in a data set with this number of classes: pairs of a map, or groups of similar classes."""
 
     classes: int
-    members: tuple[tuple[int, ...], ...]
+    lists: tuple[tuple[int, ...], ...]
 
 
 # From the coarse labels of the official archive. Fine labels are numbered alphabetically, so a superclass
@@ -46,18 +38,18 @@ CIFAR100_SUPERCLASSES: Final = (
 )
 
 
-def _next_in_each(groups: tuple[tuple[int, ...], ...]) -> dict[int, int]:
+def _next_in_each(groups: tuple[tuple[int, ...], ...]) -> tuple[tuple[int, ...], ...]:
     """Map every class to the next of its group, the last to the first."""
-    return {label: group[(place + 1) % len(group)] for group in groups for place, label in enumerate(group)}
+    return tuple((label, group[(place + 1) % len(group)]) for group in groups for place, label in enumerate(group))
 
 
-MAPS: Final[dict[str, ClassMap]] = {
+MAPS: Final = {
     # truck -> automobile, bird -> airplane, cat <-> dog, deer -> horse
-    "cifar10": ClassMap(10, {9: 1, 2: 0, 3: 5, 5: 3, 4: 7}),
-    "mnist": ClassMap(10, {7: 1, 2: 7, 5: 6, 6: 5, 3: 8}),
-    "cifar100": ClassMap(100, _next_in_each(CIFAR100_SUPERCLASSES)),
+    "cifar10": Named(10, ((9, 1), (2, 0), (3, 5), (5, 3), (4, 7))),
+    "mnist": Named(10, ((7, 1), (2, 7), (5, 6), (6, 5), (3, 8))),
+    "cifar100": Named(100, _next_in_each(CIFAR100_SUPERCLASSES)),
     # What public code does: it treats five consecutive classes as a superclass.
-    "cifar100-blocks": ClassMap(100, _next_in_each(tuple(tuple(range(i, i + 5)) for i in range(0, 100, 5)))),
+    "cifar100-blocks": Named(100, _next_in_each(tuple(tuple(range(i, i + 5)) for i in range(0, 100, 5)))),
 }
 
-GROUPS: Final[dict[str, Groups]] = {"cifar100": Groups(100, CIFAR100_SUPERCLASSES)}
+GROUPS: Final = {"cifar100": Named(100, CIFAR100_SUPERCLASSES)}

@@ -1,5 +1,6 @@
 """The base classes of noise models, and drawing labels from a matrix."""
 
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -13,7 +14,18 @@ from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
 from pyrite.spec import HasSpec
 
-__all__ = ["ClassNoise", "Drawn", "Noise", "RateNoise", "by_class", "check_classes", "check_rate", "measured"]
+__all__ = [
+    "ClassNoise",
+    "Drawn",
+    "Noise",
+    "RateNoise",
+    "by_class",
+    "check_classes",
+    "measured",
+    "outside",
+    "to_array",
+    "to_labels",
+]
 
 
 class Drawn(NamedTuple):
@@ -69,8 +81,7 @@ class ClassNoise(Noise, ABC):
         chance, given = uniforms(seed, Stream.LABELS, len(true)), true.copy()
         for label, index in by_class(true, classes):
             if self.exact:
-                tie_breaks = uniforms(seed, Stream.ROUNDING, classes, label)
-                counts = _shares(matrix[label], label, len(index), tie_breaks)
+                counts = _counts(matrix[label], label, len(index), uniforms(seed, Stream.ROUNDING, classes, label))
                 drawn = np.repeat(np.arange(classes), counts)
                 given[index[np.argsort(chance[index], kind="stable")[: len(drawn)]]] = drawn
             else:
@@ -86,7 +97,7 @@ class RateNoise(ClassNoise, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_rate(self.rate)
+        number("rate", self.rate, least=0, most=1)
 
 
 def _invert(row: Array, label: int, chance: Array) -> Array:
@@ -100,7 +111,7 @@ def _invert(row: Array, label: int, chance: Array) -> Array:
     return np.asarray(order[np.searchsorted(cumulative, chance, side="right")])
 
 
-def _shares(row: Array, label: int, samples: int, tie_breaks: Array) -> Array:
+def _counts(row: Array, label: int, samples: int, tie_breaks: Array) -> Array:
     """The number of ``samples`` for each other class: in proportion, by the largest remainder method.
 
     ``tie_breaks`` decides between equal remainders; deciding by the class number would always favour low classes.
@@ -129,11 +140,6 @@ def measured(counts: Array) -> Array:
     return np.where(sums > 0, counts / np.where(sums > 0, sums, 1), np.eye(len(counts)))
 
 
-def check_rate(rate: object, name: str = "rate") -> None:
-    """Raise ValueError unless the rate is a number from 0 to 1; NaN is refused."""
-    number(name, rate, least=0, most=1)
-
-
 def check_classes(classes: object, wanted: int | None = None, by: str = "") -> int:
     """The number of classes as an ``int``; a ValueError if another number is ``wanted``."""
     count = whole_number("classes", classes, least=2)
@@ -141,3 +147,37 @@ def check_classes(classes: object, wanted: int | None = None, by: str = "") -> i
         raise PyriteError(f"classes is {count}, but {by} is for {wanted} classes")
     check_memory(3 * 8 * count**2, f"a matrix of noise for {count} classes")
     return count
+
+
+def to_array(value: object, name: str) -> Array:
+    """A list, numpy array or torch tensor as a numpy array."""
+    # A tensor can only exist if torch is loaded.
+    torch = sys.modules.get("torch")
+    try:
+        if torch is not None and isinstance(value, torch.Tensor):
+            value = value.detach().cpu().numpy()
+        if np.ma.is_masked(value):
+            raise PyriteError("it is a masked array with masked values: leave those out")
+        return np.asarray(value)
+    except (TypeError, ValueError) as error:
+        raise PyriteError(f"{name} cannot be read as an array: {error}") from None
+
+
+def to_labels(value: object, name: str = "labels") -> Array:
+    """Labels as a new array of whole numbers. Other values raise ValueError; they are never rounded."""
+    array = to_array(value, name)
+    if array.ndim != 1 or len(array) == 0:
+        raise PyriteError(f"{name} has the shape {array.shape}, but must be one-dimensional with at least one label")
+    if array.dtype.kind not in "iu":
+        raise PyriteError(f"{name} has the dtype {array.dtype}, first {array[0]!r}, but labels must be whole numbers")
+    if (first := outside(array, None)) is not None:
+        raise PyriteError(f"{name} is {array[first]} at index {first}, but labels must be 0 or more")
+    if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
+        raise PyriteError(f"{name} is {array.max()} at index {int(array.argmax())}, which does not fit int64")
+    return array.astype(np.int64)
+
+
+def outside(labels: Array, classes: int | None) -> int | None:
+    """The index of the first label below 0 or, where the number of classes is known, too large; None if all fit."""
+    wrong = np.flatnonzero((labels < 0) if classes is None else (labels < 0) | (labels >= classes))
+    return int(wrong[0]) if len(wrong) else None

@@ -12,8 +12,7 @@ import pyrite
 from pyrite.draws import Array, check_seed
 from pyrite.errors import PyriteError
 from pyrite.files import npz_bytes, write
-from pyrite.noise.arrays import to_labels
-from pyrite.noise.model import check_classes, measured
+from pyrite.noise.model import check_classes, measured, to_labels
 from pyrite.npz_files import read_npz
 
 __all__ = ["NoisyLabels"]
@@ -58,7 +57,7 @@ class NoisyLabels:
 
     @property
     def rate(self) -> float:
-        """The share of labels that are wrong."""
+        """The fraction of labels that are wrong."""
         return float(np.mean(self.is_wrong))
 
     @property
@@ -74,7 +73,7 @@ class NoisyLabels:
 
     @property
     def class_rates(self) -> Array:
-        """The share of wrong labels of each class; NaN for a class without samples."""
+        """The fraction of wrong labels of each class; NaN for a class without samples."""
         counts = self.counts
         samples = counts.sum(1)
         return np.where(samples > 0, 1 - np.diag(counts) / np.maximum(samples, 1), np.nan)

@@ -1,13 +1,15 @@
-"""The registry of noise models, and ``noise_model``, which reads a spec."""
+"""The registry of noise models, and ``corrupt``, which applies one to labels."""
 
+from pyrite.draws import check_seed
+from pyrite.errors import PyriteError
 from pyrite.noise.class_noise import Asymmetric, Clean, Flip, Flip2, Flips, Pairs, Symmetric, Uniform
-from pyrite.noise.given_matrix import Matrix
-from pyrite.noise.human import Human
+from pyrite.noise.from_files import Human, Matrix
 from pyrite.noise.instance import Instance
-from pyrite.noise.model import Noise
+from pyrite.noise.model import Noise, check_classes, outside, to_labels
+from pyrite.noise.noisy_labels import NoisyLabels
 from pyrite.spec import Registry
 
-__all__ = ["NOISES", "noise_model"]
+__all__ = ["NOISES", "corrupt", "noise_model"]
 
 NOISES: Registry[Noise] = Registry(
     "noise",
@@ -36,3 +38,31 @@ def noise_model(spec: str | Noise) -> Noise:
     Symmetric(rate=0.4, exact=True)
     """
     return NOISES.read(spec)
+
+
+def corrupt(
+    labels: object, noise: str | Noise, classes: int | None = None, seed: int = 0, inputs: object = None
+) -> NoisyLabels:
+    """Corrupt labels by a noise model; the result also says which labels are wrong.
+
+    Args:
+        labels: the true labels: a list, a numpy array or a torch tensor of whole numbers.
+        noise: a noise model or its spec, such as ``"flip2(0.4)"``.
+        classes: the number of classes. None for the number that the model is made for, or else the largest label + 1.
+        seed: of all random draws. The same seed gives the same labels on any machine.
+        inputs: the features or images, one row per sample; only ``instance`` noise needs them.
+
+    >>> noisy = corrupt([0, 1, 2] * 100, "symmetric(0.4, exact=True)", seed=7)
+    >>> noisy.rate, noisy.given[:12].tolist()
+    (0.4, [0, 1, 2, 0, 2, 2, 0, 0, 2, 1, 0, 1])
+    """
+    model, seed, true = noise_model(noise), check_seed(seed), to_labels(labels)
+    if classes is None:
+        classes = model.classes or max(2, int(true.max()) + 1)
+    classes = check_classes(classes)
+    if (first := outside(true, classes)) is not None:
+        raise PyriteError(
+            f"labels is {true[first]} at index {first}, but there are {classes} classes, 0 to {classes - 1}"
+        )
+    given, matrix = model.draw(true, classes, seed, inputs)
+    return NoisyLabels(given, true, matrix, str(model), seed)

@@ -120,7 +120,7 @@ def test_classes_when_not_said() -> None:
         (([0, 1], "asymmetric(0.4, map=[[0, -1]])"), r"but must be a name, or lists"),
         (([0, 1], "asymmetric(0.4, map=[[0, 5]])", 3), r"map names class 5, but there are 3 classes"),
         (([0, 1], "asymmetric(0.4, map=3)"), r"map is 3"),
-        (([0, 1], "pairs(0.4)", 10), r"classes is 10, but groups='cifar100' is for 100 classes"),
+        (([0, 1], "pairs(0.4)", 10), r"classes is 10, but the groups 'cifar100' is for 100 classes"),
         (([0, 1], "pairs(0.4, groups='cifar10')"), r"unknown groups 'cifar10': did you mean 'cifar100'\?"),
         (([0, 1], "pairs(0.4, groups=[[0]])"), r"each group must have two or more classes"),
         (([0, 1], "pairs(0.4, groups=[[0, 1], [1, 2]])"), r"a class may be in one group only"),

@@ -59,9 +59,9 @@ def test_other_number_of_classes() -> None:
 @pytest.mark.parametrize(
     ("name", "content", "complaint"),
     [
-        ("t.csv", b"", r"shape \(0,\)"),
-        ("t.csv", b"a,b\n0.5,0.5\n", "row 0: could not convert string to float: 'a'"),
-        ("t.csv", b"0.5,0.5\n1\n", "row 1 has 1 numbers, the first has 2"),
+        ("t.csv", b"", r"shape \(0, 1\)"),
+        ("t.csv", b"a,b\n0.5,0.5\n", "could not convert string 'a' to float64 at row 0"),
+        ("t.csv", b"0.5,0.5\n1\n", "the number of columns changed from 2 to 1 at row 2$"),
         ("t.csv", b"0.5,0.5\n0.5,0.6\n", "row 1 = "),
         ("t.csv", b"\xff\xfe\x00", "cannot read"),
         ("t.npy", b"", "it is empty"),

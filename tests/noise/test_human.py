@@ -67,7 +67,7 @@ def test_coarse_labels_have_their_own_truth(tmp_path: Path) -> None:
     path = written(tmp_path, ".pt", cifar100n())
     noisy = pyrite.corrupt(CLEAN // 2, Human(path, "noisy_coarse_label"), classes=5)
     assert np.array_equal(noisy.given, WORSE // 2)
-    with pytest.raises(ValueError, match="clean_label says"):
+    with pytest.raises(ValueError, match="clean_label is"):
         pyrite.corrupt(CLEAN // 2, Human(path, "noisy_label"), classes=5)
     other = pyrite.corrupt(CLEAN // 2, Human(path, "noisy_coarse_label", clean="clean_coarse_label"), classes=5)
     assert np.array_equal(other.given, noisy.given)
@@ -79,7 +79,7 @@ def test_a_permuted_file_is_caught(tmp_path: Path) -> None:
         column[[100, 207]] = column[[207, 100]]
     path = written(tmp_path, ".pt", columns)
     with pytest.raises(
-        ValueError, match=r"clean_label says 7 at index 100, where the data's label is 6; 2 of 300 differ"
+        ValueError, match=r"clean_label is 7 at index 100, where the data's label is 6; 2 of 300 differ"
     ):
         pyrite.corrupt(CLEAN, Human(path, "worse_label"))
 
@@ -91,9 +91,9 @@ def test_a_file_for_other_data_is_caught(tmp_path: Path) -> None:
     short = cifar10n() | {"worse_label": WORSE[:-1]}
     with pytest.raises(ValueError, match="worse_label has 299 labels, but the data has 300"):
         pyrite.corrupt(CLEAN, Human(written(tmp_path, ".pt", short), "worse_label"))
-    with pytest.raises(ValueError, match="worse_label says 19 at index 0, but there are 10 classes"):
+    with pytest.raises(ValueError, match="worse_label is 19 at index 0, but there are 10 classes"):
         pyrite.corrupt(CLEAN, Human(written(tmp_path, ".pt", cifar10n() | {"worse_label": WORSE + 12}), "worse_label"))
-    with pytest.raises(ValueError, match="worse_label says -1 at index 0"):
+    with pytest.raises(ValueError, match="worse_label is -1 at index 0"):
         pyrite.corrupt(
             CLEAN, Human(written(tmp_path, ".pt", cifar10n() | {"worse_label": WORSE * 0 - 1}), "worse_label")
         )

@@ -1,0 +1,178 @@
+"""Noise that is read from a file: a transition matrix, or the labels that people gave."""
+
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+
+from pyrite.draws import Array
+from pyrite.errors import PyriteError
+from pyrite.noise.model import ClassNoise, Drawn, Noise, check_classes, measured, outside
+from pyrite.npz_files import read_npz
+from pyrite.pickles import read_npy, read_torch
+from pyrite.spec import nearest
+
+__all__ = ["Human", "Matrix"]
+
+# The column of true labels that belongs to a column; for all others it is clean_label.
+_TRUTH: Final = {"noisy_coarse_label": "clean_coarse_label"}
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Matrix(ClassNoise):
+    """By a given matrix: row i holds the probabilities of every given label where the true label is i.
+
+    Args:
+        file: a ``.csv`` (one row per line), ``.npy`` or ``.npz`` file (the array ``matrix``, as in saved noisy labels),
+            or the rows themselves.
+
+    >>> Matrix([[0.9, 0.1], [0.25, 0.75]]).matrix(classes=2)
+    array([[0.9 , 0.1 ],
+           [0.25, 0.75]])
+    """
+
+    file: str | tuple[tuple[float, ...], ...]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.file, str | Path):
+            object.__setattr__(self, "file", str(self.file))
+            return
+        try:
+            rows = np.array(self.file, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise PyriteError(f"matrix is {self.file!r}, but must be a file name or rows of numbers") from None
+        object.__setattr__(self, "file", tuple(map(tuple, _distributions(rows, "matrix").tolist())))
+
+    @property
+    def classes(self) -> int | None:
+        return len(self._read())
+
+    def matrix(self, classes: int, seed: int = 0) -> Array:
+        matrix = self._read()
+        check_classes(classes, len(matrix), f"the matrix {self.file!r}" if isinstance(self.file, str) else "the matrix")
+        # Rows written with few digits are rescaled to sum to 1; rows that do already are kept to the last bit.
+        sums = matrix.sum(1, keepdims=True)
+        return np.asarray(np.where(np.abs(sums - 1) > 1e-12, matrix / sums, matrix))
+
+    def _read(self) -> Array:
+        if isinstance(self.file, str):
+            return _distributions(_read_matrix(Path(self.file)), self.file)
+        return np.array(self.file)
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Human(Noise):
+    """Labels that people gave, read from a file such as CIFAR-N's. The file must be about the same samples.
+
+    Args:
+        file: the official ``CIFAR-10_human.pt`` or ``CIFAR-100_human.pt``, the ``.npy`` of the same authors, or an
+            ``.npz`` with the same columns.
+        column: which labels: ``"worse_label"``, ``"aggre_label"``, ``"random_label1"``, ``"noisy_label"``, ...
+        clean: the column with the true labels, which must equal the labels of the data.
+
+    Wei et al., 2022.
+    """
+
+    file: str
+    column: str
+    clean: str | None = None
+
+    def __post_init__(self) -> None:
+        values = {"file": self.file, "column": self.column, "clean": "" if self.clean is None else self.clean}
+        for name, value in values.items():
+            if not isinstance(value, str):
+                raise PyriteError(f"{name} is {value!r}, but must be a text")
+
+    def matrix(self, classes: int, seed: int = 0) -> Array:
+        raise PyriteError(
+            f"{self} has no matrix, because people gave the labels: pyrite.corrupt measures one against the true labels"
+        )
+
+    def draw(self, true: Array, classes: int, seed: int, inputs: object = None) -> Drawn:
+        columns = _read_columns(Path(self.file))
+        given = self._column(columns, self.column)
+        truth = self.clean or _TRUTH.get(self.column, "clean_label")
+        clean = self._column(columns, truth)
+        for name, column in ((truth, clean), (self.column, given)):
+            if len(column) != len(true):
+                raise PyriteError(f"{self.file}: {name} has {len(column)} labels, but the data has {len(true)}")
+        if not np.array_equal(clean, true):
+            differs = clean != true
+            at = int(differs.argmax())
+            raise PyriteError(
+                f"{self.file}: {truth} is {clean[at]} at index {at}, where the data's label is {true[at]}; "
+                f"{differs.sum()} of {len(true)} differ, so the file is about other samples or in another order"
+            )
+        if (first := outside(given, classes)) is not None:
+            raise PyriteError(
+                f"{self.file}: {self.column} is {given[first]} at index {first}, but there are {classes} classes"
+            )
+        counts = np.bincount(true * classes + given, minlength=classes * classes).reshape(classes, classes)
+        return Drawn(given, measured(counts))
+
+    def _column(self, columns: dict[str, Any], name: str) -> Array:
+        if name not in columns:
+            raise PyriteError(f"{self.file} has no column {name!r}: {nearest(name, columns)}")
+        try:
+            column = np.asarray(columns[name])
+        except ValueError:  # lists of unequal lengths
+            column = np.empty(0)
+        if column.ndim != 1 or column.dtype.kind not in "iu":
+            raise PyriteError(f"{self.file}: {name} is not a list of whole numbers")
+        return column.astype(np.int64)
+
+
+def _distributions(rows: Array, name: str) -> Array:
+    if rows.ndim != 2 or rows.shape[0] != rows.shape[1] or len(rows) < 2:
+        raise PyriteError(f"{name} has the shape {rows.shape}, but a matrix must have one row and one column per class")
+    bad = ~np.isfinite(rows).all(1) | (rows < 0).any(1) | (np.abs(rows.sum(1) - 1) > 1e-3)  # allows for rounded digits
+    if bad.any():
+        first = int(np.flatnonzero(bad)[0])
+        shown = ", ".join(f"{value:g}" for value in rows[first, :6]) + (", ..." if len(rows) > 6 else "")
+        raise PyriteError(
+            f"{name} has row {first} = [{shown}], which adds up to {rows[first].sum():g}, but a row holds "
+            "probabilities that add up to 1"
+        )
+    return rows
+
+
+def _read_matrix(path: Path) -> Array:
+    if not path.is_file():
+        raise PyriteError(f"cannot read {path}: there is no such file")
+    match path.suffix.lower():
+        case ".csv":
+            try:
+                with warnings.catch_warnings(action="ignore"):  # of an empty file, whose shape is refused below
+                    return np.loadtxt(path, delimiter=",", ndmin=2, encoding="utf-8", comments=None)
+            except ValueError as error:
+                raise PyriteError(f"cannot read {path}: {str(error).partition(';')[0]}") from None
+        case ".npy":
+            value = read_npy(path)
+        case ".npz":
+            value = read_npz(path).get("matrix")
+            if value is None:
+                raise PyriteError(f"cannot read {path}: it holds no array called 'matrix'")
+        case _:
+            raise PyriteError(f"cannot read {path}: a matrix is a .csv, .npy or .npz file")
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "iuf":
+        raise PyriteError(f"cannot read {path}: it does not hold an array of numbers")
+    return value.astype(np.float64)
+
+
+def _read_columns(path: Path) -> dict[str, Any]:
+    readers = {".pt": read_torch, ".pth": read_torch, ".npy": read_npy, ".npz": read_npz}
+    reader = readers.get(path.suffix.lower())
+    if reader is None:
+        raise PyriteError(f"cannot read {path}: human labels must be in a .pt, .npy or .npz file")
+    columns = reader(path)
+    if not isinstance(columns, dict) or not all(isinstance(name, str) for name in columns):
+        raise PyriteError(
+            f"cannot read {path}: it holds no columns with names. A column of true labels is needed to check that the "
+            "file is about the same samples"
+        )
+    return columns
