@@ -15,7 +15,7 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
-from pyrite.auditing.recalibration import Recalibration, exact_share, stratify
+from pyrite.auditing.recalibration import Recalibration, exact_estimate, stratify
 from pyrite.diagnostics.arrays import Floats, Ints
 from pyrite.files import write
 
@@ -63,8 +63,8 @@ def simulate(truth: str, how: str, claims: str, seed: int) -> Outcome:
     wrong = random.random(SAMPLES) < TRUTHS[truth](score)
     rows, strata, rate = chosen(how, score, random), stratify(score), float(wrong.mean())
     found = strata.counts(rows), strata.counts(rows[wrong[rows]])
-    got = Recalibration.fit(strata, *found).share(strata.size - found[0], int(wrong[rows].sum()), SAMPLES)
-    exact = exact_share(int(wrong[random.permutation(SAMPLES)[:100]].sum()), 100)
+    got = Recalibration.fit(strata, *found).estimate(strata.size - found[0], int(wrong[rows].sum()), SAMPLES)
+    exact = exact_estimate(int(wrong[random.permutation(SAMPLES)[:100]].sum()), 100)
     held = got.low - 1e-12 <= rate <= got.high + 1e-12
     return Outcome(got.value - rate, held, got.high - got.low, exact.low <= rate <= exact.high, exact.high - exact.low)
 

@@ -1,5 +1,5 @@
 from . import data as data, diagnostics as diagnostics, models as models, noise as noise
-from .auditing import Audit as Audit, troubles as troubles
+from .auditing import Audit as Audit, data_issues as data_issues
 from .comparing import Comparison as Comparison, compare as compare, demo as demo
 from .criterion import Loss as Loss
 from .curves import (

@@ -10,8 +10,8 @@ from typing import Any, Final, Unpack, cast
 
 import numpy as np
 
-from pyrite.auditing import FEWEST, Audit, Kind, audit_margins, audit_scores, check_enough, troubles
-from pyrite.auditing.audit import Progress
+from pyrite.auditing import FEWEST, Audit, Kind, audit_margins, audit_scores, check_enough, data_issues
+from pyrite.auditing.noise_fit import Progress
 from pyrite.checks import is_whole
 from pyrite.curves import expected_margin
 from pyrite.data import Data, Dataset, Part, is_object, load
@@ -51,7 +51,7 @@ def audit(
             been trained on that sample's label: memorised labels look right. Their scale does not matter. A list of
             such tables, of models that differ, tells more: how many errors are the models' own.
         kind: what the scores are: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``. It is never guessed.
-        embeddings: with ``scores``: one row per sample, for which neighbours are a further witness.
+        embeddings: with ``scores``: one row per sample, for which neighbours are further evidence.
         classes: the names of the classes.
         out: the folder of the run that is trained; what it holds already is not trained again.
         progress: show the progress; by default if standard error is a terminal.
@@ -161,7 +161,7 @@ def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
         )
     part, given = labels["part"], labels["given"]
     try:
-        problems = troubles(replace(run.dataset(), labels=given))
+        problems = data_issues(replace(run.dataset(), labels=given))
     except ValueError:  # missing or changed since; the run has the evidence, only copies cannot be found
         problems = None
     with _shown(progress) as advance:
@@ -177,7 +177,7 @@ def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
                 *_unfinished(run),
                 *(() if problems is None else problems.sentences()),
             ),
-            troubles=problems,
+            data_issues=problems,
             run=run,
             true=labels.get("true"),
             paths=labels.get("path"),

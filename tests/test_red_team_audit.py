@@ -137,7 +137,7 @@ def test_extreme_scores_are_finite_answers(scores: npt.NDArray[Any]) -> None:
 
 def test_many_classes_with_three_rows_each() -> None:
     """200 classes, to be quick; docs/performance.md has the time of 1,000. Steps are counted, as time is not tested."""
-    from pyrite.auditing.expectation import Samples
+    from pyrite.auditing.noise_steps import Samples
 
     random, classes = np.random.default_rng(0), 200
     true = np.arange(3 * classes) % classes

@@ -72,10 +72,10 @@ def test_a_column_of_any_size_is_learned(tmp_path: Path, scale: float, shift: fl
 
 
 def test_times_in_seconds_are_no_repeats(tmp_path: Path) -> None:
-    from pyrite.auditing.troubles import troubles
+    from pyrite import data_issues
 
     seconds = 1.7e9 + np.arange(300.0)
-    assert troubles(pyrite.data.load(table(tmp_path / "a.csv", seconds))).repeated == 0
+    assert data_issues(pyrite.data.load(table(tmp_path / "a.csv", seconds))).repeated == 0
 
 
 @pytest.mark.parametrize("cell", [1e39, -1e300, 1e12])

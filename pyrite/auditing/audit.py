@@ -1,231 +1,293 @@
-"""From scores or margins of every sample to an ``Audit``. Nothing here trains a net."""
+"""The result of an audit: one row per sample, the noise of all labels, and the files they are written to."""
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
-from typing import Any, Final
+import csv
+import io
+import json
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
+from scipy.special import expit
 
-from pyrite.auditing.gaps import typical_gap
-from pyrite.auditing.no_class import no_class_of_margins, no_class_of_scores
-from pyrite.auditing.noise_fit import fit_noise
-from pyrite.auditing.noise_model import NoiseFit, log_odds
-from pyrite.auditing.noise_rate import NoiseRate, estimate_rate, with_error_odds
-from pyrite.auditing.posterior import (
-    best_threshold,
-    class_shares,
-    likely_classes,
-    posterior_of_scores,
-    shares_of_scores,
-    values_at_same_ranks,
-)
-from pyrite.auditing.result import Audit
-from pyrite.auditing.scores import Kind, check_labels, gap_of, to_margins
-from pyrite.auditing.witnesses import gather
+from pyrite.auditing.issues import DataIssues
+from pyrite.auditing.sample_scores import SCORES
+from pyrite.data import Records
+from pyrite.data.corrections import to_cell
 from pyrite.diagnostics.arrays import Flags, Floats, Ints
 from pyrite.errors import PyriteError
+from pyrite.files import write
 
-__all__ = ["FEWEST", "Progress", "audit_margins", "audit_scores", "check_enough"]
+if TYPE_CHECKING:  # for annotations alone
+    from pandas import DataFrame
 
-FEWEST: Final = 50
-"""The fewest samples from which label noise can be estimated."""
+    from pyrite.auditing.review import Decisions, Review
+    from pyrite.training import Run
 
-Progress = Callable[[float], None]
-"""Called with the share of the work that is done."""
+__all__ = ["Audit", "Confusion"]
 
-_FITTED: Final = 5_000_000  # scores that the noise is fitted to; of a larger table, a random subset of the rows
-_CERTAIN: Final = 30.0  # larger margins are clipped: they differ from this by less than 1e-13 in probability
-
-
-def audit_scores(
-    labels: object,
-    *,
-    scores: object,
-    kind: Kind | None,
-    embeddings: object | None = None,
-    classes: Sequence[str] | None = None,
-    seed: int = 0,
-    progress: Progress = lambda share: None,
-) -> Audit:
-    """Audit labels by the scores of nets that did not learn them.
-
-    The result does not depend on the scale of the scores, on a number added to a row, or on the order of rows and
-    classes.
-
-    Args:
-        labels: the given labels as class numbers.
-        scores: one row per sample, one column per class; or a list of such tables, of models that differ.
-        kind: what they are: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``.
-        embeddings: one row per sample, by which the labels of its neighbours are a further witness.
-        classes: the names of the classes.
-        seed: for the standard errors.
-        progress: called with the share of the work that is done.
-    """
-    given = check_labels(labels)
-    table, kind, opinions = gather(scores, embeddings, given, kind)
-    names = tuple(map(str, range(table.shape[1]) if classes is None else classes))
-    if len(names) != table.shape[1]:
-        raise PyriteError(f"classes has {len(names)} names, but scores have {table.shape[1]} columns")
-    check_enough(given, names)
-    fitted = np.arange(len(given))
-    if table.size > _FITTED:
-        count = max(_FITTED // table.shape[1], FEWEST)
-        fitted = np.sort(np.random.default_rng(seed).choice(fitted, min(count, len(given)), replace=False))
-    gap = gap_of(table[fitted], kind)
-    margins = to_margins(table[fitted], kind, gap)
-    fit = fit_noise(margins, given[fitted], seed, progress)
-    absent = {"scores of a second model": opinions is None, "embeddings": embeddings is None}
-    rate = estimate_rate(fit, margins, given[fitted], opinions, [name for name in absent if absent[name]])
-    posterior = posterior_of_scores(fit, table, kind, gap, given, rate.shift)
-    return _conclude(
-        fit,
-        rate,
-        labels=given,
-        classes=names,
-        index=np.arange(len(given)),
-        no_class=no_class_of_scores(table, kind, gap),
-        shares=partial(shares_of_scores, fit, table, kind, gap, given),
-        warnings=_absent_classes(given, names),
-        **posterior._asdict(),
-    )
+_MOST_LISTED: Final = 100  # classes; the matrices of 1,000 would take 60 MB as JSON
 
 
-def audit_margins(
-    margins: npt.NDArray[Any],
-    given: Ints,
-    held_out: Flags,
-    classes: tuple[str, ...],
-    recorded: Mapping[str, npt.NDArray[Any]],
-    seed: int = 0,
-    *,
-    warnings: Sequence[str] = (),
-    true: Ints | None = None,
-    paths: npt.NDArray[Any] | None = None,
-    progress: Progress = lambda share: None,
-    **columns: Any,
-) -> Audit:
-    """Audit what was recorded of every sample during training, by any training loop.
+class Confusion(NamedTuple):
+    """Labels ``given`` to samples that are ``true``: the fraction of all labels that look so, and their number."""
 
-    The noise is fitted to held-out samples. Those that were trained on are ranked by the same formula, and get the
-    probabilities that held-out samples have at the same rank, or their own if those are higher: memorising changes
-    margins more than it changes their order.
+    true: str
+    given: str
+    fraction: float
+    labels: int
 
-    Args:
-        margins: of all classes, averaged over the epochs, one row per sample; rows with NaN are left out.
-        given: the labels.
-        held_out: True for samples that were not trained on.
+
+@final
+@dataclass(frozen=True, eq=False, repr=False)
+class Audit:
+    """The result of an audit, for every label in the order of the samples, and for all labels together.
+
+    If the evidence cannot separate wrong labels from right ones (``can_tell`` is False), there is a ranking but there
+    are no suspects, and probabilities, noise rate and matrix are NaN.
+
+    Attributes:
+        labels: the given labels.
         classes: their names.
-        recorded: what else is known of the samples, as ``Record.arrays`` has it.
-        seed: for the standard errors.
-        warnings, true, paths, columns: passed to ``Audit``.
-        progress: called with the share of the work that is done.
+        index: the samples' numbers in the data set.
+        score: the log-odds that the label is wrong, which differ even where the probability rounds to 1.
+        choices: the most likely true classes of every sample, most likely first, up to five.
+        likelihoods: their probabilities.
+        threshold: labels with this probability of being wrong or more are suspects.
+        noise_rate: the fraction of wrong labels, and ``noise_rate_error`` its standard error from sampling alone.
+        noise_interval: the lowest and highest noise rate that scores and labels allow.
+        advice: what would make that interval smaller; empty if it is small.
+        matrix: T[i, j] = P(given j | true i), and ``matrix_error`` its standard errors.
+        can_tell: whether the evidence separates wrong labels from right ones.
+        probabilities: from log-odds of a wrong label to the probability of every class; None if that is not known.
+        evidence: the audit scores of every sample, by the names of ``pyrite.auditing.SCORES``.
+        paths: the files of the samples; empty if they are not files.
+        true: the true labels, where they are known. Only reports use them.
+        warnings: what a user should know about these labels.
+        data_issues: problems that need no net to be seen: copies, near-empty classes, unreadable files.
+        run: the run that the evidence is from, with its model; None if scores were given.
+        review: the review that the probabilities were recalibrated by; None before one.
     """
-    index = np.flatnonzero(np.isfinite(margins).all(1))
-    labels, unseen = given[index], held_out[index]
-    recorded_margins = margins[index].astype(np.float64)
-    margins = np.clip(recorded_margins, -_CERTAIN, _CERTAIN)
-    check_enough(labels, classes)
-    warnings = (*_absent_classes(labels, classes), *warnings)
-    rate = None
-    if unseen.sum() >= FEWEST:
-        fit = fit_noise(margins[unseen], labels[unseen], seed, progress)
-        rate = estimate_rate(fit, margins[unseen], labels[unseen])
-    else:
-        fit = NoiseFit.initial(len(classes), typical_gap(margins))
-        warnings = (*warnings, _too_few_held_out(int(unseen.sum()), len(labels)))
-    evidence = fit.evidence(margins, labels)
-    score = log_odds(evidence, labels) + (rate.shift if rate else 0.0)
-    if fit.can_tell:
-        # Memorising a label lowers its score, so the score of a trained sample can be too low but not too high.
-        score[~unseen] = np.maximum(score[~unseen], values_at_same_ranks(score[~unseen], score[unseen]))
-    choices, likelihoods = likely_classes(evidence, labels, score)
-    return _conclude(
-        fit,
-        rate,
-        labels=labels,
-        classes=classes,
-        index=index,
-        score=score,
-        choices=choices,
-        likelihoods=likelihoods,
-        shares=partial(class_shares, evidence, labels),
-        no_class=no_class_of_margins(recorded_margins),
-        evidence=_evidence(recorded, recorded_margins, labels, index),
-        warnings=warnings,
-        true=None if true is None else true[index],
-        paths=() if paths is None else tuple(paths[index].tolist()),
-        **columns,
-    )
 
+    labels: Ints
+    classes: tuple[str, ...]
+    index: Ints
+    score: Floats
+    choices: Ints
+    likelihoods: Floats
+    threshold: float
+    noise_rate: float
+    noise_rate_error: float
+    matrix: Floats
+    matrix_error: Floats
+    can_tell: bool = True
+    noise_interval: tuple[float, float] = (np.nan, np.nan)
+    advice: str = ""
+    probabilities: Callable[[Floats], npt.NDArray[np.float32]] | None = None
+    evidence: Mapping[str, Floats] = field(default_factory=dict)
+    paths: tuple[str, ...] = ()
+    true: Ints | None = None
+    warnings: tuple[str, ...] = ()
+    data_issues: DataIssues | None = None
+    run: "Run | None" = None
+    review: "Review | None" = None
 
-def check_enough(labels: Ints, classes: Sequence[str], used: int | None = None) -> None:
-    """Raise ``ValueError`` if noise cannot be estimated: fewer than ``FEWEST`` labels, or all the same.
+    def __len__(self) -> int:
+        return len(self.labels)
 
-    Args:
-        labels: the given ones.
-        classes: their names.
-        used: the number of labels that are used; all by default.
-    """
-    count = len(labels) if used is None else min(used, len(labels))
-    if count < FEWEST:
-        raise PyriteError(f"there are {count} samples: fewer than {FEWEST} say too little about label noise")
-    present = np.unique(labels)
-    if len(present) < 2:
-        raise PyriteError(f"all labels are {classes[present[0]]!r}: with one class no label can be wrong")
+    def __repr__(self) -> str:
+        return f"<audit: {self.sentence}>"
 
+    @cached_property
+    def wrong_probability(self) -> Floats:
+        """The probability that the label is wrong."""
+        return np.asarray(expit(self.score)) if self.can_tell else np.full(len(self), np.nan)
 
-def _conclude(fit: NoiseFit, rate: NoiseRate | None, **columns: Any) -> Audit:
-    """The audit by this fit; only a ranking if the fit cannot separate wrong labels."""
-    unknown = np.full_like(fit.matrix, np.nan)
-    if rate is None or not fit.can_tell:
-        return Audit(
-            can_tell=False,
-            threshold=np.nan,
-            noise_rate=np.nan,
-            noise_rate_error=np.nan,
-            matrix=unknown,
-            matrix_error=unknown,
-            **columns,
+    @cached_property
+    def posterior(self) -> npt.NDArray[np.float32]:
+        """The probability of each true class given scores and label, one row per sample.
+
+        That of the given label is 1 − ``wrong_probability``. It is computed on first use, as a table of many classes is
+        large, and NaN if it is not known.
+        """
+        if not self.can_tell or self.probabilities is None:
+            return np.full((len(self), len(self.classes)), np.nan, np.float32)
+        result = self.probabilities(self.score)
+        if self.review is not None:
+            relabelled = self.review.new != self.labels[self.review.rows]
+            rows, new = self.review.rows[relabelled], self.review.new[relabelled]
+            result[rows] = 0
+            result[rows, new] = 1
+        return result
+
+    @cached_property
+    def ranking(self) -> Ints:
+        """Rows by decreasing score; ties keep the order of the samples."""
+        return np.argsort(-self.score, kind="stable")
+
+    def ranked_by(self, name: str) -> Ints:
+        """Rows by decreasing values of one of the scores in ``evidence``, without those where it is not known."""
+        known = np.flatnonzero(np.isfinite(self.evidence[name]))
+        return known[np.argsort(-self.evidence[name][known], kind="stable")]
+
+    @property
+    def no_class(self) -> Floats | None:
+        """How little a sample looks like any class, whatever its label; None if it is not known."""
+        return self.evidence.get("no_class")
+
+    @cached_property
+    def is_suspect(self) -> Flags:
+        """Whether the label should be reviewed."""
+        return np.asarray(self.wrong_probability >= self.threshold)
+
+    @property
+    def suggested(self) -> Ints:
+        """The most likely true class, which may be the given one."""
+        return self.choices[:, 0]
+
+    @cached_property
+    def confusions(self) -> tuple[Confusion, ...]:
+        """Which wrong labels are given to which class, the most frequent first."""
+        suspects = self.is_suspect & (self.suggested != self.labels)
+        pairs, counts = np.unique(np.stack([self.suggested, self.labels], 1)[suspects], axis=0, return_counts=True)
+        names = self.classes
+        return tuple(
+            Confusion(names[pairs[place, 0]], names[pairs[place, 1]], counts[place] / len(self), int(counts[place]))
+            for place in np.argsort(-counts, kind="stable").tolist()
         )
-    wrong = np.exp(-np.logaddexp(0, -columns["score"]))
-    return Audit(
-        threshold=best_threshold(wrong),
-        noise_rate=float(wrong.mean()),
-        noise_rate_error=rate.error,
-        noise_interval=(rate.low, rate.high),
-        narrows=rate.narrows,
-        matrix=with_error_odds(fit.matrix, rate.shift),
-        matrix_error=fit.matrix_error,
-        **columns,
-    )
+
+    @property
+    def sentence(self) -> str:
+        """The result in one sentence."""
+        if not self.can_tell:
+            return f"cannot tell which of {len(self):,} labels are wrong: the evidence does not separate them"
+        low, high = self.noise_interval
+        within = "" if np.isnan(low) else f" ({100 * low:.0f} to {100 * high:.0f} %)"
+        rate = f"about {100 * self.noise_rate:.1f} %{within} of {len(self):,} labels look wrong"
+        if not self.confusions:
+            return rate
+        first = self.confusions[0]
+        return f"{rate}; most often {first.true} labelled as {first.given}"
+
+    def reviewed(self, decisions: "Decisions") -> "Audit":
+        """The audit after a review: probabilities, noise rate, interval, threshold and suspects by the decisions.
+
+        Keep means that a label is right, relabel and drop that it is wrong; unsure is not counted. A decision counts
+        for labels of similar probability, and those on labels of the random check for all. ``review`` has the details.
+
+        Args:
+            decisions: the file of corrections that the page downloads, the ``Corrections`` read from it, or a mapping
+                from numbers of samples to "keep", "relabel", "drop" or "unsure". An earlier review is replaced.
+        """
+        from pyrite.auditing.review import review_audit
+
+        return review_audit(self, decisions)
+
+    def summary(self) -> dict[str, Any]:
+        """The result as plain values, ready for JSON. With more than 100 classes the matrix is None."""
+        known = self.can_tell
+        listed = known and len(self.classes) <= _MOST_LISTED
+        return {
+            "sentence": self.sentence,
+            "samples": len(self),
+            "classes": list(self.classes),
+            "can_tell": known,
+            "noise_rate": self.noise_rate if known else None,
+            "noise_rate_error": self.noise_rate_error if known else None,
+            "noise_interval": list(self.noise_interval) if known else None,
+            "advice": self.advice,
+            "suspects": int(self.is_suspect.sum()),
+            "threshold": self.threshold if known else None,
+            "matrix": self.matrix.tolist() if listed else None,
+            "matrix_error": self.matrix_error.tolist() if listed else None,
+            "confusions": [confusion._asdict() for confusion in self.confusions[:20]],
+            "scores": {
+                name: {"help": SCORES[name].help, "highest": self.index[self.ranked_by(name)[:10]].tolist()}
+                for name in self.evidence
+            },
+            "warnings": list(self.warnings),
+            "data_issues": None if self.data_issues is None else self.data_issues.summary(),
+            "run": None if self.run is None else str(self.run.path),
+            "review": None if self.review is None else self.review.summary(),
+        }
+
+    def to_json(self, path: str | Path) -> Path:
+        """Write the summary."""
+        return _written(path, json.dumps(self.summary(), indent=2, ensure_ascii=False) + "\n")
+
+    def to_frame(self) -> "DataFrame":
+        """All samples in the order of the ranking, as a pandas data frame with the columns of ``to_csv``."""
+        from pandas import DataFrame
+
+        found = self._columns()
+        return DataFrame(found | self._own_columns(found))
+
+    def to_csv(self, path: str | Path) -> Path:
+        """Write all samples in the order of the ranking: the first lines are the suspects.
+
+        Its columns are index, path, given, suggested, wrong_probability, score, suspect, after a review ``reviewed``
+        (the decision), the audit scores, and the columns of the table that the samples are rows of, if the data of the
+        run can be read.
+        ``pyrite train --corrections`` and ``--drop-suspects`` read it. Names that a spreadsheet would take for a
+        formula are written with an apostrophe before them, which is removed when they are read.
+        """
+        text = io.StringIO()
+        table = csv.writer(text)  # lines end in CR LF, so names that contain either are quoted
+        found = self._columns()
+        own = self._own_columns(found)
+        table.writerow(map(to_cell, found | own))
+        cells = [*(_cells(values, 6) for values in found.values()), *(_cells(values, 15) for values in own.values())]
+        table.writerows(zip(*cells, strict=True))
+        return _written(path, text.getvalue())
+
+    def _columns(self) -> dict[str, npt.NDArray[Any]]:
+        """Of all samples in the order of the ranking."""
+        names = np.array(self.classes, object)
+        columns = {
+            "index": self.index,
+            "path": np.array(self.paths or [""] * len(self), object),
+            "given": names[self.labels],
+            "suggested": names[self.suggested],
+            "wrong_probability": self.wrong_probability,
+            "score": self.score,
+            "suspect": self.is_suspect.astype(int),
+        }
+        if self.review is not None:
+            columns["reviewed"] = np.full(len(self), "", object)
+            columns["reviewed"][self.review.rows] = self.review.decision
+        return {name: values[self.ranking] for name, values in (columns | {**self.evidence}).items()}
+
+    def _own_columns(self, taken: Container[str]) -> dict[str, npt.NDArray[Any]]:
+        """The columns of the user's table in the order of the ranking."""
+        try:
+            data = None if self.run is None else self.run.dataset()
+        except ValueError:  # missing or changed since
+            data = None
+        if data is None or not data.columns:
+            return {}
+        rows = self.index[self.ranking]
+        if isinstance(data.inputs, Records):
+            some = data.inputs[rows]
+            names, values = some.names, np.array([some.cells(row) for row in range(len(rows))], object)
+        else:
+            names, values = data.columns, np.asarray(data.inputs)[rows].astype(np.float64)
+        return {
+            f"{name} (data)" if name in taken else name: column for name, column in zip(names, values.T, strict=True)
+        }
 
 
-def _evidence(
-    recorded: Mapping[str, npt.NDArray[Any]], margins: Floats, labels: Ints, index: Ints
-) -> dict[str, Floats]:
-    """Columns about each sample for reports: NaN for samples that were not trained on."""
-    visits = recorded["visits"][index]
-    agreements = recorded["agreements"][index]
-    columns = {
-        "margin": margins[np.arange(len(labels)), labels],
-        "last_margin": recorded["last_margin"][index],
-        "agreement": np.divide(agreements, visits, out=np.full(len(index), np.nan), where=visits > 0),
-    }
-    trust = recorded["last_trust"][index]
-    return columns if np.isnan(trust).all() else columns | {"trust": trust}
+def _cells(values: npt.NDArray[Any], digits: int) -> Sequence[object]:
+    """A column as cells of a CSV file."""
+    if values.dtype.kind == "f":
+        return [f"{value:.{digits}g}" for value in values.tolist()]
+    return [to_cell(value) for value in values] if values.dtype == object else values.tolist()
 
 
-def _too_few_held_out(count: int, samples: int) -> str:
-    share = max(0.2, (FEWEST + 2) / samples)
-    cure = f"hold out more (validation={share:.2g})" if share <= 0.5 else "it takes some hundred samples"
-    return f"{count} samples were held out, fewer than {FEWEST}, so there is only a ranking: {cure}"
-
-
-def _absent_classes(labels: Ints, classes: Sequence[str]) -> tuple[str, ...]:
-    counts = np.bincount(labels, minlength=len(classes))
-    absent = [name for name, count in zip(classes, counts, strict=True) if not count]
-    if not absent:
-        return ()
-    text = f"no sample has the label {absent[0]!r}"
-    return (text if len(absent) == 1 else f"{text}, nor those of {len(absent) - 1} other classes",)
+def _written(path: str | Path, text: str) -> Path:
+    try:
+        return write(path, text.encode())
+    except OSError as error:
+        raise PyriteError(f"cannot write {path}: {error.strerror or error}") from None

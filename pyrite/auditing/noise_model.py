@@ -1,4 +1,4 @@
-"""What a fit of label noise is: the chances of every true class, and of the labels that it is given.
+"""What a fit of label noise is, and the posterior of every label by Bayes' rule.
 
 The true class k of a sample whose preferred class is a has the probability p(k) ∝ exp(β m_k + b[a, k]), with m_k its
 margins, and the label is drawn from row k of a matrix T. The probability that a label is wrong, the likely true class
@@ -10,13 +10,27 @@ from dataclasses import dataclass, field, replace
 from typing import Final, final
 
 import numpy as np
-from scipy.special import logsumexp
+from scipy.special import expit, logsumexp, softmax
 
 from pyrite.diagnostics.arrays import Floats, Ints
 
-__all__ = ["FARTHEST", "USUAL_SHARPNESS", "Noise", "NoiseFit", "log_odds"]
+__all__ = [
+    "FARTHEST",
+    "USUAL_SHARPNESS",
+    "Noise",
+    "NoiseFit",
+    "best_threshold",
+    "class_probabilities",
+    "likely_classes",
+    "log_odds",
+    "values_at_same_ranks",
+    "with_error_odds",
+]
 
 _SURE_GAIN: Final = 6.0  # nats
+_LOWEST_THRESHOLD: Final = 0.1  # with fewer wrong labels than one in ten, the page advises to stop a review
+_CHOICES: Final = 5  # likely classes that are kept per sample
+
 FARTHEST: Final = 5000.0
 """Margins are bounded at so many typical gaps below the first class, for float32."""
 
@@ -39,7 +53,7 @@ class Noise:
         bias: b, one number per class; one row for each class that a net may prefer, or one row for all.
         matrix: T[i, j] = P(given j | true i).
         smoothing: pseudo-samples per class that were added to its rows.
-        rate: the share of wrong labels.
+        rate: the noise rate.
         gain: the mean log-likelihood of a label over that of guessing by frequency.
         reach: margins are clipped at this distance below the largest of their row.
     """
@@ -64,16 +78,14 @@ class Noise:
         """The same for margins that were divided by ``unit`` when it was fitted."""
         return replace(self, sharpness=self.sharpness / unit, reach=self.reach * unit)
 
-    def evidence(self, margins: Floats, labels: Ints) -> Floats:
-        """log p(k) T[k, label] up to a constant per sample: the evidence for each class."""
+    def prior(self, margins: Floats) -> Floats:
+        """p(k), the probability of each class before the label is known."""
+        return np.asarray(softmax(self._logits(margins), axis=1))
+
+    def log_joint(self, margins: Floats, labels: Ints) -> Floats:
+        """log p(k) T[k, label], up to a constant per sample."""
         with np.errstate(divide="ignore"):
             return np.asarray(self._logits(margins) + np.log(self.matrix).T[labels])
-
-    def belief(self, margins: Floats) -> Floats:
-        """p(k), the probability of each class before the label is known."""
-        logits = self._logits(margins)
-        shares = np.exp(logits - logits.max(1, keepdims=True))
-        return np.asarray(shares / shares.sum(1, keepdims=True))
 
     def _logits(self, margins: Floats) -> Floats:
         bounded = np.maximum(margins - margins.max(1, keepdims=True), -self.reach)
@@ -84,24 +96,23 @@ class Noise:
 @final
 @dataclass(frozen=True, eq=False)
 class NoiseFit:
-    """What was fitted, and what is known about it.
+    """What was fitted, and how certain it is.
 
     Attributes:
         best: the parameters that estimates of the rate rest on.
         parts: parameters with other smoothings, over which posterior probabilities are averaged.
-        shares: the weight of each part; they add up to 1.
+        weights: of the parts; they add up to 1.
         unseen_gain: the log-likelihood of all labels over that of guessing by frequency, each label by a fit to other
-            samples.
-        gain_error: its standard error.
+            samples; ``gain_error`` is its standard error.
         surplus: the log-likelihood of all labels over that of a fit in which no label is wrong.
-        own_surplus: the same with each label by a fit to other samples; infinite if classes have too few samples to
-            tell.
+        own_surplus: the same with each label by a fit to other samples; infinite if classes have too few samples for
+            this.
         rate_error, matrix_error: the standard errors of the rate and of the matrix.
     """
 
     best: Noise
     parts: tuple[Noise, ...]
-    shares: Floats
+    weights: Floats
     unseen_gain: float = 0.0
     gain_error: float = np.inf
     surplus: float = 0.0
@@ -115,13 +126,9 @@ class NoiseFit:
         start = Noise.initial(classes, unit)
         return cls(start, (start,), np.ones(1))
 
-    def in_unit(self, unit: float) -> "NoiseFit":
-        """The same for margins that were divided by ``unit`` when it was fitted."""
-        return replace(self, best=self.best.in_unit(unit), parts=tuple(part.in_unit(unit) for part in self.parts))
-
     @property
     def can_tell(self) -> bool:
-        """Whether the net knows anything about labels that were not fitted.
+        """Whether the net predicts labels that were not fitted.
 
         Their gain must be above three standard errors, or, as with a rare class few labels decide and the error is
         large, above what random scores do not reach: in simulations with 2 to 100 classes these gained up to 4.
@@ -131,26 +138,78 @@ class NoiseFit:
     @property
     def matrix(self) -> Floats:
         """P(given j | true i), averaged over the parts."""
-        return np.asarray(sum(share * part.matrix for share, part in self._used))
+        return np.asarray(sum(weight * part.matrix for weight, part in self._used))
 
-    def evidence(self, margins: Floats, labels: Ints) -> Floats:
+    def log_joint(self, margins: Floats, labels: Ints) -> Floats:
         """The logarithm of the probability of each true class, up to a constant per sample, averaged over the parts."""
         if len(self._used) == 1:
-            return self._used[0][1].evidence(margins, labels)
-        logs = np.stack([part.evidence(margins, labels) for _, part in self._used])
+            return self._used[0][1].log_joint(margins, labels)
+        logs = np.stack([part.log_joint(margins, labels) for _, part in self._used])
         logs -= logsumexp(logs, axis=2, keepdims=True)
-        return np.asarray(logsumexp(logs, axis=0, b=np.array([share for share, _ in self._used])[:, None, None]))
+        return np.asarray(logsumexp(logs, axis=0, b=np.array([weight for weight, _ in self._used])[:, None, None]))
 
     @property
     def _used(self) -> list[tuple[float, Noise]]:
-        return [(share, part) for share, part in zip(self.shares.tolist(), self.parts, strict=True) if share > 0]
+        return [(weight, part) for weight, part in zip(self.weights.tolist(), self.parts, strict=True) if weight > 0]
 
 
-def log_odds(evidence: Floats, labels: Ints) -> Floats:
+def log_odds(log_joint: Floats, labels: Ints) -> Floats:
     """The log-odds that the label is wrong: all other classes together against it."""
-    rows = np.arange(len(labels))
-    own = evidence[rows, labels]
-    others = evidence.copy()
+    own, others = _split(log_joint, labels)
+    return np.asarray(logsumexp(others, axis=1) - own)
+
+
+def class_probabilities(log_joint: Floats, labels: Ints, score: Floats) -> Floats:
+    """The probability of every true class, if these are the log-odds of a wrong label."""
+    _, others = _split(log_joint, labels)
+    chances = softmax(others, axis=1) * expit(score)[:, None]
+    chances[np.arange(len(labels)), labels] = expit(-score)
+    return np.asarray(chances)
+
+
+def _split(log_joint: Floats, labels: Ints) -> tuple[Floats, Floats]:
+    """The value of the label, and those of the other classes, with minus infinity in its place."""
+    rows, others = np.arange(len(labels)), log_joint.copy()
     others[rows, labels] = -np.inf
-    most = others.max(1)
-    return np.asarray(most + np.log(np.exp(others - most[:, None]).sum(1)) - own)
+    return log_joint[rows, labels], others
+
+
+def likely_classes(chances: Floats, labels: Ints) -> tuple[Ints, Floats]:
+    """The likeliest true classes, and their probabilities. Of equal ones the given label comes first."""
+    rows, left = np.arange(len(labels)), chances.copy()
+    classes, likelihoods = np.empty((2, min(_CHOICES, chances.shape[1]), len(labels)))
+    for place in range(len(classes)):
+        top = left.argmax(1)
+        top = np.where(left[rows, labels] == left[rows, top], labels, top)
+        classes[place], likelihoods[place] = top, left[rows, top]
+        left[rows, top] = -1
+    return classes.T.astype(np.int64), likelihoods.T
+
+
+def best_threshold(wrong: Floats) -> float:
+    """The probability above which the expected F1 of finding wrong labels is best.
+
+    If hardly any label is wrong that could be any probability, so there is a lowest threshold.
+    """
+    ordered = np.sort(wrong)[::-1]
+    expected = 2 * np.cumsum(ordered) / (np.arange(1, len(ordered) + 1) + wrong.sum())
+    return max(float(ordered[expected.argmax()]), _LOWEST_THRESHOLD)
+
+
+def values_at_same_ranks(own: Floats, other: Floats) -> Floats:
+    """The values of ``other`` at the ranks of ``own``, as fractions of the length; ties keep the order of ``own``."""
+    rank = np.empty(len(own))
+    rank[np.argsort(own, kind="stable")] = (np.arange(len(own)) + 0.5) / len(own)
+    return np.interp(rank, (np.arange(len(other)) + 0.5) / len(other), np.sort(other)) + 1e-6 * rank
+
+
+def with_error_odds(matrix: Floats, shift: float) -> Floats:
+    """The matrix with the odds of every error multiplied by exp(shift).
+
+    >>> with_error_odds(np.array([[0.5, 0.5], [0.0, 1.0]]), np.log(3.0))
+    array([[0.25, 0.75],
+           [0.  , 1.  ]])
+    """
+    changed = matrix * np.exp(shift)
+    changed[np.diag_indices(len(matrix))] = np.diag(matrix)
+    return np.asarray(changed / changed.sum(1, keepdims=True))

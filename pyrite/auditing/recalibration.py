@@ -10,10 +10,11 @@ from typing import Final, NamedTuple, final
 import numpy as np
 from scipy.linalg import cho_factor, cho_solve
 from scipy.special import betaincinv, expit, logit
+from sklearn.isotonic import isotonic_regression
 
 from pyrite.diagnostics.arrays import Floats, Ints
 
-__all__ = ["Recalibration", "Share", "Strata", "exact_share", "stratify"]
+__all__ = ["Estimate", "Recalibration", "Strata", "exact_estimate", "stratify"]
 
 _LIMIT: Final = 9.0  # log-odds; audits are not taken at their word beyond one label in 8,000
 _WIDTH: Final = 0.5  # of a stratum, in log-odds
@@ -28,8 +29,8 @@ _LENGTH: Final = 2.0
 _QUANTILE: Final = 1.959963984540054  # of the normal distribution: intervals of 95 %
 
 
-class Share(NamedTuple):
-    """A share, and the ends of its interval of 95 %."""
+class Estimate(NamedTuple):
+    """A fraction of wrong labels, and the ends of its interval of 95 %."""
 
     value: float
     low: float
@@ -73,7 +74,8 @@ class Recalibration:
     not matter how labels were chosen for the review, as long as they were chosen by their log-odds or at random.
 
     Attributes:
-        log_odds: of every stratum, increasing.
+        centre: the log-odds of every stratum by the audit.
+        log_odds: those after the review, increasing.
         covariance: of the log-odds (Laplace approximation).
     """
 
@@ -87,14 +89,14 @@ class Recalibration:
         centre = strata.centre
         near = np.exp(-0.5 * ((centre[:, None] - centre) / _LENGTH) ** 2)
         prior = _SHIFT**2 + _SLOPE**2 * np.outer(centre, centre) + _LOCAL**2 * near
-        correction = _mode(centre, prior, reviewed, wrong)
-        root, factor = _curvature(centre + correction, prior, reviewed)
+        log_odds = centre + _mode(centre, prior, reviewed, wrong)
+        root, factor = _curvature(log_odds, prior, reviewed)
         scaled = root[:, None] * prior
         covariance = prior - scaled.T @ cho_solve(factor, scaled)
-        return cls(centre, _increasing(centre + correction, strata.size.astype(np.float64)), covariance)
+        return cls(centre, isotonic_regression(log_odds, sample_weight=strata.size.astype(np.float64)), covariance)
 
-    def share(self, unreviewed: Floats, wrong: float, total: int) -> Share:
-        """The share of wrong labels among ``total``, of which ``wrong`` are known, and ``unreviewed`` in each stratum.
+    def estimate(self, unreviewed: Floats, wrong: float, total: int) -> Estimate:
+        """The fraction of wrong labels of ``total``, of which ``wrong`` are known and so many of each stratum are not.
 
         The interval is for the labels at hand, so it has no width when all are reviewed. Its ends are whole numbers of
         labels.
@@ -110,7 +112,7 @@ class Recalibration:
         drawn = _QUANTILE**2 * float(spread.sum())  # the labels at hand are a sample of their strata
         low = math.floor(max(mean - math.sqrt((mean - ends[0]) ** 2 + drawn), 0.0))
         high = math.ceil(min(mean + math.sqrt((ends[1] - mean) ** 2 + drawn), left))
-        return Share((wrong + mean) / total, (wrong + low) / total, (wrong + high) / total)
+        return Estimate((wrong + mean) / total, (wrong + low) / total, (wrong + high) / total)
 
     def scores(self, score: Floats) -> Floats:
         """The recalibrated log-odds of samples, in the order of the old ones."""
@@ -118,15 +120,15 @@ class Recalibration:
         return np.asarray(log_odds + 1e-6 * np.arcsinh(score))  # equal probabilities keep their order
 
 
-def exact_share(wrong: int, checked: int) -> Share:
-    """The share of wrong labels by a uniform random sample, with the interval of Clopper & Pearson (1934).
+def exact_estimate(wrong: int, checked: int) -> Estimate:
+    """The fraction of wrong labels by a uniform random sample, with the interval of Clopper & Pearson (1934).
 
-    >>> [round(number, 4) for number in exact_share(1, 10)]
+    >>> [round(number, 4) for number in exact_estimate(1, 10)]
     [0.1, 0.0025, 0.445]
     """
     low = betaincinv(wrong, checked - wrong + 1, 0.025) if wrong else 0.0
     high = betaincinv(wrong + 1, checked - wrong, 0.975) if wrong < checked else 1.0
-    return Share(wrong / checked, float(low), float(high))
+    return Estimate(wrong / checked, float(low), float(high))
 
 
 def _mode(centre: Floats, prior: Floats, reviewed: Floats, wrong: Floats) -> Floats:
@@ -140,9 +142,8 @@ def _mode(centre: Floats, prior: Floats, reviewed: Floats, wrong: Floats) -> Flo
     weights = np.zeros(len(centre))  # corrections are ``prior @ weights``: the prior need not be inverted
     for _ in range(200):
         correction = prior @ weights
-        probability = expit(centre + correction)
         root, factor = _curvature(centre + correction, prior, reviewed)
-        slope = root**2 * correction + wrong - reviewed * probability
+        slope = root**2 * correction + wrong - reviewed * expit(centre + correction)
         step = slope - root * cho_solve(factor, root * (prior @ slope)) - weights
         length, now = 1.0, objective(weights)
         while length > 1e-6 and objective(weights + length * step) < now - 1e-12 * abs(now):
@@ -158,16 +159,3 @@ def _curvature(log_odds: Floats, prior: Floats, reviewed: Floats) -> tuple[Float
     probability = expit(log_odds)
     root = np.sqrt(reviewed * probability * (1 - probability))
     return root, cho_factor(np.eye(len(root)) + root[:, None] * prior * root, lower=True)
-
-
-def _increasing(values: Floats, weights: Floats) -> Floats:
-    """The nearest values that do not decrease: neighbours that would are replaced by their weighted mean."""
-    blocks: list[tuple[float, float, int]] = []  # mean, weight, length
-    for value, weight in zip(values.tolist(), weights.tolist(), strict=True):
-        block = (value, weight, 1)
-        while blocks and blocks[-1][0] >= block[0]:
-            mean, other, length = blocks.pop()
-            both = other + block[1]
-            block = ((mean * other + block[0] * block[1]) / both, both, length + block[2])
-        blocks.append(block)
-    return np.concatenate([np.full(length, mean) for mean, _, length in blocks])

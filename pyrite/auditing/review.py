@@ -5,23 +5,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, final
+from typing import Any, Final, final
 
 import numpy as np
 from scipy.special import expit, logit
 
-from pyrite.auditing.noise_rate import with_error_odds
-from pyrite.auditing.posterior import best_threshold
-from pyrite.auditing.recalibration import Recalibration, Share, Strata, exact_share, stratify
+from pyrite.auditing.audit import Audit
+from pyrite.auditing.noise_model import best_threshold, with_error_odds
+from pyrite.auditing.recalibration import Estimate, Recalibration, Strata, exact_estimate, stratify
 from pyrite.data import Dataset
 from pyrite.data.corrections import DECISIONS, Corrections
 from pyrite.diagnostics.arrays import Flags, Floats, Ints
 from pyrite.draws import Stream, order
 from pyrite.errors import PyriteError
 from pyrite.spec import nearest
-
-if TYPE_CHECKING:  # ``Audit`` imports this module when it is reviewed
-    from pyrite.auditing.result import Audit
 
 __all__ = ["CHECKED", "Decisions", "Review", "queue_of", "random_check", "review_audit"]
 
@@ -31,6 +28,7 @@ Decisions = str | os.PathLike[str] | Corrections | Mapping[int, str]
 CHECKED: Final = 100
 """The number of labels of a random check."""
 
+_VERDICTS: Final = {"keep": 0, "relabel": 1, "drop": 1, "unsure": -1}
 _WITHOUT_SUSPECTS: Final = 200  # rows of the ranking that are reviewed if there are no suspects
 _ADVICE: Final = f"a check of {CHECKED} random labels on the page would narrow this"
 _SEEN: Final = 20.0  # the log-odds of a label that a reviewer found to be wrong
@@ -41,7 +39,7 @@ def random_check(samples: int) -> Ints:
     return np.asarray(order(0, Stream.CHECK, samples)[:CHECKED])
 
 
-def queue_of(audit: "Audit") -> Ints:
+def queue_of(audit: Audit) -> Ints:
     """The rows to review, the most likely wrong first: the suspects, or the head of the ranking if there are none."""
     suspects = audit.ranking[audit.is_suspect[audit.ranking]]
     return suspects if len(suspects) else audit.ranking[:_WITHOUT_SUSPECTS]
@@ -52,7 +50,7 @@ def queue_of(audit: "Audit") -> Ints:
 class Review:
     """The decisions of a reviewer, and what they say about the audit.
 
-    Keep says that a label is right, relabel and drop that it is wrong; unsure is not counted.
+    Keep means that a label is right, relabel and drop that it is wrong; unsure is not counted.
 
     Attributes:
         before: the audit that was reviewed.
@@ -61,7 +59,7 @@ class Review:
         new: the labels after the review.
     """
 
-    before: "Audit"
+    before: Audit
     rows: Ints
     decision: tuple[str, ...]
     new: Ints
@@ -70,13 +68,12 @@ class Review:
     def verdict(self) -> Ints:
         """Of every row of the audit: 1 if it was found to be wrong, 0 if right, -1 if not reviewed or unsure."""
         verdict = np.full(len(self.before), -1)
-        meaning = {"keep": 0, "relabel": 1, "drop": 1, "unsure": -1}
-        verdict[self.rows] = [meaning[decision] for decision in self.decision]
+        verdict[self.rows] = [_VERDICTS[decision] for decision in self.decision]
         return verdict
 
     @cached_property
     def speaks(self) -> Flags:
-        """Which rows speak for others: those of the queue and of the random check.
+        """Which rows count for others: those of the queue and of the random check.
 
         Any other may have been chosen because something looked wrong.
         """
@@ -101,34 +98,29 @@ class Review:
 
     @cached_property
     def recalibration(self) -> Recalibration:
-        found = [self.strata.counts(np.flatnonzero(self.speaks & (self.verdict == value))) for value in (0, 1)]
-        return Recalibration.fit(self.strata, found[0] + found[1], found[1])
+        right, wrong = (self.strata.counts(np.flatnonzero(self.speaks & (self.verdict == value))) for value in (0, 1))
+        return Recalibration.fit(self.strata, right + wrong, wrong)
 
-    def share(self, rows: Ints) -> Share:
-        """The share of wrong labels among these rows."""
+    def estimate(self, rows: Ints) -> Estimate:
+        """The fraction of wrong labels among these rows."""
         verdict = self.verdict[rows]
-        return self.recalibration.share(
-            self.strata.counts(rows[verdict < 0]), int((verdict == 1).sum()), max(len(rows), 1)
-        )
+        unreviewed = self.strata.counts(rows[verdict < 0])
+        return self.recalibration.estimate(unreviewed, int((verdict == 1).sum()), max(len(rows), 1))
 
     @cached_property
-    def rate(self) -> Share:
-        """The share of wrong labels, by the audit and all decisions.
+    def rate(self) -> Estimate:
+        """The noise rate, by the audit and all decisions.
 
         Its interval is limited by that of the audit as long as that contains the estimate.
         """
-        rate, (low, high) = self.share(np.arange(len(self.before))), self.before.noise_interval
-        return Share(
-            rate.value,
-            max(rate.low, low) if low <= rate.value else rate.low,
-            min(rate.high, high) if high >= rate.value else rate.high,
-        )
+        (value, low, high), (least, most) = self.estimate(np.arange(len(self.before))), self.before.noise_interval
+        return Estimate(value, max(low, least) if least <= value else low, min(high, most) if most >= value else high)
 
     @cached_property
-    def precision(self) -> Share | None:
-        """The share of wrong labels among the suspects of the audit that was reviewed."""
+    def precision(self) -> Estimate | None:
+        """The fraction of wrong labels among the suspects of the audit that was reviewed."""
         suspects = np.flatnonzero(self.before.is_suspect)
-        return self.share(suspects) if len(suspects) else None
+        return self.estimate(suspects) if len(suspects) else None
 
     @cached_property
     def checked(self) -> tuple[int, int]:
@@ -136,20 +128,20 @@ class Review:
 
         It ends at the first that was not looked at. Later ones may have been looked at because they are suspects.
         """
-        seen = np.isin(random_check(len(self.before)), self.rows)
-        first = random_check(len(self.before))[: len(seen) if seen.all() else int(seen.argmin())]
-        return int((self.verdict[first] >= 0).sum()), int((self.verdict[first] == 1).sum())
+        rows = random_check(len(self.before))
+        seen = np.logical_and.accumulate(np.isin(rows, self.rows))
+        verdict = self.verdict[rows[seen]]
+        return int((verdict >= 0).sum()), int((verdict == 1).sum())
 
     @property
-    def check(self) -> Share | None:
-        """The share of wrong labels by the random check alone: unbiased, with an exact interval."""
+    def check(self) -> Estimate | None:
+        """The noise rate by the random check alone: unbiased, with an exact interval."""
         count, wrong = self.checked
-        return exact_share(wrong, count) if count else None
+        return exact_estimate(wrong, count) if count else None
 
     @property
     def sentence(self) -> str:
         """What the review changed."""
-        count, wrong = self.checked
         parts = [f"{self.counted:,} labels were reviewed and {self.wrong:,} of them are wrong"]
         if self.before.can_tell:
             old, new = self.before, self.after
@@ -157,6 +149,7 @@ class Review:
             rate = f"from {100 * old.noise_rate:.1f} to {100 * new.noise_rate:.1f} %"
             parts.append(f"the noise rate goes {rate}, the number of suspects {suspects}")
         if self.check is not None:
+            count, wrong = self.checked
             ends = f"{100 * self.check.low:.1f} to {100 * self.check.high:.1f} %"
             parts.append(f"of {count} checked at random {wrong} are wrong ({ends} by Clopper and Pearson)")
         return "; ".join(parts)
@@ -174,7 +167,7 @@ class Review:
         }
 
     @cached_property
-    def after(self) -> "Audit":
+    def after(self) -> Audit:
         """The audit with recalibrated probabilities. Reviewed labels have the probability that was decided."""
         old = self.before
         if not old.can_tell:
@@ -182,10 +175,9 @@ class Review:
         score = self.recalibration.scores(old.score)
         score[self.verdict == 1] = _SEEN
         score[self.verdict == 0] = -_SEEN
+        choices, likelihoods = self._reordered(score)
         rate = self.rate
-        choices, likelihoods = _reordered(old, score, self)
-        odds = (np.clip(share, 1e-9, 1 - 1e-9) for share in (rate.value, old.noise_rate))
-        new_odds, old_odds = map(logit, odds)
+        new_odds, old_odds = logit(np.clip((rate.value, old.noise_rate), 1e-9, 1 - 1e-9)).tolist()
         return replace(
             old,
             score=score,
@@ -195,18 +187,42 @@ class Review:
             noise_rate=rate.value,
             noise_rate_error=(rate.high - rate.low) / 4,
             noise_interval=(rate.low, rate.high),
-            narrows="" if self.checked[0] >= CHECKED else _ADVICE,
-            matrix=with_error_odds(old.matrix, float(new_odds - old_odds)),
+            advice="" if self.checked[0] >= CHECKED else _ADVICE,
+            matrix=with_error_odds(old.matrix, new_odds - old_odds),
             review=self,
         )
 
+    def _reordered(self, score: Floats) -> tuple[Ints, Floats]:
+        """The likely classes by the new probabilities: the given one, the others in proportion, a reviewer's choice."""
+        labels, choices = self.before.labels, self.before.choices.copy()
+        lacking = ~(choices == labels[:, None]).any(1)
+        choices[lacking, -1] = labels[lacking]
+        own = choices == labels[:, None]
+        others = np.where(own, 0.0, np.maximum(self.before.likelihoods, 1e-300))
+        others *= (expit(score) / np.maximum(others.sum(1), 1e-300))[:, None]
+        likelihoods = np.where(own, expit(-score)[:, None], others)
+        changed = self.new != labels[self.rows]
+        rows, new = self.rows[changed], self.new[changed]
+        same = choices[rows] == new[:, None]
+        place = np.where(same.any(1), same.argmax(1), choices.shape[1] - 1)
+        choices[rows, place] = new
+        likelihoods[rows] = 0.0
+        likelihoods[rows, place] = 1.0
+        best = np.argsort(-likelihoods, axis=1, kind="stable")
+        return np.take_along_axis(choices, best, 1), np.take_along_axis(likelihoods, best, 1)
 
-def review_audit(audit: "Audit", decisions: Decisions) -> "Audit":
+
+def review_audit(audit: Audit, decisions: Decisions) -> Audit:
     """The audit after a review. ``Audit.reviewed`` describes the arguments."""
     before = audit if audit.review is None else audit.review.before
     place = {number: row for row, number in enumerate(before.index.tolist())}
     if isinstance(decisions, Mapping):
-        found, words, new = _of_mapping(before, decisions, place)
+        for number, word in decisions.items():
+            if word not in DECISIONS:
+                known = nearest(word, dict.fromkeys(DECISIONS))
+                raise PyriteError(f"the decision on sample {number} is {word!r}: {known}")
+        found, words = list(decisions), list(decisions.values())
+        new = np.array([before.labels[place.get(number, 0)] for number in found], np.int64)
     else:
         read = decisions if isinstance(decisions, Corrections) else Corrections.read(Path(decisions), _data_of(before))
         if not read.decided:
@@ -222,15 +238,7 @@ def review_audit(audit: "Audit", decisions: Decisions) -> "Audit":
     return Review(before, np.array([place[number] for number in found]), tuple(words), new).after
 
 
-def _of_mapping(audit: "Audit", decisions: Mapping[int, str], place: Mapping[int, int]) -> tuple[Any, Any, Ints]:
-    for number, word in decisions.items():
-        if word not in DECISIONS:
-            raise PyriteError(f"the decision on sample {number} is {word!r}: {nearest(word, dict.fromkeys(DECISIONS))}")
-    labels = [int(audit.labels[place[number]]) if number in place else -1 for number in decisions]
-    return list(decisions), list(decisions.values()), np.array(labels, np.int64)
-
-
-def _data_of(audit: "Audit") -> Dataset:
+def _data_of(audit: Audit) -> Dataset:
     """What a file of corrections is compared with: labels and files, without inputs."""
     if audit.run is None:
         name, given, paths = "the audited labels", audit.labels, audit.paths
@@ -242,24 +250,3 @@ def _data_of(audit: "Audit") -> Dataset:
         name, given = audit.run.recipe.data, audit.run.labels["given"].astype(np.int64)
         paths = tuple(audit.run.labels["path"].tolist()) if "path" in audit.run.labels else ()
     return Dataset(name, np.zeros((len(given), 1), np.float32), given, audit.classes, paths=paths)
-
-
-def _reordered(audit: "Audit", score: Floats, review: Review) -> tuple[Ints, Floats]:
-    """The likely classes with the new probabilities: the given one, the others in proportion, a reviewer's choice."""
-    choices, likelihoods = audit.choices.copy(), audit.likelihoods.copy()
-    own: Flags = choices == audit.labels[:, None]
-    choices[~own.any(1), -1] = audit.labels[~own.any(1)]
-    own = choices == audit.labels[:, None]
-    others = np.where(own, 0.0, np.maximum(likelihoods, 1e-300))
-    shares = others / np.maximum(others.sum(1), 1e-300)[:, None] * expit(score)[:, None]
-    likelihoods = np.where(own, expit(-score)[:, None], shares)
-    rows, new = review.rows, review.new
-    changed = new != audit.labels[rows]
-    rows, new = rows[changed], new[changed]
-    place = np.argmax(choices[rows] == new[:, None], axis=1)
-    place = np.where((choices[rows] == new[:, None]).any(1), place, choices.shape[1] - 1)
-    choices[rows, place] = new
-    likelihoods[rows] = 0.0
-    likelihoods[rows, place] = 1.0
-    best = np.argsort(-likelihoods, axis=1, kind="stable")
-    return np.take_along_axis(choices, best, 1), np.take_along_axis(likelihoods, best, 1)

@@ -1,34 +1,81 @@
-"""Checks of the scores and labels that a user passes, and their margins in a scale that does not depend on theirs."""
+"""Scores of models as a user passes them: checks, their margins in one scale, and several models as one table."""
 
-from collections.abc import Iterator
-from typing import Any, Final, Literal, get_args
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import combinations
+from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.special import softmax
 
-from pyrite.auditing.gaps import typical_gap
-from pyrite.diagnostics.arrays import Floats, Ints, to_ints
+from pyrite.diagnostics.arrays import Floats, Ints, to_floats, to_ints
 from pyrite.errors import PyriteError
 from pyrite.soft_margin import margins
 
-__all__ = ["Kind", "check_labels", "check_scores", "chunks", "gap_of", "to_logits", "to_margins"]
+__all__ = [
+    "Kind",
+    "ModelAgreement",
+    "blocks",
+    "by_blocks",
+    "check_labels",
+    "combine_scores",
+    "gap_of",
+    "neighbour_scores",
+    "to_margins",
+    "top_two",
+    "typical_gap",
+]
 
 Kind = Literal["logits", "probabilities", "log-probabilities"]
+Result = TypeVar("Result")
 
-_CHUNK: Final = 1 << 19  # scores worked on at once: 4 MiB in float64
+_BLOCK: Final = 1 << 16  # scores worked on at once: half a MiB in float64
 # The tolerance for sums of probabilities. In float16 the logarithm of a small one has errors of some thousandths.
 _TOLERANCE: Final = 1e-3
 _HALF_TOLERANCE: Final = 1e-2
 _CERTAIN: Final = 30.0  # probabilities below 1e-13 of the largest, including 0, are taken as that
 _GAP: Final = 2.0  # scores are scaled to this typical gap; on noisy digits 1 to 4 differ by 0.002 in average precision
 _FARTHEST: Final = 5000.0  # scaled scores so far below the first class are bounded, so that none overflows
+_NEIGHBOURS: Final = 20
+_SHARPNESS: Final = 4.0  # of the probabilities that are averaged: a sample with the typical gap has odds of e⁴
 
 
-def chunks(shape: tuple[int, ...]) -> Iterator[slice]:
+def by_blocks(work: Callable[[slice], Result], shape: tuple[int, ...]) -> list[Result]:
+    """What ``work`` returns for blocks of rows of a table, in order; computed in parallel."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        return list(pool.map(work, blocks(shape)))
+
+
+def blocks(shape: tuple[int, ...]) -> Iterator[slice]:
     """Slices of rows that are processed together."""
-    size = max(_CHUNK // shape[1], 1)
-    return (slice(start, start + size) for start in range(0, shape[0], size))
+    size = max(_BLOCK // shape[1], 1)
+    return (slice(start, start + size) for start in range(0, max(shape[0], 1), size))
+
+
+# --- margins ---------------------------------------------------------------------------------------------------------
+
+
+def top_two(scores: Floats) -> tuple[Floats, Floats]:
+    """The largest of each row, and the second largest."""
+    second, first = np.concatenate(by_blocks(lambda rows: _last_two(scores[rows]), scores.shape)).T
+    return first, second
+
+
+def _last_two(scores: Floats) -> Floats:
+    return np.partition(scores, -2, axis=1)[:, -2:].copy()  # the copy frees the rest
+
+
+def typical_gap(first: Floats, second: Floats) -> float:
+    """The median difference of the two best classes, over rows where they differ; 1 if there are none.
+
+    >>> typical_gap(*top_two(np.array([[0.0, 1.0, 3.0], [2.0, 2.0, 0.0], [5.0, 0.0, 1.0], [0.0, 6.0, -1.0]])))
+    4.0
+    """
+    gaps = (first - second)[first > second]
+    return float(np.median(gaps)) if len(gaps) else 1.0
 
 
 def gap_of(scores: npt.NDArray[Any], kind: Kind) -> float:
@@ -37,18 +84,20 @@ def gap_of(scores: npt.NDArray[Any], kind: Kind) -> float:
     The temperature of a net is arbitrary, in the logits as in the probabilities it gives: only the order of the classes
     and the ratios of the differences are evidence, and the fit of the noise finds the sharpness.
     """
-    return typical_gap(to_logits(scores, kind))
+    parts = by_blocks(lambda rows: _last_two(_to_logits(scores[rows], kind)), scores.shape)
+    second, first = np.concatenate(parts).T
+    return typical_gap(first, second)
 
 
 def to_margins(scores: npt.NDArray[Any], kind: Kind, gap: float) -> Floats:
     """The margins of every class, with scores in units of this gap."""
     with np.errstate(over="ignore"):  # what overflows is bounded like all that is far below the first class
-        values = np.maximum(to_logits(scores, kind) / gap * _GAP, -_FARTHEST)
+        values = np.maximum(_to_logits(scores, kind) / gap * _GAP, -_FARTHEST)
     result: Floats = margins(torch.from_numpy(values)).numpy()
     return result
 
 
-def to_logits(scores: npt.NDArray[Any], kind: Kind) -> Floats:
+def _to_logits(scores: npt.NDArray[Any], kind: Kind) -> Floats:
     """Logits in half of their unit, 0 at the largest of each row.
 
     Halves, because the difference of two large numbers overflows. Probabilities have a natural scale, so there is a
@@ -63,8 +112,96 @@ def to_logits(scores: npt.NDArray[Any], kind: Kind) -> Floats:
     return values if kind == "logits" else np.maximum(values, -0.5 * _CERTAIN)
 
 
+# --- several models --------------------------------------------------------------------------------------------------
+
+
+class ModelAgreement(NamedTuple):
+    """What two models prefer beside the labels, averaged over all pairs of models.
+
+    Attributes:
+        disagreement: the fraction of samples for which they prefer different classes.
+        differ: the fraction of labels that differ from the class that both prefer, of the samples where they agree; 1
+            if they never do.
+        neither: the fraction of labels that neither prefers, of the samples where they disagree; 0 if they never do.
+    """
+
+    disagreement: float
+    differ: float
+    neither: float
+
+    @classmethod
+    def of(cls, one: Ints, two: Ints, labels: Ints) -> "ModelAgreement":
+        """Of one pair, from the classes that they prefer."""
+        agree = one == two
+        neither = (one != labels) & (two != labels)
+        return cls(
+            float((~agree).mean()),
+            float(neither[agree].mean()) if agree.any() else 1.0,
+            float(neither[~agree].mean()) if not agree.all() else 0.0,
+        )
+
+    @property
+    def highest_rate(self) -> float:
+        """The noise rate if models are right where they agree, and one of them is where they disagree.
+
+        Where they disagree, labels are taken to be wrong as often as elsewhere, but all are that neither prefers.
+        """
+        return self.differ + self.disagreement * max(self.neither - self.differ, 0.0)
+
+
+def combine_scores(
+    scores: object, embeddings: object | None, labels: Ints, kind: Kind | None
+) -> tuple[npt.NDArray[Any], Kind, ModelAgreement | None]:
+    """The scores of all models, and of neighbours by embeddings, as one table; its kind; how far the models agree.
+
+    Of several models the scores are divided by their typical gap, so that none counts more because of its scale, and
+    their probabilities are averaged. Logits would give a model that is certain by mistake the last word.
+    """
+    is_several = isinstance(scores, list | tuple) and any(getattr(each, "ndim", 0) == 2 for each in scores)
+    several: Sequence[object] = scores if is_several else [scores]  # type: ignore[assignment]
+    tables: list[tuple[npt.NDArray[Any], Kind]] = [_check_scores(each, labels, kind) for each in several]
+    if embeddings is not None:
+        tables.append((neighbour_scores(embeddings, labels, tables[0][0].shape[1]), "logits"))
+    if len(tables) == 1:
+        return *tables[0], None
+    if len({table.shape for table, _ in tables}) > 1:
+        raise PyriteError(f"scores have the shapes {', '.join(str(table.shape) for table, _ in tables)}")
+    mean = np.zeros(tables[0][0].shape, np.float32)
+    for table, own_kind in tables:
+        gap = gap_of(table, own_kind)
+        for rows in blocks(table.shape):
+            with np.errstate(over="ignore"):  # a class that is infinitely far below the first has the probability 0
+                sharp = _SHARPNESS * (_to_logits(table[rows], own_kind) / gap)
+            mean[rows] += softmax(sharp, axis=1) / len(tables)
+    preferred = [table.argmax(1) for table, _ in tables]
+    pairs = [ModelAgreement.of(one, two, labels) for one, two in combinations(preferred, 2)]
+    return mean, "probabilities", ModelAgreement(*np.mean(pairs, axis=0).tolist())
+
+
+def neighbour_scores(embeddings: object, labels: Ints, classes: int) -> Floats:
+    """Logarithms of the frequencies of labels among a sample's nearest neighbours, without its own label.
+
+    Distances are angles. The frequencies of all labels count as one more neighbour, so that none is 0.
+    """
+    from sklearn.neighbors import NearestNeighbors
+
+    points = to_floats(embeddings, "embeddings", ndim=2)
+    if len(points) != len(labels):
+        raise PyriteError(f"there are {len(points)} embeddings but {len(labels)} labels")
+    count = min(_NEIGHBOURS, len(labels) - 1)
+    # Without points to look up, scikit-learn leaves out each point itself.
+    found = NearestNeighbors(n_neighbors=count, metric="cosine").fit(points).kneighbors(return_distance=False)
+    votes = np.tile(np.bincount(labels, minlength=classes) / len(labels), (len(labels), 1))
+    np.add.at(votes, (np.arange(len(labels))[:, None], labels[found]), 1.0)
+    with np.errstate(divide="ignore"):
+        return np.maximum(np.log(votes / (count + 1)), np.log(1e-6))
+
+
+# --- checks ----------------------------------------------------------------------------------------------------------
+
+
 def check_labels(labels: object) -> Ints:
-    """The labels as class numbers; ``ValueError`` names the index of the first that is not one."""
+    """The labels as class numbers; an error names the index of the first that is not one."""
     missing = np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else np.zeros(0, bool)
     if missing.any():
         raise PyriteError(f"labels is masked at index {int(missing.argmax())}: leave out samples without a label")
@@ -76,12 +213,13 @@ def check_labels(labels: object) -> Ints:
     return to_ints(labels, "labels", least=0)
 
 
-def check_scores(scores: object, labels: Ints, kind: object) -> npt.NDArray[Any]:
-    """Raise ``ValueError`` for scores that do not fit the labels or the kind, with the first such row."""
+def _check_scores(scores: object, labels: Ints, kind: Kind | None) -> tuple[npt.NDArray[Any], Kind]:
+    """A table of scores that fit the labels and the kind; an error names the first row that does not."""
     if kind not in get_args(Kind):
         known = ", ".join(get_args(Kind))
         raise PyriteError(f"kind is {kind!r}, but must be one of {known}: what the scores are is not guessed")
-    table = _table(scores)
+    assert kind is not None
+    table = _to_table(scores)
     if table.ndim != 2 or table.dtype.kind not in "fiu":
         raise PyriteError(
             f"scores are {table.dtype} of shape {table.shape}, but must be numbers: one row per sample, one column per "
@@ -94,12 +232,12 @@ def check_scores(scores: object, labels: Ints, kind: object) -> npt.NDArray[Any]
     if labels.size and labels.max() >= table.shape[1]:
         first = int((labels >= table.shape[1]).argmax())
         raise PyriteError(f"label {labels[first]} at index {first} has no column: scores have {table.shape[1]}")
-    for rows in chunks(table.shape):
-        _check_rows(table[rows], str(kind), rows.start)
-    return table
+    for rows in blocks(table.shape):
+        _check_rows(table[rows], kind, rows.start)
+    return table, kind
 
 
-def _table(scores: object) -> npt.NDArray[Any]:
+def _to_table(scores: object) -> npt.NDArray[Any]:
     """The scores as an array, without a copy, so that a memory-mapped .npy file stays on disk."""
     if isinstance(scores, torch.Tensor):
         scores = scores.detach().cpu()
@@ -115,8 +253,7 @@ def _table(scores: object) -> npt.NDArray[Any]:
         raise PyriteError(f"scores cannot be read as an array: {error}") from None
 
 
-def _check_rows(rows: npt.NDArray[Any], kind: str, start: int) -> None:
-    """Raise ``ValueError`` if these are not scores of this kind, with the number of the first such row."""
+def _check_rows(rows: npt.NDArray[Any], kind: Kind, start: int) -> None:
     bad = ~np.isfinite(rows) if kind != "log-probabilities" else np.isnan(rows) | (rows == np.inf)
     if bad.any():
         first = int(bad.any(1).argmax())
@@ -124,11 +261,12 @@ def _check_rows(rows: npt.NDArray[Any], kind: str, start: int) -> None:
     if kind == "logits":
         return
     with np.errstate(over="ignore"):
-        shares = rows.astype(np.float64) if kind == "probabilities" else np.exp(rows.astype(np.float64))
-    off = (shares < 0).any(1) | (abs(shares.sum(1) - 1) > (_HALF_TOLERANCE if rows.dtype == np.float16 else _TOLERANCE))
+        chances = rows.astype(np.float64) if kind == "probabilities" else np.exp(rows.astype(np.float64))
+    tolerance = _HALF_TOLERANCE if rows.dtype == np.float16 else _TOLERANCE
+    off = (chances < 0).any(1) | (abs(chances.sum(1) - 1) > tolerance)
     if off.any():
         first = int(off.argmax())
         raise PyriteError(
-            f"row {start + first} of the scores does not hold {kind}: they add up to {shares[first].sum():.6g}, the "
+            f"row {start + first} of the scores does not hold {kind}: they add up to {chances[first].sum():.6g}, the "
             f"smallest is {rows[first].min():.6g}"
         )

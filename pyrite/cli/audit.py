@@ -124,8 +124,8 @@ def _write(result: "Audit", folder: Path) -> None:
 
 def _print(result: "Audit", folder: Path) -> None:
     typer.echo(f"{result.sentence[0].upper()}{result.sentence[1:]}.")
-    if result.narrows:
-        typer.echo(f"{result.narrows[0].upper()}{result.narrows[1:]}.")
+    if result.advice:
+        typer.echo(f"{result.advice[0].upper()}{result.advice[1:]}.")
     if result.review is not None and result.can_tell:
         typer.echo(f"{result.review.sentence}.")
     if result.can_tell and not result.is_suspect.any():

@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, final
 import numpy as np
 from scipy.special import logsumexp
 
-from pyrite.auditing import Calibration, shares_of
+from pyrite.estimator.calibration import Calibration, shares_of
 from pyrite.estimator.candidates import Candidate, Fitted, Inputs, likely_right
 from pyrite.estimator.rows import Floats, Ints
 

@@ -12,7 +12,7 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
-from pyrite.auditing import Audit
+from pyrite.auditing import SCORES, Audit
 from pyrite.auditing.review import CHECKED
 from pyrite.curves import CE, GCE, MAE
 from pyrite.data import Dataset
@@ -87,6 +87,7 @@ def write_audit_page(
         expected=_expected(audit),
         truth=_truth(audit),
         queue=queue,
+        scores=SCORES,
         missing=_missing(queue),
         matrix=heat_map(audit, suspects) if audit.can_tell else [],
         many=len(audit.classes) > _MANY,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.auditing import Audit
+from pyrite.auditing import SCORES, Audit
 from pyrite.auditing.review import Review, queue_of, random_check
 from pyrite.data import Dataset, Records
 from pyrite.diagnostics.arrays import Floats, Ints
@@ -24,7 +24,7 @@ __all__ = ["Queue", "make_queue"]
 _MOST = 100_000  # more than a person can review; suspects.csv has them all
 _PAGE = 18_000_000  # bytes of data in a page; base64 makes four of three
 _PICTURES = 12_000_000
-_STRANGE = 100  # samples of no class, at most
+_LISTED = 100  # samples in the list of a score, at most
 _TYPICAL = 200_000  # means of features by class; with more, they are left out
 
 
@@ -35,7 +35,7 @@ class Queue(NamedTuple):
     Attributes:
         rows: rows of the audit; the suspects come first, in the order of the queue.
         suspects: the number of suspects, or of the head of the ranking if there are none.
-        strange: the number of samples that look like none of the classes.
+        listed: the names of scores that have a list of the samples with the highest values, and their numbers.
         cut: the number of suspects that are left out because there are too many.
         data: for the script of the page, ready for JSON.
         sheets: pictures, as base64.
@@ -45,7 +45,7 @@ class Queue(NamedTuple):
 
     rows: Ints
     suspects: int
-    strange: int
+    listed: dict[str, int]
     cut: int
     data: dict[str, Any]
     sheets: list[str]
@@ -56,10 +56,11 @@ class Queue(NamedTuple):
 def make_queue(audit: Audit, data: Dataset | None = None, columns: Sequence[str] = ()) -> Queue:
     """The suspects in order, or the head of the ranking if there are none; then the other samples that are listed."""
     queued = queue_of(audit)
-    first, checked, strange = queued[:_MOST], random_check(len(audit)), _strangest(audit)
+    first, checked = queued[:_MOST], random_check(len(audit))
+    listed = {name: _highest(audit, name) for name in audit.evidence if SCORES[name].listed}
     before = np.zeros(0, np.int64) if audit.review is None else audit.review.rows
-    listed = np.concatenate([first, checked, strange, before])
-    rows = listed[np.sort(np.unique(listed, return_index=True)[1])]
+    shown = np.concatenate([first, checked, *listed.values(), before])
+    rows = shown[np.sort(np.unique(shown, return_index=True)[1])]
     place = np.zeros(len(audit), np.int64)
     place[rows] = np.arange(len(rows))
     number = "u2" if len(audit.classes) <= 2**16 else "u4"
@@ -74,19 +75,25 @@ def make_queue(audit: Audit, data: Dataset | None = None, columns: Sequence[str]
         "choices": _column(audit.choices[rows], number),
         "likelihoods": _column(audit.likelihoods[rows], "f4"),
         "evidence": [
-            {"name": name, "values": _column(values[rows], "f4"), "ranks": _column(_ranks(values, rows), "u1")}
-            for name, values in _evidence(audit).items()
+            {
+                "heading": SCORES[name].heading,
+                "help": SCORES[name].help,
+                "values": _column(values[rows], "f4"),
+                "ranks": _column(_ranks(values, rows), "u1"),
+            }
+            for name, values in audit.evidence.items()
         ],
         "paths": [audit.paths[row] for row in rows.tolist()] if audit.paths else [],
         "lists": {
             "suspects": _column(np.concatenate([np.arange(len(first)), place[_settled(audit, first)]]), "u4"),
             "random": _column(place[checked], "u4"),
-            "strange": _column(place[strange], "u4"),
+            **{name: _column(place[items], "u4") for name, items in listed.items()},
         },
         "decided": _decided(audit, place),
         "estimate": _for_estimates(audit, rows),
     }
-    made = Queue(rows, len(first), len(strange), len(queued) - len(first), queue, [], "", 0)
+    lengths = {name: len(items) for name, items in listed.items()}
+    made = Queue(rows, len(first), lengths, len(queued) - len(first), queue, [], "", 0)
     return made if data is None else _shown(made, audit, data, columns)
 
 
@@ -124,17 +131,10 @@ def _shown(queue: Queue, audit: Audit, data: Dataset, columns: Sequence[str]) ->
     return queue._replace(data=content, kind=kind, shown=int((place[: queue.suspects] > 0).sum()))
 
 
-def _strangest(audit: Audit) -> Ints:
-    """The rows that look least like any class: a twentieth of them, up to ``_STRANGE``."""
-    if audit.no_class is None:
-        return np.zeros(0, np.int64)
-    known = np.flatnonzero(np.isfinite(audit.no_class))
-    order = np.argsort(-audit.no_class[known], kind="stable")
-    return known[order[: min(_STRANGE, -(-len(known) // 20))]]
-
-
-def _evidence(audit: Audit) -> dict[str, Floats]:
-    return {**audit.evidence} if audit.no_class is None else {**audit.evidence, "like no class": audit.no_class}
+def _highest(audit: Audit, name: str) -> Ints:
+    """The rows with the highest values of a score: a twentieth of them, up to ``_LISTED``."""
+    ranking = audit.ranked_by(name)
+    return ranking[: min(_LISTED, -(-len(ranking) // 20))]
 
 
 def _settled(audit: Audit, first: Ints) -> Ints:

@@ -22,7 +22,7 @@ from sklearn.model_selection import cross_val_predict
 import pyrite
 from pyrite.auditing import Audit
 from pyrite.auditing.noise_fit import fit_noise
-from pyrite.auditing.posterior import likely_classes
+from pyrite.auditing.noise_model import likely_classes
 from pyrite.report.audit_page import write_audit_page
 
 Floats = npt.NDArray[np.float64]
@@ -138,14 +138,14 @@ def test_a_file_that_is_mapped_and_labels_of_any_type(
 
 def test_chunks_do_not_matter(drawn: tuple[Floats, Ints, Ints], found: Audit, monkeypatch: pytest.MonkeyPatch) -> None:
     for size in (4 * 7, 1):
-        monkeypatch.setattr("pyrite.auditing.scores._CHUNK", size)
+        monkeypatch.setattr("pyrite.auditing.scores._BLOCK", size)
         same(pyrite.audit(drawn[1], scores=drawn[0], kind="logits"), found, 0)
 
 
 def test_of_very_many_a_part_is_fitted(
     drawn: tuple[Floats, Ints, Ints], found: Audit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("pyrite.auditing.audit._FITTED", 4 * 400)
+    monkeypatch.setattr("pyrite.auditing.from_scores._FITTED", 4 * 400)
     part, again, other = (pyrite.audit(drawn[1], scores=drawn[0], kind="logits", seed=seed) for seed in (0, 0, 1))
     assert len(part) == 600
     same(part, again, 0)
@@ -188,7 +188,7 @@ def test_probabilities_are_bayes_rule(drawn: tuple[Floats, Ints, Ints], found: A
             for row in range(600):
                 joint[row, true] = prior[row, true] * part.matrix[true, given[row]]
         posteriors.append(joint / joint.sum(1, keepdims=True))
-    posterior = np.tensordot(fit.shares, posteriors[:-1], 1)
+    posterior = np.tensordot(fit.weights, posteriors[:-1], 1)
     # The rate is that of the best fit: all odds are multiplied by one factor.
     odds = logit(1 - posterior[each, given])
     rate = 1 - posteriors[-1][each, given].mean()
@@ -246,7 +246,7 @@ def test_five_choices_at_most() -> None:
 
 
 def test_of_equal_choices_the_given_label_is_first() -> None:
-    choices, likelihoods = likely_classes(np.zeros((3, 6)), np.array([0, 3, 5]), np.log(np.full(3, 5.0)))
+    choices, likelihoods = likely_classes(np.full((3, 6), 1 / 6), np.array([0, 3, 5]))
     assert choices.tolist() == [[0, 1, 2, 3, 4], [3, 0, 1, 2, 4], [5, 0, 1, 2, 3]]
     assert likelihoods == pytest.approx(np.full((3, 5), 1 / 6))
 
@@ -283,7 +283,7 @@ def test_confusions_and_the_sentence(found: Audit) -> None:
     suspects = found.is_suspect & (found.suggested != found.labels)
     given, true = NAMES.index(first.given), NAMES.index(first.true)
     count = int((suspects & (found.labels == given) & (found.suggested == true)).sum())
-    assert (first.labels, first.share) == (count, count / 600)
+    assert (first.labels, first.fraction) == (count, count / 600)
     assert sum(confusion.labels for confusion in found.confusions) == suspects.sum()
     low, high = (100 * end for end in found.noise_interval)
     words = (
@@ -334,7 +334,7 @@ def test_a_summary_as_json(found: Audit, tmp_path: Path) -> None:
     assert told["suspects"] == found.is_suspect.sum()
     assert np.array_equal(told["matrix"], found.matrix)
     assert told["confusions"][0]["labels"] == found.confusions[0].labels
-    assert (told["warnings"], told["troubles"], told["run"]) == ([], None, None)
+    assert (told["warnings"], told["data_issues"], told["run"]) == ([], None, None)
 
 
 def test_what_cannot_be_written(found: Audit, tmp_path: Path) -> None:
@@ -438,7 +438,7 @@ def test_bad_input_is_one_sentence(labels: Any, options: dict[str, Any], said: s
 
 
 def test_rows_are_named_by_their_number_in_all_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyrite.auditing.scores._CHUNK", 4 * 20)
+    monkeypatch.setattr("pyrite.auditing.scores._BLOCK", 4 * 20)
     with pytest.raises(ValueError, match=r"^scores are nan in row 63$"):
         pyrite.audit(LABELS, scores=with_value(GOOD, 63, np.nan), kind="logits")
 

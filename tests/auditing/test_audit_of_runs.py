@@ -32,7 +32,7 @@ def same(one: Audit, other: Audit) -> None:
     assert all(np.array_equal(one.evidence[name], other.evidence[name], equal_nan=True) for name in one.evidence)
     for name in ("noise_rate", "noise_rate_error", "threshold", "classes", "paths", "warnings", "sentence"):
         assert getattr(one, name) == getattr(other, name), name
-    assert one.troubles == other.troubles
+    assert one.data_issues == other.data_issues
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +85,7 @@ def test_samples_are_the_data_sets(digits: Audit) -> None:
 def test_evidence_is_what_training_showed(digits: Audit) -> None:
     assert digits.run is not None
     held, part = digits.run.samples, digits.run.labels["part"]
-    assert list(digits.evidence) == ["margin", "last_margin", "agreement"]
+    assert list(digits.evidence) == ["no_class", "margin", "last_margin", "agreement"]
     margin = held["class_margins"][np.arange(len(digits)), digits.labels]
     assert digits.evidence["margin"] == pytest.approx(margin, abs=1e-6)
     assert np.array_equal(digits.evidence["last_margin"], held["last_margin"], equal_nan=True)
@@ -124,7 +124,7 @@ def test_a_data_set_that_is_given(digits: Audit, tmp_path: Path) -> None:
     same(found, digits)
     assert found.run is not None
     later = pyrite.audit(found.run.path)  # whose data nobody has now
-    assert later.troubles is None
+    assert later.data_issues is None
     assert np.array_equal(later.score, found.score)
 
 
@@ -168,7 +168,7 @@ def test_samples_that_were_not_used_are_left_out(tmp_path: Path) -> None:
 
 def test_a_method_that_weighs_samples(tmp_path: Path) -> None:
     found = pyrite.audit("digits", noise="symmetric(0.4)", method="meta_weight", out=tmp_path / "run", **TINY)
-    assert list(found.evidence) == ["margin", "last_margin", "agreement", "trust"]
+    assert list(found.evidence) == ["no_class", "margin", "last_margin", "agreement", "trust"]
     assert found.run is not None
     trust = found.evidence["trust"]
     assert np.isnan(trust[found.run.labels["part"][found.index] == 1]).all()
@@ -293,18 +293,18 @@ def test_a_folder_of_images(lazy: bool, photos: Path, tmp_path: Path) -> None:
     assert not found.is_suspect[twin]
     wrong = np.array([int(name[-7:-4]) % 8 == 0 or name == "dark/003.png" for name in found.paths])
     assert roc_auc_score(wrong, found.score) > 0.95
-    assert found.troubles is not None
-    (copies,) = found.troubles.contradictions
+    assert found.data_issues is not None
+    (copies,) = found.data_issues.contradictions
     assert sorted(copies.samples) == sorted(int(found.index[row]) for row in (odd, twin))
     assert set(copies.labels) == {"dark", "light"}
-    ((path, _),) = found.troubles.unreadable
+    ((path, _),) = found.data_issues.unreadable
     assert path.endswith("torn.png")
     said = " / ".join(found.warnings)
     assert "1 input occurs more than once with different labels, in 2 samples" in said
     assert "1 file could not be read, such as " in said
     told = found.summary()
-    assert told["troubles"]["contradictions"][0]["samples"] == list(copies.samples)
-    assert told["troubles"]["unreadable"][0]["path"] == path
+    assert told["data_issues"]["contradictions"][0]["samples"] == list(copies.samples)
+    assert told["data_issues"]["unreadable"][0]["path"] == path
     assert len(told["warnings"]) == 2
     rows = read(found.to_csv(tmp_path / "suspects.csv"))
     (row,) = (row for row in rows if row["path"] == "dark/003.png")
@@ -355,7 +355,7 @@ def test_a_folder_that_changed_shows_no_wrong_pictures(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has changed since"):
         pyrite.Run.load(found.run.path).dataset()
     again = pyrite.audit(tmp_path / "run")
-    assert again.troubles is None
+    assert again.data_issues is None
     assert (again.score == found.score).all()
     assert 'id="sheet-0"' in write_audit_page(found, tmp_path / "page.html", data=data).read_text()
     assert 'id="sheet-0"' not in write_audit_page(again, tmp_path / "page.html").read_text()

@@ -11,11 +11,10 @@ from scipy.optimize import minimize
 from scipy.special import log_softmax, logsumexp, softmax
 from sklearn.metrics import average_precision_score
 
-from pyrite.auditing import noise_fit
-from pyrite.auditing.expectation import Statistics
-from pyrite.auditing.gaps import typical_gap
-from pyrite.auditing.noise_fit import fit_noise, fit_once
+from pyrite.auditing.noise_fit import Table, fit_noise, fit_once
 from pyrite.auditing.noise_model import Noise, NoiseFit, log_odds
+from pyrite.auditing.noise_steps import Statistics, fit_biases, fit_common, newton_step, smoothed
+from pyrite.auditing.scores import top_two, typical_gap
 from pyrite.soft_margin import margins as margins_of
 
 Floats = npt.NDArray[np.float64]
@@ -156,10 +155,10 @@ def test_no_point_near_by_is_likelier() -> None:
 def test_the_likeliest_biases_are_those_of_another_search(classes: int) -> None:
     """Without noise, with the same priors, by a search that knows no derivatives; two classes, of which one is rare."""
     drawn = draw(np.eye(classes), 300, 0, bias=np.linspace(0, -4, classes))
-    table, _ = noise_fit._table(drawn.margins, drawn.true)
+    table = Table.of(drawn.margins, drawn.true)
     distances, labels, rows = table.margins.T.astype(np.float64), table.labels, np.arange(300)
     start = Noise.initial(classes)
-    start = replace(start, matrix=noise_fit._smoothed(np.eye(classes), 1.0), smoothing=np.inf)
+    start = replace(start, matrix=smoothed(np.eye(classes), 1.0), smoothing=np.inf)
 
     def cost(point: Floats, groups: Ints, centre: Floats) -> float:
         bias = point[1:].reshape(-1, classes)
@@ -167,10 +166,10 @@ def test_the_likeliest_biases_are_those_of_another_search(classes: int) -> None:
         prior = ((point[0] - 6) / 6) ** 2 + ((bias - centre) ** 2).sum()
         return float(0.5 * prior - np.log(chances[rows, labels]).sum())
 
-    common = table.fit(rows, start, 1e-12)
+    common = fit_common(table.samples(rows), start, 1e-12)
     best = minimize(cost, np.array([6.0, *np.zeros(classes)]), (0 * rows, 0.0), options={"gtol": 1e-7}).x
     assert [common.sharpness, *common.bias[0]] == pytest.approx(best, abs=1e-3)
-    found = table.fit_biases(rows, common, 1e-12)
+    found = fit_biases(table.samples(rows, own_biases=True), common, 1e-12)
     begin = np.array([common.sharpness, *np.tile(common.bias[0], classes)])
     best = minimize(cost, begin, (distances.argmax(1), common.bias[0]), options={"gtol": 1e-7}).x
     assert [found.sharpness, *found.bias.ravel()] == pytest.approx(best, abs=1e-3)
@@ -179,10 +178,10 @@ def test_the_likeliest_biases_are_those_of_another_search(classes: int) -> None:
 def test_many_classes_are_fitted_to_the_same_point(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many classes only the diagonal of the second derivatives is used: the way is longer, the end is the same."""
     drawn = draw(NOISY, 2000, 6, bias=BIAS)
-    table, _ = noise_fit._table(drawn.margins, drawn.given)
-    found = table.fit(np.arange(2000), Noise.initial(4), 1e-9)
-    monkeypatch.setattr("pyrite.auditing.expectation._EXACT", 3)
-    other = table.fit(np.arange(2000), Noise.initial(4), 1e-9)
+    table = Table.of(drawn.margins, drawn.given)
+    found = fit_common(table.samples(np.arange(2000)), Noise.initial(4), 1e-9)
+    monkeypatch.setattr("pyrite.auditing.noise_steps._EXACT", 3)
+    other = fit_common(table.samples(np.arange(2000)), Noise.initial(4), 1e-9)
     assert other.sharpness == pytest.approx(found.sharpness, abs=0.02)
     assert other.bias == pytest.approx(found.bias, abs=0.02)
 
@@ -199,33 +198,33 @@ def test_what_a_net_learned_from_wrong_labels_is_undone() -> None:
     common = fit_once(drawn.margins, drawn.given)
     wrong = drawn.true != drawn.given
     together, apart = (
-        average_precision_score(wrong, log_odds(each.evidence(drawn.margins, drawn.given), drawn.given))
+        average_precision_score(wrong, log_odds(each.log_joint(drawn.margins, drawn.given), drawn.given))
         for each in (common, found)
     )
     assert apart > together + 0.005
 
 
-def test_evidence_is_bayes_rule() -> None:
-    """The posterior of every part, averaged by the shares of the parts."""
+def test_the_posterior_is_bayes_rule() -> None:
+    """The posterior of every part, averaged by the weights of the parts."""
     drawn = draw(NOISY, 3000, 4, bias=BIAS)
-    found = replace(fit_noise(drawn.margins, drawn.given, 0), shares=np.array([0.5, 0.3, 0.2, 0.0]))
+    found = replace(fit_noise(drawn.margins, drawn.given, 0), weights=np.array([0.5, 0.3, 0.2, 0.0]))
     other = replace(found.best, matrix=np.roll(np.roll(found.best.matrix, 1, 0), 1, 1), sharpness=0.8)
     found = replace(found, parts=(found.best, other, replace(other, bias=other.bias[:1]), Noise.initial(4)))
     each = np.arange(3000)
     posterior = np.zeros((3000, 4))
-    for share, part in zip(found.shares, found.parts, strict=True):
+    for weight, part in zip(found.weights, found.parts, strict=True):
         rows = np.broadcast_to(part.bias, (4, 4))[drawn.margins.argmax(1)]
         prior = softmax(part.sharpness * np.clip(drawn.margins, -30, 30) + rows, axis=1)
         joint = np.stack([prior[:, k] * part.matrix[k, drawn.given] for k in range(4)], 1)
-        posterior += share * joint / joint.sum(1, keepdims=True)
-    evidence = found.evidence(drawn.margins, drawn.given)
-    assert softmax(evidence, axis=1) == pytest.approx(posterior, abs=1e-12)
+        posterior += weight * joint / joint.sum(1, keepdims=True)
+    joint_log = found.log_joint(drawn.margins, drawn.given)
+    assert softmax(joint_log, axis=1) == pytest.approx(posterior, abs=1e-12)
     wrong = 1 - posterior[each, drawn.given]
-    odds = log_odds(evidence, drawn.given)
+    odds = log_odds(joint_log, drawn.given)
     assert 1 / (1 + np.exp(-odds)) == pytest.approx(wrong, abs=1e-12)
-    own = evidence[each, drawn.given].copy()
-    evidence[each, drawn.given] = -np.inf
-    assert odds == pytest.approx(logsumexp(evidence, axis=1) - own, rel=1e-12)
+    own = joint_log[each, drawn.given].copy()
+    joint_log[each, drawn.given] = -np.inf
+    assert odds == pytest.approx(logsumexp(joint_log, axis=1) - own, rel=1e-12)
     assert found.matrix == pytest.approx(0.5 * found.best.matrix + 0.5 * other.matrix)
 
 
@@ -233,7 +232,7 @@ def test_smoothings_weigh_by_labels_that_were_not_fitted() -> None:
     """By likelihoods written out, of fits to the other three quarters."""
     drawn = draw(0.8 * np.eye(4) + 0.05, 400, 7, spread=1.0)
     found = fit_noise(drawn.margins, drawn.given, 3)
-    table, _ = noise_fit._table(drawn.margins, drawn.given)
+    table = Table.of(drawn.margins, drawn.given)
     folds = np.random.default_rng(3).permutation(400) % 4
     likely = {}
     for smoothing in (1.0, 8.0, 64.0, 4096.0):
@@ -241,7 +240,8 @@ def test_smoothings_weigh_by_labels_that_were_not_fitted() -> None:
         for fold in range(4):
             start = replace(Noise.initial(4), smoothing=smoothing)
             kept, left = np.flatnonzero(folds != fold), np.flatnonzero(folds == fold)
-            fit = table.fit_biases(kept, table.fit(kept, start))
+            fit = fit_common(table.samples(kept), start, 1e-5)
+            fit = fit_biases(table.samples(kept, own_biases=True), fit, 1e-5)
             margins, given = table.margins[:, left].T, table.labels[left]
             unseen = Drawn(margins, margins.astype(np.float64), given, given)
             total += len(left) * likelihood(unseen, fit.sharpness, fit.bias, fit.matrix)
@@ -249,7 +249,7 @@ def test_smoothings_weigh_by_labels_that_were_not_fitted() -> None:
     weights = {smoothing: np.exp((total - max(likely.values())) / 2) for smoothing, total in likely.items()}
     assert min(weights.values()) > 0.05 * max(weights.values())  # all of them count
     assert [part.smoothing for part in found.parts] == list(weights)
-    assert found.shares == pytest.approx(np.array(list(weights.values())) / sum(weights.values()), abs=1e-3)
+    assert found.weights == pytest.approx(np.array(list(weights.values())) / sum(weights.values()), abs=1e-3)
 
 
 # --- what must not matter -------------------------------------------------------------------------------------------
@@ -281,8 +281,8 @@ def test_the_order_of_samples_does_not_matter(plain: tuple[Drawn, NoiseFit]) -> 
     other = fit_noise(drawn.margins[order], drawn.given[order], 0)
     assert other.best.rate == pytest.approx(found.best.rate, abs=NEAR)
     assert other.matrix == pytest.approx(found.matrix, abs=2 * NEAR)
-    evidence = found.evidence(drawn.margins, drawn.given)
-    assert (found.evidence(drawn.margins[order], drawn.given[order]) == evidence[order]).all()
+    joint_log = found.log_joint(drawn.margins, drawn.given)
+    assert (found.log_joint(drawn.margins[order], drawn.given[order]) == joint_log[order]).all()
 
 
 def test_the_same_seed_gives_the_same(plain: tuple[Drawn, NoiseFit]) -> None:
@@ -297,7 +297,7 @@ def test_the_same_seed_gives_the_same(plain: tuple[Drawn, NoiseFit]) -> None:
 
 def test_blocks_do_not_matter(plain: tuple[Drawn, NoiseFit], monkeypatch: pytest.MonkeyPatch) -> None:
     drawn, found = plain
-    monkeypatch.setattr("pyrite.auditing.expectation._BLOCK", 3000)
+    monkeypatch.setattr("pyrite.auditing.noise_steps._BLOCK", 3000)
     other = fit_noise(drawn.margins, drawn.given, 0)
     assert other.best.rate == pytest.approx(found.best.rate, abs=NEAR)
     assert other.matrix == pytest.approx(found.matrix, abs=2 * NEAR)
@@ -327,7 +327,7 @@ def test_the_matrix_is_always_one(case: str) -> None:
         assert np.isfinite(value).all()
     assert np.isfinite(found.matrix_error).all() == np.isfinite(found.rate_error) == found.can_tell
     assert 0 <= found.best.rate < 1
-    odds = log_odds(found.evidence(margins, given), given)
+    odds = log_odds(found.log_joint(margins, given), given)
     assert not np.isnan(odds).any()
 
 
@@ -357,9 +357,9 @@ def test_without_samples_the_sharpness_is_that_of_the_prior() -> None:
     """A Newton step to the mode of the prior, a normal density with mean 6 and standard deviation 6."""
     nothing, bias = Statistics.none(1, 3), np.zeros((1, 3))
     for sharpness in (5.6, 6.0, 6.4):
-        assert noise_fit._newton_step(sharpness, bias, bias, nothing)[0] == pytest.approx(6.0)
+        assert newton_step(sharpness, bias, bias, nothing)[0] == pytest.approx(6.0)
     # With samples that have as much information as the prior, and no slope, the step is half as long.
-    assert noise_fit._newton_step(6.4, bias, bias, replace(nothing, curvature=1 / 36))[0] == pytest.approx(6.2)
+    assert newton_step(6.4, bias, bias, replace(nothing, curvature=1 / 36))[0] == pytest.approx(6.2)
 
 
 def test_few_samples_told_apart_are_no_certainty() -> None:
@@ -371,5 +371,5 @@ def test_few_samples_told_apart_are_no_certainty() -> None:
     margins = margins_of(torch.from_numpy(logits)).numpy()
     assert (margins.argmax(1) == true).all()
     found = fit_noise(margins, given, 0)
-    assert 2 < found.best.sharpness * typical_gap(margins) < 10
+    assert 2 < found.best.sharpness * typical_gap(*top_two(margins)) < 10
     assert found.best.rate == pytest.approx((given != true).mean(), abs=0.05)

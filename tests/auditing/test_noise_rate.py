@@ -9,11 +9,16 @@ from scipy.special import expit, log_softmax, logit, softmax
 
 import pyrite
 from pyrite.auditing.noise_fit import fit_noise
-from pyrite.auditing.noise_model import log_odds
-from pyrite.auditing.noise_rate import estimate_rate, with_error_odds
-from pyrite.auditing.witnesses import Opinions
+from pyrite.auditing.noise_model import NoiseFit, log_odds, with_error_odds
+from pyrite.auditing.noise_rate import NoiseRate, RateFeatures, estimate_rate
+from pyrite.auditing.scores import ModelAgreement
 
 CLASSES, COUNT = 5, 4000
+
+
+def rate_of(fit: NoiseFit, margins: Any, labels: Any, agreement: ModelAgreement | None = None) -> NoiseRate:
+    score = log_odds(fit.log_joint(margins, labels), labels)
+    return estimate_rate(RateFeatures.of(fit, margins, labels), score, agreement)
 
 
 def doubting(seed: int, sharpness: float = 3.0) -> tuple[Any, Any, Any]:
@@ -74,7 +79,7 @@ def test_the_estimate_by_its_formula() -> None:
     elsewhere = np.roll(np.eye(CLASSES), 1, axis=1)
     matrix = 0.8 * np.eye(CLASSES) + 0.2 * (0.87 * doubted + 0.13 * elsewhere)  # errors that doubt explains in part
     best = replace(fit.best, matrix=matrix, smoothing=64.0)
-    fit = replace(fit, best=best, parts=(best,), shares=np.ones(1))
+    fit = replace(fit, best=best, parts=(best,), weights=np.ones(1))
     joint = chance * fit.matrix[:, labels].T
     wrong = 1 - joint[np.arange(COUNT), labels] / joint.sum(1)
     low, differ, doubt = wrong.mean(), (first != labels).mean(), 1 - chance.max(1).mean()
@@ -100,7 +105,7 @@ def test_the_estimate_by_its_formula() -> None:
     free = COUNT / (COUNT + 64 * CLASSES**2)
     halved = 0.15 * free * CLASSES * (CLASSES - 1) - 3
     for own_surplus, noisy in ((0.2 * fit.surplus, 1.0), (halved, 0.5)):
-        found = estimate_rate(replace(fit, own_surplus=own_surplus), margins, labels)
+        found = rate_of(replace(fit, own_surplus=own_surplus), margins, labels)
         least = noisy * low
         remains = max(own_surplus / fit.surplus, 0)
         beyond = min(2 * explained, 1) * (1 - own_error / doubt) * (1 - remains / 0.6) * (CLASSES - 2) / 8
@@ -164,12 +169,12 @@ def test_two_models_that_disagree_are_less_trusted() -> None:
     margins = scores - scores.max(1, keepdims=True)
     fit = fit_noise(margins, labels, 0)
     share = float((labels != scores.argmax(1)).mean())
-    opinions = (None, Opinions(0.0, share, 0.0), Opinions(0.9, share, share))
-    alone, agree, differ = (estimate_rate(fit, margins, labels, each) for each in opinions)
+    agreements = (None, ModelAgreement(0.0, share, 0.0), ModelAgreement(0.9, share, share))
+    alone, agree, differ = (rate_of(fit, margins, labels, each) for each in agreements)
     assert alone.rate == differ.rate
     assert alone.rate < agree.rate <= alone.high
     assert agree.rate == pytest.approx(share, abs=0.03)
-    lower = estimate_rate(fit, margins, labels, Opinions(0.5, 0.2, 0.3))
+    lower = rate_of(fit, margins, labels, ModelAgreement(0.5, 0.2, 0.3))
     assert share > 0.3
     belief = softmax(fit.best.sharpness * margins + fit.best.bias[margins.argmax(1)], axis=1)
     upper = 0.25 + 2 * np.sqrt(0.25 * 0.75 / (COUNT / 2)) + 0.1 * (1 - belief.max(1).mean())
@@ -190,16 +195,16 @@ def test_two_classes_and_a_net_that_is_sure_of_some_errors() -> None:
     for noise, least, most in ((0.0, 0.0, 0.02), (0.2, 0.17, 0.23)):
         labels = np.where(random.random(COUNT) < noise, 1 - true, true)
         fit = fit_noise(margins, labels, 0)
-        by_fit = expit(log_odds(fit.best.evidence(margins, labels), labels)).mean()
+        by_fit = expit(log_odds(fit.best.log_joint(margins, labels), labels)).mean()
         assert by_fit > most
-        found = estimate_rate(fit, margins, labels)
+        found = rate_of(fit, margins, labels)
         assert found.rate == pytest.approx((by_fit - errors) / (1 - 2 * errors), abs=1e-6)
         assert least <= found.rate <= most
         assert found.low <= (labels != true).mean() <= found.high
     separated = np.where(true == 1, 1, -1) * random.uniform(3, 20, COUNT)
     scores = np.stack([np.zeros(COUNT), separated], 1)
     labels = np.where(random.random(COUNT) < 0.2, 1 - true, true)
-    found = estimate_rate(fit_noise(scores - scores.max(1, keepdims=True), labels, 0), scores, labels)
+    found = rate_of(fit_noise(scores - scores.max(1, keepdims=True), labels, 0), scores, labels)
     assert found.rate == pytest.approx((labels != true).mean(), abs=0.01)  # without near ties nothing is subtracted
 
 
@@ -213,14 +218,14 @@ def test_what_would_narrow_the_interval_is_what_was_not_given() -> None:
         ({"scores": [scores, noisier]}, (points,), (second,)),
         ({"scores": scores, "embeddings": scores}, (), (second, points)),
     ):
-        narrows = pyrite.audit(labels, kind="logits", **more).narrows  # type: ignore[arg-type]
+        advice = pyrite.audit(labels, kind="logits", **more).advice  # type: ignore[arg-type]
         one = "the model is always right"
-        assert (one if second in said else "the models are right where they agree") in narrows  # what decides
-        assert "a better model" in narrows
-        assert "a review of 50 random labels would narrow this" in narrows
-        assert all(words in narrows for words in said)
-        assert not any(words in narrows for words in unsaid)
+        assert (one if second in said else "the models are right where they agree") in advice  # what decides
+        assert "a better model" in advice
+        assert "a review of 50 random labels would narrow this" in advice
+        assert all(words in advice for words in said)
+        assert not any(words in advice for words in unsaid)
     margins = scores - scores.max(1, keepdims=True)
-    assert second not in estimate_rate(fit_noise(margins, labels, 0), margins, labels).narrows  # of a run
+    assert second not in rate_of(fit_noise(margins, labels, 0), margins, labels).advice  # of a run
     certain = 30 * np.eye(CLASSES)[true]
-    assert not pyrite.audit(true, scores=certain, kind="logits").narrows
+    assert not pyrite.audit(true, scores=certain, kind="logits").advice

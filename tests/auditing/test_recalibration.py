@@ -8,7 +8,7 @@ from scipy.stats import binom
 from sklearn.isotonic import IsotonicRegression
 
 from benchmarks.reviews import TRUTHS, simulate
-from pyrite.auditing.recalibration import Recalibration, exact_share, stratify
+from pyrite.auditing.recalibration import Recalibration, exact_estimate, stratify
 
 
 @pytest.mark.parametrize("how", ["100 random", "100 random and 100 suspects"])
@@ -38,14 +38,14 @@ def test_nothing_reviewed_changes_nothing() -> None:
     nothing = np.zeros(len(strata.size))
     fit = Recalibration.fit(strata, nothing, nothing)
     np.testing.assert_allclose(fit.log_odds, strata.centre, atol=1e-9)
-    assert fit.share(strata.size.astype(float), 0, 3000).value == pytest.approx(expit(score).mean(), abs=1e-4)
+    assert fit.estimate(strata.size.astype(float), 0, 3000).value == pytest.approx(expit(score).mean(), abs=1e-4)
     np.testing.assert_array_equal(np.argsort(fit.scores(score)), np.argsort(score))
 
 
 def test_everything_reviewed_is_known() -> None:
     strata = stratify(np.linspace(-4, 4, 50))
     wrong = strata.counts(np.arange(30, 50))
-    share = Recalibration.fit(strata, strata.size.astype(float), wrong).share(np.zeros(len(wrong)), 20, 50)
+    share = Recalibration.fit(strata, strata.size.astype(float), wrong).estimate(np.zeros(len(wrong)), 20, 50)
     assert tuple(share) == (0.4, 0.4, 0.4)
 
 
@@ -80,7 +80,7 @@ def test_wrong_order_is_pooled() -> None:
 
 @pytest.mark.parametrize(("wrong", "checked"), [(0, 30), (1, 10), (12, 100), (99, 100), (7, 7)])
 def test_clopper_and_pearson_by_their_definition(wrong: int, checked: int) -> None:
-    share = exact_share(wrong, checked)
+    share = exact_estimate(wrong, checked)
     assert share.value == wrong / checked
     assert binom.sf(wrong - 1, checked, share.low) == pytest.approx(0.025 if wrong else 1.0)
     assert binom.cdf(wrong, checked, share.high) == pytest.approx(0.025 if wrong < checked else 1.0)

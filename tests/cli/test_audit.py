@@ -109,7 +109,7 @@ def test_after_a_review(audited: tuple[Path, str], tmp_path: Path) -> None:
     assert code == 0, said
     after = found.reviewed(file)
     assert after.review is not None
-    assert said.startswith(f"A{after.sentence[1:]}.\nA{after.narrows[1:]}.\n{after.review.sentence}.\n")
+    assert said.startswith(f"A{after.sentence[1:]}.\nA{after.advice[1:]}.\n{after.review.sentence}.\n")
     assert strict((out / "audit.json").read_text()) == after.summary()
     with (out / "suspects.csv").open(newline="") as table:
         rows = list(csv.DictReader(table))

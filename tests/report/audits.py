@@ -33,7 +33,7 @@ def make_audit(classes: tuple[str, ...] = NAMES, samples: int = 60, suspects: in
         "noise_rate_error": 0.021,
         "matrix": matrix,
         "matrix_error": np.full_like(matrix, 0.01),
-        "evidence": {"mean margin": -score},
+        "evidence": {"margin": -score},
     }
     return Audit(**(made | changes))
 

@@ -119,7 +119,7 @@ def test_opens_with_the_first_suspect(browser: Browser) -> None:
     assert choices == ["dog", 'a "quoted", name', "two\nlines", "cat"]
     shares = browser.js("return [...document.querySelectorAll('#choices .share')].map((e) => e.textContent)")
     assert shares == ["60 %", "20 %", "10 %", "6.0 %"]
-    assert "mean margin-3" in browser.text("evidence")
+    assert "margin-3" in browser.text("evidence")
     assert not browser.shows("storage")
 
 
@@ -371,7 +371,7 @@ def test_ranking_only_exports_the_score(browser: Browser) -> None:
 def test_hostile_names_in_a_browser(browser: Browser) -> None:
     classes = (HOSTILE, "<b>bold</b>", "&amp;", "\u202eright to left")
     paths = tuple(HOSTILE for _ in range(60))
-    browser.open(make_audit(classes, paths=paths, evidence={HOSTILE: np.zeros(60)}), title="Safe")
+    browser.open(make_audit(classes, paths=paths), title="Safe")
     browser.click(".pairs [data-pair='1,0']")
     assert browser.driver.title == "Safe"
     assert browser.text("given") == HOSTILE
@@ -453,7 +453,7 @@ def noisy_audit(samples: int = 400) -> tuple[Audit, np.ndarray]:
     strange = random.random(samples)
     limits = (0.2, 0.9)
     audit = make_audit(
-        samples=samples, suspects=0, score=score, evidence={}, no_class=strange, noise_interval=limits, narrows="Look!"
+        samples=samples, suspects=0, score=score, evidence={"no_class": strange}, noise_interval=limits, advice="Look!"
     )
     return audit, wrong
 
@@ -473,7 +473,7 @@ def agrees(browser: Browser, audit: Audit, after: Audit | None = None) -> None:
     found = browser.js("return [review.estimates(), review.randomCheck()]")
     suspects = np.flatnonzero((audit if after is None else after).is_suspect)
     assert found[0]["rate"] == pytest.approx(review.rate._asdict(), rel=1e-6)
-    assert found[0]["precision"] == pytest.approx(review.share(suspects)._asdict(), rel=1e-6)
+    assert found[0]["precision"] == pytest.approx(review.estimate(suspects)._asdict(), rel=1e-6)
     assert (found[1]["counted"], found[1]["wrong"]) == review.checked
     if review.check is not None:
         exact = browser.js("return exactShare(arguments[0], arguments[1])", review.checked[1], review.checked[0])
@@ -494,7 +494,7 @@ def test_decisions_sharpen_the_estimate(browser: Browser) -> None:
     agrees(browser, audit)
     review = audit.reviewed({100 + int(row): "relabel" if wrong[row] else "keep" for row in audit.ranking[:12]}).review
     assert review is not None
-    next_ones = review.share(audit.ranking[12:62])
+    next_ones = review.estimate(audit.ranking[12:62])
     counts = [round(50 * end) for end in (next_ones.value, next_ones.low, next_ones.high)]
     said = f"Of the next 50 suspects, about {counts[0]} ({counts[1]} to {counts[2]}) should be wrong."
     assert browser.text("ahead").startswith(said)
@@ -526,7 +526,7 @@ def test_random_labels_are_checked(browser: Browser) -> None:
 def test_samples_of_no_class_have_a_list(browser: Browser) -> None:
     audit, _ = noisy_audit()
     assert audit.no_class is not None
-    browser.open(audit).click("[data-list=strange]")
+    browser.open(audit).click("[data-list=no_class]")
     assert browser.sample == 100 + int(np.argmax(audit.no_class))
     assert browser.left == 20  # a twentieth
     browser.js("document.getElementById('card').scrollIntoView({block: 'center'})")

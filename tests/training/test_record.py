@@ -429,10 +429,7 @@ def test_resume_in_the_middle_of_an_epoch_is_exact() -> None:
         (lambda record: record.update_margins([-1], np.zeros((1, 3))), "index is -1 at index 0"),
         (lambda record: record.update_margins([0], np.zeros(3)), "margins has the shape"),
         (lambda record: record.load_state_dict({}), "the state has no"),
-        (
-            lambda record: record.load_state_dict(Record(GIVEN[1:], TRUE[1:], classes=3).state_dict()),
-            "visits of the state has",
-        ),
+        (lambda record: record.load_state_dict(Record(GIVEN[1:], TRUE[1:]).state_dict()), "visits of the state has"),
         (lambda record: record.load_state_dict(Record(GIVEN, classes=3).state_dict()), "histograms of the state has"),
         (lambda record: record.load_state_dict(Record(GIVEN, TRUE, classes=4).state_dict()), "margin_sum of the state"),
     ],

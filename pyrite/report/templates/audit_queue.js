@@ -19,7 +19,8 @@ class Queue {
     this.width = data.width;
     for (const name of ["index", "given", "score", "choices", "likelihoods"]) this[name] = numbers(data[name]);
     this.evidence = data.evidence.map((one) => ({
-      name: one.name,
+      heading: one.heading,
+      help: one.help,
       values: numbers(one.values),
       ranks: numbers(one.ranks),
     }));

@@ -209,7 +209,9 @@ class View {
       const words = element("dd", short(kind.values[item]));
       const where = rank < 50 ? `lower than ${99 - rank} %` : `higher than ${rank} %`;
       if (rank !== 255) words.append(element("span", ` ${where} of all`, "faint"));
-      return [element("dt", kind.name), words];
+      const heading = element("dt", kind.heading);
+      heading.title = kind.help;
+      return [heading, words];
     });
     one("evidence").replaceChildren(...parts);
   }

@@ -1,15 +1,13 @@
 """Copies, near-empty classes and unreadable files, against looking at every pair."""
 
 import json
-from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from pyrite.auditing import Troubles, troubles
-from pyrite.auditing.troubles import ClassSize, Copies
+from pyrite.auditing.issues import ClassSize, Copies, DataIssues, data_issues
 from pyrite.data import Dataset, LazyImages, Unreadable, load
 
 
@@ -25,9 +23,7 @@ def by_pairs(inputs: np.ndarray, labels: np.ndarray) -> tuple[list[tuple[int, ..
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", ["images", "features", "strided"])
 def test_as_by_all_pairs(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        import_module("pyrite.auditing.troubles"), "_CHUNK", 50
-    )  # so that copies lie in different chunks
+    monkeypatch.setattr("pyrite.auditing.issues._CHUNK", 50)  # so that copies lie in different chunks
     rng = np.random.default_rng(seed)
     labels = rng.integers(0, 3, 120)
     if kind == "images":
@@ -35,7 +31,7 @@ def test_as_by_all_pairs(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) 
     else:
         inputs = rng.choice(np.array([0.0, -0.0, 1.0], np.float32), (120, 8))
         inputs = np.ascontiguousarray(inputs[:, :4]) if kind == "features" else inputs[:, ::2]
-    found = troubles(Dataset("made", inputs, labels, ("a", "b", "c")))
+    found = data_issues(Dataset("made", inputs, labels, ("a", "b", "c")))
     groups, repeated = by_pairs(inputs, labels)
     assert [copies.samples for copies in found.contradictions] == groups
     assert found.repeated == repeated
@@ -46,8 +42,8 @@ def test_as_by_all_pairs(kind: str, seed: int, monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_nothing_to_say() -> None:
-    found = troubles(Dataset("made", np.arange(40, dtype=np.float32).reshape(20, 2), np.arange(20) % 2, ("a", "b")))
-    assert found == Troubles()
+    found = data_issues(Dataset("made", np.arange(40, dtype=np.float32).reshape(20, 2), np.arange(20) % 2, ("a", "b")))
+    assert found == DataIssues()
     assert found.sentences() == ()
 
 
@@ -57,7 +53,7 @@ def test_nothing_to_say() -> None:
 def test_near_empty_classes(counts: tuple[int, ...], few: list[tuple[str, int]]) -> None:
     labels = np.repeat(np.arange(3), counts)
     inputs = np.arange(2 * len(labels), dtype=np.float32).reshape(-1, 2)
-    found = troubles(Dataset("made", inputs, labels, ("a", "b", "c")))
+    found = data_issues(Dataset("made", inputs, labels, ("a", "b", "c")))
     assert found.near_empty == tuple(ClassSize(*entry) for entry in few)
 
 
@@ -78,20 +74,20 @@ def test_lazy_images_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     read = LazyImages.read
     monkeypatch.setattr(LazyImages, "read", lambda self, rows: counted.extend(rows.tolist()) or read(self, rows))
     data = load("folder", path=str(tmp_path), lazy=True)
-    found = troubles(data)
+    found = data_issues(data)
     assert sorted(counted) == list(range(len(data)))
     three = [data.paths.index(name) for name in ("cat/03.png", "cat/11.png", "dog/07.bmp")]
     assert found.contradictions == (Copies(tuple(three), ("cat", "cat", "dog")),)
     assert found.repeated == 1
     assert {Path(entry.path).name for entry in found.unreadable} == {"05.png", "99.png"}
-    in_memory = troubles(load("folder", path=str(tmp_path), lazy=False))
+    in_memory = data_issues(load("folder", path=str(tmp_path), lazy=False))
     assert {entry.path for entry in in_memory.unreadable} == {entry.path for entry in found.unreadable}
     assert in_memory.repeated == 1
     assert [len(copies.samples) for copies in in_memory.contradictions] == [3]
 
 
 def test_words_and_json() -> None:
-    found = Troubles(
+    found = DataIssues(
         contradictions=(Copies((3, 5, 9), ("cat", "cat", "dog")), Copies((4, 6), ("dog", "cat"))),
         repeated=1,
         near_empty=tuple(ClassSize(name, 2) for name in "abcdef"),

@@ -7,7 +7,7 @@ import pytest
 from scipy.special import softmax
 
 import pyrite
-from pyrite.auditing.witnesses import Opinions, gather, neighbour_scores
+from pyrite.auditing.scores import ModelAgreement, combine_scores, neighbour_scores
 
 RANDOM = np.random.default_rng(0)
 TRUE = np.arange(600) % 3
@@ -39,19 +39,19 @@ def test_a_label_does_not_vote_for_itself() -> None:
 
 def test_models_count_equally_whatever_their_scale() -> None:
     one, two = model(1), model(2)
-    found = gather([one, two], None, LABELS, "logits")
-    scaled = gather([one, 1000 * two], None, LABELS, "logits")
-    assert found.table == pytest.approx(scaled.table, rel=1e-5, abs=1e-5)
-    assert found.opinions is not None
-    assert found.opinions.disagreement == (one.argmax(1) != two.argmax(1)).mean()
-    alone = gather(one, None, LABELS, "logits")
-    assert alone.table is one
-    assert alone.opinions is None
+    found, _, agreement = combine_scores([one, two], None, LABELS, "logits")
+    scaled, _, _ = combine_scores([one, 1000 * two], None, LABELS, "logits")
+    assert found == pytest.approx(scaled, rel=1e-5, abs=1e-5)
+    assert agreement is not None
+    assert agreement.disagreement == (one.argmax(1) != two.argmax(1)).mean()
+    alone, _, agreement = combine_scores(one, None, LABELS, "logits")
+    assert alone is one
+    assert agreement is None
 
 
-def test_opinions_by_a_loop() -> None:
+def test_agreement_by_a_loop() -> None:
     tables = [model(seed) for seed in (1, 2, 3)]
-    found = gather(tables, None, LABELS, "logits").opinions
+    found = combine_scores(tables, None, LABELS, "logits")[2]
     assert found is not None
     shares = []
     for one, two in ((0, 1), (0, 2), (1, 2)):
@@ -61,16 +61,16 @@ def test_opinions_by_a_loop() -> None:
         shares.append((len(contested) / 600, sum(agreed) / len(agreed), sum(contested) / len(contested)))
     assert found == pytest.approx(tuple(np.mean(shares, axis=0)))
     assert found.highest_rate == pytest.approx((1 - found[0]) * found[1] + found[0] * max(found[1], found[2]))
-    same = Opinions.of(TRUE, TRUE, LABELS)
+    same = ModelAgreement.of(TRUE, TRUE, LABELS)
     assert same == (0.0, pytest.approx(0.15), 0.0)
     assert same.highest_rate == same.differ
-    assert Opinions.of(TRUE, (TRUE + 1) % 3, LABELS)[:2] == (1.0, 1.0)
+    assert ModelAgreement.of(TRUE, (TRUE + 1) % 3, LABELS)[:2] == (1.0, 1.0)
 
 
 def test_a_second_model_lowers_the_upper_end() -> None:
     """Where two models agree they are right more often than their mean, so fewer labels that differ can be wrong."""
     pair = [model(1), model(2)]
-    mean = gather(pair, None, LABELS, "logits").table
+    mean = combine_scores(pair, None, LABELS, "logits")[0]
     pooled = pyrite.audit(LABELS, scores=mean, kind="probabilities")
     both = pyrite.audit(LABELS, scores=pair, kind="logits")
     assert both.noise_rate == pytest.approx(pooled.noise_rate, abs=0.02)
@@ -82,16 +82,16 @@ def test_a_second_model_lowers_the_upper_end() -> None:
 def test_probabilities_are_averaged_in_units_of_the_typical_gap() -> None:
     random = np.random.default_rng(4)
     tables = [scale * random.normal(size=(90, 3)) for scale in (1.0, 7.0)]
-    found = gather(tables, None, np.arange(90) % 3, "logits")
-    assert found.kind == "probabilities"
+    found, kind, _ = combine_scores(tables, None, np.arange(90) % 3, "logits")
+    assert kind == "probabilities"
     expected = 0.0
     for table in tables:
         ordered = np.sort(table, axis=1)
         expected = expected + softmax(4 * table / np.median(ordered[:, 2] - ordered[:, 1]), axis=1) / 2
-    assert found.table == pytest.approx(expected, abs=1e-6)
+    assert found == pytest.approx(expected, abs=1e-6)
     # A model that is certain by mistake does not outvote the other: it has one half of the vote.
     tables[0][0], tables[1][0] = (0, 2, 0), (1000, 0, 0)
-    assert gather(tables, None, np.arange(90) % 3, "logits").table[0, 0] < 0.51
+    assert combine_scores(tables, None, np.arange(90) % 3, "logits")[0][0, 0] < 0.51
 
 
 def test_two_models_find_more_than_one() -> None:

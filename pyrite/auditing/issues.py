@@ -13,7 +13,7 @@ import numpy.typing as npt
 from pyrite.data import Dataset, Inputs, LazyImages, Records, Unreadable
 from pyrite.diagnostics.arrays import Ints
 
-__all__ = ["FEW", "ClassSize", "Copies", "Troubles", "troubles"]
+__all__ = ["FEW", "ClassSize", "Copies", "DataIssues", "data_issues"]
 
 FEW: Final = 10
 """A class with fewer samples is near empty: a validation part of a tenth would have none of it."""
@@ -37,7 +37,7 @@ class ClassSize(NamedTuple):
 
 @final
 @dataclass(frozen=True)
-class Troubles:
+class DataIssues:
     """The problems of a data set.
 
     Attributes:
@@ -91,7 +91,7 @@ class Troubles:
         }
 
 
-def troubles(data: Dataset) -> Troubles:
+def data_issues(data: Dataset) -> DataIssues:
     """Find the problems of a data set. Every input is read once, and 16 bytes are kept of each.
 
     Two inputs are the same if all their bytes are, as a net would see them: two files with the same pixels are copies.
@@ -109,7 +109,7 @@ def troubles(data: Dataset) -> Troubles:
     sizes = np.bincount(data.labels, minlength=len(data.classes)).tolist()
     few = tuple(ClassSize(name, count) for name, count in zip(data.classes, sizes, strict=True) if count < FEW)
     known = {entry.path: entry for entry in (*data.unreadable, *bad)}
-    return Troubles(tuple(sorted(contradictions)), repeated, few, tuple(known.values()))
+    return DataIssues(tuple(sorted(contradictions)), repeated, few, tuple(known.values()))
 
 
 def _fingerprints(inputs: Inputs) -> tuple[npt.NDArray[np.uint64], Ints, list[Unreadable]]:

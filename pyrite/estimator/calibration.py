@@ -44,7 +44,7 @@ class Calibration:
 
     def log_probabilities(self, scores: Floats) -> Floats:
         """The logarithms of the probabilities of the true class."""
-        belief = self.fit.belief(to_margins(scores, "log-probabilities", self.gap))
+        belief = self.fit.prior(to_margins(scores, "log-probabilities", self.gap))
         return np.asarray(np.log(np.maximum(belief, _SMALLEST)))
 
     def log_likelihood(self, scores: Floats, labels: Ints) -> Floats:

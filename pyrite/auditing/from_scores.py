@@ -1,0 +1,246 @@
+"""From scores or margins of every sample to an ``Audit``. Nothing here trains a net."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from operator import getitem
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import expit
+
+from pyrite.auditing.audit import Audit
+from pyrite.auditing.noise_fit import Progress, fit_noise
+from pyrite.auditing.noise_model import (
+    NoiseFit,
+    best_threshold,
+    class_probabilities,
+    likely_classes,
+    log_odds,
+    values_at_same_ranks,
+    with_error_odds,
+)
+from pyrite.auditing.noise_rate import NoiseRate, RateFeatures, estimate_rate
+from pyrite.auditing.sample_scores import Evidence, compute_scores
+from pyrite.auditing.scores import (
+    Kind,
+    by_blocks,
+    check_labels,
+    combine_scores,
+    gap_of,
+    to_margins,
+    top_two,
+    typical_gap,
+)
+from pyrite.diagnostics.arrays import Flags, Floats, Ints
+from pyrite.errors import PyriteError
+
+__all__ = ["FEWEST", "audit_margins", "audit_scores", "check_enough"]
+
+FEWEST: Final = 50
+"""The fewest samples from which label noise can be estimated."""
+
+_FITTED: Final = 5_000_000  # scores that the noise is fitted to; of a larger table, a random subset of the rows
+_CERTAIN: Final = 30.0  # larger margins are clipped: they differ from this by less than 1e-13 in probability
+
+_MarginsOf = Callable[[slice], Floats]
+
+
+def audit_scores(
+    labels: object,
+    *,
+    scores: object,
+    kind: Kind | None,
+    embeddings: object | None = None,
+    classes: Sequence[str] | None = None,
+    seed: int = 0,
+    progress: Progress = lambda done: None,
+) -> Audit:
+    """Audit labels by the scores of nets that did not learn them.
+
+    The result does not depend on the scale of the scores, on a number added to a row, or on the order of rows and
+    classes.
+
+    Args:
+        labels: the given labels as class numbers.
+        scores: one row per sample, one column per class; or a list of such tables, of models that differ.
+        kind: what they are: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``.
+        embeddings: one row per sample, by which the labels of its neighbours are further evidence.
+        classes: the names of the classes.
+        seed: for the standard errors.
+        progress: called with the fraction of the work that is done.
+    """
+    given = check_labels(labels)
+    table, kind, agreement = combine_scores(scores, embeddings, given, kind)
+    names = tuple(map(str, range(table.shape[1]) if classes is None else classes))
+    if len(names) != table.shape[1]:
+        raise PyriteError(f"classes has {len(names)} names, but scores have {table.shape[1]} columns")
+    check_enough(given, names)
+    fitted = np.arange(len(given))
+    if table.size > _FITTED:
+        count = max(_FITTED // table.shape[1], FEWEST)
+        fitted = np.sort(np.random.default_rng(seed).choice(fitted, min(count, len(given)), replace=False))
+    some = table if len(fitted) == len(table) else table[fitted]
+    gap = gap_of(some, kind)
+    margins = to_margins(some, kind, gap)
+    fit = fit_noise(margins, given[fitted], seed, progress)
+    features = RateFeatures.of(fit, margins, given[fitted])
+    del some, margins
+    margins_of = partial(_margins_of, table, kind, gap)
+    absent = {"scores of a second model": agreement is None, "embeddings": embeddings is None}
+    further = [name for name in absent if absent[name]]
+    score = _log_odds(fit, margins_of, given)
+    rate = estimate_rate(features, score[fitted], agreement, further)
+    parts = by_blocks(lambda rows: compute_scores(Evidence(margins_of(rows), given[rows])), table.shape)
+    evidence = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    return _conclude(
+        fit, rate, margins_of, given, score + rate.shift, classes=names, index=np.arange(len(given)),
+        evidence=evidence, warnings=_absent_classes(given, names),
+    )  # fmt: skip
+
+
+def audit_margins(
+    margins: npt.NDArray[Any],
+    given: Ints,
+    held_out: Flags,
+    classes: tuple[str, ...],
+    recorded: Mapping[str, npt.NDArray[Any]],
+    seed: int = 0,
+    *,
+    warnings: Sequence[str] = (),
+    true: Ints | None = None,
+    paths: npt.NDArray[Any] | None = None,
+    progress: Progress = lambda done: None,
+    **columns: Any,
+) -> Audit:
+    """Audit what was recorded of every sample during training, by any training loop.
+
+    The noise is fitted to held-out samples. Those that were trained on are ranked by the same formula, and get the
+    probabilities that held-out samples have at the same rank, or their own if those are higher: memorising changes
+    margins more than it changes their order.
+
+    Args:
+        margins: of all classes, averaged over the epochs, one row per sample; rows with NaN are left out.
+        given: the labels.
+        held_out: True for samples that were not trained on.
+        classes: their names.
+        recorded: what else is known of the samples, as ``Record.arrays`` has it.
+        seed: for the standard errors.
+        warnings, true, paths, columns: passed to ``Audit``.
+        progress: called with the fraction of the work that is done.
+    """
+    index = np.flatnonzero(np.isfinite(margins).all(1))
+    labels, unseen = given[index], held_out[index]
+    recorded_margins = margins[index].astype(np.float64)
+    clipped = np.clip(recorded_margins, -_CERTAIN, _CERTAIN)
+    check_enough(labels, classes)
+    warnings = (*_absent_classes(labels, classes), *warnings)
+    enough = unseen.sum() >= FEWEST
+    if enough:
+        fit = fit_noise(clipped[unseen], labels[unseen], seed, progress)
+    else:
+        fit = NoiseFit.initial(len(classes), typical_gap(*top_two(clipped)))
+        warnings = (*warnings, _too_few_held_out(int(unseen.sum()), len(labels)))
+    margins_of: _MarginsOf = partial(getitem, clipped)  # type: ignore[assignment]
+    score, rate = _log_odds(fit, margins_of, labels), None
+    if enough:
+        rate = estimate_rate(RateFeatures.of(fit, clipped[unseen], labels[unseen]), score[unseen])
+        score += rate.shift
+    if fit.can_tell:
+        # Memorising a label lowers its score, so the score of a trained sample can be too low but not too high.
+        score[~unseen] = np.maximum(score[~unseen], values_at_same_ranks(score[~unseen], score[unseen]))
+    known = {name: values[index] for name, values in recorded.items() if len(values) == len(given)}
+    return _conclude(
+        fit, rate, margins_of, labels, score, classes=classes, index=index,
+        evidence=compute_scores(Evidence(recorded_margins, labels, known)),
+        warnings=warnings, true=None if true is None else true[index],
+        paths=() if paths is None else tuple(paths[index].tolist()), **columns,
+    )  # fmt: skip
+
+
+def check_enough(labels: Ints, classes: Sequence[str], used: int | None = None) -> None:
+    """Raise ``PyriteError`` if noise cannot be estimated: fewer than ``FEWEST`` labels, or all the same.
+
+    Args:
+        labels: the given ones.
+        classes: their names.
+        used: the number of labels that are used; all by default.
+    """
+    count = len(labels) if used is None else min(used, len(labels))
+    if count < FEWEST:
+        raise PyriteError(f"there are {count} samples: fewer than {FEWEST} say too little about label noise")
+    present = np.unique(labels)
+    if len(present) < 2:
+        raise PyriteError(f"all labels are {classes[present[0]]!r}: with one class no label can be wrong")
+
+
+def _margins_of(table: npt.NDArray[Any], kind: Kind, gap: float, rows: slice) -> Floats:
+    return to_margins(table[rows], kind, gap)
+
+
+def _log_odds(fit: NoiseFit, margins_of: _MarginsOf, labels: Ints) -> Floats:
+    def score(rows: slice) -> Floats:
+        return log_odds(fit.log_joint(margins_of(rows), labels[rows]), labels[rows])
+
+    return np.concatenate(by_blocks(score, (len(labels), len(fit.matrix))))
+
+
+def _probabilities(fit: NoiseFit, margins_of: _MarginsOf, labels: Ints, score: Floats) -> npt.NDArray[np.float32]:
+    """The probability of every true class, one row per sample."""
+    result = np.empty((len(labels), len(fit.matrix)), np.float32)
+
+    def fill(rows: slice) -> None:
+        joint = fit.log_joint(margins_of(rows), labels[rows])
+        result[rows] = class_probabilities(joint, labels[rows], score[rows])
+
+    by_blocks(fill, result.shape)
+    return result
+
+
+def _conclude(
+    fit: NoiseFit, rate: NoiseRate | None, margins_of: _MarginsOf, labels: Ints, score: Floats, **columns: Any
+) -> Audit:
+    """The audit by this fit; only a ranking if the fit cannot separate wrong labels."""
+
+    def choose(rows: slice) -> tuple[Ints, Floats]:
+        joint = fit.log_joint(margins_of(rows), labels[rows])
+        return likely_classes(class_probabilities(joint, labels[rows], score[rows]), labels[rows])
+
+    choices, likelihoods = map(np.concatenate, zip(*by_blocks(choose, (len(labels), len(fit.matrix))), strict=True))
+    columns |= {
+        "labels": labels,
+        "score": score,
+        "choices": choices,
+        "likelihoods": likelihoods,
+        "probabilities": partial(_probabilities, fit, margins_of, labels),
+    }
+    if rate is None or not fit.can_tell:
+        unknown = np.full_like(fit.matrix, np.nan)
+        columns |= dict.fromkeys(("threshold", "noise_rate", "noise_rate_error"), np.nan)
+        return Audit(can_tell=False, matrix=unknown, matrix_error=unknown, **columns)
+    wrong = expit(score)
+    return Audit(
+        threshold=best_threshold(wrong),
+        noise_rate=float(wrong.mean()),
+        noise_rate_error=rate.error,
+        noise_interval=(rate.low, rate.high),
+        advice=rate.advice,
+        matrix=with_error_odds(fit.matrix, rate.shift),
+        matrix_error=fit.matrix_error,
+        **columns,
+    )
+
+
+def _too_few_held_out(count: int, samples: int) -> str:
+    fraction = max(0.2, (FEWEST + 2) / samples)
+    cure = f"hold out more (validation={fraction:.2g})" if fraction <= 0.5 else "it takes some hundred samples"
+    return f"{count} samples were held out, fewer than {FEWEST}, so there is only a ranking: {cure}"
+
+
+def _absent_classes(labels: Ints, classes: Sequence[str]) -> tuple[str, ...]:
+    counts = np.bincount(labels, minlength=len(classes))
+    absent = [name for name, count in zip(classes, counts, strict=True) if not count]
+    if not absent:
+        return ()
+    text = f"no sample has the label {absent[0]!r}"
+    return (text if len(absent) == 1 else f"{text}, nor those of {len(absent) - 1} other classes",)

@@ -1,0 +1,127 @@
+"""Audit scores: numbers about every sample, beside the probability that its label is wrong.
+
+A score is one class here, with an object in ``SCORES``. The CSV, the JSON, ``Audit.ranked_by`` and the page of an audit
+iterate over them.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from typing import Any, ClassVar, Final, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+from scipy.special import log_expit, logsumexp
+
+from pyrite.diagnostics.arrays import Floats, Ints
+
+__all__ = ["SCORES", "AuditScore", "Evidence", "compute_scores"]
+
+
+class Evidence(NamedTuple):
+    """What scores are computed from, one row per sample.
+
+    Attributes:
+        margins: of all classes.
+        labels: the given ones.
+        recorded: what a run recorded of the samples, by name; empty where scores were given.
+    """
+
+    margins: Floats
+    labels: Ints
+    recorded: Mapping[str, npt.NDArray[Any]] = {}
+
+
+class AuditScore(ABC):
+    """A number per sample.
+
+    Attributes:
+        name: the column of the CSV.
+        heading: its name on the page.
+        help: what it means, in a sentence.
+        listed: the page has a list of the samples with the highest values, under the heading, with these sentences;
+            none if this is empty.
+    """
+
+    name: ClassVar[str]
+    heading: ClassVar[str]
+    help: ClassVar[str]
+    listed: ClassVar[str] = ""
+
+    @abstractmethod
+    def compute(self, evidence: Evidence) -> Floats | None:
+        """One number per sample, NaN where it is not known; None if it is not known of any."""
+
+
+class NoClass(AuditScore):
+    """The geometric mean of the probabilities of all classes, divided by their arithmetic mean.
+
+    A net that has learned the classes excludes most of them for a sample of one class, whether its label is right or
+    wrong. For a sample of no class (no object, two objects, or something else) it excludes few.
+    """
+
+    name = "no_class"
+    heading = "like no class"
+    help = "how little the sample looks like any class: 1 if all are equally likely, near 0 if some are excluded"
+    listed = (
+        "Samples for which the net excludes the fewest classes. Some show none of the classes: no object, two objects, "
+        "something else. No label is right for these: drop them. Others are only hard to recognise. This is a question "
+        "of its own: a sample with a wrong label looks like another class."
+    )
+
+    def compute(self, evidence: Evidence) -> Floats:
+        logs = log_expit(evidence.margins)
+        logs -= logsumexp(logs, axis=1, keepdims=True)
+        return np.asarray(np.exp(logs.mean(1) + np.log(logs.shape[1])))
+
+
+class Margin(AuditScore):
+    name = "margin"
+    heading = "margin"
+    help = "the margin of the label, averaged over the epochs"
+
+    def compute(self, evidence: Evidence) -> Floats | None:
+        return evidence.margins[np.arange(len(evidence.labels)), evidence.labels] if evidence.recorded else None
+
+
+class LastMargin(AuditScore):
+    name = "last_margin"
+    heading = "last margin"
+    help = "the margin of the label when the sample was last trained on"
+
+    def compute(self, evidence: Evidence) -> Floats | None:
+        return evidence.recorded.get("last_margin")
+
+
+class Agreement(AuditScore):
+    name = "agreement"
+    heading = "agreement"
+    help = "the fraction of epochs in which the label was predicted"
+
+    def compute(self, evidence: Evidence) -> Floats | None:
+        visits = evidence.recorded.get("visits")
+        if visits is None:
+            return None
+        found = np.full(len(visits), np.nan)
+        np.divide(evidence.recorded["agreements"], visits, out=found, where=visits > 0)
+        return found
+
+
+class Trust(AuditScore):
+    name = "trust"
+    heading = "trust"
+    help = "what the loss of the sample was multiplied by when it was last trained on"
+
+    def compute(self, evidence: Evidence) -> Floats | None:
+        trust = evidence.recorded.get("last_trust")
+        return None if trust is None or np.isnan(trust).all() else trust
+
+
+SCORES: Final[dict[str, AuditScore]] = {
+    score.name: score for score in (NoClass(), Margin(), LastMargin(), Agreement(), Trust())
+}
+
+
+def compute_scores(evidence: Evidence) -> dict[str, Floats]:
+    """All scores that are known, by name."""
+    found = {name: score.compute(evidence) for name, score in SCORES.items()}
+    return {name: values for name, values in found.items() if values is not None}
