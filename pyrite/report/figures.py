@@ -37,12 +37,12 @@ _ACROSS, _BINS = 3, 60  # nets per row, and bins, of margins before training
 
 
 def learning_figure(comparison: Comparison) -> Figure:
-    """Test accuracy and the share of wrong labels that are followed, epoch by epoch, one colour per loss.
+    """Metrics such as test accuracy and the share of wrong labels followed, epoch by epoch, one colour per loss.
 
     A panel without numbers is left out. With several seeds a line is their mean, in a band from the lowest
     to the highest.
     """
-    panels = {name: _known_values(comparison, name) for name in ("test_accuracy", "memorised")}
+    panels = {name: _known_values(comparison, name) for name, one in METRICS.items() if "comparison" in one.drawn}
     panels = {name: known for name, known in panels.items() if any(known.values())}
     if not panels:
         raise PyriteError(f"{comparison.path} has nothing to draw: no run knows test accuracy or wrong labels")
@@ -62,7 +62,7 @@ def learning_figure(comparison: Comparison) -> Figure:
 
 def run_figure(run: Run) -> Figure:
     """One run over its epochs: the metrics that are drawn, such as accuracies and which labels are followed."""
-    known = {name: [line.get(name) for line in run.history] for name, metric in METRICS.items() if metric.drawn}
+    known = {name: [line.get(name) for line in run.history] for name, one in METRICS.items() if "run" in one.drawn}
     drawn = {name: values for name, values in known.items() if values and None not in values}
     if not drawn:
         raise PyriteError(f"{run.path} has nothing to draw: no epoch is finished")

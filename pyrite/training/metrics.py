@@ -15,14 +15,7 @@ import numpy.typing as npt
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from pyrite.diagnostics import (
-    SubsetAccuracies,
-    Tally,
-    hybrid_accuracy,
-    roc_auc,
-    subset_accuracies,
-    weight_statistics,
-)
+from pyrite.diagnostics import SubsetAccuracies, Tally, roc_auc, subset_accuracies, weight_statistics
 from pyrite.diagnostics.arrays import Flags, Floats, Ints
 from pyrite.soft_margin import row_margin
 
@@ -44,6 +37,7 @@ __all__ = [
 
 Line = dict[str, Any]
 Source = Literal["epoch", "held-out", "model", "outcome", "comparison"]
+_BOTH: Final = ("run", "comparison")
 
 
 class Visit(NamedTuple):
@@ -151,7 +145,7 @@ class Metric:
         heading: that of its column in tables; they leave out what has none.
         percent: whether it is a fraction that is written in per cent.
         by_default: whether tables have it if no columns are named.
-        drawn: whether the plot of a run has it.
+        drawn: the plots that have it: that of a run, and that of a comparison.
     """
 
     explanation: str
@@ -160,7 +154,7 @@ class Metric:
     heading: str = ""
     percent: bool = True
     by_default: bool = True
-    drawn: bool = False
+    drawn: Sequence[Literal["run", "comparison"]] = ()
 
     def formatted(self, value: float) -> str:
         """The value as text, without the sign for per cent."""
@@ -189,14 +183,8 @@ def _statistic(name: str) -> Metric:
 
 
 def _by_model(heading: str, explanation: str, subset: str) -> Metric:
-    def value(model: Model) -> float | None:
-        return model.subsets.shares()[subset]
-
-    return Metric(f"{explanation}, by the final model", value, "model", heading, by_default=False)
-
-
-def _hybrid(test: Tally | None, train: Tally | None) -> float | None:
-    return None if test is None or train is None else hybrid_accuracy(test, train)
+    explanation = f"{explanation}, by the final model"
+    return Metric(explanation, lambda model: model.subsets.shares()[subset], "model", heading, by_default=False)
 
 
 METRICS: Final[Mapping[str, Metric]] = {
@@ -211,10 +199,10 @@ METRICS: Final[Mapping[str, Metric]] = {
         "at its best, chosen on test labels",
         lambda outcome: max(outcome.known("test_accuracy"), default=None), "outcome", "best on test",
     ),
-    "test_accuracy": Metric("test accuracy", lambda epoch: epoch.test and epoch.test.share, drawn=True),
+    "test_accuracy": Metric("test accuracy", lambda epoch: epoch.test and epoch.test.share, drawn=_BOTH),
     "validation_accuracy": Metric(
         "validation accuracy, given labels",
-        lambda batch: batch.scores.argmax(1) == batch.labels, "held-out", "validation", drawn=True,
+        lambda batch: batch.scores.argmax(1) == batch.labels, "held-out", "validation", drawn=("run",),
     ),
     "validation_mae": Metric(
         "mean absolute error on held-out labels",
@@ -224,24 +212,25 @@ METRICS: Final[Mapping[str, Metric]] = {
         "cross entropy on held-out labels", lambda batch: softplus(-batch.margin), "held-out", percent=False
     ),
     "train_accuracy": Metric(
-        "given labels followed", lambda epoch: epoch.accuracies["given"], heading="given followed", drawn=True
+        "given labels followed", lambda epoch: epoch.accuracies["given"], heading="given followed", drawn=("run",)
     ),
     "unseen_accuracy": Metric(
         "given labels predicted by nets not trained on them", lambda epoch: epoch.unseen and epoch.unseen.share
     ),
     "clean_accuracy": Metric(
-        "right labels followed", lambda epoch: epoch.accuracies["clean"], heading="right followed", drawn=True
+        "right labels followed", lambda epoch: epoch.accuracies["clean"], heading="right followed", drawn=("run",)
     ),
     "memorised": Metric(
-        "wrong labels followed", lambda epoch: epoch.accuracies["memorised"], heading="wrong followed", drawn=True
+        "wrong labels followed",
+        lambda epoch: epoch.accuracies["memorised"], heading="wrong followed", drawn=_BOTH,
     ),
     "recovered": Metric(
         "wrong labels seen through",
-        lambda epoch: epoch.accuracies["recovered"], heading="wrong seen through", drawn=True,
+        lambda epoch: epoch.accuracies["recovered"], heading="wrong seen through", drawn=("run",),
     ),
     "hybrid_accuracy": Metric(
         "true labels of training and test samples together, while training",
-        lambda epoch: _hybrid(epoch.test, epoch.subsets.true),
+        lambda epoch: epoch.subsets.hybrid(epoch.test),
     ),
     "final_trust_auc": Metric(
         "AUC of finding wrong labels by weight",
@@ -258,7 +247,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "final_intact_accuracy": _by_model("intact", "true labels of all samples", "true"),
     "final_hybrid_accuracy": Metric(
         "true labels of training and test samples together",
-        lambda model: _hybrid(model.test, model.subsets.true), "model", "hybrid", by_default=False,
+        lambda model: model.subsets.hybrid(model.test), "model", "hybrid", by_default=False,
     ),
     "margin_size": Metric(
         "median size of a margin",

@@ -13,10 +13,13 @@ from hypothesis import given as drawn_from, settings, strategies as st
 from sklearn.metrics import roc_auc_score
 
 import pyrite
+from pyrite.comparing import Comparison, Row
 from pyrite.diagnostics import MARGIN_EDGES, Tally, epoch_weight, subset_accuracies, weight_statistics
 from pyrite.methods import Step
-from pyrite.training import METRICS, Record
-from pyrite.training.metrics import SAMPLE_COLUMNS
+from pyrite.report.figures import run_figure
+from pyrite.report.page import write_page
+from pyrite.training import COLUMNS, METRICS, Record
+from pyrite.training.metrics import SAMPLE_COLUMNS, Metric
 
 Array = npt.NDArray[Any]
 SAMPLES, CLASSES = 40, 3
@@ -236,6 +239,35 @@ def test_histograms_against_numpy_and_nothing_is_lost() -> None:
     few.update(range(4), [-1, 0, 1, -1.5], [0] * 4)
     few.end_epoch()
     assert few.histograms.tolist() == [[[1, 1, 1, 1]]]
+
+
+def test_a_new_number_is_one_entry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """It is in the history, in the table, at a logger, in the plot of a run and on the page of a comparison."""
+    high = Metric("mean margin", lambda epoch: epoch.visit.margin.mean(), heading="high", percent=False, drawn=("run",))
+    sure = Metric("sure of held-out labels", lambda batch: batch.margin > 0, "held-out", "sure")
+    for name, metric in (("high", high), ("sure", sure)):
+        monkeypatch.setitem(METRICS, name, metric)  # type: ignore[arg-type]  # users read it only
+        monkeypatch.setitem(COLUMNS, name, metric)  # type: ignore[arg-type]
+    logged: dict[str, float] = {}
+    options: dict[str, Any] = {
+        "model": "mlp(hidden=[8])",
+        "samples": 200,
+        "epochs": 2,
+        "validation": 0.2,
+        "out": tmp_path,
+    }
+    run = pyrite.train(
+        "digits", loss="ce", observers=[pyrite.Logged(lambda values, step: logged.update(values))], **options
+    )
+    line = pyrite.Run.load(run.path).history[run.epoch - 1]
+    assert line["sure"] <= line["validation_accuracy"]
+    assert {name: run.table[name] for name in ("high", "sure")} == {name: line[name] for name in ("high", "sure")}
+    assert {f"epoch/{name}" for name in ("high", "sure")} <= logged.keys()
+    assert "mean margin" in [text.get_text() for text in run_figure(run).legends[0].get_texts()]
+    comparison = Comparison(tmp_path, (Row("ce", (run,)),))
+    page = write_page(comparison, tmp_path / "page.html").read_text()
+    assert all(f'<th scope="col">{metric.explanation}</th>' in page for metric in (high, sure))
+    assert comparison.table().headings[-2:] == ("high", "sure")
 
 
 # --- first visits, margins of all classes --------------------------------------------------------------------------
