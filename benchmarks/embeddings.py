@@ -27,7 +27,7 @@ import pyrite
 from pyrite.data import Dataset
 from pyrite.diagnostics import roc_auc
 from pyrite.features import encoder
-from pyrite.training import make_learner
+from pyrite.training import make_learner, resolve
 
 Cell = dict[str, Any]
 
@@ -105,16 +105,16 @@ def measure(data: Loaded, method: str, seed: int, rows: Any, judged: Any, **opti
     """Train on ``rows`` as ``pyrite train`` does; ``judged`` are inputs with the labels that they are judged by."""
     began = time.process_time()
     every = Dataset("embeddings", data.x, data.given, CLASSES, Dataset("test", data.x, data.given, CLASSES))
-    recipe = pyrite.Recipe.make(data="embeddings", method=method, seed=seed, **options).resolved(every)
-    batches = pyrite.Batches(data.x, data.given, batch_size=recipe.batch_size, seed=seed, index=rows)
+    config = resolve(every, method=method, seed=seed, **options).config
+    batches = pyrite.Batches(data.x, data.given, batch_size=config.batch_size, seed=seed, index=rows)
 
     def learner(number: int, epochs: int) -> pyrite.Learner:
-        net = pyrite.build_model(recipe.model, data.x.shape[1:], len(CLASSES), seed + 1000 * number)
-        return make_learner(recipe, net, len(batches), epochs)
+        net = pyrite.build_model(config.model, data.x.shape[1:], len(CLASSES), seed + 1000 * number)
+        return make_learner(config, net, len(batches), epochs)
 
-    trainer = pyrite.method(method).start(pyrite.Context(batches, learner, epochs=recipe.epochs, classes=len(CLASSES)))
+    trainer = pyrite.method(method).start(pyrite.Context(batches, learner, epochs=config.epochs, classes=len(CLASSES)))
     margins = Margins()
-    pyrite.fit(trainer, batches, recipe.epochs, [margins])
+    pyrite.fit(trainer, batches, config.epochs, [margins])
     inputs, labels = judged
     with torch.inference_mode():
         net = trainer.learners[0].model.eval()

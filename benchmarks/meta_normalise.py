@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from pyrite.training import train_once
+from pyrite.training import resolve, train_once
 
 SETS: dict[str, tuple[str, dict[str, Any]]] = {
     "digits": ("digits", {"epochs": 25}),
@@ -46,9 +46,8 @@ def measure(out: Path, sets: list[str], seeds: int) -> list[dict[str, Any]]:
         where, options = SETS[chosen]
         for (name, normalise), method in spellings().items():
             folder = out / f"{chosen}-{noise.split('(')[0]}-{name.strip('*').replace(' ', '-')}-{normalise}-{seed}"
-            run = train_once(
-                where, out=folder, method=method, noise=noise, seed=seed, progress=False, **SHARED, **options
-            )
+            job = resolve(where, method=method, noise=noise, seed=seed, **SHARED, **options)
+            run = train_once(job, folder, progress=False)
             cell = {"set": chosen, "noise": noise, "name": name, "normalise": normalise, "seed": seed, "method": method}
             cells.append(cell | {column: run.table.get(column) for column in COLUMNS})
             print(json.dumps(cells[-1]), flush=True)

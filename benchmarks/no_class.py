@@ -23,7 +23,7 @@ from pyrite.diagnostics import detection
 from pyrite.files import write
 from pyrite.models import embed
 from pyrite.run_audits import audit_run, default_options
-from pyrite.training import Run, train_once
+from pyrite.training import Run, resolve, train_once
 
 SHARE, NOISE = 0.05, "symmetric(0.2)"
 SETS = (
@@ -73,7 +73,7 @@ def mixture(name: str, samples: int, seed: int) -> Mixture:
 
 
 def trained(mixed: Mixture, out: Path, seed: int) -> Run:
-    return train_once(mixed.data, out=out, progress=False, seed=seed, **default_options({}, mixed.data))
+    return train_once(resolve(mixed.data, seed=seed, **default_options({}, mixed.data)), out, progress=False)
 
 
 def features(run: Run, data: Dataset) -> Any:

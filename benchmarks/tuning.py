@@ -18,7 +18,6 @@ import numpy as np
 
 from pyrite.data import load
 from pyrite.training import Run, resolve, train_once
-from pyrite.training.optimisers import optimiser
 from pyrite.tuning.space import Between, Space, default_methods
 
 SETS: dict[str, tuple[str, dict[str, Any]]] = {
@@ -54,10 +53,9 @@ def trained(name: str, number: int, method: str, factor: float, out: Path, seed:
     where, options = SETS[name]
     options = SHARED | options | {"method": method, "seed": seed}
     data = load(where)
-    usual = optimiser(resolve(data, **options).recipe.optimiser).lr
-    return train_once(
-        where, out=out / name / f"{number:02d}", lr=float(f"{usual * factor:.3g}"), progress=False, **options
-    )
+    usual = resolve(data, **options).config.optimiser.lr
+    job = resolve(where, lr=float(f"{usual * factor:.3g}"), **options)
+    return train_once(job, out / name / f"{number:02d}", progress=False)
 
 
 def worth(value: float | None, sign: int) -> float:
@@ -79,7 +77,7 @@ def by_configuration(runs: list[Run]) -> dict[str, Any]:
         values = np.array([worth(line[column], sign) for line in last])
         best = int(values.argmax())
         small = tests[chosen].max(1) - tests[chosen[np.arange(DRAWS), values[chosen].argmax(1)]]
-        found[criterion] = {"test": tests[best], "run": best, "method": runs[best].recipe.method}
+        found[criterion] = {"test": tests[best], "run": best, "method": str(runs[best].config.method)}
         found[criterion] |= {"distance": tests.max() - tests[best], "mean_distance": small.mean()}
         order = [np.argsort(np.argsort(numbers)) for numbers in (values, tests)]
         found[criterion] |= {"rank_correlation": float(np.corrcoef(*order)[0, 1])}
@@ -127,9 +125,9 @@ def main() -> None:
             runs.append(run)
             print(f"{name} {number}: {method}, lr times {factor}: {run.history[-1]['test_accuracy']:.4f}", flush=True)
         found = {"runs": len(runs), "configuration": by_configuration(runs), "epoch": by_epoch(runs)}
-        found |= {"recipe": json.loads(runs[0].recipe.model_dump_json()), "versions": runs[0].facts["versions"]}
+        found |= {"recipe": runs[0].config.to_dict(), "versions": runs[0].facts["versions"]}
         found["lines"] = [
-            {"method": run.recipe.method, "optimiser": run.recipe.optimiser}
+            {"method": str(run.config.method), "optimiser": str(run.config.optimiser)}
             | {
                 column: [None if line[column] is None else round(line[column], 5) for line in run.history]
                 for column in ("test_accuracy", *(column for column, _ in CRITERIA.values()))

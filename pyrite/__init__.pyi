@@ -82,7 +82,7 @@ from .registration import register as register
 from .run_audits import audit as audit
 from .soft_margin import margin as margin, margins as margins
 from .training import (
-    Recipe as Recipe,
+    Config as Config,
     Run as Run,
     RunFailed as RunFailed,
     Start as Start,

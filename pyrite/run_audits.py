@@ -19,7 +19,8 @@ from pyrite.draws import check_seed
 from pyrite.errors import PyriteError
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, CrossFit, method as read_method
-from pyrite.training import Observer, Options, Recipe, Run, Watching, reading, resolve, train_plan, train_plan_once
+from pyrite.settings import Settings
+from pyrite.training import Observer, Run, Watching, given_settings, reading, resolve, train_job, train_once
 
 __all__ = ["audit", "default_method", "default_options"]
 
@@ -40,7 +41,7 @@ def audit(
     progress: bool | None = None,
     observers: Sequence[Observer] = (),
     stop: Callable[[], bool] = lambda: False,
-    **options: Unpack[Options],
+    **options: Unpack[Settings],
 ) -> Audit:
     """Find wrong labels: which they are, their share, and what they should be.
 
@@ -87,12 +88,12 @@ def audit(
         )
 
 
-def _are_samples(what: object, options: Options) -> bool:
+def _are_samples(what: object, options: Settings) -> bool:
     """Whether these are samples to train on, and not the labels that belong to scores."""
     return is_object(what) and (hasattr(what, "columns") or options.get("label") is not None)
 
 
-def _only_seed(options: Options, out: object, reason: str) -> int:
+def _only_seed(options: Settings, out: object, reason: str) -> int:
     """The seed, if nothing else is given that is for training."""
     rest = [name for name, value in {**options, "out": out}.items() if value is not None and name != "seed"]
     if rest:
@@ -100,18 +101,17 @@ def _only_seed(options: Options, out: object, reason: str) -> int:
     return check_seed(options.get("seed") or 0)
 
 
-def _train_and_audit(what: Data, out: str | os.PathLike[str] | None, watching: Watching, options: Options) -> Audit:
-    passed: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
-    given = passed if "config" not in passed else Recipe.read(Path(passed["config"])) | passed
+def _train_and_audit(what: Data, out: str | os.PathLike[str] | None, watching: Watching, options: Settings) -> Audit:
+    given = given_settings(options)
     data = load(what, **reading(given)) if not isinstance(what, Dataset) else what
     check_enough(data.labels, data.classes, _used(given, data))
     chosen = default_options(given, data)
     defaults = {name: value for name, value in chosen.items() if name not in given or name == "method"}
     if "method" in defaults:  # which has the loss in it
-        passed.pop("loss", None)
-    plan = resolve(what, loaded=data, **defaults | passed)
-    run = train_plan(plan, **watching) if out is None else train_plan_once(plan, out, **watching)
-    return audit_run(Run(run.path, run.recipe, run.history, data), run.recipe.seed, watching["progress"])
+        given.pop("loss", None)
+    job = resolve(what, loaded=data, **given | defaults)
+    run = train_job(job, **watching) if out is None else train_once(job, out, **watching)
+    return audit_run(Run(run.path, run.config, run.history, data), run.config.seed, watching["progress"])
 
 
 def default_method(classes: int) -> str:
@@ -188,7 +188,7 @@ def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
 def _unfinished(run: Run) -> tuple[str, ...]:
     if run.finished:
         return ()
-    done = f"{len(run.history)} of {run.recipe.epochs} epochs are done"
+    done = f"{len(run.history)} of {run.config.epochs} epochs are done"
     return (f"{run.path} is unfinished, {done}: continue with pyrite train --resume {run.path}",)
 
 

@@ -1,86 +1,214 @@
-"""Every setting of a training run, defined once: name, type, limits, default and help text.
+"""Every setting of training, defined once: name, type, limits, default and help text.
 
-The command-line flags, the recipe of a run and the checks of both come from the classes below. This module imports
-neither torch nor pydantic, so that ``pyrite --help`` stays quick.
+Keyword arguments and their types, command-line flags, checks and the recipe of a run all come from ``Settings``: a new
+setting is one line there. This module imports neither torch nor pydantic, so that ``pyrite --help`` stays quick.
 """
 
-from typing import Annotated, Literal
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypedDict, get_args, get_type_hints
 
 from annotated_types import Ge, Gt, Le, Lt
 
-__all__ = ["READING", "Keep", "Precision", "Settings", "ShortForms"]
+if TYPE_CHECKING:
+    from torch import nn
+
+    from pyrite.data import CropFlip
+    from pyrite.features import Encoder
+    from pyrite.methods import Method
+    from pyrite.models import Architecture, Factory
+    from pyrite.noise import Noise
+    from pyrite.training.optimisers import Optimiser
+    from pyrite.training.schedules import Schedule
+
+    Features: TypeAlias = Encoder | nn.Module
+    Model: TypeAlias = Architecture | nn.Module | Factory
+else:  # on the command line and in files they are text
+    CropFlip = Features = Method = Model = Noise = Optimiser = Schedule = str
+
+__all__ = ["HINTS", "READING", "SETTINGS", "SHORT", "VERSION", "Model", "Precision", "Setting", "Settings"]
+
+VERSION: Final = 1
+"""The version of recipes. It is raised when a default changes or a setting is added whose default changes results."""
 
 Precision = Literal["float32", "float64", "bfloat16"]
-Keep = Literal["best", "last"]
-
-READING = ("label", "text", "ignore", "name")
-"""The settings that say which columns of a table are what."""
 
 
-class Settings:
-    """What decides a run. An empty text, or None, stands for a value that suits the data, the net and the method."""
+@dataclass(frozen=True)
+class Setting:
+    """What is known of a setting beside its type and limits.
 
-    data: Annotated[str, "A data set's name or spec, a folder, or a file."]
-    label: Annotated[str, "The column of the labels; by default one that is called so, or the last of few values."] = ""
+    Attributes:
+        help: of its flag.
+        default: the value without it; None for what suits the data, the net and the method.
+        spec: where the registry or function is that makes an object of its text: ``"module:name"``.
+        none: whether ``"none"`` is a value, for which None stands.
+        reads: whether it decides which column of a table is what.
+        short: whether it is only another form of other settings.
+        earlier: other defaults in recipes of earlier versions, by the last version that had them.
+    """
+
+    help: str
+    default: Any = None
+    spec: str = ""
+    none: bool = False
+    reads: bool = False
+    short: bool = False
+    earlier: Mapping[int, Any] = field(default_factory=dict)
+
+    def parse(self, value: object) -> object:
+        """The object that a spec string describes."""
+        if self.none and value == "none":
+            return None
+        module, _, name = self.spec.partition(":")
+        reader = getattr(import_module(module), name)
+        return reader.read(value) if hasattr(reader, "read") else reader(value)
+
+    def default_in(self, version: int) -> Any:
+        """The default in force when recipes had this version."""
+        return next((value for last, value in sorted(self.earlier.items()) if version <= last), self.default)
+
+
+class Settings(TypedDict, total=False):
+    """The keyword arguments of everything that trains, as text or as objects. None is the same as leaving one out."""
+
+    loss: Annotated[object, Setting("A loss, such as 'gce(q=0.7)'; see 'pyrite list losses'.", short=True)]
+    lr: Annotated[
+        float | str | None,
+        Setting("The learning rate; for 'pyrite tune' also a range: 'between(0.01, 1, log=True)'.", short=True),
+    ]
+    minutes: Annotated[
+        float | None,
+        Gt(0),
+        Setting(
+            "Minutes of training, in place of --epochs, on this machine; in longer ones the default net is wider.",
+            short=True,
+        ),
+    ]
+    config: Annotated[
+        str | os.PathLike[str] | None,
+        Setting("A TOML file of settings, such as a recipe.toml; flags override it.", short=True),
+    ]
+    label: Annotated[
+        str | Sequence[Any] | None,  # a column, or the labels themselves
+        Setting("The column of the labels; by default one that is called so, or the last of few values.", reads=True),
+    ]
     text: Annotated[
-        str, "The column of texts to learn from, or several with commas; all other columns are left out."
-    ] = ""
-    ignore: Annotated[str, "Columns to leave out, with commas between them, such as 'id,url'."] = ""
-    name: Annotated[str, "The column that names a sample in reports; it is not learned from."] = ""
-    features: Annotated[str, "What samples become, such as 'tfidf'; none for raw images or plain numbers."] = ""
-    method: Annotated[str, "A method; --loss LOSS is short for 'erm(LOSS)'."] = "auto"
-    noise: Annotated[str, "Make labels wrong first, such as 'symmetric(0.4)'; corrections come after it."] = ""
-    corrections: Annotated[str, "A file of corrected labels, as the report exports it, or a suspects.csv."] = ""
+        str | None,
+        Setting(
+            "The column of texts to learn from, or several with commas; all other columns are left out.", reads=True
+        ),
+    ]
+    ignore: Annotated[
+        str | None, Setting("Columns to leave out, with commas between them, such as 'id,url'.", reads=True)
+    ]
+    name: Annotated[
+        str | None, Setting("The column that names a sample in reports; it is not learned from.", reads=True)
+    ]
+    features: Annotated[
+        str | Features | None,
+        Setting(
+            "What samples become, such as 'tfidf'; none for raw images or plain numbers.",
+            spec="pyrite.training.config:read_features",
+            none=True,
+        ),
+    ]
+    method: Annotated[
+        str | Method | None,
+        Setting("A method; --loss LOSS is short for 'erm(LOSS)'.", "auto", spec="pyrite.methods:METHODS"),
+    ]
+    noise: Annotated[
+        str | Noise | None,
+        Setting(
+            "Make labels wrong first, such as 'symmetric(0.4)'; corrections come after it.", spec="pyrite.noise:NOISES"
+        ),
+    ]
+    corrections: Annotated[
+        str | os.PathLike[str] | None,
+        Setting("A file of corrected labels, as the report exports it, or a suspects.csv."),
+    ]
     drop_suspects: Annotated[
-        float,
+        float | None,
         Ge(0),
         Le(1),
-        "Leave out labels that are wrong with this probability or more, as the corrections say; without those, "
-        "'pyrite train' audits first.",
-    ] = 0.0
-    model: Annotated[str, "A net, such as 'resnet20'; by default one that suits the data."] = ""
-    epochs: Annotated[int, Ge(1), "Times over the data."] = 30
-    iterations: Annotated[int | None, Ge(1), "Length in steps, in place of --epochs; an epoch may then be shorter."] = (
-        None
-    )
-    batch_size: Annotated[int, Ge(1), "Samples per step, over all processes."] = 128
-    optimiser: Annotated[str, "Such as 'adam(lr=1e-3, eps=0.1)'; by default SGD with momentum."] = ""
-    schedule: Annotated[str, "Of the learning rate, such as linear, cosine or 'steps(at=[40, 80])'."] = ""
-    clip: Annotated[float | None, Ge(0), "The largest norm of a gradient; 0 for no limit."] = None
-    accumulate: Annotated[int, Ge(1), "Send each batch through the net in this many pieces."] = 1
-    augment: Annotated[str, "Such as 'crop_flip(pad=4)', or none."] = ""
+        Setting(
+            "Leave out labels that are wrong with this probability or more, by the corrections; without those, 'pyrite "
+            "train' audits first.",
+            0.0,
+        ),
+    ]
+    model: Annotated[
+        str | Model | None,
+        Setting(
+            "A net, such as 'resnet20'; by default one that suits the data.", spec="pyrite.training.config:read_model"
+        ),
+    ]
+    epochs: Annotated[int | None, Ge(1), Setting("Times over the data.", 30)]
+    iterations: Annotated[
+        int | None, Ge(1), Setting("Length in steps, in place of --epochs; an epoch may then be shorter.")
+    ]
+    batch_size: Annotated[int | None, Ge(1), Setting("Samples per step, over all processes.", 128)]
+    optimiser: Annotated[
+        str | Optimiser | None,
+        Setting(
+            "Such as 'adam(lr=1e-3, eps=0.1)'; by default SGD with momentum.",
+            spec="pyrite.training.optimisers:OPTIMISERS",
+        ),
+    ]
+    optimizer: Annotated[str | Optimiser | None, Setting("The same as --optimiser.", short=True)]
+    schedule: Annotated[
+        str | Schedule | None,
+        Setting(
+            "Of the learning rate, such as linear, cosine or 'steps(at=[40, 80])'.",
+            spec="pyrite.training.schedules:SCHEDULES",
+        ),
+    ]
+    clip: Annotated[float | None, Ge(0), Setting("The largest norm of a gradient; 0 for no limit.")]
+    accumulate: Annotated[int | None, Ge(1), Setting("Send each batch through the net in this many pieces.", 1)]
+    augment: Annotated[
+        str | CropFlip | None,
+        Setting("Such as 'crop_flip(pad=4)', or none.", spec="pyrite.training.config:AUGMENTATIONS", none=True),
+    ]
     grow: Annotated[
         float | None,
         Ge(0.5),
         Le(1),
-        "The side of images in the first epoch, as a share; they are whole after two thirds of the run.",
-    ] = None
+        Setting("The side of images in the first epoch, as a fraction; they are whole after two thirds of the run."),
+    ]
     mirror: Annotated[
-        bool | None, "Predict the mean of an image and its mirror image; by default if training mirrors images."
-    ] = None
-    samples: Annotated[int | None, Ge(1), "Use only this many samples, with the share of each class kept."] = None
-    validation: Annotated[float | None, Ge(0), Lt(1), "Hold out this share, with its given labels."] = None
+        bool | None,
+        Setting("Predict the mean of an image and its mirror image; by default if training mirrors images."),
+    ]
+    samples: Annotated[int | None, Ge(1), Setting("Use only this many samples, with the fraction of each class kept.")]
+    validation: Annotated[float | None, Ge(0), Lt(1), Setting("Hold out this fraction, with its given labels.")]
     keep: Annotated[
-        Keep, "best saves the model of the best epoch by held-out labels, if it is clearly better; last the last one."
-    ] = "best"
+        Literal["best", "last"] | None,
+        Setting(
+            "best saves the model of the best epoch by held-out labels, if it is clearly better; last the last one.",
+            "best",
+        ),
+    ]
     precision: Annotated[
-        Precision | None, "float32, float64 or bfloat16 (torch's autocast); by default what suits net and processor."
-    ] = None
-    compile: Annotated[bool, "Run the net through torch.compile."] = False
-    checkpoint_every: Annotated[int, Ge(0), "Also save after every so many steps, not only every epoch."] = 0
-    seed: Annotated[int, Ge(0), "Everything random comes from it."] = 0
-    device: Annotated[str, "cpu, cuda or cuda:1."] = "cpu"
+        Precision | None,
+        Setting("float32, float64 or bfloat16 (torch's autocast); by default what suits net and processor."),
+    ]
+    compile: Annotated[bool | None, Setting("Run the net through torch.compile.", False)]
+    checkpoint_every: Annotated[
+        int | None, Ge(0), Setting("Also save after every so many steps, not only every epoch.", 0)
+    ]
+    seed: Annotated[int | None, Ge(0), Setting("Everything random comes from it.", 0)]
+    device: Annotated[str | None, Setting("cpu, cuda or cuda:1.", "cpu")]
 
 
-class ShortForms:
-    """What may be said in place of a setting: a loss for the method ``erm(loss)``, a rate for the optimiser, a time for
-    the number of epochs.
-    """
+HINTS: Final[Mapping[str, Any]] = get_type_hints(Settings, include_extras=True)
+"""The annotations of the settings, in which the objects that a spec string describes are text."""
 
-    loss: Annotated[str | None, "A loss, such as 'gce(q=0.7)'; see 'pyrite list losses'."] = None
-    lr: Annotated[float | None, Ge(0), "The learning rate."] = None
-    minutes: Annotated[
-        float | None,
-        Gt(0),
-        "Length in minutes on this machine, in place of --epochs; the longer, the wider the default net for images.",
-    ] = None
+_ALL: Final = {name: next(part for part in get_args(hint) if isinstance(part, Setting)) for name, hint in HINTS.items()}
+SETTINGS: Final[Mapping[str, Setting]] = {
+    "data": Setting("A data set's name or spec, a folder, or a file."),  # the first argument of everything that trains
+    **{name: setting for name, setting in _ALL.items() if not setting.short},
+}
+SHORT: Final[Mapping[str, Setting]] = {name: setting for name, setting in _ALL.items() if setting.short}
+READING: Final = tuple(name for name, setting in SETTINGS.items() if setting.reads)

@@ -1,6 +1,6 @@
 """Train, audit, and train again without the labels that look wrong."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -9,14 +9,15 @@ from pyrite.data import Data
 from pyrite.errors import PyriteError
 from pyrite.processes import rank
 from pyrite.run_audits import audit
-from pyrite.training import Observer, Options, Recipe, Run, new_folder, train_once
+from pyrite.settings import Settings
+from pyrite.training import Config, Observer, Run, given_settings, new_folder, resolve, train_once
 
 __all__ = ["suspects_are_unknown", "train_without_suspects"]
 
 
-def suspects_are_unknown(options: Options) -> bool:
+def suspects_are_unknown(options: Settings) -> bool:
     """Whether suspects are to be dropped, but no corrections name them."""
-    values = _with_config(options)
+    values = given_settings(options)
     return bool(values.get("drop_suspects")) and not values.get("corrections")
 
 
@@ -27,7 +28,7 @@ def train_without_suspects(
     progress: bool | None = None,
     observers: Sequence[Observer] = (),
     audited: Callable[[Audit], None] = lambda result: None,
-    **options: Unpack[Options],
+    **options: Unpack[Settings],
 ) -> Run:
     """Train and audit in ``OUT/audit``, then train in ``OUT`` without the suspects.
 
@@ -42,36 +43,30 @@ def train_without_suspects(
         options: those of ``train``. ``drop_suspects`` is the probability of being wrong from which on a label is
             dropped; in the first run a fifth is held out if ``validation`` is not given.
     """
-    first_options = _first_options(options)
+    device, first_options = _first_options(options)
     folder = None if out is None else Path(out)
     if folder is None or not (folder / "audit" / "recipe.toml").exists():
-        folder = new_folder(folder, first_options["device"])
+        folder = new_folder(folder, device)
     ranking = folder / "audit" / "suspects.csv"
     watching: dict[str, Any] = {"progress": progress, "observers": observers}
     try:
-        first = train_once(data, out=folder / "audit", **watching, **{**options, **first_options})
+        first = train_once(resolve(data, **first_options), folder / "audit", **watching)
         if rank() == 0:
             result = audit(first)
             result.to_csv(ranking)
             audited(result)
-        return train_once(data, out=folder, **watching, **{**options, "corrections": str(ranking)})
+        options["corrections"] = ranking
+        return train_once(resolve(data, **options), folder, **watching)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped and saved; continue with the same command and --out {folder}") from None
 
 
-def _first_options(options: Options) -> dict[str, Any]:
-    """The options of the first run that differ. Those of the second run are checked now, not after the first run."""
+def _first_options(options: Settings) -> tuple[str, Settings]:
+    """The device, and the options of the first run. Those of the second are checked now, not after the first run."""
     names = ("drop_suspects", "device", "validation")
     # Without held-out samples there would only be a ranking, and no suspects to drop.
-    values = {"validation": 0.2} | {name: value for name, value in _with_config(options).items() if name in names}
-    recipe = Recipe.make(data="", corrections="those of the audit", **values)
-    if not recipe.drop_suspects:
+    values = {"validation": 0.2} | {name: value for name, value in given_settings(options).items() if name in names}
+    config = Config({"data": "", "corrections": "those of the audit", **values})
+    if not config.drop_suspects:
         raise PyriteError("drop_suspects is missing: set the probability from which on labels are dropped, such as 0.9")
-    return {"validation": recipe.validation, "device": recipe.device, "drop_suspects": 0.0}
-
-
-def _with_config(options: Options) -> Mapping[str, Any]:
-    """The options, and the values of a configuration file for those that are not set."""
-    config = options.get("config")
-    given = {name: value for name, value in options.items() if value is not None}
-    return given if config is None else {**Recipe.read(config), **given}
+    return config.device, {**options, "validation": config.validation, "drop_suspects": 0.0}

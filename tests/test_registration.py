@@ -87,15 +87,15 @@ def test_everything_can_have_a_name(tmp_path: Path) -> None:
         "few(samples=90)", method="wrapper(erm(power_loss(power=3)))", noise="one_up(0.2)", epochs=2,
         model="shallow_net(width=5)", optimiser="plain_sgd(lr=0.05)", out=tmp_path / "run", stop=lambda: True,
     )  # fmt: skip
-    recipe = run.recipe
-    assert recipe.method == "wrapper(erm(power_loss(power=3)))"
-    assert recipe.model == "shallow_net(width=5)"
-    assert recipe.optimiser == "plain_sgd(lr=0.05)"
-    assert recipe.noise.startswith("one_up(rate=0.2")
+    recipe = run.config.to_dict()
+    assert recipe["method"] == "wrapper(erm(power_loss(power=3)))"
+    assert recipe["model"] == "shallow_net(width=5)"
+    assert recipe["optimiser"] == "plain_sgd(lr=0.05)"
+    assert recipe["noise"].startswith("one_up(rate=0.2")
     assert len(run.labels["given"]) == 90
     assert pyrite.train(resume=run.path).finished  # from the folder alone
     objects = pyrite.train("few", method=Wrapped(pyrite.ERM(Power(3.0))), epochs=1, out=tmp_path / "objects")
-    assert objects.recipe.method == "wrapper(erm(power_loss(power=3.0)))"
+    assert str(objects.config.method) == "wrapper(erm(power_loss(power=3.0)))"
     assert str(pyrite.loss("0.5*power_loss + 0.5*ce")) == "0.5*power_loss(power=2.0) + 0.5*ce"
 
 
@@ -113,7 +113,7 @@ def test_functions_are_known_by_what_they_return(tmp_path: Path) -> None:
 
     pyrite.register("torch_ce", torch_ce)
     run = pyrite.train("digits", loss="torch_ce", out=tmp_path / "run", stop=lambda: True, **SMALL)
-    assert run.recipe.method == "erm(torch_ce)"
+    assert str(run.config.method) == "erm(torch_ce)"
     assert pyrite.train(resume=run.path).finished
     pyrite.register("points", few(30))
     assert len(pyrite.data.load("points")) == 30
@@ -216,9 +216,9 @@ def test_the_command_line_knows_plug_ins(installed: Path, tmp_path: Path) -> Non
     words = ["--loss", "soft_mae(temperature=2)", "--epochs", "1", "--out", "run", "--json"]
     code, _, errors = typed(installed, tmp_path, "train", "tiny_blobs(samples=80)", *words)
     assert code == 0, errors
-    recipe = pyrite.Run.load(tmp_path / "run").recipe
-    assert recipe.method == "erm(soft_mae(temperature=2))"
-    assert recipe.data == "tiny_blobs(samples=80)"
+    recipe = pyrite.Run.load(tmp_path / "run").config.to_dict()
+    assert recipe["method"] == "erm(soft_mae(temperature=2))"
+    assert recipe["data"] == "tiny_blobs(samples=80)"
     assert len(pyrite.Run.load(tmp_path / "run").labels["given"]) == 80
 
 

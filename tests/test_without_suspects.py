@@ -27,7 +27,7 @@ def test_suspects_of_the_first_run_are_not_in_the_second(tmp_path: Path) -> None
     assert np.flatnonzero(dropped).tolist() == np.sort(suspects).tolist()
     wrong = run.labels["given"] != run.labels["true"]
     assert wrong[suspects].mean() > 0.8
-    assert (first.recipe.validation, run.recipe.validation) == (0.2, 0.0)
+    assert (first.config.validation, run.config.validation) == (0.2, 0.0)
     again = pyrite.train_without_suspects("digits", drop_suspects=0.9, out=tmp_path / "run", **SMALL)
     assert again.history == run.history
     with pytest.raises(ValueError, match="audit holds a run with other epochs"):
@@ -41,8 +41,8 @@ def test_objects_are_handed_on_to_both_runs(tmp_path: Path) -> None:
         return pyrite.CE(reduction="none")(scores, labels)
 
     run = pyrite.train_without_suspects(data, drop_suspects=0.9, loss=own, epochs=2, out=tmp_path / "run")
-    assert run.recipe.method == "given in Python: erm(own)"
-    assert run.recipe.data == "given in Python: blobs"
+    assert str(run.config.method) == "erm(own)"
+    assert str(run.config.data) == "blobs"
     assert run.finished
 
 

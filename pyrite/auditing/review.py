@@ -247,6 +247,6 @@ def _data_of(audit: Audit) -> Dataset:
             given[audit.index] = audit.labels
             paths = ()
     else:
-        name, given = audit.run.recipe.data, audit.run.labels["given"].astype(np.int64)
+        name, given = audit.run.config.data, audit.run.labels["given"].astype(np.int64)
         paths = tuple(audit.run.labels["path"].tolist()) if "path" in audit.run.labels else ()
     return Dataset(name, np.zeros((len(given), 1), np.float32), given, audit.classes, paths=paths)

@@ -14,7 +14,7 @@ from pyrite.errors import PyriteError
 
 if TYPE_CHECKING:
     from pyrite.auditing import Audit
-    from pyrite.training import Options
+    from pyrite.settings import Settings
 
 
 @with_settings(defaults=False)
@@ -30,7 +30,7 @@ def audit(
     reviewed: Annotated[Path | None, typer.Option(help="Decisions of a review, as the page downloads them.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder; the run's, or a new one, by default.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the summary for a program to read.")] = False,
-    **options: "Unpack[Options]",
+    **options: "Unpack[Settings]",
 ) -> None:
     """Find wrong labels: train once, rank the suspects, write a page to review them on."""
     if (data is None) == (not scores):
@@ -57,7 +57,7 @@ def audit(
         _print(result, folder)
 
 
-def _of_data(data: str, out: Path | None, options: "Options", quiet: bool) -> tuple["Audit", Path]:
+def _of_data(data: str, out: Path | None, options: "Settings", quiet: bool) -> tuple["Audit", Path]:
     from pyrite.run_audits import audit as find_wrong_labels
 
     is_run = os.path.isfile(os.path.join(data, "recipe.toml"))
@@ -71,7 +71,7 @@ def _of_data(data: str, out: Path | None, options: "Options", quiet: bool) -> tu
 
 
 def _of_scores(
-    scores: list[Path], labels: Path | None, kind: str | None, embeddings: Path | None, options: "Options"
+    scores: list[Path], labels: Path | None, kind: str | None, embeddings: Path | None, options: "Settings"
 ) -> "Audit":
     from pyrite.run_audits import audit as find_wrong_labels
 

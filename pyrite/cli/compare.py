@@ -12,7 +12,7 @@ from pyrite.cli.terminal import failures, is_first, print_table, warn
 
 if TYPE_CHECKING:
     from pyrite.comparing import Comparison
-    from pyrite.training import Options
+    from pyrite.settings import Settings
 
 
 @with_settings(without=("method", "loss"))
@@ -25,7 +25,7 @@ def compare(
     workers: Annotated[int, typer.Option(help="How many runs are trained at once.")] = 1,
     columns: Annotated[str, typer.Option(help="Names from comparison.json, such as alpha,snr,diff.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
-    **options: "Unpack[Options]",
+    **options: "Unpack[Settings]",
 ) -> None:
     """Train with several losses on the same labels and put the results side by side. Run it again to continue."""
     from pyrite.comparing import check_columns, compare as compare_runs

@@ -4,12 +4,11 @@ import inspect
 import types
 from collections.abc import Callable, Collection, Iterator
 from functools import wraps
-from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
-from pyrite.settings import Settings, ShortForms
+from pyrite.settings import HINTS, SETTINGS, SHORT, Setting
 
 __all__ = ["with_settings"]
 
@@ -18,7 +17,11 @@ _PANEL = "Training"
 
 
 def with_settings(
-    *, without: Collection[str] = (), only: Collection[str] | None = None, defaults: bool = True
+    *,
+    without: Collection[str] = (),
+    only: Collection[str] | None = None,
+    as_text: Collection[str] = (),
+    defaults: bool = True,
 ) -> Callable[[Command], Command]:
     """Give a command one flag per setting, in place of its ``**options``.
 
@@ -28,13 +31,19 @@ def with_settings(
     Args:
         without: settings without a flag.
         only: the settings that have one; all by default.
-        defaults: whether the help shows the defaults of ``Settings``; False if the command has others.
+        as_text: settings whose flag is not read as a number.
+        defaults: whether the help shows the defaults of the settings; False if the command has others.
     """
 
     def decorate(command: Command) -> Command:
         own = [p for p in inspect.signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
-        left_out = set(without) | {p.name for p in own}
-        flags = [flag for flag in _flags(left_out, defaults) if only is None or flag.name in only]
+        left_out = {*without, "data", *(p.name for p in own)}
+        # The short forms first, because they are used most often.
+        flags = [
+            _flag(name, setting, name in as_text, defaults)
+            for name, setting in {**SHORT, **SETTINGS}.items()
+            if name not in left_out and (only is None or name in only)
+        ]
 
         @wraps(command)
         def run(**values: Any) -> None:
@@ -49,25 +58,20 @@ def with_settings(
     return decorate
 
 
-def _flags(without: Collection[str], defaults: bool) -> Iterator[inspect.Parameter]:
-    for definition in (ShortForms, Settings):  # the short forms first, because they are used most often
-        for name, hint in get_type_hints(definition, include_extras=True).items():
-            if name not in without:
-                default = getattr(definition, name, None) if defaults else None
-                kind, *metadata = get_args(hint)
-                yield _flag(name, _type_of_flag(kind), metadata[-1], str(default) if default else False)
-    if "config" not in without:
-        yield _flag("config", Path, "A TOML file of settings, such as a recipe.toml; flags override it.", False)
-
-
-def _flag(name: str, kind: Any, text: str, default: str | bool) -> inspect.Parameter:
-    option = typer.Option(help=text, show_default=default, rich_help_panel=_PANEL)
-    annotation = Annotated[kind | None, option]
+def _flag(name: str, setting: Setting, as_text: bool, defaults: bool) -> inspect.Parameter:
+    default = str(setting.default) if defaults and setting.default else False
+    option = typer.Option(help=setting.help, show_default=default, rich_help_panel=_PANEL)
+    kind: Any = str if as_text else next(_types_of_text(get_args(HINTS[name])[0]))
+    annotation: Any = Annotated[kind | None, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)
 
 
-def _type_of_flag(hint: Any) -> Any:
-    """The type that a flag is read as; the recipe checks its values."""
+def _types_of_text(hint: Any) -> Iterator[Any]:
+    """The types of a setting that a flag can be read as; its values are checked later."""
     if get_origin(hint) in (types.UnionType, Union):  # typing's own where a part is a Literal
-        hint = next(part for part in get_args(hint) if part is not types.NoneType)
-    return str if get_origin(hint) is Literal else hint
+        for part in get_args(hint):
+            yield from _types_of_text(part)
+    elif hint in (bool, int, float, str):
+        yield hint
+    elif get_origin(hint) is Literal or hint is object:
+        yield str

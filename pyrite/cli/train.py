@@ -10,7 +10,8 @@ from pyrite.cli.settings import with_settings
 from pyrite.cli.terminal import failures, is_first, print_table, warn
 
 if TYPE_CHECKING:
-    from pyrite.training import Observer, Options, Run
+    from pyrite.settings import Settings
+    from pyrite.training import Observer, Run
 
 
 @with_settings()
@@ -20,7 +21,7 @@ def train(
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write for TensorBoard too.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
-    **options: "Unpack[Options]",
+    **options: "Unpack[Settings]",
 ) -> None:
     """Train a model on labels that are partly wrong."""
     from pyrite.training import train as train_run
@@ -81,9 +82,9 @@ def _print(run: "Run") -> None:
 def _adapted(run: "Run") -> str:
     """What the default method made of the data, in a line; empty for other methods."""
     last = run.history[-1] if run.history else {}
-    if run.recipe.method.startswith("self_corrected") and "estimated_noise_rate" in last:
+    if str(run.config.method).startswith("self_corrected") and "estimated_noise_rate" in last:
         noise = last["estimated_noise_rate"]
-        return f"{run.recipe.method}: " + (
+        return f"{run.config.method}: " + (
             f"the net found {100 * noise:.0f} % noise in the labels, and corrected its loss for that"
             if noise
             else "the net found no noise in the labels, so that the loss remained cross entropy"
@@ -91,7 +92,7 @@ def _adapted(run: "Run") -> str:
     if "best_method" in last:
         line = run.history[run.epoch - 1]
         others = f", {line['selected']:.0f} methods predict together" if line["selected"] > 1 else ""
-        return f"{run.recipe.method}: method {line['best_method']:.0f} predicts the most held-out labels{others}"
+        return f"{run.config.method}: method {line['best_method']:.0f} predicts the most held-out labels{others}"
     if "exponent" in last:
-        return f"{run.recipe.method} ended with exponent {last['exponent']:.2f} (0 is cross entropy, 1 absolute error)"
+        return f"{run.config.method} ended with exponent {last['exponent']:.2f} (0 is cross entropy, 1 absolute error)"
     return ""

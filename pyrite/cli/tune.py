@@ -12,11 +12,11 @@ from pyrite.cli.settings import with_settings
 from pyrite.cli.terminal import failures, print_table, warn
 
 if TYPE_CHECKING:
-    from pyrite.training import OptionsButRate
+    from pyrite.settings import Settings
     from pyrite.tuning import Tuning
 
 
-@with_settings(without=("method", "loss"))
+@with_settings(without=("method", "loss"), as_text=("lr",))
 def tune(
     data: Annotated[str, typer.Argument(help="A data set's name, a folder, or a file.")],
     out: Annotated[Path, typer.Option(help="The folder for the runs and the result; a search there is continued.")],
@@ -26,10 +26,9 @@ def tune(
     ] = None,
     trials: Annotated[int, typer.Option(help="How many, of all processes together.")] = 20,
     by: Annotated[str, typer.Option(help="What to go by on held-out given labels: accuracy or mae.")] = "accuracy",
-    lr: Annotated[str | None, typer.Option(help="A learning rate or a range: 'between(0.01, 1, log=True)'.")] = None,
     prune: Annotated[bool, typer.Option(help="End trials early that are behind the others.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
-    **options: "Unpack[OptionsButRate]",
+    **options: "Unpack[Settings]",
 ) -> None:
     """Choose loss, parameters and learning rate without clean labels. Run it again to continue."""
     from pyrite.report.tuning import draw_tuning
@@ -40,9 +39,7 @@ def tune(
         warn(TRAP)
     with failures(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=re.escape(TRAP))  # already printed above
-        tuning = tune_runs(
-            data, methods, out=out, trials=trials, by=by, lr=lr, prune=prune, progress=not as_json, **options
-        )
+        tuning = tune_runs(data, methods, out=out, trials=trials, by=by, prune=prune, progress=not as_json, **options)
     picture = draw_tuning(tuning, out / "tuning.png")
     if as_json:
         typer.echo(json.dumps(tuning.to_dict() | {"picture": str(picture)}, indent=2))

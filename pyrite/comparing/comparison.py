@@ -22,8 +22,9 @@ from pyrite.locks import one_at_a_time
 from pyrite.losses import LOSSES, loss as read_loss
 from pyrite.methods import ERM, METHODS, Method
 from pyrite.processes import join, rank
+from pyrite.settings import Settings
 from pyrite.spec import build, nearest
-from pyrite.training import COLUMNS, Options, Recipe, Run, RunFailed, train_once
+from pyrite.training import COLUMNS, Observer, Run, RunFailed, Watching, given_settings, resolve, train_once
 
 __all__ = ["DEMO_LOSSES", "DEMO_SETTINGS", "Comparison", "Row", "check_columns", "compare", "demo"]
 
@@ -108,7 +109,7 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Every run's table, for a program to read."""
         rows = [
-            {"method": row.name, "seed": run.recipe.seed, "run": str(run.path), **table}
+            {"method": row.name, "seed": run.config.seed, "run": str(run.path), **table}
             | {"warnings": run.facts["warnings"]}
             for row in self.rows
             for run, table in zip(row.runs, row.tables, strict=True)
@@ -134,7 +135,8 @@ def compare(
     workers: int = 1,
     begin: Callable[[str, int], None] = lambda name, seed: None,
     progress: bool | None = None,
-    **options: Unpack[Options],
+    observers: Sequence[Observer] = (),
+    **options: Unpack[Settings],
 ) -> Comparison:
     """Train with each of several losses or methods, on the same data, noise and seeds, and put them side by side.
 
@@ -149,7 +151,7 @@ def compare(
         with_clean: also train every method without the noise, which adds the column ``diff``.
         workers: how many runs are trained at once, each on one thread if there are several.
         begin: called before each run is trained, with the name of the method and the seed.
-        progress: as for ``train``.
+        progress, observers: as for ``train``.
         options: those of ``train``.
     """
     if not methods:
@@ -160,22 +162,21 @@ def compare(
     for name in ("method", "loss"):
         if options.get(name) is not None:
             raise PyriteError(f"compare has no {name}: list it in methods")
-    config = options.get("config")
-    configured = {} if config is None else Recipe.read(config)
-    first = options.get("seed")
-    first = whole_number("seed", configured.get("seed", 0) if first is None else first, least=0)
-    if with_clean and not (options.get("noise") or configured.get("noise")):
+    given = given_settings(options)
+    first = whole_number("seed", given.get("seed", 0), least=0)
+    if with_clean and not given.get("noise"):
         raise PyriteError("with_clean compares with runs without noise, but there is no noise: pass it")
     named = _named(methods)
     folder = Path(out)
-    join(str(options.get("device") or configured.get("device", "cpu")))
+    join(str(given.get("device", "cpu")))
     tasks = [
         _Task(name, seed, method, folder / f"{slug}{'-clean' * clean}-{seed}", clean)
         for (name, method), slug in zip(named.items(), _slugs(named), strict=True)
         for seed in range(first, first + seeds)
         for clean in ((False, True) if with_clean else (False,))
     ]
-    train = partial(_train, data=data, options=options, progress=progress if workers == 1 else False)
+    watching: Watching = {"progress": progress if workers == 1 else False, "observers": observers}
+    train = partial(_train, data=data, options=options, watching=watching)
     found = run_grid(tasks, train, workers=workers, begin=lambda task: begin(task.name, task.seed))
     runs = {task.out: run for task, run in found}
     rows = [
@@ -223,11 +224,11 @@ class _Task(NamedTuple):
     clean: bool
 
 
-def _train(task: _Task, data: Data, options: Options, progress: bool | None) -> Run:
-    settings: Options = {**options, "method": task.method, "seed": task.seed}
+def _train(task: _Task, data: Data, options: Settings, watching: Watching) -> Run:
+    settings: Settings = {**options, "method": task.method, "seed": task.seed}
     if task.clean:
         settings["noise"] = "clean"
-    return train_once(data, out=task.out, progress=progress, **settings)
+    return train_once(resolve(data, **settings), task.out, **watching)
 
 
 def _write(comparison: Comparison) -> None:

@@ -69,6 +69,10 @@ class _Moved(Curve):
         self.tau = number("tau", tau, above=0)
         self.classes, self.margin, self._start = _start(classes, margin)
 
+    def start_at(self, margin: float) -> None:
+        """Take this margin, which was measured, in place of ``MEASURED``."""
+        self.classes, self.margin, self._start = _start(None, margin)
+
     @property
     def _depth(self) -> float:
         """How far below 0 the margins start: |E|."""

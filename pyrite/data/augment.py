@@ -13,7 +13,7 @@ from torch.nn.functional import interpolate, pad as zero_pad
 from pyrite.checks import number, one_of, whole_number
 from pyrite.draws import Stream, order, uniforms
 from pyrite.errors import PyriteError
-from pyrite.spec import construct
+from pyrite.spec import HasSpec
 
 __all__ = ["CropFlip", "Draws", "Growth", "crop_and_flip", "draw_colours", "jittered"]
 
@@ -45,7 +45,7 @@ def crop_and_flip(images: Tensor, rows: Tensor, draws: Draws, size: tuple[int, i
 
 
 @final
-class CropFlip:
+class CropFlip(HasSpec):
     """Random crops and horizontal flips of images, and random colours.
 
     Args:
@@ -81,9 +81,6 @@ class CropFlip:
             one_of(name, word, known)
         self.pad, self.crop, self.flip, self.edge, self.place = pad, crop, flip, edge, place
         self.jitter = None if jitter is None else _amounts(jitter)
-
-    def __repr__(self) -> str:
-        return construct(self)
 
     def size(self, height: int, width: int) -> tuple[int, int]:
         """Height and width of a crop of images of this size."""

@@ -14,7 +14,7 @@ from pyrite.errors import PyriteError
 from pyrite.estimator.rows import Floats, Ints
 from pyrite.estimator.together import Nets, train_together
 from pyrite.methods import ERM
-from pyrite.training import resolve
+from pyrite.training import python_name, resolve
 
 __all__ = [
     "Candidate",
@@ -105,15 +105,14 @@ class NetCandidate(NamedTuple):
 
     def _fit(self, features: Inputs, labels: Ints, weight: Floats, seed: int) -> Nets:
         data = Dataset("rows", features.scaled, labels, self.classes)
-        plan = resolve(
+        job = resolve(
             data, model=self.net, method=self.method, lr=self.lr, epochs=self.epochs, batch_size=self.batch_size,
             validation=0.0, seed=seed, device=self.device,
         )  # fmt: skip
-        recipe, method = plan.recipe, plan.method
-        assert isinstance(method, ERM)
         if self.verbose:
-            print(f"{len(weight)} x {recipe.model}, {recipe.method}, {self.epochs} epochs of {len(data)} rows")
-        return train_together(data, weight, recipe.model if self.net is None else self.net, method, recipe)
+            net = python_name(job.config.model)
+            print(f"{len(weight)} x {net}, {job.config.method}, {self.epochs} epochs of {len(data)} rows")
+        return train_together(job, weight)
 
 
 @final

@@ -10,12 +10,12 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.criterion import Loss
-from pyrite.data import Batch, Batches, Dataset, Statistics
+from pyrite.data import Batch, Batches, Statistics
 from pyrite.errors import PyriteError
 from pyrite.estimator.rows import Floats
 from pyrite.methods import ERM, Context, Learner, Step, Trainer
-from pyrite.models import SideBySide, Stacked, build_model
-from pyrite.training import Recipe, augmentation, check_device, fit, make_learner, net_scores
+from pyrite.models import Architecture, SideBySide, Stacked, build_model
+from pyrite.training import Job, check_device, fit, make_learner, net_scores
 
 __all__ = ["Nets", "train_together"]
 
@@ -32,34 +32,36 @@ class Nets(NamedTuple):
         return net_scores(self.net.eval(), inputs, self.scale, axis=1).astype(np.float64)
 
 
-def train_together(data: Dataset, weight: Floats, net: Any, method: ERM, recipe: Recipe) -> Nets:
-    """Train one net per row of ``weight``, which holds the sample weights of that net.
+def train_together(job: Job, weight: Floats) -> Nets:
+    """Train one net per row of ``weight``, which holds the sample weights of that net, by the method ``erm``.
 
-    ``net`` is the model of the resolved recipe. If it is an ``nn.Module``, copies of it are trained.
+    If the model is an ``nn.Module``, copies of it are trained.
     """
-    check_device(recipe.device)
+    config, data, net, method = job.config, job.data, job.config.model, job.config.method
+    assert isinstance(method, ERM)
+    check_device(config.device)
     scale = Statistics.of(data.numeric) if data.numeric.ndim == 4 else None
-    size, seed = recipe.batch_size, recipe.seed
+    size, seed = config.batch_size, config.seed
     batches = Batches(
-        data.numeric, data.labels, batch_size=size, seed=seed, normalise=scale, device=recipe.device,
-        augment=augmentation(recipe.augment), drop_last=len(data) > size and len(data) % size == 1,
+        data.numeric, data.labels, batch_size=size, seed=seed, normalise=scale, device=config.device,
+        augment=config.augment, drop_last=len(data) > size and len(data) % size == 1,
     )  # fmt: skip
     sample = next(iter(Batches(data.numeric, data.labels, batch_size=2048, seed=seed, normalise=scale))).inputs
     shape = tuple(data.numeric.shape[1:])
     seeds = range(seed, seed + len(weight))
     nets = [build_model(deepcopy(net), shape, len(data.classes), net_seed, sample) for net_seed in seeds]
     _check_scores(nets[0], sample[:2], len(data.classes))
-    stacked = len(shape) == 1 and not callable(net)  # a spec for features is always an mlp
-    dtype = torch.float64 if recipe.precision == "float64" else torch.float32
-    combined = (Stacked(nets) if stacked else SideBySide(nets)).to(recipe.device, dtype)
+    stacked = len(shape) == 1 and isinstance(net, Architecture)  # a spec for features is always an mlp
+    dtype = torch.float64 if config.precision == "float64" else torch.float32
+    combined = (Stacked(nets) if stacked else SideBySide(nets)).to(config.device, dtype)
     # The gradient of each net is clipped separately.
-    clip = partial(combined.clip_gradients, recipe.clip) if recipe.clip else None
+    clip = partial(combined.clip_gradients, config.clip) if config.clip else None
 
     def learner(number: int, epochs: int) -> Learner:
-        return make_learner(recipe, combined, len(batches), epochs, clip)
+        return make_learner(config, combined, len(batches), epochs, clip)
 
-    context = Context(batches, learner, epochs=recipe.epochs, classes=len(data.classes))
-    fit(_Together(method.loss, context, torch.from_numpy(weight)), batches, recipe.epochs)
+    context = Context(batches, learner, epochs=config.epochs, classes=len(data.classes))
+    fit(_Together(method.loss, context, torch.from_numpy(weight)), batches, config.epochs)
     # In float64 the scores of a row do not depend on the other rows of the batch.
     return Nets(combined.double() if len(shape) == 1 else combined, scale, shape)
 

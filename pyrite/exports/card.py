@@ -5,7 +5,8 @@ from typing import Any
 import numpy as np
 
 from pyrite.data import Part
-from pyrite.training import COLUMNS, Run
+from pyrite.models import Architecture
+from pyrite.training import COLUMNS, Run, python_name
 from pyrite.training.run_files import read_json
 
 __all__ = ["model_card"]
@@ -27,7 +28,7 @@ def model_card(run: Run) -> str:
         "## Limits",
         "\n".join(f"- {sentence}" for sentence in _limits(run, audit)),
         "## Settings",
-        "```toml\n" + run.recipe.to_toml() + "```",
+        "```toml\n" + run.config.to_toml() + "```",
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -37,12 +38,13 @@ def _name(run: Run) -> str:
 
 
 def _model(run: Run) -> str:
-    recipe, facts = run.recipe, run.facts
-    weights = sum(weight.numel() for weight in run.model.parameters()) if not recipe.model.startswith("given") else None
+    config, facts = run.config, run.facts
+    described = isinstance(config.model, Architecture)
+    weights = sum(weight.numel() for weight in run.model.parameters()) if described else None
     rows = [
-        ("net", f"`{recipe.model}`" + (f", {weights:,} parameters" if weights else "")),
-        ("features", "none: samples as they are" if recipe.features == "none" else f"`{recipe.features}`"),
-        ("trained with", f"`{recipe.method}`, {recipe.epochs} epochs, seed {recipe.seed}"),
+        ("net", f"`{python_name(config.model)}`" + (f", {weights:,} parameters" if weights else "")),
+        ("features", "none: samples as they are" if config.features is None else f"`{config.features}`"),
+        ("trained with", f"`{config.method}`, {config.epochs} epochs, seed {config.seed}"),
         ("saved", run.choice),
         ("versions", ", ".join(f"{name} {version}" for name, version in facts.get("versions", {}).items())),
     ]
@@ -56,13 +58,13 @@ def _data(run: Run, audit: dict[str, Any] | None) -> str:
     listed = ", ".join(names) if len(names) <= _LISTED else f"{', '.join(names[:5])} and so on"
     counts = np.bincount(given[used], minlength=len(names))
     rows = [
-        ("data", f"`{run.recipe.data}`"),
+        ("data", f"`{run.config.data}`"),
         ("samples", f"{np.sum(part == Part.TRAIN):,} trained on, {np.sum(part == Part.VALIDATION):,} held out"),
         ("classes", f"{len(names)}: {listed}"),
         ("samples per class", f"{counts.min():,} to {counts.max():,}"),
     ]
-    if run.recipe.noise:
-        rows.append(("noise that was added", f"`{run.recipe.noise}`"))
+    if run.config.noise:
+        rows.append(("noise that was added", f"`{run.config.noise}`"))
     if true is not None:
         rows.append(("labels known to be wrong", f"{100 * np.mean(given[used] != true[used]):.1f} %"))
     if audit is not None:

@@ -1,13 +1,12 @@
 """A run's model together with everything that comes before it, as one module."""
 
-from typing import Any, Final, NamedTuple, final
+from typing import Final, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from pyrite.data.statistics import LIMIT
-from pyrite.features import encoder
 from pyrite.features.efficientnet import EfficientnetLite0
 from pyrite.models import EfficientnetLite0 as Lite0, fold_batch_norms
 from pyrite.models.efficientnet import Resized
@@ -40,24 +39,17 @@ def whole(run: Run) -> Whole:
     shape, kind = tuple(run.facts["inputs"]["shape"]), run.facts["inputs"]["kind"]
     net = _ready(run.model, shape)
     images = f"images as the training data had them: uint8 from 0 to 255, (N, {', '.join(map(str, shape))})"
-    described = None if run.recipe.features == "none" else _encoder(run)
-    if run.recipe.features == "none" and kind == "images":
+    described = run.config.features
+    if described is None and kind == "images":
         return Whole(_OfImages(net, mean, std), torch.zeros(2, *shape, dtype=torch.uint8), images, "")
     head = _OfNumbers(net, mean, std)
     if isinstance(described, EfficientnetLite0):
         embedded = nn.Sequential(_embedding(described, shape), head)
         return Whole(embedded, torch.zeros(2, *shape, dtype=torch.uint8), images, "")
     width = len(mean)
-    left_out = "" if run.recipe.features == "none" else run.recipe.features
+    left_out = "" if described is None else str(described)
     what = f"numbers: float64, (N, {width})"
     return Whole(head, torch.zeros(2, width, dtype=torch.float64), what, left_out)
-
-
-def _encoder(run: Run) -> Any:
-    try:
-        return encoder(run.recipe.features)
-    except ValueError:  # given in Python
-        return None
 
 
 @final

@@ -15,17 +15,12 @@ from pyrite.data import Dataset, load
 from pyrite.errors import PyriteError
 from pyrite.files import write
 from pyrite.locks import one_at_a_time
-from pyrite.methods import method as read_method
-from pyrite.noise import noise_model
 from pyrite.papers.measurements import measure
-from pyrite.training import COLUMNS, Plan, Recipe, Run, RunFailed, resolve, train_plan_once
-from pyrite.training.optimisers import optimiser
-from pyrite.training.recipe import BEFORE
-from pyrite.training.schedules import schedule
+from pyrite.training import COLUMNS, Config, Job, Run, RunFailed, resolve, train_once
 
 __all__ = ["Cell", "CellFolder", "CellResult", "in_per_cent", "train_cell"]
 
-_READERS: Final = {"noise": noise_model, "optimiser": optimiser, "schedule": schedule}
+_AS_IN_PAPERS: Final = {"grow": 1.0, "keep": "last", "mirror": False, "precision": "float32"}
 
 
 @final
@@ -43,12 +38,12 @@ class Cell:
             if "method" in values:
                 raise PyriteError("method and loss are both given: write the loss into the method")
             values["method"] = f"erm({values.pop('loss')})"
-        recipe = Recipe.make(**values)
-        values["method"] = str(read_method(recipe.method))
-        for name, read in _READERS.items():
+        config = Config(values)
+        values["method"] = str(config.method)
+        for name in ("noise", "optimiser", "schedule"):
             if name in values:
-                values[name] = str(read(values[name]))
-        values.setdefault("seed", recipe.seed)
+                values[name] = str(getattr(config, name))
+        values.setdefault("seed", config.seed)
         return cls(dict(sorted(values.items())))
 
     def with_seed(self, seed: int) -> Self:
@@ -66,14 +61,14 @@ class Cell:
 
         Settings that are newer than the first results are no part of the key where they are left out.
         """
-        return {name: value for name, value in {**BEFORE, **self.settings}.items() if name != "data"}
+        return {name: value for name, value in {**_AS_IN_PAPERS, **self.settings}.items() if name != "data"}
 
     @property
     def command(self) -> str:
         """The command that trains it alone."""
         return train_command(str(self.settings["data"]), self.options)
 
-    def plan(self) -> Plan:
+    def job(self) -> Job:
         """The settings with their data, which are read once for all cells that follow each other."""
         name = self.settings["data"]
         return resolve(name, loaded=_loaded(name), **self.options)
@@ -193,16 +188,16 @@ def train_cell(cell: Cell, recipe: str, cells: CellFolder, runs: Path) -> CellRe
     finished = cells.results_of(recipe).get(cell.key)
     if finished is not None:
         return finished
-    plan, folder, failed = cell.plan(), runs / cell.key, {}
+    job, folder, failed = cell.job(), runs / cell.key, {}
     try:
-        done = train_plan_once(plan, folder, progress=False)
+        done = train_once(job, folder, progress=False)
     except RunFailed as error:
         done, failed = Run.load(folder), {"failed": str(error)}
         if not done.history:
             raise
     except KeyboardInterrupt:
         raise KeyboardInterrupt("stopped and saved; continue with the same command") from None
-    result = CellResult(cell, measure(Run(done.path, done.recipe, done.history, plan.data)) | failed)
+    result = CellResult(cell, measure(Run(done.path, done.config, done.history, job.data)) | failed)
     cells.add(recipe, result)
     shutil.rmtree(folder)
     return result

@@ -40,7 +40,7 @@ def measure(run: Run) -> dict[str, Any]:
         spread, learned = _weights(run)
         final |= spread
         drawn |= {"weight_net": learned} if learned else {}
-    recipe = run.recipe.model_dump(exclude_none=True, exclude={"device"})
+    recipe = {name: value for name, value in run.config.to_dict().items() if name != "device"}
     known = {"recipe": recipe, "versions": facts["versions"], "seconds": facts["seconds"]}
     known |= {"warnings": facts["warnings"]} if facts["warnings"] else {}
     return {**_rounded(known), "final": _rounded(final), "history": _rounded(history, 4), **_rounded(drawn)}

@@ -9,12 +9,11 @@ from pathlib import Path
 from string import Template
 from typing import Any, Final, Literal, Self, final
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from pyrite.errors import PyriteError
 from pyrite.papers.cells import Cell
 from pyrite.spec import nearest
-from pyrite.training.recipe import Checked
 
 __all__ = [
     "RECIPES",
@@ -41,6 +40,24 @@ RECIPES: Final[Mapping[str, str]] = {
     for path in sorted(files("pyrite.papers").joinpath("recipes").iterdir(), key=lambda path: path.name)
     if path.name.endswith(".toml")
 }
+
+
+class Checked(BaseModel):
+    """Values that are checked, and not converted, when an object is made."""
+
+    model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
+
+    @classmethod
+    def checked(cls, values: Mapping[str, Any]) -> Self:
+        """An object with these values; the first bad one raises ``PyriteError``."""
+        try:
+            return cls(**values)
+        except ValidationError as error:
+            first = error.errors()[0]
+            value = "missing" if first["type"] == "missing" else repr(first["input"])
+            raise PyriteError(f"{'.'.join(map(str, first['loc']))} is {value}: {first['msg'].lower()}") from None
+
+
 """The file of every recipe in ``pyrite/papers/recipes``, by name."""
 
 

@@ -247,9 +247,8 @@ def _seconds(missing: Sequence[Cell], known: Iterable[CellResult], workers: int)
             torch.set_num_threads(1)  # as the workers do
         for cell in missing:
             if _kind(cell) not in times:
-                plan = cell.plan()
-                pace = measure_pace(plan.recipe, plan.data, plan.method, features=plan.features)
-                times[_kind(cell)] = pace.seconds(plan.recipe.epochs)
+                job = cell.job()
+                times[_kind(cell)] = measure_pace(job).seconds(job.config.epochs)
     finally:
         torch.set_num_threads(threads)
     return sum(times[_kind(cell)] for cell in missing) / workers

@@ -149,7 +149,7 @@ def margins_figure(comparison: Comparison | Run) -> Figure:
     The share of labels beyond an end of the axis is written there.
     """
     if isinstance(comparison, Run):
-        comparison = Comparison(comparison.path, (Row(comparison.recipe.method, (comparison,)),))
+        comparison = Comparison(comparison.path, (Row(str(comparison.config.method), (comparison,)),))
     shown = [(row.name, row.runs[0], epochs) for row in comparison.rows if (epochs := _epochs(row.runs[0]))]
     if not shown:
         raise PyriteError(f"{comparison.path} has nothing to draw: no run has finished an epoch")

@@ -9,7 +9,8 @@ from pyrite.errors import PyriteError
 from pyrite.files import write
 from pyrite.report.figures import learning_figure, margins_figure
 from pyrite.report.inline import picture, templates
-from pyrite.training import COLUMNS, Recipe, Run
+from pyrite.settings import SETTINGS
+from pyrite.training import COLUMNS, Config, Run
 
 __all__ = ["write_page"]
 
@@ -27,10 +28,10 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Losses si
         title=title,
         comparison=comparison,
         headings={name: COLUMNS[name].explanation for name in comparison.columns()},
-        recipe=first.recipe,
+        config=first.config,
         settings=shared,
         differ=differ,
-        seeds=[run.recipe.seed for run in comparison.rows[0].runs],
+        seeds=[run.config.seed for run in comparison.rows[0].runs],
         facts=first.facts,
         labels=_labels(first),
         findings=_findings(comparison) if tested and _labels(first).get("wrong") else [],
@@ -50,14 +51,18 @@ def _settings(comparison: Comparison) -> tuple[dict[str, object], dict[str, dict
 
     Shared settings that are empty, 0 or off are left out.
     """
-    recipes = {row.name: row.runs[0].recipe for row in comparison.rows}
+    recipes = {row.name: _plain(row.runs[0].config) for row in comparison.rows}
     first = next(iter(recipes.values()))
-    names = [name for name in Recipe.model_fields if name not in ("method", "seed")]
-    differ = [name for name in names if len({getattr(recipe, name) for recipe in recipes.values()}) > 1]
-    shared = {name: value for name, value in first if value and name in names and name not in differ}
-    if first.accumulate == 1 and "accumulate" in shared:
+    names = [name for name in SETTINGS if name not in ("method", "seed")]
+    differ = [name for name in names if len({recipe.get(name) for recipe in recipes.values()}) > 1]
+    shared = {name: first[name] for name in names if first.get(name) and name not in differ}
+    if shared.get("accumulate") == 1:
         del shared["accumulate"]
-    return shared, {n: {loss: getattr(recipe, n) for loss, recipe in recipes.items()} for n in differ}
+    return shared, {name: {loss: recipe.get(name) for loss, recipe in recipes.items()} for name in differ}
+
+
+def _plain(config: Config) -> dict[str, Any]:
+    return {name: value["python"] if isinstance(value, dict) else value for name, value in config.to_dict().items()}
 
 
 def _labels(run: Run) -> dict[str, int]:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pyrite.data import Corrections, Dataset
 from pyrite.errors import PyriteError
-from pyrite.training.recipe import Recipe
+from pyrite.training.config import Config
 
 __all__ = ["CorrectedLabels", "apply_corrections"]
 
@@ -25,24 +25,24 @@ class CorrectedLabels:
     warnings: tuple[str, ...] = ()
 
 
-def apply_corrections(recipe: Recipe, data: Dataset, chosen: npt.NDArray[np.int64], content: bytes) -> CorrectedLabels:
-    """Apply the content of ``recipe.corrections`` to the chosen samples: correct labels and drop samples.
+def apply_corrections(config: Config, data: Dataset, chosen: npt.NDArray[np.int64], content: bytes) -> CorrectedLabels:
+    """Apply the content of ``config.corrections`` to the chosen samples: correct labels and drop samples.
 
     Samples are chosen by their labels before correction, so that a run with corrections has the same samples as the run
     that was audited.
     """
-    source = recipe.corrections
+    source = config.corrections
     read = Corrections.parse(content, source, data)
-    if not read.decided and not recipe.drop_suspects:
+    if not read.decided and not config.drop_suspects:
         raise PyriteError(
             f"corrections is {source}, a ranking without decisions: set drop_suspects to the probability from which "
             "on labels are dropped, such as 0.9"
         )
-    labels, kept = read.applied(data.labels), np.setdiff1d(chosen, read.dropped(recipe.drop_suspects))
+    labels, kept = read.applied(data.labels), np.setdiff1d(chosen, read.dropped(config.drop_suspects))
     if not len(kept):
         raise PyriteError(f"the corrections in {source} drop all {len(chosen)} samples: none is left to train on")
     warnings = []
-    if recipe.drop_suspects and np.isnan(read.wrong_probability).all():
+    if config.drop_suspects and np.isnan(read.wrong_probability).all():
         warnings.append(f"{source} does not say how likely labels are wrong: no suspects were dropped")
     for number in np.setdiff1d(data.labels[chosen], labels[kept]):
         warnings.append(f"the corrections leave no sample of the class {data.classes[number]!r}")

@@ -22,10 +22,9 @@ from pyrite.errors import PyriteError
 from pyrite.files import npz_bytes, write
 from pyrite.methods import Step
 from pyrite.processes import all_gather, rank, world_size
-from pyrite.training.assembly import Parts
+from pyrite.training.build import Running
 from pyrite.training.divergence import divergence
 from pyrite.training.loop import RunFailed
-from pyrite.training.recipe import BEFORE, Recipe
 from pyrite.training.run_files import read_json, read_npz
 from pyrite.training.state import pack, unpack
 
@@ -40,19 +39,19 @@ class Folder:
     when it is resumed.
     """
 
-    def __init__(self, path: Path, recipe: Recipe, parts: Parts) -> None:
-        self.path, self.recipe, self.parts = path, recipe, parts
+    def __init__(self, path: Path, running: Running) -> None:
+        self.path, self.running, self.config = path, running, running.job.config
         self.seconds, self._since = 0.0, time.perf_counter()
 
     def begin(self) -> None:
         """Write what is known before the first step; the recipe first, because a resume needs it."""
-        corrections, features = self.parts.corrections, self.parts.features
+        corrections, features = self.running.corrections, self.running.features
         self._write(
             lambda: {
-                "recipe.toml": self.recipe.to_toml().encode(),
+                "recipe.toml": self.config.to_toml().encode(),
                 **({"corrections.csv": corrections} if corrections else {}),
                 **({"features.npz": features} if features else {}),
-                "labels.npz": npz_bytes(self.parts.labels),
+                "labels.npz": npz_bytes(self.running.labels),
                 "run.json": self._facts(),
             }
         )
@@ -67,24 +66,24 @@ class Folder:
         if not saved:
             return self.begin()
         state = unpack(path)
-        if {**BEFORE, **state.get("recipe", {})} != self._recipe():
+        if state["recipe"] != self.config.to_dict():
             raise PyriteError(f"{path} belongs to a run with another recipe than {self.path / 'recipe.toml'}")
         self.seconds = state["seconds"]
         try:
-            self.parts.trainer.load_state_dict(state["trainer"])
+            self.running.trainer.load_state_dict(state["trainer"])
         except (RuntimeError, KeyError) as error:  # what was handed over is not what it was
             reason = " ".join(str(error).split())
             raise PyriteError(f"{path} does not fit the net or the method: {reason}") from None
-        self.parts.batches.load_state_dict(state["batches"])
-        self.parts.record.load_state_dict(state["record"])
+        self.running.batches.load_state_dict(state["batches"])
+        self.running.record.load_state_dict(state["record"])
         unreadable = {path: Unreadable(path, reason) for path, reason in state["unreadable"].items()}
-        self.parts.batches.unreadable |= unreadable
+        self.running.batches.unreadable |= unreadable
 
     def _check_labels(self) -> None:
-        path, now = self.path / "labels.npz", self.parts.labels
+        path, now = self.path / "labels.npz", self.running.labels
         began = read_npz(path)
         if list(began) != list(now) or not all(np.array_equal(began[name], now[name]) for name in now):
-            raise PyriteError(f"the labels of {self.recipe.data} are not those in {path}")
+            raise PyriteError(f"the labels of {self.config.data} are not those in {path}")
 
     def _check_facts(self) -> None:
         """Raise ``ValueError`` if the inputs have changed; warn of what changes the last digits of results."""
@@ -92,18 +91,18 @@ class Folder:
         if not path.exists():
             return
         began = read_json(path, threads=int, processes=int)
-        now = json.loads(json.dumps(self.parts.facts))
+        now = json.loads(json.dumps(self.running.facts))
         changed = [name for name, value in now.items() if began.get(name) != value]
         if changed:
-            raise PyriteError(f"the inputs of {self.recipe.data} are not those of {path}: other {', '.join(changed)}")
+            raise PyriteError(f"the inputs of {self.config.data} are not those of {path}: other {', '.join(changed)}")
         for name, value in (("threads", torch.get_num_threads()), ("processes", world_size())):
             if began[name] != value:
                 text = f"{self.path} was begun with {began[name]} {name}, not {value}: the last digits will differ"
                 warnings.warn(text, stacklevel=4)
 
     def after_step(self, step: Step) -> None:
-        every = self.recipe.checkpoint_every
-        if every and self.parts.record.steps % every == 0:
+        every = self.config.checkpoint_every
+        if every and self.running.record.steps % every == 0:
             self.save()
 
     def after_epoch(self, epoch: int) -> None:
@@ -112,17 +111,17 @@ class Folder:
 
     def save(self) -> None:
         """Write the current state."""
-        self.parts.record.merge()
+        self.running.record.merge()
         self._write(lambda: {"state/state.safetensors": pack(self._state())})
 
     def _state(self) -> dict[str, Any]:
         return {
-            "recipe": self._recipe(),
+            "recipe": self.config.to_dict(),
             "seconds": self._elapsed(),
-            "batches": self.parts.batches.state_dict(),
-            "trainer": self.parts.trainer.state_dict(),
-            "record": self.parts.record.state_dict(),
-            "unreadable": {entry.path: entry.reason for entry in self.parts.batches.unreadable.values()},
+            "batches": self.running.batches.state_dict(),
+            "trainer": self.running.trainer.state_dict(),
+            "record": self.running.record.state_dict(),
+            "unreadable": {entry.path: entry.reason for entry in self.running.batches.unreadable.values()},
         }
 
     def write_results(self) -> None:
@@ -130,22 +129,22 @@ class Folder:
         self._write(self._results)
 
     def _results(self) -> dict[str, bytes]:
-        history = "".join(json.dumps(line) + "\n" for line in self.parts.record.history).encode()
-        files = {"history.jsonl": history, "samples.npz": npz_bytes(self.parts.record.arrays())}
-        learned = self.parts.trainer.arrays()
+        history = "".join(json.dumps(line) + "\n" for line in self.running.record.history).encode()
+        files = {"history.jsonl": history, "samples.npz": npz_bytes(self.running.record.arrays())}
+        learned = self.running.trainer.arrays()
         return files | {"method.npz": npz_bytes(learned)} if learned else files
 
     def finish(self) -> None:
         """Write the model, and everything that is known at the end."""
         self.write_results()
-        warned = divergence(self.parts.record.history)
-        saved = self.parts.evaluation.saved(self.parts.record.history)
+        warned = divergence(self.running.record.history)
+        saved = self.running.evaluation.saved(self.running.record.history)
         last = {}
-        if saved["epoch"] != len(self.parts.record.history):
+        if saved["epoch"] != len(self.running.record.history):
             last["last.safetensors"] = self._model()
-            self.parts.evaluation.restore_best()
-        results = {"saved": saved, **self.parts.at_the_end()}
-        nets = len(self.parts.trainer.predictors)
+            self.running.evaluation.restore_best()
+        results = {"saved": saved, **self.running.at_the_end()}
+        nets = len(self.running.trainer.predictors)
         self._write(
             lambda: {
                 "model.safetensors": self._model(),
@@ -155,7 +154,7 @@ class Folder:
         )
 
     def _model(self) -> bytes:
-        return save(_plain(self.parts.trainer.model.state_dict()))
+        return save(_plain(self.running.trainer.model.state_dict()))
 
     def _write(self, contents: Callable[[], dict[str, bytes]]) -> None:
         """Write files by their names, in this order. All processes wait for it, and fail together."""
@@ -179,10 +178,10 @@ class Folder:
     def _facts(self, finished: bool = False, warned: Sequence[str] = (), **results: Any) -> bytes:
         facts: dict[str, Any] = {
             "finished": finished,
-            "warnings": [*self.parts.warnings, *warned],
+            "warnings": [*self.running.warnings, *warned],
             "seconds": round(self._elapsed(), 3),
-            "seed": self.recipe.seed,
-            "recipe": self._recipe(),
+            "seed": self.config.seed,
+            "recipe": self.config.to_dict(),
             "command": sys.argv,
             "git": _git_hash(),
             "processes": world_size(),
@@ -193,13 +192,10 @@ class Folder:
                 "numpy": np.__version__,
                 "python": platform.python_version(),
             },
-            **self.parts.facts,
+            **self.running.facts,
             **results,
         }
         return (json.dumps(facts, indent=2) + "\n").encode()
-
-    def _recipe(self) -> dict[str, Any]:
-        return self.recipe.model_dump(exclude_none=True)
 
     def _elapsed(self) -> float:
         return self.seconds + time.perf_counter() - self._since

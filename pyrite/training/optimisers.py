@@ -1,17 +1,18 @@
-"""Optimisers by their spelling: ``sgd(lr=0.1)``."""
+"""Optimisers by their spec strings: ``sgd(lr=0.1)``."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import final
 
 import torch
 from torch import nn
 
 from pyrite.checks import flag, number, require
-from pyrite.spec import HasSpec, Registry
+from pyrite.spec import HasSpec, Registry, build, lookup
 
-__all__ = ["OPTIMISERS", "SGD", "Adam", "Adamw", "Optimiser", "optimiser"]
+__all__ = ["OPTIMISERS", "SGD", "Adam", "Adamw", "Optimiser", "states_rate"]
 
 _LARGEST = 1e30  # float32, in which weights are, ends at 3e38
 
@@ -99,10 +100,14 @@ OPTIMISERS: Registry[Optimiser] = Registry(
 )
 
 
-def optimiser(spec: str | Optimiser) -> Optimiser:
-    """The optimiser that ``spec`` describes.
+def states_rate(spec: object) -> bool:
+    """Whether an optimiser, or its spec string, sets the learning rate: as first argument or by name."""
+    if not isinstance(spec, str):
+        return spec is not None
 
-    >>> optimiser("adam(lr=0.01, eps=0.1)")
-    Adam(lr=0.01, betas=(0.9, 0.999), eps=0.1, weight_decay=0.0)
-    """
-    return OPTIMISERS.read(spec)
+    def first(lr: float | None = None, *more: object, **named: object) -> SimpleNamespace:
+        return SimpleNamespace(given=lr is not None)
+
+    name = spec.partition("(")[0].strip()
+    lookup(name, OPTIMISERS, "optimiser")
+    return bool(build(spec, {name: first}, "optimiser").given)

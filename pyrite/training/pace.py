@@ -12,14 +12,13 @@ from typing import Any, Final, final
 
 from torch import nn
 
-from pyrite.data import Dataset, Growth
-from pyrite.features import Encoder
-from pyrite.methods import Method, Step
-from pyrite.models import Architecture, Factory, FastCNN, architecture
+from pyrite.data import Growth
+from pyrite.methods import Step
+from pyrite.models import FastCNN
 from pyrite.processes import all_gather, join
-from pyrite.training.assembly import Parts, assemble
+from pyrite.training.build import Running, build
+from pyrite.training.config import Job
 from pyrite.training.loop import fit
-from pyrite.training.recipe import GIVEN, Recipe
 
 __all__ = ["Pace", "fitting", "measure_pace"]
 
@@ -79,61 +78,42 @@ class Pace:
         return self.small + (self.whole - self.small) * (side**2 - self.first**2) / (1 - self.first**2)
 
 
-def measure_pace(
-    recipe: Recipe,
-    data: Dataset,
-    method: Method,
-    model: Architecture | nn.Module | Factory | None = None,
-    features: Encoder | None = None,
-) -> Pace:
+def measure_pace(job: Job) -> Pace:
     """The pace of a run, from its first steps on small and on whole images, which are made and thrown away.
 
     What a method does between epochs is not counted, nor that samples are encoded before training. With several
-    processes it is that of the slowest. The arguments are those of ``assemble``.
+    processes it is that of the slowest.
     """
-    join(recipe.device)
-    plain = recipe.model_copy(update={"corrections": "", "drop_suspects": 0.0})  # they change next to nothing
-    grow = 1.0 if plain.grow is None else plain.grow
-
-    def timed(share: float) -> tuple[float, Parts]:
-        # A net that the user passed must not be trained here.
-        net = deepcopy(model) if isinstance(model, nn.Module) else model
-        return _timed(plain.model_copy(update={"grow": share}), data, method, net, features)
-
-    whole, parts = timed(1.0)
-    small = whole if grow == 1 else timed(grow)[0]
+    config = job.config
+    join(config.device)
+    # Corrections change next to nothing, and a net that the user passed must not be trained here.
+    net = deepcopy(config.model) if isinstance(config.model, nn.Module) else config.model
+    plain = job.with_config(corrections=None, drop_suspects=0.0, model=net)
+    whole, running = _timed(plain.with_config(grow=1.0))
+    small = whole if config.grow == 1 else _timed(plain)[0]
     times = all_gather((small, whole))
-    tested = (part for part in (parts.evaluation.test, parts.evaluation.validation) if part is not None)
+    tested = (part for part in (running.evaluation.test, running.evaluation.validation) if part is not None)
     return Pace(
         small=max(own for own, _ in times),
         whole=max(own for _, own in times),
-        steps=len(parts.batches),
-        trained=len(parts.batches.index) / plain.batch_size,
-        evaluated=(2 if plain.mirror else 1) * sum(len(part.index) for part in tested) / plain.batch_size,
-        first=grow,
+        steps=len(running.batches),
+        trained=len(running.batches.index) / config.batch_size,
+        evaluated=(2 if config.mirror else 1) * sum(len(part.index) for part in tested) / config.batch_size,
+        first=config.grow,
     )
 
 
-def fitting(
-    seconds: float,
-    recipe: Recipe,
-    data: Dataset,
-    method: Method,
-    model: Architecture | nn.Module | Factory | None = None,
-    features: Encoder | None = None,
-    *,
-    widen: bool = False,
-) -> dict[str, Any]:
+def fitting(job: Job, seconds: float, *, widen: bool = False) -> dict[str, Any]:
     """The settings of a run that takes so long on this machine: ``epochs`` and, if it may be wider, ``model``.
 
     Args:
+        job: a run of any length.
         seconds: the time.
-        recipe, data, method, model, features: of a run of any length, with all defaults filled in.
         widen: whether a wider net may be taken where the time is long enough. Only ``fast_cnn`` is widened.
     """
     found: dict[str, Any] = {}
-    for net in (recipe.model, *(_wider(recipe.model) if widen else ())):
-        pace = measure_pace(recipe.model_copy(update={"model": net}), data, method, model, features)
+    for net in (job.config.model, *(_wider(job.config.model) if widen else ())):
+        pace = measure_pace(job.with_config(model=net))
         epochs = pace.epochs((1 - _SPARE) * seconds)
         if found and (epochs < _EPOCHS or epochs * pace.steps < _UPDATES):
             break
@@ -141,10 +121,9 @@ def fitting(
     return found
 
 
-def _wider(spec: str) -> Iterator[str]:
-    net = None if spec.startswith(GIVEN) else architecture(spec)
+def _wider(net: object) -> Iterator[FastCNN]:
     if isinstance(net, FastCNN):
-        yield from (str(FastCNN(widths=tuple(int(times * width) for width in net.widths))) for times in _WIDER)
+        yield from (FastCNN(widths=tuple(int(times * width) for width in net.widths)) for times in _WIDER)
 
 
 class _Clock:
@@ -164,18 +143,12 @@ class _Clock:
         return len(self.times) > _STEPS
 
 
-def _timed(
-    recipe: Recipe,
-    data: Dataset,
-    method: Method,
-    model: Architecture | nn.Module | Factory | None,
-    features: Encoder | None,
-) -> tuple[float, Parts]:
-    """Seconds per step, and the parts of the run that made them. What is embedded here is not embedded again."""
+def _timed(job: Job) -> tuple[float, Running]:
+    """Seconds per step, and the run that made them. What is embedded here is not embedded again."""
     clock = _Clock()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will warn
-        parts = assemble(recipe, data, method, model, features=features, progress=True)
-        fit(parts.trainer, parts.batches, recipe.epochs, [parts.record, clock], lambda: clock.enough)
+        running = build(job, progress=True)
+        fit(running.trainer, running.batches, job.config.epochs, [running.record, clock], lambda: clock.enough)
     times = [later - earlier for earlier, later in pairwise(clock.times)]
-    return median(times) if times else 0.0, parts
+    return median(times) if times else 0.0, running

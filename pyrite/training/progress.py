@@ -9,9 +9,8 @@ from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingC
 
 from pyrite.methods import Step
 from pyrite.processes import rank, world_size
-from pyrite.training.assembly import Parts
+from pyrite.training.build import Running
 from pyrite.training.divergence import divergence
-from pyrite.training.recipe import Recipe
 
 __all__ = ["Progress"]
 
@@ -24,22 +23,22 @@ _MANY: Final = 20_000  # images below which embeddings are ahead (docs/embedding
 class Progress:
     """An observer that shows loss, accuracy, samples per second and the time left, on standard error."""
 
-    def __init__(self, recipe: Recipe, parts: Parts) -> None:
-        self.recipe, self.parts = recipe, parts
+    def __init__(self, running: Running) -> None:
+        self.running, self.config = running, running.job.config
         self.console = Console(stderr=True)
         self._warned = False
         self._began, self._samples, self._loss = time.perf_counter(), 0, float("nan")
         columns = (TextColumn("epoch {task.fields[epoch]}"), BarColumn(), TextColumn("{task.fields[now]}"))
         self._bar = Bar(*columns, TimeRemainingColumn(), console=self.console, disable=not self.console.is_terminal)
         self._task = self._bar.add_task(
-            "", total=recipe.epochs * len(parts.batches), completed=parts.record.steps, **self._fields()
+            "", total=self.config.epochs * len(running.batches), completed=running.record.steps, **self._fields()
         )
 
     @classmethod
-    def wanted(cls, progress: bool | None, recipe: Recipe, parts: Parts) -> "Progress | None":
+    def wanted(cls, progress: bool | None, running: Running) -> "Progress | None":
         """None if no progress is wanted, or if another process shows it."""
         wanted = sys.stderr.isatty() if progress is None else progress
-        return cls(recipe, parts) if wanted and rank() == 0 else None
+        return cls(running) if wanted and rank() == 0 else None
 
     def __enter__(self) -> Self:
         if advice := self._advice():
@@ -54,31 +53,31 @@ class Progress:
         self._samples += len(step.index) * world_size()
         # An average over about 20 steps, so that the number can be read.
         self._loss = step.loss if self._loss != self._loss else 0.95 * self._loss + 0.05 * step.loss
-        self._bar.update(self._task, completed=self.parts.record.steps, **self._fields())
+        self._bar.update(self._task, completed=self.running.record.steps, **self._fields())
 
     def after_epoch(self, epoch: int) -> None:
-        sentences = divergence(self.parts.record.history)
+        sentences = divergence(self.running.record.history)
         if sentences and not self._warned:
             self._warned = True
             self.console.print(f"epoch {epoch}: {sentences[0]}", highlight=False, soft_wrap=True, style="yellow")
         if self.console.is_terminal:  # the bar shows it
             return
-        line = self.parts.record.history[-1]
+        line = self.running.record.history[-1]
         shown = {"test": "test_accuracy", "validation": "validation_accuracy", "train": "train_accuracy"}
         shown |= {"memorised": "memorised"}
         parts = [f"{word} {100 * line[name]:.2f} %" for word, name in shown.items() if line[name] is not None]
-        text = f"epoch {epoch:{len(str(self.recipe.epochs))}}/{self.recipe.epochs}  loss {line['loss']:.4f}  "
+        text = f"epoch {epoch:{len(str(self.config.epochs))}}/{self.config.epochs}  loss {line['loss']:.4f}  "
         self.console.print(
             text + "  ".join(parts) + f"  {self._speed():.0f} samples/s", highlight=False, soft_wrap=True
         )
 
     def _advice(self) -> str:
         """What would be better, before much time is spent; empty if nothing would, or if the run is resumed."""
-        shape, count = self.parts.batches.inputs.shape, len(self.parts.batches.index)
-        if len(shape) != 4 or self.parts.record.steps or "pretrained=True" in self.recipe.model:
+        shape, count = self.running.batches.inputs.shape, len(self.running.batches.index)
+        if len(shape) != 4 or self.running.record.steps or getattr(self.config.model, "pretrained", False):
             return ""
         embeds = "--features efficientnet_lite0 embeds them with a pretrained net"
-        if shape[2] * shape[3] >= _LARGE and self.recipe.device == "cpu":
+        if shape[2] * shape[3] >= _LARGE and self.config.device == "cpu":
             size = f"{shape[2]} x {shape[3]} pixels"
             return f"Training from scratch on {count:,} images of {size} is slow: {embeds} and takes minutes instead."
         if shape[1] == 3 and min(shape[2:]) >= _PHOTOGRAPH and count < _MANY:
@@ -86,8 +85,8 @@ class Progress:
         return ""
 
     def _fields(self) -> dict[str, Any]:
-        epoch = f"{min(self.parts.batches.epoch + 1, self.recipe.epochs)}/{self.recipe.epochs}"
-        history = self.parts.record.history
+        epoch = f"{min(self.running.batches.epoch + 1, self.config.epochs)}/{self.config.epochs}"
+        history = self.running.record.history
         known = next((name for name in ("test", "validation") if history and history[-1][f"{name}_accuracy"]), None)
         accuracy = f"  {known} {100 * history[-1][f'{known}_accuracy']:.1f} %" if known else ""
         loss = "" if self._loss != self._loss else f"loss {self._loss:.3f}{accuracy}  {self._speed():.0f}/s"

@@ -15,11 +15,11 @@ from pyrite.checks import is_whole
 from pyrite.curves import WeightNetCurve
 from pyrite.data import DATASETS, Batches, Dataset, Inputs, Numeric, Records, Statistics, load, read_like
 from pyrite.errors import PyriteError
-from pyrite.features import Features, encoder, read_state
-from pyrite.models import Ensemble, Mirrored, architecture
+from pyrite.features import Features, OwnModule, read_state
+from pyrite.models import Architecture, Ensemble, Mirrored
+from pyrite.training.config import Config, Missing, load_data, python_name
 from pyrite.training.metrics import COLUMNS, SAMPLE_COLUMNS, Line, Outcome, measure
 from pyrite.training.prediction import Predictions
-from pyrite.training.recipe import BEFORE, GIVEN, Recipe
 from pyrite.training.run_files import read_history, read_json, read_npz, read_weights
 
 __all__ = ["Run", "net_scores"]
@@ -34,13 +34,13 @@ class Run:
 
     Attributes:
         path: the folder.
-        recipe: all of its settings.
+        config: all of its settings.
         history: one line per epoch; see docs/diagnostics.md for its names.
     """
 
-    def __init__(self, path: Path, recipe: Recipe, history: list[Line], data: Dataset | None = None) -> None:
-        """``data`` is the data set that the recipe names, if it has been read already."""
-        self.path, self.recipe, self.history = path, recipe, history
+    def __init__(self, path: Path, config: Config, history: list[Line], data: Dataset | None = None) -> None:
+        """``data`` is the data set that was trained on, if it has been read already."""
+        self.path, self.config, self.history = path, config, history
         self._data = data
 
     @classmethod
@@ -49,8 +49,11 @@ class Run:
         folder = Path(path)
         if not (folder / "recipe.toml").is_file():
             raise PyriteError(f"{folder} is not a run: it has no recipe.toml")
-        recipe = _read_recipe(folder / "recipe.toml")
-        return cls(folder, recipe, read_history(folder / "history.jsonl", "epoch", "test_accuracy"))
+        return cls(
+            folder,
+            Config.load(folder / "recipe.toml"),
+            read_history(folder / "history.jsonl", "epoch", "test_accuracy"),
+        )
 
     @property
     def finished(self) -> bool:
@@ -149,14 +152,12 @@ class Run:
     def dataset(self) -> Dataset:
         """The data it was trained on, read once."""
         if self._data is None:
-            if self.recipe.data.startswith(GIVEN):
-                raise PyriteError(f"the data of {self.path} were {self.recipe.data}: they cannot be read again")
-            self._data = self.recipe.load_data()
+            self._data = load_data(self.config)
         data = self._data
         paths = self.labels["path"].tolist() if "path" in self.labels else list(data.paths)
         if len(data) != len(self.labels["given"]) or list(data.paths) != paths:
             self._data = None
-            raise PyriteError(f"{self.recipe.data} has changed since {self.path} was trained: it has other samples")
+            raise PyriteError(f"{self.config.data} has changed since {self.path} was trained: it has other samples")
         return data
 
     def method_arrays(self) -> dict[str, npt.NDArray[Any]]:
@@ -171,37 +172,41 @@ class Run:
         """
         arrays = self.method_arrays()
         if "weight_net" not in arrays:
-            raise PyriteError(f"{self.path} has no learned weighting: its method is {self.recipe.method}")
+            raise PyriteError(f"{self.path} has no learned weighting: its method is {self.config.method}")
         nets = arrays["weight_net"]
         number = len(nets) if epoch is None else epoch
         if not 1 <= number <= len(nets):
             raise PyriteError(f"epoch is {epoch}, but must be from 1 to {len(nets)}")
-        return WeightNetCurve(nets[number - 1], name=f"{self.recipe.method}, epoch {number}")
+        return WeightNetCurve(nets[number - 1], name=f"{self.config.method}, epoch {number}")
 
     @cached_property
     def model(self) -> nn.Module:
         """The trained net, ready for use. It takes inputs as ``scores`` prepares them."""
-        if self.recipe.model.startswith(GIVEN):
-            raise PyriteError(f"the net was {self.recipe.model}: load {self.path / 'model.safetensors'} into it")
+        described = _known(self.config.model)
+        if not isinstance(described, Architecture):
+            weights = self.path / "model.safetensors"
+            raise PyriteError(f"the net was given in Python: {python_name(described)}: load {weights} into it")
         shape, count = self.facts["shape"], self.facts.get("nets", 1)
-        described = architecture(self.recipe.model).without_weights()  # they are read below
-        nets = [described.build(shape, len(self.classes), self.recipe.seed) for _ in range(count)]
+        described = described.without_weights()  # they are read below
+        nets = [described.build(shape, len(self.classes), self.config.seed) for _ in range(count)]
         net = nets[0] if count == 1 else Ensemble(nets)
-        if self.recipe.precision == "float64":
+        if self.config.precision == "float64":
             net = net.double()
         path = self.path / "model.safetensors"
         try:
             net.load_state_dict(read_weights(path))
         except RuntimeError as error:
-            raise PyriteError(f"{path} does not belong to {self.recipe.model}: {str(error).splitlines()[0]}") from None
-        return (Mirrored(net) if self.recipe.mirror else net).eval()
+            raise PyriteError(f"{path} does not belong to {self.config.model}: {str(error).splitlines()[0]}") from None
+        return (Mirrored(net) if self.config.mirror else net).eval()
 
     @cached_property
     def features(self) -> Features | None:
         """What turns samples into numbers, ``run.features.transform(inputs)``; None if they are trained on as is."""
-        if self.recipe.features.startswith(GIVEN):
-            raise PyriteError(f"the features of {self.path} were {self.recipe.features}: run.model takes their outputs")
-        described = encoder(self.recipe.features)
+        described = _known(self.config.features)
+        if isinstance(described, Missing | OwnModule):
+            raise PyriteError(
+                f"the features of {self.path} were given in Python: {described}: run.model takes their outputs"
+            )
         return None if described is None else described.restore(read_state(self.path / "features.npz"))
 
     def scores(self, inputs: Inputs, batch_size: int = 500) -> npt.NDArray[Any]:
@@ -227,7 +232,14 @@ class Run:
         return Predictions(self.classes, softmax(self.scores(new.inputs), axis=1), new.names, new.unreadable, notes)
 
     def __repr__(self) -> str:
-        return f"<run {self.path}: {self.recipe.method} on {self.recipe.data}, {len(self.history)} epochs>"
+        return f"<run {self.path}: {self.config.method} on {self.config.data}, {len(self.history)} epochs>"
+
+
+def _known(described: Any) -> Any:
+    """What a recipe describes; a ``PyriteError`` if that has a name which is not registered here."""
+    if isinstance(described, Missing) and described.problem:
+        raise PyriteError(described.problem)
+    return described
 
 
 def _check_histograms(path: Path, samples: Mapping[str, npt.NDArray[Any]]) -> None:
@@ -245,21 +257,6 @@ def _check_histograms(path: Path, samples: Mapping[str, npt.NDArray[Any]]) -> No
     )
     if not fits:
         raise PyriteError(f"{path} is damaged: pyrite train --resume {path.parent} writes it again")
-
-
-def _read_recipe(path: Path) -> Recipe:
-    """The recipe of a run, in which all settings are written: if one is missing, the file was truncated."""
-    values = {**BEFORE, **Recipe.read(path)}
-    expected = [name for name, field in Recipe.model_fields.items() if field.default is not None]
-    missing = [name for name in expected if name not in values]
-    try:
-        if missing:
-            raise PyriteError(f"it has no {missing[0]!r}")
-        return Recipe.make(**values)
-    except ValueError as error:
-        raise PyriteError(
-            f"cannot read {path} ({error}): the run has to be trained again, into another folder"
-        ) from None
 
 
 def net_scores(

@@ -1,4 +1,4 @@
-"""Learning-rate schedules by their spelling: ``cosine(warmup=1)``."""
+"""Learning-rate schedules by their spec strings: ``cosine(warmup=1)``."""
 
 import math
 from abc import ABC, abstractmethod
@@ -11,7 +11,7 @@ from pyrite.checks import is_number, number, one_of
 from pyrite.errors import PyriteError
 from pyrite.spec import HasSpec, Registry
 
-__all__ = ["SCHEDULES", "Constant", "Cosine", "Linear", "Schedule", "Steps", "schedule"]
+__all__ = ["SCHEDULES", "Constant", "Cosine", "Linear", "Schedule", "Steps"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -111,15 +111,6 @@ SCHEDULES: Registry[Schedule] = Registry(
     Schedule,
     "cosine",
 )
-
-
-def schedule(spec: str | Schedule) -> Schedule:
-    """The schedule that ``spec`` describes.
-
-    >>> schedule("steps(at=[40, 80], by='epoch')")
-    Steps(at=(40, 80), factor=0.1, by='epoch')
-    """
-    return SCHEDULES.read(spec)
 
 
 def _along(epoch: float, warmup: float, epochs: int) -> float:

@@ -1,9 +1,9 @@
 """Where a net starts: its scores and margins before training, and losses that are moved there."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,22 +11,21 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.checks import whole_number
-from pyrite.curves import MEASURED
+from pyrite.criterion import Loss
+from pyrite.curves import MEASURED, Scale, Shift
 from pyrite.data import Batches, Dataset, Statistics
-from pyrite.errors import PyriteError
-from pyrite.features import default_features
 from pyrite.losses import Underfitting, loss as read_loss, underfitting
-from pyrite.methods import Method, method as read_method
+from pyrite.methods import Method
 from pyrite.models import Architecture, Factory, build_model, default_architecture, seeded
 from pyrite.soft_margin import margins
-from pyrite.training.recipe import Recipe
 
-__all__ = ["Start", "check_on_net", "measure_start", "with_measured_margin"]
+__all__ = ["Start", "check_on_net", "has_measured_margin", "measure_start", "parts_of", "with_margin"]
 
 _FITTED = 2048  # inputs for the layers that are fitted to them, as in training
 _SHAPE = (3, 32, 32)  # of the inputs where no data is given
 
 Model = str | Architecture | nn.Module | Factory | None
+Thing = TypeVar("Thing", Loss, Method)
 
 
 @final
@@ -86,27 +85,30 @@ def measure_start(
     return Start(np.sort(margins(scores).flatten().numpy()), float(scores.var(1).mean().sqrt()))
 
 
-def with_measured_margin(method: Method, recipe: Recipe, model: Model, data: Dataset) -> Method:
-    """A method in whose losses the net's margin stands in place of ``MEASURED``.
+def has_measured_margin(thing: object) -> bool:
+    """Whether a method or a loss has a margin that must be measured."""
+    return any(isinstance(part, Scale | Shift) and part.margin == MEASURED for part in parts_of(thing))
 
-    Args:
-        method: the method of the recipe.
-        recipe: of the run; its defaults need not be filled in.
-        model: a net of the user's own; None if the recipe spells the net.
-        data: what is trained on.
-    """
-    word = f"margin={MEASURED!r}"
-    if word not in str(method):
-        return method
-    if recipe.method != str(method):
-        raise PyriteError(f"{word} cannot be replaced in {method}, which no text spells: give the number")
-    features = recipe.features or default_features(data.inputs)
-    if features != "none":  # they are fitted later, on the samples that are trained on
-        raise PyriteError(
-            f"{word} is measured on images and plain numbers, and these are encoded by {features}: give the number"
-        )
-    start = measure_start(model or recipe.model or None, data, seed=recipe.seed, batch_size=recipe.batch_size)
-    return read_method(recipe.method.replace(word, f"margin={start.margin}"))
+
+def with_margin(thing: Thing, margin: float) -> Thing:
+    """A copy of a method or a loss, with this margin in place of ``MEASURED``."""
+    copy = deepcopy(thing)
+    for part in parts_of(copy):
+        if isinstance(part, Scale | Shift) and part.margin == MEASURED:
+            part.start_at(margin)
+    return copy
+
+
+def parts_of(thing: object) -> Iterator[object]:
+    """An object and its parts: the losses of a method, the losses within a loss."""
+    if isinstance(thing, nn.Module):
+        yield from thing.modules()
+    elif isinstance(thing, list | tuple):
+        for item in thing:
+            yield from parts_of(item)
+    elif isinstance(thing, Method):
+        yield thing
+        yield from parts_of(list(vars(thing).values()))
 
 
 def check_on_net(
@@ -120,8 +122,9 @@ def check_on_net(
     start = measure_start(model, data, classes=classes, seed=seed)
     count = len(data.classes) if data is not None else whole_number("classes", classes, least=2)
     name = model or default_architecture(_SHAPE if data is None else data.inputs.shape[1:])
-    spelled = str(read_loss(loss)).replace(f"margin={MEASURED!r}", f"margin={start.margin}")
-    return underfitting(spelled, count, margin=start.margin, spread=start.spread, net=str(name))
+    return underfitting(
+        with_margin(read_loss(loss), start.margin), count, margin=start.margin, spread=start.spread, net=str(name)
+    )
 
 
 def _first(data: Dataset, seed: int) -> Tensor:

@@ -17,19 +17,8 @@ from pyrite.errors import PyriteError
 from pyrite.files import write
 from pyrite.locks import one_at_a_time
 from pyrite.methods import Method, Step, method as read_method
-from pyrite.settings import READING
-from pyrite.training import (
-    Diverged,
-    OptionsButRate,
-    Recipe,
-    Record,
-    RunFailed,
-    optimiser,
-    reading,
-    resolve,
-    says_rate,
-    train_once,
-)
+from pyrite.settings import READING, Settings
+from pyrite.training import Diverged, Record, RunFailed, given_settings, reading, resolve, states_rate, train_once
 from pyrite.tuning.criteria import CRITERIA, TRAP
 from pyrite.tuning.progress import TuningProgress
 from pyrite.tuning.result import Tuning, best_of
@@ -51,10 +40,9 @@ def tune(
     out: str | Path,
     trials: int = 20,
     by: str = "accuracy",
-    lr: float | str | None = None,
     prune: bool = True,
     progress: bool | None = None,
-    **options: Unpack[OptionsButRate],
+    **options: Unpack[Settings],
 ) -> Tuning:
     """Choose loss or method, its parameters and the learning rate without a single clean label.
 
@@ -72,18 +60,18 @@ def tune(
         out: the folder that gets a run for each trial, ``table.md`` and ``tuning.json``.
         trials: the number of trials altogether.
         by: the criterion: ``accuracy``, ``mae``, or ``ce``, which misleads on noisy labels.
-        lr: a number, or a range such as ``between(0.01, 1, log=True)``; by default from a quarter of the default
-            rate for the net and the method to four times that, unless ``optimiser`` sets a rate.
         prune: end trials early that are behind the median of the finished ones, after half of their epochs.
         progress: show the progress; by default if standard error is a terminal.
-        options: those of ``train``; ``validation`` is 0.2 by default.
+        options: those of ``train``; ``validation`` is 0.2 by default. ``lr`` may also be a range such as
+            ``between(0.01, 1, log=True)``; by default it is from a quarter of the default rate for the net and the
+            method to four times that, unless ``optimiser`` sets a rate.
     """
-    work = _Work(data, methods, Path(out), trials, by, lr, prune, dict(options))
+    work = _Work(data, methods, Path(out), trials, by, options.pop("lr", None), prune, options)
     if not work.criterion.symmetric:
         warnings.warn(TRAP, stacklevel=2)
     study = work.study
     study.open(work.settings)
-    with TuningProgress(progress, trials, work.recipe.epochs, work.criterion) as shown, _stopped(study.path):
+    with TuningProgress(progress, trials, work.config.epochs, work.criterion) as shown, _stopped(study.path):
         while claim := study.claim(work.ask):
             try:
                 shown.begin(claim.trial, study.trials())
@@ -107,37 +95,35 @@ class _Work:
         by: str,
         lr: float | str | None,
         prune: bool,
-        options: Mapping[str, Any],
+        options: Settings,
     ) -> None:
         need_optuna()
         _check(trials, by, options)
         self.data, self.study, self.limit, self.by, self.prune = data, Study(out), trials, by, prune
         self.criterion = CRITERIA[by]
-        configured = Recipe.read(options["config"]) if options.get("config") is not None else {}
-        given = {name: value for name, value in options.items() if value is not None and name != "config"}
         # A configuration file may change before the choice is trained with, so that its values are taken now. Methods
         # come from the search.
-        rest = {name: value for name, value in configured.items() if name not in ("data", "method")}
+        rest = {name: value for name, value in given_settings(options).items() if name not in ("data", "method")}
         # The choice is trained on all samples, and its last model is saved: trials are compared by theirs.
-        self.options: dict[str, Any] = {"validation": HELD_OUT, "keep": "last"} | rest | given
+        self.options: dict[str, Any] = {"validation": HELD_OUT, "keep": "last"} | rest
         if is_object(data):  # a frame or a list is read once
             self.data = data = load(data, **reading(self.options))
             self.options = {name: value for name, value in self.options.items() if name not in READING}
         self.rate, rates = _rate(lr, self.options.get("optimiser"))
         # A rate that is neither searched nor given is that of the optimiser.
-        plan = resolve(data, lr=self.rate, **self.options)
-        self.recipe, self.source = plan.recipe, plan.data
+        job = resolve(data, lr=self.rate, **self.options)
+        self.config, self.source = job.config, job.data
         if self.options.pop("minutes", None) is not None:  # measured once, so that all trials have the same length
-            self.options = {"model": self.recipe.model} | self.options | {"epochs": self.recipe.epochs}
-        if not self.recipe.validation:
+            self.options = {"model": str(self.config.model)} | self.options | {"epochs": self.config.epochs}
+        if not self.config.validation:
             raise PyriteError("validation is 0, but there must be held-out samples to choose by")
         for rate in rates.ends if rates is not None and lr is not None else ():
             resolve(self.source, **self.options, lr=rate)
         self.space = Space(methods or default_methods(len(self.source.classes)), rates, by_factor=lr is None)
-        self.search = Search(self.space, self.criterion, self.recipe.seed, self.recipe.epochs)
+        self.search = Search(self.space, self.criterion, self.config.seed, self.config.epochs)
         # What determines the search. The number of trials is not included, so that it can be raised later.
         self.settings = {"methods": self.space.methods, "lr": repr(rates) if rates else self.rate, "by": by}
-        self.settings |= {"prune": prune, **self.recipe.model_dump(exclude={"method"})}
+        self.settings |= {"prune": prune, **self.config.replace(method="auto").to_dict()}
         if isinstance(data, Dataset):  # its name does not identify its content
             self.settings["content"] = _digest(data)
 
@@ -156,7 +142,7 @@ class _Work:
             return number
         if self.rate is not None:
             return self.rate
-        default = float(optimiser(resolve(self.source, **self.options, method=method).recipe.optimiser).lr)
+        default = float(resolve(self.source, **self.options, method=method).config.optimiser.lr)
         return default if number is None else float(f"{default * number:.3g}")
 
     def _chosen(self, trial: Trial) -> dict[str, Any]:
@@ -169,13 +155,11 @@ class _Work:
         trial, watch = claim.trial, _Watch(self, shown)
         try:
             run = train_once(
-                self.data,
-                out=self.study.path / trial.name,
+                resolve(self.data, **self.options, **self._chosen(trial)),
+                self.study.path / trial.name,
                 observers=[watch],
                 stop=lambda: watch.hopeless,
                 progress=False,
-                **self.options,
-                **self._chosen(trial),
             )
         except Diverged as error:
             return self.study.finish(trial, state="failed", reason=str(error))
@@ -256,7 +240,7 @@ def _rate(lr: float | str | None, optimiser_spec: object) -> tuple[float | None,
             return None, read_range(lr, "lr")
     if lr is not None:
         return float(number("lr", lr, "a number or a range such as 'between(0.01, 1, log=True)'")), None
-    return None, None if says_rate(optimiser_spec) else FACTOR
+    return None, None if states_rate(optimiser_spec) else FACTOR
 
 
 @contextmanager

@@ -63,10 +63,10 @@ def test_digits_with_wrong_labels(digits: Audit) -> None:
 
 def test_what_it_was_trained_with(digits: Audit) -> None:
     assert digits.run is not None
-    assert digits.run.recipe.validation == 0
-    assert digits.run.recipe.method == "cross_fit(erm(unit(scale(mae, tau=1, classes=10))), folds=4)"
+    assert digits.run.config.validation == 0
+    assert str(digits.run.config.method) == "cross_fit(erm(unit(scale(mae, tau=1, classes=10))), folds=4)"
     assert (digits.run.samples["unseen"] == 1).all()
-    assert digits.run.recipe.seed == 0
+    assert digits.run.config.seed == 0
     assert digits.run.finished
 
 
@@ -134,12 +134,12 @@ def test_a_config_is_heard(tmp_path: Path) -> None:
     )
     found = pyrite.audit("digits", config=tmp_path / "run.toml", out=tmp_path / "a")
     assert found.run is not None
-    recipe = found.run.recipe
-    assert (recipe.seed, recipe.validation, recipe.method) == (5, 0.3, "erm(ce)")
+    recipe = found.run.config
+    assert (recipe.seed, recipe.validation, str(recipe.method)) == (5, 0.3, "erm(ce)")
     found = pyrite.audit("digits", config=tmp_path / "run.toml", seed=6, loss="mae", out=tmp_path / "b")
     assert found.run is not None
-    recipe = found.run.recipe
-    assert (recipe.seed, recipe.validation, recipe.method) == (6, 0.3, "cross_fit(erm(mae), folds=4)")
+    recipe = found.run.config
+    assert (recipe.seed, recipe.validation, str(recipe.method)) == (6, 0.3, "cross_fit(erm(mae), folds=4)")
 
 
 def test_nothing_held_out_is_a_ranking(tmp_path: Path) -> None:

@@ -83,9 +83,9 @@ def test_for_a_program(tmp_path: Path) -> None:
     found = pyrite.audit(out, seed=3)
     assert strict(said) == found.summary() | {"folder": str(out)}
     assert found.run is not None
-    recipe = found.run.recipe
+    recipe = found.run.config
     method = "cross_fit(erm(ce), folds=4)"
-    assert (recipe.method, recipe.seed, recipe.samples, recipe.validation) == (method, 3, 400, 0.3)
+    assert (str(recipe.method), recipe.seed, recipe.samples, recipe.validation) == (method, 3, 400, 0.3)
 
 
 # --- after a review -------------------------------------------------------------------------------------------------
@@ -239,8 +239,8 @@ def test_what_was_found_is_dropped(tmp_path: Path) -> None:
         told.append(json.loads(said[said.index("{") :]))
     assert told[1]["final_test_accuracy"] > told[0]["final_test_accuracy"] + 0.02
     first, second = pyrite.Run.load(tmp_path / "rest" / "audit"), pyrite.Run.load(tmp_path / "rest")
-    assert (first.recipe.validation, second.recipe.validation) == (0.2, 0.0)
-    assert first.recipe.noise == second.recipe.noise == "symmetric(rate=0.4)"
+    assert (first.config.validation, second.config.validation) == (0.2, 0.0)
+    assert str(first.config.noise) == str(second.config.noise) == "symmetric(rate=0.4)"
     # The noise is the same in both runs, and the labels after it are those that are corrected.
     assert (first.labels["given"] == second.labels["original"]).all()
     assert (second.labels["given"] == second.labels["original"]).all()

@@ -70,11 +70,11 @@ def test_what_is_held_out_may_be_said(typed: "Type", tmp_path: Path) -> None:
     done = typed("digits", *words, "--out", str(tmp_path / "run"))
     assert done.exit_code == 0, done.output
     for place in ("run/audit", "run"):
-        assert pyrite.Run.load(tmp_path / place).recipe.validation == 0.3
+        assert pyrite.Run.load(tmp_path / place).config.validation == 0.3
     (tmp_path / "run.toml").write_text('data = "digits"\nvalidation = 0.4\n')
     done = typed("--config", str(tmp_path / "run.toml"), *words[:-2], "--out", str(tmp_path / "b"))
     assert done.exit_code == 0, done.output
-    assert pyrite.Run.load(tmp_path / "b" / "audit").recipe.validation == 0.4
+    assert pyrite.Run.load(tmp_path / "b" / "audit").config.validation == 0.4
 
 
 # --- suspects alone: an audit comes first ---------------------------------------------------------------------------
@@ -110,12 +110,12 @@ def check(home: Path, least: float) -> None:
     assert len(trained) == 200
     left = np.setdiff1d(trained, trained[::3]) if least <= 0.95 else trained
     assert np.flatnonzero(second.labels["part"] == 0).tolist() == left.tolist()
-    assert second.recipe.corrections == str(home / "audit" / "suspects.csv")
-    assert second.recipe.drop_suspects == least
-    assert (first.recipe.corrections, first.recipe.drop_suspects) == ("", 0.0)
-    assert (first.recipe.validation, second.recipe.validation) == (0.2, 0.0)
-    same = {"corrections": "", "drop_suspects": 0.0, "validation": 0.2}
-    assert second.recipe.model_copy(update=same) == first.recipe
+    assert second.config.corrections == str(home / "audit" / "suspects.csv")
+    assert second.config.drop_suspects == least
+    assert (first.config.corrections, first.config.drop_suspects) == (None, 0.0)
+    assert (first.config.validation, second.config.validation) == (0.2, 0.0)
+    same = {"corrections": None, "drop_suspects": 0.0, "validation": 0.2}
+    assert second.config.replace(**same) == first.config
     assert (home / "corrections.csv").read_bytes() == (home / "audit" / "suspects.csv").read_bytes()
 
 
@@ -127,8 +127,8 @@ def test_suspects_are_found_and_dropped(typed: Type, tmp_path: Path) -> None:
     assert "about 34.0 % of 200 labels look wrong" in done.stdout
     assert "0 labels were corrected, 67 samples dropped" in done.stdout
     assert done.stdout.endswith(f"wrote {out}\n")
-    assert pyrite.Run.load(out).recipe.method == "erm(mae)"
-    assert pyrite.Run.load(out).recipe.optimiser.startswith("sgd(lr=0.05, ")
+    assert str(pyrite.Run.load(out).config.method) == "erm(mae)"
+    assert str(pyrite.Run.load(out).config.optimiser).startswith("sgd(lr=0.05, ")
 
 
 def test_for_a_program(typed: Type, tmp_path: Path) -> None:

@@ -18,8 +18,8 @@ def test_train_in_words(tmp_path: Path) -> None:
     code, said = run("train", *SMALL, "--loss", "ce", "--lr", "0.05", "--out", str(out), log=tmp_path / "log")
     assert code == 0, said
     found = pyrite.Run.load(out)
-    assert found.recipe.method == "erm(ce)"
-    assert found.recipe.optimiser.startswith("sgd(lr=0.05, ")
+    assert str(found.config.method) == "erm(ce)"
+    assert str(found.config.optimiser).startswith("sgd(lr=0.05, ")
     lines = said.splitlines()
     for number, (line, epoch) in enumerate(zip(lines, found.history, strict=False), 1):  # one an epoch, no bar
         assert line.startswith(f"epoch {number}/2  loss {epoch['loss']:.4f}  test {100 * epoch['test_accuracy']:.2f} %")
@@ -82,7 +82,7 @@ def test_every_option_arrives(tmp_path: Path) -> None:
     assert code == 0, said
     found = pyrite.Run.load(tmp_path / "run")
     assert said.splitlines()[-2] == f"saved the model of {found.choice}"
-    recipe = found.recipe
+    recipe = found.config
     for name, value in words.items():
         assert str(getattr(recipe, name.replace("-", "_"))).startswith(value.rstrip(")")), name
     code, said = run(

@@ -25,9 +25,9 @@ def test_a_run_for_every_loss_and_seed(found: pyrite.Comparison) -> None:
     assert [run.path.name for row in found.rows for run in row.runs] == [
         f"{n}-{seed}" for n in names for seed in (5, 6)
     ]
-    assert [row.runs[0].recipe.method for row in found.rows] == ["erm(ce)", "erm(mae)", "erm(0.5*ce + 0.5*mae)"]
+    assert [str(row.runs[0].config.method) for row in found.rows] == ["erm(ce)", "erm(mae)", "erm(0.5*ce + 0.5*mae)"]
     for row in found.rows:
-        assert [run.recipe.seed for run in row.runs] == [5, 6]
+        assert [run.config.seed for run in row.runs] == [5, 6]
         assert all(run.finished for run in row.runs)
     first, second = (row.runs[0] for row in found.rows[:2])
     assert (first.labels["given"] == second.labels["given"]).all()  # the same noise
@@ -144,7 +144,7 @@ def test_one_seed_has_no_spread_and_unknown_columns_go(tmp_path: Path) -> None:
 def test_names_that_look_alike(tmp_path: Path) -> None:
     specs = ["smooth(ce, rate=0.5)", "smooth(ce, rate=-0.5)"]
     found = pyrite.compare("digits", specs, out=tmp_path, **{**OPTIONS, "epochs": 1})
-    assert [row.runs[0].recipe.method for row in found.rows] == [f"erm({spec})" for spec in specs]
+    assert [str(row.runs[0].config.method) for row in found.rows] == [f"erm({spec})" for spec in specs]
 
 
 @pytest.mark.parametrize(
@@ -168,5 +168,5 @@ def test_the_seed_of_a_config_and_data_without_truth_or_test(tmp_path: Path) -> 
     np.savez(tmp_path / "d.npz", x=rows.normal(size=(60, 4)).astype(np.float32), y=np.arange(60) % 3)
     (tmp_path / "c.toml").write_text('seed = 5\nmodel = "mlp(hidden=[4])"\nepochs = 1\n')
     found = pyrite.compare(tmp_path / "d.npz", ["ce"], out=tmp_path / "out", config=tmp_path / "c.toml")
-    assert found.rows[0].runs[0].recipe.seed == 5
+    assert found.rows[0].runs[0].config.seed == 5
     assert found.to_markdown().startswith("| loss | validation | given followed |\n|---|---|---|\n")

@@ -1,6 +1,7 @@
 """Nets side by side are the nets that they would be alone, and know nothing of the labels they are to judge."""
 
 from copy import deepcopy
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,6 @@ from pyrite.estimator.together import train_together
 from pyrite.methods import ERM
 from pyrite.models import SideBySide, Stacked, build_model
 from pyrite.training import resolve
-from pyrite.training.schedules import schedule
 
 
 def nets(count: int = 3) -> list[nn.Module]:
@@ -59,11 +59,12 @@ def rows(seed: int = 0) -> Dataset:
     return Dataset("rows", (rng.normal(size=(60, 4)) + labels[:, None]).astype(np.float32), labels, ("a", "b", "c"))
 
 
-def scores(data: Dataset, weight: np.ndarray, loss: str = "gce(q=0.7)", net: object = "mlp(hidden=(8,))") -> np.ndarray:
+def scores(data: Dataset, weight: np.ndarray, loss: str = "gce(q=0.7)", net: Any = "mlp(hidden=(8,))") -> np.ndarray:
     how = ERM(pyrite.loss(loss))
-    recipe = resolve(data, model=net, method=how, epochs=4, batch_size=20, seed=0, validation=0.0).recipe
-    recipe = recipe.model_copy(update={"precision": "float64"})
-    return train_together(data, weight, net, how, recipe).scores(np.asarray(data.inputs))
+    job = resolve(
+        data, model=net, method=how, epochs=4, batch_size=20, seed=0, validation=0.0, precision="float64"
+    )  # fmt: skip
+    return train_together(job, weight).scores(np.asarray(data.inputs))
 
 
 @pytest.mark.parametrize("loss", ["gce(q=0.7)", "imae(T=8)", "peer(ce, alpha=0.5)"])
@@ -79,14 +80,14 @@ def test_each_net_learns_as_if_it_were_alone(loss: str) -> None:
 def test_the_way_down_is_that_of_a_loop_written_by_hand(net: str) -> None:
     """The same batches through torch's own optimiser; the loss is cross entropy, by torch, weighted by hand."""
     data, weight = rows(), np.arange(60) % 4 + 0.5
-    recipe = resolve(data, model=net, method="erm(ce)", epochs=4, batch_size=20, seed=0, validation=0.0).recipe
+    config = resolve(data, model=net, method="erm(ce)", epochs=4, batch_size=20, seed=0, validation=0.0).config
     batches = Batches(data.inputs, data.labels, batch_size=20, seed=0)
     whole = torch.from_numpy(np.asarray(data.inputs))
     alone = build_model(net, (4,), 3, 0, whole).double()
     optimiser = torch.optim.SGD(alone.parameters(), 0.1, 0.9, weight_decay=5e-4, nesterov=True)
     total, step = 4 * len(batches), 0
-    rates = schedule(recipe.schedule)
-    assert recipe.optimiser == "sgd(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.0005)"
+    rates = config.schedule
+    assert str(config.optimiser) == "sgd(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.0005)"
     for _ in range(4):
         for inputs, labels, index in batches:
             optimiser.param_groups[0]["lr"] = 0.1 * rates.share(step, len(batches), 4)

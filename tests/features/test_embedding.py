@@ -132,18 +132,16 @@ def test_bad_features_are_refused_before_anything_is_made(data: str, spec: str, 
 
 
 def test_embeddings_have_defaults_of_their_own() -> None:
-    data = pyrite.data.load("digits")
-    recipe = pyrite.Recipe.make(data="digits", features=NET, method="erm(ce)").resolved(data)
-    assert (recipe.model, recipe.augment) == ("mlp(hidden=(64,))", "none")
-    assert "lr=0.01," in recipe.optimiser
-    assert recipe.resolved(data) == recipe
-    given = pyrite.training.resolve("digits", features=nn.Flatten(), loss="ce")
-    assert (given.recipe.model, given.recipe.optimiser) == (recipe.model, recipe.optimiser)
+    config = pyrite.training.resolve("digits", features=NET, method="erm(ce)").config
+    assert (str(config.model), config.augment) == ("mlp(hidden=(64,))", None)
+    assert "lr=0.01," in str(config.optimiser)
+    given = pyrite.training.resolve("digits", features=nn.Flatten(), loss="ce").config
+    assert (given.model, given.optimiser) == (config.model, config.optimiser)
 
 
 def test_a_run_on_embeddings(cache: Path, tmp_path: Path) -> None:
     run = pyrite.train("digits", out=tmp_path / "run", **SMALL)
-    assert run.recipe.features == NET
+    assert str(run.config.features) == NET
     test = pyrite.data.load("digits").test
     assert test is not None
     again = pyrite.Run.load(tmp_path / "run")
@@ -166,11 +164,11 @@ def test_only_samples_that_are_used_are_embedded(cache: Path, tmp_path: Path) ->
 
 def test_a_net_of_ones_own_is_passed_again(cache: Path, tmp_path: Path) -> None:
     options = SMALL | {"features": nn.Flatten()}
-    whole = pyrite.train("digits", out=tmp_path / "whole", **options)
-    assert whole.recipe.features == "given in Python: Flatten"
+    pyrite.train("digits", out=tmp_path / "whole", **options)
+    assert 'features = {python = "Flatten"}' in (tmp_path / "whole" / "recipe.toml").read_text()
     done = iter([False] * 2)
     pyrite.train("digits", out=tmp_path / "run", stop=lambda: next(done, True), **options)
-    with pytest.raises(ValueError, match="pass them again as features"):
+    with pytest.raises(ValueError, match="given in Python: Flatten: pass it again as features"):
         pyrite.train(resume=tmp_path / "run")
     pyrite.train(resume=tmp_path / "run", features=nn.Flatten())
     weights = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "run")]
@@ -184,8 +182,8 @@ def test_a_net_of_ones_own_is_passed_again(cache: Path, tmp_path: Path) -> None:
 def test_fine_tuning_normalises_as_the_weights_expect(tmp_path: Path) -> None:
     net = "efficientnet_lite0(size=32, pretrained=True)"
     run = pyrite.train("digits", model=net, samples=40, epochs=1, batch_size=20, out=tmp_path / "run")
-    assert run.recipe.model == net
-    assert "lr=0.01" in run.recipe.optimiser
+    assert str(run.config.model) == net
+    assert "lr=0.01" in str(run.config.optimiser)
     assert run.facts["mean"] == [127 / 255]
     assert run.facts["std"] == [128 / 255]
     test = pyrite.data.load("digits").test

@@ -88,7 +88,7 @@ def test_a_run_records_scores_of_nets_that_did_not_see_the_label(tmp_path: Path)
     inputs = torch.from_numpy(Statistics.of(data.numeric).standardise(data.numeric))
     from pyrite.draws import Stream, torch_seed
 
-    nets = [pyrite.build_model(run.recipe.model, (4,), 3, seed) for seed in (0, torch_seed(0, Stream.NETS, 1))]
+    nets = [pyrite.build_model(run.config.model, (4,), 3, seed) for seed in (0, torch_seed(0, Stream.NETS, 1))]
     with torch.no_grad():
         both = [margins(each.eval()(inputs)).numpy() for each in nets]
     kept = run.samples["class_margins"]

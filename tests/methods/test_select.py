@@ -10,8 +10,7 @@ import pyrite
 from pyrite.data import Batches, Dataset
 from pyrite.methods import Auto, Context, Learner, Select, Trainer, method
 from pyrite.methods.select import as_good_as_the_best
-from pyrite.training import fit
-from pyrite.training.plan import resolve
+from pyrite.training import fit, resolve
 
 RNG = np.random.default_rng(0)
 TRUE = np.repeat(np.arange(4), 100)
@@ -108,13 +107,13 @@ def test_the_default_depends_on_augmentation() -> None:
     labels = np.arange(40) % 2
     images = Dataset("images", np.zeros((40, 3, 32, 32), np.uint8), labels, ("a", "b"))
     features = Dataset("features", np.zeros((40, 5), np.float32), labels, ("a", "b"))
-    assert resolve(images).recipe.method == "self_corrected(at=0.35, momentum=0.7)"
-    assert resolve(features).recipe.method == (
+    assert str(resolve(images).config.method) == "self_corrected(at=0.35, momentum=0.7)"
+    assert str(resolve(features).config.method) == (
         "select(erm(ce), curriculum(keep=0.5, gain=4, most=1), elr(coefficient=3, momentum=0.7))"
     )
-    assert resolve(images, augment="none").recipe.method.startswith("select(")
-    assert resolve(images, model="mlp").recipe.method.startswith("select(")
-    assert resolve(images, validation=0).recipe.method.startswith("select(")
+    assert str(resolve(images, augment="none").config.method).startswith("select(")
+    assert str(resolve(images, model="mlp").config.method).startswith("select(")
+    assert str(resolve(images, validation=0).config.method).startswith("select(")
     assert str(Auto()) == "auto"
 
 

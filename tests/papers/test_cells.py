@@ -11,7 +11,7 @@ import pytest
 import pyrite
 from pyrite.papers import cells as module
 from pyrite.papers.cells import Cell, CellFolder, CellResult, train_cell
-from pyrite.training import Plan, Run, RunFailed
+from pyrite.training import Job, Run, RunFailed
 
 SETTINGS = {"data": "digits", "model": "mlp(hidden=[8])", "samples": 200, "epochs": 3, "noise": "symmetric(0.4)"}
 
@@ -106,14 +106,14 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
 
 
 def test_a_run_that_diverged_is_a_result_of_its_last_epoch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    train = module.train_plan_once
+    train = module.train_once
 
-    def diverge(plan: Plan, out: Path, **watching: Any) -> Run:
+    def diverge(job: Job, out: Path, **watching: Any) -> Run:
         steps = count()
-        train(plan, out, **watching, stop=lambda: next(steps) >= 3)  # 200 samples are two steps an epoch
+        train(job, out, **watching, stop=lambda: next(steps) >= 3)  # 200 samples are two steps an epoch
         raise RunFailed("the loss is not finite")
 
-    monkeypatch.setattr(module, "train_plan_once", diverge)
+    monkeypatch.setattr(module, "train_once", diverge)
     found = train_cell(Cell.make(SETTINGS | {"loss": "ce"}), "mine", CellFolder(tmp_path / "cells"), tmp_path / "runs")
     assert found.facts["failed"] == "the loss is not finite"
     assert len(found.facts["history"]["test_accuracy"]) == 1

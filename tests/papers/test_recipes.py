@@ -111,7 +111,7 @@ def test_paper_settings_resolve() -> None:
         data = str(options.pop("data"))
         if "crop=" in str(options.get("augment")):
             options["augment"] = "none"  # the synthetic images are smaller than the crop
-        recipe = resolve(data, loaded=synthetic(data), **options).recipe
+        recipe = resolve(data, loaded=synthetic(data), **options).config
         assert (recipe.clip, recipe.epochs) == (0.0, cell.settings["epochs"]), words
 
 

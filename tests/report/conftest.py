@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pyrite.training import Recipe, Run
+from pyrite.training import Config, Run
 
 EDGES = np.arange(-20, 21, dtype=np.float64)
 
@@ -24,8 +24,10 @@ def make_run(tmp_path: Path) -> Callable[..., Run]:
             | {"train_accuracy": 0.6, "validation_accuracy": None, "margin_size": size}
             for epoch, (test, wrong) in enumerate(zip(tests, followed, strict=True), 1)
         ]
-        recipe = Recipe.make(data="digits", method="erm(ce)", noise="symmetric(rate=0.4)", epochs=max(1, len(tests)))
-        run = Run(tmp_path / "run", recipe, history)
+        config = Config(
+            {"data": "digits", "method": "erm(ce)", "noise": "symmetric(rate=0.4)", "epochs": max(1, len(tests))}
+        )
+        run = Run(tmp_path / "run", config, history)
         run.path.mkdir(exist_ok=True)
         (run.path / "run.json").write_text('{"finished": false}')
         counts = np.zeros((len(tests), len(EDGES) + 1), np.int64)

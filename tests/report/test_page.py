@@ -10,6 +10,7 @@ import pytest
 from pyrite.comparing import Comparison, Row
 from pyrite.report.page import write_page
 from pyrite.training import Run
+from pyrite.training.config import Missing
 
 Make = Callable[..., Run]
 HOSTILE = "<script>alert(1)</script>\"' onload='x"
@@ -69,7 +70,7 @@ def test_numbers_findings_and_counts(make_run: Make, tmp_path: Path) -> None:
 
 def test_hostile_names_are_only_words(make_run: Make, tmp_path: Path) -> None:
     run = make_run([0.5, 0.6], [0.1, 0.2], warnings=[f"it said {HOSTILE}"], size=500.0)
-    run.recipe = run.recipe.model_copy(update={"data": HOSTILE, "noise": HOSTILE})
+    run.config = run.config.replace(data=HOSTILE, noise=Missing(HOSTILE))
     found = read(write_page(Comparison(tmp_path / HOSTILE, (Row(HOSTILE, (run,)),)), tmp_path / "page.html", HOSTILE))
     assert "script" not in found.tags
     assert "onload" not in found.names

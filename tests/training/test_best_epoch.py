@@ -22,7 +22,6 @@ from pyrite.exports import model_card
 from pyrite.methods import ERM, CrossFit, Method, Staged, Step, Trainer
 from pyrite.training import Record, resolve
 from pyrite.training.evaluation import BestEpoch
-from pyrite.training.state import pack, unpack
 from tests.children import differing
 
 # Cross entropy learns wrong labels by heart, so that late epochs are worse.
@@ -243,24 +242,19 @@ def test_a_run_whose_folder_is_gone_says_so(spoilt: tuple[pyrite.Run, Weights], 
 
 
 @pytest.mark.parametrize("stopped", [False, True])
-def test_runs_from_before_the_setting(stopped: bool, tmp_path: Path) -> None:
-    """They saved the last model, and a resume of one that was begun then does so."""
+def test_runs_from_before_the_setting(stopped: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A recipe of an earlier version has the defaults of that version: such a run saved the last model."""
     options = SPOILT | {"epochs": 3}
     run = pyrite.train("digits", out=tmp_path / "old", keep="last", stop=after(3 if stopped else 100), **options)
-    recipe, facts = run.path / "recipe.toml", run.path / "run.json"
-    new = ("keep", "mirror")
-    lines = recipe.read_text().splitlines(keepends=True)
-    recipe.write_text("".join(line for line in lines if not line.startswith(new)))
-    known = json.loads(facts.read_text())
-    known.pop("saved", None)
-    known["recipe"] = {name: value for name, value in known["recipe"].items() if name not in new}
-    facts.write_text(json.dumps(known))
-    state = unpack(run.path / "state" / "state.safetensors")
-    state["recipe"] = known["recipe"]
-    (run.path / "state" / "state.safetensors").write_bytes(pack(state))
+    lines = (run.path / "recipe.toml").read_text().splitlines(keepends=True)
+    (run.path / "recipe.toml").write_text("".join(line for line in lines if not line.startswith("keep")))
+    monkeypatch.setattr("pyrite.training.config.VERSION", 2)
+    earlier = replace(pyrite.settings.SETTINGS["keep"], earlier={1: "last"})
+    monkeypatch.setitem(pyrite.settings.SETTINGS, "keep", earlier)  # type: ignore[arg-type]
+    assert resolve("digits").config.keep == "best"
     old = pyrite.train(resume=run.path) if stopped else pyrite.Run.load(run.path)
     assert old.finished
-    assert (old.recipe.keep, old.recipe.mirror, old.epoch, old.choice) == ("last", False, 3, "")
+    assert (old.config.keep, old.epoch, old.choice) == ("last", 3, "")
     data = load("digits").test
     assert data is not None
     assert np.mean(old.scores(data.inputs).argmax(1) == data.labels) == old.history[-1]["test_accuracy"]
@@ -283,11 +277,11 @@ class Wants(Method):
 def test_a_method_may_want_samples_held_out() -> None:
     data, plain = load("digits"), ERM(pyrite.CE())
     for method in (Wants(), CrossFit(Wants()), Staged(plain, Wants()), Staged(Wants(), Wants(0.1))):
-        assert resolve(data, method=method).recipe.validation == 0.25
-    assert resolve(data, method=plain).recipe.validation == 0.0
-    assert resolve(data, method=Wants(), validation=0.0).recipe.validation == 0.0
-    assert resolve(replace(data, test=None), method=Wants()).recipe.validation == 0.1
-    assert resolve(replace(data, validation=data.test), method=Wants()).recipe.validation == 0.0
+        assert resolve(data, method=method).config.validation == 0.25
+    assert resolve(data, method=plain).config.validation == 0.0
+    assert resolve(data, method=Wants(), validation=0.0).config.validation == 0.0
+    assert resolve(replace(data, test=None), method=Wants()).config.validation == 0.1
+    assert resolve(replace(data, validation=data.test), method=Wants()).config.validation == 0.0
     with pytest.raises(ValueError, match="held_out is 1, but must be a number"):
         resolve(data, method=Wants(1))
 

@@ -14,7 +14,7 @@ from PIL import Image
 
 import pyrite
 from pyrite.data import Dataset, load
-from pyrite.training import Recipe, resolve
+from pyrite.training import Config, resolve
 from tests.children import both, differing, run
 
 HOSTILE = tuple(f"{number}: \"a\", <b>\n & 'c' é 猫" for number in range(10))
@@ -74,7 +74,7 @@ def test_all_corrected_is_as_if_never_wrong(data: Dataset, tmp_path: Path) -> No
     assert (run.labels["true"] == data.true).all()
     assert (run.facts["corrected"], run.facts["dropped"], run.facts["warnings"]) == (len(wrong(data)), 0, [])
     assert (run.path / "corrections.csv").read_bytes() == fixed.read_bytes()
-    assert run.recipe.corrections == str(fixed)
+    assert run.config.corrections == str(fixed)
     assert "original" not in pyrite.Run.load(tmp_path / "right").labels
 
 
@@ -170,7 +170,9 @@ def test_an_audit_that_could_not_tell(data: Dataset, tmp_path: Path) -> None:
 
 
 def test_what_a_recipe_refuses(data: Dataset, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"drop_suspects is 0.9, but nothing says which .* suspects.csv of an audit"):
+    with pytest.raises(
+        ValueError, match=r"drop_suspects is 0.9, but nothing names those labels: .* suspects.csv of an audit"
+    ):
         pyrite.train("digits", drop_suspects=0.9)
     for value in (-0.1, 1.1, float("nan")):
         with pytest.raises(ValueError, match=f"drop_suspects is {value}: "):
@@ -189,14 +191,14 @@ def test_what_a_recipe_refuses(data: Dataset, tmp_path: Path) -> None:
 
 def test_the_path_is_from_everywhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    assert resolve("digits", corrections="a/fixed.csv").recipe.corrections == str(tmp_path / "a" / "fixed.csv")
+    assert resolve("digits", corrections="a/fixed.csv").config.corrections == str(tmp_path / "a" / "fixed.csv")
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
-    assert resolve("digits", corrections="~/fixed.csv").recipe.corrections == str(tmp_path / "home" / "fixed.csv")
+    assert resolve("digits", corrections="~/fixed.csv").config.corrections == str(tmp_path / "home" / "fixed.csv")
     (tmp_path / "run.toml").write_text('data = "digits"\ncorrections = "fixed.csv"\ndrop_suspects = 1\n')
-    recipe = resolve(config="run.toml").recipe
+    recipe = resolve(config="run.toml").config
     assert (recipe.corrections, recipe.drop_suspects) == (str(tmp_path / "fixed.csv"), 1.0)
     (tmp_path / "again.toml").write_text(recipe.to_toml())
-    assert Recipe.make(**Recipe.read(tmp_path / "again.toml")) == recipe
+    assert Config.load(tmp_path / "again.toml") == recipe
 
 
 # --- resumed --------------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ def people(count: int = 200) -> Dataset:
 def test_features_are_those_of_the_training_part(tmp_path: Path) -> None:
     data = people()
     run = pyrite.train(data, out=tmp_path / "run", validation=0.3, **QUICK)
-    assert run.recipe.features == "table(categories=40, text_size=30)"
+    assert str(run.config.features) == "table(categories=40, text_size=30)"
     train = run.labels["part"] == Part.TRAIN
     assert 0 < (~train).sum() < 100
     fill = read_state(tmp_path / "run" / "features.npz").facts["columns"][0]["fill"]
@@ -57,7 +57,7 @@ def test_a_resumed_run_ends_with_the_same_bytes(tmp_path: Path) -> None:
         assert (tmp_path / "part" / name).read_bytes() == (whole.path / name).read_bytes(), name
     changed = Dataset("people", Records([Column("size", "number", np.arange(200.0)), *data.inputs.columns[1:]]),
                       data.labels, data.classes)  # fmt: skip
-    with pytest.raises(ValueError, match="the inputs of given in Python: people are not those"):
+    with pytest.raises(ValueError, match="the inputs of people are not those"):
         pyrite.train(changed, resume=tmp_path / "part", progress=False)
 
 
@@ -75,7 +75,7 @@ def test_the_test_part_is_only_transformed(tmp_path: Path) -> None:
 def test_texts_have_a_linear_net_and_one_scale(tmp_path: Path) -> None:
     data = Dataset("mail", make_texts(200), np.arange(200) % 2, ("good", "bad"))
     run = pyrite.train(data, out=tmp_path / "run", epochs=10, noise="symmetric(0.2)", progress=False)
-    assert (run.recipe.features, run.recipe.model) == ("tfidf(size=300)", "linear")
+    assert (str(run.config.features), str(run.config.model)) == ("tfidf(size=300)", "linear")
     assert len(set(run.facts["std"])) == 1
     assert run.history[-1]["recovered"] > 0.9
     assert run.scores(texts(["good great fine", "awful rude"])).argmax(1).tolist() == [0, 1]
@@ -97,7 +97,7 @@ def test_label_names_the_column_in_recipes(tmp_path: Path) -> None:
     rows = "".join(f"{row % 2 + row / 1000},{row},{'ab'[row % 2]}\n" for row in range(60))
     (tmp_path / "a.csv").write_text("size,number,kind\n" + rows)
     run = pyrite.train(tmp_path / "a.csv", ignore="number", out=tmp_path / "run", **QUICK)
-    assert (run.recipe.label, run.recipe.ignore) == ("kind", "number")
+    assert (run.config.label, run.config.ignore) == ("kind", "number")
     assert run.facts["inputs"]["columns"] == {"size": "number"}
     assert (run.facts["inputs"]["kind"], run.facts["inputs"]["label"]) == ("numbers", "kind")
     assert pyrite.Run.load(tmp_path / "run").dataset().columns == ("size",)

@@ -61,7 +61,7 @@ def test_a_module_by_hand() -> None:
 def test_every_prediction_of_a_run_is_mirrored(run: pyrite.Run) -> None:
     data, line = images(), run.history[run.epoch - 1]
     assert data.test is not None
-    assert run.recipe.mirror is True
+    assert run.config.mirror is True
     expected = by_hand(run, data.test.inputs)
     found = run.predict(data.test.inputs)
     assert np.allclose(found.probabilities, expected, atol=1e-6)
@@ -116,13 +116,12 @@ def test_embeddings_are_those_of_the_net() -> None:
     ],
 )
 def test_the_default_is_that_of_training(options: dict[str, Any], mirror: bool) -> None:
-    recipe = resolve(images(), **options).recipe
-    assert recipe.mirror is mirror
-    assert recipe.resolved(images()) == recipe
+    config = resolve(images(), **options).config
+    assert config.mirror is mirror
 
 
 def test_what_is_no_image_is_not_mirrored() -> None:
-    assert resolve("digits").recipe.mirror is False  # they are grey
-    assert resolve("blobs").recipe.mirror is False
+    assert resolve("digits").config.mirror is False  # they are grey
+    assert resolve("blobs").config.mirror is False
     with pytest.raises(ValueError, match="mirror is True, but the net is given no images"):
         resolve("blobs", mirror=True)

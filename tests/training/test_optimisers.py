@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from pyrite.training.optimisers import OPTIMISERS, SGD, Adam, optimiser
+from pyrite.training.optimisers import OPTIMISERS, SGD, Adam
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from pyrite.training.optimisers import OPTIMISERS, SGD, Adam, optimiser
 )
 def test_settings_arrive_at_torch(spec: str, kind: type, settings: dict[str, Any]) -> None:
     weight = nn.Parameter(torch.zeros(2))
-    built = optimiser(spec).build([weight])
+    built = OPTIMISERS.read(spec).build([weight])
     assert type(built) is kind
     (group,) = built.param_groups
     assert {name: group[name] for name in settings} == settings
@@ -36,11 +36,11 @@ def test_spelling() -> None:
         "adam(lr=0.01, betas=(0.9, 0.999), eps=0.1, weight_decay=0.0)",
         "adamw(lr=0.001, betas=(0.9, 0.99), eps=1e-08, weight_decay=0.01)",
     ):
-        assert str(optimiser(spec)) == spec
-        assert optimiser(str(optimiser(spec))) == optimiser(spec)
+        assert str(OPTIMISERS.read(spec)) == spec
+        assert OPTIMISERS.read(str(OPTIMISERS.read(spec))) == OPTIMISERS.read(spec)
     assert repr(Adam()) == "Adam(lr=0.001, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.0)"
     own = SGD(lr=0.3)
-    assert optimiser(own) is own
+    assert OPTIMISERS.read(own) is own
     assert set(OPTIMISERS) == {"sgd", "adam", "adamw"}
 
 
@@ -65,4 +65,4 @@ def test_spelling() -> None:
 )
 def test_what_is_no_optimiser(spec: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        optimiser(spec)
+        OPTIMISERS.read(spec)

@@ -79,7 +79,7 @@ def test_two_processes_equal_one(case: str, one: Path, two: Path) -> None:
     assert (second.samples["visits"][first.labels["part"] == 0] <= 2).all()
     for line, other in zip(first.history, second.history, strict=True):
         assert known(line) == pytest.approx(known(other), rel=1e-9, abs=1e-9)
-    assert first.recipe == second.recipe
+    assert first.config == second.config
     assert (one / case / "labels.npz").read_bytes() == (two / case / "labels.npz").read_bytes()
     assert second.facts["processes"] == 2
     assert first.facts["final_model"] == second.facts["final_model"]

@@ -4,11 +4,11 @@ import math
 
 import pytest
 
-from pyrite.training.schedules import SCHEDULES, Constant, Steps, schedule
+from pyrite.training.schedules import SCHEDULES, Constant, Steps
 
 
 def shares(spec: str, per_epoch: int, epochs: int) -> list[float]:
-    return [schedule(spec).share(step, per_epoch, epochs) for step in range(per_epoch * epochs)]
+    return [SCHEDULES.read(spec).share(step, per_epoch, epochs) for step in range(per_epoch * epochs)]
 
 
 @pytest.mark.parametrize(
@@ -37,7 +37,7 @@ def test_two_epochs_of_four_steps(spec: str, expected: list[float]) -> None:
 def test_the_rate_is_nothing_after_the_end() -> None:
     """A learner may ask for the step that would come next."""
     for spec in ("linear", "cosine", "linear(warmup=2)", "cosine(warmup=3)"):
-        last = schedule(spec).share(8, 4, 2)
+        last = SCHEDULES.read(spec).share(8, 4, 2)
         assert last == pytest.approx(9 / 12 if spec == "cosine(warmup=3)" else 0, abs=1e-12)
 
 
@@ -50,11 +50,11 @@ def test_a_paper_s_own() -> None:
 
 def test_spelling() -> None:
     for spec in ("constant", "cosine(warmup=1)", "steps(at=(40, 80), factor=0.1, by='epoch')"):
-        assert str(schedule(spec)) == spec
-        assert schedule(str(schedule(spec))) == schedule(spec)
-    assert repr(schedule("linear")) == "Linear()"
+        assert str(SCHEDULES.read(spec)) == spec
+        assert SCHEDULES.read(str(SCHEDULES.read(spec))) == SCHEDULES.read(spec)
+    assert repr(SCHEDULES.read("linear")) == "Linear()"
     own = Constant(warmup=2)
-    assert schedule(own) is own
+    assert SCHEDULES.read(own) is own
     assert set(SCHEDULES) == {"constant", "cosine", "linear", "steps"}
 
 
@@ -82,4 +82,4 @@ def test_spelling() -> None:
 )
 def test_what_is_no_schedule(spec: str, said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        schedule(spec)
+        SCHEDULES.read(spec)

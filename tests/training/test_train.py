@@ -63,15 +63,15 @@ def test_a_length_in_iterations(iterations: int, epochs: int, steps: int, tmp_pa
         "validation": 0.0,
     }  # 300 samples: six steps are an epoch
     run = pyrite.train("digits", out=tmp_path / "run", observers=[records], **options)
-    assert run.recipe.epochs == epochs == len(run.history)
+    assert run.config.epochs == epochs == len(run.history)
     assert [len(taken) for taken in records.epochs[:-1]] == [steps] * epochs  # at most one step per epoch too many
     first = [int(index) for step in records.epochs[0] for index in step.index]
     assert len(set(first)) == len(first) == 50 * steps
-    assert run.recipe.schedule == f"linear(warmup={epochs / 5})"
+    assert str(run.config.schedule) == f"linear(warmup={epochs / 5})"
     if epochs > 1:
         assert {int(index) for step in records.epochs[1] for index in step.index} != set(first) or steps == 6
     longer = pyrite.train("digits", config=tmp_path / "run" / "recipe.toml", epochs=4, out=tmp_path / "longer")
-    assert (longer.recipe.epochs, longer.recipe.iterations) == (4, None)
+    assert (longer.config.epochs, longer.config.iterations) == (4, None)
     with pytest.raises(ValueError, match="both given"):
         pyrite.train("digits", out=tmp_path / "other", **options | {"epochs": 2})
 
@@ -136,7 +136,7 @@ def test_a_run_can_be_used(recorded: tuple[pyrite.Run, Records]) -> None:
     """Loaded again, its model gives the accuracies that were measured."""
     run = pyrite.Run.load(recorded[0].path)
     assert run.finished
-    assert run.recipe == recorded[0].recipe
+    assert run.config == recorded[0].config
     assert run.history == recorded[0].history
     data, line = load("digits"), run.history[run.epoch - 1]
     assert data.test is not None
@@ -151,7 +151,7 @@ def test_a_run_can_be_used(recorded: tuple[pyrite.Run, Records]) -> None:
     assert line["validation_ce"] == pytest.approx(float(-followed.log().mean()), rel=1e-6)
     assert not run.model.training
     assert run.classes == data.classes
-    assert repr(run) == f"<run {run.path}: {run.recipe.method} on digits, 3 epochs>"
+    assert repr(run) == f"<run {run.path}: {run.config.method} on digits, 3 epochs>"
     best = max(line["test_accuracy"] for line in run.history)
     assert run.table["best_test_accuracy"] == best
     assert run.table["final_test_accuracy"] == line["test_accuracy"]
@@ -270,8 +270,8 @@ def test_data_and_net_of_your_own(tmp_path: Path) -> None:
     model = Own()
     options: dict[str, Any] = {"epochs": 2, "batch_size": 20, "validation": 0.0}
     whole = pyrite.train(data, model=model, out=tmp_path / "whole", **options)
-    assert whole.recipe.data == "given in Python: mine"
-    assert whole.recipe.model == "given in Python: Own"
+    assert str(whole.config.data) == "mine"
+    assert 'model = {python = "Own"}' in (whole.path / "recipe.toml").read_text()
     assert not torch.equal(model.layer.weight, Own().layer.weight)  # it is trained in place
     with pytest.raises(ValueError, match=r"the net was given in Python: Own: load .*model.safetensors into it"):
         _ = whole.model
@@ -281,13 +281,13 @@ def test_data_and_net_of_your_own(tmp_path: Path) -> None:
     pyrite.train(data, model=Own(), out=out, stop=lambda: next(asked), **options)
     with pytest.raises(ValueError, match=r"the data was given in Python: mine: pass it again"):
         pyrite.train(resume=out, model=Own())
-    with pytest.raises(ValueError, match=r"the net of .* was given in Python: Own: pass it again as model"):
+    with pytest.raises(ValueError, match=r"the model of .* was given in Python: Own: pass it again as model"):
         pyrite.train(data, resume=out)
     again = Own(seed=8)  # its weights come from the folder
     assert pyrite.train(data, model=again, resume=out).history == whole.history
     assert torch.equal(again.layer.weight, model.layer.weight)
     other = Dataset("mine", inputs, 1 - data.labels, ("no", "yes"))
-    with pytest.raises(ValueError, match="the labels of given in Python: mine are not those in"):
+    with pytest.raises(ValueError, match="the labels of mine are not those in"):
         pyrite.train(other, model=Own(), resume=out)
 
 
@@ -400,7 +400,7 @@ def test_what_makes_a_net(tmp_path: Path) -> None:
     options: dict[str, Any] = {"samples": 200, "epochs": 2, "noise": "symmetric(0.2)"}
     first, second = (pyrite.train("digits", model=small, out=tmp_path / name, **options) for name in "ab")
     assert first.history == second.history
-    assert first.recipe.model.endswith("small")
+    assert first.config.to_dict()["model"] == {"python": "small"}
     stopped = pyrite.train("digits", model=small, out=tmp_path / "c", stop=lambda: True, **options)
     with pytest.raises(ValueError, match="pass it again as model"):
         pyrite.train(resume=stopped.path)

@@ -36,8 +36,8 @@ def test_trials_are_runs(found: pyrite.Tuning) -> None:
     for trial in found.trials:
         run = pyrite.Run.load(found.path / f"trial-{trial.number:04d}")
         assert run.finished
-        assert (run.recipe.method, run.recipe.seed, run.recipe.validation) == (trial.method, 3, 0.2)
-        assert run.recipe.optimiser.startswith(f"sgd(lr={trial.lr}, ")
+        assert (str(run.config.method), run.config.seed, run.config.validation) == (trial.method, 3, 0.2)
+        assert str(run.config.optimiser).startswith(f"sgd(lr={trial.lr}, ")
         assert trial.state == "complete"
         assert trial.values == tuple(line["validation_accuracy"] for line in run.history)
         assert trial.value == run.history[-1]["validation_accuracy"]  # the end, not the best epoch
@@ -90,16 +90,16 @@ def test_the_command_trains_with_the_choice_on_all_samples(found: pyrite.Tuning,
     done = CliRunner().invoke(app, [*words, "--out", str(tmp_path / "final"), "--json"])
     assert done.exit_code == 0, done.output
     run = pyrite.Run.load(tmp_path / "final")
-    assert (run.recipe.method, run.recipe.samples, run.recipe.validation) == (found.best.method, None, 0.0)
-    assert run.recipe.optimiser.startswith(f"sgd(lr={found.best.lr}, ")
+    assert (str(run.config.method), run.config.samples, run.config.validation) == (found.best.method, None, 0.0)
+    assert str(run.config.optimiser).startswith(f"sgd(lr={found.best.lr}, ")
     assert (run.labels["part"] == 0).all()
-    assert (run.recipe.noise, run.recipe.model, run.recipe.seed) == (
-        found.run.recipe.noise,
-        found.run.recipe.model,
-        found.run.recipe.seed,
+    assert (str(run.config.noise), str(run.config.model), run.config.seed) == (
+        str(found.run.config.noise),
+        str(found.run.config.model),
+        found.run.config.seed,
     )
     again = pyrite.train("digits", out=tmp_path / "again", **found.options)
-    assert again.recipe == run.recipe
+    assert again.config == run.config
 
 
 def test_the_same_seed_finds_the_same_in_one_go_or_several(found: pyrite.Tuning, tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def test_rates(tmp_path: Path) -> None:
 def test_a_strong_method_gets_the_rate_that_a_recipe_would_give_it(tmp_path: Path) -> None:
     found = pyrite.tune("digits", ["imae(T=8)"], out=tmp_path / "a", trials=1, **OPTIONS)
     alone = pyrite.train("digits", loss="imae(T=8)", out=tmp_path / "b", **OPTIONS)
-    assert f"sgd(lr={found.trials[0].lr}, " in alone.recipe.optimiser
+    assert f"sgd(lr={found.trials[0].lr}, " in str(alone.config.optimiser)
     assert found.trials[0].lr < 0.05
 
 

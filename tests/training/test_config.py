@@ -1,4 +1,4 @@
-"""A recipe says everything, and can be read again."""
+"""A configuration has everything that decides a run, is written as its recipe, and can be read again."""
 
 import math
 import tomllib
@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import pyrite
-from pyrite.data import Dataset, load
+from pyrite.data import Dataset
 from pyrite.processes import fast_bfloat16
-from pyrite.training import Recipe, resolve
+from pyrite.training import Config, resolve
 
 
 def made(shape: tuple[int, ...], test: bool) -> Dataset:
@@ -23,21 +23,15 @@ def made(shape: tuple[int, ...], test: bool) -> Dataset:
 
 
 def test_resolved_leaves_nothing_open() -> None:
-    recipe = Recipe.make(data="digits").resolved(load("digits"))
-    assert recipe.model_dump() == {
+    config = resolve("digits", method="erm(ce)").config
+    recipe = {
         "data": "digits",
         "label": "",
-        "text": "",
-        "ignore": "",
-        "name": "",
         "features": "none",
-        "method": "auto",
-        "noise": "",
-        "corrections": "",
+        "method": "erm(ce)",
         "drop_suspects": 0.0,
         "model": "fast_cnn",
         "epochs": 30,
-        "iterations": None,
         "batch_size": 128,
         "optimiser": "sgd(lr=0.2, momentum=0.9, nesterov=True, weight_decay=0.0005)",
         "schedule": "linear(warmup=6.0)",
@@ -46,8 +40,7 @@ def test_resolved_leaves_nothing_open() -> None:
         "augment": "none",
         "grow": 1.0,
         "mirror": False,
-        "samples": None,
-        "validation": 0.05,
+        "validation": 0.0,
         "keep": "best",
         "precision": "float32",
         "compile": False,
@@ -55,7 +48,12 @@ def test_resolved_leaves_nothing_open() -> None:
         "seed": 0,
         "device": "cpu",
     }
-    assert recipe.resolved(load("digits")) == recipe
+    assert config.to_dict() == recipe
+    assert resolve(**{name: value for name, value in recipe.items() if name != "data"}, data="digits").config == config
+    with pytest.raises(AttributeError, match="cannot be changed"):
+        config.epochs = 3
+    with pytest.raises(AttributeError, match="has no 'epoch'"):
+        config.epoch  # noqa: B018
 
 
 @pytest.mark.parametrize(
@@ -70,9 +68,9 @@ def test_resolved_leaves_nothing_open() -> None:
     ],
 )
 def test_the_rate_of_strong_losses(values: dict[str, Any], rate: float, clip: float) -> None:
-    recipe = Recipe.make(data="digits", **{"method": "erm(imae(T=8))", **values}).resolved(load("digits"))
-    assert float(recipe.optimiser.partition("lr=")[2].partition(",")[0]) == pytest.approx(rate, rel=0.01)
-    assert recipe.clip == clip
+    config = resolve("digits", **{"method": "erm(imae(T=8))", **values}).config
+    assert config.optimiser.lr == pytest.approx(rate, rel=0.01)
+    assert config.clip == clip
 
 
 def test_every_spec_is_written_in_full() -> None:
@@ -84,14 +82,13 @@ def test_every_spec_is_written_in_full() -> None:
         "augment": "crop_flip",
         "method": "erm(ce(weight=[1,1,1,1,1,1,1,1,1,2]))",
     }
-    recipe = Recipe.make(data="digits", **values).resolved(load("digits"))
-    assert recipe.noise == "symmetric(rate=0.4)"
-    assert recipe.model == "mlp(hidden=(4,))"
-    assert recipe.optimiser == "adam(lr=0.01, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.0)"
-    assert recipe.schedule == "steps(at=(2,), factor=0.1, by='epoch')"
-    assert recipe.augment == "crop_flip(pad=4, flip='alternate', edge='zeros', place='random')"
-    assert recipe.method.endswith("1.0, 2.0]))")
-    assert recipe.resolved(load("digits")) == recipe
+    recipe = resolve("digits", **values).config.to_dict()
+    assert recipe["noise"] == "symmetric(rate=0.4)"
+    assert recipe["model"] == "mlp(hidden=(4,))"
+    assert recipe["optimiser"] == "adam(lr=0.01, betas=(0.9, 0.999), eps=1e-08, weight_decay=0.0)"
+    assert recipe["schedule"] == "steps(at=(2,), factor=0.1, by='epoch')"
+    assert recipe["augment"] == "crop_flip(pad=4, flip='alternate', edge='zeros', place='random')"
+    assert recipe["method"].endswith("1.0, 2.0]))")
 
 
 @pytest.mark.parametrize(
@@ -104,19 +101,36 @@ def test_every_spec_is_written_in_full() -> None:
     ],
 )
 def test_what_suits_the_data(shape: tuple[int, ...], test: bool, model: str, augment: str, validation: float) -> None:
-    recipe = Recipe.make(data="made").resolved(made(shape, test))
-    assert (recipe.model, recipe.augment, recipe.validation) == (model, augment, validation)
-    rate = pyrite.training.recipe.architecture(model).learning_rate
-    assert f"lr={rate}," in recipe.optimiser
+    config = resolve(made(shape, test)).config
+    assert (str(config.model), config.to_dict()["augment"], config.validation) == (model, augment, validation)
+    assert config.optimiser.lr == config.model.learning_rate
 
 
 def test_toml_round_trip(tmp_path: Path) -> None:
     odd = 'a "quoted" \\ name\nwith é and 日本'
-    recipe = Recipe.make(data=odd, noise="symmetric(0.4)", clip=0.1 + 0.2, validation=0.1, compile=True, seed=2**60)
-    assert tomllib.loads(recipe.to_toml()) == recipe.model_dump(exclude_none=True)
+    values = {"data": odd, "noise": "symmetric(rate=0.4)", "clip": 0.1 + 0.2, "validation": 0.1, "seed": 2**60}
+    config = Config({**values, "compile": True, "features": "none", "model": lambda shape, classes: None})
+    written = tomllib.loads(config.to_toml())
+    assert written == config.to_dict() | {"version": 1}
+    assert written | values == written
+    assert written["model"] == {"python": "<lambda>"}
     path = tmp_path / "recipe.toml"
-    path.write_text(recipe.to_toml(), encoding="utf-8")
-    assert Recipe.make(**Recipe.read(path)) == recipe
+    path.write_text(config.to_toml(), encoding="utf-8")
+    assert Config.load(path) == config
+
+
+def test_a_truncated_recipe_is_no_recipe(tmp_path: Path) -> None:
+    text, path = resolve("digits").config.to_toml(), tmp_path / "recipe.toml"
+    for end in range(len(text) - 1):
+        path.write_text(text[:end])
+        with pytest.raises(ValueError, match=r"cannot read .*recipe\.toml"):
+            Config.load(path)
+
+
+def test_recipes_of_later_versions(tmp_path: Path) -> None:
+    (tmp_path / "run.toml").write_text("version = 99\n")
+    with pytest.raises(ValueError, match="its version is 99, but this pyrite reads versions up to 1"):
+        resolve("digits", config=tmp_path / "run.toml")
 
 
 @pytest.mark.parametrize(
@@ -139,10 +153,10 @@ def test_toml_round_trip(tmp_path: Path) -> None:
 )
 def test_what_is_no_recipe(values: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said) as error:
-        Recipe.make(data="digits", **values)
+        Config({"data": "digits", **values})
     assert "\n" not in str(error.value)
     with pytest.raises(ValueError, match="data is missing"):
-        Recipe.make()
+        Config({})
 
 
 @pytest.mark.parametrize(
@@ -160,7 +174,7 @@ def test_what_is_no_recipe(values: dict[str, Any], said: str) -> None:
         ({"lr": 0.1, "optimiser": "sgd(lr=0.2)"}, r"lr is given twice: alone, and in the optimiser 'sgd\(lr=0.2\)'"),
         ({"lr": 0.1, "optimiser": "sgd(0.2)"}, "lr is given twice"),
         ({"lr": 0.1, "optimiser": pyrite.training.optimisers.SGD()}, "lr is given twice"),
-        ({"lr": -0.1}, "lr is -0.1: input should be greater than or equal to 0"),
+        ({"lr": -0.1}, "lr is -0.1, but must be a number, 0 or more"),
         ({"config": "/nowhere/run.toml"}, "cannot read /nowhere/run.toml"),
     ],
 )
@@ -181,14 +195,18 @@ def test_options_come_before_the_file(tmp_path: Path) -> None:
     config.write_text(
         "data = 'digits'\nepochs = 3\nmethod = 'erm(ce)'\noptimiser = 'sgd(lr=0.5, momentum=0.3)'\nseed = 4\n"
     )
-    plan = resolve(config=config)
-    recipe = plan.recipe
-    assert (recipe.epochs, recipe.method, recipe.seed, plan.data.name) == (3, "erm(ce)", 4, "digits")
-    changed = resolve(config=config, epochs=5, loss="mae", lr=0.25, seed=None).recipe
-    assert (changed.epochs, changed.method, changed.seed) == (5, "erm(mae)", 4)
-    assert changed.optimiser == "sgd(lr=0.25, momentum=0.3, nesterov=True, weight_decay=0.0005)"
-    assert resolve("digits", lr=0.3).recipe.optimiser.startswith("sgd(lr=0.3, momentum=0.9")
-    assert resolve("digits", lr=0.3, optimiser="adam").recipe.optimiser.startswith("adam(lr=0.3, betas")
+    job = resolve(config=config)
+    found = job.config
+    assert (found.epochs, str(found.method), found.seed, job.data.name) == (3, "erm(ce)", 4, "digits")
+    changed = resolve(config=config, epochs=5, loss="mae", lr=0.25, seed=None).config
+    assert (changed.epochs, str(changed.method), changed.seed) == (5, "erm(mae)", 4)
+    assert str(changed.optimiser) == "sgd(lr=0.25, momentum=0.3, nesterov=True, weight_decay=0.0005)"
+    assert str(resolve("digits", lr=0.3).config.optimiser).startswith("sgd(lr=0.3, momentum=0.9")
+    assert str(resolve("digits", lr=0.3, optimiser="adam").config.optimiser).startswith("adam(lr=0.3, betas")
+    config.write_text("loss = 'mae'\noptimizer = 'adam'\nminutes = 1\n")
+    short = resolve("digits", config=config, epochs=2, lr=0.5).config
+    assert (str(short.method), short.epochs, short.optimiser.lr) == ("erm(mae)", 2, 0.5)
+    assert type(short.optimiser) is type(resolve("digits", optimizer="adam").config.optimiser)
     config.write_text("epochs = \n")
     with pytest.raises(ValueError, match=f"cannot read {config}"):
         resolve("digits", config=config)
@@ -200,22 +218,22 @@ def test_objects_instead_of_texts() -> None:
         loss=pyrite.GCE(q=0.5),
         noise=pyrite.noise_model("symmetric(0.2)"),
         optimiser=pyrite.training.optimisers.SGD(lr=0.3),
-    ).recipe
-    assert given == resolve("digits", loss="gce(q=0.5)", noise="symmetric(0.2)", optimiser="sgd(lr=0.3)").recipe
-    assert resolve("digits", method=pyrite.ERM(pyrite.CE())).recipe.method == "erm(ce)"
+    ).config
+    assert given == resolve("digits", loss="gce(q=0.5)", noise="symmetric(0.2)", optimiser="sgd(lr=0.3)").config
+    assert resolve("digits", method=pyrite.ERM(pyrite.CE())).config.method == pyrite.method("erm(ce)")
 
 
 @pytest.mark.parametrize("fast", [True, False])
 def test_bfloat16_where_convolutions_take_the_time(fast: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pyrite.training.recipe.fast_bfloat16", lambda device: fast)
+    monkeypatch.setattr("pyrite.training.defaults.fast_bfloat16", lambda device: fast)
     sides = {side: made((3, side, side), test=True) for side in (16, 24)}
     features = made((3,), test=True)
-    assert Recipe.make(data="made").resolved(sides[24]).precision == ("bfloat16" if fast else "float32")
-    assert Recipe.make(data="made", precision="float32").resolved(sides[24]).precision == "float32"
-    assert Recipe.make(data="made").resolved(sides[16]).precision == "float32"
-    assert Recipe.make(data="made").resolved(features).precision == "float32"
-    assert Recipe.make(data="made", model="resnet20").resolved(sides[24]).precision == "float32"
-    assert Recipe.make(data="made", method="meta_weight").resolved(sides[24]).precision == "float32"
+    assert resolve(sides[24]).config.precision == ("bfloat16" if fast else "float32")
+    assert resolve(sides[24], precision="float32").config.precision == "float32"
+    assert resolve(sides[16]).config.precision == "float32"
+    assert resolve(features).config.precision == "float32"
+    assert resolve(sides[24], model="resnet20").config.precision == "float32"
+    assert resolve(sides[24], method="meta_weight").config.precision == "float32"
 
 
 @pytest.mark.parametrize(("capabilities", "fast"), [({"avx512_bf16": True}, True), ({"amx_bf16": False}, False)])

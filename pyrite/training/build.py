@@ -1,4 +1,4 @@
-"""The parts of a run, put together from its recipe."""
+"""From a job to what runs: labels, encoded data, batches, the trainer and the recorder."""
 
 import math
 import os
@@ -15,31 +15,30 @@ from torch import Tensor, nn
 from pyrite.data import Batches, Dataset, Growth, LazyImages, Part, Statistics, describe, split
 from pyrite.draws import Stream, torch_seed
 from pyrite.errors import PyriteError
-from pyrite.features import Encoder, State, as_numbers, encoder, state_bytes
-from pyrite.methods import Context, Learner, MetaSet, Method, Trainer
-from pyrite.models import Architecture, Factory, architecture, build_model, reinitialised
+from pyrite.features import State, as_numbers, state_bytes
+from pyrite.methods import Context, Learner, Trainer
+from pyrite.models import Architecture, Factory, build_model, reinitialised
 from pyrite.noise import corrupt
 from pyrite.processes import all_gather, broadcast_weights, local_device, rank, sync_batch_norm, world_size
+from pyrite.training.config import Config, Job, python_name
 from pyrite.training.corrected_labels import CorrectedLabels, apply_corrections
 from pyrite.training.encoding import encode_data
 from pyrite.training.evaluation import Evaluation
-from pyrite.training.optimisers import optimiser
-from pyrite.training.recipe import Recipe, augmentation
 from pyrite.training.record import Record
 from pyrite.training.retrieval import measure_retrieval
-from pyrite.training.schedules import schedule
 
-__all__ = ["Parts", "assemble", "check_device", "make_learner"]
+__all__ = ["Running", "build", "check_device", "make_learner"]
 
 _WHITENED = 2048  # inputs that a net may use before training, for whitening
 
 
 @final
 @dataclass(frozen=True)
-class Parts:
-    """Everything that a run needs, before its first step.
+class Running:
+    """A job that is ready to run.
 
     Attributes:
+        job: what it is.
         batches: what is trained on.
         trainer: the method, started.
         record: what is measured.
@@ -52,6 +51,7 @@ class Parts:
         at_the_end: measures what would take too long after every epoch.
     """
 
+    job: Job
     batches: Batches
     trainer: Trainer
     record: Record
@@ -64,29 +64,24 @@ class Parts:
     at_the_end: Callable[[], dict[str, Any]]
 
 
-def assemble(
-    recipe: Recipe,
-    data: Dataset,
-    method: Method,
-    model: Architecture | nn.Module | Factory | None = None,
-    corrections: bytes = b"",
-    features: Encoder | None = None,
-    saved: State | None = None,
-    progress: bool = False,
-) -> Parts:
-    """Build the parts of a run from a resolved recipe.
+def build(job: Job, corrections: bytes = b"", saved: State | None = None, progress: bool = False) -> Running:
+    """Build everything that a job needs to run.
 
-    ``method``, ``model`` and ``features`` are the objects that the recipe names; the last two are None if the spelling
-    in the recipe is enough. ``corrections`` is the content of the file that the recipe names, and ``saved`` is the
-    state of the features in a run that is resumed. ``progress`` shows a bar while samples are embedded.
+    Args:
+        job: what is trained.
+        corrections: the content of the file that its configuration names.
+        saved: the state of the features in a run that is resumed.
+        progress: show a bar while samples are embedded.
     """
-    device = local_device(recipe.device)
+    config, data = job.config, job.data
+    method = config.method
+    device = local_device(config.device)
     check_device(device)
-    labels, corrected, noise_matrix = _labels(recipe, data, method.meta_set, corrections)
+    labels, corrected, noise_matrix = _labels(job, corrections)
     raw = data
-    encoded = encode_data(features or encoder(recipe.features), data, labels["part"], saved, progress)
+    encoded = encode_data(config.features, data, labels["part"], saved, progress)
     data, labels["part"][encoded.unreadable] = encoded.data, Part.UNUSED
-    scale = _scale(recipe, model, data, np.flatnonzero(labels["part"] == Part.TRAIN))
+    scale = _scale(config, data, np.flatnonzero(labels["part"] == Part.TRAIN))
     if encoded.features is not None and encoded.features.one_scale:
         scale = scale.with_one_scale()
 
@@ -94,20 +89,20 @@ def assemble(
 
     def batches(source: Dataset, given: npt.NDArray[Any], **options: Any) -> Batches:
         return Batches(
-            source.numeric, given, seed=recipe.seed, normalise=scale, rank=rank(), world_size=world_size(),
+            source.numeric, given, seed=config.seed, normalise=scale, rank=rank(), world_size=world_size(),
             device=device, workers=workers, **options,
         )  # fmt: skip
 
     training, held_out_rows = (np.flatnonzero(labels["part"] == part) for part in (Part.TRAIN, Part.VALIDATION))
-    nets = _Nets(recipe, data, model, training, scale)
-    size = recipe.batch_size
+    nets = _Nets(config, data, training, scale)
+    size = config.batch_size
     nets.check_batches(min(size, len(training)), "the training samples")
     train = batches(
         data, _only(labels["given"], training), batch_size=size, index=training,
-        augment=augmentation(recipe.augment),
-        growth=Growth(recipe.grow, recipe.epochs) if recipe.grow is not None and recipe.grow < 1 else None,
-        most=None if recipe.iterations is None else math.ceil(recipe.iterations / recipe.epochs),
-        drop_last=len(training) > size and len(training) % size < _least(nets.first, recipe.accumulate),
+        augment=config.augment,
+        growth=Growth(config.grow, config.epochs) if config.grow is not None and config.grow < 1 else None,
+        most=None if config.iterations is None else math.ceil(config.iterations / config.epochs),
+        drop_last=len(training) > size and len(training) % size < _least(nets.first, config.accumulate),
     )  # fmt: skip
     # A test part in tracklets shows other people than the training part, so its labels cannot be predicted.
     is_retrieval = data.test is not None and data.test.tracklets is not None
@@ -126,18 +121,18 @@ def assemble(
         meta = batches(source, meta_labels, batch_size=size, index=index, drop_last=len(index) >= size)
 
     def learner(number: int, epochs: int) -> Learner:
-        return make_learner(recipe, sync_batch_norm(nets.make(number)), len(train), epochs)
+        return make_learner(config, sync_batch_norm(nets.make(number)), len(train), epochs)
 
     trainer = method.start(
         Context(
-            train, learner, epochs=recipe.epochs, classes=len(data.classes), meta=meta, noise_matrix=noise_matrix,
+            train, learner, epochs=config.epochs, classes=len(data.classes), meta=meta, noise_matrix=noise_matrix,
             held_out=held_out,
         )
     )  # fmt: skip
     if not isinstance(trainer, Trainer):
-        raise PyriteError(f"{recipe.method} starts with {trainer!r}, but must start with a Trainer")
+        raise PyriteError(f"{config.method} starts with {trainer!r}, but must start with a Trainer")
     evaluation = Evaluation(
-        trainer, test, held_out, keep_best=recipe.keep == "best", mirror=bool(recipe.mirror),
+        trainer, test, held_out, keep_best=config.keep == "best", mirror=bool(config.mirror),
         split_off=len(held_out_rows) > 0, growth=train.growth,
     )  # fmt: skip
     record = Record(labels["given"], labels.get("true"), classes=len(data.classes), evaluation=evaluation)
@@ -158,14 +153,14 @@ def assemble(
         return results
 
     kept = b"" if encoded.features is None else state_bytes(encoded.features.state())
-    return Parts(train, trainer, record, evaluation, labels, corrections, kept, facts, corrected.warnings, at_the_end)
+    return Running(
+        job, train, trainer, record, evaluation, labels, corrections, kept, facts, corrected.warnings, at_the_end
+    )
 
 
-def _scale(
-    recipe: Recipe, model: Architecture | nn.Module | Factory | None, data: Dataset, rows: npt.NDArray[Any]
-) -> Statistics:
+def _scale(config: Config, data: Dataset, rows: npt.NDArray[Any]) -> Statistics:
     """What inputs are normalised by: the training part's own statistics, or those that pretrained weights expect."""
-    net = architecture(recipe.model) if model is None else model
+    net = config.model
     if isinstance(net, Architecture) and net.normalisation is not None and data.inputs.ndim == 4:
         mean, std = net.normalisation
         channels = data.inputs.shape[1]
@@ -198,41 +193,40 @@ def _only(labels: npt.NDArray[Any], index: npt.NDArray[Any]) -> npt.NDArray[Any]
     return own
 
 
-def _labels(
-    recipe: Recipe, data: Dataset, wanted: MetaSet | None, corrections: bytes
-) -> tuple[dict[str, npt.NDArray[Any]], CorrectedLabels, Tensor | None]:
+def _labels(job: Job, corrections: bytes) -> tuple[dict[str, npt.NDArray[Any]], CorrectedLabels, Tensor | None]:
     """Given labels, true ones where known, and the part each sample is in; what was corrected; the noise's matrix."""
+    config, data, wanted = job.config, job.data, job.config.method.meta_set
     given, true, matrix = data.labels, data.true, None
-    if recipe.noise:
+    if config.noise is not None:
         if true is not None and (given != true).any():
             raise PyriteError(
-                f"noise is {recipe.noise!r}, but {data.name} has labels that are wrong already "
+                f"noise is {str(config.noise)!r}, but {data.name} has labels that are wrong already "
                 f"({int((given != true).sum())} of {len(given)}): leave out noise, or take the data without them"
             )
-        noisy = corrupt(given, recipe.noise, len(data.classes), recipe.seed, as_numbers(data.inputs))
+        noisy = corrupt(given, config.noise, len(data.classes), config.seed, as_numbers(data.inputs))
         given, true, matrix = noisy.given, noisy.true, torch.tensor(noisy.matrix)
-    count = len(given) if recipe.samples is None else recipe.samples
+    count = len(given) if config.samples is None else config.samples
     if count > len(given):
         raise PyriteError(f"samples is {count}, but {data.name} has {len(given)}")
     chosen = np.arange(len(given))
     if count < len(given):
-        chosen = split(given, meta=count, seed=recipe.seed).meta
+        chosen = split(given, meta=count, seed=config.seed).meta
     if wanted and wanted.clean and true is None and data.clean is None:
         raise PyriteError(
-            f"{recipe.method} learns from samples whose true labels are known, and those of {data.name} are not: use a "
+            f"{config.method} learns from samples whose true labels are known, and those of {data.name} are not: use a "
             "method that needs none, such as meta_weight(meta='noisy')"
         )
     corrected = CorrectedLabels(given, chosen)
-    if recipe.corrections:
-        corrected = apply_corrections(recipe, replace(data, labels=given), chosen, corrections)
+    if config.corrections:
+        corrected = apply_corrections(config, replace(data, labels=given), chosen, corrections)
     meta = wanted.size if wanted and not (wanted.clean and data.clean is not None) else 0
-    parts = split(corrected.labels[corrected.kept], meta=meta, validation=recipe.validation or 0.0, seed=recipe.seed)
+    parts = split(corrected.labels[corrected.kept], meta=meta, validation=config.validation or 0.0, seed=config.seed)
     part = np.full(len(given), Part.UNUSED, np.int8)
     for name, rows in ((Part.TRAIN, parts.train), (Part.VALIDATION, parts.validation), (Part.META, parts.meta)):
         part[corrected.kept[rows]] = name
     columns: dict[str, npt.NDArray[Any]] = {"index": np.arange(len(given)), "given": corrected.labels, "part": part}
     columns |= {} if true is None else {"true": true}
-    columns |= {"original": given} if recipe.corrections else {}
+    columns |= {"original": given} if config.corrections else {}
     return columns | ({"path": np.array(data.paths)} if data.paths else {}), corrected, matrix
 
 
@@ -242,17 +236,16 @@ class _Nets:
 
     def __init__(
         self,
-        recipe: Recipe,
+        config: Config,
         data: Dataset,
-        model: Architecture | nn.Module | Factory | None,
         rows: npt.NDArray[Any],
         scale: Statistics,
     ) -> None:
-        self.recipe, self.data, self.rows, self.scale = recipe, data, rows, scale
-        self.model = recipe.model if model is None else model
-        self.first = self._build(self.model, recipe.seed)
+        self.config, self.data, self.rows, self.scale = config, data, rows, scale
+        self.model = config.model
+        self.first = self._build(self.model, config.seed)
         # A net that the user passed is trained in place, so a copy of its initial weights is kept.
-        self._initial = deepcopy(self.first.state_dict()) if isinstance(model, nn.Module) else None
+        self._initial = deepcopy(self.first.state_dict()) if isinstance(self.model, nn.Module) else None
         self._first_is_new = True
 
     def make(self, number: int) -> nn.Module:
@@ -262,7 +255,7 @@ class _Nets:
                 self.first.load_state_dict(self._initial)
             self._first_is_new = False
             return self.first
-        seed = self.recipe.seed if number == 0 else torch_seed(self.recipe.seed, Stream.NETS, number)
+        seed = self.config.seed if number == 0 else torch_seed(self.config.seed, Stream.NETS, number)
         if isinstance(self.model, nn.Module):
             return self._build(reinitialised(self.first, seed), seed)
         return self._build(self.model, seed)
@@ -272,7 +265,7 @@ class _Nets:
 
         A batch norm over features, or over an image of one pixel, has nothing to normalise a single sample by.
         """
-        pieces = min(self.recipe.accumulate, size)
+        pieces = min(self.config.accumulate, size)
         if size >= _least(self.first, pieces):
             return
         net = deepcopy(self.first).train()
@@ -282,23 +275,23 @@ class _Nets:
         except ValueError:
             parts = "" if pieces == 1 else f" in {pieces} pieces"
             raise PyriteError(
-                f"a batch of {source} has {size} sample{'s'[: size > 1]}{parts}, but {self.recipe.model} has batch "
-                "norms, which need 2 or more at a time: take larger batches, or a net without batch norms"
+                f"a batch of {source} has {size} sample{'s'[: size > 1]}{parts}, but {python_name(self.model)} has "
+                "batch norms, which need 2 or more at a time: take larger batches, or a net without batch norms"
             ) from None
 
-    def _build(self, model: str | Architecture | nn.Module | Factory, seed: int) -> nn.Module:
-        recipe, data = self.recipe, self.data
+    def _build(self, model: Architecture | nn.Module | Factory, seed: int) -> nn.Module:
+        config, data = self.config, self.data
         shape = tuple(data.inputs.shape[1:])
         net = build_model(model, shape, len(data.classes), seed, self._first_inputs)
-        dtype = torch.float64 if recipe.precision == "float64" else torch.float32
+        dtype = torch.float64 if config.precision == "float64" else torch.float32
         layout = torch.channels_last if len(shape) == 3 else torch.preserve_format
-        net.to(local_device(recipe.device), dtype).to(memory_format=layout)  # type: ignore[call-overload]  # in place
+        net.to(local_device(config.device), dtype).to(memory_format=layout)  # type: ignore[call-overload]  # in place
         broadcast_weights(net)
         return net
 
     def _first_inputs(self) -> Tensor:
         batches = Batches(
-            self.data.numeric, self.data.labels, batch_size=_WHITENED, index=self.rows, seed=self.recipe.seed,
+            self.data.numeric, self.data.labels, batch_size=_WHITENED, index=self.rows, seed=self.config.seed,
             normalise=self.scale,
         )  # fmt: skip
         return next(iter(batches)).inputs
@@ -314,19 +307,18 @@ def _least(net: nn.Module, accumulate: int) -> int:
 
 
 def make_learner(
-    recipe: Recipe, net: nn.Module, steps_per_epoch: int, epochs: int, clip: Callable[[], None] | None = None
+    config: Config, net: nn.Module, steps_per_epoch: int, epochs: int, clip: Callable[[], None] | None = None
 ) -> Learner:
-    """The net with the optimiser, precision and schedule of a resolved recipe. The schedule covers ``epochs``.
+    """The net with the optimiser, precision and schedule of a resolved config. The schedule covers ``epochs``.
 
-    ``clip`` replaces the recipe's clipping of gradients.
+    ``clip`` replaces the configured clipping of gradients.
     """
-    rates = schedule(recipe.schedule)
     return Learner(
         net,
-        optimiser(recipe.optimiser).build([weight for weight in net.parameters() if weight.requires_grad]),
-        lambda step: rates.share(step, steps_per_epoch, epochs),
-        clip=clip or recipe.clip or None,
-        accumulate=recipe.accumulate,
-        precision=recipe.precision or "float32",
-        compiled=recipe.compile,
+        config.optimiser.build([weight for weight in net.parameters() if weight.requires_grad]),
+        lambda step: config.schedule.share(step, steps_per_epoch, epochs),
+        clip=clip or config.clip or None,
+        accumulate=config.accumulate,
+        precision=config.precision or "float32",
+        compiled=config.compile,
     )

@@ -1,0 +1,337 @@
+"""``Config``: the settings of a run as objects, parsed from text once and written as text once, into its recipe."""
+
+import json
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, final
+
+import numpy as np
+from pydantic import ConfigDict, TypeAdapter, ValidationError
+from torch import nn
+
+from pyrite.checks import number
+from pyrite.data import CropFlip, Dataset, load
+from pyrite.errors import PyriteError
+from pyrite.features import FEATURES, Encoder, OwnModule
+from pyrite.models import MODELS
+from pyrite.settings import HINTS, READING, SETTINGS, SHORT, VERSION, Setting, Settings
+from pyrite.spec import Registry, nearest, spec_string
+from pyrite.training.optimisers import OPTIMISERS, Optimiser, states_rate
+
+if TYPE_CHECKING:
+    from pyrite.methods import Method
+    from pyrite.noise import Noise
+    from pyrite.settings import Model
+    from pyrite.training.schedules import Schedule
+
+__all__ = [
+    "AUGMENTATIONS",
+    "Config",
+    "Job",
+    "Missing",
+    "given_settings",
+    "load_data",
+    "python_name",
+    "read_features",
+    "read_file",
+    "read_model",
+    "reading",
+]
+
+
+AUGMENTATIONS: Registry[CropFlip] = Registry("augmentation", {"crop_flip": CropFlip}, CropFlip, "crop_flip(pad=4)")
+
+
+class Missing(NamedTuple):
+    """What stands for an object that a recipe names, but that cannot be made from it.
+
+    Attributes:
+        name: the name of an object that was given in Python, or a spec string.
+        problem: why the spec string cannot be read, in this process; empty if the object was given in Python.
+    """
+
+    name: str
+    problem: str = ""
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@final
+class Config:
+    """The settings of a run. The fields are those of ``pyrite.settings``, and hold objects where a text describes one.
+
+    A field is None if it is not given and has no default; ``resolve`` fills these in. ``str(config.method)`` is the
+    text of the method. Two configurations are equal if their recipes are.
+
+    Args:
+        values: by their names, as text or as objects.
+    """
+
+    method: "Method"
+    noise: "Noise | None"
+    features: Encoder | None
+    model: "Model"
+    optimiser: Optimiser
+    schedule: "Schedule"
+    augment: CropFlip | None
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        for name in values:
+            if name not in SETTINGS:
+                raise PyriteError(f"a recipe has no {name!r}: {nearest(name, SETTINGS)}")
+        defaults = {name: setting.default for name, setting in SETTINGS.items() if setting.default is not None}
+        given = {name: value for name, value in values.items() if not _is_left_out(SETTINGS[name], value)}
+        checked = {name: _checked(name, value) for name, value in (defaults | given).items()}
+        object.__setattr__(self, "_values", checked)
+        if "data" not in checked:
+            raise PyriteError("data is missing: a name such as 'digits', a folder of images, or a file")
+        if self.drop_suspects and not self.corrections:
+            raise PyriteError(
+                f"drop_suspects is {self.drop_suspects}, but nothing names those labels: pass the suspects.csv of an "
+                "audit as corrections, or train with pyrite.train_without_suspects, which audits first (on the command "
+                "line: pyrite train --drop-suspects)"
+            )
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Read the recipe of a run, whose last line is its version."""
+        values = read_file(path)
+        try:
+            if "version" not in values:
+                raise PyriteError("its end is missing")
+            return cls({name: _read_or_missing(name, value) for name, value in values.items() if name != "version"})
+        except ValueError as error:
+            lost = "the run has to be trained again, into another folder"
+            raise PyriteError(f"cannot read {path} ({error}): {lost}") from None
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in SETTINGS:
+            raise AttributeError(f"a configuration has no {name!r}")
+        return self._values.get(name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError("a configuration cannot be changed: config.replace(...) makes another one")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def replace(self, **changes: Any) -> Self:
+        """The same configuration with other values."""
+        return type(self)(self._values | changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The plain values, in the order of the settings; those that are None are left out."""
+        values = {name: _written(self._values[name]) for name in SETTINGS if name in self._values}
+        return {name: "none" if value is None else value for name, value in values.items()}
+
+    def to_toml(self) -> str:
+        """The recipe, one value per line and the version at the end. JSON texts, numbers and truth values are TOML."""
+        return "".join(f"{name} = {_toml(value)}\n" for name, value in {**self.to_dict(), "version": VERSION}.items())
+
+    def require_objects(self, of: str = "") -> Self:
+        """Itself; a ``PyriteError`` if an object other than the data is missing that was given in Python."""
+        for name, value in self._values.items():
+            if isinstance(value, Missing) and value.problem:
+                raise PyriteError(value.problem)
+            if isinstance(value, Missing) and name != "data":
+                again = "method or loss" if name == "method" else name
+                raise PyriteError(f"the {name}{of} was given in Python: {value}: pass it again as {again}")
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Config) and self.to_dict() == other.to_dict()
+
+    def __hash__(self) -> int:
+        return hash(self.to_toml())
+
+    def __repr__(self) -> str:
+        return f"Config({self.to_dict()})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_values": self._values}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        object.__setattr__(self, "_values", state["_values"])
+
+
+@final
+@dataclass(frozen=True)
+class Job:
+    """Everything that decides a run.
+
+    Attributes:
+        config: the settings, with all defaults filled in.
+        data: what is trained on.
+    """
+
+    config: Config
+    data: Dataset
+
+    def with_config(self, **changes: Any) -> "Job":
+        """The same job with other values of settings."""
+        return Job(self.config.replace(**changes), self.data)
+
+
+def read_file(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The settings in a TOML file. What a recipe of an earlier version leaves out has the default of that version."""
+    try:
+        values = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        version = values.get("version", VERSION)
+        if not isinstance(version, int) or not 1 <= version <= VERSION:
+            raise PyriteError(f"its version is {version!r}, but this pyrite reads versions up to {VERSION}")
+        _check_plain(values)
+    except (OSError, ValueError, RecursionError) as error:
+        raise PyriteError(f"cannot read {path}: {error}") from None
+    other = {name: setting.default_in(version) for name, setting in SETTINGS.items() if setting.earlier}
+    return {name: value for name, value in other.items() if value != SETTINGS[name].default} | values
+
+
+def given_settings(settings: Settings) -> dict[str, Any]:
+    """The settings that are given as keywords or in the file ``config``; keywords override the file.
+
+    Each length of training, and a method or a loss, is in it at most once.
+    """
+    own = _without_aliases({name: value for name, value in settings.items() if value is not None})
+    path = own.pop("config", None)
+    file = {} if path is None else _without_aliases(read_file(path))
+    file.pop("version", None)
+    if "iterations" in file:  # a recipe has the number of epochs too that follows from it
+        file.pop("epochs", None)
+    for group in (("epochs", "iterations", "minutes"), ("method", "loss")):
+        for source in (own, file):
+            given = [name for name in group if name in source]
+            if len(given) > 1:
+                reason = "write the loss into the method" if "loss" in given else "each is a length of training"
+                raise PyriteError(f"{' and '.join(given)} are both given: {reason}")
+        if any(name in own for name in group):
+            file = {name: value for name, value in file.items() if name not in group}
+    _take_rate(own, file)
+    return file | own
+
+
+def _take_rate(own: dict[str, Any], file: dict[str, Any]) -> None:
+    """Put the learning rate into the optimiser of the file, or refuse one that is given twice."""
+    for source in (own, file):
+        if "lr" in source:
+            number("lr", source["lr"], least=0)
+            if states_rate(source.get("optimiser")):
+                raise PyriteError(f"lr is given twice: alone, and in the optimiser {str(source['optimiser'])!r}")
+    if "optimiser" in own:
+        file.pop("lr", None)
+    elif "lr" in own and isinstance(file.get("optimiser"), str):
+        file["optimiser"] = replace(OPTIMISERS.read(file["optimiser"]), lr=own.pop("lr"))
+
+
+def reading(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that decide how data are read."""
+    found = {name: values.get(name) for name in READING}
+    return {
+        name: value for name, value in found.items() if value is not None and not (isinstance(value, str) and not value)
+    }
+
+
+def load_data(config: Config) -> Dataset:
+    """The data set that a configuration names, read as it requires."""
+    if isinstance(config.data, Missing):
+        raise PyriteError(f"the data was given in Python: {config.data}: pass it again, as in pyrite.train(data, ...)")
+    return load(config.data, **reading(config.to_dict()))
+
+
+def read_model(value: object) -> object:
+    """A net: a spec string, an architecture, an ``nn.Module``, or a function that makes one."""
+    if isinstance(value, MODELS.makes | nn.Module) or (callable(value) and not isinstance(value, str)):
+        return value
+    if not isinstance(value, str):
+        raise PyriteError(f"model is {value!r}, but must be a text such as 'resnet20', an nn.Module or a factory")
+    return MODELS.read(value)
+
+
+def read_features(value: object) -> Encoder:
+    """An encoder: a spec string, an encoder, or an ``nn.Module``."""
+    if not isinstance(value, str | Encoder | nn.Module):
+        raise PyriteError(f"features is {value!r}, but must be a text such as 'tfidf', an nn.Module or an encoder")
+    return OwnModule(value) if isinstance(value, nn.Module) else FEATURES.read(value)
+
+
+def _read_or_missing(name: str, value: object) -> object:
+    """The object of a spec string; a run may be looked at without what its names stand for."""
+    setting = SETTINGS.get(name)
+    if setting is None or not setting.spec or not isinstance(value, str) or not value:
+        return value
+    try:
+        return _checked(name, value)
+    except PyriteError as error:
+        return Missing(value, str(error))
+
+
+def _is_left_out(setting: Setting, value: object) -> bool:
+    return (isinstance(value, str) and not value and bool(setting.spec)) or (value is None and not setting.none)
+
+
+def _without_aliases(values: dict[str, Any]) -> dict[str, Any]:
+    if "optimizer" in values and "optimiser" in values:
+        raise PyriteError("optimiser and optimizer are both given: they are the same")
+    for name in values:
+        if name not in SETTINGS and name not in SHORT and name != "version":
+            raise PyriteError(f"a recipe has no {name!r}: {nearest(name, [*SETTINGS, *SHORT])}")
+    return {"optimiser" if name == "optimizer" else name: value for name, value in values.items()}
+
+
+def _check_plain(values: Mapping[str, Any]) -> None:
+    """Refuse values of another type than their setting has; what a spec string describes is read later."""
+    for name, value in values.items():
+        if name in SETTINGS and not SETTINGS[name].spec:
+            _checked(name, value)
+        elif name in SETTINGS and not isinstance(value, str | dict):
+            raise PyriteError(f"{name} is {value!r}: input should be a valid string")
+
+
+def _checked(name: str, value: object) -> object:
+    """A value of the type of its setting: not converted, except from a spec string to the object it describes."""
+    if isinstance(value, Missing):
+        return value
+    if isinstance(value, dict) and list(value) == ["python"] and isinstance(value["python"], str):
+        return Missing(value["python"])
+    if isinstance(value, np.generic):
+        value = value.item()
+    if SETTINGS[name].spec:
+        return None if value is None else SETTINGS[name].parse(value)
+    if isinstance(value, os.PathLike):
+        value = os.fspath(value)
+    try:
+        return _adapter(name).validate_python(value)
+    except ValidationError as error:
+        raise PyriteError(f"{name} is {value!r}: {error.errors()[0]['msg'].lower()}") from None
+
+
+@cache
+def _adapter(name: str) -> TypeAdapter[Any]:
+    return TypeAdapter(HINTS.get(name, str), config=ConfigDict(strict=True, allow_inf_nan=False))
+
+
+def _written(value: Any) -> Any:
+    """A value as a recipe has it: an object as its spec string or, if it has none, as its name in Python."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Missing) and value.problem:
+        return value.name
+    text = None if isinstance(value, Missing) else spec_string(value)
+    return {"python": python_name(value)} if text is None else text
+
+
+def python_name(value: object) -> str:
+    """The name of an object, for recipes and messages."""
+    if isinstance(value, nn.Module):
+        return type(value).__name__
+    return str(getattr(value, "__name__", value))
+
+
+def _toml(value: object) -> str:
+    if isinstance(value, dict):
+        return f"{{python = {json.dumps(value['python'], ensure_ascii=False)}}}"
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,202 @@
+"""From the user's arguments to a job: the defaults that suit the data, the net and the method."""
+
+import math
+import os
+from dataclasses import replace
+from typing import Any, Final, Unpack
+
+from pyrite.checks import number
+from pyrite.curves import MEASURED
+from pyrite.data import DATASETS, CropFlip, Data, Dataset, is_object, load
+from pyrite.errors import PyriteError
+from pyrite.features import Encoder, default_features, encoder
+from pyrite.losses import OwnLoss, loss as read_loss
+from pyrite.methods import ERM, Method
+from pyrite.models import MLP, Architecture, FastCNN, Linear as LinearNet, architecture, default_architecture
+from pyrite.processes import fast_bfloat16
+from pyrite.settings import Precision, Settings
+from pyrite.training.config import Config, Job, Missing, given_settings, load_data, reading
+from pyrite.training.optimisers import SGD
+from pyrite.training.pace import fitting
+from pyrite.training.schedules import Linear
+from pyrite.training.start import has_measured_margin, measure_start, parts_of, with_margin
+
+__all__ = ["resolve", "resolve_defaults"]
+
+_LARGE_ENOUGH: Final = 24  # pixels of a side: images may be halved in the first epochs, and convolutions take the time
+
+
+def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **settings: Unpack[Settings]) -> Job:
+    """The job that ``train`` makes of these arguments. ``loaded`` is the data set, if it has been read already."""
+    given = given_settings(settings)
+    if is_object(data):
+        data = load(data, **reading(given)) if loaded is None else loaded
+    if not isinstance(given.get("label", ""), str):  # the labels themselves; they are in the data set now
+        given["label"] = data.label if isinstance(data, Dataset) else ""
+    lr, minutes, loss = (given.pop(name, None) for name in ("lr", "minutes", "loss"))
+    if minutes is not None:
+        number("minutes", minutes, above=0)
+    if loss is not None:
+        given["method"] = ERM(read_loss(loss))
+    if data is not None:
+        given["data"] = _data_name(data)
+    if given.get("corrections"):
+        given["corrections"] = os.path.abspath(os.path.expanduser(str(given["corrections"])))
+    config = Config(given).require_objects()
+    source = loaded or (data if isinstance(data, Dataset) else load_data(config))
+    job = resolve_defaults(config, source)
+    if minutes is not None:
+        found = fitting(job, 60 * minutes, widen="model" not in given)
+        job = resolve_defaults(config.replace(**found), source)
+    return job if lr is None else job.with_config(optimiser=replace(job.config.optimiser, lr=lr))
+
+
+def _data_name(data: Data) -> str | Missing:
+    if isinstance(data, Dataset):
+        return Missing(data.name)
+    # A relative path would be wrong when the run is resumed from another folder.
+    is_path = str(data) not in DATASETS and os.path.exists(str(data))
+    return os.path.abspath(str(data)) if is_path else str(data)
+
+
+def resolve_defaults(config: Config, data: Dataset) -> Job:
+    """The job with all defaults filled in that depend on the data, the net or the method.
+
+    Tables with other columns than numbers are encoded by ``table``, and texts by ``tfidf``. The net is ``fast_cnn`` for
+    images and ``mlp`` for features; the optimiser SGD at the learning rate that suits the net, divided by the method's
+    largest weight except where clipping is enough; it rises for a fifth of the run and then falls to 0. Gradients are
+    clipped to a norm of 1 if the method could make scores grow without bound. A tenth is held out for validation where
+    the data has no test part; where it has one, as much as the method wants.
+    """
+    if config.label and config.label != data.label:
+        column = f"those of the column {data.label!r}" if data.label else "in no column"
+        raise PyriteError(f"label is {config.label!r}, but the labels of {data.name} are {column}")
+    features = config.features if "features" in config else encoder(default_features(data.inputs))
+    if features is not None:
+        features.check(data)
+    # Of features the kind; their width is known when they are fitted.
+    shape = tuple(data.inputs.shape[1:]) if features is None else (1,)
+    net = config.model if "model" in config else _default_net(features, shape)
+    if isinstance(net, Architecture):
+        net.check_size(shape, len(data.classes))
+    method = _with_measured_margin(config, data, net, features)
+    validation = _held_out(data, method) if config.validation is None else config.validation
+    clip = float(_needs_clipping(method)) if config.clip is None else config.clip
+    bounded = config.clip is None and clip and _clipping_is_enough(net, method)
+    suits = net.learning_rate if isinstance(net, Architecture) else 0.1
+    suits = suits if features is None or features.rate is None else features.rate
+    rate = float(f"{suits / (1.0 if bounded else method.largest_weight):.3g}")
+    epochs: int = config.epochs if config.iterations is None else _epochs(config, len(data), validation)
+    images = _resolve_images(config, net, shape)
+    method = _suited(method, images["augment"], validation, data, net)
+    for part in parts_of(method):
+        if isinstance(part, OwnLoss):
+            part.try_out(len(data.classes))
+    return Job(
+        config.replace(
+            label=data.label,
+            features=features,
+            method=method,
+            model=net,
+            optimiser=config.optimiser or SGD(lr=rate),
+            schedule=config.schedule or Linear(warmup=epochs / 5),
+            clip=clip,
+            epochs=epochs,
+            validation=validation,
+            precision=config.precision or _precision(net, shape, method, config.device),
+            **images,
+        ),
+        data,
+    )
+
+
+def _default_net(features: Encoder | None, shape: tuple[int, ...]) -> Architecture:
+    suits = "" if features is None else features.model
+    return architecture(suits) if suits else default_architecture(shape)
+
+
+def _epochs(config: Config, samples: int, validation: float) -> int:
+    """The fewest epochs of at most all samples that have as many steps as ``iterations``."""
+    trained = max(1, round((config.samples or samples) * (1 - validation)))
+    steps: int = math.ceil(trained / config.batch_size)
+    return math.ceil(int(config.iterations) / steps)
+
+
+def _resolve_images(config: Config, net: object, shape: tuple[int, ...]) -> dict[str, Any]:
+    """Augmentation, growth and mirroring.
+
+    Images are shifted by up to a sixteenth of their size, and mirrored if they have colours: digits and letters, which
+    must not be mirrored, are mostly grey. If images are mirrored in training, they are mirrored in prediction too. In
+    ``fast_cnn`` images of 24 pixels or more grow from half their size: docs/training.md has why.
+    """
+    are_images = len(shape) == 3
+    if config.mirror and not are_images:
+        raise PyriteError("mirror is True, but the net is given no images that could be mirrored: leave it out")
+    augment, grow = config.augment, config.grow
+    if "augment" not in config and are_images and (pad := min(shape[1:]) // 16):
+        augment = CropFlip(pad=pad, flip="alternate" if shape[0] == 3 else "none", edge="reflect")
+    if grow is None:
+        grow = 0.5 if _convolves(net, shape) else 1.0
+    elif grow < 1 and not are_images:
+        raise PyriteError(f"grow is {grow}, but these are features: only images can grow")
+    elif grow < 1 and isinstance(net, Architecture) and not net.any_size:
+        raise PyriteError(f"grow is {grow}, but {net} takes images of one size only: leave out grow")
+    mirrored = augment is not None and augment.flip != "none" and are_images
+    return {"augment": augment, "grow": grow, "mirror": mirrored if config.mirror is None else config.mirror}
+
+
+def _convolves(net: object, shape: tuple[int, ...]) -> bool:
+    return isinstance(net, FastCNN) and min(shape[1:]) >= _LARGE_ENOUGH
+
+
+def _precision(net: object, shape: tuple[int, ...], method: Method, device: str) -> Precision:
+    """bfloat16 for images in the default net where it is fast, and where no meta-gradients need more digits."""
+    fast = _convolves(net, shape) and method.meta_set is None and fast_bfloat16(device)
+    return "bfloat16" if fast else "float32"
+
+
+def _held_out(data: Dataset, method: Method) -> float:
+    """The fraction that is held out by default. A validation part of the data's own is enough for a method."""
+    if data.test is None:
+        return 0.1
+    wanted = number("held_out", method.held_out, least=0, below=1)
+    return 0.0 if data.validation is not None else float(wanted)
+
+
+def _clipping_is_enough(net: object, method: Method) -> bool:
+    """Whether clipped gradients bound the steps of a loss well enough, so that the rate need not be divided too.
+
+    Measured for ``imae`` (its card in docs/losses.md): one bound is harmless, and both together cost residual nets the
+    lead over cross entropy on CIFAR-10. Perceptrons are best with both. ``fast_cnn`` loses by both on CIFAR-10, but
+    clipping alone costs it more on digits.
+    """
+    return isinstance(method, ERM) and isinstance(net, Architecture) and net.averages
+
+
+def _needs_clipping(method: Method) -> bool:
+    """Whether scores could grow without bound, which is measured on simulated scores of some number of classes.
+
+    A user's own loss may not take those; then the gradients are clipped, which is safe.
+    """
+    try:
+        return method.needs_clipping
+    except Exception:
+        return True
+
+
+def _suited(method: Method, augment: CropFlip | None, validation: float, data: Dataset, net: object) -> Method:
+    """The method with its own defaults. A net without convolutions memorises shifted images as any others."""
+    augmented = augment is not None and not isinstance(net, MLP | LinearNet)
+    return method.resolve_defaults(augmented=augmented, held_out=bool(validation) or data.validation is not None)
+
+
+def _with_measured_margin(config: Config, data: Dataset, net: Any, features: Encoder | None) -> Method:
+    """The method, in whose losses the margin of the net before training stands in place of ``MEASURED``."""
+    if not has_measured_margin(config.method):
+        return config.method
+    if features is not None:  # they are fitted later, on the samples that are trained on
+        raise PyriteError(
+            f"margin={MEASURED!r} is measured on images and plain numbers, and these are encoded by {features}: give "
+            "the number"
+        )
+    return with_margin(config.method, measure_start(net, data, seed=config.seed, batch_size=config.batch_size).margin)
