@@ -69,8 +69,9 @@ def double_backward(own: Learner, batch: Batch, meta: Batch) -> Callable[[], Non
             for weight, part in zip(net.parameters(), gradients, strict=True):
                 weight -= 1e-3 * part
         losses = ce(own.scores(inputs), batch.labels)
-        with own.descent():
-            (losses * net(losses.detach().unsqueeze(1)).squeeze(1).detach()).mean().backward()
+        own.optimiser.zero_grad()
+        (losses * net(losses.detach().unsqueeze(1)).squeeze(1).detach()).mean().backward()
+        own.update()
 
     return step
 

@@ -20,8 +20,8 @@ __all__ = [
     "all_reduce",
     "all_reduce_gradients",
     "broadcast_weights",
-    "differentiable_all_reduce",
     "fast_bfloat16",
+    "gather",
     "join",
     "local_device",
     "rank",
@@ -89,6 +89,13 @@ def all_gather(value: Kind) -> list[Kind]:
     return values
 
 
+def gather(rows: Tensor) -> Tensor:
+    """The rows of all processes, in order of rank, on every process, without a gradient."""
+    if not dist.is_initialized():
+        return rows.detach()
+    return torch.cat([part.to(rows.device) for part in all_gather(rows.detach().cpu())])
+
+
 @torch.no_grad()
 def broadcast_weights(model: nn.Module) -> None:
     """Copy weights and buffers of rank 0 to every process."""
@@ -147,12 +154,6 @@ class _AllReduce(torch.autograd.Function):
         return all_reduce(tangent)
 
 
-def differentiable_all_reduce(value: Tensor) -> Tensor:
-    """A sum over all processes that gradients flow through."""
-    summed: Tensor = value if world_size() == 1 else _AllReduce.apply(value)
-    return summed
-
-
 @final
 class _SharedNorm(nn.modules.batchnorm._BatchNorm):
     """Batch norm over all processes. It shares parameters and buffers, with their names, with the norm it replaces."""
@@ -187,6 +188,6 @@ class _SharedNorm(nn.modules.batchnorm._BatchNorm):
             return
         assert self.num_batches_tracked is not None
         self.num_batches_tracked += 1
-        share = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), share)
-        self.running_var.lerp_(variance.to(self.running_var.dtype), share)
+        factor = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean.to(self.running_mean.dtype), factor)
+        self.running_var.lerp_(variance.to(self.running_var.dtype), factor)

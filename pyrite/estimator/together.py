@@ -89,30 +89,28 @@ class _Together(Trainer):
     """Each net minimises its own weighted mean of the loss. The nets share no parameters, so one sum is minimised."""
 
     def __init__(self, loss: Loss, context: Context, weight: Tensor) -> None:
-        learner = context.make_learner()
-        self.learners = [learner]
-        self.loss = deepcopy(loss).configure(reduction="sum")
-        self.couples = any(part.couples for part in loss.modules() if isinstance(part, Loss))
-        self.weight = weight.to(learner.weights[0].device, learner.dtype)
+        super().__init__(context, loss)
+        self.loss.configure(reduction="sum")
+        self.weight = weight.to(self.learner.weights[0].device, self.learner.dtype)
 
     def step(self, batch: Batch) -> Step:
-        learner, weight = self.learners[0], self.weight[:, batch.index]
-        share = weight.sum(1, keepdim=True)
-        weight = weight / torch.where(share > 0, share, 1)  # no division by 0 if all weights are 0
-        rate = learner.learning_rate
-        with learner.descent():
-            scores = learner.scores(learner.ready(batch.inputs))
-            scores.retain_grad()
-            value = self._sum(scores, batch.labels, weight)
-            if not value.isfinite():
-                raise FloatingPointError(f"the loss is {value.item()}")
-            value.backward()
-        assert scores.grad is not None
+        learner, weight = self.learner, self.weight[:, batch.index]
+        totals = weight.sum(1, keepdim=True)
+        weight = weight / torch.where(totals > 0, totals, 1)  # no division by 0 if all weights are 0
+        learning_rate = learner.learning_rate
+        learner.optimiser.zero_grad(set_to_none=True)
+        scores = learner.scores(learner.ready(batch.inputs))
+        value = self._sum(scores, batch.labels, weight)
+        if not value.isfinite():
+            raise FloatingPointError(f"the loss is {value.item()}")
+        gradient = learner.backward(value, scores)
+        learner.update()
         mean, nets = float(value.detach()) / len(scores), scores.detach()
-        return Step(batch.index, batch.labels, nets.mean(0), scores.grad.mean(0), mean, float(len(weight[0])), rate)
+        count = float(len(weight[0]))
+        return Step(batch.index, batch.labels, nets.mean(0), gradient.mean(0), mean, count, learning_rate)
 
     def _sum(self, scores: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
-        if self.couples:  # such a loss must see the rows of one net only
+        if self.whole_batch:  # such a loss must see the rows of one net only
             losses = [self.loss(s, labels, sample_weight=w) for s, w in zip(scores, weight, strict=True)]
             return torch.stack(losses).sum()
         whole: Tensor = self.loss(scores.flatten(0, 1), labels.repeat(len(scores)), sample_weight=weight.flatten())

@@ -2,15 +2,12 @@
 
 from pyrite.methods.auto import Auto
 from pyrite.methods.bilevel import Bilevel
-from pyrite.methods.bootstrap import Bootstrap
 from pyrite.methods.co_teaching import CoTeaching
-from pyrite.methods.confidence import ScheduledConfidence
 from pyrite.methods.context import Context
 from pyrite.methods.corrected import BackwardCorrection, ForwardCorrection
 from pyrite.methods.cross_fit import CrossFit
 from pyrite.methods.curriculum import Curriculum
 from pyrite.methods.d2l import D2L
-from pyrite.methods.descent import backward_step, descend
 from pyrite.methods.elr import ELR
 from pyrite.methods.erm import ERM
 from pyrite.methods.fine_tune import FineTune
@@ -18,22 +15,20 @@ from pyrite.methods.glc import GLC
 from pyrite.methods.joint import Joint
 from pyrite.methods.l2rw import L2RW
 from pyrite.methods.learner import Learner
-from pyrite.methods.masking import Masking
-from pyrite.methods.memory import Memory
 from pyrite.methods.mentornet import Mentornet
 from pyrite.methods.meta_gradient import MetaGradient, meta_gradient
-from pyrite.methods.meta_weight import MetaWeight
-from pyrite.methods.method import MetaSet, Method, Trainer
+from pyrite.methods.meta_weight import MetaWeight, WeightNet
+from pyrite.methods.method import MetaSet, Method
+from pyrite.methods.noise_layer import Masking, SModel
 from pyrite.methods.noise_rate import estimate_noise_rate
-from pyrite.methods.peer import ScheduledPeer
 from pyrite.methods.registry import METHODS, method
-from pyrite.methods.s_model import SModel
+from pyrite.methods.scheduled import Bootstrap, ScheduledConfidence, ScheduledPeer
 from pyrite.methods.select import Select
 from pyrite.methods.self_corrected import SelfCorrected
 from pyrite.methods.self_paced import SelfPaced
-from pyrite.methods.staged import Stage, Staged, Stages
+from pyrite.methods.staged import Staged, Stages
 from pyrite.methods.step import Step
-from pyrite.methods.weight_net import WeightNet
+from pyrite.methods.trainer import Trainer
 
 __all__ = [
     "D2L",
@@ -55,7 +50,6 @@ __all__ = [
     "Joint",
     "Learner",
     "Masking",
-    "Memory",
     "Mentornet",
     "MetaGradient",
     "MetaSet",
@@ -67,14 +61,11 @@ __all__ = [
     "Select",
     "SelfCorrected",
     "SelfPaced",
-    "Stage",
     "Staged",
     "Stages",
     "Step",
     "Trainer",
     "WeightNet",
-    "backward_step",
-    "descend",
     "estimate_noise_rate",
     "meta_gradient",
     "method",

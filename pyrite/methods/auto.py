@@ -7,9 +7,10 @@ from pyrite.methods.context import Context
 from pyrite.methods.curriculum import Curriculum
 from pyrite.methods.elr import ELR
 from pyrite.methods.erm import ERM
-from pyrite.methods.method import Method, Trainer
+from pyrite.methods.method import Method
 from pyrite.methods.select import Select
 from pyrite.methods.self_corrected import SelfCorrected
+from pyrite.methods.trainer import Trainer
 
 __all__ = ["Auto"]
 

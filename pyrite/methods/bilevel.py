@@ -8,16 +8,12 @@ from torch import Tensor
 
 from pyrite.checks import number, whole_number
 from pyrite.criterion import Loss
-from pyrite.curves import CE
 from pyrite.data import Batch
-from pyrite.errors import PyriteError
 from pyrite.methods.context import Context
-from pyrite.methods.descent import descend
-from pyrite.methods.meta_gradient import per_sample
-from pyrite.methods.method import Method, Trainer
+from pyrite.methods.method import Method
 from pyrite.methods.noise_rate import check_loss
 from pyrite.methods.step import Step
-from pyrite.processes import all_gather, all_reduce, rank
+from pyrite.methods.trainer import Trainer
 
 __all__ = ["Bilevel"]
 
@@ -47,8 +43,8 @@ class Bilevel(Method):
         self.loss = loss
         self.splits, self.mu = whole_number("splits", splits, least=2), number("mu", mu, least=0)
 
-    def start(self, context: Context) -> "_Bilevel":
-        return _Bilevel(self, context)
+    def start(self, context: Context) -> "BilevelTrainer":
+        return BilevelTrainer(self, context)
 
 
 class _Split(NamedTuple):
@@ -65,30 +61,32 @@ class _Split(NamedTuple):
 
 
 @final
-class _Bilevel(Trainer):
+class BilevelTrainer(Trainer):
+    whole_batch = True
+
     def __init__(self, method: Bilevel, context: Context) -> None:
-        self.learner = context.make_learner()
-        self.learners = [self.learner]
-        if self.learner.accumulate > 1:
-            raise PyriteError(f"accumulate is {self.learner.accumulate}, but bilevel cuts batches itself: leave it 1")
-        self.method, self.loss = method, per_sample(method.loss or CE())
+        super().__init__(context, method.loss)
+        self.method = method
 
     def step(self, batch: Batch) -> Step:
-        numbers, sizes = stratified_splits(batch, self.method.splits, self.learner.steps)
+        labels, index = self.gather(batch.labels), self.gather(batch.index)
+        every = stratified_splits(labels, index, self.method.splits, self.learner.steps)
+        numbers, sizes = every[torch.isin(index, batch.index)], every.bincount().tolist()
         if len(sizes) < 2:  # too few samples to validate on some of them
-            own = torch.tensor(len(batch.labels), device=batch.labels.device)
-            return descend(self.learner, batch, lambda scores, piece: self.loss(scores, piece.labels), own)
+            return super().step(batch)
         splits = [self._backward(batch, numbers == number, size) for number, size in enumerate(sizes)]
-        mean = float(all_reduce(torch.stack([split.loss for split in splits]).sum())) / sum(sizes)
+        mean = float(self.total(torch.stack([split.loss for split in splits]).sum())) / sum(sizes)
         if not abs(mean) < float("inf"):
             raise FloatingPointError(f"the loss is {mean}")
-        weights, rate = self._weights(splits), self.learner.learning_rate
-        with self.learner.descent():
-            self._assign(weights @ torch.stack([split.gradient for split in splits]))
+        weights, learning_rate = self._split_weights(splits), self.learning_rate
+        self._assign(weights @ torch.stack([split.gradient for split in splits]))
+        self.learner.update()
         scores = torch.cat([split.scores for split in splits])
         by_scores = torch.cat([w * split.by_scores for w, split in zip(weights, splits, strict=True)])
         place = numbers.argsort(stable=True).argsort()  # from the order of the splits back to that of the batch
-        return Step(batch.index, batch.labels, scores[place], by_scores[place], mean, float(sum(sizes[1:])), rate)
+        return Step(
+            batch.index, batch.labels, scores[place], by_scores[place], mean, float(sum(sizes[1:])), learning_rate
+        )
 
     def _backward(self, batch: Batch, rows: Tensor, size: int) -> _Split:
         """The gradients of a split's mean loss; ``size`` is its number of samples over all processes."""
@@ -104,9 +102,9 @@ class _Bilevel(Trainer):
         ]
         return _Split(scores.detach(), by_scores, torch.cat(flat), summed.detach().double())
 
-    def _weights(self, splits: list[_Split]) -> Tensor:
+    def _split_weights(self, splits: list[_Split]) -> Tensor:
         """One per split: 0 for the first, which validates; the absolute values of the others add up to 1."""
-        validation, *training = (all_reduce(split.gradient) for split in splits)
+        validation, *training = (self.total(split.gradient) for split in splits)
         raw = torch.stack([validation @ one / (one @ one + self.method.mu) for one in training])
         absolute_sum = raw.abs().sum()
         return torch.cat([raw.new_zeros(1), raw / torch.where(absolute_sum == 0, 1.0, absolute_sum)])
@@ -118,18 +116,15 @@ class _Bilevel(Trainer):
             weight.grad = part.view_as(weight) if used else None
 
 
-def stratified_splits(batch: Batch, splits: int, turn: int) -> tuple[Tensor, list[int]]:
-    """The split of each of this process's samples, and the sizes of all splits over all processes.
+def stratified_splits(labels: Tensor, index: Tensor, splits: int, turn: int) -> Tensor:
+    """The split of each sample of a batch.
 
     Samples are dealt out in the order of their labels, so that all splits have about the same labels, as the authors'
     have; dealing begins at split ``turn``, so that no sample validates more often than others. A split has at least
     two samples, because batch norms need them; with too few samples for two splits there is one.
     """
-    shares = all_gather((batch.labels.cpu(), batch.index.cpu()))
-    labels, index = (torch.cat(part).numpy() for part in zip(*shares, strict=True))
     count = max(1, min(splits, len(labels) // 2))
-    numbers = np.empty(len(labels), np.int64)
-    numbers[np.lexsort((index, labels))] = (np.arange(len(labels)) + turn) % count
-    before = sum(len(own) for own, _ in shares[: rank()])
-    own = torch.from_numpy(numbers[before : before + len(batch.labels)])
-    return own.to(batch.labels.device), np.bincount(numbers, minlength=count).tolist()
+    numbers = torch.empty_like(labels)
+    order = torch.from_numpy(np.lexsort((index.cpu().numpy(), labels.cpu().numpy()))).to(labels.device)
+    numbers[order] = (torch.arange(len(labels), device=labels.device) + turn) % count
+    return numbers

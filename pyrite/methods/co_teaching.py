@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, final
+from typing import final
 
 import numpy as np
 import torch
@@ -10,16 +10,10 @@ from torch import Tensor
 
 from pyrite.checks import whole_number
 from pyrite.criterion import Loss
-from pyrite.curves import CE
 from pyrite.data import Batch
-from pyrite.errors import PyriteError
 from pyrite.methods.context import Context
-from pyrite.methods.descent import backward_step
-from pyrite.methods.meta_gradient import per_sample
-from pyrite.methods.method import Method, Trainer
-from pyrite.methods.noise_rate import NoiseRate, check_loss, check_rate
-from pyrite.methods.step import Step
-from pyrite.processes import all_gather
+from pyrite.methods.method import Method
+from pyrite.methods.noise_rate import NoiseRateTrainer, check_loss, check_rate
 
 __all__ = ["CoTeaching", "with_small_loss"]
 
@@ -28,7 +22,8 @@ __all__ = ["CoTeaching", "with_small_loss"]
 class CoTeaching(Method):
     """Two nets that see the same batches. Each is trained on the samples that have the smallest losses for the other.
 
-    The share of a batch that is left out, the forget rate, grows linearly from 0 to the noise rate. Both nets predict.
+    The fraction of a batch that is left out, the forget rate, grows linearly from 0 to the noise rate. Both nets
+    predict.
 
     Args:
         rate: the noise rate. If None it is estimated from the margins of both nets after a warm-up on all samples: a
@@ -48,68 +43,42 @@ class CoTeaching(Method):
         self.rate, self.loss = rate, loss
         self.ramp = ramp if ramp is None else whole_number("ramp", ramp, least=1)
 
-    def start(self, context: Context) -> "_CoTeaching":
-        return _CoTeaching(self, context)
+    def start(self, context: Context) -> "CoTeachingTrainer":
+        return CoTeachingTrainer(self, context)
 
 
 @final
-class _CoTeaching(Trainer):
-    """Trains the two nets."""
+class CoTeachingTrainer(NoiseRateTrainer):
+    whole_batch = True
+    saved = (*NoiseRateTrainer.saved, "forget_rate")
 
     def __init__(self, method: CoTeaching, context: Context) -> None:
-        self.learners = [context.make_learner(), context.make_learner()]
-        if (pieces := self.learners[0].accumulate) > 1:
-            raise PyriteError(
-                f"accumulate is {pieces}, but co_teaching compares the losses of whole batches: leave it 1"
-            )
-        self.loss = per_sample(method.loss or CE())
+        super().__init__(context, method.loss, method.rate, nets=2)
         self.ramp = method.ramp or min(10, max(1, context.epochs // 3))
-        self.noise_rate = NoiseRate(method.rate, context)
         self.forget_rate = 0.0
 
     def begin_epoch(self, epoch: int) -> None:
-        self.noise_rate.begin_epoch(epoch)
-        self.forget_rate = self.noise_rate.ramped(self.ramp)
+        super().begin_epoch(epoch)
+        self.forget_rate = self.ramped_noise_rate(self.ramp)
 
-    def step(self, batch: Batch) -> Step:
-        if not sum(all_gather(len(batch.labels))):
-            for learner in self.learners:
-                learner.skip()
-            return Step.empty(batch, self.learning_rate)
-        scores = [learner.scores(learner.ready(batch.inputs)) for learner in self.learners]
-        losses = [self.loss(rows, batch.labels) for rows in scores]
-        chosen = [with_small_loss(values, batch.index, 1 - self.forget_rate) for values in losses]
-        # The sum over the chosen samples is divided by their number once, in backward_step.
-        steps = [
-            backward_step(learner, batch, rows, values * of_other, of_other.sum(), of_other)
-            for learner, rows, values, of_other in zip(self.learners, scores, losses, reversed(chosen), strict=True)
-        ]
-        return steps[0]
-
-    def end_epoch(self) -> None:
-        self.noise_rate.end_epoch(self)
+    def weights(self, batch: Batch, losses: Tensor | None) -> Tensor:
+        """Each net learns from the samples that have small losses for the other."""
+        assert losses is not None
+        first, second = (with_small_loss(row, batch.index, 1 - self.forget_rate) for row in losses)
+        return torch.stack([second, first])
 
     def facts(self) -> Mapping[str, float]:
-        return {"forget_rate": self.forget_rate, **self.noise_rate.facts()}
-
-    def state_dict(self) -> dict[str, Any]:
-        own = {"noise_rate": self.noise_rate.state_dict(), "forget_rate": self.forget_rate}
-        return {**super().state_dict(), **own}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        super().load_state_dict(state)
-        self.noise_rate.load_state_dict(state["noise_rate"])
-        self.forget_rate = state["forget_rate"]
+        return {"forget_rate": self.forget_rate, **super().facts()}
 
 
-def with_small_loss(losses: Tensor, index: Tensor, share: float) -> Tensor:
-    """1 for samples whose losses are among the smallest of the batch over all processes, else 0; at least one is 1.
+def with_small_loss(losses: Tensor, index: Tensor, fraction: float) -> Tensor:
+    """1 for samples whose losses are among the smallest of a batch, else 0; at least one is 1.
 
-    Of equal losses, that of the sample with the lower number comes first, so that exactly the share is chosen, and the
-    same samples on any number of processes.
+    Of equal losses, that of the sample with the lower number comes first, so that exactly the fraction is chosen, and
+    the same samples on any number of processes.
     """
-    parts = all_gather((losses.detach().double().cpu(), index.cpu()))
-    values, numbers = (torch.cat(part).numpy() for part in zip(*parts, strict=True))
-    count = max(1, math.floor(share * len(values) + 1e-9))  # (1 - 0.9) * 10 is a little less than 1
-    chosen = torch.from_numpy(numbers[np.lexsort((numbers, values))[:count]])
-    return torch.isin(index, chosen.to(index.device)).to(losses.dtype)
+    values, numbers = losses.double().cpu().numpy(), index.cpu().numpy()
+    count = max(1, math.floor(fraction * len(values) + 1e-9))  # (1 - 0.9) * 10 is a little less than 1
+    chosen = torch.zeros_like(losses)
+    chosen[torch.from_numpy(np.lexsort((numbers, values))[:count]).to(losses.device)] = 1
+    return chosen

@@ -1,20 +1,52 @@
-"""What a method is started on."""
+"""What a method is started with."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 from functools import cached_property
-from typing import final
+from typing import Any, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from pyrite.data import Batches
+from pyrite.data import Batch, Batches
 from pyrite.errors import PyriteError
-from pyrite.methods.learner import Learner
-from pyrite.methods.memory import Memory
+from pyrite.methods.learner import Learner, Stateful
+from pyrite.processes import gather
 
-__all__ = ["Context"]
+__all__ = ["Context", "Cycle"]
 
 MakeLearner = Callable[[int, int], Learner]
+
+
+@final
+class Cycle(Stateful):
+    """Batches of a small set, such as a meta set, that start again, in a new order, whenever they end."""
+
+    saved = ("position",)
+
+    def __init__(self, batches: Batches) -> None:
+        super().__init__()
+        self.batches = batches
+        self._iterator = iter(batches)
+
+    def next(self) -> Batch:
+        """The next batch."""
+        try:
+            return next(self._iterator)
+        except StopIteration:
+            self._iterator = iter(self.batches)
+            return next(self._iterator)
+
+    @property
+    def position(self) -> dict[str, Any]:
+        """The position in the batches, as their state."""
+        return self.batches.state_dict()
+
+    @position.setter
+    def position(self, state: dict[str, Any]) -> None:
+        self.batches.load_state_dict(state)
+        self._iterator = iter(self.batches)
 
 
 @final
@@ -43,9 +75,8 @@ class Context:
         noise_matrix: Tensor | None = None,
         held_out: Batches | None = None,
     ) -> None:
-        self.batches, self.epochs, self.classes = batches, epochs, classes
+        self.batches, self.epochs, self.classes, self.held_out = batches, epochs, classes, held_out
         self._make, self._meta, self._noise_matrix = make_learner, meta, noise_matrix
-        self.held_out = held_out
         self._made = 0
         self._learners: Sequence[Learner] = ()
 
@@ -58,6 +89,11 @@ class Context:
     def device(self) -> torch.device:
         """Where batches are."""
         return self.batches.device
+
+    @property
+    def samples(self) -> int:
+        """The number of all samples, those that are not trained on too: the rows of what is kept per sample."""
+        return len(self.batches.labels)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -74,6 +110,12 @@ class Context:
         index = torch.from_numpy(self.batches.index)
         labels[index] = self.batches.labels[index]
         return labels.to(self.device)
+
+    @cached_property
+    def class_frequencies(self) -> Tensor:
+        """The fraction of training samples with each given label, in float64."""
+        counts = torch.bincount(self.labels[self.labels >= 0], minlength=self.classes).double()
+        return counts / counts.sum()
 
     @property
     def meta(self) -> Batches:
@@ -101,9 +143,7 @@ class Context:
 
         With ``learners``, training continues with those instead.
         """
-        context = self._derived(self._make, epochs)
-        context._learners = learners
-        return context
+        return self._derived(epochs=epochs, _learners=learners)
 
     def member(self, number: int, members: int, adjust: Callable[[Learner], None] = lambda learner: None) -> "Context":
         """The context of one of several trainers that train side by side on the same batches.
@@ -118,7 +158,7 @@ class Context:
             adjust(learner)
             return learner
 
-        return self._derived(make, self.epochs)
+        return self._derived(_make=make)
 
     def part(self, kept: Tensor, number: int, parts: int) -> "Context":
         """As ``member``, for trainers that each train on some of the samples.
@@ -127,18 +167,14 @@ class Context:
             kept: True for the samples that it may learn from; the labels of all others are −1.
             number, parts: which of how many it is.
         """
-        context = self.member(number, parts)
-        context.labels = self.labels.where(kept, -1)
         left_out = (self.labels.ge(0) & ~kept).nonzero().squeeze(1).cpu().numpy()
-        context.held_out = self.batches.in_order(index=left_out) if len(left_out) else None
-        return context
+        held_out = self.batches.in_order(index=left_out) if len(left_out) else None
+        return self.member(number, parts)._derived(labels=self.labels.where(kept, -1), held_out=held_out)
 
-    def _derived(self, make: MakeLearner, epochs: int) -> "Context":
-        context = Context(
-            self.batches, make, epochs=epochs, classes=self.classes, meta=self._meta, noise_matrix=self._noise_matrix,
-            held_out=self.held_out,
-        )  # fmt: skip
-        context.labels = self.labels
+    def _derived(self, **changes: object) -> "Context":
+        context = copy(self)
+        vars(context).pop("class_frequencies", None)
+        vars(context).update({"_made": 0, "_learners": (), **changes})
         return context
 
     def evaluate(self, predict: Callable[[Tensor], Tensor]) -> Tensor:
@@ -146,11 +182,31 @@ class Context:
 
         Rows of samples that are not trained on, or that cannot be read, are NaN.
         """
-        scores: Memory | None = None
-        for inputs, _, index in self.batches.in_order():
-            rows = predict(inputs)
-            if scores is None:
-                scores = Memory(rows.new_full((len(self.labels), self.classes), torch.nan, device=self.device))
-            scores.write(index, rows)
-        assert scores is not None, "there is always a batch"
-        return scores.rows
+        batches = self.batches.in_order()
+        scores = self.predictions(predict, batches)
+        rows = scores.new_full((self.samples, *scores.shape[1:]), torch.nan)
+        rows[torch.from_numpy(batches.index).to(rows.device)] = scores
+        return rows
+
+    def predictions(self, predict: Callable[[Tensor], Tensor], batches: Batches) -> Tensor:
+        """What ``predict`` makes of the samples of some batches, in the order of their index, at every process.
+
+        Rows of samples that cannot be read are NaN.
+        """
+        rows: Tensor | None = None
+        order = np.argsort(batches.index)
+        for inputs, _, index in batches:
+            values, numbers = gather(predict(inputs)), gather(index).cpu().numpy()
+            if rows is None:
+                rows = values.new_full((len(batches.index), *values.shape[1:]), torch.nan)
+            rows[torch.from_numpy(order[np.searchsorted(batches.index, numbers, sorter=order)]).to(rows.device)] = (
+                values
+            )
+        batches.seek(0)
+        assert rows is not None, "there is always a batch"
+        return rows
+
+    def resized(self, inputs: Tensor, epoch: int) -> Tensor:
+        """Images at the size at which they are trained on in an epoch, counted from 0."""
+        growth = self.batches.growth
+        return inputs if growth is None else growth.resized(inputs, epoch)

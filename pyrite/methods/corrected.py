@@ -8,13 +8,13 @@ from torch import Tensor
 
 from pyrite.checks import number
 from pyrite.criterion import Loss
-from pyrite.curves import CE, Curve
+from pyrite.curves import Curve
 from pyrite.errors import PyriteError
 from pyrite.losses import Backward, Forward
 from pyrite.methods.context import Context
-from pyrite.methods.erm import ERM
-from pyrite.methods.method import Method, Trainer
-from pyrite.methods.staged import Estimate, Stage, Stages, checked_share, stage_lengths
+from pyrite.methods.method import Method
+from pyrite.methods.staged import Estimate, Stages, stage_fraction
+from pyrite.methods.trainer import Trainer
 from pyrite.methods.transition import as_estimate, from_anchors, invertible
 
 __all__ = ["BackwardCorrection", "Corrected", "ForwardCorrection"]
@@ -30,7 +30,7 @@ class Corrected(Method, ABC):
             matrix itself, T[i, j] = P(given j | true i), for which no first net is needed.
         percentile: which sample the estimate takes as a certain example of a class, by the percentile of its
             probability; 100 is the sample with the largest.
-        at: the share of the epochs in which the first net is trained.
+        at: the fraction of the epochs in which the first net is trained.
     """
 
     def __init__(self, matrix: Matrix, percentile: float, at: float) -> None:
@@ -40,7 +40,7 @@ class Corrected(Method, ABC):
         else:
             matrix = self.correction(matrix).matrix  # type: ignore[assignment]  # checked, as a tensor
         self.matrix = matrix
-        self.percentile, self.at = number("percentile", percentile, least=0, most=100), checked_share(at)
+        self.percentile, self.at = number("percentile", percentile, least=0, most=100), stage_fraction(at)
 
     @abstractmethod
     def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Loss:
@@ -51,29 +51,16 @@ class Corrected(Method, ABC):
         return as_estimate(matrix)
 
     def start(self, context: Context) -> Trainer:
-        if not isinstance(self.matrix, str):
-            matrix = self.matrix
-        elif self.matrix == "noise":
-            matrix = context.noise_matrix
-        else:
-            return self._estimate_first(context)
+        if self.matrix == "estimate":
+            return Stages(
+                self, context, self.at,
+                lambda stage, known: Trainer(stage, self.correction(known["matrix"])),
+                estimate=lambda first: self.usable(from_anchors(context.evaluate(first.predict), self.percentile)),
+            )  # fmt: skip
+        matrix = context.noise_matrix if isinstance(self.matrix, str) else self.matrix
         if len(matrix) != context.classes:
             raise PyriteError(f"matrix has {len(matrix)} rows, but there are {context.classes} classes")
-        return ERM(self.correction(matrix)).start(context)
-
-    def _estimate_first(self, context: Context) -> Stages:
-        early, late = stage_lengths(self, context.epochs, self.at)
-
-        def first(known: Estimate, before: Trainer | None) -> Trainer:
-            return ERM(CE()).start(context.stage(early))
-
-        def estimate(trainer: Trainer) -> Estimate:
-            return self.usable(from_anchors(context.evaluate(trainer.predict), self.percentile))
-
-        def then(known: Estimate, before: Trainer | None) -> Trainer:
-            return ERM(self.correction(known["matrix"])).start(context.stage(late))
-
-        return Stages([Stage(early, first, estimate), Stage(late, then)])
+        return Trainer(context, self.correction(matrix))
 
 
 @final
@@ -133,5 +120,5 @@ class BackwardCorrection(Corrected):
         return Backward(matrix, self.loss)
 
     def usable(self, matrix: Tensor) -> Estimate:
-        mixed, share = invertible(matrix)
-        return as_estimate(mixed, identity_share=share)
+        mixed, identity_share = invertible(matrix)
+        return as_estimate(mixed, identity_share=identity_share)

@@ -12,15 +12,16 @@ from pyrite.checks import whole_number
 from pyrite.data import Batch
 from pyrite.draws import Stream, uniforms
 from pyrite.methods.context import Context
-from pyrite.methods.method import Around, Method, Trainer
+from pyrite.methods.method import Composed, Method
+from pyrite.methods.select import numbered_arrays
 from pyrite.methods.step import Step
-from pyrite.processes import all_gather
+from pyrite.methods.trainer import Trainer
 
 __all__ = ["CrossFit"]
 
 
 @final
-class CrossFit(Around):
+class CrossFit(Composed):
     """Train ``folds`` nets with a method, each without its fold of the samples, and score every fold by its net.
 
     Every training sample then has scores of a net that never saw its label, which is what an audit needs. With two
@@ -40,39 +41,38 @@ class CrossFit(Around):
     """
 
     def __init__(self, method: Method, folds: int = 2) -> None:
-        super().__init__(method)
+        super().__init__(method=method)
+        self.method = method
         self.folds = whole_number("folds", folds, least=2)
 
-    def start(self, context: Context) -> "_CrossFit":
-        return _CrossFit(self, context)
+    def start(self, context: Context) -> "CrossFitTrainer":
+        return CrossFitTrainer(self, context)
 
 
 @final
-class _CrossFit(Trainer):
+class CrossFitTrainer(Trainer):
     """One trainer per fold."""
 
     def __init__(self, method: CrossFit, context: Context) -> None:
+        super().__init__(context, nets=0)
         folds = method.folds
         self.fold = _assigned(context.labels, folds, context.seed)
-        self.trainers = [method.method.start(context.part(self.fold != each, each, folds)) for each in range(folds)]
-        self.learners = [learner for trainer in self.trainers for learner in trainer.learners]
-
-    def begin_epoch(self, epoch: int) -> None:
-        for trainer in self.trainers:
-            trainer.begin_epoch(epoch)
+        self.trainers = nn.ModuleList(  # type: ignore[assignment]
+            method.method.start(context.part(self.fold != each, each, folds)) for each in range(folds)
+        )
 
     def step(self, batch: Batch) -> Step:
         """Every net makes a step without its fold. Observers see a sample as the net of the next fold does."""
-        fold = self.fold[batch.index]
+        fold, learning_rate = self.fold[batch.index], self.learning_rate
         unseen = self._score_unseen(batch, fold)
         shown = []
         for number, trainer in enumerate(self.trainers):
             rows = (fold != number).nonzero().squeeze(1)
-            if sum(all_gather(len(rows))) < 2:  # a batch norm cannot normalise a single sample
+            if self.total(len(rows)) < 2:  # a batch norm cannot normalise a single sample
                 rows = rows[:0]
             step = trainer.step(Batch(*(part[rows] for part in batch)))
             shown.append(_Shown(step, rows, (fold[rows] + 1) % len(self.trainers) == number))
-        return _joined([part for part in shown if len(part.step.index)], batch, unseen, self.learning_rate)
+        return _joined([part for part in shown if len(part.step.index)], batch, unseen, learning_rate)
 
     def _score_unseen(self, batch: Batch, fold: Tensor) -> Tensor:
         """The scores of every sample by the net that is not trained on it."""
@@ -82,10 +82,6 @@ class _CrossFit(Trainer):
         ]
         return torch.cat(each)[torch.cat(rows).argsort()] if each else batch.inputs.new_zeros((0, 2))
 
-    def end_epoch(self) -> None:
-        for trainer in self.trainers:
-            trainer.end_epoch()
-
     def facts(self) -> Mapping[str, float]:
         """The means of the facts of all trainers."""
         each = [trainer.facts() for trainer in self.trainers]
@@ -93,23 +89,7 @@ class _CrossFit(Trainer):
 
     def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
         """The arrays of all trainers, with the number of the fold in their names."""
-        return {
-            f"{name}_{number}": values
-            for number, trainer in enumerate(self.trainers)
-            for name, values in trainer.arrays().items()
-        }
-
-    @property
-    def predictors(self) -> Sequence[nn.Module]:
-        return [net for trainer in self.trainers for net in trainer.predictors]
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"trainers": {str(number): trainer.state_dict() for number, trainer in enumerate(self.trainers)}}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for number, trainer in enumerate(self.trainers):
-            trainer.load_state_dict(state["trainers"][str(number)])
-        self.learners = [learner for trainer in self.trainers for learner in trainer.learners]
+        return numbered_arrays(self.trainers, 0)
 
 
 def _assigned(labels: Tensor, folds: int, seed: int) -> Tensor:
@@ -135,14 +115,14 @@ class _Shown(NamedTuple):
     shown: Tensor
 
 
-def _joined(parts: Sequence[_Shown], batch: Batch, unseen: Tensor, rate: float) -> Step:
+def _joined(parts: Sequence[_Shown], batch: Batch, unseen: Tensor, learning_rate: float) -> Step:
     """One step from those of all nets, with every sample once, in the order of the batch."""
     if not parts:
-        return Step.empty(batch, rate)
+        return Step.empty(batch, learning_rate)
     rows = torch.cat([part.rows[part.shown] for part in parts])
     order = rows.argsort()
     total = sum(part.step.denominator for part in parts)
-    share = total * len(rows) / sum(len(part.rows) for part in parts)  # each sample counts once
+    denominator = total * len(rows) / sum(len(part.rows) for part in parts)  # each sample counts once
 
     def column(values: Sequence[Tensor]) -> Tensor:
         return torch.cat([each[part.shown] for each, part in zip(values, parts, strict=True)])[order]
@@ -153,9 +133,9 @@ def _joined(parts: Sequence[_Shown], batch: Batch, unseen: Tensor, rate: float) 
         batch.index[rows[order]],
         batch.labels[rows[order]],
         column([step.scores for step in steps]),
-        column([step.gradient * (step.denominator / share) for step in steps]),  # as part of the mean over ``share``
+        column([step.gradient * (step.denominator / denominator) for step in steps]),  # as part of the mean
         sum(step.loss * step.denominator for step in steps) / total,
-        share,
+        denominator,
         steps[0].learning_rate,
         column(trusts) if len(trusts) == len(steps) else None,
         unseen[rows[order]],

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from typing import Any, Final, final
+from typing import Final, final
 
 import torch
 from torch import Tensor
@@ -13,10 +13,9 @@ from pyrite.curves import GCE
 from pyrite.data import Batch, Batches
 from pyrite.draws import Stream, order
 from pyrite.methods.context import Context
-from pyrite.methods.descent import descend
-from pyrite.methods.method import Method, Trainer
+from pyrite.methods.method import Method
 from pyrite.methods.step import Step
-from pyrite.processes import all_gather, all_reduce
+from pyrite.methods.trainer import Trainer
 from pyrite.soft_margin import row_margin
 
 __all__ = ["Curriculum", "largest_exponent"]
@@ -44,7 +43,7 @@ class Curriculum(Method):
     With ``keep=1`` only the first counts, and training is cross entropy until something is memorised.
 
     Args:
-        keep: the share of the weights of cross entropy that is always kept. By default 1 where images are augmented,
+        keep: the fraction of the weights of cross entropy that is always kept. By default 1 where images are augmented,
             so that they are learned slowly and memorised late, and samples are held out; 0.5 elsewhere.
         gain: the exponent per difference of the mean probabilities.
         most: the largest exponent; 1 is absolute error.
@@ -67,9 +66,9 @@ class Curriculum(Method):
             return self
         return Curriculum(1 if augmented and held_out else _KEPT, self.gain, self.most)
 
-    def start(self, context: Context) -> "_Moving":
+    def start(self, context: Context) -> "CurriculumTrainer":
         augmented, held_out = context.batches.augment is not None, context.held_out is not None
-        return _Moving(self.resolve_defaults(augmented=augmented, held_out=held_out), context)
+        return CurriculumTrainer(self.resolve_defaults(augmented=augmented, held_out=held_out), context)
 
 
 def largest_exponent(log_p: Tensor, keep: float, most: float) -> float:
@@ -93,23 +92,23 @@ def largest_exponent(log_p: Tensor, keep: float, most: float) -> float:
     return low
 
 
-def _some(held_out: Batches, seed: int) -> Batches:
-    return held_out.in_order(index=held_out.index[order(seed, Stream.HELD_OUT, len(held_out.index))[:_ENOUGH]])
-
-
 @final
-class _Moving(Trainer):
+class CurriculumTrainer(Trainer):
     """Gradient steps on a loss whose exponent is set some times per epoch."""
 
+    saved = (*Trainer.saved, "q", "scale", "seen", "steps")
+
     def __init__(self, method: Curriculum, context: Context) -> None:
-        self.gain, self.most = method.gain, method.most
-        self.learners, self.loss = [context.make_learner()], GCE(q=1.0, reduction="none")
-        self.batches = context.batches
-        self.held_out = None if context.held_out is None else _some(context.held_out, context.seed)
+        super().__init__(context, GCE(q=1.0))
         assert method.keep is not None
-        self.keep = method.keep
+        self.gain, self.most, self.keep = method.gain, method.most, method.keep
+        self.held_out = context.held_out
+        if self.held_out is not None:
+            drawn = order(context.seed, Stream.HELD_OUT, len(self.held_out.index))[:_ENOUGH]
+            self.held_out = self.held_out.in_order(index=self.held_out.index[drawn])
         self.every = max(1, context.steps_per_epoch // _PER_EPOCH)
-        self.seen = torch.zeros(0, dtype=torch.float64)  # log p of the labels since the exponent was set
+        # log p of the labels since the exponent was set
+        self.seen = torch.zeros(0, dtype=torch.float64, device=context.device)
         self.steps = 0
         # As if all classes were equally likely.
         self.q = min(self.most, -math.log(self.keep) / math.log(context.classes))
@@ -118,29 +117,24 @@ class _Moving(Trainer):
     @property
     def q(self) -> float:
         """The exponent as it is now."""
-        return float(self.loss.q)
+        return float(self.loss.q)  # type: ignore[arg-type]
 
     @q.setter
     def q(self, value: float) -> None:
-        self.loss.q = max(value, _LEAST)
+        self.loss.q = max(value, _LEAST)  # type: ignore[assignment]
 
-    def step(self, batch: Batch) -> Step:
-        def cost(scores: Tensor, piece: Batch) -> Tensor:
-            return self.scale * self.loss(scores, piece.labels)  # type: ignore[no-any-return]
+    def losses(self, scores: Tensor, batch: Batch) -> Tensor:
+        losses: Tensor = self.scale * super().losses(scores, batch)
+        return losses
 
-        share = torch.tensor(len(batch.labels), dtype=torch.float64, device=batch.labels.device)
-        step = descend(self.learners[0], batch, cost, share)
-        margin = step.margin if step.denominator else step.margin[:0]
-        self.seen = torch.cat([self.seen, *all_gather(-softplus(-margin.double().cpu()))])
+    def after_step(self, step: Step) -> None:
+        self.seen = torch.cat([self.seen, -softplus(-step.margin.double())])
         self.steps += 1
         if self.steps % self.every == 0:
             self._move()
-        return step
 
     def _move(self) -> None:
         """Set the exponent by the labels that were trained on since the last time, and by held-out labels now."""
-        if not len(self.seen):
-            return
         learned = largest_exponent(self.seen, self.keep, self.most)
         memorised = 0.0
         if self.held_out is not None:
@@ -151,23 +145,12 @@ class _Moving(Trainer):
 
     def _unseen(self, held_out: Batches) -> float:
         """The mean probability of held-out labels, for images of the size that the net is trained on now."""
-        growth = self.batches.growth
-        sums = torch.zeros(2, dtype=torch.float64)
-        for inputs, labels, _ in held_out:
-            shown = inputs if growth is None else growth.resized(inputs, self.batches.epoch)
-            margin = row_margin(self.predict(shown), labels).double()
-            sums += torch.tensor([float(torch.sigmoid(margin).sum()), len(margin)], dtype=torch.float64)
-        held_out.seek(0)
-        total, count = all_reduce(sums).tolist()
-        return float(total / max(count, 1.0))
+        epoch = self.context.batches.epoch
+        scores = self.context.predictions(lambda inputs: self.predict(self.context.resized(inputs, epoch)), held_out)
+        labels, readable = held_out.labels[torch.from_numpy(held_out.index)].to(scores.device), ~scores.isnan().any(1)
+        p = torch.sigmoid(row_margin(scores[readable], labels[readable]).double())
+        return float(p.sum() / max(len(p), 1))
 
     def facts(self) -> Mapping[str, float]:
         """The exponent at the end of the epoch."""
         return {"exponent": self.q}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "q": self.q, "scale": self.scale, "seen": self.seen, "steps": self.steps}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        super().load_state_dict(state)
-        self.q, self.scale, self.seen, self.steps = (state[name] for name in ("q", "scale", "seen", "steps"))

@@ -1,24 +1,21 @@
 """Dimensionality-driven learning: when the dimension of the representations rises, labels get less weight."""
 
 from collections.abc import Mapping
-from typing import Any, final
+from typing import final
 
 import numpy as np
-import torch
 from torch import Tensor, nn
 
 from pyrite.checks import number, whole_number
-from pyrite.data import Batch, Batches
+from pyrite.data import Batches
 from pyrite.diagnostics import local_intrinsic_dimension
 from pyrite.draws import Stream, order
 from pyrite.errors import PyriteError
 from pyrite.losses import BootHard
 from pyrite.methods.context import Context
-from pyrite.methods.method import Method, Trainer
+from pyrite.methods.method import Method
 from pyrite.methods.scheduled import ScheduledLoss
-from pyrite.methods.step import Step
 from pyrite.models import embed
-from pyrite.processes import all_gather
 
 __all__ = ["D2L"]
 
@@ -37,7 +34,7 @@ class D2L(Method):
     Args:
         k: neighbours from which the dimension at a sample is estimated.
         window: epochs that a turning point is compared with.
-        skip: the share of the run that passes before such a window may begin.
+        skip: the fraction of the run that passes before such a window may begin.
 
     >>> str(D2L())
     'd2l(k=20, window=5, skip=0.1)'
@@ -48,10 +45,10 @@ class D2L(Method):
     def __init__(self, k: int = 20, window: int = 5, skip: float = 0.1) -> None:
         self.k = whole_number("k", k, least=2)
         self.window = whole_number("window", window, least=2)
-        self.skip = number("skip", skip, "a share of the run, from 0 to 1", least=0, most=1)
+        self.skip = number("skip", skip, "a fraction of the run, from 0 to 1", least=0, most=1)
 
-    def start(self, context: Context) -> "_DimensionDriven":
-        return _DimensionDriven(self, context)
+    def start(self, context: Context) -> "D2LTrainer":
+        return D2LTrainer(self, context)
 
 
 @final
@@ -70,29 +67,30 @@ class _Representation(nn.Module):
 
 
 @final
-class _DimensionDriven(Trainer):
+class D2LTrainer(ScheduledLoss):
+    """The target is that of hard bootstrapping, with α for its beta."""
+
+    saved = (*ScheduledLoss.saved, "dimensions", "turning_point", "before")
+
     def __init__(self, method: D2L, context: Context) -> None:
         count = len(context.batches.index)
         if count <= method.k:
             raise PyriteError(f"k is {method.k}, but must be below the number of training samples, which is {count}")
-        self.k, self.window, self.epochs = method.k, method.window, context.epochs
-        self.skip = round(method.skip * context.epochs)
-        # The target is that of hard bootstrapping, with α for its beta.
-        self.bootstrap = ScheduledLoss(context, BootHard(), "beta", lambda epoch: 1.0)
-        self.learners = self.bootstrap.learners
-        self.representation = _Representation(self.learners[0].model)
+        super().__init__(context, BootHard(), "beta", lambda epoch: 1.0)
+        self.k, self.window, self.skipped = method.k, method.window, round(method.skip * context.epochs)
         self.samples = _subset(context)
         self.dimensions: list[float] = []
         self.turning_point = 0  # the epoch at whose beginning it was detected; 0 until then
         self.before: dict[str, Tensor] = {}
 
     def begin_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
         measured = self.measure()
         # Where no finite value is measured, such as when all representations are equal, the last one is kept.
-        self.dimensions += [measured] if np.isfinite(measured) else self.dimensions[-1:]
-        model = self.learners[0].model
+        self.dimensions = self.dimensions + ([measured] if np.isfinite(measured) else self.dimensions[-1:])
+        model = self.learner.model
         if not self.turning_point:
-            if _rises(self.dimensions, self.window, self.skip):
+            if _rises(self.dimensions, self.window, self.skipped):
                 self.turning_point = epoch
                 model.load_state_dict(self.before)
                 self.before = {}
@@ -100,45 +98,28 @@ class _DimensionDriven(Trainer):
                 self.before = {name: value.detach().clone() for name, value in model.state_dict().items()}
         if self.turning_point:
             expansion = self.dimensions[-1] / min(self.dimensions)
-            self.bootstrap.value = float(np.exp(-(epoch - 1) / self.epochs * expansion))
+            self.value = float(np.exp(-(epoch - 1) / self.context.epochs * expansion))
 
     def measure(self) -> float:
         """The mean LID of a fixed subset of the training samples, each among the others of its batch."""
-        learner = self.learners[0]
-        estimates = []
-        for inputs, _, _ in self.samples:
-            own = learner.evaluate(inputs, self.representation).cpu()
-            points = torch.cat(all_gather(own)).double().numpy()
-            if len(points) > self.k:
-                estimates.append(local_intrinsic_dimension(points, self.k))
-        self.samples.seek(0)
-        values = np.concatenate(estimates) if estimates else np.empty(0)
-        values = values[np.isfinite(values)]
-        return float(values.mean()) if len(values) else float("nan")
-
-    def step(self, batch: Batch) -> Step:
-        return self.bootstrap.step(batch)
+        representation = _Representation(self.learner.model)
+        points = self.context.predictions(lambda inputs: self.learner.evaluate(inputs, representation), self.samples)
+        values = [np.empty(0)]
+        for batch in points.cpu().double().split(self.samples.batch_size):
+            readable = batch[~batch.isnan().any(1)]
+            if len(readable) > self.k:
+                values.append(local_intrinsic_dimension(readable.numpy(), self.k))
+        finite = np.concatenate(values)
+        finite = finite[np.isfinite(finite)]
+        return float(finite.mean()) if len(finite) else float("nan")
 
     def facts(self) -> Mapping[str, float]:
         """LID before the epoch, α in it, whether LID is that of scores, and the epoch of the turning point or 0."""
         known = {"lid": self.dimensions[-1]} if self.dimensions else {}
-        of_scores = float(not self.representation.embeds)
+        of_scores = float(not _Representation(self.learner.model).embeds)
         return {
-            **known,
-            "label_share": self.bootstrap.value,
-            "lid_of_scores": of_scores,
-            "turning_point": self.turning_point,
-        }
-
-    def state_dict(self) -> dict[str, Any]:
-        own = {"dimensions": self.dimensions, "turning_point": self.turning_point, "before": self.before}
-        return {**super().state_dict(), **own, "alpha": self.bootstrap.value}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        super().load_state_dict(state)
-        self.dimensions, self.turning_point = list(state["dimensions"]), state["turning_point"]
-        self.before = dict(state["before"])
-        self.bootstrap.value = state["alpha"]
+            **known, "label_share": self.value, "lid_of_scores": of_scores, "turning_point": self.turning_point
+        }  # fmt: skip
 
 
 def _rises(dimensions: list[float], window: int, skip: int) -> bool:

@@ -2,19 +2,17 @@
 with it are not memorised."""
 
 from collections.abc import Mapping
-from typing import Any, final
+from typing import final
 
 import torch
 from torch import Tensor
 
 from pyrite.checks import number
-from pyrite.curves import CE
 from pyrite.data import Batch
 from pyrite.methods.context import Context
-from pyrite.methods.descent import descend
-from pyrite.methods.memory import Memory
-from pyrite.methods.method import Method, Trainer
+from pyrite.methods.method import Method
 from pyrite.methods.step import Step
+from pyrite.methods.trainer import Trainer
 from pyrite.soft_margin import row_margins, widened
 
 __all__ = ["ELR", "elr_penalty"]
@@ -28,7 +26,7 @@ class ELR(Method):
 
     Args:
         coefficient: λ, the factor of the regulariser.
-        momentum: β, the share of the running mean that remains at each visit of the sample.
+        momentum: β, the fraction of the running mean that remains at each visit of the sample.
 
     >>> str(ELR())
     'elr(coefficient=3, momentum=0.7)'
@@ -50,8 +48,8 @@ class ELR(Method):
         """With t = p the regulariser raises the score of the leading class with λ/2, however certain it is."""
         return self.coefficient > 0
 
-    def start(self, context: Context) -> "_Regularised":
-        return _Regularised(self, context)
+    def start(self, context: Context) -> "ELRTrainer":
+        return ELRTrainer(self, context)
 
 
 def elr_penalty(scores: Tensor, complement: Tensor) -> Tensor:
@@ -68,28 +66,22 @@ def elr_penalty(scores: Tensor, complement: Tensor) -> Tensor:
 
 
 @final
-class _Regularised(Trainer):
+class ELRTrainer(Trainer):
+    complement: Tensor
+
     def __init__(self, method: ELR, context: Context) -> None:
+        super().__init__(context)
         self.coefficient, self.momentum = method.coefficient, method.momentum
-        learner = context.make_learner()
-        self.learners = [learner]
-        self.given = context.labels
         # 1 − t in place of t: a probability that rounds to 1 would leave nothing of it.
-        ones = torch.ones(len(context.labels), context.classes, dtype=learner.dtype, device=context.device)
-        self.complement = Memory(ones)
-        self.loss = CE(reduction="none")
+        ones = torch.ones(context.samples, context.classes, dtype=self.learner.dtype, device=context.device)
+        self.register_buffer("complement", ones)
 
-    def step(self, batch: Batch) -> Step:
-        def cost(scores: Tensor, piece: Batch) -> Tensor:
-            losses: Tensor = self.loss(scores, piece.labels)
-            complement = self._updated(scores.detach(), piece.index)
-            return losses + self.coefficient * elr_penalty(widened(scores), complement)
+    def losses(self, scores: Tensor, batch: Batch) -> Tensor:
+        complement = self._updated(scores.detach(), batch.index)
+        return super().losses(scores, batch) + self.coefficient * elr_penalty(widened(scores), complement)
 
-        share = torch.tensor(len(batch.labels), dtype=torch.float64, device=batch.labels.device)
-        step = descend(self.learners[0], batch, cost, share)
-        if step.denominator:  # written after the step, so that a step that fails changes nothing
-            self.complement.write(step.index, self._updated(step.scores, step.index))
-        return step
+    def after_step(self, step: Step) -> None:
+        self.complement[step.index] = self._updated(step.scores, step.index).to(self.complement.dtype)
 
     def _updated(self, scores: Tensor, index: Tensor) -> Tensor:
         """1 − t after an update of the running mean with these scores."""
@@ -97,14 +89,6 @@ class _Regularised(Trainer):
         return self.momentum * self.complement[index].to(rest) + (1 - self.momentum) * rest
 
     def facts(self) -> Mapping[str, float]:
-        """The share of training samples whose running mean is largest for the given label."""
-        own = self.given >= 0
-        first = self.complement.rows.argmin(1)
-        return {"target_is_label": float((first == self.given)[own].double().mean())}
-
-    def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "complement": self.complement.state_dict()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        super().load_state_dict(state)
-        self.complement.load_state_dict(state["complement"])
+        """The fraction of training samples whose running mean is largest for the given label."""
+        given = self.context.labels
+        return {"target_is_label": float((self.complement.argmin(1) == given)[given >= 0].double().mean())}

@@ -1,7 +1,7 @@
 """Joint optimisation: weights and labels are updated in turn, then a net is trained on the resulting labels."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, final
+from typing import Literal, final
 
 import torch
 from torch import Tensor
@@ -10,14 +10,11 @@ from torch.nn.functional import logsigmoid, one_hot
 from pyrite.checks import number, require, whole_number
 from pyrite.criterion import to_numbers
 from pyrite.data import Batch
-from pyrite.errors import PyriteError
 from pyrite.methods.context import Context
-from pyrite.methods.descent import backward_step, descend
-from pyrite.methods.memory import Memory
-from pyrite.methods.method import Method, Trainer
-from pyrite.methods.staged import Estimate, Stage, Stages
+from pyrite.methods.method import Method
+from pyrite.methods.staged import Estimate, Stages
 from pyrite.methods.step import Step
-from pyrite.processes import all_gather, all_reduce, rank, world_size
+from pyrite.methods.trainer import Trainer
 from pyrite.soft_margin import row_margins, widened
 
 __all__ = ["Joint", "joint_objective"]
@@ -36,8 +33,8 @@ class Joint(Method):
     Args:
         alpha: the factor of the class prior; it keeps the labels from becoming all the same.
         beta: the factor of the entropy; it keeps the soft labels from staying as they are.
-        at: the share of the run that the first stage takes.
-        begin: the share of the first stage after which labels change.
+        at: the fraction of the run that the first stage takes.
+        begin: the fraction of the first stage after which labels change.
         window: the number of epochs over which predictions are averaged.
         prior: the distribution of the classes: ``"given"`` for that of the given labels, ``"uniform"``, or one number
             per class.
@@ -58,32 +55,24 @@ class Joint(Method):
         self.alpha = number("alpha", alpha, least=0)
         self.beta = number("beta", beta, least=0)
         self.at = number("at", at, above=0, below=1)
-        self.begin = number("begin", begin, "a share of the first stage, from 0 to 1", least=0, most=1)
+        self.begin = number("begin", begin, "a fraction of the first stage, from 0 to 1", least=0, most=1)
         self.window = whole_number("window", window, least=1)
         self.prior = _named(prior) if isinstance(prior, str) else _distribution(prior)
 
     def start(self, context: Context) -> Stages:
-        if context.epochs < 2:
-            raise PyriteError(f"epochs is {context.epochs}, but {self} needs 2 or more: one for each stage")
-        early = min(max(1, round(self.at * context.epochs)), context.epochs - 1)
+        def estimate(first: Trainer) -> Estimate:
+            assert isinstance(first, JointTrainer)
+            return {"soft_labels": first.labels}
 
-        def first(known: Estimate, before: Trainer | None) -> Trainer:
-            return _Relabelling(self, context.stage(early))
-
-        def estimate(trainer: Trainer) -> Estimate:
-            assert isinstance(trainer, _Relabelling)
-            return {"soft_labels": trainer.labels.rows}
-
-        def then(known: Estimate, before: Trainer | None) -> Trainer:
-            return _Fixed(context.stage(context.epochs - early), known["soft_labels"])
-
-        return Stages([Stage(early, first, estimate), Stage(context.epochs - early, then)])
+        return Stages(
+            self, context, self.at, lambda stage, known: SoftLabels(stage, known["soft_labels"]),
+            first=lambda stage: JointTrainer(self, stage), estimate=estimate,
+        )  # fmt: skip
 
     def class_prior(self, context: Context) -> Tensor:
         """The distribution of the classes, in float64."""
         if self.prior == "given":
-            counts = torch.bincount(context.labels[context.labels >= 0], minlength=context.classes).double()
-            return counts / counts.sum()
+            return context.class_frequencies
         if self.prior == "uniform":
             return torch.full((context.classes,), 1 / context.classes, dtype=torch.float64, device=context.device)
         require(len(self.prior) == context.classes, "prior", self.prior, f"{context.classes} numbers, one per class")
@@ -124,95 +113,54 @@ def joint_objective(scores: Tensor, labels: Tensor, prior: Tensor, alpha: float,
     return ((_divergence(labels, log_p) + beta * entropy).mean() + alpha * between).to(scores.dtype)
 
 
-class _Labelled(Trainer):
-    """What both stages have: one net, and a soft label for every sample."""
+class SoftLabels(Trainer):
+    """Steps on KL(label ‖ p) with a soft label for every sample. In the second stage the labels stay.
 
-    def __init__(self, context: Context) -> None:
-        self.learner = context.make_learner()
-        self.learners = [self.learner]
-        self.given = context.labels
-        self.one_hot = one_hot(context.labels.clamp(min=0), context.classes).to(self.learner.dtype)
-        self.labels = Memory(self.one_hot)
+    Args:
+        context: of the stage.
+        labels: one row per sample; the given ones if None.
+    """
+
+    labels: Tensor
+
+    def __init__(self, context: Context, labels: Tensor | None = None) -> None:
+        super().__init__(context)
+        given = one_hot(context.labels.clamp(min=0), context.classes).to(self.learner.dtype)
+        self.register_buffer("labels", given if labels is None else labels.to(given), persistent=labels is None)
+
+    def losses(self, scores: Tensor, batch: Batch) -> Tensor:
+        log_p = logsigmoid(row_margins(widened(scores)))
+        return _divergence(self.labels[batch.index].to(log_p), log_p)
 
     def facts(self) -> Mapping[str, float]:
-        """The share of training samples whose label is no longer the given one."""
-        own = self.given >= 0
-        return {"relabelled": float((self.labels.rows.argmax(1) != self.given)[own].double().mean())}
+        """The fraction of training samples whose label is no longer the given one."""
+        given = self.context.labels
+        return {"relabelled": float((self.labels.argmax(1) != given)[given >= 0].double().mean())}
 
 
 @final
-class _Relabelling(_Labelled):
-    """The first stage."""
+class JointTrainer(SoftLabels):
+    """The first stage, in which labels change."""
+
+    whole_batch = True
+    recent: Tensor
 
     def __init__(self, method: Joint, context: Context) -> None:
         super().__init__(context)
-        if self.learner.accumulate > 1:
-            raise PyriteError(
-                f"accumulate is {self.learner.accumulate}, but joint needs the whole batch at once: leave it 1"
-            )
-        # With a falling rate the net would memorise wrong labels before they change.
+        # With a falling learning rate the net would memorise wrong labels before they change.
         self.learner.factor_at = lambda step: 1.0
         self.method, self.prior = method, method.class_prior(context)
         self.begin = min(max(1, round(method.begin * context.epochs)), context.epochs)
         # Samples that are not seen in an epoch, such as those of a last batch that is dropped, keep their labels.
-        self.recent = [Memory(self.one_hot) for _ in range(min(method.window, context.epochs))]
-        self.epoch = 0
+        self.register_buffer("recent", self.labels.repeat(min(method.window, context.epochs), 1, 1))
 
-    def begin_epoch(self, epoch: int) -> None:
-        self.epoch = epoch
+    def losses(self, scores: Tensor, batch: Batch) -> Tensor:
+        labels = self.labels[batch.index]
+        return len(scores) * joint_objective(scores, labels, self.prior, self.method.alpha, self.method.beta)
 
-    def step(self, batch: Batch) -> Step:
-        share = torch.tensor(len(batch.labels), dtype=torch.float64, device=batch.labels.device)
-        if not all_reduce(share):
-            self.learner.skip()
-            return Step.empty(batch, self.learner.learning_rate)
-        scores = self.learner.scores(self.learner.ready(batch.inputs))
-        step = backward_step(self.learner, batch, scores, self._sum(scores, batch.index), share)
-        self.recent[(self.epoch - 1) % len(self.recent)].write(step.index, step.scores.softmax(1))
-        return step
-
-    def _sum(self, scores: Tensor, index: Tensor) -> Tensor:
-        """This process's part of the objective times the number of samples of the batch.
-
-        The mean prediction is that of all processes. Scores of other processes have no graph here, so each process
-        gets the gradient for its own samples.
-        """
-        shares = all_gather((scores.detach(), self.labels[index]))
-        shares[rank()] = scores, self.labels[index]
-        all_scores, labels = (torch.cat(parts) for parts in zip(*shares, strict=True))
-        mean = joint_objective(all_scores, labels, self.prior, self.method.alpha, self.method.beta)
-        summed = len(all_scores) * mean
-        return summed - summed.detach() * (1 - 1 / world_size())
+    def after_step(self, step: Step) -> None:
+        self.recent[(self.epoch - 1) % len(self.recent), step.index] = step.scores.softmax(1)
 
     def end_epoch(self) -> None:
         if self.epoch >= self.begin:
-            seen = self.recent[: self.epoch]
-            self.labels.rows.copy_(torch.stack([memory.rows for memory in seen]).mean(0))
-
-    def state_dict(self) -> dict[str, Any]:
-        recent = {str(slot): memory.state_dict() for slot, memory in enumerate(self.recent)}
-        return {**super().state_dict(), "epoch": self.epoch, "labels": self.labels.state_dict(), "recent": recent}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        super().load_state_dict(state)
-        self.epoch = state["epoch"]
-        self.labels.load_state_dict(state["labels"])
-        for slot, memory in enumerate(self.recent):
-            memory.load_state_dict(state["recent"][str(slot)])
-
-
-@final
-class _Fixed(_Labelled):
-    """The second stage: the labels stay, so the estimate of the first stage is all that a resume needs."""
-
-    def __init__(self, context: Context, labels: Tensor) -> None:
-        super().__init__(context)
-        self.labels.rows.copy_(labels)
-
-    def step(self, batch: Batch) -> Step:
-        def cost(scores: Tensor, piece: Batch) -> Tensor:
-            log_p = logsigmoid(row_margins(widened(scores)))
-            return _divergence(self.labels[piece.index].to(log_p), log_p)
-
-        share = torch.tensor(len(batch.labels), dtype=torch.float64, device=batch.labels.device)
-        return descend(self.learner, batch, cost, share)
+            self.labels.copy_(self.recent[: self.epoch].mean(0))

@@ -9,9 +9,10 @@ from pyrite.checks import one_of, whole_number
 from pyrite.criterion import Loss
 from pyrite.curves import CE
 from pyrite.methods.context import Context
+from pyrite.methods.meta_gradient import normalised_weights
+from pyrite.methods.meta_trainer import Again, MetaTrainer
 from pyrite.methods.method import MetaSet, Method
-from pyrite.methods.weighting import Again, Weighting
-from pyrite.processes import all_reduce
+from pyrite.methods.trainer import Pass
 
 __all__ = ["L2RW"]
 
@@ -43,17 +44,16 @@ class L2RW(Method):
     def meta_set(self) -> MetaSet:
         return MetaSet(self.size, clean=self.meta == "clean")
 
-    def start(self, context: Context) -> "_Reweighting":
-        return _Reweighting(context, self.meta_loss)
+    def start(self, context: Context) -> "L2RWTrainer":
+        return L2RWTrainer(context, self.meta_loss)
 
 
 @final
-class _Reweighting(Weighting):
-    def weigh(self, batch: tuple[Tensor, Tensor], losses: Tensor, again: Again) -> tuple[Tensor, Tensor]:
+class L2RWTrainer(MetaTrainer):
+    def weigh(self, batch: tuple[Tensor, Tensor], made: Pass, again: Again) -> tuple[Tensor, Tensor]:
         # The size of the virtual step cancels when weights are divided by their sum.
-        direction = self.passes.direction(losses, torch.zeros_like(losses), self.meta_batch(), 1.0, fast=True)
+        omega = torch.zeros_like(made.losses)
+        direction = self.through.direction(made.losses, omega, self.meta_batch(), 1.0, fast=True)
         with again():
-            products = (-self.passes.slopes(direction, batch, losses.detach())).clamp(min=0)
-        product_sum = all_reduce(products.sum())
-        omega = products / torch.where(product_sum > 0, product_sum, 1.0)
-        return omega, products
+            products = (-self.slopes(direction, batch, made, fast=False)).clamp(min=0)
+        return normalised_weights(products, "sum"), products

@@ -1,8 +1,8 @@
-"""A model with its optimiser and schedule, and the step that they make from gradients."""
+"""A model with its optimiser and schedule: the passes through it, and the step that is made from gradients."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from typing import Any, final, get_args
+from functools import partial
+from typing import Any, ClassVar, final, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,17 +12,35 @@ from pyrite.errors import PyriteError
 from pyrite.processes import all_reduce_gradients, world_size
 from pyrite.settings import Precision
 
-__all__ = ["Learner"]
+__all__ = ["Learner", "Stateful"]
+
+
+class Stateful(nn.Module):
+    """A module whose ``state_dict`` also has the attributes that ``saved`` names.
+
+    They are numbers, texts, lists of these, tensors of any shape, or dictionaries of all of that.
+    """
+
+    saved: ClassVar[tuple[str, ...]] = ()
+
+    def get_extra_state(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.saved}
+
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        for name in self.saved:
+            setattr(self, name, state[name])
 
 
 @final
-class Learner:
+class Learner(Stateful):
     """A model with its optimiser. A method makes as many of them as it trains nets.
+
+    Precision is decided here alone: ``scores``, ``evaluate``, ``backward`` and ``update`` are all that it concerns.
 
     Args:
         model: any module from inputs to scores.
         optimiser: of its weights. Its learning rates are those of the beginning; ``factor_at`` scales them.
-        factor_at: from a step number, counted from 0, to the share of the learning rate in that step.
+        factor_at: from a step number, counted from 0, to the factor of the learning rate in that step.
         clip: the largest norm a gradient may have; a longer one is shortened to it. Or a function that shortens the
             gradients itself, where one norm for all weights is not what is wanted.
         accumulate: the number of pieces in which a batch goes through the model, to save memory. The step is that of
@@ -30,6 +48,8 @@ class Learner:
         precision: ``"bfloat16"`` is torch's autocast. On processors without fast bfloat16 it is slower than float32.
         compiled: run the model through ``torch.compile``.
     """
+
+    saved = ("steps", "optimiser_state")
 
     def __init__(
         self,
@@ -42,17 +62,20 @@ class Learner:
         precision: Precision = "float32",
         compiled: bool = False,
     ) -> None:
+        super().__init__()
         if precision not in get_args(Precision):
             raise PyriteError(f"precision is {precision!r}, but must be one of {', '.join(get_args(Precision))}")
         self.weights = [weight for weight in model.parameters() if weight.requires_grad]
         if not self.weights:
             raise PyriteError("model has no weights to train")
         self.model, self.optimiser, self.factor_at = model, optimiser, factor_at
-        self.clip, self.accumulate, self.precision = clip, accumulate, precision
+        self.clip, self.accumulate = clip, accumulate
         self.dtype = torch.float64 if precision == "float64" else torch.float32
+        self.autocast = torch.bfloat16 if precision == "bfloat16" else None
         self.learning_rates = [float(group["lr"]) for group in optimiser.param_groups]
         self.steps = 0
-        self._forward = torch.compile(model) if compiled else model
+        # In a partial, because a compiled module would be registered, and its weights saved twice.
+        self._forward = partial(torch.compile(model)) if compiled else model.__call__
 
     @property
     def learning_rate(self) -> float:
@@ -77,7 +100,7 @@ class Learner:
     def scores(self, inputs: Tensor) -> Tensor:
         """Scores of inputs that are ``ready``, in training mode."""
         self.model.train()
-        with self._autocast(inputs):
+        with torch.autocast(inputs.device.type, self.autocast, enabled=self.autocast is not None):
             scores: Tensor = self._forward(inputs)
         return scores.to(self.dtype)  # a sum of losses in bfloat16 would keep two digits
 
@@ -86,18 +109,22 @@ class Learner:
         """Scores in evaluation mode, of this model or of another one of its kind, such as its average."""
         model = self.model if model is None else model
         model.eval()
-        with self._autocast(inputs):
+        with torch.autocast(inputs.device.type, self.autocast, enabled=self.autocast is not None):
             scores: Tensor = model(self.ready(inputs))
         return scores.to(self.dtype)
 
-    @contextmanager
-    def descent(self) -> Iterator[None]:
-        """A context for the backward passes of one step: on exit, gradients are summed over processes and applied.
+    def backward(self, value: Tensor, scores: Tensor) -> Tensor:
+        """Add the gradient of a value to those of the weights; return that with respect to the scores.
 
-        The objective must have global denominators, so that pieces and processes add up to its gradient.
+        The value must have global denominators, so that pieces and processes add up to the gradient of the objective.
         """
-        self.optimiser.zero_grad(set_to_none=True)
-        yield
+        scores.retain_grad()
+        value.backward()
+        assert scores.grad is not None
+        return scores.grad
+
+    def update(self) -> None:
+        """Sum the gradients over all processes, check and clip them, and make the step of the optimiser."""
         all_reduce_gradients(self.weights)
         norm = nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
         if not norm.isfinite():  # checked before the step, so that the weights are still good
@@ -106,35 +133,31 @@ class Learner:
             self.clip()
         elif self.clip is not None:
             nn.utils.clip_grads_with_norm_(self.weights, self.clip, norm)
-        for group, rate in zip(self.optimiser.param_groups, self.learning_rates, strict=True):
-            group["lr"] = rate * self.factor_at(self.steps)
+        factor = self.factor_at(self.steps)
+        for group, learning_rate in zip(self.optimiser.param_groups, self.learning_rates, strict=True):
+            group["lr"] = learning_rate * factor
         self.optimiser.step()
         self.steps += 1
-
-    def add_weight(self, weight: nn.Parameter) -> None:
-        """Train a weight outside the model too, with the model's optimiser and learning rate, without weight decay.
-
-        It is not part of ``state_dict``; the optimiser's memory of its gradients is.
-        """
-        self.weights.append(weight)
-        self.optimiser.add_param_group({"params": [weight], "lr": self.learning_rates[0], "weight_decay": 0.0})
-        self.learning_rates.append(self.learning_rates[0])
 
     def skip(self) -> None:
         """Count a step without samples: the schedule advances, the weights stay."""
         self.steps += 1
 
-    def state_dict(self) -> dict[str, Any]:
-        """The weights, the optimiser's memory of past gradients, and the number of steps."""
-        optimiser = {str(number): entry for number, entry in self.optimiser.state_dict()["state"].items()}
-        return {"steps": self.steps, "model": self.model.state_dict(), "optimiser": optimiser}
+    def add_weight(self, weight: nn.Parameter) -> None:
+        """Train a weight outside the model too, with the model's optimiser and learning rate, without weight decay.
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue where another learner of the same kind stopped."""
-        self.model.load_state_dict(state["model"])
-        entries = {int(number): entry for number, entry in state["optimiser"].items()}
+        Its owner saves it; the optimiser's memory of its gradients is saved here.
+        """
+        self.weights.append(weight)
+        self.optimiser.add_param_group({"params": [weight], "lr": self.learning_rates[0], "weight_decay": 0.0})
+        self.learning_rates.append(self.learning_rates[0])
+
+    @property
+    def optimiser_state(self) -> dict[str, Any]:
+        """The optimiser's memory of past gradients, by the numbers of the weights."""
+        return {str(number): entry for number, entry in self.optimiser.state_dict()["state"].items()}
+
+    @optimiser_state.setter
+    def optimiser_state(self, state: Mapping[str, Any]) -> None:
+        entries = {int(number): entry for number, entry in state.items()}
         self.optimiser.load_state_dict({"state": entries, "param_groups": self.optimiser.state_dict()["param_groups"]})
-        self.steps = state["steps"]
-
-    def _autocast(self, inputs: Tensor) -> AbstractContextManager[object]:
-        return torch.autocast(inputs.device.type, torch.bfloat16, enabled=self.precision == "bfloat16")

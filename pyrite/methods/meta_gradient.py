@@ -27,7 +27,7 @@ from pyrite.criterion import Loss
 from pyrite.curves import CE, MAE
 from pyrite.errors import PyriteError
 from pyrite.methods.virtual_step import virtual_step
-from pyrite.processes import all_reduce, differentiable_all_reduce
+from pyrite.processes import all_reduce
 
 __all__ = [
     "Gradient",
@@ -35,9 +35,9 @@ __all__ = [
     "Normalise",
     "Passes",
     "meta_gradient",
+    "normalised_weights",
     "per_sample",
     "same_draws",
-    "shares",
     "theta_gradient",
 ]
 
@@ -92,7 +92,7 @@ def meta_gradient(
         if gradient == "reference":
             return passes.reference(weight_net, losses, meta, lr, normalise)
         with torch.no_grad():
-            omega = shares(weight_net(losses.detach().unsqueeze(1)).reshape(-1), normalise)
+            omega = normalised_weights(weight_net(losses.detach().unsqueeze(1)).reshape(-1), normalise)
         direction = passes.direction(losses, omega, meta, lr, fast=gradient == "fast")
         with again():
             slopes = passes.slopes(direction, batch, losses.detach(), fast=gradient == "fast")
@@ -101,20 +101,20 @@ def meta_gradient(
 
 
 def theta_gradient(weight_net: nn.Module, losses: Tensor, slopes: Tensor, normalise: Normalise) -> tuple[Tensor, ...]:
-    """The derivative of Σ_i ω_i s_i by the weight network's parameters, over all processes."""
-    omega = shares(weight_net(losses.unsqueeze(1)).reshape(-1), normalise)
-    return tuple(all_reduce(part) for part in torch.autograd.grad(omega @ slopes, list(weight_net.parameters())))
+    """The derivative of Σ_i ω_i s_i by the weight network's parameters."""
+    omega = normalised_weights(weight_net(losses.unsqueeze(1)).reshape(-1), normalise)
+    return torch.autograd.grad(omega @ slopes, list(weight_net.parameters()))
 
 
-def shares(weights: Tensor, normalise: Normalise) -> Tensor:
-    """ω: what each sample's loss is multiplied by in the objective of all processes."""
+def normalised_weights(weights: Tensor, normalise: Normalise) -> Tensor:
+    """ω: what each sample's loss is multiplied by in the objective, from the weights of the whole batch."""
     if normalise == "mean":
-        return weights / all_reduce(weights.new_tensor(len(weights)))
-    weight_sum = differentiable_all_reduce(weights.sum())
+        return weights / len(weights)
+    weight_sum = weights.sum()
     return weights / torch.where(weight_sum > 0, weight_sum, 1.0)
 
 
-def per_sample(loss: Loss) -> PerSample:
+def per_sample(loss: Loss) -> Loss:
     """The loss with one value per sample."""
     return deepcopy(loss).configure(reduction="none")
 
@@ -226,7 +226,7 @@ class Passes:
         self, weight_net: nn.Module, losses: Tensor, meta: tuple[Tensor, Tensor], lr: float, normalise: Normalise
     ) -> MetaGradient:
         """By differentiating through the virtual step, with a graph of the gradient, as public code does."""
-        omega = shares(weight_net(losses.detach().unsqueeze(1)).reshape(-1), normalise)
+        omega = normalised_weights(weight_net(losses.detach().unsqueeze(1)).reshape(-1), normalise)
         step = torch.autograd.grad(losses @ omega, list(self.weights.values()), create_graph=True)
         moved = {name: w - lr * g for (name, w), g in zip(self.weights.items(), step, strict=True)}
         value = self._call(moved, meta, self.meta_loss).mean()

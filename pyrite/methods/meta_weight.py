@@ -6,7 +6,7 @@ from typing import Any, Literal, final, get_args
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
 from pyrite.checks import one_of, whole_number
@@ -15,14 +15,15 @@ from pyrite.curves import CE, MAE
 from pyrite.errors import PyriteError
 from pyrite.methods.context import Context
 from pyrite.methods.erm import ERM
-from pyrite.methods.meta_gradient import Gradient, Normalise, shares, theta_gradient
+from pyrite.methods.learner import Learner
+from pyrite.methods.meta_gradient import Gradient, Normalise, normalised_weights, theta_gradient
+from pyrite.methods.meta_trainer import Again, MetaTrainer
 from pyrite.methods.method import MetaSet, Method
 from pyrite.methods.noise_rate import check_loss
+from pyrite.methods.trainer import Pass
 from pyrite.methods.virtual_step import Virtual, check_optimiser
-from pyrite.methods.weight_net import WeightNet
-from pyrite.methods.weighting import Again, Weighting
 
-__all__ = ["MetaWeight"]
+__all__ = ["MetaWeight", "WeightNet"]
 
 GuideOptimiser = Literal["sgd", "nesterov", "adam"]
 
@@ -101,13 +102,33 @@ class MetaWeight(Method):
     def needs_clipping(self) -> bool:
         return self.loss is not None and ERM(self.loss).needs_clipping
 
-    def start(self, context: Context) -> "_MetaWeighting":
-        return _MetaWeighting(self, context)
+    def start(self, context: Context) -> "MetaWeightTrainer":
+        return MetaWeightTrainer(self, context)
 
 
 @final
-class _MetaWeighting(Weighting):
+class WeightNet(nn.Module):
+    """From a column of losses to a column of weights between 0 and 1: one hidden layer, ReLU, a sigmoid at the end.
+
+    Args:
+        hidden: units of the hidden layer.
+
+    Shu et al., 2019 ("Meta-Weight-Net").
+    """
+
+    def __init__(self, hidden: int = 100) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(1, hidden), nn.Linear(hidden, 1)
+
+    def forward(self, losses: Tensor) -> Tensor:
+        return torch.sigmoid(self.last(torch.relu(self.first(losses))))
+
+
+@final
+class MetaWeightTrainer(MetaTrainer):
     """Steps on weighted samples, and steps of the network that weights them."""
+
+    saved = (*MetaTrainer.saved, "skipped", "past")
 
     def __init__(self, method: MetaWeight, context: Context) -> None:
         super().__init__(context, method.meta_loss, method.loss, lean=method.gradient == "lean")
@@ -121,33 +142,33 @@ class _MetaWeighting(Weighting):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(context.meta.seed)
             self.net = WeightNet(method.hidden).to(self.learner.weights[0].device, self.learner.dtype)
-        self.optimiser = _weight_net_optimiser(method, self.net)
+        self.guide = Learner(self.net, _weight_net_optimiser(method, self.net))
         # ``Run.weight_curve`` reads "weight_net" as a function of cross entropy, so other losses have another name.
         self.name = "weight_net" if isinstance(method.loss, CE | None) else "weight_net_of_other_loss"
         self.skipped = 0
-        self.past: list[Tensor] = []
+        self.past: Tensor | None = None  # the weights of the weight network after every epoch
 
-    def weigh(self, batch: tuple[Tensor, Tensor], losses: Tensor, again: Again) -> tuple[Tensor, Tensor]:
-        values = losses.detach()
+    def weigh(self, batch: tuple[Tensor, Tensor], made: Pass, again: Again) -> tuple[Tensor, Tensor]:
+        losses = made.losses.detach()
         if self.learner.steps % self.method.every == 0:
-            self._learn(values, self._slopes(batch, losses, again))
-        trust = self._trust(values)
-        return shares(trust, self.method.normalise), trust
+            self._learn(losses, self._slopes(batch, made, again))
+        trust = self._trust(losses)
+        return normalised_weights(trust, self.method.normalise), trust
 
-    def _slopes(self, batch: tuple[Tensor, Tensor], losses: Tensor, again: Again) -> Tensor:
-        """How the meta loss after the virtual step changes with each sample's share."""
+    def _slopes(self, batch: tuple[Tensor, Tensor], made: Pass, again: Again) -> Tensor:
+        """How the meta loss after the virtual step changes with each sample's weight."""
         method, fast = self.method, self.method.gradient == "fast"
-        direction = self.passes.direction(
-            losses,
-            shares(self._trust(losses.detach()), method.normalise),
+        direction = self.through.direction(
+            made.losses,
+            normalised_weights(self._trust(made.losses.detach()), method.normalise),
             self.meta_batch(),
-            self.learner.learning_rate,
+            self.learning_rate,
             fast=fast,
             keep=not self.lean,
             optimiser=self.learner.optimiser if method.virtual == "optimizer" else None,
         )
         with again():
-            return self.passes.slopes(direction, batch, losses.detach(), fast=fast)
+            return self.slopes(direction, batch, made, fast=fast)
 
     def _learn(self, losses: Tensor, slopes: Tensor) -> None:
         """A step of the weight network. If its gradient is not finite the step is skipped and counted."""
@@ -157,7 +178,7 @@ class _MetaWeighting(Weighting):
             return
         for weight, part in zip(self.net.parameters(), gradients, strict=True):
             weight.grad = part
-        self.optimiser.step()
+        self.guide.optimiser.step()
 
     @torch.no_grad()
     def _trust(self, losses: Tensor) -> Tensor:
@@ -166,26 +187,14 @@ class _MetaWeighting(Weighting):
         return trust
 
     def end_epoch(self) -> None:
-        self.past.append(parameters_to_vector(self.net.parameters()).detach().cpu())
+        now = parameters_to_vector(self.net.parameters()).detach().unsqueeze(0)
+        self.past = now if self.past is None else torch.cat([self.past, now])
 
     def facts(self) -> Mapping[str, float]:
         return {"meta_skipped": self.skipped}
 
     def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
-        return {self.name: torch.stack(self.past).numpy()} if self.past else {}
-
-    def state_dict(self) -> dict[str, Any]:
-        optimiser = {str(number): entry for number, entry in self.optimiser.state_dict()["state"].items()}
-        own = {"net": self.net.state_dict(), "optimiser": optimiser, "skipped": self.skipped}
-        return {**super().state_dict(), **own, **self.arrays()}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        super().load_state_dict(state)
-        self.net.load_state_dict(state["net"])
-        entries = {int(number): entry for number, entry in state["optimiser"].items()}
-        self.optimiser.load_state_dict({"state": entries, "param_groups": self.optimiser.state_dict()["param_groups"]})
-        self.skipped = state["skipped"]
-        self.past = list(torch.from_numpy(state[self.name])) if self.name in state else []
+        return {} if self.past is None else {self.name: self.past.cpu().numpy()}
 
 
 def _weight_net_optimiser(method: MetaWeight, net: WeightNet) -> torch.optim.Optimizer:

@@ -1,7 +1,7 @@
 """The share of wrong labels, estimated from the margins of a net that has not memorised them yet."""
 
 from collections.abc import Mapping
-from typing import Any, Final, final
+from typing import ClassVar, Final
 
 import torch
 from torch import Tensor
@@ -10,10 +10,10 @@ from pyrite.checks import number
 from pyrite.criterion import Loss
 from pyrite.errors import PyriteError
 from pyrite.methods.context import Context
-from pyrite.methods.method import Trainer
+from pyrite.methods.trainer import Trainer
 from pyrite.soft_margin import row_margin
 
-__all__ = ["NoiseRate", "check_loss", "check_rate", "estimate_noise_rate"]
+__all__ = ["NoiseRateTrainer", "check_loss", "check_rate", "estimate_noise_rate"]
 
 _ROUNDS: Final = 500  # of EM at most
 _STABLE: Final = 1e-7  # EM ends when shares change by less
@@ -64,64 +64,52 @@ def _log_densities(values: Tensor, shares: Tensor, means: Tensor, spread: Tensor
     return shares.log() - 0.5 * away.square()
 
 
-@final
-class NoiseRate:
-    """The noise rate of a run: given, or estimated when a warm-up has ended.
+class NoiseRateTrainer(Trainer):
+    """A trainer with the noise rate of the run: given, or estimated when a warm-up has ended.
 
     The estimate uses each sample's mean margin over the warm-up, because that separates wrong labels better than the
     margins of a single epoch: early margins carry little information, and late ones are those of memorised labels.
 
     Args:
-        given: the rate, or None to estimate it.
         context: of the run. The warm-up has a fifth of its epochs, at least 3 and at most 10, but not all of them.
+        loss: what is minimised.
+        given: the noise rate, or None to estimate it.
+        nets: the number of nets.
     """
 
-    def __init__(self, given: float | None, context: Context) -> None:
-        self.given, self.context = given, context
+    saved: ClassVar[tuple[str, ...]] = (*Trainer.saved, "noise_rate")
+    margins: Tensor
+
+    def __init__(self, context: Context, loss: Loss | None, given: float | None, *, nets: int = 1) -> None:
+        super().__init__(context, loss, nets=nets)
         self.warm_up = max(1, min(context.epochs - 1, max(3, context.epochs // 5), 10))
-        self.value = given
-        self.epoch = 0
-        self.margins = torch.zeros(len(context.labels), dtype=torch.float64, device=context.device)
+        self.noise_rate, self.is_given = given, given is not None
+        # The sums of the margins in the warm-up.
+        self.register_buffer("margins", torch.zeros(context.samples, dtype=torch.float64, device=context.device))
 
-    def begin_epoch(self, epoch: int) -> None:
-        """Count the epochs, from 1."""
-        self.epoch = epoch
-
-    def ramped(self, ramp: int) -> float:
+    def ramped_noise_rate(self, ramp: int) -> float:
         """The noise rate times a factor that grows to 1 over ``ramp`` epochs.
 
         It grows from the first epoch if the rate was given, and from the end of the warm-up if it is estimated.
         """
-        since = self.epoch if self.given is not None else max(0, self.epoch - self.warm_up)
-        return (self.value or 0.0) * min(since / ramp, 1.0)
+        since = self.epoch if self.is_given else max(0, self.epoch - self.warm_up)
+        return (self.noise_rate or 0.0) * min(since / ramp, 1.0)
 
-    def end_epoch(self, trainer: Trainer) -> None:
-        """In the warm-up, add the margins of the training samples; at its end, estimate the rate from their sum.
-
-        Every process has the scores of all samples, and so the same estimate.
-        """
-        if self.value is not None:
+    def end_epoch(self) -> None:
+        """In the warm-up, add the margins of the training samples; at its end, estimate the rate from their sum."""
+        if self.noise_rate is not None:
             return
         trained_on = self.context.labels >= 0
-        scores, labels = self.context.evaluate(trainer.predict)[trained_on], self.context.labels[trained_on]
+        scores, labels = self.context.evaluate(self.predict)[trained_on], self.context.labels[trained_on]
         self.margins[trained_on] += row_margin(scores, labels)
         if self.epoch >= self.warm_up:
-            self.value = estimate_noise_rate(self.margins[trained_on])
+            self.noise_rate = estimate_noise_rate(self.margins[trained_on])
 
     def facts(self) -> Mapping[str, float]:
         """The rate, under a name that tells whether it was given or estimated; nothing before it is known."""
-        if self.value is None:
+        if self.noise_rate is None:
             return {}
-        return {"noise_rate_estimated" if self.given is None else "noise_rate_given": self.value}
-
-    def state_dict(self) -> dict[str, Any]:
-        """What a resume needs."""
-        return {"value": self.value, "epoch": self.epoch, "margins": self.margins}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Continue with the rate of another run."""
-        self.value, self.epoch = state["value"], state["epoch"]
-        self.margins.copy_(state["margins"])
+        return {"noise_rate_given" if self.is_given else "noise_rate_estimated": self.noise_rate}
 
 
 def check_rate(name: str, rate: float | None) -> None:

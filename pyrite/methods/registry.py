@@ -3,9 +3,7 @@
 from pyrite.losses import LOSSES
 from pyrite.methods.auto import Auto
 from pyrite.methods.bilevel import Bilevel
-from pyrite.methods.bootstrap import Bootstrap
 from pyrite.methods.co_teaching import CoTeaching
-from pyrite.methods.confidence import ScheduledConfidence
 from pyrite.methods.corrected import BackwardCorrection, ForwardCorrection
 from pyrite.methods.cross_fit import CrossFit
 from pyrite.methods.curriculum import Curriculum
@@ -16,12 +14,11 @@ from pyrite.methods.fine_tune import FineTune
 from pyrite.methods.glc import GLC
 from pyrite.methods.joint import Joint
 from pyrite.methods.l2rw import L2RW
-from pyrite.methods.masking import Masking
 from pyrite.methods.mentornet import Mentornet
 from pyrite.methods.meta_weight import MetaWeight
 from pyrite.methods.method import Method
-from pyrite.methods.peer import ScheduledPeer
-from pyrite.methods.s_model import SModel
+from pyrite.methods.noise_layer import Masking, SModel
+from pyrite.methods.scheduled import Bootstrap, ScheduledConfidence, ScheduledPeer
 from pyrite.methods.select import Select
 from pyrite.methods.self_corrected import SelfCorrected
 from pyrite.methods.self_paced import SelfPaced

@@ -14,11 +14,11 @@ from pyrite.diagnostics import clearly_better
 from pyrite.errors import PyriteError
 from pyrite.methods.context import Context
 from pyrite.methods.learner import Learner
-from pyrite.methods.method import MetaSet, Method, Trainer
+from pyrite.methods.method import Composed, Method
 from pyrite.methods.step import Step
-from pyrite.processes import all_gather
+from pyrite.methods.trainer import Trainer
 
-__all__ = ["Select", "as_good_as_the_best"]
+__all__ = ["Select", "as_good_as_the_best", "numbered_arrays"]
 
 Hits = npt.NDArray[np.bool_]
 
@@ -26,7 +26,7 @@ _CLIP: Final = 1.0  # for methods whose scores could grow without bound, as in r
 
 
 @final
-class Select(Method):
+class Select(Composed):
     """Train several methods side by side; after every epoch, those predict that are best on held-out given labels.
 
     Each method has a net of its own, with initial weights of its own, and makes a step on every batch. A method is
@@ -50,28 +50,30 @@ class Select(Method):
     """
 
     def __init__(self, *methods: Method) -> None:
-        for number, method in enumerate(methods, 1):
-            if not isinstance(method, Method):
-                raise PyriteError(f"method {number} is {method!r}, but must be a method, such as erm(ce)")
+        super().__init__(**{f"method {number}": method for number, method in enumerate(methods, 1)})
         if len(methods) < 2:
             raise PyriteError(f"select has {len(methods)} methods, but must have 2 or more to select from")
-        if len({method.meta_set for method in methods if method.meta_set}) > 1:
-            raise PyriteError("the methods want different meta sets: give all of them the same size and labels")
         self.methods = methods
 
     @property
-    def meta_set(self) -> MetaSet | None:
-        return next((method.meta_set for method in self.methods if method.meta_set), None)
+    def largest_weight(self) -> float:
+        """Each method has a learning rate of its own."""
+        return 1.0
+
+    @property
+    def needs_clipping(self) -> bool:
+        """Each method has a clipping of its own."""
+        return False
 
     @property
     def held_out(self) -> float:
-        return max(0.05, *(method.held_out for method in self.methods))
+        return max(0.05, super().held_out)
 
     def resolve_defaults(self, *, augmented: bool, held_out: bool) -> "Select":
         return Select(*(method.resolve_defaults(augmented=augmented, held_out=held_out) for method in self.methods))
 
-    def start(self, context: Context) -> "_Selecting":
-        return _Selecting(self.methods, context)
+    def start(self, context: Context) -> "SelectTrainer":
+        return SelectTrainer(self.methods, context)
 
 
 def as_good_as_the_best(hits: Sequence[Hits]) -> list[int]:
@@ -89,47 +91,38 @@ def as_good_as_the_best(hits: Sequence[Hits]) -> list[int]:
 
 
 @final
-class _Selecting(Trainer):
+class SelectTrainer(Trainer):
     """One trainer per method."""
 
+    saved = (*Trainer.saved, "selected")
+
     def __init__(self, methods: Sequence[Method], context: Context) -> None:
-        self.context = context
-        self.trainers = [
-            method.start(context.member(number, len(methods), partial(_suit, method)))
+        super().__init__(context, nets=0)
+        self.trainers = nn.ModuleList(  # type: ignore[assignment]
+            method.start(context.member(number, len(methods), partial(_adjust, method)))
             for number, method in enumerate(methods)
-        ]
+        )
         self.selected = list(range(len(methods)))
-        self._gather_learners()
-
-    def _gather_learners(self) -> None:
-        self.learners = [learner for trainer in self.trainers for learner in trainer.learners]
-
-    def begin_epoch(self, epoch: int) -> None:
-        for trainer in self.trainers:
-            trainer.begin_epoch(epoch)
-        self._gather_learners()  # a method in stages may go on with others
 
     def step(self, batch: Batch) -> Step:
         steps = [trainer.step(batch) for trainer in self.trainers]
         return steps[self.selected[0]]
 
     def end_epoch(self) -> None:
-        for trainer in self.trainers:
-            trainer.end_epoch()
-        if self.context.held_out is not None:
-            self.selected = as_good_as_the_best(
-                [self._hits(trainer, self.context.held_out) for trainer in self.trainers]
-            )
+        super().end_epoch()
+        held_out = self.context.held_out
+        if held_out is not None:
+            self.selected = as_good_as_the_best([self._hits(trainer, held_out) for trainer in self.trainers])
 
     def _hits(self, trainer: Trainer, held_out: Batches) -> Hits:
         """Which of the held-out labels a method predicts, for images of the size that it is trained on now."""
-        growth, epoch = self.context.batches.growth, max(0, self.context.batches.epoch - 1)
-        own = [torch.zeros(0, dtype=torch.long)]
-        for inputs, labels, index in held_out:
-            shown = inputs if growth is None else growth.resized(inputs, epoch)
-            own.append(index[trainer.predict(shown).argmax(1) == labels].cpu())
-        held_out.seek(0)
-        return np.isin(held_out.index, torch.cat([rows for part in all_gather(own) for rows in part]).numpy())
+        epoch = max(0, self.context.batches.epoch - 1)
+        scores = self.context.predictions(
+            lambda inputs: trainer.predict(self.context.resized(inputs, epoch)), held_out
+        ).cpu()
+        labels = held_out.labels[torch.from_numpy(held_out.index)]
+        hits: Hits = ((scores.argmax(1) == labels) & ~scores.isnan().any(1)).numpy()
+        return hits
 
     def facts(self) -> Mapping[str, float]:
         """The number of the best method, counted from 1, and how many predict."""
@@ -137,29 +130,24 @@ class _Selecting(Trainer):
 
     def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
         """The arrays of all methods, with the number of the method in their names."""
-        return {
-            f"{name}_{number}": values
-            for number, trainer in enumerate(self.trainers, 1)
-            for name, values in trainer.arrays().items()
-        }
+        return numbered_arrays(self.trainers, 1)
 
     @property
     def predictors(self) -> Sequence[nn.Module]:
         return [net for number in sorted(self.selected) for net in self.trainers[number].predictors]
 
-    def state_dict(self) -> dict[str, Any]:
-        trainers = {str(number): trainer.state_dict() for number, trainer in enumerate(self.trainers)}
-        return {"trainers": trainers, "selected": self.selected}
 
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        for number, trainer in enumerate(self.trainers):
-            trainer.load_state_dict(state["trainers"][str(number)])
-        self.selected = [int(number) for number in state["selected"]]
-        self._gather_learners()
+def numbered_arrays(trainers: Sequence[Trainer], first: int) -> dict[str, npt.NDArray[np.floating[Any]]]:
+    """The arrays of several trainers, with the number of the trainer in their names."""
+    return {
+        f"{name}_{number}": values
+        for number, trainer in enumerate(trainers, first)
+        for name, values in trainer.arrays().items()
+    }
 
 
-def _suit(method: Method, learner: Learner) -> None:
-    """Give a learner the rate and the clipping that its method has in a run of its own."""
-    learner.learning_rates = [rate / method.largest_weight for rate in learner.learning_rates]
+def _adjust(method: Method, learner: Learner) -> None:
+    """Give a learner the learning rate and the clipping that its method has in a run of its own."""
+    learner.learning_rates = [learning_rate / method.largest_weight for learning_rate in learner.learning_rates]
     if method.needs_clipping and learner.clip is None:
         learner.clip = _CLIP

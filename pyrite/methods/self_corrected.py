@@ -11,14 +11,12 @@ from torch import Tensor, nn
 
 from pyrite.auditing import FEWEST, audit_scores
 from pyrite.checks import number
-from pyrite.curves import CE
 from pyrite.data import Batch
 from pyrite.methods.context import Context
-from pyrite.methods.descent import descend
-from pyrite.methods.memory import Memory
-from pyrite.methods.method import Method, Trainer
-from pyrite.methods.staged import checked_share
+from pyrite.methods.method import Method
+from pyrite.methods.staged import stage_fraction
 from pyrite.methods.step import Step
+from pyrite.methods.trainer import Trainer
 from pyrite.methods.transition import from_anchors, wrong_by_matrix
 from pyrite.models import mirrored_scores
 from pyrite.soft_margin import widened
@@ -28,7 +26,7 @@ __all__ = ["SelfCorrected", "matrix_by_anchors", "noise_of_labels"]
 _AVERAGED: Final = 0.02  # of the run: the steps that weights are averaged over
 _GROWING: Final = 0.1  # of the steps so far, at the beginning
 _NEARLY_NONE: Final = 0.01  # what an audit of right labels finds
-_ANCHORS: Final = 0.3  # the share of a class of whose samples a net should be sure, where labels are right
+_ANCHORS: Final = 0.3  # the fraction of a class of whose samples a net should be sure, where labels are right
 # Classes that are alike look like noise of a few per cent by their anchors: 3 to 5 % on clean labels (docs/methods.md).
 _LEAST_NOISE: Final = 0.1
 _MISJUDGED: Final = 0.05  # between the mean probability of the predicted class and how often that is the given one
@@ -38,8 +36,8 @@ _MISJUDGED: Final = 0.05  # between the mean probability of the predicted class 
 class SelfCorrected(Method):
     """Cross entropy; then the net audits its labels, and targets are the probabilities of the true classes.
 
-    After the share ``at`` of the epochs, the noise matrix T[i, j] = P(given j | true i) is estimated from the scores of
-    all training samples: by an audit or, if that finds next to nothing, by the samples that the net is surest of
+    After the fraction ``at`` of the epochs, the noise matrix T[i, j] = P(given j | true i) is estimated from the scores
+    of all training samples: by an audit or, if that finds next to nothing, by the samples that the net is surest of
     (Patrini et al., 2017). From then on the target of a sample with label y is Bayes' rule, in proportion to
     T[i, y] exp(m_i), where m is the running mean of the log-probabilities that the net gave to the sample's classes.
     Net, optimiser and schedule go on. If no noise is found, T is the identity, and the loss remains cross entropy.
@@ -51,84 +49,79 @@ class SelfCorrected(Method):
     run it is far better than the net itself, and at the end, when the learning rate has fallen to 0, as good.
 
     Args:
-        at: the share of the epochs after which the labels are audited.
-        momentum: the share of the running mean that remains at each visit of the sample.
+        at: the fraction of the epochs after which the labels are audited.
+        momentum: the fraction of the running mean that remains at each visit of the sample.
 
     >>> str(SelfCorrected())
     'self_corrected(at=0.35, momentum=0.7)'
     """
 
     def __init__(self, at: float = 0.35, momentum: float = 0.7) -> None:
-        self.at = checked_share(at)
+        self.at = stage_fraction(at)
         self.momentum = number("momentum", momentum, least=0, most=1)
 
     @property
     def held_out(self) -> float:
         return 0.05
 
-    def start(self, context: Context) -> "_Correcting":
-        return _Correcting(self, context)
+    def start(self, context: Context) -> "SelfCorrectedTrainer":
+        return SelfCorrectedTrainer(self, context)
 
 
 @final
-class _Correcting(Trainer):
+class SelfCorrectedTrainer(Trainer):
     """Steps with the given labels, and with probabilities of the true ones where the audit finds noise."""
 
+    saved = (*Trainer.saved, "matrix", "memory")
+
     def __init__(self, method: SelfCorrected, context: Context) -> None:
-        self.context, self.momentum = context, method.momentum
-        self.learners, self.loss = [context.make_learner()], CE(reduction="none")
-        self.average = deepcopy(self.learners[0].model)
+        super().__init__(context)
+        self.momentum = method.momentum
+        self.average = deepcopy(self.learner.model)
         self.audited_after = max(1, round(method.at * context.epochs))
         self.matrix: Tensor | None = None  # until the labels are audited
-        self.memory: Memory | None = None  # until noise is found
+        self.memory: Tensor | None = None  # until noise is found: a running mean of log-probabilities per sample
 
     def begin_epoch(self, epoch: int) -> None:
+        super().begin_epoch(epoch)
         if epoch <= self.audited_after or self.matrix is not None:
             return
         scores = self._scores(epoch - 2)  # epochs of images are counted from 0, and this is that of the one before
         self.matrix = noise_of_labels(scores, self.context.labels, self.context.seed)
         if not self.matrix.equal(torch.eye(len(self.matrix)).to(self.matrix)):
-            self.memory = Memory(scores.nan_to_num().log_softmax(1))
+            self.memory = scores.nan_to_num().log_softmax(1)
 
     def _scores(self, epoch: int) -> Tensor:
         """Of every training sample, at the size that images had in an epoch; mirrored as well if training mirrors."""
-        augment, growth = self.context.batches.augment, self.context.batches.growth
+        augment = self.context.batches.augment
         mirrors = augment is not None and augment.flip != "none"
 
         def predict(inputs: Tensor) -> Tensor:
-            shown = inputs if growth is None else growth.resized(inputs, epoch)
+            shown = self.context.resized(inputs, epoch)
             return mirrored_scores(self.predict, shown) if mirrors else self.predict(shown)
 
         return self.context.evaluate(predict)
 
-    def step(self, batch: Batch) -> Step:
-        share = torch.tensor(len(batch.labels), dtype=torch.float64, device=batch.labels.device)
-        step = descend(self.learners[0], batch, self._cost, share)
-        if step.denominator:  # written after the step, so that a step that fails changes nothing
-            if self.memory is not None:
-                self.memory.write(step.index, self._remembered(self.memory, step.scores, step.index))
-            self._add_to_average()
-        return step
-
-    def _cost(self, scores: Tensor, piece: Batch) -> Tensor:
-        targets = piece.labels
-        if self.memory is not None and self.matrix is not None:
-            remembered = self._remembered(self.memory, scores.detach(), piece.index)
-            targets = (self.matrix.log().to(remembered).mT[piece.labels] + remembered).softmax(1).to(scores)
+    def losses(self, scores: Tensor, batch: Batch) -> Tensor:
+        if self.memory is None or self.matrix is None:
+            return super().losses(scores, batch)
+        remembered = self._remembered(self.memory, scores.detach(), batch.index)
+        targets = (self.matrix.log().to(remembered).mT[batch.labels] + remembered).softmax(1).to(scores)
         losses: Tensor = self.loss(scores, targets)
         return losses
 
-    def _remembered(self, memory: Memory, scores: Tensor, index: Tensor) -> Tensor:
+    def _remembered(self, memory: Tensor, scores: Tensor, index: Tensor) -> Tensor:
         """The running mean of log-probabilities, with these scores in it."""
         log_p = widened(scores).log_softmax(1)
         return torch.lerp(log_p, memory[index].to(log_p), self.momentum)
 
-    @torch.no_grad()
-    def _add_to_average(self) -> None:
-        """A running mean of weights and statistics, over a share of all steps or, at first, of those so far."""
-        learner = self.learners[0]
-        steps = min(_AVERAGED * self.context.epochs * self.context.steps_per_epoch, _GROWING * learner.steps)
-        pairs = zip(self.average.state_dict().values(), learner.model.state_dict().values(), strict=True)
+    def after_step(self, step: Step) -> None:
+        if self.memory is not None:
+            self.memory[step.index] = self._remembered(self.memory, step.scores, step.index).to(self.memory.dtype)
+        # A running mean of weights and statistics, over a fraction of all steps or, at first, of those so far.
+        all_steps = self.context.epochs * self.context.steps_per_epoch
+        steps = min(_AVERAGED * all_steps, _GROWING * self.learner.steps)
+        pairs = zip(self.average.state_dict().values(), self.learner.model.state_dict().values(), strict=True)
         for mean, value in pairs:
             if mean.is_floating_point():
                 mean.lerp_(value, 1 / (1 + steps))
@@ -146,18 +139,6 @@ class _Correcting(Trainer):
     def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
         """The matrix, once it is known."""
         return {} if self.matrix is None else {"matrix": self.matrix.cpu().numpy()}
-
-    def state_dict(self) -> dict[str, Any]:
-        found = {} if self.matrix is None else {"matrix": self.matrix}
-        found |= {} if self.memory is None else {"memory": self.memory.rows}
-        return {**super().state_dict(), "average": self.average.state_dict(), "found": found}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        super().load_state_dict(state)
-        self.average.load_state_dict(state["average"])
-        found = {name: rows.to(self.context.device) for name, rows in state["found"].items()}
-        self.matrix = found.get("matrix")
-        self.memory = Memory(found["memory"]) if "memory" in found else None
 
 
 def noise_of_labels(scores: Tensor, labels: Tensor, seed: int) -> Tensor:
@@ -192,8 +173,8 @@ def matrix_by_anchors(scores: Tensor, labels: Tensor) -> Tensor | None:
         scores: one finite row per sample.
         labels: the given ones.
     """
-    share = torch.bincount(labels, minlength=scores.shape[1]).double() / len(labels)
-    matrix = from_anchors(scores, 100 * (1 - _ANCHORS * share))
+    frequency = torch.bincount(labels, minlength=scores.shape[1]).double() / len(labels)
+    matrix = from_anchors(scores, 100 * (1 - _ANCHORS * frequency))
     sureness, prediction = scores.double().softmax(1).max(1)
     misjudged = (sureness.mean() - (prediction == labels).double().mean()).abs()
     believed = misjudged < _MISJUDGED and wrong_by_matrix(scores, labels, matrix).mean() >= _LEAST_NOISE

@@ -21,15 +21,16 @@ class Step:
     """One step on a batch, as observers see it. Margins and weights are computed when they are first used.
 
     Attributes:
-        index: the numbers of this process's samples; the next three have one row for each of them.
+        index: the numbers of this process's samples; every tensor here has one row for each of them.
         labels: their given labels.
         scores: what the model gave them before the step.
         gradient: the derivative of the objective (a mean over all processes) with respect to the scores.
         loss: the mean loss of the whole batch, over all processes.
         denominator: what that mean was divided by: the number of samples, or the sum of their weights.
-        learning_rate: the learning rate of the step.
+        learning_rate: that of the step.
         trust: what the method multiplied each sample's loss by; None if it does not weight samples.
         unseen: scores of nets that are not trained on the sample; None if the method has no such net.
+        losses: the loss of each sample before it was weighted; None if the method has no loss per sample.
     """
 
     index: Tensor
@@ -41,6 +42,7 @@ class Step:
     learning_rate: float
     trust: Tensor | None = None
     unseen: Tensor | None = None
+    losses: Tensor | None = None
 
     @cached_property
     def margin(self) -> Tensor:
@@ -68,7 +70,7 @@ class Step:
         return self.scores.argmax(1)
 
     @classmethod
-    def empty(cls, batch: Batch, rate: float) -> "Step":
+    def empty(cls, batch: Batch, learning_rate: float) -> "Step":
         """The step of a batch in which no sample counts."""
         nothing = torch.zeros((0, 2), dtype=torch.float64)
-        return cls(batch.index[:0], batch.labels[:0], nothing, nothing, 0.0, 0.0, rate)
+        return cls(batch.index[:0], batch.labels[:0], nothing, nothing, 0.0, 0.0, learning_rate)

@@ -73,8 +73,8 @@ def from_confusion(scores: Tensor, labels: Tensor) -> Tensor:
     Goldberger & Ben-Reuven, 2017, section 3.
     """
     kept = scores.isfinite().all(1) & (labels >= 0)
-    shares = scores[kept].double().softmax(1)
-    counts = shares.new_zeros(scores.shape[1], scores.shape[1]).index_add(0, labels[kept], shares)
+    probabilities = scores[kept].double().softmax(1)
+    counts = probabilities.new_zeros(2 * scores.shape[1:]).index_add(0, labels[kept], probabilities)
     return _row_means(counts.mT.contiguous())
 
 
@@ -87,8 +87,8 @@ def from_gold(scores: Tensor, labels: Tensor) -> Tensor:
 
     Hendrycks et al., 2018, section 3.
     """
-    shares = scores.double().softmax(1)
-    return _row_means(shares.new_zeros(scores.shape[1], scores.shape[1]).index_add(0, labels, shares))
+    probabilities = scores.double().softmax(1)
+    return _row_means(probabilities.new_zeros(2 * scores.shape[1:]).index_add(0, labels, probabilities))
 
 
 def _row_means(sums: Tensor) -> Tensor:
@@ -99,7 +99,7 @@ def _row_means(sums: Tensor) -> Tensor:
 
 
 def invertible(matrix: Tensor, largest_condition: float = 100.0) -> tuple[Tensor, float]:
-    """The matrix with as much of the identity mixed in, in tenths, as its inverse needs; and that share.
+    """The matrix with as much of the identity mixed in, in tenths, as its inverse needs; and that fraction.
 
     Two classes that the first net does not tell apart have rows that are nearly the same. Mixing in the identity is
     Patrini et al.'s remedy, a prior of clean labels. The bound is on the condition number: beyond 100 the inverse

@@ -64,7 +64,7 @@ def test_every_sample_counts_the_same() -> None:
         Context(data, lambda number, epochs: own, epochs=1000, classes=2, meta=clean)
     )
     trainer.begin_epoch(1)
-    trainer.stages[0] = trainer.stages[0]._replace(estimate=lambda before: {"matrix": torch.from_numpy(matrix)})
+    trainer.estimate = lambda first: {"matrix": torch.from_numpy(matrix)}
     fit(trainer, data, 1000)
     bias = net.bias.detach().clone().requires_grad_()
     shares = bias.softmax(0)

@@ -7,7 +7,7 @@ from torch.func import functional_call
 
 import pyrite
 from pyrite.methods import WeightNet, meta_gradient
-from pyrite.methods.meta_gradient import shares
+from pyrite.methods.meta_gradient import normalised_weights
 from pyrite.methods.virtual_step import virtual_step
 from pyrite.models import build_model
 
@@ -127,9 +127,9 @@ def test_virtual_step_is_that_of_the_optimiser(kind: type, settings: dict[str, f
 
 def test_weights_divided_by_their_sum_are_whole() -> None:
     weights = torch.tensor([0.2, 0.6], dtype=D)
-    assert shares(weights, "sum").tolist() == pytest.approx([0.25, 0.75])
-    assert shares(weights, "mean").tolist() == pytest.approx([0.1, 0.3])
-    assert shares(torch.zeros(2), "sum").tolist() == [0.0, 0.0]
+    assert normalised_weights(weights, "sum").tolist() == pytest.approx([0.25, 0.75])
+    assert normalised_weights(weights, "mean").tolist() == pytest.approx([0.1, 0.3])
+    assert normalised_weights(torch.zeros(2), "sum").tolist() == [0.0, 0.0]
 
 
 @pytest.mark.parametrize(("loss", "holds"), [("mae", True), ("ce", False)])

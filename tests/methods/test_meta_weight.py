@@ -178,7 +178,7 @@ def test_weights_are_learned_every_so_many_steps() -> None:
 def test_a_meta_gradient_that_is_not_finite_is_skipped_and_counted() -> None:
     learning = started("meta_weight", net())
     before = deepcopy(learning.net.state_dict())
-    learning.passes.meta_loss = lambda scores, labels: scores.sum(1) * float("nan")
+    learning.through.meta_loss = lambda scores, labels: scores.sum(1) * float("nan")
     learning.step(next(batches()))
     assert learning.facts() == {"meta_skipped": 1}
     assert all(torch.equal(before[name], value) for name, value in learning.net.state_dict().items())

@@ -76,8 +76,8 @@ def test_a_weight_outside_the_net_has_no_decay_and_the_rate_of_the_schedule() ->
     extra = nn.Parameter(torch.tensor([2.0], dtype=torch.float64))
     own.add_weight(extra)
     own.steps = 2
-    with own.descent():
-        extra.grad = torch.tensor([0.5], dtype=torch.float64)
+    extra.grad = torch.tensor([0.5], dtype=torch.float64)
+    own.update()
     assert float(extra.detach()) == pytest.approx(2 - RATE * 0.5 * 0.5)
 
 

@@ -126,7 +126,7 @@ def test_what_is_refused() -> None:
         "bootstrap(warmup=-1)": "warmup is -1",
         "peer(3)": "loss is 3",
         "peer(alpha=-1)": "alpha is -1",
-        "peer(warmup=0.5, ramp=0.6)": "ramp is 0.6, but must be a share of the run, from 0 to 0.5",
+        "peer(warmup=0.5, ramp=0.6)": "ramp is 0.6, but must be a fraction of the run, from 0 to 0.5",
         "peer(ce(ignore_index=3))": "give ignore_index to the loss around it",
         "confidence(beta='a')": "beta is 'a'",
     }.items():

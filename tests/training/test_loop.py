@@ -101,12 +101,12 @@ def test_every_step_draws_other_numbers() -> None:
 
     class Drawing(Trainer):
         def __init__(self) -> None:
-            self.inner = ERM(pyrite.CE()).start(context_of(learner(net())))
-            self.learners, self.drawn = self.inner.learners, list[float]()
+            super().__init__(context_of(learner(net())))
+            self.drawn = list[float]()
 
         def step(self, batch: Batch) -> Step:
             self.drawn.append(float(torch.rand(())))
-            return self.inner.step(batch)
+            return super().step(batch)
 
     whole, stopped, data = Drawing(), Drawing(), batches()
     fit(whole, batches(), 2)
@@ -135,18 +135,14 @@ def test_nan_names_the_batch_the_rate_and_what_to_try() -> None:
     class Fails(Trainer):
         """Fails at its fifth step."""
 
-        def __init__(self) -> None:
-            self.inner = ERM(pyrite.CE()).start(context_of(learner(net(), lr=0.125)))
-            self.learners = self.inner.learners
-
         def step(self, batch: Batch) -> Step:
-            if self.learners[0].steps == 4:
+            if self.learner.steps == 4:
                 raise FloatingPointError("the loss is nan")
-            return self.inner.step(batch)
+            return super().step(batch)
 
     said = (
         "the loss is nan, in batch 2 of 3 of epoch 2, at learning rate 0.125. Try a learning rate ten times lower, "
         r"gradient clipping \(clip 5\), or a loss with bounded weights such as gce\(q=0.7\)"
     )
     with pytest.raises(pyrite.RunFailed, match=said):
-        fit(Fails(), batches(), 2)
+        fit(Fails(context_of(learner(net(), lr=0.125))), batches(), 2)

@@ -1,0 +1,289 @@
+"""The training step, once for all methods."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import fields
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from pyrite.criterion import Loss
+from pyrite.curves import CE
+from pyrite.data import Batch
+from pyrite.errors import PyriteError
+from pyrite.methods.context import Context
+from pyrite.methods.learner import Learner, Stateful
+from pyrite.methods.step import Step
+from pyrite.models import Ensemble, mean_scores
+from pyrite.processes import all_reduce, gather, rank, world_size
+
+__all__ = ["Pass", "Trainer"]
+
+
+class Pass(NamedTuple):
+    """A forward pass.
+
+    Attributes:
+        scores: of this process's samples, with their graph.
+        batch: the samples of ``losses``: those of the piece or, if the method needs the whole batch, of all processes
+            (its inputs are those of this process).
+        losses: of these samples, with their graph.
+        own: where this process's samples are among them.
+    """
+
+    scores: Tensor
+    batch: Batch
+    losses: Tensor
+    own: slice
+
+
+class Trainer(Stateful):
+    """A method that was started for one run: empirical risk minimisation, of which a subclass overrides parts.
+
+    ``losses``, ``weights`` and ``after_step`` are what most methods override. What a method keeps per sample is a
+    registered buffer with ``context.samples`` rows; what else it keeps between steps are attributes that ``saved``
+    names. Both are part of ``state_dict``, so that a resumed run ends with the same bytes. With several processes each
+    of them has a trainer, which gets its slice of every batch; this class alone communicates with the others.
+
+    Args:
+        context: of the run.
+        loss: what is minimised; cross entropy if None.
+        nets: the number of nets that it trains.
+    """
+
+    whole_batch: bool = False
+    """Whether losses or weights depend on all samples of a batch. Then the batch is not cut in pieces, and ``losses``
+    and ``weights`` get the samples of all processes."""
+
+    saved: ClassVar[tuple[str, ...]] = ("epoch",)
+    nets: Sequence[Learner]
+    trainers: "Sequence[Trainer]"
+
+    def __init__(self, context: Context, loss: Loss | None = None, *, nets: int = 1) -> None:
+        super().__init__()
+        self.context, self.epoch = context, 0
+        self.loss = deepcopy(CE() if loss is None else loss).configure(reduction="none")
+        self.nets = nn.ModuleList(context.make_learner() for _ in range(nets))  # type: ignore[assignment]
+        self.trainers = nn.ModuleList()  # type: ignore[assignment]  # those that it is made of, such as its stages
+        couples = any(part.couples for part in self.loss.modules() if isinstance(part, Loss))
+        self.whole_batch = self.whole_batch or couples
+        for net in self.nets:
+            if self.whole_batch and net.accumulate > 1:
+                what = str(loss) if couples else "the method"
+                raise PyriteError(
+                    f"accumulate is {net.accumulate}, but {what} needs the whole batch at once: leave it 1"
+                )
+
+    # --- what a method overrides --------------------------------------------------------------------------------------
+
+    def losses(self, scores: Tensor, batch: Batch) -> Tensor:
+        """The loss of each sample; or their sum, where it is not a sum over samples."""
+        losses: Tensor = self.loss(scores, batch.labels)
+        return losses
+
+    def weights(self, batch: Batch, losses: Tensor | None) -> Tensor | None:
+        """What the loss of each sample is multiplied by; None if every sample counts the same.
+
+        The sum of the weights is the denominator of the mean.
+
+        Args:
+            batch: the whole batch.
+            losses: without a graph, in rows if there are several nets, if the method needs the whole batch. Otherwise
+                None, because a piece is divided by the sum of all weights before the losses of the next are known.
+        """
+        return None
+
+    def denominator(self, batch: Batch, weights: Tensor | None) -> Tensor:
+        """What the samples add to the denominator of the mean."""
+        if weights is not None:
+            return weights.sum()
+        labels = batch.labels[batch.labels != self.loss.ignore_index]
+        if self.loss.weight is None:
+            return torch.tensor(len(labels), dtype=torch.float64, device=labels.device)
+        if len(labels) and int(labels.max()) >= len(self.loss.weight):
+            raise PyriteError(f"weight has {len(self.loss.weight)} numbers, but there is a label {int(labels.max())}")
+        return self.loss.weight.to(labels.device)[labels].sum()
+
+    def after_step(self, step: Step) -> None:
+        """Update what is kept between steps, after a step that succeeded; called without gradients.
+
+        The step has the samples of all processes, so that all of them keep the same.
+        """
+
+    def begin_epoch(self, epoch: int) -> None:
+        """Called before the first batch of an epoch; epochs are counted from 1."""
+        self.epoch = epoch
+        for trainer in self.trainers:
+            trainer.begin_epoch(epoch)
+
+    def end_epoch(self) -> None:
+        """Called after the last batch of an epoch, before anything is evaluated."""
+        for trainer in self.trainers:
+            trainer.end_epoch()
+
+    def facts(self) -> Mapping[str, float]:
+        """Numbers about the epoch that has ended, for the history, under names that the history does not use itself."""
+        return {}
+
+    def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
+        """What was learned beside the nets, under names of the method's own; written to ``method.npz``."""
+        return {}
+
+    @property
+    def predictors(self) -> Sequence[nn.Module]:
+        """The nets that predict; of several, the mean of their probabilities is the prediction."""
+        return [*(net.model for net in self.nets), *(net for trainer in self.trainers for net in trainer.predictors)]
+
+    # --- the step -----------------------------------------------------------------------------------------------------
+
+    def step(self, batch: Batch) -> Step:
+        """One step of every net on a batch.
+
+        If the loss or the gradient is not finite, ``FloatingPointError`` is raised, and the weights stay as they were.
+        """
+        if self.whole_batch:
+            if not self.total(len(batch.labels)):
+                return self.skip(batch)
+            made = [next(self.passes(net, batch)) for net in self.nets]
+            losses = torch.stack([each.losses.detach() for each in made])
+            if not losses.isfinite().all():  # before weights are made from them
+                raise FloatingPointError(f"the loss is {float(losses.mean())}")
+            weights = self.weights(made[0].batch, losses if len(losses) > 1 else losses[0])
+            rows = [None] if weights is None else weights.expand(len(self.nets), -1)
+            parts = zip(self.nets, made, rows, strict=True)
+            step, *_ = [
+                self.descend(net, batch, [one], self.denominator(one.batch, row), row) for net, one, row in parts
+            ]
+        else:
+            weights = self.weights(batch, None)
+            denominator = self.total(self.denominator(batch, weights).double())
+            step = self.descend(self.nets[0], batch, self.passes(self.nets[0], batch), denominator, weights)
+        if step.denominator and type(self).after_step is not Trainer.after_step:
+            with torch.no_grad():
+                self.after_step(step if world_size() == 1 else _of_all_processes(step))
+        return step
+
+    def passes(self, net: Learner, batch: Batch) -> Iterator[Pass]:
+        """The forward passes of a batch, piece by piece."""
+        for piece in net.pieces(batch):
+            yield self.finish_pass(net.scores(piece.inputs), piece)
+
+    def finish_pass(self, scores: Tensor, piece: Batch) -> Pass:
+        """The forward pass with its losses."""
+        if not self.whole_batch or world_size() == 1:
+            return Pass(scores, piece, self.losses(scores, piece), slice(len(piece.labels)))
+        start = sum(self.gather(torch.tensor([len(scores)]))[: rank()].tolist())
+        own = slice(start, start + len(scores))
+        # Scores of other processes have no graph here, so each process gets the gradient of its own samples.
+        others = self.gather(scores)
+        rows = torch.cat([others[:start], scores, others[own.stop :]])
+        samples = Batch(piece.inputs, self.gather(piece.labels), self.gather(piece.index))
+        return Pass(scores, samples, self.losses(rows, samples), own)
+
+    def descend(
+        self, net: Learner, batch: Batch, passes: Iterable[Pass], denominator: Tensor, weights: Tensor | None = None
+    ) -> Step:
+        """The backward passes of a net, and the step of its optimiser.
+
+        Args:
+            net: what learns.
+            batch: the samples of this process.
+            passes: forward passes. Those that are made one after the other have one graph in memory at a time.
+            denominator: of the mean over all processes. If it is 0, no step is made.
+            weights: what the losses of all passes are multiplied by.
+        """
+        learning_rate, denominator = net.learning_rate, denominator.double()
+        if not denominator:  # no image could be read, or no label counts
+            net.skip()
+            return Step.empty(batch, learning_rate)
+        net.optimiser.zero_grad(set_to_none=True)
+        value, trust, done = torch.zeros_like(denominator), weights, 0
+        rows: list[tuple[Tensor, Tensor, Tensor]] = []
+        for scores, samples, losses, own in passes:
+            weighted = losses
+            if weights is not None:
+                weighted = losses * weights[done : done + len(samples.labels)].to(losses.dtype)
+                trust = weights[own] if self.whole_batch else weights
+            done += len(samples.labels)
+            summed = weighted.sum()
+            value += summed.detach()
+            gradient = net.backward(summed / denominator.to(summed.dtype), scores)
+            rows.append((scores.detach(), gradient, losses.detach()[own] if losses.dim() else losses.new_zeros(0)))
+        scores, gradient, losses = (torch.cat(column) for column in zip(*rows, strict=True))
+        mean = self._checked_mean(value, denominator, scores, batch.labels)
+        net.update()
+        each = losses if len(losses) == len(scores) else None
+        return Step(
+            batch.index, batch.labels, scores, gradient, mean, float(denominator), learning_rate, trust, losses=each
+        )
+
+    def _checked_mean(self, value: Tensor, denominator: Tensor, scores: Tensor, labels: Tensor) -> float:
+        """The mean loss over all processes, if it is finite. A bounded loss is finite even where scores are not."""
+        label = scores.gather(1, labels.clamp(min=0).unsqueeze(1)).squeeze(1)
+        infinite = (~(scores.amax(1).isfinite() & label.isfinite())).sum()  # a class may have a score of -inf
+        value = value / world_size() if self.whole_batch else value  # each process has the sum over all of them
+        summed, not_finite = all_reduce(torch.stack([value, infinite.to(value)])).tolist()
+        mean = float(summed) / float(denominator)
+        if not abs(mean) < float("inf"):
+            raise FloatingPointError(f"the loss is {mean}")
+        if not_finite:
+            raise FloatingPointError("the scores are not finite")
+        return mean
+
+    def skip(self, batch: Batch) -> Step:
+        """The step of a batch without samples: schedules advance, weights stay."""
+        step = Step.empty(batch, self.learning_rate)
+        for net in self.nets:
+            net.skip()
+        return step
+
+    def total(self, value: Tensor | float) -> Tensor:
+        """The sum of a number or a tensor over all processes."""
+        if not isinstance(value, Tensor):
+            value = torch.tensor(value, dtype=torch.float64, device=self.context.device)
+        return all_reduce(value)
+
+    def gather(self, rows: Tensor) -> Tensor:
+        """The rows of all processes, in order of rank, without a gradient."""
+        return gather(rows)
+
+    # --- what others see ----------------------------------------------------------------------------------------------
+
+    @property
+    def learners(self) -> list[Learner]:
+        """All nets with their optimisers: its own, and those of the trainers that it is made of."""
+        return [*self.nets, *(learner for trainer in self.trainers for learner in trainer.learners)]
+
+    @property
+    def learner(self) -> Learner:
+        """The first of them."""
+        return self.nets[0] if self.nets else self.trainers[0].learner
+
+    @property
+    def learning_rate(self) -> float:
+        """The learning rate of the next step."""
+        return self.learner.learning_rate
+
+    def predict(self, inputs: Tensor) -> Tensor:
+        """Scores of inputs, as the trained model gives them."""
+        each = [self.learner.evaluate(inputs, net) for net in self.predictors]
+        return each[0] if len(each) == 1 else mean_scores(torch.stack(each))
+
+    @property
+    def model(self) -> nn.Module:
+        """The nets that predict, as one module, which a run saves."""
+        nets = self.predictors
+        return nets[0] if len(nets) == 1 else Ensemble(nets)
+
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        device = self.context.device
+        super().set_extra_state({k: v.to(device) if isinstance(v, Tensor) else v for k, v in state.items()})
+
+
+def _of_all_processes(step: Step) -> Step:
+    columns: dict[str, Any] = {field.name: getattr(step, field.name) for field in fields(step)}
+    own: dict[str, Any] = {name: gather(value) for name, value in columns.items() if isinstance(value, Tensor)}
+    return Step(**columns | own)
