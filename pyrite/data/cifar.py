@@ -1,4 +1,10 @@
-"""CIFAR-10 and CIFAR-100: the official Python archives, unpacked or as .tar.gz."""
+"""CIFAR-10 and CIFAR-100: the official archives, unpacked or as .tar.gz; and the labels of crowd workers, CIFAR-N.
+
+The ``.pt`` and plain ``.npy`` files of CIFAR-N hold the columns in the order of the images. The ``..._ordered.npy``
+files hold them in the order of another library's copy of CIFAR; ``image_order_....npy`` holds the position of each. In
+every case the column of clean labels is compared with the labels of the images one by one: a file in another order has
+the same counts, so counts alone would not show it.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -9,40 +15,42 @@ import numpy as np
 
 from pyrite.checks import one_of
 from pyrite.data.dataset import Dataset, Labels, check_range
-from pyrite.data.files import Download, as_path, data_folder, find, obtain, read_members
+from pyrite.data.files import Download, as_path, data_folder, find, missing, obtain, read_members
 from pyrite.data.images import Pixels
 from pyrite.errors import PyriteError
-from pyrite.pickles import read_pickle, unpickle
+from pyrite.pickles import read_npy, read_pickle, read_torch, unpickle
 
-__all__ = ["cifar10", "cifar100"]
+__all__ = ["cifar10", "cifar10n", "cifar100", "cifar100n"]
 
 _URL = "https://www.cs.toronto.edu/~kriz/"
+_HUMAN = "https://github.com/UCSC-REAL/cifar-10-100n"
 
 
 class Source(NamedTuple):
     """An official archive: its names, its download, and the files in it."""
 
     name: str
-    home: str
     folder: str
     archive: Download
     train: tuple[str, ...]
     test: str
     meta: str
+    human: str
+    order: str
 
 
 CIFAR10 = Source(
     name="cifar10",
-    home="cifar10",
     folder="cifar-10-batches-py",
     archive=Download("cifar-10-python.tar.gz", (_URL + "cifar-10-python.tar.gz",), "c58f30108f718f92721af3b95e74349a"),
     train=tuple(f"data_batch_{number}" for number in range(1, 6)),
     test="test_batch",
     meta="batches.meta",
+    human="CIFAR-10_human",
+    order="image_order_c10.npy",
 )
 CIFAR100 = Source(
     name="cifar100",
-    home="cifar100",
     folder="cifar-100-python",
     archive=Download(
         "cifar-100-python.tar.gz", (_URL + "cifar-100-python.tar.gz",), "eb9058c3a382ffc7106e4002c42a8d85"
@@ -50,22 +58,23 @@ CIFAR100 = Source(
     train=("train",),
     test="test",
     meta="meta",
+    human="CIFAR-100_human",
+    order="image_order_c100.npy",
 )
 
 
 def cifar10(path: str | None = None) -> Dataset:
     """Small photographs of ten kinds of thing, 32 x 32, 50,000 + 10,000."""
     files = _read_files(CIFAR10, path)
-    meta = files[CIFAR10.meta]
-    classes = _names(meta, "label_names", 10, files.where(CIFAR10.meta))
-    expected = _field(meta, "num_cases_per_batch", files.where(CIFAR10.meta))
-    parts = [_batch(files[name], ("labels",), files.where(name)) for name in CIFAR10.train]
+    where, meta = files[CIFAR10.meta]
+    classes, expected = _names(meta, "label_names", 10, where), _field(meta, "num_cases_per_batch", where)
+    parts = [_batch(*files[name], ("labels",)) for name in CIFAR10.train]
     for name, (images, _) in zip(CIFAR10.train, parts, strict=True):
         if len(images) != expected:
-            raise PyriteError(f"{files.where(name)}: {len(images)} images, but {CIFAR10.meta} says {expected}")
+            raise PyriteError(f"{files[name][0]}: {len(images)} images, but {CIFAR10.meta} says {expected}")
     images = np.concatenate([images for images, _ in parts])
     labels = np.concatenate([columns["labels"] for _, columns in parts])
-    test_images, test_columns = _batch(files[CIFAR10.test], ("labels",), files.where(CIFAR10.test))
+    test_images, test_columns = _batch(*files[CIFAR10.test], ("labels",))
     test = Dataset("cifar10 test", test_images, test_columns["labels"], classes)
     return Dataset("cifar10", images, labels, classes, test)
 
@@ -77,78 +86,90 @@ def cifar100(labels: Literal["fine", "coarse"] = "fine", path: str | None = None
     """
     one_of("labels", labels, ("fine", "coarse"))
     files = _read_files(CIFAR100, path)
-    names = {
-        kind: _names(files[CIFAR100.meta], f"{kind}_label_names", count, files.where(CIFAR100.meta))
-        for kind, count in (("fine", 100), ("coarse", 20))
-    }
+    where, meta = files[CIFAR100.meta]
+    fine, coarse = (_names(meta, f"{kind}_label_names", n, where) for kind, n in (("fine", 100), ("coarse", 20)))
 
     def part(file: str, name: str, test: Dataset | None) -> Dataset:
-        images, columns = _batch(files[file], ("fine_labels", "coarse_labels"), files.where(file))
-        coarse = columns["coarse_labels"]
-        check_range(coarse, 20, f"{files.where(file)}: coarse labels")
-        return Dataset(
-            name, images, columns["fine_labels"], names["fine"], test, coarse=coarse, coarse_classes=names["coarse"]
-        )
+        images, columns = _batch(*files[file], ("fine_labels", "coarse_labels"))
+        superclass = columns["coarse_labels"]
+        check_range(superclass, 20, f"{files[file][0]}: coarse labels")
+        return Dataset(name, images, columns["fine_labels"], fine, test, coarse=superclass, coarse_classes=coarse)
 
-    fine = part("train", "cifar100", part("test", "cifar100 test", None))
-    return fine if labels == "fine" else coarsened(fine)
+    whole = part("train", "cifar100", part("test", "cifar100 test", None))
+    return whole if labels == "fine" else _coarsened(whole)
 
 
-def coarsened(fine: Dataset) -> Dataset:
+def cifar10n(column: str = "worse_label", path: str | None = None, labels: str | None = None) -> Dataset:
+    """CIFAR-10 with human labels: worse_label, aggre_label, random_label1, random_label2 or random_label3.
+
+    Args:
+        column: which human labels are ``.labels``; all are in ``.human``, the labels of CIFAR-10 in ``.true``.
+        path: where CIFAR-10 is, as for ``cifar10``.
+        labels: the file of human labels, if it is not beside CIFAR-10.
+    """
+    images = cifar10(path)
+    file, human = _human(CIFAR10, path, labels, {"clean_label": images.labels})
+    return replace(images, name="cifar10n", labels=_chosen(file, human, column, 10), true=images.labels, human=human)
+
+
+def cifar100n(column: str = "noisy_label", path: str | None = None, labels: str | None = None) -> Dataset:
+    """CIFAR-100 with human labels: noisy_label, or noisy_coarse_label for the 20 superclasses.
+
+    Args:
+        column: which human labels are ``.labels``; all are in ``.human``, the labels of CIFAR-100 in ``.true``.
+        path: where CIFAR-100 is, as for ``cifar100``.
+        labels: the file of human labels, if it is not beside CIFAR-100.
+    """
+    images, coarse = cifar100("fine", path), column == "noisy_coarse_label"
+    assert images.coarse is not None
+    clean = {"clean_label": images.labels, "clean_coarse_label": images.coarse}
+    file, human = _human(CIFAR100, path, labels, clean)
+    chosen = _chosen(file, human, column, 20 if coarse else 100)
+    images = _coarsened(images) if coarse else images
+    return replace(images, name="cifar100n", labels=chosen, true=images.labels, human=human)
+
+
+def _coarsened(fine: Dataset) -> Dataset:
     """The same images with the labels of their superclasses."""
     assert fine.coarse is not None
-    test = None if fine.test is None else coarsened(fine.test)
+    test = None if fine.test is None else _coarsened(fine.test)
     return replace(fine, labels=fine.coarse, classes=fine.coarse_classes, test=test)
 
 
-class _Files(dict[str, Mapping[Any, Any]]):
-    """The contents of the files of an archive by name, and ``where`` for error messages."""
-
-    def __init__(self, place: Path) -> None:
-        super().__init__()
-        self.place = place
-
-    def where(self, name: str) -> str:
-        return str(self.place / name) if self.place.is_dir() else f"{name} in {self.place}"
-
-
-def _read_files(source: Source, path: str | None) -> _Files:
-    place = locate(source, path)
+def _read_files(source: Source, path: str | None) -> dict[str, tuple[str, Mapping[Any, Any]]]:
+    """For every file of an archive its place, for messages, and its content."""
+    place = _locate(source, path)
     wanted = (*source.train, source.test, source.meta)
-    files = _Files(place)
     members = {} if place.is_dir() else read_members(place, [f"{source.folder}/{name}" for name in wanted])
+    files: dict[str, tuple[str, Mapping[Any, Any]]] = {}
     for name in wanted:
-        if place.is_dir():
-            content = read_pickle(place / name)
-        else:
-            content = unpickle(members[f"{source.folder}/{name}"], files.where(name))
+        where = str(place / name) if place.is_dir() else f"{name} in {place}"
+        content = read_pickle(where) if place.is_dir() else unpickle(members[f"{source.folder}/{name}"], where)
         if not isinstance(content, dict):
-            raise PyriteError(f"{files.where(name)}: holds a {type(content).__name__}, not a dict")
-        files[name] = content
+            raise PyriteError(f"{where}: holds a {type(content).__name__}, not a dict")
+        files[name] = where, content
     return files
 
 
-def locate(source: Source, path: str | None) -> Path:
+def _locate(source: Source, path: str | None) -> Path:
     """The path of the unpacked folder or the archive: given by the user, in the data folder, or downloaded there."""
     names = (source.folder, source.archive.name)
     if path is not None:
         given = as_path(path)
-        if given.is_file() or (given / source.meta).is_file():
-            return given
-        location = find(given, names)
+        location = given if given.is_file() or (given / source.meta).is_file() else find(given, names)
         if location is None:
             raise PyriteError(f"{source.name}: neither {names[0]} nor {names[1]} is in {given}")
         return location
     root = data_folder()
-    location = find(root, [f"{source.home}/{name}" for name in names] + list(names))
-    return location or obtain(root / source.home, source.archive, source.name)
+    location = find(root, [f"{source.name}/{name}" for name in names] + list(names))
+    return location or obtain(root / source.name, source.archive, source.name)
 
 
 def _field(content: Mapping[Any, Any], key: str, where: str) -> Any:
     """A value of a dict. Python 2 wrote the keys as bytes; newer copies of the archive may have strings."""
-    for spelling in (key.encode(), key):
-        if spelling in content:
-            return content[spelling]
+    for name in (key.encode(), key):
+        if name in content:
+            return content[name]
     raise PyriteError(f"{where}: there is no {key!r}")
 
 
@@ -159,7 +180,7 @@ def _names(meta: Mapping[Any, Any], key: str, count: int, where: str) -> tuple[s
     return tuple(name.decode("latin1") if isinstance(name, bytes) else name for name in names)
 
 
-def _batch(content: Mapping[Any, Any], columns: Sequence[str], where: str) -> tuple[Pixels, dict[str, Labels]]:
+def _batch(where: str, content: Mapping[Any, Any], columns: Sequence[str]) -> tuple[Pixels, dict[str, Labels]]:
     data = _field(content, "data", where)
     if not (isinstance(data, np.ndarray) and data.dtype == np.uint8 and data.ndim == 2 and data.shape[1] == 3072):
         actual = f"{data.dtype} of shape {data.shape}" if isinstance(data, np.ndarray) else type(data).__name__
@@ -176,3 +197,74 @@ def _batch(content: Mapping[Any, Any], columns: Sequence[str], where: str) -> tu
             raise PyriteError(f"{where}: {column!r} holds {max(values, key=abs)}, which is not a class number")
         result[column] = np.array(values, np.int64)
     return data.reshape(-1, 3, 32, 32), result
+
+
+def _human(
+    source: Source, path: str | None, labels: str | None, clean: Mapping[str, Labels]
+) -> tuple[Path, dict[str, Labels]]:
+    """The file of human labels and its columns, in the order of the images, which the ``clean`` columns show."""
+    file = as_path(labels) if labels is not None else None
+    names, root = [source.human + ending for ending in (".pt", ".npy", "_ordered.npy")], data_folder()
+    folders = [root / source.name, root]
+    folders = folders if path is None else [as_path(path), as_path(path).parent, *folders]
+    file = file or next(filter(None, (find(folder, names) for folder in folders)), None)
+    if file is None:
+        raise missing(f"{source.name}n", names[0], folders[0], _HUMAN)
+    columns = _read_columns(file, source.order, len(clean["clean_label"]))
+    for name, expected in clean.items():
+        if name == "clean_label" or name in columns:
+            _check_aligned(file, columns, name, expected)
+            del columns[name]
+    return file, columns
+
+
+def _read_columns(file: Path, order_name: str, count: int) -> dict[str, Labels]:
+    content = read_npy(file) if file.suffix == ".npy" else read_torch(file)
+    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
+        raise PyriteError(f"{file}: not a table of human labels by name")
+    columns: dict[str, Labels] = {}
+    for name, values in content.items():
+        try:
+            column = np.asarray(values) if isinstance(values, np.ndarray | list) else np.empty(0)
+        except ValueError:  # lists of unequal lengths
+            column = np.empty(0)
+        if column.ndim != 1 or not np.issubdtype(column.dtype, np.integer):
+            # The .npy files also contain the time that each answer took; columns that are not labels are skipped.
+            continue
+        if len(column) != count:
+            raise PyriteError(f"{file}: the column {name!r} has {len(column)} labels, the set has {count} images")
+        # The .npy of CIFAR-100N has another name for this column than the .pt.
+        columns["noisy_label" if name == "noise_label" else name] = column.astype(np.int64)
+    if file.stem.endswith("_ordered") and (file.parent / order_name).exists():
+        position = np.argsort(_order(file.parent / order_name, count))
+        columns = {name: column[position] for name, column in columns.items()}
+    return columns
+
+
+def _order(file: Path, count: int) -> Labels:
+    place = read_npy(file)
+    if not (isinstance(place, np.ndarray) and np.issubdtype(place.dtype, np.integer) and place.shape == (count,)):
+        raise PyriteError(f"{file}: not a list of {count} positions")
+    if not np.array_equal(np.sort(place), np.arange(count)):
+        raise PyriteError(f"{file}: some positions are missing or come twice")
+    return place.astype(np.int64)
+
+
+def _check_aligned(file: Path, human: Mapping[str, Labels], clean: str, expected: Labels) -> None:
+    if clean not in human:
+        raise PyriteError(f"{file}: there is no column {clean!r}, so its order cannot be checked")
+    differs = human[clean] != expected
+    if differs.any():
+        first = int(differs.argmax())
+        hint = "; an ..._ordered.npy needs its image_order_....npy beside it" if file.suffix == ".npy" else ""
+        raise PyriteError(
+            f"{file}: {clean!r} disagrees with the images at {int(differs.sum())} of {len(expected)} places, first at "
+            f"index {first} ({human[clean][first]} but {expected[first]}): another order, or another data set{hint}"
+        )
+
+
+def _chosen(file: Path, human: Mapping[str, Labels], column: str, classes: int) -> Labels:
+    if not isinstance(column, str) or column not in human:
+        raise PyriteError(f"{file}: there is no column {column!r}; there are {', '.join(human)}")
+    check_range(human[column], classes, f"{file}: {column}")
+    return human[column]

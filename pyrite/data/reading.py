@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, Inputs, Numeric, check_inputs
 from pyrite.data.files import as_path
-from pyrite.data.folder import read_all
+from pyrite.data.folders import TEXTS, files_below, read_all, read_text_file
 from pyrite.data.images import SUFFIXES, LazyImages, Unreadable, look_at
 from pyrite.data.npz import npz, to_images
 from pyrite.data.records import Kind, Records, texts
@@ -18,7 +18,6 @@ from pyrite.data.schema import Schema, kind_of
 from pyrite.data.statistics import check_spread, to_float64
 from pyrite.data.table import as_array, csv, parquet
 from pyrite.data.tables import Table, TextTable, frame_table, is_frame, parquet_table
-from pyrite.data.text_folder import read_text_file, text_files
 from pyrite.errors import PyriteError
 from pyrite.npz_files import read_npz
 
@@ -163,14 +162,11 @@ ENDINGS: Final[dict[str, FileFormat]] = {
 def _from_files(path: Path, schema: Schema) -> Samples:
     """A file, or all files in a folder and the folders in it, in order."""
     root = path if path.is_dir() else path.parent
+    files = files_below(path, TEXTS if schema.kind == "text" else SUFFIXES) if path.is_dir() else [path.name]
     if schema.kind == "text":
-        files = text_files(path) if path.is_dir() else [path.name]
         return Samples(texts([read_text_file(root / file) for file in files], next(iter(schema.columns))), tuple(files))
     if schema.kind != "images":
         raise PyriteError(f"{path}: the model takes a table with the columns {schema.listed}, as .csv or .parquet")
-    files = [path.name]
-    if path.is_dir():
-        files = sorted(str(file.relative_to(root)) for file in root.rglob("*") if file.suffix.lower() in SUFFIXES)
     good, _, bad = look_at(root, files)
     if not good:
         raise PyriteError(f"{path}: no image can be read" + (f"; the first: {bad[0].reason}" if bad else ""))

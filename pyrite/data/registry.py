@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.data.cifar import cifar10, cifar100
-from pyrite.data.cifar_n import cifar10n, cifar100n
+from pyrite.data.cifar import cifar10, cifar10n, cifar100, cifar100n
 from pyrite.data.dataset import Dataset, encode
 from pyrite.data.files import as_path
-from pyrite.data.folder import folder
+from pyrite.data.folders import TEXTS, files_below, folder, texts
 from pyrite.data.idx import fashion_mnist, mnist
 from pyrite.data.images import SUFFIXES
 from pyrite.data.mars import mars
@@ -27,7 +26,6 @@ from pyrite.data.reduced import reduced
 from pyrite.data.synthetic import blobs, digits, gratings
 from pyrite.data.table import csv, parquet, read_table
 from pyrite.data.tables import Frame, check_length, frame_table, is_frame, text_table
-from pyrite.data.text_folder import text_files, texts
 from pyrite.data.web import clothing1m, webvision
 from pyrite.errors import PyriteError
 from pyrite.settings import READING
@@ -122,7 +120,8 @@ def _similar(path: Path) -> str:
 
 def _from_path(path: Path, options: dict[str, Any]) -> Dataset:
     if os.path.isdir(path):
-        maker = folder if _holds_images(path) else texts
+        # A folder without any files is an error of image folders.
+        maker = texts if files_below(path, TEXTS) and not files_below(path, SUFFIXES) else folder
         return _call(maker.__name__, maker, {"path": str(path), **options})
     if not os.path.exists(path):  # unlike pathlib, this returns False for a name that is too long
         raise PyriteError(f"there is no data set, file or folder {str(path)!r}{_similar(path)}")
@@ -159,11 +158,3 @@ def _call(name: str, maker: Callable[..., Dataset], options: dict[str, Any]) -> 
         if option in options and option not in taken and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
             raise PyriteError(f"{option} is {options[option]!r}, but {name} has no columns: leave out {option}")
     return call(name, maker, **options)
-
-
-def _holds_images(root: Path) -> bool:
-    """Whether a folder holds anything else than texts; one without any files is an error of image folders."""
-    has_texts = bool(text_files(root))
-    return not has_texts or any(
-        Path(name).suffix.lower() in SUFFIXES for _, _, names in os.walk(root) for name in names
-    )

@@ -1,0 +1,180 @@
+"""Folders of images or texts: one folder per class, with folders ``train`` and ``test`` if there is a test part."""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Final, NoReturn
+
+import numpy as np
+
+from pyrite.data.dataset import Dataset, Labels, check_names
+from pyrite.data.files import as_path, is_regular
+from pyrite.data.images import SUFFIXES, Header, LazyImages, Pixels, Unreadable, as_size, look_at, read_image
+from pyrite.data.records import texts as to_records
+from pyrite.errors import PyriteError
+from pyrite.memory import check_memory
+
+__all__ = ["TEXTS", "files_below", "folder", "read_all", "read_text_file", "texts"]
+
+TEXTS: Final = frozenset((".txt", ".md", ".text"))
+IN_MEMORY = 2 * 2**30  # bytes; larger image sets are read lazily
+LARGEST_SIDE = 224
+_LARGEST_TEXT = 2**20  # bytes of a file that are read: nobody labels a book as a whole
+
+
+def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | None = None) -> Dataset:
+    """Images in one folder per class; with folders ``train`` and ``test`` if there is a test part.
+
+    Args:
+        path: the folder.
+        size: height and width; other images are scaled to cover it and cropped in the middle. By default the common
+            size of all images if it is at most 224, or else a square with the median of their shorter sides, at most
+            224.
+        lazy: read images only when they are used. By default if they take more than 2 GiB.
+    """
+
+    def part(name: str, root: Path, classes: tuple[str, ...], train: Dataset | None) -> Dataset:
+        names, labels = _labelled(root, classes, SUFFIXES)
+        good, headers, bad = look_at(root, names)
+        if not good:
+            raise PyriteError(
+                f"{root}: none of {len(names)} files in its {len(classes)} class folders is an image"
+                + (f"; the first: {bad[0].reason}" if bad else "")
+            )
+        chosen = as_size(size) if size is not None else _common_size(headers)
+        channels = 1 if all(header.grey for header in headers) else 3
+        if train is not None:
+            channels, chosen = train.inputs.shape[1], (train.inputs.shape[2], train.inputs.shape[3])
+        images = LazyImages(root, [names[index] for index in good], chosen, channels)
+        if lazy or (lazy is None and images.nbytes > IN_MEMORY):
+            return Dataset(name, images, labels[good], classes, unreadable=tuple(bad))
+        pixels, kept, undecodable = read_all(images)
+        paths = tuple(images.names[index] for index in kept)
+        return Dataset(name, pixels, labels[good][kept], classes, unreadable=(*bad, *undecodable), paths=paths)
+
+    data = _read_parts(path, part)
+    if len(np.unique(data.labels)) < 2:
+        first = f"; the first that cannot: {data.unreadable[0].reason}" if data.unreadable else ""
+        raise PyriteError(f"{path}: only one of {len(data.classes)} class folders holds images that can be read{first}")
+    return data
+
+
+def texts(path: str) -> Dataset:
+    """Texts in one folder per class, as .txt files in UTF-8; with folders ``train`` and ``test`` for a test part.
+
+    Args:
+        path: the folder.
+    """
+
+    def part(name: str, root: Path, classes: tuple[str, ...], train: Dataset | None) -> Dataset:
+        files, labels = _labelled(root, classes, TEXTS)
+        if len(set(labels.tolist())) < 2:
+            raise PyriteError(f"{root}: only {len(set(labels.tolist()))} of {len(classes)} class folders holds texts")
+        content = to_records([read_text_file(root / file) for file in files])
+        return Dataset(name, content, labels, classes, paths=tuple(files))
+
+    return _read_parts(path, part)
+
+
+def read_all(images: LazyImages) -> tuple[Pixels, Labels, list[Unreadable]]:
+    """The images that can be decoded, their positions, and the images that cannot."""
+    check_memory(images.nbytes, f"{len(images)} images of {images.size} at once")
+    pixels = np.empty(images.shape, np.uint8)
+    bad: dict[int, Unreadable] = {}
+
+    def read(index: int) -> None:
+        try:
+            pixels[index] = read_image(images.path(index), images.size, images.channels, images.warp)
+        except ValueError as error:
+            bad[index] = Unreadable(str(images.path(index)), str(error))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(read, range(len(images))))
+    kept = np.setdiff1d(np.arange(len(images)), np.fromiter(bad, np.int64, len(bad)))
+    return pixels if not bad else pixels[kept], kept, [bad[index] for index in sorted(bad)]
+
+
+def read_text_file(path: Path) -> str:
+    """The text in a file, at most its first mebibyte."""
+    if not is_regular(path):
+        raise PyriteError(f"{path}: no such file")
+    try:
+        with path.open("rb") as file:
+            content = file.read(_LARGEST_TEXT)
+        # The last character may be cut in two.
+        return content.decode("utf-8-sig", "strict" if len(content) < _LARGEST_TEXT else "ignore")
+    except OSError as error:
+        _refuse(error)
+    except UnicodeDecodeError as error:
+        raise PyriteError(f"{path}: not a text in UTF-8 ({error.reason} at byte {error.start})") from None
+
+
+def files_below(root: Path, endings: frozenset[str]) -> list[str]:
+    """Files in a folder and the folders in it, relative to it, in order. Links to folders are not followed."""
+    return sorted(
+        str((Path(place) / file).relative_to(root))
+        for place, _, files in os.walk(root, onerror=_refuse)
+        for file in files
+        if Path(file).suffix.lower() in endings and not file.startswith(".")
+    )
+
+
+def _read_parts(path: str, read: Callable[[str, Path, tuple[str, ...], Dataset | None], Dataset]) -> Dataset:
+    """The data set in a folder, each part of which ``read`` returns."""
+    root = as_path(path)
+    if not root.is_dir():
+        raise PyriteError(f"{root} is not a folder")
+    parts, name = set(_subfolders(root)), root.resolve().name
+    # Otherwise "train" is a class, for example one of "bus" and "train".
+    has_parts = "train" in parts and parts <= {"train", "test", "val"}
+    home = root / "train" if has_parts else root
+    classes = _classes(home)
+    train = read(name, home, classes, None)
+    others: dict[str, Dataset] = {}
+    for part in sorted(parts - {"train"}) if has_parts else []:
+        extra = sorted(set(_subfolders(root / part)) - set(classes))
+        if extra:
+            raise PyriteError(f"{root / part}: the class {extra[0]!r} is not in {home}")
+        others[part] = read(f"{name} {part}", root / part, classes, train)
+    # Many data sets have only "val" to test on.
+    validation = others.get("val")
+    return replace(train, test=others.get("test", validation), validation=validation if "test" in others else None)
+
+
+def _subfolders(root: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    except OSError as error:
+        _refuse(error)
+
+
+def _refuse(error: OSError) -> NoReturn:
+    raise PyriteError(f"{error.filename}: cannot be read ({error.strerror or error})") from None
+
+
+def _classes(root: Path) -> tuple[str, ...]:
+    """The names of the class folders, sorted as numbers if all are numbers: class 10 comes after class 9."""
+    names = _subfolders(root)
+    if len(names) < 2:
+        folders = f"one class folder, {names[0]!r}" if names else "no class folders"
+        raise PyriteError(f"{root} holds {folders}: it must have one folder of images per class, two or more")
+    check_names(names, str(root))
+    numeric = all(name.isdecimal() for name in names)
+    return tuple(sorted(names, key=lambda name: (int(name), name)) if numeric else names)
+
+
+def _labelled(root: Path, classes: tuple[str, ...], endings: frozenset[str]) -> tuple[list[str], Labels]:
+    """The files of all classes, and their labels. A test part need not have every class."""
+    files = [files_below(root / label, endings) if (root / label).is_dir() else [] for label in classes]
+    names = [f"{label}/{file}" for label, own in zip(classes, files, strict=True) for file in own]
+    return names, np.repeat(np.arange(len(classes)), [len(own) for own in files])
+
+
+def _common_size(headers: Sequence[Header]) -> tuple[int, int]:
+    sizes = {(header.height, header.width) for header in headers}
+    if len(sizes) == 1 and max(max(sizes)) <= LARGEST_SIDE:
+        return sizes.pop()
+    side = int(np.median([min(header.width, header.height) for header in headers]))
+    return as_size(max(1, min(side, LARGEST_SIDE)))
