@@ -4,10 +4,10 @@ import csv
 import io
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, final
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
@@ -67,20 +67,30 @@ class Corrections:
         where, header = next(records, ("", []))
         if not header:
             raise PyriteError(f"{source} is empty: it has no header")
-        reader = _RowReader(where, header, data)
-        rows: dict[int, _Row] = {}
+        review = _is_review(where, header)
+        rows: dict[int, tuple[int, str, float]] = {}
         lines: dict[int, str] = {}
+        number = {name: place for place, name in enumerate(data.classes)}
         for where, cells in records:
-            index, row = reader.read(where, cells)
+            if len(cells) != len(header):
+                raise PyriteError(f"{where}: {len(cells)} cells, but {len(header)} columns")
+            cell = dict(zip(header, cells, strict=True))
+            index = _index(where, cell["index"], data)
             if index in rows:
                 raise PyriteError(f"{where}: sample {index} comes twice, first in {lines[index].rpartition(', ')[2]}")
-            rows[index], lines[index] = row, where
+            _check_sample(where, index, cell.get("path", ""), cell["old" if review else "given"], data)
+            new, decision = int(data.labels[index]), cell["decision"] if review else ""
+            if review:
+                new = _new_label(where, new, decision, cell["new"], data, number)
+            probability = _probability(where, cell.get("score" if review else "wrong_probability", ""))
+            rows[index], lines[index] = (new, decision, probability), where
         if not rows:
             raise PyriteError(f"{source}: there are no rows below the header")
         samples = np.fromiter(rows, np.int64, len(rows))
-        new, decision, probability = zip(*rows.values(), strict=True)
-        labels = np.array(new, np.int64)
-        return cls(str(source), samples, data.labels[samples], labels, decision, np.array(probability))
+        labels, decisions, probabilities = zip(*rows.values(), strict=True)
+        return cls(
+            str(source), samples, data.labels[samples], np.array(labels, np.int64), decisions, np.array(probabilities)
+        )
 
     def __len__(self) -> int:
         return len(self.index)
@@ -148,81 +158,56 @@ def read_content(path: str | Path) -> bytes:
         raise PyriteError(f"{place}: cannot be read ({error.strerror or error})") from None
 
 
-class _Row(NamedTuple):
-    new: int
-    decision: str
-    probability: float
-
-
-class _RowReader:
-    """Checks every row against the header and the data."""
-
-    def __init__(self, where: str, header: Sequence[str], data: Dataset) -> None:
-        twice = [name for name in header if header.count(name) > 1]
-        if twice:
-            raise PyriteError(f"{where}: two columns are called {twice[0]!r}")
-        self.review = "decision" in header or not set(_RANKING) & {*header} - {"index"}
-        missing = [name for name in (_REVIEW if self.review else _RANKING) if name not in header]
-        if missing:
-            raise PyriteError(
-                f"{where}: no column is called {missing[0]!r}; corrections have index, path, old, new, score and "
-                "decision, a ranking has index, path, given and wrong_probability"
-            )
-        self.place = {name: number for number, name in enumerate(header)}
-        self.data, self.labels, self.paths = data, data.labels.tolist(), data.paths
-        self.number = {name: number for number, name in enumerate(data.classes)}
-
-    def read(self, where: str, cells: Sequence[str]) -> tuple[int, _Row]:
-        if len(cells) != len(self.place):
-            raise PyriteError(f"{where}: {len(cells)} cells, but {len(self.place)} columns")
-        index = self._index(where, self._cell(cells, "index"))
-        path = self._cell(cells, "path")
-        if path and self.paths and self.paths[index] not in (from_cell(path), path):
-            raise self._other(where, f"sample {index} is the file {path!r}", repr(self.paths[index]))
-        old, known = self._cell(cells, "old" if self.review else "given"), self.data.classes[self.labels[index]]
-        if known not in (from_cell(old), old):
-            raise self._other(where, f"sample {index} has the label {old!r}", repr(known))
-        probability = _probability(where, self._cell(cells, "score" if self.review else "wrong_probability"))
-        if not self.review:
-            return index, _Row(self.labels[index], "", probability)
-        decision = self._cell(cells, "decision")
-        new = self._new(where, index, decision, self._cell(cells, "new"))
-        return index, _Row(new, decision, probability)
-
-    def _cell(self, cells: Sequence[str], column: str) -> str:
-        return cells[self.place[column]] if column in self.place else ""
-
-    def _index(self, where: str, cell: str) -> int:
-        if not (cell.isascii() and cell.isdecimal()):
-            raise PyriteError(f"{where}: index is {cell!r}, which is not the number of a sample")
-        index = int(cell) if len(cell) < 19 else len(self.labels)
-        if index >= len(self.labels):
-            raise PyriteError(
-                f"{where}: index is {cell[:30]}, but {self.data.name} has {len(self.labels)} samples, counted from 0"
-            )
-        return index
-
-    def _new(self, where: str, index: int, decision: str, new: str) -> int:
-        """The corrected label of a sample; a ValueError if the decision and the new label contradict each other."""
-        old: int = self.labels[index]
-        if decision not in DECISIONS:
-            raise PyriteError(f"{where}: decision is {decision!r}: {nearest(decision, dict.fromkeys(DECISIONS))}")
-        new = new if new in self.number and from_cell(new) not in self.number else from_cell(new)
-        allowed = {"keep": ("", self.data.classes[old]), "drop": ("",), "unsure": ("",)}
-        if decision in allowed:
-            if new not in allowed[decision]:
-                raise PyriteError(f"{where}: the decision is {decision}, but new is {new!r}: use relabel to change it")
-            return old
-        if new not in self.number:
-            raise PyriteError(f"{where}: new is {new!r}, which is not a class: {nearest(new, self.number)}")
-        if self.data.classes.count(new) > 1:
-            raise PyriteError(f"{where}: new is {new!r}, and two classes are called so")
-        return self.number[new]
-
-    def _other(self, where: str, in_file: str, in_data: str) -> PyriteError:
-        return PyriteError(
-            f"{where}: {in_file} here, but {in_data} in {self.data.name}: the file belongs to other data"
+def _is_review(where: str, header: Sequence[str]) -> bool:
+    """Whether the columns are those of a review; else they are those of a ranking."""
+    twice = [name for name in header if header.count(name) > 1]
+    if twice:
+        raise PyriteError(f"{where}: two columns are called {twice[0]!r}")
+    review = "decision" in header or not set(_RANKING) & {*header} - {"index"}
+    missing = [name for name in (_REVIEW if review else _RANKING) if name not in header]
+    if missing:
+        raise PyriteError(
+            f"{where}: no column is called {missing[0]!r}; corrections have index, path, old, new, score and "
+            "decision, a ranking has index, path, given and wrong_probability"
         )
+    return review
+
+
+def _index(where: str, cell: str, data: Dataset) -> int:
+    if not (cell.isascii() and cell.isdecimal()):
+        raise PyriteError(f"{where}: index is {cell!r}, which is not the number of a sample")
+    index = int(cell) if len(cell) < 19 else len(data)
+    if index >= len(data):
+        raise PyriteError(f"{where}: index is {cell[:30]}, but {data.name} has {len(data)} samples, counted from 0")
+    return index
+
+
+def _check_sample(where: str, index: int, path: str, old: str, data: Dataset) -> None:
+    """Raise PyriteError if the file or the label of a sample is another than in the data."""
+    label = data.classes[data.labels[index]]
+    pairs = [("is the file", path, data.paths[index])] if path and data.paths else []
+    for what, cell, known in [*pairs, ("has the label", old, label)]:
+        if known not in (from_cell(cell), cell):
+            raise PyriteError(
+                f"{where}: sample {index} {what} {cell!r} here, but {known!r} in {data.name}: the file belongs to "
+                "other data"
+            )
+
+
+def _new_label(where: str, old: int, decision: str, new: str, data: Dataset, number: Mapping[str, int]) -> int:
+    """The corrected label of a sample; an error if the decision and the new label contradict each other."""
+    if decision not in DECISIONS:
+        raise PyriteError(f"{where}: decision is {decision!r}: {nearest(decision, dict.fromkeys(DECISIONS))}")
+    new = new if new in number and from_cell(new) not in number else from_cell(new)
+    if decision != "relabel":
+        if new not in (("", data.classes[old]) if decision == "keep" else ("",)):
+            raise PyriteError(f"{where}: the decision is {decision}, but new is {new!r}: use relabel to change it")
+        return old
+    if new not in number:
+        raise PyriteError(f"{where}: new is {new!r}, which is not a class: {nearest(new, number)}")
+    if data.classes.count(new) > 1:
+        raise PyriteError(f"{where}: new is {new!r}, and two classes are called so")
+    return number[new]
 
 
 def _probability(where: str, cell: str) -> float:
