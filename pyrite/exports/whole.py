@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.nn.functional import interpolate
 
 from pyrite.data.statistics import LIMIT
-from pyrite.features.efficientnet import EfficientnetLite0
+from pyrite.features.embedding import EfficientnetLite0
 from pyrite.models import EfficientnetLite0 as Lite0, fold_batch_norms
 from pyrite.models.efficientnet import Resized
 from pyrite.training import Run

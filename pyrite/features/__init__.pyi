@@ -6,7 +6,7 @@ from .contract import (
     read_state as read_state,
     state_bytes as state_bytes,
 )
-from .own_module import OwnModule as OwnModule
+from .embedding import OwnModule as OwnModule
 from .registry import (
     FEATURES as FEATURES,
     as_numbers as as_numbers,

@@ -18,9 +18,8 @@ from pyrite.spec import HasSpec
 
 __all__ = ["Encoder", "Features", "State", "kind_of", "read_state", "state_bytes"]
 
-Numbers = npt.NDArray[Any]
-
 _FACTS: Final = "facts"
+_PLURAL: Final = {"images": "images", "numbers": "plain numbers", "table": "a table of several kinds", "text": "texts"}
 
 
 class State(NamedTuple):
@@ -40,14 +39,14 @@ class Features(ABC):
     """
 
     names: tuple[str, ...] = ()
-    one_scale: ClassVar[bool] = False
+    one_scale: bool = False
 
     @abstractmethod
-    def transform(self, inputs: Inputs, progress: bool = False) -> Numbers:
+    def transform(self, inputs: Inputs, progress: bool = False) -> npt.NDArray[Any]:
         """Float32 or float64 of shape (N, F). A sample that cannot be read is a row of NaN."""
 
     def unfamiliar(self, inputs: Inputs) -> tuple[str, ...]:
-        """Sentences about values that were not in the training part, of which the model knows nothing."""
+        """Sentences about values that were not in the training part, which the model has never seen."""
         return ()
 
     @abstractmethod
@@ -57,7 +56,7 @@ class Features(ABC):
 
 @dataclass(frozen=True, repr=False)
 class Encoder(HasSpec, ABC):
-    """The description of features, with one spelling: ``str(encoder)`` is its spec."""
+    """The description of features: ``str(encoder)`` is its spec string."""
 
     takes: ClassVar[frozenset[InputKind]] = frozenset()
     """The kinds of samples that it can encode."""
@@ -84,13 +83,9 @@ class Encoder(HasSpec, ABC):
             raise PyriteError(f"features is {self}, which takes {wanted}, but {data.name} has {_PLURAL[kind]}")
 
 
-_PLURAL: Final = {"images": "images", "numbers": "plain numbers", "table": "a table of several kinds", "text": "texts"}
-
-
 def state_bytes(state: State) -> bytes:
     """The content of ``features.npz``. Facts are JSON within it, so that both are always of one run."""
-    facts = np.frombuffer(json.dumps(dict(state.facts)).encode(), np.uint8)
-    return npz_bytes({_FACTS: facts, **state.arrays})
+    return npz_bytes({_FACTS: np.frombuffer(json.dumps(dict(state.facts)).encode(), np.uint8), **state.arrays})
 
 
 def read_state(path: str | Path) -> State:
@@ -101,5 +96,5 @@ def read_state(path: str | Path) -> State:
     except (KeyError, ValueError, RecursionError, TypeError):
         facts = None
     if not isinstance(facts, dict):
-        raise PyriteError(f"{path} is damaged: it does not say what its features are")
+        raise PyriteError(f"{path} is damaged: it does not describe its features")
     return State(arrays, facts)

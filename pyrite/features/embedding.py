@@ -1,8 +1,13 @@
-"""Embeddings: what a net that was trained elsewhere says of each sample, computed once."""
+"""Embeddings: what a net that was trained elsewhere makes of each sample, computed once and kept on the disk."""
 
 import hashlib
+import os
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Final, final
 
 import numpy as np
@@ -10,21 +15,23 @@ import numpy.typing as npt
 import torch
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-from torch import nn
+from torch import Tensor, nn
 
-from pyrite.data import Inputs, LazyImages, Records
+from pyrite import models
+from pyrite.checks import whole_number
+from pyrite.data import Dataset, InputKind, Inputs, LazyImages, Records
 from pyrite.errors import PyriteError
-from pyrite.features.cache import digest, recall, remember
 from pyrite.features.contract import Encoder, Features, State
+from pyrite.files import npz_bytes, write
+from pyrite.models.efficientnet import LITE0_SHA256, lite0_file
+from pyrite.npz_files import read_npz
 
-__all__ = ["Embeddings", "NetEncoder", "checksum"]
+__all__ = ["EfficientnetLite0", "Embeddings", "NetEncoder", "OwnModule", "cache_folder", "checksum"]
 
 Numbers = npt.NDArray[np.float32]
 
-# Samples per file of the cache, which is as much as an interruption can lose.
-_BLOCK: Final = 512
-# Fewer are computed again: a file for every single prediction would fill the cache.
-_WORTH_A_FILE: Final = 32
+_BLOCK: Final = 512  # samples per file of the cache, which is as much as an interruption can lose
+_WORTH_A_FILE: Final = 32  # fewer are computed again: a file for every single prediction would fill the cache
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,6 +42,10 @@ class NetEncoder(Encoder, ABC):
     # 256 units are no better.
     model: ClassVar[str] = "mlp(hidden=[64])"
     rate: ClassVar[float | None] = 0.01
+    one_scale: ClassVar[bool] = False
+    """As ``Features.one_scale``."""
+    cached: ClassVar[bool] = True
+    """Whether reading embeddings from the disk is faster than computing them."""
 
     @property
     @abstractmethod
@@ -59,7 +70,7 @@ class Embeddings(Features):
     """The embeddings of a net, from the cache where they are known."""
 
     def __init__(self, encoder: NetEncoder) -> None:
-        self.encoder = encoder
+        self.encoder, self.one_scale = encoder, encoder.one_scale
         self._net = f"{encoder} {encoder.weights}"
 
     def state(self) -> State:
@@ -72,18 +83,26 @@ class Embeddings(Features):
         with Progress(*columns, console=console, disable=not (progress and console.is_terminal)) as bar:
             task = bar.add_task(str(self.encoder), total=len(inputs))
             for start in range(0, len(inputs), _BLOCK):
-                rows.append(self._block(_part(inputs, start, start + _BLOCK)))
+                stop = min(start + _BLOCK, len(inputs))
+                some = inputs.some(np.arange(start, stop)) if isinstance(inputs, LazyImages) else inputs[start:stop]
+                rows.append(self._block(some))
                 bar.advance(task, len(rows[-1]))
         return np.concatenate(rows)
 
     def _block(self, inputs: Inputs) -> Numbers:
-        name = digest(self._net, inputs) if len(inputs) >= _WORTH_A_FILE else ""
-        known = recall(name, len(inputs)) if name else None
-        if known is None:
-            known = self._compute(inputs)
-            if name:
-                remember(name, known)
-        return known
+        """From the cache, if they are there and whole, or computed. A disk that is full is no error."""
+        if len(inputs) < _WORTH_A_FILE or not self.encoder.cached:
+            return self._compute(inputs)
+        name = _digest(self._net, inputs)
+        path = cache_folder() / name[:2] / f"{name}.npz"
+        with suppress(ValueError):
+            rows = read_npz(path).get("rows")
+            if rows is not None and rows.dtype == np.float32 and rows.ndim == 2 and len(rows) == len(inputs):
+                return rows
+        rows = self._compute(inputs)
+        with suppress(OSError):
+            write(path, npz_bytes({"rows": rows}))
+        return rows
 
     def _compute(self, inputs: Inputs) -> Numbers:
         if isinstance(inputs, Records):
@@ -107,6 +126,95 @@ class Embeddings(Features):
         return rows
 
 
+@final
+@dataclass(frozen=True, repr=False)
+class EfficientnetLite0(NetEncoder):
+    """1,280 numbers per image, by a net that was trained on ImageNet: EfficientNet-Lite0.
+
+    Args:
+        size: images are scaled to this height and width; the net was trained on 224, and smaller is faster.
+
+    >>> str(EfficientnetLite0(size=112))
+    'efficientnet_lite0(size=112)'
+    """
+
+    takes: ClassVar[frozenset[InputKind]] = frozenset({"images"})
+
+    size: int = 224
+
+    def __post_init__(self) -> None:
+        whole_number("size", self.size, 32, 1024)
+
+    def check(self, data: Dataset) -> None:
+        super().check(data)
+        lite0_file()
+        channels = data.inputs.shape[1]
+        if channels not in (1, 3):
+            raise PyriteError(f"features is {self}, which takes images of 1 or 3 channels: {data.name} has {channels}")
+
+    @property
+    def weights(self) -> str:
+        return LITE0_SHA256
+
+    def embed(self, samples: npt.NDArray[Any] | list[str]) -> Numbers:
+        net, mean, std = _lite0(self.size)
+        rows = []
+        with torch.inference_mode():
+            # So few that what is computed on the way stays in the processor's cache: twice as fast as 64 at a time.
+            for start in range(0, len(samples), 8):
+                pixels = torch.from_numpy(np.array(samples[start : start + 8])).float()
+                images = ((pixels / 255 - mean) / std).expand(-1, 3, -1, -1)
+                rows.append(net(images.to(memory_format=torch.channels_last)).numpy())
+        return np.concatenate(rows)
+
+
+@cache
+def _lite0(size: int) -> tuple[nn.Module, float, float]:
+    described = models.EfficientnetLite0(size=size, pretrained=True)
+    net = models.fold_batch_norms(described.build((3, size, size), classes=2, seed=0).body)
+    return net.to(memory_format=torch.channels_last), *(described.normalisation or (0.0, 1.0))  # type: ignore[call-overload]
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class OwnModule(NetEncoder):
+    """The outputs of any module, one row per sample. It is used in evaluation mode and not trained.
+
+    Args:
+        module: takes images, (N, C, H, W), as numbers from 0 to 1, or rows of numbers as they are, in float32. It
+            normalises them itself, if it needs to.
+
+    >>> OwnModule(nn.Flatten()).embed(np.full((1, 1, 2, 1), 255, np.uint8))
+    array([[1., 1.]], dtype=float32)
+    """
+
+    takes: ClassVar[frozenset[InputKind]] = frozenset({"images", "numbers"})
+
+    module: nn.Module
+
+    def __str__(self) -> str:
+        return type(self.module).__name__
+
+    @cached_property
+    def weights(self) -> str:
+        return checksum(self.module)
+
+    def embed(self, samples: npt.NDArray[Any] | list[str]) -> Numbers:
+        was_training, weight = self.module.training, next(self.module.parameters(), torch.zeros(()))
+        rows = []
+        try:
+            self.module.eval()
+            with torch.inference_mode():
+                for start in range(0, len(samples), 64):
+                    part = np.array(samples[start : start + 64])
+                    numbers = torch.from_numpy(part).to(weight.device, torch.float32)
+                    out: Tensor = self.module(numbers / 255 if part.dtype == np.uint8 else numbers)
+                    rows.append(out.float().cpu().numpy())
+        finally:
+            self.module.train(was_training)
+        return np.concatenate(rows)
+
+
 def checksum(net: nn.Module) -> str:
     """A checksum of the weights of a net."""
     hashed = hashlib.sha256()
@@ -117,8 +225,38 @@ def checksum(net: nn.Module) -> str:
     return hashed.hexdigest()
 
 
-def _part(inputs: Inputs, start: int, stop: int) -> Inputs:
-    if isinstance(inputs, LazyImages):
-        return inputs.some(np.arange(start, min(stop, len(inputs))))
-    part: Inputs = inputs[start:stop]
-    return part
+def cache_folder() -> Path:
+    """The folder of the embeddings: ``PYRITE_CACHE``, or one in the user's cache folder. It may be deleted any time."""
+    named = os.environ.get("PYRITE_CACHE")
+    if named:
+        return Path(os.path.expanduser(named))
+    import pooch
+
+    return Path(pooch.os_cache("pyrite")) / "embeddings"
+
+
+def _digest(net: str, inputs: Inputs) -> str:
+    """A name for what a net makes of these samples: others have other names."""
+    hashed = hashlib.blake2b(net.encode(), digest_size=20)
+    for part in _content(inputs):
+        hashed.update(len(part).to_bytes(8, "little"))  # so that no two lists of parts look the same
+        hashed.update(part)
+    return hashed.hexdigest()
+
+
+def _content(inputs: Inputs) -> Iterator[bytes]:
+    """The bytes that samples consist of; of images in files, those of the files."""
+    if isinstance(inputs, Records):
+        yield b"texts"
+        for text in inputs.texts():
+            yield text.encode("utf-8", "surrogatepass")
+    elif isinstance(inputs, LazyImages):
+        yield f"files {inputs.shape[1:]} {inputs.warp}".encode()
+        for index in range(len(inputs)):
+            try:
+                yield inputs.path(index).read_bytes()
+            except OSError:
+                yield b""
+    else:
+        yield f"array {inputs.dtype.str} {inputs.shape[1:]}".encode()
+        yield inputs.tobytes()

@@ -4,11 +4,10 @@ import numpy as np
 
 from pyrite.data import Inputs, Numeric, Records
 from pyrite.features.contract import Encoder, kind_of
-from pyrite.features.efficientnet import EfficientnetLite0
+from pyrite.features.embedding import EfficientnetLite0
 from pyrite.features.hugging_face import HF
 from pyrite.features.table import Table
-from pyrite.features.tfidf import Tfidf
-from pyrite.features.wordllama import Wordllama
+from pyrite.features.texts import Tfidf, Wordllama
 from pyrite.spec import Registry
 
 __all__ = ["FEATURES", "as_numbers", "default_features", "encoder"]

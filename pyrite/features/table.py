@@ -13,7 +13,7 @@ from pyrite.data import Column, InputKind, Inputs, Records
 from pyrite.data.records import KINDS
 from pyrite.errors import PyriteError
 from pyrite.features.contract import Encoder, Features, State
-from pyrite.features.tfidf import TextFeatures, fit_texts, restore_texts
+from pyrite.features.texts import TextFeatures, fit_texts, restore_texts
 
 __all__ = ["Table"]
 
@@ -112,11 +112,8 @@ class _Fitted(NamedTuple):
     def transform(self, column: Column) -> npt.NDArray[Any]:
         """One column per number."""
         if self.kind == "text":
-            return (
-                np.zeros((len(column.values), 0))
-                if self.text is None
-                else self.text.transform_texts(list(column.values))
-            )
+            cells = column.values.tolist()
+            return np.zeros((len(cells), 0)) if self.text is None else self.text.transform_texts(cells)
         if self.kind == "category":
             place = {value: number for number, value in enumerate(self.categories)}
             rows = np.zeros((len(column.values), len(self.categories) + 1))
@@ -139,22 +136,15 @@ class TableFeatures(Features):
 
     def transform(self, inputs: Inputs, progress: bool = False) -> Floats:
         assert isinstance(inputs, Records)
-        numbers = np.empty((len(inputs), len(self.names)))
-        start = 0
-        for fitted in self.columns:
-            block = fitted.transform(inputs.column(fitted.name))
-            numbers[:, start : start + block.shape[1]] = block
-            start += block.shape[1]
-        return numbers
+        return np.concatenate([fitted.transform(inputs.column(fitted.name)) for fitted in self.columns], 1, dtype="f8")
 
     def unfamiliar(self, inputs: Inputs) -> tuple[str, ...]:
         assert isinstance(inputs, Records)
         sentences = []
         for fitted in self.columns:
-            if fitted.kind != "category" or (fitted.other and not fitted.rare):  # saved when rare ones were not yet
-                continue
             known = {*fitted.categories, *fitted.rare, ""}
-            new = [value for value in inputs.column(fitted.name).values.tolist() if value not in known]
+            values = inputs.column(fitted.name).values.tolist() if fitted.kind == "category" else []
+            new = [value for value in values if value not in known]
             if new:
                 which = f"the category {new[0]!r} of {fitted.name!r}" + (" and others" if len(set(new)) > 1 else "")
                 sentences.append(f"{which}, in {len(new):,} of {len(inputs):,} rows, was not in the training part")
@@ -178,23 +168,14 @@ def _seconds(column: Column) -> Floats:
     return np.where(column.missing, np.nan, column.values.astype(np.int64).astype(np.float64))
 
 
-def _month(seconds: Floats) -> Floats:
-    return np.asarray(_dates(seconds).astype("M8[M]").astype(np.int64) % 12 + 1, np.float64)
-
-
-def _day_of_month(seconds: Floats) -> Floats:
-    dates = _dates(seconds)
-    return np.asarray((dates - dates.astype("M8[M]").astype("M8[D]")).astype(np.int64) + 1, np.float64)
-
-
 def _dates(seconds: Floats) -> npt.NDArray[Any]:
     return np.floor_divide(seconds, _DAY).astype(np.int64).astype("M8[D]")
 
 
 _DATE_PARTS: Final[dict[str, Callable[[Floats], Floats]]] = {
     "days since 1970": lambda seconds: seconds / _DAY,
-    "month": _month,
-    "day of the month": _day_of_month,
+    "month": lambda seconds: _dates(seconds).astype("M8[M]").astype(np.float64) % 12 + 1,
+    "day of the month": lambda seconds: (_dates(seconds) - _dates(seconds).astype("M8[M]")).astype(np.float64) + 1,
     "weekday": lambda seconds: (np.floor_divide(seconds, _DAY) + 3) % 7 + 1,  # 1970 began on a Thursday
     "hour": lambda seconds: np.floor_divide(seconds % _DAY, 3600),
 }

@@ -39,7 +39,7 @@ def test_texts_without_words():
 
 def test_word_vectors_are_those_of_the_package():
     inference = pytest.importorskip("wordllama.inference")
-    from pyrite.features.wordllama import _load
+    from pyrite.features.texts import _load
 
     words = ["The film was good.", "Ein guter Film", "x" * 300]
     ours = encoder("wordllama").fit(texts(words), np.arange(3)).transform(texts([*words, ""]))
@@ -50,9 +50,9 @@ def test_word_vectors_are_those_of_the_package():
 
 
 def test_without_the_package_a_sentence_says_what_to_install(monkeypatch):
-    from pyrite.features import wordllama
+    from pyrite.features import texts as module
 
-    wordllama._load.cache_clear()
-    monkeypatch.setattr(wordllama, "find_spec", lambda name: None)
+    module._load.cache_clear()
+    monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(ValueError, match=r"pip install 'pyrite\[wordllama\]'"):
         encoder("wordllama").fit(texts(["a"]), np.arange(1))

@@ -1,7 +1,11 @@
-"""``tfidf``: the words and character n-grams of a text, reduced to a few hundred numbers."""
+"""Texts as numbers: ``tfidf``, the words and character n-grams, and ``wordllama``, the mean of token vectors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
+from hashlib import sha256
+from importlib.util import find_spec
+from pathlib import Path
 from typing import Any, ClassVar, Final, final
 
 import numpy as np
@@ -11,8 +15,9 @@ from pyrite.checks import whole_number
 from pyrite.data import InputKind, Inputs, Records
 from pyrite.errors import PyriteError
 from pyrite.features.contract import Encoder, Features, State
+from pyrite.features.embedding import NetEncoder
 
-__all__ = ["TextFeatures", "Tfidf", "fit_texts", "restore_texts"]
+__all__ = ["TextFeatures", "Tfidf", "Wordllama", "fit_texts", "restore_texts"]
 
 Float16 = npt.NDArray[np.float16]  # of which 300 directions of 20,000 terms take 12 MB in a run's folder
 Float32 = npt.NDArray[np.float32]
@@ -23,6 +28,8 @@ _VECTORISERS: Final[dict[str, dict[str, Any]]] = {
     "words": {"analyzer": "word", "ngram_range": (1, 2), "token_pattern": r"(?u)\b\w+\b"},
     "characters": {"analyzer": "char_wb", "ngram_range": (2, 4)},
 }
+# The package's own loader looks for the tokenizer in another folder than the wheel has it in, and then on the network.
+_WORDLLAMA: Final = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_supercat_tokenizer_config.json")
 
 
 @final
@@ -55,7 +62,7 @@ class TextFeatures(Features):
     """The vocabulary with its inverse document frequencies, and the directions that texts are projected onto."""
 
     # Divided each by its own deviation, the least of 300 directions, which is noise, would count as much as the first.
-    one_scale: ClassVar[bool] = True
+    one_scale = True
 
     def __init__(self, terms: dict[str, list[str]], idf: dict[str, npt.NDArray[Any]], components: Float16) -> None:
         from sklearn.feature_extraction.text import TfidfVectorizer
@@ -154,3 +161,49 @@ def _packed(terms: Sequence[str]) -> npt.NDArray[np.uint8]:
 
 def _unpacked(values: npt.NDArray[Any]) -> list[str]:
     return np.asarray(values, np.uint8).tobytes().decode(errors="surrogatepass").split("\0")[:-1]
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class Wordllama(NetEncoder):
+    """The mean of 256-dimensional vectors of a text's tokens, from the package wordllama; needs no download."""
+
+    takes: ClassVar[frozenset[InputKind]] = frozenset({"text"})
+    model: ClassVar[str] = "linear"
+    rate: ClassVar[float | None] = None
+    one_scale: ClassVar[bool] = True
+    cached: ClassVar[bool] = False
+
+    @property
+    def weights(self) -> str:
+        return sha256(_load()[0].tobytes()).hexdigest()
+
+    def embed(self, samples: npt.NDArray[Any] | list[str]) -> Float32:
+        vectors, tokenizer = _load()
+        rows = np.zeros((len(samples), vectors.shape[1]), np.float32)
+        for row, tokens in enumerate(tokenizer.encode_batch(list(samples), add_special_tokens=False)):
+            if tokens.ids:  # an empty text is a row of zeros
+                rows[row] = vectors[np.minimum(tokens.ids, len(vectors) - 1)].mean(0)
+        return rows
+
+
+@cache
+def _load() -> tuple[npt.NDArray[np.float32], Any]:
+    """The vectors of all tokens, and what cuts a text into tokens."""
+    found = find_spec("wordllama")
+    if found is None or not found.submodule_search_locations:
+        raise PyriteError(
+            "features is wordllama, which needs the package of that name: pip install 'pyrite[wordllama]'"
+        )
+    from safetensors.numpy import load_file
+    from tokenizers import Tokenizer
+
+    root = Path(found.submodule_search_locations[0])
+    try:
+        (vectors,) = load_file(root / _WORDLLAMA[0]).values()
+        tokenizer = Tokenizer.from_file(str(root / _WORDLLAMA[1]))
+    except Exception as error:  # either library raises types of its own
+        raise PyriteError(f"the files of wordllama in {root} cannot be read ({error}): install it again") from None
+    tokenizer.no_padding()
+    tokenizer.no_truncation()
+    return np.asarray(vectors, np.float32), tokenizer
