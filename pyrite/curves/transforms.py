@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from math import nan
-from typing import TypeVar, Unpack, final
+from typing import Unpack, final
 
 from torch import Tensor
 
@@ -16,8 +16,6 @@ __all__ = ["MEASURED", "Scale", "Shift", "Unit", "scale", "shift"]
 
 MEASURED = "measured"
 """In place of a margin: training measures it on its net and data before the first step."""
-
-Place = TypeVar("Place", Tensor, float)
 
 
 @final
@@ -85,24 +83,13 @@ class _Moved(Curve):
             )
         return -self._start
 
-    @abstractmethod
-    def _to(self, margin: Place) -> Place:
-        """Where a margin is moved."""
+    def _moved_peak(self, at: float, weight: float) -> Peak:
+        """The peak, of a curve whose largest weight is known although its place may not be: NaN until measured."""
+        return Peak(nan if self._start is None else self._back(at), weight)
 
     @abstractmethod
-    def _back(self, margin: Place) -> Place:
+    def _back(self, margin: float) -> float:
         """The margin that is moved to this one."""
-
-    def w(self, margin: Tensor) -> Tensor:
-        return self.curve.w(self._to(margin))
-
-    def peak(self) -> Peak:
-        """The largest weight is known although its place may not be: NaN until it is measured."""
-        margin, weight = self.curve.peak()
-        return Peak(nan if self._start is None else self._back(margin), weight)
-
-    def grid(self) -> Tensor:
-        return self._back(self.curve.grid())
 
     def tails(self) -> Tails:
         """Wherever a curve is moved, its ends stay."""
@@ -124,14 +111,24 @@ class Shift(_Moved):
     Ou & Zhang, section 5.1.1.
     """
 
+    @property
+    def _by(self) -> float:
+        return self._depth - self.tau
+
     def phi(self, margin: Tensor) -> Tensor:
-        return self.curve.phi(self._to(margin))
+        return self.curve.phi(margin + self._by)
 
-    def _to(self, margin: Place) -> Place:
-        return margin + (self._depth - self.tau)
+    def w(self, margin: Tensor) -> Tensor:
+        return self.curve.w(margin + self._by)
 
-    def _back(self, margin: Place) -> Place:
-        return margin - (self._depth - self.tau)
+    def peak(self) -> Peak:
+        return self._moved_peak(*self.curve.peak())
+
+    def _back(self, margin: float) -> float:
+        return margin - self._by
+
+    def grid(self) -> Tensor:
+        return self.curve.grid() - self._by
 
 
 @final
@@ -148,14 +145,24 @@ class Scale(_Moved):
     Ou & Zhang, section 5.1.1.
     """
 
+    @property
+    def _by(self) -> float:
+        return self.tau / self._depth
+
     def phi(self, margin: Tensor) -> Tensor:
-        return self.curve.phi(self._to(margin)) / (self.tau / self._depth)
+        return self.curve.phi(self._by * margin) / self._by
 
-    def _to(self, margin: Place) -> Place:
-        return (self.tau / self._depth) * margin
+    def w(self, margin: Tensor) -> Tensor:
+        return self.curve.w(self._by * margin)
 
-    def _back(self, margin: Place) -> Place:
-        return margin / (self.tau / self._depth)
+    def peak(self) -> Peak:
+        return self._moved_peak(*self.curve.peak())
+
+    def _back(self, margin: float) -> float:
+        return margin / self._by
+
+    def grid(self) -> Tensor:
+        return self.curve.grid() / self._by
 
 
 shift, scale = Shift, Scale

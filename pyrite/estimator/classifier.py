@@ -16,12 +16,12 @@ from pyrite.checks import is_whole, whole_number
 from pyrite.data.dataset import check_inputs, is_missing
 from pyrite.data.statistics import to_float64
 from pyrite.errors import PyriteError
-from pyrite.estimator.candidates import Candidate, Inputs, NetCandidate, is_estimator, wrap
+from pyrite.estimator.candidates import Candidate, Inputs, boosting, is_estimator, linear, wrap
 from pyrite.estimator.kernel import KernelCandidate
-from pyrite.estimator.mixture import judge, train_mixture, unjudged, why_doubtful
+from pyrite.estimator.mixture import judge, train_mixture, why_doubtful
+from pyrite.estimator.nets import NetCandidate
 from pyrite.estimator.reading import Reader
 from pyrite.estimator.rows import Floats, Ints, Rows, assign_folds, inner_statistics
-from pyrite.estimator.table_models import boosting, linear
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, method
 from pyrite.run_audits import default_method
@@ -42,10 +42,10 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     """A classifier that does not memorise wrong labels, and reports which labels are wrong.
 
     First, cross-validation gives held-out scores for every row, for tables by kernel regression or nets, gradient
-    boosting and linear models. The given labels of these rows decide the share of each model in the prediction. An
+    boosting and linear models. The given labels of these rows decide the weight of each model in the prediction. An
     audit of the scores estimates which labels are wrong. Then the models are trained on all rows: nets with each row
     weighted by the probability that its label is right, boosting without rows that are likely wrong. The prediction is
-    the mean of their probabilities by their shares.
+    the mean of their probabilities by these weights.
 
     ``fit`` warns if wrong classes may be taken for right ones.
 
@@ -76,9 +76,9 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         audit_: the result of the audit, with rows by their ``index``; None without an audit, or with too few rows.
         wrong_probability_: the probability that the label of each row is wrong; NaN where it cannot be estimated.
         suspects_: positions of rows whose labels should be reviewed, the most suspicious first.
-        noise_rate_: the estimated share of wrong labels; NaN where it cannot be estimated.
-        choice_: the models that were tried, their shares in the prediction, and the share of held-out labels that each
-            predicted.
+        noise_rate_: the estimated fraction of wrong labels; NaN where it cannot be estimated.
+        choice_: the models that were tried, their weights in the prediction, and the fraction of held-out labels that
+            each predicted.
 
     >>> from sklearn.datasets import load_iris
     >>> X, y = load_iris(return_X_y=True)
@@ -165,20 +165,17 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         folds = _count("folds", self.folds, 5 if features.scaled.ndim == 2 else 2, least=2)
         held_out = folds > 0 and len(labels) >= FEWEST
         candidates = self._candidates(features, held_out, weighted=bool(np.ptp(rows.weight)))
+        fold = assign_folds(labels, rows.cell, folds) if held_out else None
+        judged = judge(candidates, features, labels, rows.weight, fold, seed)
         self.audit_: Audit | None = None
-        right: Floats | None = None
+        right = judged.right
         if held_out:
-            fold = assign_folds(labels, rows.cell, folds)
-            judged = judge(candidates, features, labels, rows.weight, fold, seed)
             names = tuple(map(str, self.classes_))
             audit = audit_scores(labels, scores=judged.scores, kind="log-probabilities", classes=names, seed=seed)
             self.audit_ = replace(audit, index=rows.order)
-            right = judged.right
             if right is None and audit.noise_rate < 0.5:  # NaN if unknown; above, wrong labels may be the majority
                 right = 1 - audit.wrong_probability
             self._warn(audit, judged.scores, labels, rows.weight)
-        else:
-            judged = unjudged(candidates)
         self.choice_ = judged.choice
         if self.verbose:
             print(self.choice_, flush=True)

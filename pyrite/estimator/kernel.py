@@ -1,11 +1,14 @@
 """Kernel regression for small tables: smooth functions of all features, cross-validated in closed form."""
 
-from typing import Any, Final, NamedTuple, final
+from functools import partial
+from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.metrics.pairwise import euclidean_distances
+from sklearn.utils import gen_batches
 
-from pyrite.estimator.candidates import Inputs
+from pyrite.estimator.candidates import Candidate, Inputs, Predict
 from pyrite.estimator.rows import Floats, Ints
 
 __all__ = ["KernelCandidate"]
@@ -17,13 +20,7 @@ _FAR: Final = 3.0  # standard deviations beyond which a row would have no neighb
 _BLOCK: Final = 4096  # rows whose distances are computed at once
 
 
-class _Setting(NamedTuple):
-    width: float
-    noise: float
-
-
-@final
-class KernelCandidate:
+class KernelCandidate(Candidate):
     """Ridge regression of the classes with a Gaussian kernel, which is the mean of a Gaussian process.
 
     The noise of the labels is a parameter of the model, chosen by held-out labels, so that wrong labels are averaged
@@ -34,56 +31,45 @@ class KernelCandidate:
     Rasmussen & Williams, Gaussian Processes for Machine Learning, 2006, sections 2.2 and 5.4.2.
     """
 
-    name: Final = "kernel"
-    use: Final = "all"
+    name = "kernel"
+    use = "all"
 
     def __init__(self, classes: int, verbose: bool) -> None:
         self._classes, self._verbose = classes, verbose
-        self._setting: _Setting | None = None
+        self._width, self._noise = 0.0, 0.0
 
     def held_out(self, features: Inputs, labels: Ints, weight: Floats, fold: Ints, seed: int) -> Floats:
         """Log-probabilities of every row, in the setting with the smallest squared error, which ``train`` uses too."""
         rows = _bounded(features)
         targets, mean = _targets(labels, weight, self._classes)
-        distance, unit = _squared_distances(rows, rows), _unit(rows)
+        distance, unit = euclidean_distances(rows, squared=True), _unit(rows)
         best, lowest = np.zeros_like(targets), np.inf
         for width in _WIDTHS:
-            for noise, found in _predictions(np.exp(-distance / (width * unit)), targets, weight, fold):
+            kernel = np.exp(-distance / (width * unit))
+            for noise, found in zip(_NOISES, _predictions(kernel, targets, weight, fold), strict=True):
                 error = float(np.average(((found - targets) ** 2).sum(1), weights=weight))
                 if error < lowest:
-                    best, lowest, self._setting = found, error, _Setting(width, noise)
+                    best, lowest, self._width, self._noise = found, error, width, noise
         if self._verbose:
-            print(f"{self.name}, {len(labels)} rows, {self._setting}")
-        return _log_shares(best + mean)
+            print(f"{self.name}, {len(labels)} rows, width {self._width}, noise {self._noise}")
+        return _log_probabilities(best + mean)
 
-    def train(self, features: Inputs, labels: Ints, weight: Floats, seed: int) -> "_FittedKernel":
-        assert self._setting is not None, "held_out has not been called"
+    def train(self, features: Inputs, labels: Ints, weight: Floats, seed: int) -> Predict:
+        assert self._width, "held_out has not been called"
         used = weight > 0
         rows, weight = _bounded(features)[used], weight[used]
         targets, mean = _targets(labels[used], weight, self._classes)
-        width = self._setting.width * _unit(rows)
-        kernel = np.exp(-_squared_distances(rows, rows) / width)
-        kernel[np.diag_indices(len(rows))] += self._setting.noise / weight
-        return _FittedKernel(rows, np.asarray(np.linalg.solve(kernel, targets), np.float64), mean, width)
+        model = KernelRidge(alpha=self._noise, kernel="rbf", gamma=1 / (self._width * _unit(rows)))
+        return partial(_predict, model.fit(rows, targets, sample_weight=weight), mean)
 
 
-@final
-class _FittedKernel(NamedTuple):
-    rows: Floats
-    coefficients: Floats
-    mean: Floats
-    width: float
-
-    def log_probabilities(self, features: Inputs) -> Floats:
-        rows = _bounded(features)
-        values = np.empty((len(rows), len(self.mean)))
-        for start in range(0, len(rows), _BLOCK):
-            near = np.exp(-_squared_distances(rows[start : start + _BLOCK], self.rows) / self.width)
-            values[start : start + _BLOCK] = near @ self.coefficients
-        return _log_shares(values + self.mean)
+def _predict(model: Any, mean: Floats, features: Inputs) -> Floats:
+    rows = _bounded(features)
+    parts = [model.predict(rows[some]) for some in gen_batches(len(rows), _BLOCK)]
+    return _log_probabilities(np.concatenate(parts) + mean)
 
 
-def _predictions(kernel: Floats, targets: Floats, weight: Floats, fold: Ints) -> "list[tuple[float, Floats]]":
+def _predictions(kernel: Floats, targets: Floats, weight: Floats, fold: Ints) -> list[Floats]:
     """For each noise the predictions of all rows, each by a fit to the other folds."""
     root = np.sqrt(weight)[:, None]
     values, vectors = np.linalg.eigh(root * kernel * root.T)
@@ -98,7 +84,7 @@ def _predictions(kernel: Floats, targets: Floats, weight: Floats, fold: Ints) ->
         for part in parts:
             own = vectors[part]
             found[part] = targets[part] - np.linalg.solve((own * scale) @ own.T, whole[part])
-        results.append((noise, found))
+        results.append(found)
     return results
 
 
@@ -119,11 +105,6 @@ def _unit(rows: Floats) -> float:
     return unit if unit > 0 else 1.0
 
 
-def _squared_distances(rows: Floats, others: Floats) -> npt.NDArray[Any]:
-    squares = (rows**2).sum(1)[:, None] + (others**2).sum(1) - 2 * rows @ others.T
-    return np.asarray(squares.clip(0))
-
-
-def _log_shares(values: Floats) -> Floats:
-    shares = values.clip(_FLOOR)
-    return np.asarray(np.log(shares / shares.sum(1, keepdims=True)))
+def _log_probabilities(values: Floats) -> Floats:
+    bounded = values.clip(_FLOOR)
+    return np.asarray(np.log(bounded / bounded.sum(1, keepdims=True)))

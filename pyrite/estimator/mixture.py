@@ -1,4 +1,10 @@
-"""Models weighed by held-out labels, the audit that the weights give, and the trained mixture."""
+"""Models weighed by held-out labels that are partly wrong, and the mixture of those that are trained.
+
+The scores of each model are fitted like those of an audit, which gives its probabilities of the *true* class and the
+likelihood of every given label. The mixture under which the labels are most likely is found by expectation
+maximisation. The likelihood has no other maximum, and wrong labels do not count against a model that would have
+predicted the right one, because the fitted noise explains them.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,14 +13,19 @@ from typing import Final, NamedTuple, final
 import numpy as np
 from scipy.special import logsumexp
 
-from pyrite.estimator.calibration import Calibration, shares_of
-from pyrite.estimator.candidates import Candidate, Fitted, Inputs, likely_right
+from pyrite.auditing.noise_fit import fit_once
+from pyrite.auditing.noise_model import Noise
+from pyrite.auditing.scores import gap_of, to_margins
+from pyrite.estimator.candidates import Candidate, Inputs, Predict, likely_right
 from pyrite.estimator.rows import Floats, Ints
 
-__all__ = ["Choice", "Judged", "Mixture", "judge", "train_mixture", "unjudged", "why_doubtful"]
+__all__ = ["Calibration", "Choice", "Judged", "Mixture", "judge", "mixture_weights", "train_mixture", "why_doubtful"]
 
-_SMALLEST_SHARE: Final = 0.05  # models below it would cost time and change nothing
-_FEWEST_PREDICTED: Final = 10  # rows of a class from which it is said that another label is more frequent among them
+_STEPS: Final = 200
+_SMALLEST: Final = 1e-300  # the smallest probability, which has a logarithm
+_PRIOR: Final = 1.0  # rows that are added in favour of each model, so that a few rows do not exclude any
+_SMALLEST_WEIGHT: Final = 0.05  # models below it would cost time and change nothing
+_FEWEST_PREDICTED: Final = 10  # rows of a class from which a warning names the label that is more frequent among them
 
 
 @final
@@ -24,29 +35,53 @@ class Choice:
 
     Attributes:
         models: the names of the models that were tried.
-        shares: their shares in the prediction; 0 for those that are not used.
-        accuracy: the share of held-out given labels that each predicted; NaN if none were held out.
+        weights: their weights in the prediction, which add up to 1; 0 for those that are not used.
+        accuracy: the fraction of held-out given labels that each predicted; NaN if none were held out.
     """
 
     models: tuple[str, ...]
-    shares: Floats
+    weights: Floats
     accuracy: Floats
 
     def __repr__(self) -> str:
-        order = np.argsort(-self.shares, kind="stable")
-        parts = [f"{100 * self.shares[place]:.0f} % {self.models[place]}" for place in order if self.shares[place] > 0]
-        text = " + ".join(parts)
+        order = np.argsort(-self.weights, kind="stable").tolist()
+        used = [f"{100 * self.weights[place]:.0f} % {self.models[place]}" for place in order if self.weights[place] > 0]
         if np.isnan(self.accuracy).all():
-            return f"<{text}; no labels were held out>"
+            return f"<{' + '.join(used)}; no labels were held out>"
         right = ", ".join(f"{self.models[place]} {100 * self.accuracy[place]:.1f} %" for place in order)
-        return f"<{text}; held-out labels predicted: {right}>"
+        return f"<{' + '.join(used)}; held-out labels predicted: {right}>"
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """How log-probabilities of a model become probabilities of the true class.
+
+    Attributes:
+        fit: the noise model under which the given labels are most likely.
+        gap: what the margins are measured by.
+    """
+
+    fit: Noise
+    gap: float
+
+    @classmethod
+    def of(cls, scores: Floats, labels: Ints) -> "Calibration":
+        """Fit log-probabilities of rows that the model was not trained on, and their given labels."""
+        gap = gap_of(scores, "log-probabilities")
+        return cls(fit_once(to_margins(scores, "log-probabilities", gap), labels), gap)
+
+    def log_probabilities(self, scores: Floats) -> Floats:
+        """The logarithms of the probabilities of the true class."""
+        prior = self.fit.prior(to_margins(scores, "log-probabilities", self.gap))
+        return np.asarray(np.log(np.maximum(prior, _SMALLEST)))
 
 
 class Judged(NamedTuple):
     """What held-out labels say of the candidates.
 
     Attributes:
-        choice: the shares, and the accuracies behind them.
+        choice: the weights, and the accuracies behind them.
         calibrations: of the candidates; None where there is one candidate, whose scores are used as they are.
         scores: held-out log-probabilities of the mixture.
         right: the probability under the mixture that each label is right; None where there is one candidate.
@@ -60,48 +95,63 @@ class Judged(NamedTuple):
 
 @final
 class Mixture(NamedTuple):
-    """Trained models, with their calibrations and shares."""
+    """Trained models, with their calibrations and weights."""
 
-    models: tuple[Fitted, ...]
+    models: tuple[Predict, ...]
     calibrations: tuple[Calibration | None, ...]
-    shares: Floats
+    weights: Floats
 
     def log_probabilities(self, features: Inputs) -> Floats:
         """The logarithm of the mean of the models' probabilities, one column per class."""
-        return _mixed([model.log_probabilities(features) for model in self.models], self.calibrations, self.shares)
+        tables = [model(features) for model in self.models]
+        calibrated = [
+            table if calibration is None else calibration.log_probabilities(table)
+            for table, calibration in zip(tables, self.calibrations, strict=True)
+        ]
+        return _mixed(np.stack(calibrated), self.weights)
 
 
 def judge(
-    candidates: Sequence[Candidate], features: Inputs, labels: Ints, weight: Floats, fold: Ints, seed: int
+    candidates: Sequence[Candidate], features: Inputs, labels: Ints, weight: Floats, fold: Ints | None, seed: int
 ) -> Judged:
-    """Weigh the candidates by the labels of rows that they were not trained on."""
-    names = tuple(candidate.name for candidate in candidates)
+    """Weigh the candidates by the labels of rows that they were not trained on; equally if ``fold`` is None."""
+    names, count = tuple(candidate.name for candidate in candidates), len(candidates)
+    if fold is None:
+        equal = Choice(names, np.full(count, 1 / count), np.full(count, np.nan))
+        return Judged(equal, (None,) * count, np.zeros((0, 0)))
     tables = [candidate.held_out(features, labels, weight, fold, seed) for candidate in candidates]
     accuracy = np.array([np.average(table.argmax(1) == labels, weights=weight) for table in tables])
-    if len(candidates) == 1:
+    if count == 1:
         return Judged(Choice(names, np.ones(1), accuracy), (None,), tables[0])
     calibrations = tuple(Calibration.of(table, labels) for table in tables)
-    likely = [each.log_likelihood(table, labels) for each, table in zip(calibrations, tables, strict=True)]
-    shares = shares_of(np.stack(likely), weight)
-    shares = np.where(shares >= min(_SMALLEST_SHARE, shares.max()), shares, 0.0)
-    shares /= shares.sum()
-    scores = _mixed(tables, calibrations, shares)
-    return Judged(Choice(names, shares, accuracy), calibrations, scores, _right(tables, calibrations, shares, labels))
+    calibrated = np.stack([own.log_probabilities(table) for own, table in zip(calibrations, tables, strict=True)])
+    # The probability of each true class together with the given label.
+    joint = np.exp(calibrated) * np.stack([own.fit.matrix.T[labels] for own in calibrations])
+    weights = mixture_weights(np.log(np.maximum(joint.sum(2), _SMALLEST)), weight)
+    weights = np.where(weights >= min(_SMALLEST_WEIGHT, weights.max()), weights, 0.0)
+    weights /= weights.sum()
+    mixed = np.tensordot(weights, joint, 1)
+    right = mixed[np.arange(len(labels)), labels] / mixed.sum(1)  # by Bayes' rule
+    return Judged(Choice(names, weights, accuracy), calibrations, _mixed(calibrated, weights), right)
 
 
-def _right(tables: Sequence[Floats], calibrations: Sequence[Calibration], shares: Floats, labels: Ints) -> Floats:
-    """By Bayes' rule: the probability of the label's own class, of all that may have been given this label."""
-    joint = np.zeros_like(tables[0])
-    for table, calibration, share in zip(tables, calibrations, shares, strict=True):
-        joint += share * calibration.joint(table, labels)
-    return np.asarray(joint[np.arange(len(labels)), labels] / joint.sum(1))
+def mixture_weights(log_likelihood: Floats, weight: Floats) -> Floats:
+    """The weights of the models in the mixture that makes the labels most likely.
 
+    Args:
+        log_likelihood: of every label, one row per model.
+        weight: of the labels.
 
-def unjudged(candidates: Sequence[Candidate]) -> Judged:
-    """Equal shares, where no labels are held out."""
-    count = len(candidates)
-    names = tuple(candidate.name for candidate in candidates)
-    return Judged(Choice(names, np.full(count, 1 / count), np.full(count, np.nan)), (None,) * count, np.zeros((0, 0)))
+    >>> mixture_weights(np.log([[0.9, 0.9, 0.8], [0.1, 0.2, 0.1]]), np.ones(3)).round(2)
+    array([0.77, 0.23])
+    """
+    likelihood = np.exp(log_likelihood - log_likelihood.max(0))
+    count = len(likelihood)
+    weights = np.full(count, 1 / count)
+    for _ in range(_STEPS):
+        joint = weights[:, None] * likelihood
+        weights = ((joint / joint.sum(0)) @ weight + _PRIOR) / (weight.sum() + _PRIOR * count)
+    return np.asarray(weights)
 
 
 def train_mixture(
@@ -113,30 +163,18 @@ def train_mixture(
     right: Floats | None,
     seed: int,
 ) -> Mixture:
-    """Train every candidate that has a share; ``right`` are the probabilities that labels are right, where known."""
-    used = np.flatnonzero(judged.choice.shares).tolist()
-    if right is None:
-        weights = dict.fromkeys(("all", "weighted", "likely"), weight)
-    else:
-        likely = likely_right(labels, right)
-        weights = {"all": weight, "weighted": weight * right, "likely": weight * likely}
-    return Mixture(
-        tuple(
-            candidate.train(features, labels, weights[candidate.use], seed)
-            for candidate in (candidates[place] for place in used)
-        ),
-        tuple(judged.calibrations[place] for place in used),
-        judged.choice.shares[used],
-    )
+    """Train every candidate that has a weight; ``right`` are the probabilities that labels are right, where known."""
+    used = np.flatnonzero(judged.choice.weights).tolist()
+    weights = dict.fromkeys(("all", "weighted", "likely"), weight)
+    if right is not None:
+        weights |= {"weighted": weight * right, "likely": weight * likely_right(labels, right)}
+    models = [candidates[place].train(features, labels, weights[candidates[place].use], seed) for place in used]
+    return Mixture(tuple(models), tuple(judged.calibrations[place] for place in used), judged.choice.weights[used])
 
 
-def _mixed(tables: Sequence[Floats], calibrations: Sequence[Calibration | None], shares: Floats) -> Floats:
-    calibrated = [
-        table if calibration is None else calibration.log_probabilities(table)
-        for table, calibration in zip(tables, calibrations, strict=True)
-    ]
+def _mixed(log_probabilities: Floats, weights: Floats) -> Floats:
     with np.errstate(divide="ignore"):
-        return np.asarray(logsumexp(np.stack(calibrated) + np.log(shares)[:, None, None], 0))
+        return np.asarray(logsumexp(log_probabilities + np.log(weights)[:, None, None], 0))
 
 
 def why_doubtful(scores: Floats, labels: Ints, weight: Floats, classes: Sequence[str]) -> str:

@@ -54,7 +54,7 @@ def test_every_fold_is_predicted_by_the_others_in_the_best_setting() -> None:
     np.testing.assert_allclose(np.exp(scores), shares(best), atol=1e-6)
     new = RNG.normal(size=(5000, 3)) * 2  # more than are predicted at once, some of them far away
     expected = shares(other(rows, LABELS, WEIGHT, unit, *setting)(new.clip(-3, 3)))
-    found = candidate.train(inputs(ROWS), LABELS, WEIGHT, 0).log_probabilities(inputs(new))
+    found = candidate.train(inputs(ROWS), LABELS, WEIGHT, 0)(inputs(new))
     np.testing.assert_allclose(np.exp(found), expected, atol=1e-5)
 
 
@@ -62,9 +62,7 @@ def test_rows_that_are_all_the_same() -> None:
     candidate = KernelCandidate(3, verbose=False)
     scores = candidate.held_out(inputs(np.zeros((45, 3))), LABELS, np.ones(45), FOLD, 0)
     assert np.isfinite(scores).all()
-    probabilities = np.exp(
-        candidate.train(inputs(np.zeros((45, 3))), LABELS, np.ones(45), 0).log_probabilities(inputs(ROWS))
-    )
+    probabilities = np.exp(candidate.train(inputs(np.zeros((45, 3))), LABELS, np.ones(45), 0)(inputs(ROWS)))
     np.testing.assert_allclose(probabilities[0], np.bincount(LABELS) / 45, atol=0.01)
 
 
@@ -73,7 +71,7 @@ def test_small_tables_get_a_kernel_and_others_nets() -> None:
     given = corrupt(true, "symmetric(0.2)", classes=2, seed=2).given
     small = RobustClassifier().fit(rows[:300], given[:300])
     assert small.choice_.models == ("kernel", "boosting", "linear", "shrunken linear")
-    assert small.choice_.models[small.choice_.shares.argmax()] == "kernel"
+    assert small.choice_.models[small.choice_.weights.argmax()] == "kernel"
     assert small.score(rows[300:], true[300:]) > 0.95
     assert RobustClassifier(epochs=1, folds=2).fit(rows[:300], given[:300]).choice_.models[0] == "nets"
     large = RobustClassifier(folds=2).fit(rows, given)

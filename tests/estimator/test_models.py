@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.special import softmax
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.datasets import load_breast_cancer, load_iris, make_moons
 from sklearn.ensemble import RandomForestClassifier
@@ -17,8 +18,7 @@ from sklearn.svm import LinearSVC
 
 import pyrite
 from pyrite import RobustClassifier
-from pyrite.auditing import Calibration, shares_of
-from pyrite.estimator.mixture import why_doubtful
+from pyrite.estimator.mixture import Calibration, mixture_weights, why_doubtful
 
 
 class Recorder(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
@@ -138,9 +138,9 @@ def test_trees_and_lines_are_chosen_where_they_suit() -> None:
         given = pyrite.corrupt(true, "symmetric(0.2)", classes=2, seed=0).given
         fitted = RobustClassifier().fit(inputs[:350], given[:350])
         choice = fitted.choice_
-        assert sum(share for name, share in zip(choice.models, choice.shares, strict=True) if best in name) > 0.5
-        assert choice.shares.sum() == pytest.approx(1)
-        assert f"% {choice.models[choice.shares.argmax()]}" in repr(choice)
+        assert sum(share for name, share in zip(choice.models, choice.weights, strict=True) if best in name) > 0.5
+        assert choice.weights.sum() == pytest.approx(1)
+        assert f"% {choice.models[choice.weights.argmax()]}" in repr(choice)
         assert fitted.score(inputs[350:], true[350:]) > 0.9
 
 
@@ -151,18 +151,20 @@ def test_many_classes_are_not_boosted() -> None:
     assert fitted.choice_.models == ("nets", "linear", "shrunken linear")
 
 
-def test_shares_have_the_largest_likelihood() -> None:
+def test_weights_have_the_largest_likelihood() -> None:
     """Against scipy's general minimiser."""
     rng = np.random.default_rng(0)
     likelihood = rng.uniform(size=(3, 40)) * [[1.0], [1.2], [0.5]]
     weight = rng.uniform(0.5, 2, 40)
 
     def cost(free: Any) -> float:
-        shares = np.exp(free) / np.exp(free).sum()
-        return float(-(weight * np.log(shares @ likelihood)).sum() - np.log(shares).sum())
+        found = softmax(free)
+        return float(-(weight * np.log(found @ likelihood)).sum() - np.log(found).sum())
 
     best = minimize(cost, np.zeros(3), tol=1e-10).x
-    np.testing.assert_allclose(shares_of(np.log(likelihood), weight), np.exp(best) / np.exp(best).sum(), atol=1e-3)
+    np.testing.assert_allclose(
+        mixture_weights(np.log(likelihood), weight), np.exp(best) / np.exp(best).sum(), atol=1e-3
+    )
 
 
 def test_calibration_undoes_uneven_noise() -> None:

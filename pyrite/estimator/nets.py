@@ -1,23 +1,63 @@
-"""Several nets trained on the same batches, each with its own weights of the rows."""
+"""Nets as a candidate: several are trained on the same batches, each with its own weights of the rows."""
 
 from copy import deepcopy
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 import torch
+from scipy.special import log_softmax
 from torch import Tensor, nn
 
 from pyrite.criterion import Loss
-from pyrite.data import Batch, Batches, Statistics
+from pyrite.data import Batch, Batches, Dataset, Statistics
 from pyrite.errors import PyriteError
-from pyrite.estimator.rows import Floats
+from pyrite.estimator.candidates import Candidate, Inputs, Predict, log_mean
+from pyrite.estimator.rows import Floats, Ints
 from pyrite.methods import ERM, Context, Learner, Step, Trainer
 from pyrite.models import Architecture, SideBySide, Stacked, build_model
-from pyrite.training import Job, check_device, fit, make_learner, net_scores
+from pyrite.training import Job, check_device, fit, make_learner, net_scores, python_name, resolve
 
-__all__ = ["Nets", "train_together"]
+__all__ = ["NetCandidate", "Nets", "train_together"]
+
+
+@final
+@dataclass(frozen=True)
+class NetCandidate(Candidate):
+    """Nets that are trained together: one per fold, or ``members`` whose probabilities are averaged."""
+
+    net: Any
+    method: ERM
+    classes: tuple[str, ...]
+    epochs: int
+    batch_size: int
+    lr: float | None
+    members: int
+    device: str
+    verbose: bool
+    name: str = "nets"
+
+    def held_out(self, features: Inputs, labels: Ints, weight: Floats, fold: Ints, seed: int) -> Floats:
+        folds = np.unique(fold)
+        nets = self._fit(features, labels, weight * (fold != folds[:, None]), seed)
+        own = nets.scores(features.scaled)[np.searchsorted(folds, fold), np.arange(len(labels))]
+        return np.asarray(log_softmax(own, 1))
+
+    def train(self, features: Inputs, labels: Ints, weight: Floats, seed: int) -> Predict:
+        return self._fit(features, labels, np.tile(weight, (self.members, 1)), seed + 1).mean
+
+    def _fit(self, features: Inputs, labels: Ints, weight: Floats, seed: int) -> "Nets":
+        data = Dataset("rows", features.scaled, labels, self.classes)
+        job = resolve(
+            data, model=self.net, method=self.method, lr=self.lr, epochs=self.epochs, batch_size=self.batch_size,
+            validation=0.0, seed=seed, device=self.device,
+        )  # fmt: skip
+        if self.verbose:
+            net = python_name(job.config.model)
+            print(f"{len(weight)} x {net}, {job.config.method}, {self.epochs} epochs of {len(data)} rows")
+        return train_together(job, weight)
 
 
 class Nets(NamedTuple):
@@ -25,11 +65,14 @@ class Nets(NamedTuple):
 
     net: nn.Module
     scale: Statistics | None
-    shape: tuple[int, ...]
 
     def scores(self, inputs: npt.NDArray[Any]) -> Floats:
         """Scores of shape (nets, rows, classes)."""
         return net_scores(self.net.eval(), inputs, self.scale, axis=1).astype(np.float64)
+
+    def mean(self, features: Inputs) -> Floats:
+        """The logarithm of the mean of the nets' probabilities."""
+        return log_mean(log_softmax(self.scores(features.scaled), 2))
 
 
 def train_together(job: Job, weight: Floats) -> Nets:
@@ -63,7 +106,7 @@ def train_together(job: Job, weight: Floats) -> Nets:
     context = Context(batches, learner, epochs=config.epochs, classes=len(data.classes))
     fit(_Together(method.loss, context, torch.from_numpy(weight)), batches, config.epochs)
     # In float64 the scores of a row do not depend on the other rows of the batch.
-    return Nets(combined.double() if len(shape) == 1 else combined, scale, shape)
+    return Nets(combined.double() if len(shape) == 1 else combined, scale)
 
 
 def _check_scores(net: nn.Module, inputs: Tensor, classes: int) -> None:
@@ -86,7 +129,7 @@ def _check_scores(net: nn.Module, inputs: Tensor, classes: int) -> None:
 
 @final
 class _Together(Trainer):
-    """Each net minimises its own weighted mean of the loss. The nets share no parameters, so one sum is minimised."""
+    """Each net minimises its own weighted mean of the loss. No parameter is common to two, so one sum is minimised."""
 
     def __init__(self, loss: Loss, context: Context, weight: Tensor) -> None:
         super().__init__(context, loss)

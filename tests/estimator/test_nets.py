@@ -10,8 +10,8 @@ from torch import nn
 
 import pyrite
 from pyrite.data import Batches, Dataset
+from pyrite.estimator.nets import train_together
 from pyrite.estimator.rows import Rows, assign_folds, inner_statistics
-from pyrite.estimator.together import train_together
 from pyrite.methods import ERM
 from pyrite.models import SideBySide, Stacked, build_model
 from pyrite.training import resolve
