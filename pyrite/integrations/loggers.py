@@ -91,13 +91,11 @@ class TensorBoard:
         self.path = None if path is None else Path(path)
         self._make: Any = SummaryWriter
         self._writer: Any = None
-        self._record: Record | None = None
         self._numbers = Logged(self)
 
     @contextmanager
     def watch(self, folder: Path, record: Record) -> Iterator[None]:
         """A context around a run. Process 0 alone writes."""
-        self._record = record
         if rank() == 0:
             path = self.path or folder / "tensorboard"
             try:
@@ -110,7 +108,7 @@ class TensorBoard:
         finally:
             if self._writer is not None:
                 self._writer.close()
-            self._writer = self._record = None
+            self._writer = None
 
     def log(self, values: Mapping[str, float], step: int) -> None:
         """Write numbers, while a run is watched."""
@@ -123,14 +121,15 @@ class TensorBoard:
 
     def after_epoch(self, epoch: int) -> None:
         self._numbers.after_epoch(epoch)
-        if self._writer is None or self._record is None:
+        record = self._numbers._record
+        if self._writer is None or record is None:
             return
-        counts, *wrong = self._record.histograms[-1]
+        counts, *wrong = record.histograms[-1]
         kinds = {"all": counts, **({"right": counts - wrong[0], "wrong": wrong[0]} if wrong else {})}
         for kind, values in kinds.items():
             if values.any():
-                summary = _summary(values, self._record.edges)
-                self._writer.add_histogram_raw(f"margins/{kind}", **summary, global_step=self._record.steps)
+                summary = _summary(values, record.edges)
+                self._writer.add_histogram_raw(f"margins/{kind}", **summary, global_step=record.steps)
         self._writer.flush()
 
 

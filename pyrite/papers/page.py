@@ -16,8 +16,7 @@ from pyrite.losses import loss
 from pyrite.noise import noise_model
 from pyrite.papers.reproduction import Reproduction, heading
 from pyrite.report.figures import curves_figure
-from pyrite.report.inline import picture, templates
-from pyrite.report.style import COLOURS, line_style, save
+from pyrite.report.style import COLOURS, line_style, picture, save, templates
 
 __all__ = ["reproduction_figure", "write_reproduction"]
 

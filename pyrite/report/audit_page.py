@@ -18,11 +18,11 @@ from pyrite.curves import CE, GCE, MAE
 from pyrite.data import Dataset
 from pyrite.diagnostics import detection
 from pyrite.errors import PyriteError
-from pyrite.files import write
+from pyrite.files import write_or_refuse
 from pyrite.report.figures import curves_figure, margins_figure, run_figure
 from pyrite.report.heat_map import heat_map, pairs
-from pyrite.report.inline import Picture, as_json, picture, source, templates
 from pyrite.report.review_queue import Queue, make_queue
+from pyrite.report.style import Picture, as_json, picture, source, templates
 from pyrite.training import Run
 
 __all__ = ["write_audit_page"]
@@ -102,11 +102,7 @@ def write_audit_page(
         script_hash=base64.b64encode(hashlib.sha256(str(script).encode()).digest()).decode(),
         data=as_json(queue.data),
     )  # fmt: skip
-    try:
-        # File names may not be UTF-8.
-        return write(path, page.encode(errors="replace"))
-    except OSError as error:
-        raise PyriteError(f"cannot write {path}: {error.strerror or error}") from None
+    return write_or_refuse(path, page.encode(errors="replace"))  # file names may not be UTF-8
 
 
 def _check(audit: Audit, data: Dataset | None) -> None:

@@ -6,9 +6,9 @@ from typing import Any
 from pyrite.comparing import Comparison, Row
 from pyrite.data import Part
 from pyrite.errors import PyriteError
-from pyrite.files import write
+from pyrite.files import write_or_refuse
 from pyrite.report.figures import learning_figure, margins_figure
-from pyrite.report.inline import picture, templates
+from pyrite.report.style import picture, templates
 from pyrite.settings import SETTINGS
 from pyrite.training import COLUMNS, Config, Run
 
@@ -17,7 +17,6 @@ __all__ = ["write_page"]
 
 def write_page(comparison: Comparison, path: str | Path, title: str = "Losses side by side") -> Path:
     """Write a comparison as an HTML file: pictures inside, no scripts; it loads nothing from elsewhere."""
-    path = Path(path)
     if not comparison.rows or not all(run.history for row in comparison.rows for run in row.runs):
         raise PyriteError(f"{comparison.path} has runs without a finished epoch: there is nothing to report")
     first = comparison.rows[0].runs[0]
@@ -40,10 +39,7 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Losses si
         margins=picture(lambda: margins_figure(comparison)),
         seconds=sum(run.facts["seconds"] for row in comparison.rows for run in row.runs),
     )  # fmt: skip
-    try:
-        return write(path, page.encode())
-    except OSError as error:
-        raise PyriteError(f"cannot write {path}: {error.strerror or error}") from None
+    return write_or_refuse(path, page.encode())
 
 
 def _settings(comparison: Comparison) -> tuple[dict[str, object], dict[str, dict[str, object]]]:

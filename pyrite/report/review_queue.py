@@ -14,9 +14,9 @@ from pyrite.auditing.review import Review, queue_of, random_check
 from pyrite.data import Dataset, Records
 from pyrite.diagnostics.arrays import Floats, Ints
 from pyrite.errors import PyriteError
-from pyrite.report.inline import as_json
 from pyrite.report.marked_words import marked_texts
 from pyrite.report.record_rows import record_table
+from pyrite.report.style import as_json
 from pyrite.report.thumbnails import make_sheets
 
 __all__ = ["Queue", "make_queue"]

@@ -1,18 +1,33 @@
-"""The style of plots, and how they are saved."""
+"""The style of plots, and the parts of self-contained pages."""
 
+import base64
 import io
-from collections.abc import Iterator
+import json
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 from matplotlib import rc_context, rcParams
 from matplotlib.figure import Figure
 
 from pyrite.errors import PyriteError
-from pyrite.files import write
+from pyrite.files import write_or_refuse
 
-__all__ = ["COLOURS", "dark", "encode", "line_style", "save"]
+__all__ = [
+    "COLOURS",
+    "Picture",
+    "as_json",
+    "dark",
+    "encode",
+    "line_style",
+    "picture",
+    "save",
+    "source",
+    "templates",
+]
 
 # Okabe & Ito's palette, which can be distinguished with any colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
@@ -50,13 +65,55 @@ def encode(figure: Figure, kind: str = "png") -> bytes:
 
 
 def save(figure: Figure, path: str | Path) -> Path:
-    """Write a figure under a temporary name and rename it, so that no incomplete file is left."""
-    path = Path(path)
-    known = figure.canvas.get_supported_filetypes()
+    """Write a figure as a file, whose ending is the format."""
+    path, known = Path(path), figure.canvas.get_supported_filetypes()
     if path.suffix[1:].lower() not in known:
         raise PyriteError(f"out is {str(path)!r}: a picture's name ends in one of .{', .'.join(sorted(known))}")
-    try:
-        write(path, encode(figure, path.suffix[1:].lower()))
-    except OSError as error:
-        raise PyriteError(f"cannot write {path}: {error.strerror or error}") from None
-    return path
+    return write_or_refuse(path, encode(figure, path.suffix[1:].lower()))
+
+
+class Picture(NamedTuple):
+    """A picture as a data URL, for light and for dark pages."""
+
+    light: str
+    dark: str
+    width: int
+    height: int
+
+
+def templates() -> Environment:
+    """The templates of pages. Everything is escaped, because names come from users and files."""
+    environment = Environment(
+        loader=PackageLoader("pyrite.report"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["percent"] = lambda share, digits=1: f"{100 * share:.{digits}f} %"
+    environment.filters["thousands"] = lambda count: f"{count:,}"
+    return environment
+
+
+def source(name: str) -> Markup:
+    """A script or a style sheet as it is written; it is not rendered, because braces have another meaning there."""
+    loader = PackageLoader("pyrite.report")
+    return Markup(loader.get_source(Environment(autoescape=True), name)[0])
+
+
+def picture(draw: Callable[[], Figure]) -> Picture:
+    """A figure, drawn for light and for dark pages."""
+    figure = draw()
+    images = [encode(figure)]
+    with dark():
+        images.append(encode(draw()))
+    light, for_dark = (f"data:image/png;base64,{base64.b64encode(image).decode()}" for image in images)
+    return Picture(light, for_dark, *(round(120 * side) for side in figure.get_size_inches()))
+
+
+def as_json(value: object) -> Markup:
+    """JSON for a script element: ASCII without <, > and &, so that no name can end the element or start another."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    for letter in "<>&":
+        text = text.replace(letter, f"\\u{ord(letter):04x}")
+    return Markup(text)
