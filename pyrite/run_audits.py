@@ -103,6 +103,7 @@ def _only_seed(options: Settings, out: object, reason: str) -> int:
 
 def _train_and_audit(what: Data, out: str | os.PathLike[str] | None, watching: Watching, options: Settings) -> Audit:
     given = given_settings(options)
+    given.pop("data", None)  # of a recipe
     data = load(what, **reading(given)) if not isinstance(what, Dataset) else what
     check_enough(data.labels, data.classes, _used(given, data))
     chosen = default_options(given, data)

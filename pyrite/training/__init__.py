@@ -8,10 +8,10 @@ from pyrite.training.launch import RunObserver, Watching, train, train_job, trai
 from pyrite.training.loop import Diverged, Observer, RunFailed, fit
 from pyrite.training.metrics import COLUMNS, METRICS
 from pyrite.training.optimisers import OPTIMISERS, states_rate
-from pyrite.training.out_folder import new_folder
 from pyrite.training.pace import Pace, measure_pace
 from pyrite.training.record import Record
 from pyrite.training.run import Run, net_scores
+from pyrite.training.run_folder import new_folder
 from pyrite.training.schedules import SCHEDULES
 from pyrite.training.start import Start, check_on_net, measure_start
 

@@ -1,10 +1,11 @@
-"""From a job to what runs: labels, encoded data, batches, the trainer and the recorder."""
+"""From a job to what runs: nets, batches, the trainer and the record."""
 
 import math
 import os
 from collections.abc import Callable
 from copy import deepcopy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, final
 
 import numpy as np
@@ -12,18 +13,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pyrite.data import Batches, Dataset, Growth, LazyImages, Part, Statistics, describe, split
+from pyrite.data import Batches, Dataset, Growth, LazyImages, Part, Statistics, describe
 from pyrite.draws import Stream, torch_seed
 from pyrite.errors import PyriteError
-from pyrite.features import State, as_numbers, state_bytes
 from pyrite.methods import Context, Learner, Trainer
-from pyrite.models import Architecture, Factory, build_model, reinitialised
-from pyrite.noise import corrupt
+from pyrite.models import Architecture, build_model, reinitialised
 from pyrite.processes import all_gather, broadcast_weights, local_device, rank, sync_batch_norm, world_size
 from pyrite.training.config import Config, Job, python_name
-from pyrite.training.corrected_labels import CorrectedLabels, apply_corrections
-from pyrite.training.encoding import encode_data
 from pyrite.training.evaluation import Evaluation
+from pyrite.training.prepare import Prepared, prepare
 from pyrite.training.record import Record
 from pyrite.training.retrieval import measure_retrieval
 
@@ -44,8 +42,7 @@ class Running:
         record: what is measured.
         evaluation: what is predicted after every epoch, and which epoch's model is saved.
         labels: the columns of ``labels.npz``.
-        corrections: the content of the file by which labels were corrected.
-        features: the content of the file of its features; empty if it has none.
+        files: what else a run keeps of its data, by the names of files.
         facts: what is needed to use the net later.
         warnings: sentences about the data and labels.
         at_the_end: measures what would take too long after every epoch.
@@ -57,34 +54,27 @@ class Running:
     record: Record
     evaluation: Evaluation
     labels: dict[str, npt.NDArray[Any]]
-    corrections: bytes
-    features: bytes
+    files: dict[str, bytes]
     facts: dict[str, Any]
     warnings: tuple[str, ...]
     at_the_end: Callable[[], dict[str, Any]]
 
 
-def build(job: Job, corrections: bytes = b"", saved: State | None = None, progress: bool = False) -> Running:
+def build(job: Job, folder: Path | None = None, progress: bool = False) -> Running:
     """Build everything that a job needs to run.
 
     Args:
         job: what is trained.
-        corrections: the content of the file that its configuration names.
-        saved: the state of the features in a run that is resumed.
+        folder: of the run if it is resumed.
         progress: show a bar while samples are embedded.
     """
-    config, data = job.config, job.data
-    method = config.method
-    device = local_device(config.device)
+    config, device = job.config, local_device(job.config.device)
     check_device(device)
-    labels, corrected, noise_matrix = _labels(job, corrections)
-    raw = data
-    encoded = encode_data(config.features, data, labels["part"], saved, progress)
-    data, labels["part"][encoded.unreadable] = encoded.data, Part.UNUSED
-    scale = _scale(config, data, np.flatnonzero(labels["part"] == Part.TRAIN))
-    if encoded.features is not None and encoded.features.one_scale:
-        scale = scale.with_one_scale()
-
+    prepared = prepare(job, folder, progress)
+    data, labels = prepared.data, prepared.labels
+    training, held_out_rows = (np.flatnonzero(labels["part"] == part) for part in (Part.TRAIN, Part.VALIDATION))
+    scale, size = _scale(config, prepared, training), config.batch_size
+    nets = _Nets(config, data, training, scale)
     workers = min(8, os.cpu_count() or 1) if isinstance(data.inputs, LazyImages) else 0
 
     def batches(source: Dataset, given: npt.NDArray[Any], **options: Any) -> Batches:
@@ -93,40 +83,35 @@ def build(job: Job, corrections: bytes = b"", saved: State | None = None, progre
             device=device, workers=workers, **options,
         )  # fmt: skip
 
-    training, held_out_rows = (np.flatnonzero(labels["part"] == part) for part in (Part.TRAIN, Part.VALIDATION))
-    nets = _Nets(config, data, training, scale)
-    size = config.batch_size
+    def evaluated(source: Dataset | None, **options: Any) -> Batches | None:
+        return None if source is None else batches(source, source.labels, batch_size=500, shuffle=False, **options)
+
     nets.check_batches(min(size, len(training)), "the training samples")
     train = batches(
-        data, _only(labels["given"], training), batch_size=size, index=training,
-        augment=config.augment,
-        growth=Growth(config.grow, config.epochs) if config.grow is not None and config.grow < 1 else None,
+        data, _only(labels["given"], training), batch_size=size, index=training, augment=config.augment,
+        growth=Growth(config.grow, config.epochs) if config.grow < 1 else None,
         most=None if config.iterations is None else math.ceil(config.iterations / config.epochs),
         drop_last=len(training) > size and len(training) % size < _least(nets.first, config.accumulate),
     )  # fmt: skip
-    # A test part in tracklets shows other people than the training part, so its labels cannot be predicted.
-    is_retrieval = data.test is not None and data.test.tracklets is not None
-    test = None
-    if data.test is not None and not is_retrieval:
-        test = batches(data.test, data.test.labels, batch_size=500, shuffle=False)
-    held_out = None
-    if len(held_out_rows):
-        held_out = batches(data, labels["given"], batch_size=500, index=held_out_rows, shuffle=False)
-    elif data.validation is not None:
-        held_out = batches(data.validation, data.validation.labels, batch_size=500, shuffle=False)
     meta = None
-    if wanted := method.meta_set:
+    if wanted := config.method.meta_set:
         source, meta_labels, index = _meta(data, labels, wanted.clean)
         nets.check_batches(min(size, len(index)), "the meta set")
         meta = batches(source, meta_labels, batch_size=size, index=index, drop_last=len(index) >= size)
+    held_out = evaluated(data.validation)
+    if len(held_out_rows):
+        held_out = batches(data, labels["given"], batch_size=500, index=held_out_rows, shuffle=False)
+    # A test part in tracklets shows other people than the training part, so its labels cannot be predicted.
+    is_retrieval = data.test is not None and data.test.tracklets is not None
+    test = None if is_retrieval else evaluated(data.test)
 
     def learner(number: int, epochs: int) -> Learner:
         return make_learner(config, sync_batch_norm(nets.make(number)), len(train), epochs)
 
-    trainer = method.start(
+    trainer = config.method.start(
         Context(
-            train, learner, epochs=config.epochs, classes=len(data.classes), meta=meta, noise_matrix=noise_matrix,
-            held_out=held_out,
+            train, learner, epochs=config.epochs, classes=len(data.classes), meta=meta,
+            noise_matrix=prepared.noise_matrix, held_out=held_out,
         )
     )  # fmt: skip
     if not isinstance(trainer, Trainer):
@@ -136,15 +121,14 @@ def build(job: Job, corrections: bytes = b"", saved: State | None = None, progre
         split_off=len(held_out_rows) > 0, growth=train.growth,
     )  # fmt: skip
     record = Record(labels["given"], labels.get("true"), classes=len(data.classes), evaluation=evaluation)
-    facts: dict[str, Any] = {"classes": data.classes, "shape": data.inputs.shape[1:]}
-    facts |= {"mean": scale.mean, "std": scale.std, **corrected.counts, "inputs": describe(raw), "notes": raw.notes}
+    facts: dict[str, Any] = {"classes": data.classes, "shape": data.inputs.shape[1:], "mean": scale.mean}
+    facts |= {"std": scale.std, **prepared.counts, "inputs": describe(job.data), "notes": job.data.notes}
 
     def at_the_end() -> dict[str, Any]:
-        measured = evaluation.final_model(train, record)
+        results: dict[str, Any] = {"final_model": evaluation.final_model(train, record)}
         parts = [part.unreadable.values() for part in (train, test, held_out) if part is not None]
         own = {entry.path: entry.reason for part in (data.unreadable, *parts) for entry in part}
-        unreadable = {path: reason for share in all_gather(own) for path, reason in share.items()}
-        results: dict[str, Any] = {"final_model": measured, "unreadable": unreadable}
+        results["unreadable"] = {path: reason for found in all_gather(own) for path, reason in found.items()}
         if data.test is not None and is_retrieval:
             try:
                 results["retrieval"] = measure_retrieval(trainer, data.test, scale)
@@ -152,24 +136,23 @@ def build(job: Job, corrections: bytes = b"", saved: State | None = None, progre
                 results["retrieval"] = {"unknown": str(error)}
         return results
 
-    kept = b"" if encoded.features is None else state_bytes(encoded.features.state())
     return Running(
-        job, train, trainer, record, evaluation, labels, corrections, kept, facts, corrected.warnings, at_the_end
+        job, train, trainer, record, evaluation, labels, prepared.files, facts, prepared.warnings, at_the_end
     )
 
 
-def _scale(config: Config, data: Dataset, rows: npt.NDArray[Any]) -> Statistics:
+def _scale(config: Config, prepared: Prepared, rows: npt.NDArray[Any]) -> Statistics:
     """What inputs are normalised by: the training part's own statistics, or those that pretrained weights expect."""
-    net = config.model
+    net, data = config.model, prepared.data
     if isinstance(net, Architecture) and net.normalisation is not None and data.inputs.ndim == 4:
         mean, std = net.normalisation
-        channels = data.inputs.shape[1]
-        return Statistics((mean,) * channels, (std,) * channels)
-    return Statistics.of(data.numeric, rows)
+        return Statistics((mean,) * data.inputs.shape[1], (std,) * data.inputs.shape[1])
+    scale = Statistics.of(data.numeric, rows)
+    return scale.with_one_scale() if prepared.features is not None and prepared.features.one_scale else scale
 
 
 def check_device(device: str) -> None:
-    """Raise ``ValueError`` if a device is not available."""
+    """Raise ``PyriteError`` if a device is not available."""
     try:
         torch.zeros((), device=device).item()  # a meta tensor has no value
     except (RuntimeError, AssertionError, NotImplementedError) as error:
@@ -193,56 +176,12 @@ def _only(labels: npt.NDArray[Any], index: npt.NDArray[Any]) -> npt.NDArray[Any]
     return own
 
 
-def _labels(job: Job, corrections: bytes) -> tuple[dict[str, npt.NDArray[Any]], CorrectedLabels, Tensor | None]:
-    """Given labels, true ones where known, and the part each sample is in; what was corrected; the noise's matrix."""
-    config, data, wanted = job.config, job.data, job.config.method.meta_set
-    given, true, matrix = data.labels, data.true, None
-    if config.noise is not None:
-        if true is not None and (given != true).any():
-            raise PyriteError(
-                f"noise is {str(config.noise)!r}, but {data.name} has labels that are wrong already "
-                f"({int((given != true).sum())} of {len(given)}): leave out noise, or take the data without them"
-            )
-        noisy = corrupt(given, config.noise, len(data.classes), config.seed, as_numbers(data.inputs))
-        given, true, matrix = noisy.given, noisy.true, torch.tensor(noisy.matrix)
-    count = len(given) if config.samples is None else config.samples
-    if count > len(given):
-        raise PyriteError(f"samples is {count}, but {data.name} has {len(given)}")
-    chosen = np.arange(len(given))
-    if count < len(given):
-        chosen = split(given, meta=count, seed=config.seed).meta
-    if wanted and wanted.clean and true is None and data.clean is None:
-        raise PyriteError(
-            f"{config.method} learns from samples whose true labels are known, and those of {data.name} are not: use a "
-            "method that needs none, such as meta_weight(meta='noisy')"
-        )
-    corrected = CorrectedLabels(given, chosen)
-    if config.corrections:
-        corrected = apply_corrections(config, replace(data, labels=given), chosen, corrections)
-    meta = wanted.size if wanted and not (wanted.clean and data.clean is not None) else 0
-    parts = split(corrected.labels[corrected.kept], meta=meta, validation=config.validation or 0.0, seed=config.seed)
-    part = np.full(len(given), Part.UNUSED, np.int8)
-    for name, rows in ((Part.TRAIN, parts.train), (Part.VALIDATION, parts.validation), (Part.META, parts.meta)):
-        part[corrected.kept[rows]] = name
-    columns: dict[str, npt.NDArray[Any]] = {"index": np.arange(len(given)), "given": corrected.labels, "part": part}
-    columns |= {} if true is None else {"true": true}
-    columns |= {"original": given} if config.corrections else {}
-    return columns | ({"path": np.array(data.paths)} if data.paths else {}), corrected, matrix
-
-
 @final
 class _Nets:
     """The nets of a run by number. The same number gives the same initial weights, any other number others."""
 
-    def __init__(
-        self,
-        config: Config,
-        data: Dataset,
-        rows: npt.NDArray[Any],
-        scale: Statistics,
-    ) -> None:
-        self.config, self.data, self.rows, self.scale = config, data, rows, scale
-        self.model = config.model
+    def __init__(self, config: Config, data: Dataset, rows: npt.NDArray[Any], scale: Statistics) -> None:
+        self.config, self.data, self.rows, self.scale, self.model = config, data, rows, scale, config.model
         self.first = self._build(self.model, config.seed)
         # A net that the user passed is trained in place, so a copy of its initial weights is kept.
         self._initial = deepcopy(self.first.state_dict()) if isinstance(self.model, nn.Module) else None
@@ -279,7 +218,7 @@ class _Nets:
                 "batch norms, which need 2 or more at a time: take larger batches, or a net without batch norms"
             ) from None
 
-    def _build(self, model: Architecture | nn.Module | Factory, seed: int) -> nn.Module:
+    def _build(self, model: Any, seed: int) -> nn.Module:
         config, data = self.config, self.data
         shape = tuple(data.inputs.shape[1:])
         net = build_model(model, shape, len(data.classes), seed, self._first_inputs)

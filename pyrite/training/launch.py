@@ -1,29 +1,32 @@
 """``train``: from the user's arguments to a finished run."""
 
 import os
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
+from types import FrameType
 from typing import Protocol, TypedDict, Unpack, runtime_checkable
 
-from pyrite.data import Data, Dataset, is_object, load, read_content
+import torch
+
+from pyrite.data import Data, Dataset, is_object, load
 from pyrite.errors import PyriteError
-from pyrite.features import read_state
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM
-from pyrite.processes import all_gather, join, rank
+from pyrite.processes import all_gather, all_reduce, join, world_size
 from pyrite.settings import SETTINGS, Settings
 from pyrite.training.build import build
 from pyrite.training.config import Config, Job, Missing, given_settings, load_data, python_name, reading
 from pyrite.training.defaults import resolve, resolve_defaults
-from pyrite.training.folder import Folder
-from pyrite.training.interrupts import all_agree, interrupts
 from pyrite.training.loop import Observer, fit
-from pyrite.training.out_folder import locked, new_folder
+from pyrite.training.prepare import read_corrections
 from pyrite.training.progress import Progress
 from pyrite.training.record import Record
 from pyrite.training.run import Run
 from pyrite.training.run_files import read_json
+from pyrite.training.run_folder import RunFolder, locked, new_folder
 
 __all__ = ["RunObserver", "Watching", "train", "train_job", "train_once"]
 
@@ -89,9 +92,8 @@ def train(
 def train_job(job: Job, out: str | os.PathLike[str] | None = None, **watching: Unpack[Watching]) -> Run:
     """As ``train``, for a job that is resolved already."""
     join(job.config.device)
-    corrections = _corrections(job.config)
-    folder = new_folder(out, job.config.device)
-    return _run(job, folder, corrections, watching, new=True)
+    read_corrections(job.config)  # before a folder is made: the file may be missing
+    return _run(job, new_folder(out, job.config.device), watching, new=True)
 
 
 def train_once(job: Job, out: str | os.PathLike[str], **watching: Unpack[Watching]) -> Run:
@@ -128,22 +130,31 @@ def _resumed(folder: Path, data: Data | None, settings: Settings) -> Job:
 
 
 def _continue_run(job: Job, folder: Path, watching: Watching) -> Run:
-    _check_unchanged(job.config, folder)
-    return _run(job, folder, _corrections(job.config, folder / "corrections.csv"), watching, new=False)
+    """Continue a run, unless its recipe was edited since it began: it would not describe the first epochs."""
+    path = folder / "run.json"
+    if path.exists():  # the run was not killed before the first step
+        began, now = read_json(path, recipe=dict)["recipe"], job.config.to_dict()
+        for name in {**began, **now}:
+            if began.get(name) != now.get(name):
+                recipe = folder / "recipe.toml"
+                raise PyriteError(
+                    f"{recipe} was changed since the run began: {name} was {began.get(name)!r} and is "
+                    f"{now.get(name)!r}. Undo that, or train a new run with --config {recipe} --out ..."
+                )
+    return _run(job, folder, watching, new=False)
 
 
-def _run(job: Job, folder: Path, corrections: bytes, watching: Watching, *, new: bool) -> Run:
+def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
     """Train in a folder that no other process trains in."""
     with locked(folder, new=new):
-        features = folder / "features.npz"
-        saved = None if new or not features.exists() else read_state(features)
-        run_folder = Folder(folder, build(job, corrections, saved, watching.get("progress") is not False))
+        running = build(job, None if new else folder, watching.get("progress") is not False)
+        run_folder = RunFolder(folder, running)
         run_folder.begin() if new else run_folder.resume()
         return _train(run_folder, **watching)
 
 
 def _train(
-    run_folder: Folder,
+    run_folder: RunFolder,
     progress: bool | None = None,
     observers: Sequence[Observer] = (),
     stop: Callable[[], bool] = lambda: False,
@@ -153,13 +164,13 @@ def _train(
     config, record = running.job.config, running.record
     bar = Progress.wanted(progress, running)
     watching: list[Observer] = [record, run_folder, *([bar] if bar else []), *observers]
-    with interrupts() as interrupted:
+    with _interrupts() as interrupted:
         with ExitStack() as contexts:
             for observer in observers:
                 if isinstance(observer, RunObserver):
                     contexts.enter_context(observer.watch(folder, record))
             contexts.enter_context(bar or nullcontext())
-            ended = all_agree(lambda: interrupted() or stop())
+            ended = _all_agree(lambda: interrupted() or stop())
             done = fit(running.trainer, running.batches, config.epochs, watching, ended)
         run_folder.finish() if done else run_folder.save()
         if interrupted():
@@ -178,35 +189,31 @@ def _same_data(config: Config, data: Data | None) -> Dataset:
     return load_data(config)
 
 
-def _check_unchanged(config: Config, folder: Path) -> None:
-    """Raise ``PyriteError`` if recipe.toml was edited since the run began: it would not describe the first epochs."""
-    path = folder / "run.json"
-    if not path.exists():  # killed before the first step
+@contextmanager
+def _interrupts() -> Iterator[Callable[[], bool]]:
+    """Yield a function that tells whether SIGINT or SIGTERM has arrived. A second one has its usual effect."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: False
         return
-    began, now = read_json(path, recipe=dict)["recipe"], config.to_dict()
-    for name in {**began, **now}:
-        if began.get(name) != now.get(name):
-            raise PyriteError(
-                f"{folder / 'recipe.toml'} was changed since the run began: {name} was {began.get(name)!r} and is "
-                f"{now.get(name)!r}. Undo that, or train a new run with --config {folder / 'recipe.toml'} --out ..."
-            )
+    before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        if world_size() == 1:  # torchrun sends its processes a second signal after the terminal's
+            signal.signal(number, before[number] or signal.SIG_DFL)
+
+    for number in before:
+        signal.signal(number, receive)
+    try:
+        yield lambda: bool(received)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
 
 
-def _corrections(config: Config, copy: Path | None = None) -> bytes:
-    """The content of the file that corrects labels. A resumed run has a copy, because the file may have changed.
-
-    Process 0 reads it for all, so that all have the same content.
-    """
-    if not config.corrections:
-        return b""
-
-    def content_or_problem() -> tuple[bytes, str]:
-        try:
-            return read_content(copy if copy is not None and copy.exists() else config.corrections), ""
-        except ValueError as error:
-            return b"", str(error)
-
-    content, problem = all_gather(content_or_problem() if rank() == 0 else (b"", ""))[0]
-    if problem:
-        raise PyriteError(f"cannot read the corrections: {problem}")
-    return content
+def _all_agree(stop: Callable[[], bool]) -> Callable[[], bool]:
+    """``stop`` for all processes: True on all of them if it is True on any."""
+    if world_size() == 1:
+        return stop
+    return lambda: bool(all_reduce(torch.tensor(float(stop()))))

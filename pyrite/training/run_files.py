@@ -1,99 +1,152 @@
-"""Readers of the files in a run's folder. One that is truncated, missing or of another kind raises ``ValueError``."""
+"""Readers of the files in a run's folder, and its state as one file.
+
+A file that is truncated, missing or of another kind raises ``PyriteError``.
+"""
 
 import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from safetensors.torch import load_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import load_file, save
+from torch import Tensor
 
 from pyrite.errors import PyriteError
 
-__all__ = ["read_history", "read_json", "read_npz", "read_weights"]
+__all__ = ["STATE", "pack", "read_history", "read_json", "read_npz", "read_weights", "unpack"]
+
+STATE: Final = "state/state.safetensors"
+_TENSOR, _ARRAY = "tensor:", "array:"
+_DIGITS: Final = 32  # of the checksum
 
 # What the user can do about a file that cannot be read.
 _WRITTEN_AGAIN = "pyrite train --resume {run} writes it again"
-_REMOVED = "remove it, and pyrite train --resume {run} writes it again"
 _LOST = "the run has to be trained again, into another folder"
-_CURES = {
-    "history.jsonl": _WRITTEN_AGAIN,
-    "samples.npz": _WRITTEN_AGAIN,
-    "method.npz": _WRITTEN_AGAIN,
-    "model.safetensors": _WRITTEN_AGAIN,
-    "last.safetensors": _WRITTEN_AGAIN,
-    "run.json": _REMOVED,
-}
+_RESULTS = ("history.jsonl", "samples.npz", "method.npz", "model.safetensors", "last.safetensors")
+_CURES = dict.fromkeys(_RESULTS, _WRITTEN_AGAIN) | {"run.json": f"remove it, and {_WRITTEN_AGAIN}"}
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn whatever goes wrong inside into one sentence that names the file and what can be done about it."""
+    try:
+        yield
+    except Exception as error:  # zipfile, zlib, numpy and safetensors raise a dozen types for damaged bytes
+        cure = _CURES.get(path.name, _LOST).format(run=path.parent)
+        if isinstance(error, FileNotFoundError):
+            raise PyriteError(f"{path} is missing: {cure.removeprefix('remove it, and ')}") from None
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        raise PyriteError(f"cannot read {path} ({' '.join(reason.split())}): {cure}") from None
 
 
 def read_npz(path: Path, *names: str) -> dict[str, npt.NDArray[Any]]:
     """The arrays of an ``.npz`` file, which must include ``names``."""
-    try:
+    with _reading(path):
         with path.open("rb") as file, np.load(file) as archive:
             arrays = dict(archive)
-    except Exception as error:  # zipfile, zlib and numpy raise a dozen types for bytes that are no archive
-        raise _unreadable(path, error) from None
-    for name in names:
-        if name not in arrays:
-            raise _unreadable(path, f"it has no array {name!r}")
+        if missing := [name for name in names if name not in arrays]:
+            raise PyriteError(f"it has no array {missing[0]!r}")
     return arrays
 
 
 def read_json(path: Path, **types: type) -> dict[str, Any]:
     """The values of a JSON file, in which those of these names must be, and of these types."""
-    try:
-        values = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        raise _unreadable(path, error) from None
-    if not isinstance(values, dict):
-        raise _unreadable(path, "it does not hold an object")
-    for name, kind in types.items():
-        if not isinstance(values.get(name), kind):
-            problem = f"its {name!r} is no {kind.__name__}" if name in values else f"it does not say {name!r}"
-            raise _unreadable(path, problem)
-    return values
+    with _reading(path):
+        values: Any = json.loads(path.read_bytes())
+        if not isinstance(values, dict):
+            raise PyriteError("it does not hold an object")
+        for name, kind in types.items():
+            if not isinstance(values.get(name), kind):
+                raise PyriteError(f"its {name!r} is no {kind.__name__}" if name in values else f"it has no {name!r}")
+    return dict(values)
 
 
 def read_history(path: Path, *names: str) -> list[dict[str, Any]]:
     """One line per epoch, each a JSON object that must include ``names``; empty if there is no such file yet."""
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
+    if not path.exists():
         return []
-    except (OSError, ValueError) as error:
-        raise _unreadable(path, error) from None
-    history = []
-    for number, line in enumerate(text.splitlines(), 1):
-        try:
-            entry = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise _unreadable(path, f"line {number}: {error}") from None
-        if not isinstance(entry, dict):
-            raise _unreadable(path, f"line {number} does not hold an object")
-        missing = [name for name in names if name not in entry]
-        if missing:
-            raise _unreadable(path, f"line {number} does not say {missing[0]!r}")
-        odd = [name for name, value in entry.items() if not isinstance(value, int | float | None)]
-        if odd:
-            raise _unreadable(path, f"line {number}: its {odd[0]!r} is no number")
-        history.append(entry)
-    return history
+    with _reading(path):
+        return [_read_line(number, line, names) for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)]
 
 
-def read_weights(path: Path) -> dict[str, torch.Tensor]:
-    """The tensors of a ``.safetensors`` file."""
+def _read_line(number: int, line: str, names: Sequence[str]) -> dict[str, Any]:
     try:
+        entry = json.loads(line)
+    except (ValueError, RecursionError) as error:
+        raise PyriteError(f"line {number}: {error}") from None
+    if not isinstance(entry, dict):
+        raise PyriteError(f"line {number} does not hold an object")
+    if missing := [name for name in names if name not in entry]:
+        raise PyriteError(f"line {number} has no {missing[0]!r}")
+    if odd := [name for name, value in entry.items() if not isinstance(value, int | float | None)]:
+        raise PyriteError(f"line {number}: its {odd[0]!r} is no number")
+    return entry
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a ``.safetensors`` file."""
+    with _reading(path):
         return load_file(path)
-    except Exception as error:  # safetensors has a type of its own for each format error
-        raise _unreadable(path, error) from None
 
 
-def _unreadable(path: Path, reason: object) -> PyriteError:
-    cure = _CURES.get(path.name, _LOST).format(run=path.parent)
-    if isinstance(reason, FileNotFoundError):
-        return PyriteError(f"{path} is missing: {cure.removeprefix('remove it, and ')}")
-    detail = (
-        reason.strerror if isinstance(reason, OSError) and reason.strerror else str(reason) or type(reason).__name__
-    )
-    return PyriteError(f"cannot read {path} ({' '.join(detail.split())}): {cure}")
+def pack(state: Mapping[str, Any]) -> bytes:
+    """Nested dictionaries of tensors, arrays, numbers, strings, and lists of numbers and strings, as bytes."""
+    tensors: dict[str, Tensor] = {}
+
+    def plain(value: Any, name: str) -> Any:
+        if isinstance(value, Mapping):
+            return {key: plain(item, f"{name}/{key}") for key, item in value.items()}
+        if isinstance(value, Tensor):
+            tensors[name] = value.detach().cpu().contiguous().clone()
+            return _TENSOR + name
+        if isinstance(value, np.ndarray):
+            tensors[name] = torch.from_numpy(np.array(value))
+            return _ARRAY + name
+        return value.item() if isinstance(value, np.generic) else value
+
+    tree = json.dumps(plain(state, ""))
+    # One entry: the order of several would not be the same each time.
+    return save(tensors, {"state": _checksum(tree, tensors) + tree})
+
+
+def unpack(path: Path) -> dict[str, Any]:
+    """What ``pack`` packed; ``PyriteError`` if a single bit of it has changed."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            text = file.metadata()["state"]
+            checksum, tree = text[:_DIGITS], text[_DIGITS:]
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no dictionary
+        if _checksum(tree, tensors) != checksum:
+            raise PyriteError("its checksum is wrong, so it has been changed or damaged")
+        plain = json.loads(tree)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise PyriteError(
+            f"cannot read the state {path}: {error}. The run cannot be resumed: restore the file or train anew"
+        ) from None
+
+    def restored(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: restored(item) for key, item in value.items()}
+        if isinstance(value, str) and value.startswith(_TENSOR):
+            return tensors[value.removeprefix(_TENSOR)]
+        if isinstance(value, str) and value.startswith(_ARRAY):
+            return tensors[value.removeprefix(_ARRAY)].numpy()
+        return value
+
+    state: dict[str, Any] = restored(plain)
+    return state
+
+
+def _checksum(tree: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = blake2b(tree.encode(), digest_size=_DIGITS // 2)
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b"")
+    return digest.hexdigest()

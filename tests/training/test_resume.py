@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import pyrite
-from pyrite.training import folder
+from pyrite.training import run_folder
 from tests.children import differing, run, start
 
 DATA = ["digits", "--samples", "300", "--noise", "symmetric(0.4)", "--model", "mlp(hidden=[16])"]
@@ -157,7 +157,7 @@ def test_times_of_all_parts_add_up(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     options = {"samples": 100, "epochs": 1, "batch_size": 50, "model": "mlp(hidden=[4])"}
     for now, later in ((50.0, 150.0), (9000.0, 9007.0)):
         clock = chain([now], repeat(later))
-        monkeypatch.setattr(folder, "time", SimpleNamespace(perf_counter=lambda clock=clock: next(clock)))
+        monkeypatch.setattr(run_folder, "time", SimpleNamespace(perf_counter=lambda clock=clock: next(clock)))
         if now == 50.0:
             pyrite.train("digits", out=tmp_path / "run", stop=after(1), **options)
     assert pyrite.train(resume=tmp_path / "run").facts["seconds"] == 107

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import pyrite
-import pyrite.training.folder
+import pyrite.training.run_folder
 from pyrite.data import Dataset
 from pyrite.processes import rank
 from tests.children import speak_to
@@ -114,7 +114,7 @@ def _train(out: Path, chosen: dict[str, tuple[Dataset, dict[str, Any]]]) -> None
             data, noise="symmetric(0.3)", epochs=2, precision="float64", out=out / name, progress=False, **options
         )
         if rank():  # from the second on, when it is known who is who
-            pyrite.training.folder.write = refuse  # type: ignore[attr-defined]
+            pyrite.training.run_folder.write = refuse  # type: ignore[attr-defined]
 
 
 def refuse(path: Path, content: bytes) -> Path:

@@ -1,0 +1,210 @@
+"""The samples and labels of a run: noise, corrections, parts, and features fitted to the training part."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor
+
+from pyrite.data import Corrections, Dataset, Inputs, LazyImages, Part, Unreadable, read_content, split
+from pyrite.errors import PyriteError
+from pyrite.features import Features, as_numbers, read_state, state_bytes
+from pyrite.noise import corrupt
+from pyrite.processes import all_gather, rank
+from pyrite.training.config import Config, Job
+
+__all__ = ["Prepared", "prepare", "read_corrections"]
+
+Columns = dict[str, npt.NDArray[Any]]
+
+
+@final
+@dataclass(frozen=True)
+class Prepared:
+    """The data set of a run, with numbers or images as inputs.
+
+    Attributes:
+        data: the data set.
+        labels: the columns of ``labels.npz``.
+        noise_matrix: of the noise that was added, if any.
+        features: what made numbers of the inputs; None if they are trained on as they are.
+        files: the contents of ``corrections.csv`` and ``features.npz``, where there are such.
+        counts: of corrected labels and dropped samples, if there are corrections.
+        warnings: sentences about corrections.
+    """
+
+    data: Dataset
+    labels: Columns
+    noise_matrix: Tensor | None
+    features: Features | None
+    files: dict[str, bytes]
+    counts: dict[str, int]
+    warnings: tuple[str, ...]
+
+
+def prepare(job: Job, folder: Path | None = None, progress: bool = False) -> Prepared:
+    """Prepare the samples of a job.
+
+    Args:
+        job: what is trained.
+        folder: of the run if it is resumed, with its corrections and the state of its features.
+        progress: show a bar while samples are embedded.
+    """
+    config, data, wanted = job.config, job.data, job.config.method.meta_set
+    given, true, matrix = _noisy(job)
+    if wanted and wanted.clean and true is None and data.clean is None:
+        raise PyriteError(
+            f"{config.method} learns from samples whose true labels are known, and those of {data.name} are not: use a "
+            "method that needs none, such as meta_weight(meta='noisy')"
+        )
+    count = len(given) if config.samples is None else config.samples
+    if count > len(given):
+        raise PyriteError(f"samples is {count}, but {data.name} has {len(given)}")
+    chosen = np.arange(len(given)) if count == len(given) else split(given, meta=count, seed=config.seed).meta
+    content = read_corrections(config, folder)
+    corrected, kept, warnings = _corrected(config, replace(data, labels=given), chosen, content)
+    meta = wanted.size if wanted and not (wanted.clean and data.clean is not None) else 0
+    parts = split(corrected[kept], meta=meta, validation=config.validation or 0.0, seed=config.seed)
+    part = np.full(len(given), Part.UNUSED, np.int8)
+    for name, rows in ((Part.TRAIN, parts.train), (Part.VALIDATION, parts.validation), (Part.META, parts.meta)):
+        part[kept[rows]] = name
+    labels: Columns = {"index": np.arange(len(given)), "given": corrected, "part": part}
+    labels |= {} if true is None else {"true": true}
+    labels |= {"original": given} if config.corrections else {}
+    labels |= {"path": np.array(data.paths)} if data.paths else {}
+    changed = int((corrected != given)[kept].sum())
+    counts = {"corrected": changed, "dropped": len(chosen) - len(kept)} if config.corrections else {}
+    files = {"corrections.csv": content} if content else {}
+    data, features = _encoded(job, part, folder, progress)
+    if features is not None:
+        files["features.npz"] = state_bytes(features.state())
+    return Prepared(data, labels, matrix, features, files, counts, warnings)
+
+
+def _noisy(job: Job) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None, Tensor | None]:
+    """Given labels, true ones where they are known, and the matrix of the noise."""
+    data, noise = job.data, job.config.noise
+    if noise is None:
+        return data.labels, data.true, None
+    if data.true is not None and (wrong := int((data.labels != data.true).sum())):
+        raise PyriteError(
+            f"noise is {str(noise)!r}, but {data.name} has labels that are wrong already ({wrong} of {len(data)}): "
+            "leave out noise, or take the data without them"
+        )
+    noisy = corrupt(data.labels, noise, len(data.classes), job.config.seed, as_numbers(data.inputs))
+    return noisy.given, noisy.true, torch.tensor(noisy.matrix)
+
+
+def read_corrections(config: Config, folder: Path | None = None) -> bytes:
+    """The content of the file that corrects labels. A resumed run has a copy, because the file may have changed.
+
+    Process 0 reads it for all, so that all have the same content.
+    """
+    if not config.corrections:
+        return b""
+    content, problem = b"", ""
+    if rank() == 0:
+        copy = None if folder is None else folder / "corrections.csv"
+        try:
+            content = read_content(copy if copy is not None and copy.exists() else config.corrections)
+        except ValueError as error:
+            problem = f"cannot read the corrections: {error}"
+    content, problem = all_gather((content, problem))[0]
+    if problem:
+        raise PyriteError(problem)
+    return content
+
+
+def _corrected(
+    config: Config, data: Dataset, chosen: npt.NDArray[np.int64], content: bytes
+) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64], tuple[str, ...]]:
+    """The corrected labels, those of the chosen samples that are kept, and warnings.
+
+    Samples are chosen by their labels before correction, so that a run with corrections has the same samples as the run
+    that was audited.
+    """
+    source = config.corrections
+    if not source:
+        return data.labels, chosen, ()
+    read = Corrections.parse(content, source, data)
+    if not read.decided and not config.drop_suspects:
+        raise PyriteError(
+            f"corrections is {source}, a ranking without decisions: set drop_suspects to the probability from which "
+            "on labels are dropped, such as 0.9"
+        )
+    labels, kept = read.applied(data.labels), np.setdiff1d(chosen, read.dropped(config.drop_suspects))
+    if not len(kept):
+        raise PyriteError(f"the corrections in {source} drop all {len(chosen)} samples: none is left to train on")
+    warnings = []
+    if config.drop_suspects and np.isnan(read.wrong_probability).all():
+        warnings.append(f"{source} does not say how likely labels are wrong: no suspects were dropped")
+    for number in np.setdiff1d(data.labels[chosen], labels[kept]):
+        warnings.append(f"the corrections leave no sample of the class {data.classes[number]!r}")
+    return labels, kept, tuple(warnings)
+
+
+def _encoded(
+    job: Job, part: npt.NDArray[np.int8], folder: Path | None, progress: bool
+) -> tuple[Dataset, Features | None]:
+    """The data set with encoded inputs, and what encodes them; samples that cannot be read are set aside in ``part``.
+
+    The features are fitted to the training part alone, by process 0 for all, or are those that were saved, because
+    another machine might fit other last digits. Samples that a run does not use become zeros.
+    """
+    data, described = job.data, job.config.features
+    if described is None:
+        return data, None
+    path = None if folder is None else folder / "features.npz"
+    if path is not None and path.exists():
+        state = read_state(path)
+    else:
+        rows = np.flatnonzero(part == Part.TRAIN)
+        own = described.fit(data.inputs, rows, progress).state() if rank() == 0 else None
+        state = next(found for found in all_gather(own) if found is not None)
+    features = described.restore(state)
+
+    def encoded(source: Dataset | None) -> Dataset | None:
+        if source is None:
+            return None
+        numbers, bad = _without_nan(features.transform(source.inputs, progress))
+        keep = np.setdiff1d(np.arange(len(source)), bad)
+        some = replace(source, inputs=numbers, columns=())
+        return some if not len(bad) else replace(
+            some, inputs=numbers[keep], labels=source.labels[keep], paths=tuple(np.array(source.paths)[keep]),
+            unreadable=(*source.unreadable, *_unreadable(source, bad)),
+        )  # fmt: skip
+
+    used = np.flatnonzero(part != Part.UNUSED)
+    found, bad = _without_nan(features.transform(_some(data.inputs, used), progress))
+    numbers, bad = np.zeros((len(data), found.shape[1]), found.dtype), used[bad]
+    numbers[used] = found
+    part[bad] = Part.UNUSED
+    some = replace(
+        data, inputs=numbers, columns=(), test=encoded(data.test), clean=encoded(data.clean),
+        validation=encoded(data.validation), unreadable=(*data.unreadable, *_unreadable(data, bad)),
+    )  # fmt: skip
+    return some, features
+
+
+def _some(inputs: Inputs, rows: npt.NDArray[np.int64]) -> Inputs:
+    if len(rows) == len(inputs):
+        return inputs
+    part: Inputs = inputs.some(rows) if isinstance(inputs, LazyImages) else inputs[rows]
+    return part
+
+
+def _without_nan(numbers: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], npt.NDArray[np.int64]]:
+    """Numbers with zeros in the rows of samples that could not be read, and which rows these are."""
+    bad = np.flatnonzero(np.isnan(numbers).all(1))
+    if len(bad):
+        numbers = numbers.copy()
+        numbers[bad] = 0
+    return numbers, bad
+
+
+def _unreadable(data: Dataset, rows: npt.NDArray[np.int64]) -> list[Unreadable]:
+    names = [data.paths[row] if data.paths else f"sample {row}" for row in rows.tolist()]
+    return [Unreadable(name, f"{name}: cannot be read") for name in names]

@@ -1,0 +1,260 @@
+"""The folder of a run: a new one, its lock, and what is written to it during training, and when."""
+
+import json
+import os
+import platform
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from itertools import count
+from pathlib import Path
+from typing import Any, final
+
+import numpy as np
+import torch
+from safetensors.torch import save
+
+import pyrite
+from pyrite.data import Unreadable
+from pyrite.errors import PyriteError
+from pyrite.files import npz_bytes, write
+from pyrite.locks import acquire
+from pyrite.methods import Step
+from pyrite.processes import all_gather, join, rank, world_size
+from pyrite.training.build import Running
+from pyrite.training.divergence import divergence
+from pyrite.training.loop import RunFailed
+from pyrite.training.run_files import STATE, pack, read_json, read_npz, unpack
+
+__all__ = ["RunFolder", "locked", "new_folder"]
+
+_LOCK = ".lock"
+
+
+def new_folder(out: str | os.PathLike[str] | None, device: str = "cpu") -> Path:
+    """A folder for a run: ``out``, which must be empty or not exist, or a new one. Process 0 chooses it for all."""
+    join(device)
+    if out is None:
+        named = all_gather(_unused(Path(time.strftime("runs/%Y-%m-%d-%H%M%S"))) if rank() == 0 else "")[0]
+        return Path(named)
+    folder = Path(out)
+    problem = all_gather(_occupied(folder))[0]
+    if problem:
+        raise PyriteError(problem)
+    return folder
+
+
+@contextmanager
+def locked(folder: Path, *, new: bool) -> Iterator[None]:
+    """Lock a run's folder, or raise ``PyriteError`` if another process uses it. Process 0 does it for all.
+
+    Args:
+        folder: the run's folder.
+        new: whether the run is new. Then the folder must still be empty once it is locked, because another process may
+            have trained in it since ``new_folder`` checked.
+    """
+    was_there = folder.exists()
+    release, problem = _lock(folder, new) if rank() == 0 else (None, "")
+    try:
+        problem = all_gather(problem)[0]
+        if problem:
+            raise PyriteError(problem)
+        yield
+    finally:
+        if release is not None:
+            release()
+            if not was_there:
+                with suppress(OSError):  # not empty: it contains a run
+                    folder.rmdir()
+
+
+def _lock(folder: Path, new: bool) -> tuple[Callable[[], None] | None, str]:
+    """The function that releases the lock, or the reason why the folder cannot be locked."""
+    try:
+        release = acquire(folder / _LOCK)
+    except OSError:
+        # Where nothing can be written, the first file reports it; where there are no file locks, runs go without.
+        return None, ""
+    if release is None:
+        return None, f"{folder} is in use: another process is training in it"
+    return release, _occupied(folder) if new else ""
+
+
+def _unused(folder: Path) -> str:
+    """Make a folder of this name, or with a number after it: several runs may begin in the same second."""
+    for number in count(1):
+        wanted = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
+        try:
+            wanted.mkdir(parents=True)
+            return str(wanted)
+        except FileExistsError:
+            continue
+        except OSError:  # reported when the first file is written
+            return str(wanted)
+    raise AssertionError("there is always another number")
+
+
+def _occupied(folder: Path) -> str:
+    """The reason why a folder cannot be used for a new run; empty if it can.
+
+    Unfinished files of a killed process, a lock and the audit before a run may be in it.
+    """
+    try:
+        names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+        occupying = [name for name in names if name not in ("audit", _LOCK, ".writing") and not name.endswith(".part")]
+    except OSError as error:
+        return f"cannot read {folder}: {error.strerror}"
+    if occupying or (folder.exists() and not folder.is_dir()):
+        resume = f", or continue with --resume {folder}" if "recipe.toml" in occupying else ""
+        return f"{folder} is not empty: choose another out{resume}"
+    return ""
+
+
+@final
+class RunFolder:
+    """An observer that keeps the folder up to date. Process 0 alone writes.
+
+    The state is written before the results, and contains them: a run that is killed in between writes the same results
+    when it is resumed.
+    """
+
+    def __init__(self, path: Path, running: Running) -> None:
+        self.path, self.running, self.config = path, running, running.job.config
+        self._seconds, self._since = 0.0, time.perf_counter()
+
+    def begin(self) -> None:
+        """Write what is known before the first step; the recipe first, because a resume needs it."""
+        recipe = {"recipe.toml": self.config.to_toml().encode()}
+        labels = {"labels.npz": npz_bytes(self.running.labels)}
+        self._write(lambda: recipe | self.running.files | labels | {"run.json": self._facts({"finished": False})})
+
+    def resume(self) -> None:
+        """Load the saved state; start from the beginning if there is none."""
+        path = self.path / STATE
+        saved, labelled = all_gather((path.exists(), (self.path / "labels.npz").exists()))[0]
+        if saved or labelled:
+            self._check_data()
+        if not saved:
+            return self.begin()
+        state = unpack(path)
+        if state["recipe"] != self.config.to_dict():
+            raise PyriteError(f"{path} belongs to a run with another recipe than {self.path / 'recipe.toml'}")
+        self._seconds = state["seconds"]
+        try:
+            self.running.trainer.load_state_dict(state["trainer"])
+        except (RuntimeError, KeyError) as error:  # what was handed over is not what it was
+            reason = " ".join(str(error).split())
+            raise PyriteError(f"{path} does not fit the net or the method: {reason}") from None
+        self.running.batches.load_state_dict(state["batches"])
+        self.running.record.load_state_dict(state["record"])
+        unreadable = {path: Unreadable(path, reason) for path, reason in state["unreadable"].items()}
+        self.running.batches.unreadable |= unreadable
+
+    def _check_data(self) -> None:
+        """Raise ``PyriteError`` if labels or inputs have changed; warn of what changes the last digits of results."""
+        path, now = self.path / "labels.npz", self.running.labels
+        labels = read_npz(path)
+        if list(labels) != list(now) or not all(np.array_equal(labels[name], now[name]) for name in now):
+            raise PyriteError(f"the labels of {self.config.data} are not those in {path}")
+        path = self.path / "run.json"
+        if not path.exists():
+            return
+        began, facts = read_json(path, threads=int, processes=int), json.loads(json.dumps(self.running.facts))
+        if changed := [name for name, value in facts.items() if began.get(name) != value]:
+            raise PyriteError(f"the inputs of {self.config.data} are not those of {path}: other {', '.join(changed)}")
+        for name, value in (("threads", torch.get_num_threads()), ("processes", world_size())):
+            if began[name] != value:
+                text = f"{self.path} was begun with {began[name]} {name}, not {value}: the last digits will differ"
+                warnings.warn(text, stacklevel=4)
+
+    def after_step(self, step: Step) -> None:
+        every = self.config.checkpoint_every
+        if every and self.running.record.steps % every == 0:
+            self.save()
+
+    def after_epoch(self, epoch: int) -> None:
+        self.save()
+        self._write(self._results)
+
+    def save(self) -> None:
+        """Write the current state."""
+        running = self.running
+        running.record.merge()
+
+        def state() -> dict[str, Any]:
+            parts = {name: getattr(running, name).state_dict() for name in ("batches", "trainer", "record")}
+            unreadable = {entry.path: entry.reason for entry in running.batches.unreadable.values()}
+            return {"recipe": self.config.to_dict(), "seconds": self._elapsed(), **parts, "unreadable": unreadable}
+
+        self._write(lambda: {STATE: pack(state())})
+
+    def finish(self) -> None:
+        """Write the model, and everything that is known at the end."""
+        running, history = self.running, self.running.record.history
+        self._write(self._results)
+        warned, saved, last = divergence(history), running.evaluation.saved(history), {}
+        if saved["epoch"] != len(history):
+            last["last.safetensors"] = self._model()
+            running.evaluation.restore_best()
+        facts = {"finished": True, "saved": saved, "nets": len(running.trainer.predictors), **running.at_the_end()}
+        self._write(lambda: {"model.safetensors": self._model(), **last, "run.json": self._facts(facts, warned)})
+
+    def _results(self) -> dict[str, bytes]:
+        record, learned = self.running.record, self.running.trainer.arrays()
+        history = "".join(json.dumps(line) + "\n" for line in record.history).encode()
+        files = {"history.jsonl": history, "samples.npz": npz_bytes(record.arrays())}
+        return files | ({"method.npz": npz_bytes(learned)} if learned else {})
+
+    def _model(self) -> bytes:
+        state = self.running.trainer.model.state_dict()
+        return save({name: value.detach().cpu().contiguous() for name, value in state.items()})
+
+    def _write(self, contents: Callable[[], dict[str, bytes]]) -> None:
+        """Write files by their names, in this order. All processes wait for it, and fail together."""
+        problem = all_gather(self._try_to_write(contents()) if rank() == 0 else "")[0]
+        if problem:
+            raise RunFailed(problem)
+
+    def _try_to_write(self, contents: dict[str, bytes]) -> str:
+        """An error message; empty if all is written."""
+        for name, content in contents.items():
+            try:
+                path = write(self.path / name, content)
+                for part in path.parent.glob(f".{path.name}.*.part"):  # left by a killed process
+                    part.unlink(missing_ok=True)
+            except OSError as error:
+                saved = (self.path / STATE).exists()
+                hint = f". The last checkpoint is whole: pyrite train --resume {self.path}" if saved else ""
+                return f"cannot write {self.path / name}: {error.strerror or error}{hint}"
+        return ""
+
+    def _facts(self, results: dict[str, Any], warned: list[str] | None = None) -> bytes:
+        versions = {"pyrite": pyrite.__version__, "torch": torch.__version__, "numpy": np.__version__}
+        facts: dict[str, Any] = {
+            "warnings": [*self.running.warnings, *(warned or ())],
+            "seconds": round(self._elapsed(), 3),
+            "seed": self.config.seed,
+            "recipe": self.config.to_dict(),
+            "command": sys.argv,
+            "git": _git_hash(),
+            "processes": world_size(),
+            "threads": torch.get_num_threads(),
+            "versions": {**versions, "python": platform.python_version()},
+            **self.running.facts,
+            **results,
+        }
+        return (json.dumps(facts, indent=2) + "\n").encode()
+
+    def _elapsed(self) -> float:
+        return self._seconds + time.perf_counter() - self._since
+
+
+def _git_hash() -> str | None:
+    """The commit of the working directory, if it is in a git repository."""
+    with suppress(OSError):  # there may be no git
+        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+        return done.stdout.strip() or None
+    return None
