@@ -39,7 +39,7 @@ def number(
     most: float | None = None,
     below: float | None = None,
 ) -> float:
-    """``value`` as a Python number within the bounds; an integer stays one, so that it is spelled as it was given.
+    """``value`` as a Python number within the bounds; an integer stays one, so that it is written as it was given.
 
     Args:
         name: of the argument, for the message.

@@ -220,7 +220,7 @@ class Loss(nn.Module, ABC):
         return construct(self, **self._further_options())
 
     def _further_options(self) -> dict[str, Any]:
-        """The options that are not among the loss's own arguments, which are spelled anyway."""
+        """The options that are not among the loss's own arguments, which are written anyway."""
         own = inspect.signature(type(self)).parameters
         return {name: value for name, value in self.options().items() if name not in own}
 

@@ -8,8 +8,8 @@ A distribution offers a loss under a name like this, in its ``pyproject.toml``::
 Entry points are looked up when a name is not in a registry, and by ``pyrite list``. Nothing is imported before.
 """
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
 
 from pyrite.errors import PyriteError
 
@@ -37,30 +37,22 @@ def plugin_names(kind: str, *, own: bool = False) -> list[str]:
 
 
 def find_plugin(kind: str, name: str) -> Callable[..., Any] | None:
-    """What an installed package offers under a name; None if none does. One that cannot be loaded is a ValueError."""
-    for point in _entry_points(kind):
-        if point.name == name:
-            return _load(kind, point)
-    return None
-
-
-def _entry_points(kind: str) -> "Iterable[EntryPoint]":
-    from importlib.metadata import entry_points
-
-    return [point for group in GROUPS.get(kind, ()) for point in entry_points(group=group)]
-
-
-def _load(kind: str, point: "EntryPoint") -> Callable[..., Any]:
-    source = f"the plug-in {point.dist.name if point.dist else point.value}"
+    """What an installed package offers under a name; None if none does. One that cannot be loaded is an error."""
+    point = next((each for each in _entry_points(kind) if each.name == name), None)
+    if point is None:
+        return None
+    offers = f"the plug-in {point.dist.name if point.dist else point.value} offers the {kind} {name!r}"
     try:
         loaded = point.load()
     except Exception as error:  # whatever somebody else's module does when it is imported
-        reason = " ".join(str(error).split()) or "no reason given"
-        raise PyriteError(
-            f"{source} offers the {kind} {point.name!r}, but {point.value} cannot be loaded: "
-            f"{type(error).__name__}: {reason}"
-        ) from None
+        reason = f"{type(error).__name__}: {' '.join(str(error).split()) or 'no reason given'}"
+        raise PyriteError(f"{offers}, but {point.value} cannot be loaded: {reason}") from None
     if not callable(loaded):
-        raise PyriteError(f"{source} offers the {kind} {point.name!r}, but {point.value} cannot be called")
-    result: Callable[..., Any] = loaded
-    return result
+        raise PyriteError(f"{offers}, but {point.value} cannot be called")
+    return cast(Callable[..., Any], loaded)
+
+
+def _entry_points(kind: str) -> "list[EntryPoint]":
+    from importlib.metadata import entry_points
+
+    return [point for group in GROUPS.get(kind, ()) for point in entry_points(group=group)]

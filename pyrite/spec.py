@@ -11,7 +11,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, Protocol, TypeVar, cast, runtime_checkable
+from typing import Any, Generic, TypeVar, cast
 
 from pyrite.checks import is_number
 from pyrite.errors import PyriteError
@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 Made = TypeVar("Made")
+Names = Mapping[str, Callable[..., Any]]
 
 
 class Registry(dict[str, Callable[..., Made]], Generic[Made]):
@@ -65,7 +66,7 @@ class Registry(dict[str, Callable[..., Made]], Generic[Made]):
         parts: "Registry[Any] | None" = None,
     ) -> None:
         super().__init__(entries)
-        self.kind, self.makes, self.example, self.also, self.parts = kind, makes, example, dict(also or {}), parts
+        self.kind, self.makes, self.example, self.also, self.parts = kind, makes, example, also or {}, parts
         _REGISTRIES.append(self)
 
     def read(self, spec: object) -> Made:
@@ -77,7 +78,7 @@ class Registry(dict[str, Callable[..., Made]], Generic[Made]):
         if not isinstance(spec, str):
             example, name = self.example, self.makes.__name__
             raise PyriteError(f"{self.kind} is {spec!r}, but must be a text such as {example!r}, or a {name} object")
-        parts: Mapping[str, Callable[..., Any]] = self.parts or {}
+        parts: Names = self.parts or {}
         return build(spec, {**parts, **self}, self.kind, nested={**self, **parts})
 
     def check(self, text: str, made: object) -> Made:
@@ -93,10 +94,6 @@ class Registry(dict[str, Callable[..., Made]], Generic[Made]):
         """The names that installed packages offer in addition."""
         return [name for name in plugin_names(self.kind, own=True) if name not in self]
 
-    def name_of(self, cls: type) -> str | None:
-        """The name under which objects of this very class are made; None if there is none."""
-        return self.also.get(cls) or next((name for name, factory in self.items() if factory is cls), None)
-
 
 _REGISTRIES: list[Registry[Any]] = []
 _FROM_PLUGINS: dict[type, str] = {}
@@ -104,8 +101,12 @@ _FROM_PLUGINS: dict[type, str] = {}
 
 def registered_name(cls: type) -> str | None:
     """The name under which a registry holds this very class; None if none does."""
-    names = (registry.name_of(cls) for registry in _REGISTRIES if issubclass(cls, registry.makes))
-    return next((name for name in names if name is not None), _FROM_PLUGINS.get(cls))
+    for registry in _REGISTRIES:
+        if issubclass(cls, registry.makes):
+            names = (name for name, factory in registry.items() if factory is cls)
+            if (name := registry.also.get(cls) or next(names, None)) is not None:
+                return name
+    return _FROM_PLUGINS.get(cls)
 
 
 def snake_case(name: str) -> str:
@@ -115,14 +116,6 @@ def snake_case(name: str) -> str:
     ('truncated_gce', 's_model')
     """
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=^[A-Z])(?=[A-Z][a-z])", "_", name).lower()
-
-
-@runtime_checkable
-class HasParts(Protocol):
-    """What is not written as a call of its class, such as a sum."""
-
-    def spec_parts(self) -> Iterable[object]:
-        """The objects that its text is made of."""
 
 
 def spec_string(thing: object) -> str | None:
@@ -139,30 +132,128 @@ def _has_text(value: object) -> bool:
         return all(map(_has_text, plain))
     if _is_literal(plain):
         return not isinstance(plain, float) or math.isfinite(plain)
-    if _remembered(value) is not None:
+    if getattr(value, "_spec", None) is not None:  # the text from which a function made it
         return True
-    if registered_name(type(value)) is not None:
-        parts = value.spec_parts() if isinstance(value, HasParts) else [part for _, part in _constructor(value)]
-        return all(map(_has_text, parts))
-    return False
-
-
-def _remembered(thing: object) -> str | None:
-    """The text from which ``build`` made an object by a function, whose class is not registered."""
-    text: str | None = getattr(thing, "_spec", None)
-    return text
+    if registered_name(type(value)) is None:
+        return False
+    terms: Callable[[], Iterable[object]] | None = getattr(value, "spec_parts", None)  # of a sum, which is no call
+    return all(map(_has_text, terms() if terms else [part for _, part in _constructor(value)]))
 
 
 def _text(thing: object) -> str:
-    return _remembered(thing) or (str(thing) if type(thing).__str__ is not object.__str__ else write_spec(thing))
+    text: str | None = getattr(thing, "_spec", None)
+    return text or (str(thing) if type(thing).__str__ is not object.__str__ else write_spec(thing))
 
 
-def build(
-    text: str,
-    registry: Mapping[str, Callable[..., Any]],
-    kind: str,
-    nested: Mapping[str, Callable[..., Any]] | None = None,
-) -> Any:
+def write_spec(thing: object, **options: object) -> str:
+    """The text from which ``build`` makes ``thing`` again, whether or not its class is registered.
+
+    The arguments are those of the constructor, read from the attributes of the same names; an argument
+    that is None is left out, and so is one that can only be given by name and is at its default. ``options`` are
+    written after them.
+    """
+    name = registered_name(type(thing)) or snake_case(type(thing).__name__)
+    return getattr(thing, "_spec", None) or name + _bracketed(thing, _text, options)
+
+
+def construct(thing: object, **options: object) -> str:
+    """The Python call that makes ``thing`` again: ``GCE(q=0.7)``."""
+    return type(thing).__name__ + (_bracketed(thing, repr, options) or "()")
+
+
+class HasSpec:
+    """What is written as the text that makes it again: ``str`` for people and files, ``repr`` for Python."""
+
+    def __str__(self) -> str:
+        return write_spec(self)
+
+    def __repr__(self) -> str:
+        return construct(self)
+
+
+def _constructor(thing: object) -> Iterator[tuple[inspect.Parameter, Any]]:
+    """The parameters of an object's class and the values of its attributes of the same names, ... if not kept."""
+    for parameter in inspect.signature(type(thing)).parameters.values():
+        if parameter.kind is not parameter.VAR_KEYWORD:
+            yield parameter, getattr(thing, parameter.name, ...)
+
+
+def _bracketed(thing: object, write: Callable[[object], str], options: Mapping[str, object]) -> str:
+    parts: list[str] = []
+    named = False  # what is wrapped comes first and goes without its name
+    for parameter, value in _constructor(thing):
+        if value is None or (parameter.kind is parameter.KEYWORD_ONLY and value == parameter.default):
+            continue  # an option that nobody set
+        if value is ...:  # not kept: what is written is for people, and nothing can be built from it
+            parts.append(f"{parameter.name}=...")
+        elif parameter.kind is parameter.VAR_POSITIONAL:
+            parts += [write(item) for item in value]
+        else:
+            plain = _plain(value)
+            written = repr(plain) if _is_literal(plain) else write(value)
+            named = named or _is_literal(plain) or parameter.kind is parameter.KEYWORD_ONLY
+            parts.append(f"{parameter.name}={written}" if named else written)
+    parts += [f"{name}={_plain(value)!r}" for name, value in options.items()]
+    return f"({', '.join(parts)})" if parts else ""
+
+
+def _plain(value: object) -> object:
+    """Tensors and arrays are written as lists."""
+    tolist = getattr(value, "tolist", None)
+    return tolist() if tolist is not None else value
+
+
+def _is_literal(value: object) -> bool:
+    return value is None or isinstance(value, bool | int | float | str | list | tuple)
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 80 else text[:77] + "..."
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """A hint for somebody who typed a name that is not there."""
+    close = difflib.get_close_matches(name.lower(), [*known], n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(set(known)))}"
+
+
+def arguments(factory: Callable[..., Any]) -> str:
+    """The arguments something takes, as a reader would write them: ``(q=0.7)``; nothing where there are none.
+
+    >>> arguments(sorted)
+    '(iterable, /, *, key=None, reverse=False)'
+    """
+    parameters = [each for each in inspect.signature(factory).parameters.values() if each.kind is not each.VAR_KEYWORD]
+    shown = [parameter.replace(annotation=parameter.empty) for parameter in parameters]
+    return str(inspect.Signature(shown)) if shown else ""
+
+
+def lookup(name: str, registry: Names, kind: str) -> Callable[..., Any]:
+    """What is registered under a name, or offered by a plug-in."""
+    factory = registry.get(name) or find_plugin(kind, name)
+    if factory is None:
+        raise PyriteError(f"unknown {kind} {name!r}: {nearest(name, [*registry, *plugin_names(kind)])}")
+    if name not in registry and isinstance(factory, type):
+        _FROM_PLUGINS[factory] = name
+    return factory
+
+
+def call(name: str, factory: Callable[..., Made], /, *args: Any, **named: Any) -> Made:
+    """Call what is registered under ``name``. Arguments that it does not take are a PyriteError with its signature."""
+    try:
+        inspect.signature(factory).bind(*args, **named)
+    except TypeError as error:
+        raise PyriteError(f"{name}: {error}; it is called as {name}{arguments(factory)}") from None
+    try:
+        return factory(*args, **named)
+    except ValueError:
+        raise
+    except Exception as error:  # what a user or a plug-in has written may raise anything
+        reason = " ".join(str(error).split()) or "no reason given"
+        raise PyriteError(f"{name} cannot be made: {type(error).__name__}: {reason}") from error
+
+
+def build(text: str, registry: Names, kind: str, nested: Names | None = None) -> Any:
     """The object that ``text`` describes, made from the names in ``registry`` and those that plug-ins offer.
 
     Args:
@@ -181,7 +272,7 @@ def build(
         reason = error.msg if isinstance(error, SyntaxError) else str(error) or type(error).__name__
         raise PyriteError(f"cannot read the {kind} {_short(text)!r}: {reason}") from None
     try:
-        built = _Reader(text, registry, kind, nested).read(tree.body)
+        built = _Reader(text, kind, registry if nested is None else nested).read(tree.body, registry)
     except RecursionError:
         raise PyriteError(f"cannot read the {kind} {_short(text)!r}: nested too deeply") from None
     if _is_literal(built):
@@ -189,122 +280,44 @@ def build(
     return built
 
 
-def lookup(name: str, registry: Mapping[str, Callable[..., Any]], kind: str) -> Callable[..., Any]:
-    """What is registered under a name, or offered by a plug-in."""
-    factory = registry.get(name) or find_plugin(kind, name)
-    if factory is None:
-        raise PyriteError(f"unknown {kind} {name!r}: {nearest(name, [*registry, *plugin_names(kind)])}")
-    if name not in registry and isinstance(factory, type):
-        _FROM_PLUGINS[factory] = name
-    return factory
-
-
-def call(name: str, factory: Callable[..., Made], /, *args: Any, **named: Any) -> Made:
-    """Call what is registered under ``name``; arguments it does not take are a ValueError that says what it takes."""
-    try:
-        inspect.signature(factory).bind(*args, **named)
-    except TypeError as error:
-        raise PyriteError(f"{name}: {error}; it is called as {name}{arguments(factory)}") from None
-    try:
-        return factory(*args, **named)
-    except ValueError:
-        raise
-    except Exception as error:  # what a user or a plug-in has written may raise anything
-        reason = " ".join(str(error).split()) or "no reason given"
-        raise PyriteError(f"{name} cannot be made: {type(error).__name__}: {reason}") from error
-
-
-def arguments(factory: Callable[..., Any]) -> str:
-    """The arguments something takes, as a reader would write them: ``(q=0.7)``; nothing where there are none.
-
-    >>> arguments(sorted)
-    '(iterable, /, *, key=None, reverse=False)'
-    """
-    shown = [
-        parameter.replace(annotation=parameter.empty)
-        for parameter in inspect.signature(factory).parameters.values()
-        if parameter.kind is not parameter.VAR_KEYWORD
-    ]
-    return str(inspect.Signature(shown)) if shown else ""
-
-
-def write_spec(thing: object, **options: object) -> str:
-    """The text from which ``build`` makes ``thing`` again, whether or not its class is registered.
-
-    The arguments are those of the constructor, read from the attributes of the same names; an argument
-    that is None is left out, and so is one that can only be given by name and is at its default. ``options`` are
-    written after them.
-    """
-    cls = type(thing)
-    return _remembered(thing) or (registered_name(cls) or snake_case(cls.__name__)) + _bracketed(thing, _text, options)
-
-
-class HasSpec:
-    """What is written as the text that makes it again: ``str`` for people and files, ``repr`` for Python."""
-
-    def __str__(self) -> str:
-        return write_spec(self)
-
-    def __repr__(self) -> str:
-        return construct(self)
-
-
-def construct(thing: object, **options: object) -> str:
-    """The Python call that makes ``thing`` again: ``GCE(q=0.7)``."""
-    return type(thing).__name__ + (_bracketed(thing, repr, options) or "()")
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """What to say to somebody who typed a name that is not there."""
-    close = difflib.get_close_matches(name.lower(), [*known], n=1, cutoff=0.5)
-    return f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(sorted(set(known)))}"
-
-
 class _Reader:
-    def __init__(
-        self,
-        text: str,
-        registry: Mapping[str, Callable[..., Any]],
-        kind: str,
-        nested: Mapping[str, Callable[..., Any]] | None = None,
-    ) -> None:
-        self.text, self.registry, self.kind = text, registry, kind
-        self.nested = self if nested is None else _Reader(text, nested, kind)
+    def __init__(self, text: str, kind: str, nested: Names) -> None:
+        self.text, self.kind, self.nested = text, kind, nested
+        self.about = f"the {kind} {_short(text)!r}"
 
-    def read(self, node: ast.expr) -> Any:
+    def read(self, node: ast.expr, names: Names) -> Any:
         match node:
             case ast.Constant(value=bool() | int() | float() | str() | None):
                 return node.value
             case ast.List() | ast.Tuple():
-                return [self.read(item) for item in node.elts]
+                return [self.read(item, names) for item in node.elts]
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
                 return -value
             case ast.Name(id="nan" | "inf"):
-                raise PyriteError(
-                    f"cannot read {node.id} in the {self.kind} {_short(self.text)!r}: it is no finite number"
-                )
-            case ast.Name():
-                return self.call(node, node.id, [], [])
+                raise PyriteError(f"cannot read {node.id} in {self.about}: it is no finite number")
+            case ast.Name(id=name):
+                return self.call(node, lookup(name, names, self.kind), name, [], [])
             case ast.Call(func=ast.Name(id=name)):
-                return self.call(node, name, node.args, node.keywords)
+                return self.call(node, lookup(name, names, self.kind), name, node.args, node.keywords)
             case ast.BinOp(op=ast.Add() | ast.Mult()):
-                return self.combine(node)
+                return self.combine(node, names)
         raise self.refused(node)
 
-    def call(self, node: ast.expr, name: str, args: list[ast.expr], keywords: list[ast.keyword]) -> Any:
-        factory = lookup(name, self.registry, self.kind)
-        positional = [self.nested.read(arg) for arg in args]
-        named = {word.arg: self.nested.read(word.value) for word in keywords if word.arg is not None}
-        if len(named) < len(keywords):
-            raise PyriteError(f"cannot read the {self.kind} {_short(self.text)!r}: ** is not allowed")
+    def call(
+        self, node: ast.expr, factory: Callable[..., Any], name: str, args: list[ast.expr], words: list[ast.keyword]
+    ) -> Any:
+        positional = [self.read(arg, self.nested) for arg in args]
+        named = {word.arg: self.read(word.value, self.nested) for word in words if word.arg is not None}
+        if len(named) < len(words):
+            raise PyriteError(f"cannot read {self.about}: ** is not allowed")
         made = call(name, factory, *positional, **named)
         if not isinstance(factory, type) and not _has_text(made):
             with contextlib.suppress(AttributeError, TypeError):  # what has no room for it has no spec string
                 object.__setattr__(made, "_spec", ast.unparse(node))
         return made
 
-    def combine(self, node: ast.BinOp) -> Any:
-        left, right = self.read(node.left), self.read(node.right)
+    def combine(self, node: ast.BinOp, names: Names) -> Any:
+        left, right = self.read(node.left, names), self.read(node.right, names)
         factors = sum(is_number(side) for side in (left, right))
         literals = sum(_is_literal(side) for side in (left, right))
         try:
@@ -313,55 +326,12 @@ class _Reader:
             if isinstance(node.op, ast.Mult) and literals == factors == 1:
                 return left * right
         except TypeError:  # losses have sums and multiples; what else is registered has not
-            raise PyriteError(
-                f"cannot read the {self.kind} {_short(self.text)!r}: a {self.kind} is neither added nor multiplied"
-            ) from None
+            raise PyriteError(f"cannot read {self.about}: a {self.kind} is neither added nor multiplied") from None
         raise self.refused(node)
 
     def refused(self, node: ast.expr) -> PyriteError:
         part = _short(ast.get_source_segment(self.text.strip(), node) or self.text)
         return PyriteError(
-            f"cannot read {part!r} in the {self.kind} {_short(self.text)!r}: only names, calls, numbers, "
-            "texts in quotes, lists, a sum of terms and a number times a term are allowed"
+            f"cannot read {part!r} in {self.about}: only names, calls, numbers, texts in quotes, lists, "
+            "a sum of terms and a number times a term are allowed"
         )
-
-
-def _constructor(thing: object) -> Iterator[tuple[inspect.Parameter, Any]]:
-    """The parameters of an object's class and the values of its attributes of the same names, ... if not kept."""
-    for parameter in inspect.signature(type(thing)).parameters.values():
-        if parameter.kind is not parameter.VAR_KEYWORD:
-            yield parameter, getattr(thing, parameter.name, ...)
-
-
-def _bracketed(thing: object, write: Callable[[object], str], options: Mapping[str, object]) -> str:
-    parts: list[str] = []
-    named = False  # what is wrapped comes first and goes without its name
-    for parameter, value in _constructor(thing):
-        if value is None or (parameter.kind is parameter.KEYWORD_ONLY and value == parameter.default):
-            continue  # an option that nobody set
-        if value is ...:  # not kept: what is written is for people, and nothing can be built from it
-            parts.append(f"{parameter.name}=...")
-            continue
-        if parameter.kind is parameter.VAR_POSITIONAL:
-            parts += [write(item) for item in value]
-            continue
-        plain = _plain(value)
-        written = repr(plain) if _is_literal(plain) else write(value)
-        named = named or _is_literal(plain) or parameter.kind is parameter.KEYWORD_ONLY
-        parts.append(f"{parameter.name}={written}" if named else written)
-    parts += [f"{name}={_plain(value)!r}" for name, value in options.items()]
-    return f"({', '.join(parts)})" if parts else ""
-
-
-def _plain(value: object) -> object:
-    """Tensors and arrays are written as lists."""
-    tolist = getattr(value, "tolist", None)
-    return tolist() if tolist is not None else value
-
-
-def _is_literal(value: object) -> bool:
-    return value is None or isinstance(value, bool | int | float | str | list | tuple)
-
-
-def _short(text: str) -> str:
-    return text if len(text) <= 80 else text[:77] + "..."

@@ -65,7 +65,7 @@ def instance(name: str) -> pyrite.Loss:
 
 
 def losses() -> dict[str, pyrite.Loss]:
-    """Every registered loss, and the corners above, by its spelling."""
+    """Every registered loss, and the corners above, by its spec string."""
     found = [instance(name) for name in pyrite.LOSSES] + [pyrite.loss(spec) for spec in SPECS]
     return {str(loss): loss for loss in found}
 

@@ -1,4 +1,4 @@
-"""The one spelling: what it reads, what it refuses, and that nothing is ever run."""
+"""The spec string: what it reads, what it refuses, and that nothing is ever run."""
 
 from pathlib import Path
 

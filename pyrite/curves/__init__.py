@@ -1,6 +1,6 @@
 """Losses that are functions of the soft margin alone, and their properties."""
 
-from pyrite.curves.curve import Curve, CurveSum, Peak, Tails
+from pyrite.curves.curve import Curve, CurveSum, Peak, Tails, bare_curve
 from pyrite.curves.family import AEL, AGCE, AUL, CE, GCE, IMAE, MAE, RCE, SCE, TCE, Focal, TruncatedGCE
 from pyrite.curves.initial import expected_margin, initial_margins
 from pyrite.curves.transforms import MEASURED, Scale, Shift, Unit, scale, shift
@@ -28,6 +28,7 @@ __all__ = [
     "TruncatedGCE",
     "Unit",
     "WeightNetCurve",
+    "bare_curve",
     "expected_margin",
     "initial_margins",
     "scale",

@@ -2,7 +2,7 @@
 
 import math
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from pyrite.checks import is_number
-from pyrite.criterion import Loss, Terms, add_up, common_options
+from pyrite.criterion import Loss, Terms, add_up, bare, common_options
 from pyrite.errors import PyriteError
 from pyrite.soft_margin import row_margin, row_margins, transformed
 
-__all__ = ["Curve", "CurveSum", "Peak", "Tails", "merged"]
+__all__ = ["Curve", "CurveSum", "Peak", "Tails", "bare_curve", "largest", "merged"]
 
 # Where the numbers a curve is asked for are looked up: w is constant to rounding beyond either end.
 GRID_END = 60.0
@@ -74,19 +74,11 @@ class Curve(Loss):
 
     def peak(self) -> Peak:
         """The largest weight, found on a grid of margins and refined between its neighbours."""
-        grid = self.grid()
-        weights = self._w(grid)
-        best = int(weights.argmax())
+        found = largest(self._w, self.grid())
         for margin, weight in zip((-torch.inf, torch.inf), self.tails(), strict=True):
-            if weight >= float(weights[best]) * (1 - 1e-12):
+            if weight >= found.weight * (1 - 1e-12):
                 return Peak(margin, weight)
-        low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
-        for _ in range(6):  # each pass narrows 33 points' span to 2 of its 32 steps
-            fine = low + (high - low) * torch.linspace(0, 1, 33, dtype=torch.float64)
-            at = int(self._w(fine).argmax())
-            low, high = fine[max(at - 1, 0)], fine[min(at + 1, 32)]
-        centre = (low + high) / 2
-        return Peak(float(centre), float(self._w(centre)))
+        return found
 
     def grid(self) -> Tensor:
         """Margins in order, between which the weight is smooth and changes little; beyond them it is at its ends.
@@ -227,11 +219,29 @@ class _TransformedPotential(torch.autograd.Function):
         return tangent
 
 
+def largest(weights: Callable[[Tensor], Tensor], grid: Tensor) -> Peak:
+    """The largest weight on a grid of margins, refined between the neighbours of the best."""
+    for _ in range(7):  # after the grid, each pass narrows 33 points' span to 2 of its 32 steps
+        best = int(weights(grid).argmax())
+        low, high = grid[max(best - 1, 0)], grid[min(best + 1, len(grid) - 1)]
+        grid = low + (high - low) * torch.linspace(0, 1, 33, dtype=torch.float64)
+    centre = (low + high) / 2
+    return Peak(float(centre), float(weights(centre.reshape(1))))
+
+
 def merged(grids: Iterable[Tensor]) -> Tensor:
     """One grid of several: in order, and without points that differ by rounding alone."""
     points = torch.cat(list(grids)).sort().values
     new = points.diff() > 1e-13 * (1 + points[1:].abs())
     return torch.cat([points[:1], points[1:][new]])
+
+
+def bare_curve(curve: Loss) -> Curve:
+    """A curve to wrap, with its options at their defaults."""
+    bare(curve, "curve")
+    if not isinstance(curve, Curve):
+        raise PyriteError(f"curve is {str(curve)!r}, but must be a function of the margin alone")
+    return curve
 
 
 def _total(parts: Sequence[float]) -> float:

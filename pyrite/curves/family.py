@@ -69,8 +69,25 @@ class Focal(Curve):
         return (self.q * log_rest).exp() * (log_rest.exp() - self.q * log_p.exp() * log_p)
 
 
+class Proportional(Curve):
+    """phi = factor (1 - p), w = factor p (1 - p)."""
+
+    factor: float
+
+    def phi(self, margin: Tensor) -> Tensor:
+        return self.factor * logsigmoid(-margin).exp()
+
+    def w(self, margin: Tensor) -> Tensor:
+        return self.factor * (logsigmoid(margin) + logsigmoid(-margin)).exp()
+
+    def at_label_and_total(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        """It is symmetric: the total is a constant, and summing it up would only put rounding into its gradient."""
+        own = self.at_label(scores, labels)
+        return own, torch.full_like(own, self.factor * (scores.shape[1] - 1))
+
+
 @final
-class MAE(Curve):
+class MAE(Proportional):
     """Mean absolute error: phi = 2 (1 - p), w = 2 p (1 - p). Symmetric, and slow with many classes.
 
     >>> MAE().weight_at(torch.tensor([0.0, -30.0]))
@@ -79,20 +96,11 @@ class MAE(Curve):
     Ghosh et al., 2017.
     """
 
-    def phi(self, margin: Tensor) -> Tensor:
-        return 2 * logsigmoid(-margin).exp()
-
-    def w(self, margin: Tensor) -> Tensor:
-        return 2 * (logsigmoid(margin) + logsigmoid(-margin)).exp()
-
-    def at_label_and_total(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """It is symmetric: the total is a constant, and summing it up would only put rounding into its gradient."""
-        own = self.at_label(scores, labels)
-        return own, torch.full_like(own, 2.0 * (scores.shape[1] - 1))
+    factor = 2
 
 
 @final
-class RCE(Curve):
+class RCE(Proportional):
     """Reverse cross entropy: phi = -A (1 - p), w = -A p (1 - p), with A in place of log 0.
 
     >>> RCE(A=-4).value_at(0.0)
@@ -104,16 +112,7 @@ class RCE(Curve):
     def __init__(self, A: float = -4, **options: Unpack[Options]) -> None:  # noqa: N803 the literature's letter
         super().__init__(**options)
         self.A = number("A", A, below=0)
-
-    def phi(self, margin: Tensor) -> Tensor:
-        return -self.A * logsigmoid(-margin).exp()
-
-    def w(self, margin: Tensor) -> Tensor:
-        return -self.A * (logsigmoid(margin) + logsigmoid(-margin)).exp()
-
-    def at_label_and_total(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        own = self.at_label(scores, labels)
-        return own, torch.full_like(own, -self.A * (scores.shape[1] - 1))
+        self.factor = -self.A
 
 
 @final

@@ -2,13 +2,13 @@
 
 from abc import abstractmethod
 from math import nan
-from typing import Unpack, final
+from typing import TypeVar, Unpack, final
 
 from torch import Tensor
 
 from pyrite.checks import number, require, whole_number
-from pyrite.criterion import Options, bare
-from pyrite.curves.curve import Curve, Peak, Tails
+from pyrite.criterion import Options
+from pyrite.curves.curve import Curve, Peak, Tails, bare_curve
 from pyrite.curves.initial import expected_margin as eq4
 from pyrite.errors import PyriteError
 
@@ -16,6 +16,8 @@ __all__ = ["MEASURED", "Scale", "Shift", "Unit", "scale", "shift"]
 
 MEASURED = "measured"
 """In place of a margin: training measures it on its net and data before the first step."""
+
+Place = TypeVar("Place", Tensor, float)
 
 
 @final
@@ -31,7 +33,7 @@ class Unit(Curve):
 
     def __init__(self, curve: Curve, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        self.curve = _curve(curve)
+        self.curve = bare_curve(curve)
         weight = curve.peak().weight
         require(weight > 0, "curve", str(curve), "one with a positive weight")
         self._factor = 1 / weight
@@ -65,7 +67,7 @@ class _Moved(Curve):
         **options: Unpack[Options],
     ) -> None:
         super().__init__(**options)
-        self.curve = _curve(curve)
+        self.curve = bare_curve(curve)
         self.tau = number("tau", tau, above=0)
         self.classes, self.margin, self._start = _start(classes, margin)
 
@@ -83,13 +85,24 @@ class _Moved(Curve):
             )
         return -self._start
 
-    def _moved_peak(self, at: float, weight: float) -> Peak:
-        """The peak, of a curve whose largest weight is known although its place may not be: NaN until measured."""
-        return Peak(nan if self._start is None else self._back(at), weight)
+    @abstractmethod
+    def _to(self, margin: Place) -> Place:
+        """Where a margin is moved."""
 
     @abstractmethod
-    def _back(self, margin: float) -> float:
+    def _back(self, margin: Place) -> Place:
         """The margin that is moved to this one."""
+
+    def w(self, margin: Tensor) -> Tensor:
+        return self.curve.w(self._to(margin))
+
+    def peak(self) -> Peak:
+        """The largest weight is known although its place may not be: NaN until it is measured."""
+        margin, weight = self.curve.peak()
+        return Peak(nan if self._start is None else self._back(margin), weight)
+
+    def grid(self) -> Tensor:
+        return self._back(self.curve.grid())
 
     def tails(self) -> Tails:
         """Wherever a curve is moved, its ends stay."""
@@ -111,24 +124,14 @@ class Shift(_Moved):
     Ou & Zhang, section 5.1.1.
     """
 
-    @property
-    def _by(self) -> float:
-        return self._depth - self.tau
-
     def phi(self, margin: Tensor) -> Tensor:
-        return self.curve.phi(margin + self._by)
+        return self.curve.phi(self._to(margin))
 
-    def w(self, margin: Tensor) -> Tensor:
-        return self.curve.w(margin + self._by)
+    def _to(self, margin: Place) -> Place:
+        return margin + (self._depth - self.tau)
 
-    def peak(self) -> Peak:
-        return self._moved_peak(*self.curve.peak())
-
-    def _back(self, margin: float) -> float:
-        return margin - self._by
-
-    def grid(self) -> Tensor:
-        return self.curve.grid() - self._by
+    def _back(self, margin: Place) -> Place:
+        return margin - (self._depth - self.tau)
 
 
 @final
@@ -145,33 +148,17 @@ class Scale(_Moved):
     Ou & Zhang, section 5.1.1.
     """
 
-    @property
-    def _by(self) -> float:
-        return self.tau / self._depth
-
     def phi(self, margin: Tensor) -> Tensor:
-        return self.curve.phi(self._by * margin) / self._by
+        return self.curve.phi(self._to(margin)) / (self.tau / self._depth)
 
-    def w(self, margin: Tensor) -> Tensor:
-        return self.curve.w(self._by * margin)
+    def _to(self, margin: Place) -> Place:
+        return (self.tau / self._depth) * margin
 
-    def peak(self) -> Peak:
-        return self._moved_peak(*self.curve.peak())
-
-    def _back(self, margin: float) -> float:
-        return margin / self._by
-
-    def grid(self) -> Tensor:
-        return self.curve.grid() / self._by
+    def _back(self, margin: Place) -> Place:
+        return margin / (self.tau / self._depth)
 
 
 shift, scale = Shift, Scale
-
-
-def _curve(curve: Curve) -> Curve:
-    bare(curve, "curve")
-    require(isinstance(curve, Curve), "curve", str(curve), "a function of the margin alone")
-    return curve
 
 
 def _start(classes: int | None, margin: float | str | None) -> tuple[int | None, float | str | None, float | None]:

@@ -9,7 +9,7 @@ from torch.nn.functional import logsigmoid
 
 from pyrite.checks import require
 from pyrite.criterion import Loss, Options, bare, to_numbers
-from pyrite.curves import CE, Curve
+from pyrite.curves import CE, Curve, bare_curve
 from pyrite.errors import PyriteError
 from pyrite.soft_margin import row_margins
 
@@ -35,9 +35,7 @@ class Forward(Loss):
     def __init__(self, matrix: Matrix, curve: Curve | None = None, **options: Unpack[Options]) -> None:
         super().__init__(**options)
         self.register_buffer("matrix", _transition(matrix))
-        self.curve = CE() if curve is None else curve
-        bare(self.curve, "curve")
-        require(isinstance(self.curve, Curve), "curve", str(self.curve), "a function of the margin alone")
+        self.curve = bare_curve(CE() if curve is None else curve)
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
         _fits(self.matrix, scores)
@@ -65,12 +63,8 @@ class Backward(Loss):
         self.register_buffer("matrix", _transition(matrix))
         self.loss = bare(CE() if loss is None else loss)
         condition = float(torch.linalg.cond(self.matrix))
-        require(
-            condition < 1e8,
-            "matrix",
-            f"of condition {condition:.3g}",
-            "invertible: two classes are mixed beyond telling",
-        )
+        wanted = "invertible: two classes are mixed beyond telling"
+        require(condition < 1e8, "matrix", f"of condition {condition:.3g}", wanted)
         self.register_buffer("inverse", torch.linalg.inv(self.matrix), persistent=False)
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
@@ -93,17 +87,12 @@ def _transition(matrix: Matrix) -> Tensor:
     values = to_numbers(matrix, "matrix")
     square = values.dim() == 2 and values.shape[0] == values.shape[1] and len(values) > 1
     require(square, "matrix", tuple(values.shape), "square, with one row and one column per class")
-    for row in torch.nonzero(~(values >= 0).all(1) | ~((values.sum(1) - 1).abs() <= 1e-6)).flatten().tolist():
-        raise PyriteError(
-            f"matrix has row {row} = {values[row].tolist()}, but a row is a distribution over given labels"
-        )
+    for row, numbers in enumerate(values.tolist()):
+        if not (min(numbers) >= 0 and abs(sum(numbers) - 1) <= 1e-6):
+            raise PyriteError(f"matrix has row {row} = {numbers}, but a row is a distribution over given labels")
     return values
 
 
 def _fits(matrix: Tensor, scores: Tensor) -> None:
-    require(
-        len(matrix) == scores.shape[1],
-        "matrix",
-        tuple(matrix.shape),
-        f"for the {scores.shape[1]} classes of the scores",
-    )
+    wanted = f"for the {scores.shape[1]} classes of the scores"
+    require(len(matrix) == scores.shape[1], "matrix", tuple(matrix.shape), wanted)

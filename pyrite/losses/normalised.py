@@ -8,14 +8,12 @@ from torch import Tensor
 from pyrite.checks import require, whole_number
 from pyrite.criterion import Loss, Options, bare, classes_of
 from pyrite.curves import CE, Curve, Unit
+from pyrite.curves.curve import largest
 from pyrite.errors import PyriteError
 from pyrite.soft_margin import check_labels, to_rows
 from pyrite.spec import construct
 
-__all__ = ["NCE", "Decomposition", "Normalised", "UnitLoss", "largest_weight", "normalised", "unit"]
-
-# Margins beyond which the weight of no loss here has its peak, and steps between them.
-_END, _POINTS = 60.0, 2401
+__all__ = ["NCE", "Decomposition", "Normalised", "UnitLoss", "normalised", "unit"]
 
 
 @final
@@ -146,9 +144,10 @@ class UnitLoss(Loss):
         if classes is None:
             raise PyriteError(f"loss is {str(loss)!r}, whose largest weight depends on classes: say how many there are")
         self.classes = whole_number("classes", classes, least=2)
-        largest = largest_weight(loss, self.classes)
-        require(largest > 0, "loss", str(loss), "one that gives samples a weight")
-        self._factor = 1 / largest
+        grid = torch.linspace(-60, 60, 2401, dtype=torch.float64)  # beyond it no loss here has its peak
+        weight = largest(lambda margins: _weights(loss, margins, self.classes), grid).weight
+        require(weight > 0, "loss", str(loss), "one that gives samples a weight")
+        self._factor = 1 / weight
 
     @property
     def only_classes(self) -> int:
@@ -171,23 +170,9 @@ class UnitLoss(Loss):
         return scores
 
 
-def largest_weight(loss: Loss, classes: int) -> float:
-    """The largest weight (half the L1 norm of the gradient) at scores where all classes but the label are tied.
-
-    Found on a grid of margins and refined between its neighbours, as for a curve.
-    """
-    low, high, points = -_END, _END, _POINTS
-    for _ in range(8):  # after the grid, each pass narrows 33 points' span to 2 of its 32 steps
-        margins = torch.linspace(low, high, points, dtype=torch.float64)
-        weights = _weights(loss, margins, classes)
-        best = int(weights.argmax())
-        low, high = float(margins[max(best - 1, 0)]), float(margins[min(best + 1, points - 1)])
-        points = 33
-    return float(weights[best])
-
-
 @torch.enable_grad()
 def _weights(loss: Loss, margins: Tensor, classes: int) -> Tensor:
+    """The weight (half the L1 norm of the gradient) at scores where all classes but the label are tied."""
     scores = torch.zeros(len(margins), classes, dtype=torch.float64)
     scores[:, 0] = margins + torch.log(torch.tensor(classes - 1.0, dtype=torch.float64))
     scores.requires_grad_()

@@ -44,7 +44,7 @@ class OwnLoss(Loss):
         if hasattr(function, "reduction"):
             function = copy.copy(function)
             function.reduction = "none"
-        self._function = function  # with another name than the argument, so that spell writes no address
+        self._function = function  # with another name than the argument, so that write_spec writes no address
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
         values = self._function(scores, labels)

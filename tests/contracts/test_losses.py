@@ -81,11 +81,11 @@ def gradient(loss: pyrite.Loss, scores: Tensor, labels: Tensor, **more: Any) -> 
     return scores.grad
 
 
-# --- spelling -------------------------------------------------------------------------------------------------------
+# --- spec string ----------------------------------------------------------------------------------------------------
 
 
 @every_loss
-def test_spelling_makes_the_same_loss_again(loss: pyrite.Loss) -> None:
+def test_spec_string_makes_the_same_loss_again(loss: pyrite.Loss) -> None:
     again = pyrite.loss(str(loss))
     assert str(again) == str(loss)
     assert type(again) is type(loss)
@@ -99,7 +99,7 @@ def test_repr_is_the_python_that_makes_it(loss: pyrite.Loss) -> None:
 
 
 @every_loss
-def test_options_are_spelled_too(loss: pyrite.Loss) -> None:
+def test_options_are_written_too(loss: pyrite.Loss) -> None:
     options = {"reduction": "sum", "ignore_index": 3, "weight": [1.0, 2.0, 0.5, 1.0, 1.0], "check": True}
     with_options = pyrite.loss(str(loss), **options)
     assert str(pyrite.loss(str(with_options))) == str(with_options)

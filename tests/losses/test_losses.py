@@ -316,7 +316,7 @@ def test_terms_with_other_weights_do_not_add() -> None:
 
 
 @pytest.mark.parametrize("spec", ["nce + mae", "ce + mae", "2*gce(q=0.5)", "0.5*nce"])
-def test_a_sum_is_spelled_with_the_options_it_has_now(spec: str) -> None:
+def test_a_sum_is_written_with_the_options_it_has_now(spec: str) -> None:
     weight = [1.0, 0.5, 2.0, 1.0, 3.0, 0.25]
     scores, labels, _ = batch()
     loss = pyrite.loss(spec).configure(reduction="sum", weight=weight)

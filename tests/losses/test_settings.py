@@ -1,4 +1,4 @@
-"""The papers' settings in our spelling, against the formulas as printed (their errata corrected: docs/losses.md)."""
+"""The settings of the papers as spec strings, against the printed formulas (errata corrected: docs/losses.md)."""
 
 import re
 from collections.abc import Callable

@@ -8,7 +8,13 @@ import torch
 from scipy.optimize import minimize
 
 import pyrite
-from pyrite.losses.normalised import largest_weight
+from pyrite.losses import UnitLoss
+
+
+def largest_weight(loss: pyrite.Loss, classes: int) -> float:
+    """What ``unit`` divides by."""
+    row, label = torch.arange(classes, dtype=torch.float64), torch.tensor(0)
+    return float(loss(row, label) / UnitLoss(loss, classes)(row, label))
 
 
 def weight(loss: pyrite.Loss, scores: list[float]) -> float:
@@ -53,12 +59,14 @@ def test_alone_nce_can_have_a_larger_weight_elsewhere() -> None:
     assert 1.3 < apart / largest_weight(pyrite.NCE(), 10) < 1.5
 
 
-def test_spelling_and_values() -> None:
+def test_spec_string_and_values() -> None:
     loss = pyrite.loss("unit(0.7*nce + 0.15*mae, classes=4)", reduction="sum")
     assert str(pyrite.loss(str(loss))) == str(loss) == "unit(0.7*nce + 0.15*mae, classes=4, reduction='sum')"
     scores, labels = torch.randn(6, 4, dtype=torch.float64), torch.arange(6) % 4
     plain = pyrite.loss("0.7*nce + 0.15*mae", reduction="sum")
-    assert torch.allclose(loss(scores, labels), plain(scores, labels) / largest_weight(plain, 4), rtol=1e-12)
+    assert torch.allclose(
+        loss(scores, labels), plain(scores, labels) / largest_weight(pyrite.loss("0.7*nce + 0.15*mae"), 4), rtol=1e-12
+    )
     assert isinstance(pyrite.unit(pyrite.MAE()), pyrite.Curve)
 
 

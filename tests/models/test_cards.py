@@ -31,7 +31,7 @@ def test_a_card_says_what_it_must(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_card_spells_the_call(name: str) -> None:
+def test_a_card_shows_the_call(name: str) -> None:
     taken = arguments(MODELS[name]).replace("'", '"')
     assert not taken or f"`{name}{taken}`" in cards()[name]
 

@@ -40,7 +40,7 @@ def batch(spec: str, count: int = 4) -> tuple[Tensor, Tensor]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_default_spelling_makes_the_same_again(name: str) -> None:
+def test_the_default_spec_string_makes_the_same_again(name: str) -> None:
     made = architecture(name)
     assert architecture(str(made)) == made
     assert hash(made) == hash(architecture(name))

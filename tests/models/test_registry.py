@@ -1,4 +1,4 @@
-"""How nets are asked for: their spelling, the defaults, your own modules and factories."""
+"""How nets are asked for: their spec strings, the defaults, your own modules and factories."""
 
 import json
 import time
@@ -29,7 +29,7 @@ from pyrite.models import (
     ["wrn(depth=16, width=4)", "wrn(depth=16, width=1, dropout=0.3)", "mlp(hidden=(9,))", "mlp(norm=False)",
      "fast_cnn(widths=(8, 16))", "fast_cnn(scale=0.5)", "resnet50(stem='large')", "bninception(embedding=64)"],
 )  # fmt: skip
-def test_spelling_goes_both_ways(spec: str) -> None:
+def test_spec_string_goes_both_ways(spec: str) -> None:
     assert str(architecture(spec)) == spec
     assert architecture(str(architecture(spec))) == architecture(spec)
 

@@ -1,4 +1,4 @@
-"""A spelling of every noise model that is drawn from a matrix, so that a contract test finds what is new by itself."""
+"""A spec string of every noise model that is drawn from a matrix, so that contract tests find what is new."""
 
 import numpy as np
 

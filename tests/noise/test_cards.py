@@ -27,6 +27,6 @@ def test_a_card_says_rule_rate_paper_and_trap(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NOISES)
-def test_a_card_spells_the_call(name: str) -> None:
+def test_a_card_shows_the_call(name: str) -> None:
     taken = arguments(NOISES[name]).replace("'", '"')
     assert not taken or f"`{name}{taken}`" in cards()[name]

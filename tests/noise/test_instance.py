@@ -168,7 +168,7 @@ def test_no_matrix_beforehand() -> None:
         Instance(0.4).matrix(10)
 
 
-def test_spelling() -> None:
+def test_spec_string() -> None:
     assert str(noise_model("instance(0.4)")) == "instance(rate=0.4, spread=0.1)"
     assert noise_model("instance(0.4)").needs_inputs
     assert not noise_model("symmetric(0.4)").needs_inputs

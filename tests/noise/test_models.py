@@ -32,7 +32,7 @@ def test_every_registered_noise_is_tested() -> None:
 
 
 @every_drawn
-def test_spelling_makes_the_model_again(spec: str, classes: int) -> None:
+def test_spec_string_makes_the_model_again(spec: str, classes: int) -> None:
     model = noise_model(spec)
     assert str(model) == spec
     assert noise_model(str(model)) == model
