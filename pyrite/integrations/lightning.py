@@ -86,15 +86,12 @@ class LabelAudit(Callback):
         index = _index(batch)
         if index is None:
             raise PyriteError("the training batches have no index: wrap the data set in Indexed")
-        scores = self._scores(outputs, index, "training_step")
-        self._begin(trainer.current_epoch)
-        self._check_labels(batch, index)
-        all_margins = margins(scores)
-        given = torch.from_numpy(self._record.given[index]).to(all_margins.device)
-        own = all_margins.gather(1, given.unsqueeze(1)).squeeze(1)
-        good = torch.isfinite(own).cpu().numpy()  # without margins that overflowed
-        self._record.update(index[good], own.cpu()[good], scores.argmax(1).cpu()[good])
-        self._record.update_margins(index[good], all_margins.cpu()[good])
+        scores = self._scores(trainer, outputs, batch, index, "training_step")
+        of_classes = margins(scores)
+        own = of_classes.gather(1, torch.from_numpy(self._record.given[index])[:, None]).squeeze(1)
+        good = own.isfinite().numpy()  # without margins that overflowed
+        self._record.update(index[good], own[good], scores.argmax(1)[good])
+        self._record.update_margins(index[good], of_classes[good])
 
     def on_validation_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
@@ -102,9 +99,7 @@ class LabelAudit(Callback):
         index = _index(batch)
         if index is None or trainer.sanity_checking or trainer.state.fn != "fit":
             return
-        scores = self._scores(outputs, index, "validation_step")
-        self._begin(trainer.current_epoch)
-        self._check_labels(batch, index)
+        scores = self._scores(trainer, outputs, batch, index, "validation_step")
         trained = (self._record.columns["visits"][index] > 0) | self._record.first_visits.seen[index]
         if trained.any():
             raise PyriteError(
@@ -131,38 +126,31 @@ class LabelAudit(Callback):
         if rank() == 0 and self.path is not None:
             self.audit.to_csv(Path(trainer.default_root_dir) / self.path)
 
-    def _scores(self, outputs: Any, index: Ints, step: str) -> Tensor:
-        scores = outputs.get("scores") if isinstance(outputs, Mapping) else None
+    def _scores(self, trainer: Any, outputs: Any, batch: Any, index: Ints, step: str) -> Tensor:
+        """The scores that a step gave, on the processor, after checks; the epoch before is ended if it was not."""
+        scores, given = outputs.get("scores") if isinstance(outputs, Mapping) else None, self._record.given
         if not isinstance(scores, Tensor):
             raise PyriteError(f'{step} gives no scores: let it return {{"loss": loss, "scores": scores}}')
-        if scores.shape != (len(index), len(self.classes)):
-            shape = len(index), len(self.classes)
+        shape = len(index), len(self.classes)
+        if scores.shape != shape:
             raise PyriteError(
                 f"scores of {step} have the shape {tuple(scores.shape)}, but must have {shape}: one row per sample"
             )
-        if index.max(initial=-1) >= len(self._record.given):
-            raise PyriteError(f"there is a sample {index.max()}, but there are {len(self._record.given)} labels")
-        return scores.detach()
-
-    def _check_labels(self, batch: Any, index: Ints) -> None:
-        """Raise ``ValueError`` if labels have another order than the samples: every sample would be a suspect."""
+        if index.max(initial=-1) >= len(given):
+            raise PyriteError(f"there is a sample {index.max()}, but there are {len(given)} labels")
+        if trainer.current_epoch != self._epoch:  # a checkpoint was made between its last step and its end
+            self._end_epoch()
+        self._epoch = trainer.current_epoch
         labels = batch.labels if isinstance(batch, Batch) else batch.get("labels")
-        if not isinstance(labels, Tensor) or labels.shape != index.shape or labels.is_floating_point():
-            return  # soft or mixed labels
-        given = self._record.given[index]
-        wrong = labels.cpu().numpy() != given
-        if wrong.any():
+        hard = isinstance(labels, Tensor) and labels.shape == index.shape and not labels.is_floating_point()
+        wrong = labels.cpu().numpy() != given[index] if hard else np.zeros(0, bool)
+        if wrong.any():  # labels in another order than the samples: every sample would be a suspect
             first = int(wrong.argmax())
-            named = f"{int(labels[first])} in a batch, but {given[first]} in labels"
+            named = f"{int(labels[first])} in a batch, but {given[index[first]]} in labels"
             raise PyriteError(
                 f"the label of sample {index[first]} is {named}: they must be in the order of the data set"
             )
-
-    def _begin(self, epoch: int) -> None:
-        """End the epoch before, if a checkpoint was made between its last step and its end."""
-        if epoch != self._epoch:
-            self._end_epoch()
-        self._epoch = epoch
+        return scores.detach().cpu()
 
     def _end_epoch(self) -> None:
         """Average the epoch in, weighted by held-out labels; epochs without them count only if all are without."""
@@ -173,7 +161,8 @@ class LabelAudit(Callback):
             return
         held_out = bool(seen["unseen"].any())
         if held_out and not self._weighted:
-            record.margin_sum[:], record.margin_weight[:], record.unseen[:] = 0, 0, False
+            for name in ("margin_sum", "margin_weight", "unseen"):
+                record.columns[name][:] = 0
             self._weighted = True
         elif self._weighted and not held_out:
             record.first_margins.merge([])

@@ -53,9 +53,8 @@ def learning_figure(comparison: Comparison) -> Figure:
         _draw_lines(axes, known)
         axes.set_ylabel(METRICS[name].explanation, fontsize=11)
         _style_epochs(axes, percent=True)
-    for axes in grid[:-1]:
-        axes.set_xlabel("")
-    axes.set_ylim(bottom=0)
+        axes.label_outer()
+    grid[-1].set_ylim(bottom=0)
     _legend(figure, grid[0], fontsize=10.5)
     return figure
 

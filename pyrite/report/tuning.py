@@ -26,9 +26,9 @@ def draw_tuning(tuning: Tuning, path: str | Path) -> Path:
 def tuning_figure(tuning: Tuning) -> Figure:
     """The figure that ``draw_tuning`` saves. One colour per loss; pruned trials are hollow, at their last value."""
     ended: Drawn = [(trial, trial.values[-1]) for trial in tuning.trials if trial.state in ("complete", "pruned")]
-    choices = tuning.search.space.ranges[METHOD].ends
+    choices = tuning.space.ranges[METHOD].ends
     styles = {name: line_style(number)["color"] for number, name in enumerate(choices)}
-    params = [name for name, allowed in tuning.search.space.ranges.items() if isinstance(allowed, Between)]
+    params = [name for name, allowed in tuning.space.ranges.items() if isinstance(allowed, Between)]
     panels = ["lr", *(name for name in params if name not in ("lr", "lr_factor"))]
     rows = 1 + (len(panels) + 1) // 2
     # As narrow as a column of text, so that it stays legible on a phone.
@@ -45,7 +45,7 @@ def tuning_figure(tuning: Tuning) -> Figure:
         axes.tick_params(labelleft=number % 2 == 0)
         at = {trial.number: float(trial.lr if name == "lr" else trial.params.get(name, "nan")) for trial, _ in ended}
         _scatter(axes, ended, styles, at)
-        allowed = tuning.search.space.ranges.get(name)
+        allowed = tuning.space.ranges.get(name)
         if isinstance(allowed, Between):
             _span(axes, allowed)
         elif name == "lr":

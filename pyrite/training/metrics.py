@@ -30,7 +30,6 @@ __all__ = [
     "Outcome",
     "SampleColumn",
     "Scored",
-    "Visit",
     "measure",
     "names_of",
 ]
@@ -40,29 +39,18 @@ Source = Literal["epoch", "held-out", "model", "outcome", "comparison"]
 _BOTH: Final = ("run", "comparison")
 
 
-class Visit(NamedTuple):
-    """The first visits of an epoch, one row per sample that was seen. ``weight`` and ``trust`` are NaN if unknown."""
-
-    margin: Floats
-    prediction: Ints
-    weight: Floats
-    learning_rate: Floats
-    trust: Floats
-    agrees: Flags
-
-
 @final
 @dataclass(frozen=True)
 class Epoch:
-    """An epoch that has ended, merged over all processes.
+    """An epoch that has ended, merged over all processes: the first visit to each sample, in the order of the samples.
 
     Attributes:
         number: counted from 1.
         loss: the mean over its steps.
-        learning_rate: that of its last step.
-        visit: what was seen, in the order of the samples.
+        last_rate: the learning rate of its last step.
+        margin, prediction, weight, learning_rate, trust: of the samples; ``weight`` and ``trust`` are NaN if unknown.
         given, true: the labels of these samples; ``true`` is None if unknown.
-        margin_mean: the mean margins of these samples over the epochs so far.
+        columns: what is kept of these samples, by the names of ``SAMPLE_COLUMNS``.
         weight_sums: over all epochs so far of learning rates, and of learning rates times weights: of all samples (by
             absolute value), of right and of wrong labels.
         test: test samples that were predicted; None if they were not.
@@ -71,18 +59,27 @@ class Epoch:
 
     number: int
     loss: float | None
-    learning_rate: float
-    visit: Visit
+    last_rate: float
+    margin: Floats
+    prediction: Ints
+    weight: Floats
+    learning_rate: Floats
+    trust: Floats
     given: Ints
     true: Ints | None
-    margin_mean: Floats
+    columns: Mapping[str, npt.NDArray[Any]]
     weight_sums: Floats
     test: Tally | None
     unseen: Tally | None
 
+    @property
+    def agrees(self) -> Flags:
+        """Where the prediction is the given label."""
+        return np.asarray(self.prediction == self.given)
+
     @cached_property
     def subsets(self) -> SubsetAccuracies:
-        return subset_accuracies(self.visit.prediction, self.given, self.true)
+        return subset_accuracies(self.prediction, self.given, self.true)
 
     @cached_property
     def accuracies(self) -> dict[str, float | None]:
@@ -90,7 +87,7 @@ class Epoch:
 
     @cached_property
     def weights(self) -> dict[str, float | None]:
-        return weight_statistics(self.visit.weight[~np.isnan(self.visit.weight)])
+        return weight_statistics(self.weight[~np.isnan(self.weight)])
 
     def mean_weight(self, group: int) -> float | None:
         """The mean weight so far: 0 of all samples, 1 of right labels, 2 of wrong ones."""
@@ -190,7 +187,7 @@ def _by_model(heading: str, explanation: str, subset: str) -> Metric:
 METRICS: Final[Mapping[str, Metric]] = {
     "epoch": Metric("epoch", lambda epoch: epoch.number, percent=False),
     "loss": Metric("mean loss of the steps", lambda epoch: epoch.loss, percent=False),
-    "learning_rate": Metric("learning rate of the last step", lambda epoch: epoch.learning_rate, percent=False),
+    "learning_rate": Metric("learning rate of the last step", lambda epoch: epoch.last_rate, percent=False),
     "final_test_accuracy": Metric(
         "test accuracy of the saved model",
         lambda outcome: outcome.history[outcome.epoch - 1]["test_accuracy"], "outcome", "final",
@@ -251,7 +248,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "margin_size": Metric(
         "median size of a margin",
-        lambda epoch: float(np.median(np.abs(epoch.visit.margin))) if len(epoch.visit.margin) else None, percent=False,
+        lambda epoch: float(np.median(np.abs(epoch.margin))) if len(epoch.margin) else None, percent=False,
     ),
     # Twice the weight is the L1 norm of a sample's gradient. The curriculum paper prints the norm of the margin's
     # gradient, which is always 2; that of the loss is meant.
@@ -268,9 +265,11 @@ METRICS: Final[Mapping[str, Metric]] = {
     "clean_weight": Metric("mean weight of right labels", lambda epoch: epoch.mean_weight(1), percent=False),
     "noisy_weight": Metric("mean weight of wrong labels", lambda epoch: epoch.mean_weight(2), percent=False),
     **{f"weight_{name}": _statistic(name) for name in weight_statistics([])},
-    "margin_auc": Metric("AUC of finding wrong labels by margin", lambda epoch: epoch.auc(epoch.visit.margin)),
-    "margin_mean_auc": Metric("AUC of finding wrong labels by mean margin", lambda epoch: epoch.auc(epoch.margin_mean)),
-    "trust_auc": Metric("AUC of finding wrong labels by weight", lambda epoch: epoch.auc(epoch.visit.trust)),
+    "margin_auc": Metric("AUC of finding wrong labels by margin", lambda epoch: epoch.auc(epoch.margin)),
+    "margin_mean_auc": Metric(
+        "AUC of finding wrong labels by mean margin", lambda epoch: epoch.auc(epoch.columns["margin_mean"])
+    ),
+    "trust_auc": Metric("AUC of finding wrong labels by weight", lambda epoch: epoch.auc(epoch.trust)),
     "diff": Metric("test accuracy lost by the noise", lambda comparison: None, "comparison", "diff"),
 }  # fmt: skip
 """Every number of a run, by its name in the history, in JSON and in the columns of tables.
@@ -291,65 +290,71 @@ class SampleColumn:
     Attributes:
         explanation: what it is.
         initial: its value before the first visit.
-        update: the new values of the samples seen in an epoch, from those in all columns before it and the visit.
+        update: its new values, from an epoch whose ``columns`` are those before it.
         saved: whether it is in ``samples.npz``; others are needed by ``update`` only.
     """
 
     explanation: str
     initial: float
-    update: Callable[[Mapping[str, npt.NDArray[Any]], Visit], npt.NDArray[Any]]
+    update: Callable[[Epoch], npt.NDArray[Any]]
     saved: bool = True
 
 
-_Past = Mapping[str, npt.NDArray[Any]]
+def _mean_before(epoch: Epoch, mean: str, count: str) -> Floats:
+    return np.where(epoch.columns[count] > 0, epoch.columns[mean], 0.0)
 
 
-def _margin_mean(past: _Past, visit: Visit) -> Floats:
-    mean = np.where(past["visits"] > 0, past["margin_mean"], 0.0)
-    return np.asarray(mean + (visit.margin - mean) / (past["visits"] + 1))
+def _margin_mean(epoch: Epoch) -> Floats:
+    before = _mean_before(epoch, "margin_mean", "visits")
+    return np.asarray(before + (epoch.margin - before) / (epoch.columns["visits"] + 1))
 
 
-def _margin_squares(past: _Past, visit: Visit) -> Floats:
+def _margin_squares(epoch: Epoch) -> Floats:
     """The sum of squared deviations from the running mean (Welford, 1962)."""
-    mean = np.where(past["visits"] > 0, past["margin_mean"], 0.0)
-    return np.asarray(past["margin_squares"] + (visit.margin - mean) * (visit.margin - _margin_mean(past, visit)))
+    deviation = epoch.margin - _mean_before(epoch, "margin_mean", "visits")
+    return np.asarray(epoch.columns["margin_squares"] + deviation * (epoch.margin - _margin_mean(epoch)))
 
 
-def _weight_mean(past: _Past, visit: Visit) -> Floats:
-    mean = np.where(past["weighted_visits"] > 0, past["weight_mean"], 0.0)
-    updated = mean + (visit.weight - mean) / (past["weighted_visits"] + 1)
-    return np.where(np.isnan(visit.weight), past["weight_mean"], updated)
+def _weight_mean(epoch: Epoch) -> Floats:
+    before = _mean_before(epoch, "weight_mean", "weighted_visits")
+    mean = before + (epoch.weight - before) / (epoch.columns["weighted_visits"] + 1)
+    return np.where(np.isnan(epoch.weight), epoch.columns["weight_mean"], mean)
 
 
-def _agreed(past: _Past) -> Flags:
-    """Whether the last prediction was the given label."""
-    return np.asarray(past["learned"] > past["forgotten"])
+def _agreed(epoch: Epoch) -> Flags:
+    """Whether the prediction of the epoch before was the given label."""
+    return np.asarray(epoch.columns["learned"] > epoch.columns["forgotten"])
+
+
+def _counted(name: str, flags: Callable[[Epoch], Flags]) -> Callable[[Epoch], Ints]:
+    """A column that counts the epochs in which flags are true."""
+    return lambda epoch: epoch.columns[name] + flags(epoch)
 
 
 SAMPLE_COLUMNS: Final[Mapping[str, SampleColumn]] = {
-    "visits": SampleColumn("epochs in which it was seen", 0, lambda past, visit: past["visits"] + 1),
+    "visits": SampleColumn("epochs in which it was seen", 0, lambda epoch: epoch.columns["visits"] + 1),
     "margin_mean": SampleColumn("mean margin over the epochs", math.nan, _margin_mean),
     "margin_variance": SampleColumn(
         "population variance of the margin",
-        math.nan, lambda past, visit: _margin_squares(past, visit) / (past["visits"] + 1),
+        math.nan, lambda epoch: _margin_squares(epoch) / (epoch.columns["visits"] + 1),
     ),
-    "last_margin": SampleColumn("margin when last seen", math.nan, lambda past, visit: visit.margin),
+    "last_margin": SampleColumn("margin when last seen", math.nan, lambda epoch: epoch.margin),
     "agreements": SampleColumn(
-        "epochs in which the prediction was the given label", 0, lambda past, visit: past["agreements"] + visit.agrees
+        "epochs in which the prediction was the given label", 0, _counted("agreements", lambda epoch: epoch.agrees)
     ),
     "learned": SampleColumn(
         "changes to the given label, a first visit that agrees included",
-        0, lambda past, visit: past["learned"] + (visit.agrees & ~_agreed(past)),
+        0, _counted("learned", lambda epoch: epoch.agrees & ~_agreed(epoch)),
     ),
     "forgotten": SampleColumn(
         "changes from the given label to another (Toneva et al., 2019)",
-        0, lambda past, visit: past["forgotten"] + (_agreed(past) & ~visit.agrees),
+        0, _counted("forgotten", lambda epoch: _agreed(epoch) & ~epoch.agrees),
     ),
     "weight_mean": SampleColumn("mean weight over the epochs that had one", math.nan, _weight_mean),
-    "last_trust": SampleColumn("factor of its loss when last seen", math.nan, lambda past, visit: visit.trust),
+    "last_trust": SampleColumn("factor of its loss when last seen", math.nan, lambda epoch: epoch.trust),
     "margin_squares": SampleColumn("squared deviations of the margin", 0.0, _margin_squares, saved=False),
     "weighted_visits": SampleColumn(
-        "epochs with a weight", 0, lambda past, visit: past["weighted_visits"] + ~np.isnan(visit.weight), saved=False
+        "epochs with a weight", 0, _counted("weighted_visits", lambda epoch: ~np.isnan(epoch.weight)), saved=False
     ),
 }  # fmt: skip
 """Every number that is kept per sample, by its name in ``samples.npz``."""

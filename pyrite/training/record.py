@@ -1,6 +1,7 @@
 """The record of a run: what happens to every sample, and one line of the history per epoch."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final, final
 
@@ -16,7 +17,7 @@ from pyrite.methods import Step
 from pyrite.processes import all_gather, world_size
 from pyrite.soft_margin import margins
 from pyrite.training.evaluation import Evaluation
-from pyrite.training.metrics import SAMPLE_COLUMNS, Epoch, Line, Visit, measure, names_of
+from pyrite.training.metrics import SAMPLE_COLUMNS, Epoch, Line, measure, names_of
 
 __all__ = ["FirstVisits", "Record"]
 
@@ -78,10 +79,9 @@ class Record:
     Attributes:
         history: one line per epoch, with the names of ``METRICS``.
         steps: the number of steps so far.
-        columns: what is kept of every sample, with the names of ``SAMPLE_COLUMNS``.
+        columns: what is kept of every sample, one row for each: ``SAMPLE_COLUMNS``, and the sums of class margins.
         histograms: counts of margins by epoch, and by bin: of all samples, and of wrong labels if they are known.
         class_margins: the mean over epochs of every class's margin, weighted by ``epoch_weight``; NaN if never seen.
-        unseen: True for samples whose class margins are of nets that were not trained on them.
 
     >>> record = Record([0, 1, 1], true=[0, 1, 0])
     >>> record.update([0, 1, 2], margin=[2.0, 1.0, -1.0], prediction=[0, 1, 0], weight=[0.2, 0.4, 0.1])
@@ -114,13 +114,14 @@ class Record:
         self.columns: Arrays = {name: np.full(samples, column.initial) for name, column in SAMPLE_COLUMNS.items()}
         self.histograms: Ints = np.zeros((0, 1 if self.true is None else 2, len(self.edges) + 1), np.int64)
         self.keeps_margins = classes is not None and samples * classes <= _LARGEST
-        shape = (samples if self.keeps_margins else 0, classes or 0)
-        self.unseen: Flags = np.zeros(shape[0], bool)
-        self.margin_sum, self.margin_weight = np.zeros(shape, np.float32), np.zeros(shape[0])
+        if self.keeps_margins:
+            table, unseen = np.zeros((samples, classes or 0), np.float32), np.zeros(samples, bool)
+            self.columns |= {"margin_sum": table, "margin_weight": np.zeros(samples), "unseen": unseen}
         self._weight_sums: Floats = np.zeros(6)
         numbers = {name: np.zeros(samples) for name in ("margin", "weight", "learning_rate", "trust")}
         self.first_visits = FirstVisits(samples, prediction=np.zeros(samples, np.int64), **numbers)
-        self.first_margins = FirstVisits(shape[0], margins=np.zeros(shape, np.float32), unseen=np.zeros(shape[0], bool))
+        margin_columns = {"margins": table.copy(), "unseen": unseen.copy()} if self.keeps_margins else {}
+        self.first_margins = FirstVisits(samples, **margin_columns)
         self._pending: list[Step] = []
         self._waiting = 0
 
@@ -198,7 +199,7 @@ class Record:
         if not self.keeps_margins:
             return
         rows, values = self._rows(index), to_floats(margins, "margins", ndim=2, nan=True)
-        classes = self.margin_sum.shape[1]
+        classes = self.columns["margin_sum"].shape[1]
         if values.shape != (len(rows), classes):
             raise PyriteError(f"margins have the shape {values.shape}, for {len(rows)} samples of {classes} classes")
         good = np.isfinite(values).all(1)
@@ -248,30 +249,30 @@ class Record:
 
     def _add_visits(self, test: Tally | None) -> Epoch:
         """Add the first visits of an epoch to what is kept."""
-        state = self.first_visits.state()
-        rows = state.pop("index")
-        visit = Visit(agrees=state["prediction"] == self.given[rows], **state)
-        past = {name: column[rows] for name, column in self.columns.items()}
-        for name, column in SAMPLE_COLUMNS.items():
-            self.columns[name][rows] = column.update(past, visit)
+        visits = self.first_visits.state()
+        rows = visits.pop("index")
+        self.first_visits.merge([])
         wrong = None if self.is_wrong is None else self.is_wrong[rows]
-        self._weight_sums += _weight_sums(visit, wrong)
-        groups = [visit.margin] if wrong is None else [visit.margin, visit.margin[wrong]]
+        self._weight_sums += _weight_sums(visits["weight"], visits["learning_rate"], wrong)
+        groups = [visits["margin"]] if wrong is None else [visits["margin"], visits["margin"][wrong]]
         counts = [np.histogram(group, [-np.inf, *self.edges, np.inf])[0] for group in groups]
         self.histograms = np.concatenate([self.histograms, np.stack(counts)[None]])
-        self.first_visits.merge([])
-        return Epoch(
+        epoch = Epoch(
             number=len(self.history) + 1,
             loss=self.loss / self.denominator if self.denominator else None,
-            learning_rate=self.learning_rate,
-            visit=visit,
+            last_rate=self.learning_rate,
             given=self.given[rows],
             true=None if self.true is None else self.true[rows],
-            margin_mean=self.columns["margin_mean"][rows],
+            columns={name: self.columns[name][rows] for name in SAMPLE_COLUMNS},
             weight_sums=self._weight_sums,
             test=test,
             unseen=self._unseen_hits() if self.keeps_margins else None,
+            **visits,
         )
+        updated = {name: column.update(epoch) for name, column in SAMPLE_COLUMNS.items()}
+        for name, values in updated.items():
+            self.columns[name][rows] = values
+        return replace(epoch, columns=updated)
 
     def _unseen_hits(self) -> Tally:
         """Given labels of this epoch that are predicted by nets that are not trained on them."""
@@ -281,19 +282,20 @@ class Record:
 
     def _add_margins(self, weight: float) -> None:
         """Add the margins of an epoch to their means."""
-        state = self.first_margins.state()
-        rows = state["index"]
-        self.margin_sum[rows] += np.float32(weight) * state["margins"]
-        self.margin_weight[rows] += weight
-        self.unseen[rows] = state["unseen"]
-        self.first_margins.merge([])
+        if self.keeps_margins:
+            state = self.first_margins.state()
+            rows = state["index"]
+            self.columns["margin_sum"][rows] += np.float32(weight) * state["margins"]
+            self.columns["margin_weight"][rows] += weight
+            self.columns["unseen"][rows] = state["unseen"]
+            self.first_margins.merge([])
 
     # --- what is kept -------------------------------------------------------------------------------------------------
 
     @property
     def class_margins(self) -> npt.NDArray[np.float32]:
         with np.errstate(invalid="ignore", divide="ignore"):
-            return np.asarray(self.margin_sum / self.margin_weight[:, None], np.float32)
+            return np.asarray(self.columns["margin_sum"] / self.columns["margin_weight"][:, None], np.float32)
 
     def arrays(self) -> Arrays:
         """The content of ``samples.npz``."""
@@ -302,24 +304,15 @@ class Record:
         if self.true is not None:
             arrays["noisy_margins"] = self.histograms[:, 1]
         if self.keeps_margins:
-            arrays |= {"class_margins": self.class_margins, "unseen": self.unseen.astype(np.uint8)}
+            arrays |= {"class_margins": self.class_margins, "unseen": self.columns["unseen"].astype(np.uint8)}
         return arrays
-
-    def _kept(self) -> Arrays:
-        margin_means: Arrays = {
-            "margin_sum": self.margin_sum,
-            "margin_weight": self.margin_weight,
-            "unseen": self.unseen,
-        }
-        return {**self.columns, **margin_means, "weight_sums": self._weight_sums}
 
     def state_dict(self) -> dict[str, Any]:
         """Arrays and values that JSON can hold, from which training resumes bit for bit, also within an epoch."""
         epoch = {f"{table}.{name}": a for table, state in self.epoch_state().items() for name, a in state.items()}
-        scalars = {name: getattr(self, name) for name in _SCALARS}
-        kept = {name: array.copy() for name, array in self._kept().items()}
-        evaluation = {} if self.evaluation is None else {"evaluation": self.evaluation.state_dict()}
-        return {"history": list(self.history), "histograms": self.histograms, **scalars, **kept, **epoch, **evaluation}
+        state = {name: getattr(self, name) for name in _SCALARS} | {name: a.copy() for name, a in self.columns.items()}
+        state |= {"history": list(self.history), "histograms": self.histograms, "weight_sums": self._weight_sums.copy()}
+        return state | epoch | ({} if self.evaluation is None else {"evaluation": self.evaluation.state_dict()})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue where another record of the same samples stopped. A state that does not fit changes nothing."""
@@ -327,20 +320,19 @@ class Record:
         if missing:
             raise PyriteError(f"the state has no {missing[0]!r}, only {sorted(state)}")
         histograms = np.array(state["histograms"], np.int64)
-        shapes = {name: (np.shape(state[name]), array.shape) for name, array in self._kept().items()}
+        shapes = {name: (np.shape(state[name]), array.shape) for name, array in self.columns.items()}
         shapes["histograms"] = histograms.shape[1:], self.histograms.shape[1:]
         for name, (found, own) in shapes.items():
             if found != own:
                 raise PyriteError(f"{name} of the state has the shape {found}, this is {own}")
-        for name, array in self._kept().items():
+        for name, array in self.columns.items():
             array[...] = state[name]
-        self.histograms, self.history = histograms, list(state["history"])
         for name in _SCALARS:
             setattr(self, name, state[name])
-        tables = {"first_visits": self.first_visits, "first_margins": self.first_margins}
-        for name, table in tables.items():
+        self.history, self.histograms = list(state["history"]), histograms
+        self._weight_sums[:], self._pending, self._waiting = state["weight_sums"], [], 0
+        for name, table in (("first_visits", self.first_visits), ("first_margins", self.first_margins)):
             table.merge([{column: np.asarray(state[f"{name}.{column}"]) for column in ("index", *table.columns)}])
-        self._pending, self._waiting = [], 0
         if self.evaluation is not None:
             self.evaluation.load_state_dict(state["evaluation"])
 
@@ -352,16 +344,13 @@ class Record:
         return rows
 
 
-def _weight_sums(visit: Visit, wrong: Flags | None) -> Floats:
+def _weight_sums(weight: Floats, rate: Floats, wrong: Flags | None) -> Floats:
     """The sums of an epoch that ``Epoch.weight_sums`` describes; samples without a weight are left out."""
-    known = ~np.isnan(visit.weight)
-    weight, rate = visit.weight[known], visit.learning_rate[known]
-    sums = np.zeros(6)
-    sums[:2] = rate.sum(), rate @ np.abs(weight)
-    if wrong is not None:
-        for place, part in ((2, ~wrong[known]), (4, wrong[known])):
-            sums[place : place + 2] = rate[part].sum(), rate[part] @ weight[part]
-    return sums
+    known = ~np.isnan(weight)
+    sums = [rate[known].sum(), rate[known] @ np.abs(weight[known])]
+    for part in () if wrong is None else (known & ~wrong, known & wrong):
+        sums += [rate[part].sum(), rate[part] @ weight[part]]
+    return np.array(sums + [0.0] * (6 - len(sums)))
 
 
 def _finite(name: str, value: object, rows: Ints) -> Floats:

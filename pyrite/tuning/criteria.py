@@ -31,7 +31,7 @@ class Criterion:
     rises: bool
     symmetric: bool
 
-    def spelled(self, value: float, count: int = 0) -> str:
+    def formatted(self, value: float, count: int = 0) -> str:
         """A value as text; with ``count`` samples, an accuracy has its standard error."""
         if not self.rises:
             return f"{value:.4f}"

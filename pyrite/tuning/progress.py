@@ -8,10 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeElapsedColumn
 
-from pyrite.methods import method as read_method
 from pyrite.tuning.criteria import Criterion
-from pyrite.tuning.space import short
-from pyrite.tuning.study import Trial
+from pyrite.tuning.result import Trial
 
 __all__ = ["TuningProgress"]
 
@@ -47,7 +45,7 @@ class TuningProgress:
         """A trial begins. Those that ended early count in full."""
         self._before = self.epochs * sum(other.state != "running" for other in trials)
         about = f"trial {trial.number}/{self.trials}"
-        self._bar.update(self._task, completed=self._before, description=about, now=escape(described(trial)))
+        self._bar.update(self._task, completed=self._before, description=about, now=escape(str(trial)))
 
     def epoch(self, number: int) -> None:
         """An epoch of the trial has ended."""
@@ -55,19 +53,13 @@ class TuningProgress:
 
     def end(self, trial: Trial, trials: Sequence[Trial]) -> None:
         """The trial has ended."""
-        self._bar.update(self._task, completed=self._before + self.epochs)
-        if trial.state == "complete":
-            outcome = f"{self.criterion.words} {self.criterion.spelled(trial.values[-1])}"
+        self.epoch(self.epochs)
+        outcome = f"failed: {trial.reason}"
+        if trial.value is not None:
+            outcome = f"{self.criterion.words} {self.criterion.formatted(trial.value)}"
         elif trial.state == "pruned":
             outcome = f"pruned after {len(trial.values)} of {self.epochs} epochs"
-        else:
-            outcome = f"failed: {trial.reason}"
         values = [other.value for other in trials if other.value is not None]
-        best = f" (best {self.criterion.spelled(self.criterion.best(values))})" if values else ""
-        text = f"trial {trial.number}/{self.trials}  {described(trial)}: {outcome}{best}"
+        best = f" (best {self.criterion.formatted(self.criterion.best(values))})" if values else ""
+        text = f"trial {trial.number}/{self.trials}  {trial}: {outcome}{best}"
         self.console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-
-def described(trial: Trial) -> str:
-    """A short description of a trial: ``gce(q=0.5), lr 0.1``."""
-    return f"{short(read_method(trial.method))}, lr {trial.lr:g}"

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Literal, final
 
 import numpy as np
 
@@ -15,15 +15,56 @@ from pyrite.files import write
 from pyrite.methods import method as read_method
 from pyrite.training import Run, RunFailed
 from pyrite.tuning.criteria import CRITERIA, Criterion
-from pyrite.tuning.progress import described
-from pyrite.tuning.search import Search
-from pyrite.tuning.space import short
-from pyrite.tuning.study import Trial
+from pyrite.tuning.space import Space, short
 
 if TYPE_CHECKING:
     import optuna
 
-__all__ = ["Tuning", "best_of"]
+__all__ = ["Trial", "Tuning", "best_of"]
+
+
+@final
+@dataclass(frozen=True)
+class Trial:
+    """One choice of method, parameters and learning rate, and its outcome.
+
+    Attributes:
+        number: from 1; its run is in the folder ``trial-0007``.
+        method: written in full, such as ``erm(gce(q=0.53))``.
+        lr: the learning rate.
+        params: the chosen values, by the names of the ranges.
+        state: ``running``, ``complete``, ``pruned`` (ended early, others did better) or ``failed`` (it diverged).
+        values: the criterion on held-out given labels after each epoch.
+        test_accuracy: at the end, if there is a test part; it does not influence the choice.
+        reason: why it failed.
+    """
+
+    number: int
+    method: str
+    lr: float
+    params: Mapping[str, Any]
+    state: Literal["running", "complete", "pruned", "failed"] = "running"
+    values: tuple[float, ...] = ()
+    test_accuracy: float | None = None
+    reason: str = ""
+
+    @property
+    def value(self) -> float | None:
+        """The criterion at the end; None if the trial is not complete."""
+        return self.values[-1] if self.state == "complete" else None
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return f"trial-{self.number:04d}"
+
+    @property
+    def short_method(self) -> str:
+        """The method, or its loss if the method is plain training with that."""
+        return short(read_method(self.method))
+
+    def __str__(self) -> str:
+        return f"{self.short_method}, lr {self.lr:g}"
 
 
 @final
@@ -35,15 +76,15 @@ class Tuning:
         path: its folder, with one run per trial.
         by: the criterion.
         trials: all trials.
-        search: the space that they were chosen from.
-        data: the data's spelling; None if they were passed as an object.
+        space: what they were chosen from.
+        data: the data as text; None if they were passed as an object.
         options: the options of ``pyrite.train`` that train with the choice on all samples.
     """
 
     path: Path
     by: str
     trials: tuple[Trial, ...]
-    search: Search
+    space: Space
     data: str | None
     options: Mapping[str, Any]
 
@@ -69,11 +110,11 @@ class Tuning:
     @property
     def sentence(self) -> str:
         """The choice and its value, in one sentence."""
-        best, value, rule = self.best, self.best.values[-1], self.criterion
+        best, rule = self.best, self.criterion
         states = [trial.state for trial in self.trials]
         others = [f"{states.count(state)} {state}" for state in ("pruned", "failed") if state in states]
         return (
-            f"{described(best)} has the best {rule.words}, {rule.spelled(value, self.held_out)}, "
+            f"{best} has the best {rule.words}, {rule.formatted(best.values[-1], self.held_out)}, "
             f"on the given labels of {self.held_out:,} held-out samples, "
             f"of {len(self.trials)} trials{' (' + ', '.join(others) + ')' if others else ''}"
         )
@@ -81,65 +122,54 @@ class Tuning:
     @property
     def tested(self) -> str:
         """The test accuracy of the choice in one sentence, if there is a test part; it did not influence the choice."""
-        known = [trial.test_accuracy for trial in self.trials if trial.value is not None]
-        tests = [test for test in known if test is not None]
-        if self.best.test_accuracy is None or not tests:
+        tests = [trial.test_accuracy for trial in self.trials if trial.value is not None]
+        known = [test for test in tests if test is not None]
+        if self.best.test_accuracy is None:
             return ""
-        own, best = (f"{100 * test:.2f} %" for test in (self.best.test_accuracy, max(tests)))
+        own, best = (f"{100 * test:.2f} %" for test in (self.best.test_accuracy, max(known)))
         return (
             f"On the test part, which the choice did not look at, its accuracy is {own}, that of the best trial {best}"
         )
 
     @property
     def command(self) -> str | None:
-        """The command that trains with the choice on all samples; None if data or net have no spelling."""
+        """The command that trains with the choice on all samples; None if data or net cannot be written as text."""
         plain = all(value is None or isinstance(value, str | int | float | Path) for value in self.options.values())
-        if self.data is None or not plain:
-            return None
-        return train_command(self.data, self.options)
+        return train_command(self.data, self.options) if self.data is not None and plain else None
 
     def to_optuna(self) -> "optuna.Study":
-        """The trials as an optuna study, for its plots and tables."""
-        return self.search.to_optuna(self.trials)
+        """The trials as an optuna study in memory, for its plots and tables."""
+        from pyrite.tuning.study import read_study
+
+        return read_study(self.path)
+
+    @property
+    def ranked(self) -> list[Trial]:
+        """The trials, the best first; those without a value come last."""
+        sign = -1 if self.criterion.rises else 1
+        return sorted(self.trials, key=lambda trial: float("inf") if trial.value is None else sign * trial.value)
 
     def table(self) -> Table:
         """All trials, the best first."""
-        tested = any(trial.test_accuracy is not None for trial in self.trials)
         headings = ["trial", "loss or method", "learning rate", f"held-out {self.criterion.words}", "epochs"]
+        tested = any(trial.test_accuracy is not None for trial in self.trials)
         headings += ["test accuracy (not looked at)"] if tested else []
         rows = []
         for trial in self.ranked:
-            cells = [str(trial.number), short(read_method(trial.method)), f"{trial.lr:g}", self.shown(trial)]
-            cells += [str(len(trial.values))]
-            cells += ["" if trial.test_accuracy is None else f"{100 * trial.test_accuracy:.2f} %"] if tested else []
-            rows.append(tuple(cells))
+            value = trial.state if trial.value is None else self.criterion.formatted(trial.value)
+            test = "" if trial.test_accuracy is None else f"{100 * trial.test_accuracy:.2f} %"
+            row = (str(trial.number), trial.short_method, f"{trial.lr:g}", value, str(len(trial.values)), test)
+            rows.append(row[: len(headings)])
         return Table(tuple(headings), tuple(rows), code=1)
 
     def to_markdown(self) -> str:
         """The table, as Markdown."""
         return self.table().to_markdown()
 
-    @property
-    def ranked(self) -> list[Trial]:
-        """The trials, the best first; those without a value come last."""
-        sign = -1 if self.criterion.rises else 1
-        worst = float("inf")
-        return sorted(self.trials, key=lambda trial: worst if trial.value is None else sign * trial.value)
-
-    def shown(self, trial: Trial) -> str:
-        """A trial's value, or its state if it has none."""
-        return trial.state if trial.value is None else self.criterion.spelled(trial.value)
-
     def to_dict(self) -> dict[str, Any]:
         """The result as plain values, ready for JSON."""
-        return {
-            "path": str(self.path),
-            "by": self.by,
-            "best": self._row(self.best),
-            "held_out": self.held_out,
-            "command": self.command,
-            "trials": [self._row(trial) for trial in self.trials],
-        }
+        facts = {"path": str(self.path), "by": self.by, "best": self._row(self.best), "held_out": self.held_out}
+        return facts | {"command": self.command, "trials": [self._row(trial) for trial in self.trials]}
 
     def to_json(self, path: str | Path) -> Path:
         """Write ``to_dict`` as a file."""
@@ -156,9 +186,8 @@ class Tuning:
 
 def best_of(trials: Sequence[Trial], criterion: Criterion) -> Trial:
     """The first of the complete trials with the best value; ``RunFailed`` if there is none."""
-    values = {trial.number: trial.value for trial in trials if trial.value is not None}
+    values = [trial.value for trial in trials if trial.value is not None]
     if not values:
         reasons = [f": {trial.reason}" for trial in trials if trial.reason]
         raise RunFailed(f"none of {len(trials)} trials finished{reasons[0] if reasons else ''}")
-    best = criterion.best(list(values.values()))
-    return next(trial for trial in trials if trial.value == best)
+    return next(trial for trial in trials if trial.value == criterion.best(values))

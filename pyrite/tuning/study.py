@@ -1,191 +1,291 @@
-"""The folder of a search: one file per trial, and locks by which several processes share the work.
+"""The trials of a search: a study of optuna's in a journal file, on which several processes may work.
 
-There is no other state. A trial belongs to the process that has its lock. The kernel releases the locks of a process
-that ends, however it ends, so a trial whose file has the state "running" but which is not locked was abandoned.
+A trial belongs to the process that has its lock. Locks of a process that ends, however it ends, are released, so a
+trial that is running but not locked was abandoned. Random numbers depend on the seed and the number of the trial, so
+that a search that was killed continues with the same draws.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, final
+from typing import Any, Final, NamedTuple, final
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, FloatDistribution
+from optuna.pruners import MedianPruner
+from optuna.samplers import BaseSampler, RandomSampler, TPESampler
+from optuna.storages import JournalStorage
+from optuna.storages.journal import JournalFileBackend
+from optuna.study import StudyDirection
+from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from pyrite.errors import PyriteError
-from pyrite.files import write
 from pyrite.locks import acquire
+from pyrite.methods import Method
 from pyrite.training import RunFailed
+from pyrite.tuning.criteria import Criterion
+from pyrite.tuning.result import Trial
+from pyrite.tuning.space import METHOD, Between, Range, Space
 
-__all__ = ["Claim", "Study", "Trial"]
+__all__ = ["Claim", "Study", "read_study"]
 
-State = Literal["running", "complete", "pruned", "failed"]
+_NAME, _JOURNAL = "pyrite", "study.journal"
+_MODEL_ATTEMPTS: Final = 20
+"""Proposals of optuna's model before random ones are drawn, if all were tried before."""
+_RANDOM_ATTEMPTS: Final = 200
+"""Random proposals before the search ends, if all were tried before."""
+_FINISHED_BEFORE_PRUNING: Final = 5
 
-
-@final
-@dataclass(frozen=True)
-class Trial:
-    """One choice of method, parameters and learning rate, and its outcome.
-
-    Attributes:
-        number: from 1; its run is in the folder ``trial-0007``.
-        method: spelled out, such as ``erm(gce(q=0.53))``.
-        lr: the learning rate.
-        params: the chosen values, by the names of the ranges.
-        state: ``running``, ``complete``, ``pruned`` (ended early, others did better) or ``failed`` (it diverged).
-        values: the criterion on held-out given labels after each epoch.
-        test_accuracy: at the end, if there is a test part; it does not influence the choice.
-        reason: why it failed.
-    """
-
-    number: int
-    method: str
-    lr: float
-    params: Mapping[str, Any]
-    state: State = "running"
-    values: tuple[float, ...] = ()
-    test_accuracy: float | None = None
-    reason: str = ""
-
-    @property
-    def value(self) -> float | None:
-        """The criterion at the end; None if the trial is not complete."""
-        return self.values[-1] if self.state == "complete" else None
-
-    @property
-    def name(self) -> str:
-        """The name of its folder."""
-        return f"trial-{self.number:04d}"
+Make = Callable[[Method, float | None], tuple[str, float]]
+"""From a method and the number chosen for its learning rate to its spec string and the learning rate."""
 
 
-@final
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """A trial that this process alone works on, until it is released."""
 
     trial: Trial
     release: Callable[[], None]
 
 
-@final
-class Study:
-    """The folder of a search."""
+class _JournalLock:
+    """A lock that is released when its process ends; optuna's own is not. It also removes an incomplete last line."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
+        self.path, self._release = path, lambda: None
 
-    def open(self, settings: Mapping[str, Any]) -> None:
-        """Begin a search with these settings, or continue one with the same; ``ValueError`` for any other folder."""
-        problem = self._foreign()
-        if problem:
-            raise PyriteError(problem)
-        plain = json.loads(json.dumps(settings))
-        with _failures(self.path), self._exclusive():
-            written = self._settings()
+    def acquire(self) -> bool:
+        release = acquire(self.path.parent / "locks" / "journal", wait=True)
+        assert release is not None
+        self._release = release
+        content = self.path.read_bytes()
+        if content and not content.endswith(b"\n"):  # a process was killed while it wrote
+            with open(self.path, "rb+") as file:
+                file.truncate(content.rfind(b"\n") + 1)
+        return True
+
+    def release(self) -> None:
+        self._release()
+
+
+@final
+class Study:
+    """The folder of a search, which is made, or continued if it is a search with the same settings.
+
+    The first trials are each method in the middle of its ranges, at its default learning rate, so that a short search
+    has tried all of them; then optuna's tree-structured Parzen estimator chooses.
+
+    Args:
+        path: the folder.
+        settings: what determines the search.
+        space: the methods and ranges to choose from.
+        criterion: what trials are compared by.
+        seed: everything random comes from it.
+        epochs: the length of a trial.
+    """
+
+    def __init__(
+        self, path: Path, settings: Mapping[str, Any], space: Space, criterion: Criterion, seed: int, epochs: int
+    ) -> None:
+        self.path, self.space, self.seed, self.epochs = path, space, seed, epochs
+        self.direction = StudyDirection.MAXIMIZE if criterion.rises else StudyDirection.MINIMIZE
+        _check_folder(path)
+        with self._exclusive():
+            self.storage = _storage(path)
+            with _quiet():
+                self.study = optuna.create_study(
+                    study_name=_NAME, storage=self.storage, direction=self.direction, load_if_exists=True
+                )
+            plain, written = json.loads(json.dumps(settings)), self.study.user_attrs.get("settings")
             if written is None:
-                write(self.path / "study.json", (json.dumps(plain, indent=2) + "\n").encode())
+                self.study.set_user_attr("settings", plain)
             elif written != plain:
                 differ = [name for name in {**plain, **written} if plain.get(name) != written.get(name)]
-                raise PyriteError(f"{self.path} holds a search with other {', '.join(differ)}: choose another out")
+                raise PyriteError(f"{path} holds a search with other {', '.join(differ)}: choose another out")
 
     def trials(self) -> tuple[Trial, ...]:
         """All trials that were begun, by their numbers."""
-        read = map(_read, self.path.glob("trial-*.json"))
-        return tuple(sorted(read, key=lambda trial: trial.number))
+        with _failures(self.path):
+            return tuple(map(_trial, self._stored()))
 
-    def claim(self, ask: Callable[[tuple[Trial, ...]], Trial | None]) -> Claim | None:
+    def claim(self, limit: int, make: Make) -> Claim | None:
         """A trial to work on: one that a process abandoned, or a new one; None if there is nothing left to do.
 
         While other processes work on the last trials it waits: if one of them ends, its trial has to be continued.
 
         Args:
-            ask: from the existing trials to a new one; None if there is to be none.
+            limit: the number of trials altogether.
+            make: what a choice stands for.
         """
         while True:
-            with _failures(self.path), self._exclusive():
-                trials = self.trials()
-                running = [trial for trial in trials if trial.state == "running"]
+            with self._exclusive():
+                running = [trial for trial in self.trials() if trial.state == "running"]
                 for trial in running:
-                    release = self._lock(trial.name, wait=False)
-                    if release is None:
-                        continue
-                    # Its process may have finished and released it since the files were read.
-                    current = _read(self.path / f"{trial.name}.json")
-                    if current.state == "running":
-                        return Claim(current, release)
-                    release()
-                new = ask(trials)
+                    release = self._lock(trial.name)
+                    # Its process may have finished and released it since the journal was read.
+                    if release is not None and self.trials()[trial.number - 1].state == "running":
+                        return Claim(trial, release)
+                    if release is not None:
+                        release()
+                new = self._propose(make) if len(self._stored()) < limit else None
                 if new is not None:
-                    release = self._lock(new.name, wait=False)
-                    assert release is not None, f"{new.name} is new, so no process has its lock"
-                    self.record(new)
-                    return Claim(new, release)
+                    self.study.add_trial(new)
+                    trial = self.trials()[-1]
+                    release = self._lock(trial.name)
+                    assert release is not None, f"{trial.name} is new, so no process has its lock"
+                    return Claim(trial, release)
             if not running:
                 return None
-            with _failures(self.path):
-                release = self._lock(running[0].name, wait=True)
-                assert release is not None
-                release()
+            release = self._lock(running[0].name, wait=True)
+            assert release is not None
+            release()
 
-    def record(self, trial: Trial) -> None:
-        """Write a trial's file. Only the process that the trial belongs to may do so."""
+    def is_hopeless(self, values: Sequence[float]) -> bool:
+        """Whether a trial with these values so far is behind the median of the finished ones.
+
+        Never before half of its epochs: robust losses start slowly, and cross entropy gets worse late.
+        """
+        if len(values) >= self.epochs:
+            return False
+        pruner = MedianPruner(_FINISHED_BEFORE_PRUNING, n_warmup_steps=max(1, (self.epochs + 1) // 2))
+        return pruner.prune(self.study, create_trial(state=TrialState.RUNNING, intermediate_values=_by_epoch(values)))
+
+    def finish(self, trial: Trial, state: str, values: Sequence[float] = (), **facts: float | str | None) -> Trial:
+        """Write the outcome of a trial and other facts. Only the process that the trial belongs to may do so."""
         with _failures(self.path):
-            path = write(self.path / f"{trial.name}.json", (json.dumps(asdict(trial), indent=2) + "\n").encode())
-            for part in self.path.glob(f".{path.name}.*.part"):  # left by a killed process
-                part.unlink(missing_ok=True)
+            identity = self._stored()[trial.number - 1]._trial_id
+            for epoch, value in _by_epoch(values).items():
+                self.storage.set_trial_intermediate_value(identity, epoch, value)
+            for name, fact in facts.items():
+                self.storage.set_trial_user_attr(identity, name, fact)
+            end = values[-1] if state == "complete" else None
+            self.study.tell(trial.number - 1, end, state=TrialState[_STATES[state]])
+            return self.trials()[trial.number - 1]
 
-    def finish(self, trial: Trial, **outcome: Any) -> Trial:
-        """Write the outcome of a trial."""
-        ended = replace(trial, **outcome)
-        self.record(ended)
-        return ended
+    def _stored(self) -> list[FrozenTrial]:
+        return self.study.get_trials(deepcopy=False)
 
-    def _settings(self) -> Any:
-        path = self.path / "study.json"
-        if not path.exists():
-            return None
-        try:
-            return json.loads(path.read_text(encoding="utf-8"))
-        except ValueError as error:
-            raise PyriteError(f"cannot read {path}: {error}") from None
+    def _propose(self, make: Make) -> FrozenTrial | None:
+        """The next trial, different from all before; None if all have been tried."""
+        taken = {(trial.method, trial.lr) for trial in self.trials()}
+        for params in self._proposals():
+            method, lr = make(*self.space.pick(lambda name, allowed, params=params: params[name]))  # type: ignore[misc]
+            if (method, lr) not in taken:
+                ranges = {name: _distribution(self.space.ranges[name]) for name in params}
+                known = {"method": method, "lr": lr}
+                return create_trial(state=TrialState.RUNNING, params=params, distributions=ranges, user_attrs=known)
+        return None
 
-    def _foreign(self) -> str:
-        """The reason why the folder cannot be used; empty if it can. A search that is just beginning has only locks."""
-        if self.path.exists() and not self.path.is_dir():
-            return f"{self.path} is not a folder: choose another out"
-        if not self.path.exists() or (self.path / "study.json").exists():
-            return ""
-        names = [file.name for file in self.path.iterdir() if file.name != "locks" and not file.name.endswith(".part")]
-        # Another process may have begun the search since the check above.
-        usable = not names or (self.path / "study.json").exists()
-        return "" if usable else f"{self.path} is not empty, and holds no search: choose another out"
+    def _proposals(self) -> Iterator[dict[str, Any]]:
+        stored = self._stored()
+        number = len(stored)
+        if number < len(self.space.methods):
+            yield self._chosen(lambda name, allowed: self.space.methods[number] if name == METHOD else allowed.middle)
+        first, second = np.random.SeedSequence([self.seed, number]).generate_state(2).tolist()
+        with _quiet():
+            model_based = TPESampler(seed=first, constant_liar=True)  # counts running trials of other processes
+        for sampler, attempts in ((model_based, _MODEL_ATTEMPTS), (RandomSampler(seed=second), _RANDOM_ATTEMPTS)):
+            study = _in_memory(stored, self.direction, sampler)
+            for _ in range(attempts):
+                trial = study.ask()
+                yield self._chosen(lambda name, allowed, new=trial: _suggested(new, name, allowed))  # type: ignore[misc]
+                study.tell(trial, state=TrialState.FAIL)
+
+    def _chosen(self, choose: Callable[[str, Range], Any]) -> dict[str, Any]:
+        """What was chosen, by name."""
+        params: dict[str, Any] = {}
+        self.space.pick(lambda name, allowed: params.setdefault(name, choose(name, allowed)))
+        return params
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
         """A context that only one process at a time can enter."""
-        release = self._lock("study", wait=True)
-        assert release is not None
-        try:
-            yield
-        finally:
-            release()
+        with _failures(self.path):
+            release = self._lock("study", wait=True)
+            assert release is not None
+            try:
+                yield
+            finally:
+                release()
 
-    def _lock(self, name: str, wait: bool) -> Callable[[], None] | None:
-        """Take a lock, which the end of this process releases too; None if another process has it."""
+    def _lock(self, name: str, wait: bool = False) -> Callable[[], None] | None:
         return acquire(self.path / "locks" / name, wait=wait)
 
 
-def _read(path: Path) -> Trial:
-    try:
-        fields = json.loads(path.read_text(encoding="utf-8"))
-        return Trial(**fields | {"values": tuple(fields["values"])})
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise PyriteError(f"cannot read {path}: {error}") from None
+def read_study(path: Path) -> optuna.Study:
+    """A copy of the study of a search, in memory."""
+    with _failures(path), _quiet():
+        stored = optuna.load_study(study_name=_NAME, storage=_storage(path))
+        return _in_memory(stored.get_trials(), stored.direction, None)
+
+
+def _storage(path: Path) -> JournalStorage:
+    return JournalStorage(JournalFileBackend(str(path / _JOURNAL), lock_obj=_JournalLock(path / _JOURNAL)))  # type: ignore[arg-type]
+
+
+def _in_memory(trials: Sequence[FrozenTrial], direction: StudyDirection, sampler: BaseSampler | None) -> optuna.Study:
+    with _quiet():
+        study = optuna.create_study(direction=direction, sampler=sampler)
+    study.add_trials(trials)
+    return study
+
+
+_STATES: Final = {"running": "RUNNING", "complete": "COMPLETE", "pruned": "PRUNED", "failed": "FAIL"}
+
+
+def _trial(stored: FrozenTrial) -> Trial:
+    state = next(name for name, theirs in _STATES.items() if theirs == stored.state.name)
+    values = tuple(stored.intermediate_values[epoch] for epoch in sorted(stored.intermediate_values))
+    return Trial(stored.number + 1, params=stored.params, state=state, values=values, **stored.user_attrs)  # type: ignore[arg-type]
+
+
+def _suggested(trial: optuna.Trial, name: str, allowed: Range) -> Any:
+    if isinstance(allowed, Between):
+        return allowed.rounded(trial.suggest_float(name, allowed.low, allowed.high, log=allowed.log))
+    return trial.suggest_categorical(name, allowed.names)
+
+
+def _distribution(allowed: Range) -> BaseDistribution:
+    if isinstance(allowed, Between):
+        return FloatDistribution(allowed.low, allowed.high, log=allowed.log)
+    return CategoricalDistribution(allowed.names)
+
+
+def _by_epoch(values: Sequence[float]) -> dict[int, float]:
+    return dict(enumerate(values, 1))
+
+
+def _check_folder(path: Path) -> None:
+    """Refuse a folder that holds something else. A search that is just beginning has only locks."""
+    if path.exists() and not path.is_dir():
+        raise PyriteError(f"{path} is not a folder: choose another out")
+    names = [file.name for file in path.iterdir()] if path.exists() else []
+    # Another process may begin the search while this one looks.
+    if [name for name in names if name != "locks"] and not (path / _JOURNAL).exists():
+        raise PyriteError(f"{path} is not empty, and holds no search: choose another out")
 
 
 @contextmanager
 def _failures(path: Path) -> Iterator[None]:
-    """Turn errors of writing, such as a full disk, into ``RunFailed``."""
+    """Turn errors of writing, such as a full disk, into ``RunFailed``, and a journal that is broken into a sentence."""
     try:
         yield
     except OSError as error:
         raise RunFailed(f"cannot write to {path}: {error.strerror or error}; its files are complete") from None
+    except (json.JSONDecodeError, KeyError) as error:
+        raise PyriteError(f"cannot read {path / _JOURNAL}: {error}") from None
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Suppress optuna's messages: that a study was made, and that an option is experimental."""
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(before)

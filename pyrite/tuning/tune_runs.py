@@ -2,11 +2,11 @@
 
 import os
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any, Final, Unpack, final
+from typing import TYPE_CHECKING, Any, Final, Unpack, final
 
 import numpy as np
 from torch import nn
@@ -21,10 +21,11 @@ from pyrite.settings import READING, Settings
 from pyrite.training import Diverged, Record, RunFailed, given_settings, reading, resolve, states_rate, train_once
 from pyrite.tuning.criteria import CRITERIA, TRAP
 from pyrite.tuning.progress import TuningProgress
-from pyrite.tuning.result import Tuning, best_of
-from pyrite.tuning.search import Search, need_optuna
+from pyrite.tuning.result import Trial, Tuning, best_of
 from pyrite.tuning.space import Between, Range, Space, default_methods, read_range, short
-from pyrite.tuning.study import Claim, Study, Trial
+
+if TYPE_CHECKING:
+    from pyrite.tuning.study import Study
 
 __all__ = ["tune"]
 
@@ -66,24 +67,23 @@ def tune(
             ``between(0.01, 1, log=True)``; by default it is from a quarter of the default rate for the net and the
             method to four times that, unless ``optimiser`` sets a rate.
     """
-    work = _Work(data, methods, Path(out), trials, by, options.pop("lr", None), prune, options)
-    if not work.criterion.symmetric:
+    search = _Search(data, methods, Path(out), trials, by, options.pop("lr", None), prune, options)
+    if not search.criterion.symmetric:
         warnings.warn(TRAP, stacklevel=2)
-    study = work.study
-    study.open(work.settings)
-    with TuningProgress(progress, trials, work.config.epochs, work.criterion) as shown, _stopped(study.path):
-        while claim := study.claim(work.ask):
+    study = search.open()
+    with TuningProgress(progress, trials, search.config.epochs, search.criterion) as shown, _stopped(study.path):
+        while claim := study.claim(trials, search.make):
             try:
                 shown.begin(claim.trial, study.trials())
-                ended = work.train(claim, shown)
+                ended = search.train(claim.trial, study, shown)
                 shown.end(ended, study.trials())
             finally:
                 claim.release()
-    return work.result()
+    return search.result(study.trials())
 
 
 @final
-class _Work:
+class _Search:
     """The checked arguments of a search, and the training of its trials."""
 
     def __init__(
@@ -97,10 +97,8 @@ class _Work:
         prune: bool,
         options: Settings,
     ) -> None:
-        need_optuna()
         _check(trials, by, options)
-        self.data, self.study, self.limit, self.by, self.prune = data, Study(out), trials, by, prune
-        self.criterion = CRITERIA[by]
+        self.data, self.path, self.by, self.criterion, self.prune = data, out, by, CRITERIA[by], prune
         # A configuration file may change before the choice is trained with, so that its values are taken now. Methods
         # come from the search.
         rest = {name: value for name, value in given_settings(options).items() if name not in ("data", "method")}
@@ -120,59 +118,53 @@ class _Work:
         for rate in rates.ends if rates is not None and lr is not None else ():
             resolve(self.source, **self.options, lr=rate)
         self.space = Space(methods or default_methods(len(self.source.classes)), rates, by_factor=lr is None)
-        self.search = Search(self.space, self.criterion, self.config.seed, self.config.epochs)
         # What determines the search. The number of trials is not included, so that it can be raised later.
         self.settings = {"methods": self.space.methods, "lr": repr(rates) if rates else self.rate, "by": by}
         self.settings |= {"prune": prune, **self.config.replace(method="auto").to_dict()}
         if isinstance(data, Dataset):  # its name does not identify its content
             self.settings["content"] = _digest(data)
 
-    def ask(self, trials: tuple[Trial, ...]) -> Trial | None:
-        """The next trial; None if there are enough."""
-        number = len(trials) + 1
+    def open(self) -> "Study":
+        """The study of the search."""
+        from pyrite.tuning.study import Study
 
-        def make(method: Method, rate: float | None, params: Mapping[str, Any]) -> Trial:
-            return Trial(number, str(method), self._rate_of(method, rate), params)
+        return Study(self.path, self.settings, self.space, self.criterion, self.config.seed, self.config.epochs)
 
-        return self.search.ask(trials, make) if number <= self.limit else None
-
-    def _rate_of(self, method: Method, number: float | None) -> float:
-        """A learning rate: given, chosen, or a factor times the default for this method."""
+    def make(self, method: Method, number: float | None) -> tuple[str, float]:
+        """The method and the learning rate of a choice: given, chosen, or a factor times the default for the method."""
         if number is not None and self.space.rate_name == "lr":
-            return number
+            return str(method), number
         if self.rate is not None:
-            return self.rate
+            return str(method), self.rate
         default = float(resolve(self.source, **self.options, method=method).config.optimiser.lr)
-        return default if number is None else float(f"{default * number:.3g}")
+        return str(method), default if number is None else float(f"{default * number:.3g}")
 
     def _chosen(self, trial: Trial) -> dict[str, Any]:
         """The options of ``train`` for a trial; without a rate that the optimiser already sets."""
         chosen: dict[str, Any] = {"method": trial.method}
         return chosen if self.rate is None and self.space.rate is None else chosen | {"lr": trial.lr}
 
-    def train(self, claim: Claim, shown: TuningProgress) -> Trial:
+    def train(self, trial: Trial, study: "Study", shown: TuningProgress) -> Trial:
         """Train a trial to its end, or until it is pruned, and write its outcome."""
-        trial, watch = claim.trial, _Watch(self, shown)
+        watch = _Watch(self.criterion.column, study.is_hopeless if self.prune else lambda values: False, shown)
         try:
             run = train_once(
                 resolve(self.data, **self.options, **self._chosen(trial)),
-                self.study.path / trial.name,
+                self.path / trial.name,
                 observers=[watch],
                 stop=lambda: watch.hopeless,
                 progress=False,
             )
         except Diverged as error:
-            return self.study.finish(trial, state="failed", reason=str(error))
+            return study.finish(trial, "failed", reason=str(error))
         values = [line[self.criterion.column] for line in run.history]
         if None in values:
-            return self.study.finish(trial, state="failed", reason="scores of held-out samples are not finite")
-        state = "complete" if run.finished else "pruned"
-        test = run.history[-1]["test_accuracy"]
-        return self.study.finish(trial, state=state, values=tuple(values), test_accuracy=test)
+            return study.finish(trial, "failed", reason="scores of held-out samples are not finite")
+        state, test = "complete" if run.finished else "pruned", run.history[-1]["test_accuracy"]
+        return study.finish(trial, state, values, test_accuracy=test)
 
-    def result(self) -> Tuning:
+    def result(self, trials: tuple[Trial, ...]) -> Tuning:
         """Write and return the result."""
-        trials = self.study.trials()
         chosen = self._chosen(best_of(trials, self.criterion))
         method = read_method(chosen["method"])
         if short(method) != str(method):
@@ -180,7 +172,7 @@ class _Work:
         # The choice is then trained on all samples.
         rest = {name: value for name, value in self.options.items() if name not in ("samples", "keep")}
         data = None if isinstance(self.data, Dataset) else str(self.data)
-        tuning = Tuning(self.study.path, self.by, trials, self.search, data, chosen | rest | {"validation": 0.0})
+        tuning = Tuning(self.path, self.by, trials, self.space, data, chosen | rest | {"validation": 0.0})
         try:
             with one_at_a_time(tuning.path):
                 write(tuning.path / "table.md", tuning.to_markdown().encode())
@@ -194,8 +186,8 @@ class _Work:
 class _Watch:
     """Checks after every epoch whether a trial should be pruned."""
 
-    def __init__(self, work: _Work, shown: TuningProgress) -> None:
-        self.work, self.shown, self.hopeless = work, shown, False
+    def __init__(self, column: str, is_hopeless: Callable[[list[float]], bool], shown: TuningProgress) -> None:
+        self.column, self.is_hopeless, self.shown, self.hopeless = column, is_hopeless, shown, False
         self._record: Record | None = None
 
     @contextmanager
@@ -210,12 +202,15 @@ class _Watch:
     def after_epoch(self, epoch: int) -> None:
         assert self._record is not None
         self.shown.epoch(epoch)
-        values = [line[self.work.criterion.column] for line in self._record.history]
-        if self.work.prune and None not in values:
-            self.hopeless = self.work.search.hopeless(self.work.study.trials(), values)
+        values = [line[self.column] for line in self._record.history]
+        self.hopeless = None not in values and self.is_hopeless(values)
 
 
 def _check(trials: object, by: str, options: Mapping[str, Any]) -> None:
+    try:
+        import optuna  # noqa: F401
+    except ImportError as error:
+        raise PyriteError(f'optuna is not installed ({error}): pip install "pyrite[tune]"') from None
     whole_number("trials", trials, least=1)
     if by not in CRITERIA:
         # ``ce`` is not suggested, because it misleads on noisy labels.

@@ -8,8 +8,6 @@ from matplotlib.colors import to_hex
 from pyrite.report.style import COLOURS
 from pyrite.report.tuning import draw_tuning, tuning_figure
 from pyrite.tuning import Trial, Tuning
-from pyrite.tuning.criteria import CRITERIA
-from pyrite.tuning.search import Search
 from pyrite.tuning.space import Between, Space
 
 METHODS = ("ce", "gce(q=between(0.1, 1))", "imae(T=between(1, 8, log=True))")
@@ -24,8 +22,7 @@ def found(by: str, rate: Between | None = None) -> Tuning:
         Trial(4, "erm(imae(T=2.0))", 0.3, {"method": METHODS[2], "imae.T": 2.0}, "failed"),
         Trial(5, "erm(ce)", 0.4, {"method": METHODS[0]}, "complete", (0.2, 0.6)),
     )
-    search = Search(Space(METHODS, rate), CRITERIA[by], 0, 2)
-    return Tuning(Path("nowhere"), by, trials, search, "digits", {})
+    return Tuning(Path("nowhere"), by, trials, Space(METHODS, rate), "digits", {})
 
 
 @pytest.mark.parametrize(("by", "best"), [("accuracy", [0.5, 0.5, 0.6, 0.6]), ("mae", [0.5, 0.3, 0.3, 0.3])])

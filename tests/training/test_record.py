@@ -243,7 +243,7 @@ def test_histograms_against_numpy_and_nothing_is_lost() -> None:
 
 def test_a_new_number_is_one_entry(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """It is in the history, in the table, at a logger, in the plot of a run and on the page of a comparison."""
-    high = Metric("mean margin", lambda epoch: epoch.visit.margin.mean(), heading="high", percent=False, drawn=("run",))
+    high = Metric("mean margin", lambda epoch: epoch.margin.mean(), heading="high", percent=False, drawn=("run",))
     sure = Metric("sure of held-out labels", lambda batch: batch.margin > 0, "held-out", "sure")
     for name, metric in (("high", high), ("sure", sure)):
         monkeypatch.setitem(METRICS, name, metric)  # type: ignore[arg-type]  # users read it only
@@ -461,7 +461,10 @@ def test_resume_in_the_middle_of_an_epoch_is_exact() -> None:
         (lambda record: record.update_margins([-1], np.zeros((1, 3))), "index is -1 at index 0"),
         (lambda record: record.update_margins([0], np.zeros(3)), "margins has the shape"),
         (lambda record: record.load_state_dict({}), "the state has no"),
-        (lambda record: record.load_state_dict(Record(GIVEN[1:], TRUE[1:]).state_dict()), "visits of the state has"),
+        (
+            lambda record: record.load_state_dict(Record(GIVEN[1:], TRUE[1:], classes=3).state_dict()),
+            "visits of the state has",
+        ),
         (lambda record: record.load_state_dict(Record(GIVEN, classes=3).state_dict()), "histograms of the state has"),
         (lambda record: record.load_state_dict(Record(GIVEN, TRUE, classes=4).state_dict()), "margin_sum of the state"),
     ],

@@ -86,8 +86,8 @@ def test_class_dependent_noise_may_misrank() -> None:
 
 
 def test_values_for_people() -> None:
-    assert CRITERIA["accuracy"].spelled(0.5, 100) == "50.00 ± 5.00 %"
-    assert CRITERIA["accuracy"].spelled(0.5) == "50.00 %"
-    assert CRITERIA["mae"].spelled(0.91234, 100) == "0.9123"
+    assert CRITERIA["accuracy"].formatted(0.5, 100) == "50.00 ± 5.00 %"
+    assert CRITERIA["accuracy"].formatted(0.5) == "50.00 %"
+    assert CRITERIA["mae"].formatted(0.91234, 100) == "0.9123"
     assert CRITERIA["accuracy"].best([0.2, 0.9]) == 0.9
     assert CRITERIA["mae"].best([0.2, 0.9]) == 0.2

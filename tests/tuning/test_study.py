@@ -1,6 +1,5 @@
 """Several processes on one search, and processes that are killed. The processes are real, and so is the kill."""
 
-import json
 import os
 import re
 import signal
@@ -11,17 +10,26 @@ from typing import Any
 import pytest
 
 import pyrite
+from pyrite.locks import acquire
 from pyrite.training import RunFailed
-from pyrite.tuning.study import Claim, Study, Trial
+from pyrite.tuning.criteria import CRITERIA
+from pyrite.tuning.space import Space
+from pyrite.tuning.study import Claim, Study, read_study
 from tests.children import differing, run, start
 
 WORDS = ["tune", "digits", "ce", "gce(q=between(0.1, 0.9))", "--noise", "symmetric(0.4)", "--samples", "200"]
 WORDS += ["--model", "mlp(hidden=[8])"]
 
 
-def trial(out: Path, number: int) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((out / f"trial-{number:04d}.json").read_text())
-    return found
+def trials(out: Path) -> list[dict[str, Any]]:
+    """All that is known of the trials but the time of day."""
+    stored = read_study(out).trials
+    known = ("state", "value", "params", "user_attrs", "intermediate_values")
+    return [{name: getattr(trial, name) for name in known} for trial in stored]
+
+
+def states(out: Path) -> list[str]:
+    return [trial["state"].name for trial in trials(out)]
 
 
 def appears(path: Path, process: Any) -> None:
@@ -31,7 +39,7 @@ def appears(path: Path, process: Any) -> None:
 
 
 def locked(out: Path, name: str) -> bool:
-    release = Study(out)._lock(name, wait=False)
+    release = acquire(out / "locks" / name)
     if release is not None:
         release()
     return release is None
@@ -56,15 +64,15 @@ def test_killed_and_gone_on_with(alone: Path, tmp_path: Path) -> None:
     os.kill(first.pid or 0, signal.SIGKILL)
     first.join()
     assert first.exitcode == -signal.SIGKILL
-    assert trial(out, 1)["state"] == "running"
+    assert states(out) == ["RUNNING"]
     assert not locked(out, "trial-0001")
     assert not (out / "trial-0001" / "model.safetensors").exists()
     code, said = run(*words, log=tmp_path / "second")
     assert code == 0, said
+    assert trials(out) == trials(alone)
+    assert states(out) == ["COMPLETE"] * 3
     for number in (1, 2, 3):
-        assert trial(out, number) == trial(alone, number)
         assert differing(alone / f"trial-{number:04d}", out / f"trial-{number:04d}") == []
-    assert not (out / "trial-0004.json").exists()
 
 
 def test_two_processes_share_the_work(tmp_path: Path) -> None:
@@ -79,9 +87,8 @@ def test_two_processes_share_the_work(tmp_path: Path) -> None:
     trained = [[int(number) for number in re.findall(r"^trial (\d+)/5  ", log, flags=re.MULTILINE)] for log in logs]
     assert sorted(trained[0] + trained[1]) == [1, 2, 3, 4, 5]
     assert all(trained), "one process did all the work"
-    assert [trial(out, number)["state"] for number in range(1, 6)] == ["complete"] * 5
-    assert len({(trial(out, number)["method"], trial(out, number)["lr"]) for number in range(1, 6)}) == 5
-    assert not (out / "trial-0006.json").exists()
+    assert states(out) == ["COMPLETE"] * 5
+    assert len({tuple(trial["user_attrs"][name] for name in ("method", "lr")) for trial in trials(out)}) == 5
     choices = [re.findall(r"^.* has the best accuracy, .* of 5 trials\.$", log, flags=re.MULTILINE) for log in logs]
     assert choices[0] == choices[1] != []
 
@@ -99,9 +106,8 @@ def test_who_waits_for_another_takes_over_if_that_dies(tmp_path: Path) -> None:
     first.join()
     second.join(120)
     assert second.exitcode == 0, (tmp_path / "second").read_text()
-    assert trial(out, 1)["state"] == "complete"
+    assert states(out) == ["COMPLETE"]
     assert len(pyrite.Run.load(out / "trial-0001").history) == 60
-    assert not (out / "trial-0002.json").exists()
 
 
 def test_stopped_by_ctrl_c_it_says_how_to_go_on(tmp_path: Path) -> None:
@@ -112,21 +118,24 @@ def test_stopped_by_ctrl_c_it_says_how_to_go_on(tmp_path: Path) -> None:
     process.join(60)
     assert process.exitcode == 130
     assert f"pyrite: stopped and saved; the same command continues {out}" in (tmp_path / "log").read_text()
-    assert trial(out, 1)["state"] == "running"
+    assert states(out) == ["RUNNING"]
     assert not locked(out, "trial-0001")
 
 
 # --- the folder itself ----------------------------------------------------------------------------------------------
 
 
+def opened(path: Path, settings: dict[str, Any] | None = None) -> Study:
+    return Study(path, settings or {}, Space(["gce(q=between(0.1, 0.9))"]), CRITERIA["accuracy"], seed=0, epochs=1)
+
+
 def claimed(study: Study, limit: int) -> Claim | None:
-    return study.claim(lambda trials: Trial(len(trials) + 1, "erm(ce)", 0.1, {}) if len(trials) < limit else None)
+    return study.claim(limit, lambda method, rate: (str(method), 0.1))
 
 
 def test_a_trial_belongs_to_one(tmp_path: Path) -> None:
-    study = Study(tmp_path)
-    study.open({"by": "accuracy"})
-    first, second = claimed(study, 2), claimed(study, 2)
+    study = opened(tmp_path)
+    first, second = claimed(study, 2), claimed(opened(tmp_path), 2)
     assert first is not None
     assert second is not None
     assert (first.trial.number, second.trial.number) == (1, 2)
@@ -134,44 +143,47 @@ def test_a_trial_belongs_to_one(tmp_path: Path) -> None:
     again = claimed(study, 2)
     assert again is not None
     assert again.trial == first.trial
-    study.finish(again.trial, state="complete", values=(0.5,))
+    study.finish(again.trial, "complete", (0.5,))
     again.release()
-    study.finish(second.trial, state="pruned", values=(0.25,))
+    study.finish(second.trial, "pruned", (0.25,))
     second.release()
     assert claimed(study, 2) is None
-    assert [(one.state, one.value) for one in study.trials()] == [("complete", 0.5), ("pruned", None)]
+    assert [(one.state, one.value) for one in opened(tmp_path).trials()] == [("complete", 0.5), ("pruned", None)]
 
 
 def test_a_trial_that_ends_while_one_looks_is_not_taken_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the reading of the files and the lock its process may finish it."""
-    study = Study(tmp_path)
-    study.open({})
+    """Between the reading of the journal and the lock its process may finish it."""
+    study = opened(tmp_path)
     held = claimed(study, 1)
     assert held is not None
     read = study.trials
 
-    def read_and_then_it_ends() -> tuple[Trial, ...]:
+    def read_and_then_it_ends() -> Any:
         found = read()
-        study.finish(held.trial, state="complete", values=(0.5,))
-        held.release()
         monkeypatch.undo()
+        study.finish(held.trial, "complete", (0.5,))
+        held.release()
         return found
 
     monkeypatch.setattr(study, "trials", read_and_then_it_ends)
     assert claimed(study, 1) is None
 
 
-def test_broken_files_are_named(tmp_path: Path) -> None:
-    study = Study(tmp_path)
-    study.open({})
-    (tmp_path / "trial-0001.json").write_text("{")
-    with pytest.raises(ValueError, match=r"cannot read .*trial-0001.json"):
-        study.trials()
-    (tmp_path / "study.json").write_text("{")
-    with pytest.raises(ValueError, match=r"cannot read .*study.json"):
-        study.open({})
+def test_a_line_that_was_cut_off_is_forgotten_and_a_broken_journal_named(tmp_path: Path) -> None:
+    claim = claimed(opened(tmp_path), 1)
+    assert claim is not None
+    journal = tmp_path / "study.journal"
+    whole = journal.read_bytes()
+    journal.write_bytes(whole + b'{"op_code":9,"tri')  # killed while it wrote
+    study = opened(tmp_path)
+    assert [trial.state for trial in study.trials()] == ["running"]
+    study.finish(claim.trial, "complete", (0.5,))
+    assert [trial.value for trial in opened(tmp_path).trials()] == [0.5]
+    journal.write_bytes(b"{\n" + whole)
+    with pytest.raises(ValueError, match=r"cannot read .*study.journal"):
+        opened(tmp_path)
 
 
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made() -> None:
     with pytest.raises(RunFailed, match="cannot write to /proc/nowhere"):
-        Study(Path("/proc/nowhere")).open({})
+        opened(Path("/proc/nowhere"))

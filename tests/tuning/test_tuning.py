@@ -3,7 +3,6 @@
 import json
 import shlex
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,8 @@ import pytest
 import pyrite
 from pyrite.training import RunFailed
 from pyrite.tuning.criteria import CRITERIA
-from pyrite.tuning.search import Search
 from pyrite.tuning.space import Between, Space
-from pyrite.tuning.study import Trial
+from pyrite.tuning.study import Study
 
 OPTIONS: dict[str, Any] = {"noise": "symmetric(0.4)", "samples": 200, "epochs": 2, "model": "mlp(hidden=[8])"}
 METHODS = ["ce", "gce(q=between(0.1, 0.9))"]
@@ -274,23 +272,27 @@ def test_without_optuna_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyP
 # --- pruning --------------------------------------------------------------------------------------------------------
 
 
-def finished(number: int, values: list[float]) -> Trial:
-    return Trial(number, "erm(ce)", 0.1 / number, {"method": "ce"}, "complete", tuple(values))
+def a_study(path: Path, space: Space, by: str, epochs: int) -> Study:
+    return Study(path, {}, space, CRITERIA[by], seed=0, epochs=epochs)
 
 
 @pytest.mark.parametrize("by", ["accuracy", "mae"])
-def test_who_is_behind_the_median_after_half_of_the_epochs_is_hopeless(by: str) -> None:
+def test_who_is_behind_the_median_after_half_of_the_epochs_is_hopeless(by: str, tmp_path: Path) -> None:
     def curve(end: float) -> list[float]:
         return [(1 - value if by == "mae" else value) for value in (0.1, end / 2, end, end)]
 
-    search = Search(Space(["ce"]), CRITERIA[by], seed=0, epochs=4)
-    trials = [finished(number, curve(end)) for number, end in enumerate((0.2, 0.3, 0.4, 0.5, 0.6), 1)]
-    assert not search.hopeless(trials, curve(0.3)[:1])  # too early, equal
-    assert search.hopeless(trials, curve(0.3)[:2])  # 0.15 of 0.2
-    assert search.hopeless(trials, curve(0.3)[:3])
-    assert not search.hopeless(trials, curve(0.5)[:3])
-    assert not search.hopeless(trials, curve(0.3))  # it is at its end
-    assert not search.hopeless(trials[:4], curve(0.1)[:3])  # too few to compare with
+    study = a_study(tmp_path, Space(["ce"], Between(0.25, 4, log=True)), by, epochs=4)
+    for number, end in enumerate((0.2, 0.3, 0.4, 0.5, 0.6), 1):
+        assert not study.is_hopeless(curve(0.1)[:3])  # too few to compare with
+        claim = study.claim(number, lambda method, rate: (str(method), rate or 0.0))
+        assert claim is not None
+        study.finish(claim.trial, "complete", curve(end))
+        claim.release()
+    assert not study.is_hopeless(curve(0.3)[:1])  # too early, equal
+    assert study.is_hopeless(curve(0.3)[:2])  # 0.15 of 0.2
+    assert study.is_hopeless(curve(0.3)[:3])
+    assert not study.is_hopeless(curve(0.5)[:3])
+    assert not study.is_hopeless(curve(0.3))  # it is at its end
 
 
 def test_pruned_trials_stop_early_and_are_never_the_best(tmp_path: Path) -> None:
@@ -312,14 +314,14 @@ def test_pruned_trials_stop_early_and_are_never_the_best(tmp_path: Path) -> None
     assert {trial.state for trial in whole.trials} == {"complete"}
 
 
-def test_proposals_follow_what_was_good() -> None:
+def test_proposals_follow_what_was_good(tmp_path: Path) -> None:
     """Not the same everywhere: with values that fall with q, later trials have a small q."""
     space = Space(["gce(q=between(0.01, 1))"], Between(0.5, 2, log=True))
-    search = Search(space, CRITERIA["accuracy"], seed=0, epochs=1)
-    trials: list[Trial] = []
+    study = a_study(tmp_path, space, "accuracy", epochs=1)
     for number in range(1, 41):
-        made = search.ask(trials, lambda method, rate, params, n=number: Trial(n, str(method), rate or 0.0, params))  # type: ignore[misc]
-        assert made is not None
-        trials.append(replace(made, state="complete", values=(1 - made.params["gce.q"],)))
-    drawn = [trial.params["gce.q"] for trial in trials]
+        claim = study.claim(number, lambda method, rate: (str(method), rate or 0.0))
+        assert claim is not None
+        study.finish(claim.trial, "complete", [1 - claim.trial.params["gce.q"]])
+        claim.release()
+    drawn = [trial.params["gce.q"] for trial in study.trials()]
     assert np.mean(drawn[20:]) < 0.5 * np.mean(drawn[:10])
