@@ -140,14 +140,13 @@ class _Together(Trainer):
         learner, weight = self.learner, self.weight[:, batch.index]
         totals = weight.sum(1, keepdim=True)
         weight = weight / torch.where(totals > 0, totals, 1)  # no division by 0 if all weights are 0
-        learning_rate = learner.learning_rate
         learner.optimiser.zero_grad(set_to_none=True)
         scores = learner.scores(learner.ready(batch.inputs))
         value = self._sum(scores, batch.labels, weight)
         if not value.isfinite():
             raise FloatingPointError(f"the loss is {value.item()}")
         gradient = learner.backward(value, scores)
-        learner.update()
+        learning_rate = learner.update()
         mean, nets = float(value.detach()) / len(scores), scores.detach()
         count = float(len(weight[0]))
         return Step(batch.index, batch.labels, nets.mean(0), gradient.mean(0), mean, count, learning_rate)

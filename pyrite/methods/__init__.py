@@ -1,19 +1,17 @@
 """Methods: one algorithm per file. A description, ``erm(ce)``, is started on a context and makes steps of batches."""
 
-from pyrite.methods.auto import Auto
+from pyrite.losses import LOSSES
 from pyrite.methods.bilevel import Bilevel
 from pyrite.methods.co_teaching import CoTeaching
-from pyrite.methods.context import Context
+from pyrite.methods.context import Context, Cycle
 from pyrite.methods.corrected import BackwardCorrection, ForwardCorrection
 from pyrite.methods.cross_fit import CrossFit
 from pyrite.methods.curriculum import Curriculum
 from pyrite.methods.d2l import D2L
 from pyrite.methods.elr import ELR
 from pyrite.methods.erm import ERM
-from pyrite.methods.fine_tune import FineTune
-from pyrite.methods.glc import GLC
+from pyrite.methods.gold import GLC, FineTune
 from pyrite.methods.joint import Joint
-from pyrite.methods.l2rw import L2RW
 from pyrite.methods.learner import Learner
 from pyrite.methods.mentornet import Mentornet
 from pyrite.methods.meta_gradient import MetaGradient, meta_gradient
@@ -21,14 +19,15 @@ from pyrite.methods.meta_weight import MetaWeight, WeightNet
 from pyrite.methods.method import MetaSet, Method
 from pyrite.methods.noise_layer import Masking, SModel
 from pyrite.methods.noise_rate import estimate_noise_rate
-from pyrite.methods.registry import METHODS, method
+from pyrite.methods.reweighting import L2RW
 from pyrite.methods.scheduled import Bootstrap, ScheduledConfidence, ScheduledPeer
-from pyrite.methods.select import Select
+from pyrite.methods.select import Auto, Select
 from pyrite.methods.self_corrected import SelfCorrected
 from pyrite.methods.self_paced import SelfPaced
 from pyrite.methods.staged import Staged, Stages
 from pyrite.methods.step import Step
 from pyrite.methods.trainer import Trainer
+from pyrite.spec import Registry
 
 __all__ = [
     "D2L",
@@ -45,6 +44,7 @@ __all__ = [
     "Context",
     "CrossFit",
     "Curriculum",
+    "Cycle",
     "FineTune",
     "ForwardCorrection",
     "Joint",
@@ -70,3 +70,46 @@ __all__ = [
     "meta_gradient",
     "method",
 ]
+
+METHODS: Registry[Method] = Registry(
+    "method",
+    {
+        "erm": ERM,
+        "meta_weight": MetaWeight,
+        "l2rw": L2RW,
+        "staged": Staged,
+        "forward": ForwardCorrection,
+        "backward": BackwardCorrection,
+        "s_model": SModel,
+        "masking": Masking,
+        "glc": GLC,
+        "fine_tune": FineTune,
+        "self_paced": SelfPaced,
+        "mentornet": Mentornet,
+        "co_teaching": CoTeaching,
+        "bilevel": Bilevel,
+        "elr": ELR,
+        "bootstrap": Bootstrap,
+        "peer": ScheduledPeer,
+        "confidence": ScheduledConfidence,
+        "joint": Joint,
+        "d2l": D2L,
+        "cross_fit": CrossFit,
+        "curriculum": Curriculum,
+        "self_corrected": SelfCorrected,
+        "select": Select,
+        "auto": Auto,
+    },
+    Method,
+    "erm(ce)",
+    parts=LOSSES,
+)
+
+
+def method(spec: str | Method) -> Method:
+    """The method that ``spec`` describes; a method comes back as it is.
+
+    >>> method("erm(gce(q=0.7))")
+    ERM(GCE(q=0.7))
+    """
+    return METHODS.read(spec)

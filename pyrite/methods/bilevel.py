@@ -9,11 +9,8 @@ from torch import Tensor
 from pyrite.checks import number, whole_number
 from pyrite.criterion import Loss
 from pyrite.data import Batch
-from pyrite.methods.context import Context
-from pyrite.methods.method import Method
+from pyrite.methods.method import Context, Method, Step, Trainer
 from pyrite.methods.noise_rate import check_loss
-from pyrite.methods.step import Step
-from pyrite.methods.trainer import Trainer
 
 __all__ = ["Bilevel"]
 
@@ -78,9 +75,9 @@ class BilevelTrainer(Trainer):
         mean = float(self.total(torch.stack([split.loss for split in splits]).sum())) / sum(sizes)
         if not abs(mean) < float("inf"):
             raise FloatingPointError(f"the loss is {mean}")
-        weights, learning_rate = self._split_weights(splits), self.learning_rate
+        weights = self._split_weights(splits)
         self._assign(weights @ torch.stack([split.gradient for split in splits]))
-        self.learner.update()
+        learning_rate = self.learner.update()
         scores = torch.cat([split.scores for split in splits])
         by_scores = torch.cat([w * split.by_scores for w, split in zip(weights, splits, strict=True)])
         place = numbers.argsort(stable=True).argsort()  # from the order of the splits back to that of the batch

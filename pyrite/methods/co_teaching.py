@@ -11,8 +11,7 @@ from torch import Tensor
 from pyrite.checks import whole_number
 from pyrite.criterion import Loss
 from pyrite.data import Batch
-from pyrite.methods.context import Context
-from pyrite.methods.method import Method
+from pyrite.methods.method import Context, Method
 from pyrite.methods.noise_rate import NoiseRateTrainer, check_loss, check_rate
 
 __all__ = ["CoTeaching", "with_small_loss"]

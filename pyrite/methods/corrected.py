@@ -11,10 +11,8 @@ from pyrite.criterion import Loss
 from pyrite.curves import Curve
 from pyrite.errors import PyriteError
 from pyrite.losses import Backward, Forward
-from pyrite.methods.context import Context
-from pyrite.methods.method import Method
+from pyrite.methods.method import Context, Method, Trainer
 from pyrite.methods.staged import Estimate, Stages, stage_fraction
-from pyrite.methods.trainer import Trainer
 from pyrite.methods.transition import as_estimate, from_anchors, invertible
 
 __all__ = ["BackwardCorrection", "Corrected", "ForwardCorrection"]
@@ -104,17 +102,14 @@ class BackwardCorrection(Corrected):
     Patrini et al., 2017 ("Making deep neural networks robust to label noise: a loss correction approach").
     """
 
+    needs_clipping = True  # corrected losses can be negative, without a bound
+
     def __init__(
         self, matrix: Matrix = "estimate", percentile: float = 97, at: float = 0.2, *, loss: Loss | None = None
     ) -> None:
         self.loss = loss
         Backward([[1, 0], [0, 1]], loss)  # raises ValueError if loss is not a loss
         super().__init__(matrix, percentile, at)
-
-    @property
-    def needs_clipping(self) -> bool:
-        """Corrected losses can be negative, without a bound."""
-        return True
 
     def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Loss:
         return Backward(matrix, self.loss)

@@ -11,11 +11,8 @@ from torch import Tensor, nn
 from pyrite.checks import whole_number
 from pyrite.data import Batch
 from pyrite.draws import Stream, uniforms
-from pyrite.methods.context import Context
-from pyrite.methods.method import Composed, Method
+from pyrite.methods.method import Composed, Context, Method, Step, Trainer
 from pyrite.methods.select import numbered_arrays
-from pyrite.methods.step import Step
-from pyrite.methods.trainer import Trainer
 
 __all__ = ["CrossFit"]
 

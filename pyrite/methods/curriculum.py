@@ -12,10 +12,7 @@ from pyrite.checks import number
 from pyrite.curves import GCE
 from pyrite.data import Batch, Batches
 from pyrite.draws import Stream, order
-from pyrite.methods.context import Context
-from pyrite.methods.method import Method
-from pyrite.methods.step import Step
-from pyrite.methods.trainer import Trainer
+from pyrite.methods.method import Context, Method, Step, Trainer
 from pyrite.soft_margin import row_margin
 
 __all__ = ["Curriculum", "largest_exponent"]
@@ -52,14 +49,12 @@ class Curriculum(Method):
     'curriculum(gain=4, most=1)'
     """
 
+    held_out = 0.05
+
     def __init__(self, keep: float | None = None, gain: float = 4, most: float = 1) -> None:
         self.keep = None if keep is None else number("keep", keep, above=0, most=1)
         self.gain = number("gain", gain, least=0)
         self.most = number("most", most, above=0, most=1)
-
-    @property
-    def held_out(self) -> float:
-        return 0.05
 
     def resolve_defaults(self, *, augmented: bool, held_out: bool) -> "Curriculum":
         if self.keep is not None:

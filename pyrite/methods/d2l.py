@@ -12,8 +12,7 @@ from pyrite.diagnostics import local_intrinsic_dimension
 from pyrite.draws import Stream, order
 from pyrite.errors import PyriteError
 from pyrite.losses import BootHard
-from pyrite.methods.context import Context
-from pyrite.methods.method import Method
+from pyrite.methods.method import Context, Method
 from pyrite.methods.scheduled import ScheduledLoss
 from pyrite.models import embed
 

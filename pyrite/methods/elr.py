@@ -9,10 +9,7 @@ from torch import Tensor
 
 from pyrite.checks import number
 from pyrite.data import Batch
-from pyrite.methods.context import Context
-from pyrite.methods.method import Method
-from pyrite.methods.step import Step
-from pyrite.methods.trainer import Trainer
+from pyrite.methods.method import Context, Method, Step, Trainer
 from pyrite.soft_margin import row_margins, widened
 
 __all__ = ["ELR", "elr_penalty"]
@@ -37,16 +34,9 @@ class ELR(Method):
     def __init__(self, coefficient: float = 3, momentum: float = 0.7) -> None:
         self.coefficient = number("coefficient", coefficient, least=0)
         self.momentum = number("momentum", momentum, least=0, below=1)
-
-    @property
-    def largest_weight(self) -> float:
-        """Half the L1 norm of p − e_y + λ (q − p), with distributions p and q, is at most max(1, λ)."""
-        return max(1.0, self.coefficient)
-
-    @property
-    def needs_clipping(self) -> bool:
-        """With t = p the regulariser raises the score of the leading class with λ/2, however certain it is."""
-        return self.coefficient > 0
+        # Half the L1 norm of p − e_y + λ (q − p), with distributions p and q, is at most max(1, λ). With t = p the
+        # regulariser raises the score of the leading class with λ/2, however certain it is.
+        self.largest_weight, self.needs_clipping = max(1.0, self.coefficient), self.coefficient > 0
 
     def start(self, context: Context) -> "ELRTrainer":
         return ELRTrainer(self, context)

@@ -6,9 +6,7 @@ from pyrite.criterion import Loss
 from pyrite.curves import Curve
 from pyrite.errors import PyriteError
 from pyrite.losses import grows_without_bound
-from pyrite.methods.context import Context
-from pyrite.methods.method import Method
-from pyrite.methods.trainer import Trainer
+from pyrite.methods.method import Context, Method, Trainer
 
 __all__ = ["ERM"]
 
@@ -33,11 +31,11 @@ class ERM(Method):
         self.loss = loss
 
     @property
-    def largest_weight(self) -> float:
+    def largest_weight(self) -> float:  # type: ignore[override]  # computed when it is needed
         return max(1.0, self.loss.peak().weight) if isinstance(self.loss, Curve) else 1.0
 
     @property
-    def needs_clipping(self) -> bool:
+    def needs_clipping(self) -> bool:  # type: ignore[override]
         return grows_without_bound(self.loss)
 
     def start(self, context: Context) -> Trainer:

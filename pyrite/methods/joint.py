@@ -10,11 +10,8 @@ from torch.nn.functional import logsigmoid, one_hot
 from pyrite.checks import number, require, whole_number
 from pyrite.criterion import to_numbers
 from pyrite.data import Batch
-from pyrite.methods.context import Context
-from pyrite.methods.method import Method
+from pyrite.methods.method import Context, Method, Step, Trainer
 from pyrite.methods.staged import Estimate, Stages
-from pyrite.methods.step import Step
-from pyrite.methods.trainer import Trainer
 from pyrite.soft_margin import row_margins, widened
 
 __all__ = ["Joint", "joint_objective"]

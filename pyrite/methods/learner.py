@@ -88,7 +88,11 @@ class Learner(Stateful):
         Several processes always make the same number of pieces, even if some are empty, because their batch norms wait
         for each other.
         """
-        pieces = self.accumulate if world_size() > 1 else max(1, min(self.accumulate, len(batch.labels)))
+        pieces = self.accumulate
+        if pieces == 1:
+            yield Batch(self.ready(batch.inputs), batch.labels, batch.index)
+            return
+        pieces = pieces if world_size() > 1 else max(1, min(pieces, len(batch.labels)))
         for inputs, labels, index in zip(*(part.tensor_split(pieces) for part in batch), strict=True):
             yield Batch(self.ready(inputs), labels, index)
 
@@ -123,8 +127,12 @@ class Learner(Stateful):
         assert scores.grad is not None
         return scores.grad
 
-    def update(self) -> None:
-        """Sum the gradients over all processes, check and clip them, and make the step of the optimiser."""
+    def update(self) -> float:
+        """Sum the gradients over all processes, check and clip them, and make the step of the optimiser.
+
+        Returns:
+            its learning rate.
+        """
         all_reduce_gradients(self.weights)
         norm = nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
         if not norm.isfinite():  # checked before the step, so that the weights are still good
@@ -138,6 +146,7 @@ class Learner(Stateful):
             group["lr"] = learning_rate * factor
         self.optimiser.step()
         self.steps += 1
+        return self.learning_rates[0] * factor
 
     def skip(self) -> None:
         """Count a step without samples: the schedule advances, the weights stay."""

@@ -13,15 +13,20 @@ from pyrite.checks import one_of, whole_number
 from pyrite.criterion import Loss
 from pyrite.curves import CE, MAE
 from pyrite.errors import PyriteError
-from pyrite.methods.context import Context
 from pyrite.methods.erm import ERM
 from pyrite.methods.learner import Learner
-from pyrite.methods.meta_gradient import Gradient, Normalise, normalised_weights, theta_gradient
-from pyrite.methods.meta_trainer import Again, MetaTrainer
-from pyrite.methods.method import MetaSet, Method
+from pyrite.methods.meta_gradient import (
+    Gradient,
+    Normalise,
+    Virtual,
+    check_optimiser,
+    normalised_weights,
+    theta_gradient,
+)
+from pyrite.methods.method import Context, MetaSet, Method
 from pyrite.methods.noise_rate import check_loss
+from pyrite.methods.reweighting import Again, MetaTrainer
 from pyrite.methods.trainer import Pass
-from pyrite.methods.virtual_step import Virtual, check_optimiser
 
 __all__ = ["MetaWeight", "WeightNet"]
 
@@ -89,18 +94,9 @@ class MetaWeight(Method):
         self.loss, self.optimiser = loss, optimiser
         self.meta, self.size, self.hidden, self.normalise = meta, size, hidden, normalise
         self.gradient, self.every, self.virtual, self.lr, self.weight_decay = gradient, every, virtual, lr, weight_decay
-
-    @property
-    def meta_set(self) -> MetaSet:
-        return MetaSet(self.size, clean=self.meta == "clean")
-
-    @property
-    def largest_weight(self) -> float:
-        return 1.0 if self.loss is None else ERM(self.loss).largest_weight
-
-    @property
-    def needs_clipping(self) -> bool:
-        return self.loss is not None and ERM(self.loss).needs_clipping
+        self.meta_set = MetaSet(size, clean=meta == "clean")
+        if loss is not None:
+            self.largest_weight, self.needs_clipping = ERM(loss).largest_weight, ERM(loss).needs_clipping
 
     def start(self, context: Context) -> "MetaWeightTrainer":
         return MetaWeightTrainer(self, context)
@@ -148,14 +144,14 @@ class MetaWeightTrainer(MetaTrainer):
         self.skipped = 0
         self.past: Tensor | None = None  # the weights of the weight network after every epoch
 
-    def weigh(self, batch: tuple[Tensor, Tensor], made: Pass, again: Again) -> tuple[Tensor, Tensor]:
+    def weigh(self, made: Pass, again: Again) -> tuple[Tensor, Tensor]:
         losses = made.losses.detach()
         if self.learner.steps % self.method.every == 0:
-            self._learn(losses, self._slopes(batch, made, again))
+            self._learn(losses, self._slopes(made, again))
         trust = self._trust(losses)
         return normalised_weights(trust, self.method.normalise), trust
 
-    def _slopes(self, batch: tuple[Tensor, Tensor], made: Pass, again: Again) -> Tensor:
+    def _slopes(self, made: Pass, again: Again) -> Tensor:
         """How the meta loss after the virtual step changes with each sample's weight."""
         method, fast = self.method, self.method.gradient == "fast"
         direction = self.through.direction(
@@ -168,7 +164,7 @@ class MetaWeightTrainer(MetaTrainer):
             optimiser=self.learner.optimiser if method.virtual == "optimizer" else None,
         )
         with again():
-            return self.slopes(direction, batch, made, fast=fast)
+            return self.slopes(direction, made, fast=fast)
 
     def _learn(self, losses: Tensor, slopes: Tensor) -> None:
         """A step of the weight network. If its gradient is not finite the step is skipped and counted."""

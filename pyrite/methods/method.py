@@ -5,10 +5,11 @@ from typing import Any, NamedTuple
 
 from pyrite.errors import PyriteError
 from pyrite.methods.context import Context
+from pyrite.methods.step import Step
 from pyrite.methods.trainer import Trainer
 from pyrite.spec import HasSpec
 
-__all__ = ["Composed", "MetaSet", "Method"]
+__all__ = ["Composed", "Context", "MetaSet", "Method", "Step", "Trainer"]
 
 
 class MetaSet(NamedTuple):
@@ -19,37 +20,22 @@ class MetaSet(NamedTuple):
 
 
 class Method(HasSpec, ABC):
-    """A description of a training algorithm. ``str(method)`` is the text that builds it again."""
+    """A description of a training algorithm. ``str(method)`` is the text that builds it again.
 
-    @property
-    def meta_set(self) -> MetaSet | None:
-        """The meta set that it needs; None if it needs none."""
-        return None
+    Attributes:
+        meta_set: the meta set that it needs; None if it needs none.
+        largest_weight: the largest weight it gives a sample, at least 1, which is that of cross entropy. A method that
+            weights samples more makes larger steps, so its default learning rate is divided by it.
+        needs_clipping: whether it keeps pushing samples that are learned, so that scores and gradients can grow without
+            bound. Then gradients are clipped by default.
+        held_out: the fraction of samples that is held out by default, by whose given labels the epoch to save is
+            chosen. Data without a test part have a tenth held out in any case.
+    """
 
-    @property
-    def largest_weight(self) -> float:
-        """The largest weight it gives a sample, at least 1, which is that of cross entropy.
-
-        Default learning rates suit cross entropy. A method that weights samples more makes larger steps, so its default
-        learning rate is lower.
-        """
-        return 1.0
-
-    @property
-    def needs_clipping(self) -> bool:
-        """Whether it keeps pushing samples that are learned, so that scores can grow without bound.
-
-        Then gradients grow with the scores, so they are clipped unless a recipe has another setting.
-        """
-        return False
-
-    @property
-    def held_out(self) -> float:
-        """The fraction of samples that is best held out, by whose given labels the epoch to save is chosen.
-
-        Data without a test part have a tenth held out in any case. A recipe may have another setting.
-        """
-        return 0.0
+    meta_set: MetaSet | None = None
+    largest_weight: float = 1.0
+    needs_clipping: bool = False
+    held_out: float = 0.0
 
     def resolve_defaults(self, *, augmented: bool, held_out: bool) -> "Method":
         """The method with what suits a run filled in, so that its recipe has it.
@@ -72,33 +58,18 @@ class Method(HasSpec, ABC):
 
 
 class Composed(Method):
-    """A method that trains with others, and needs what they need.
-
-    Args:
-        methods: the others, by the names of the arguments.
-    """
+    """A method that trains with others, by the names of its arguments, and needs what they need."""
 
     def __init__(self, **methods: Method) -> None:
         for name, method in methods.items():
             if not isinstance(method, Method):
                 raise PyriteError(f"{name} is {method!r}, but must be a method, such as erm(ce)")
-        if len({method.meta_set for method in methods.values() if method.meta_set}) > 1:
+        parts = methods.values()
+        meta_sets = {part.meta_set for part in parts if part.meta_set}
+        if len(meta_sets) > 1:
             names = " and ".join(methods) if len(methods) == 2 else "the methods"
             raise PyriteError(f"{names} want different meta sets: give all of them the same size and labels")
-        self.parts = tuple(methods.values())
-
-    @property
-    def meta_set(self) -> MetaSet | None:
-        return next((part.meta_set for part in self.parts if part.meta_set), None)
-
-    @property
-    def largest_weight(self) -> float:
-        return max(part.largest_weight for part in self.parts)
-
-    @property
-    def needs_clipping(self) -> bool:
-        return any(part.needs_clipping for part in self.parts)
-
-    @property
-    def held_out(self) -> float:
-        return max(part.held_out for part in self.parts)
+        self.meta_set = next(iter(meta_sets), None)
+        self.largest_weight = max((part.largest_weight for part in parts), default=1.0)
+        self.needs_clipping = any(part.needs_clipping for part in parts)
+        self.held_out = max((part.held_out for part in parts), default=0.0)

@@ -13,10 +13,8 @@ from pyrite.checks import number
 from pyrite.criterion import to_numbers
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
-from pyrite.methods.context import Context
-from pyrite.methods.method import Method
+from pyrite.methods.method import Context, Method, Trainer
 from pyrite.methods.staged import Stages, stage_fraction
-from pyrite.methods.trainer import Trainer
 from pyrite.methods.transition import as_estimate, from_confusion
 from pyrite.soft_margin import row_margins
 

@@ -7,9 +7,7 @@ from pyrite.checks import number, one_of
 from pyrite.criterion import Loss, bare
 from pyrite.curves import CE
 from pyrite.losses import BootHard, BootSoft, Confidence, Peer
-from pyrite.methods.context import Context
-from pyrite.methods.method import Method
-from pyrite.methods.trainer import Trainer
+from pyrite.methods.method import Context, Method, Trainer
 
 __all__ = ["Bootstrap", "Ramp", "ScheduledConfidence", "ScheduledLoss", "ScheduledPeer"]
 
@@ -136,15 +134,8 @@ class ScheduledPeer(Method):
         self.loss = bare(CE() if loss is None else loss)
         self.alpha = number("alpha", alpha, least=0)
         self.warmup, self.ramp = _check_fractions(warmup, ramp)
-
-    @property
-    def largest_weight(self) -> float:
-        """A sample's scores have a gradient as its own and one as another sample's peer, α times as large."""
-        return 1 + self.alpha
-
-    @property
-    def needs_clipping(self) -> bool:
-        return self.alpha > 0
+        # A sample's scores have a gradient as its own and one as another sample's peer, α times as large.
+        self.largest_weight, self.needs_clipping = 1 + self.alpha, self.alpha > 0
 
     def start(self, context: Context) -> ScheduledLoss:
         return _ramped(context, Peer(self.loss), "alpha", Ramp(0.0, self.alpha, self.warmup, self.ramp))
@@ -170,15 +161,8 @@ class ScheduledConfidence(Method):
         self.loss = bare(CE() if loss is None else loss)
         self.beta = number("beta", beta, least=0)
         self.warmup, self.ramp = _check_fractions(warmup, ramp)
-
-    @property
-    def largest_weight(self) -> float:
-        """The regulariser's gradient is β times a mean of gradients of the loss."""
-        return 1 + self.beta
-
-    @property
-    def needs_clipping(self) -> bool:
-        return self.beta > 0
+        # The regulariser's gradient is β times a mean of gradients of the loss.
+        self.largest_weight, self.needs_clipping = 1 + self.beta, self.beta > 0
 
     def start(self, context: Context) -> ScheduledLoss:
         loss = Confidence(self.loss, prior=context.class_frequencies.cpu())

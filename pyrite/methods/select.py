@@ -1,4 +1,4 @@
-"""Several methods side by side, of which those predict that do best on held-out labels."""
+"""Several methods side by side, of which those predict that do best on held-out labels; and the default method."""
 
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -9,16 +9,18 @@ import numpy.typing as npt
 import torch
 from torch import nn
 
+from pyrite.curves import CE
 from pyrite.data import Batch, Batches
 from pyrite.diagnostics import clearly_better
 from pyrite.errors import PyriteError
-from pyrite.methods.context import Context
+from pyrite.methods.curriculum import Curriculum
+from pyrite.methods.elr import ELR
+from pyrite.methods.erm import ERM
 from pyrite.methods.learner import Learner
-from pyrite.methods.method import Composed, Method
-from pyrite.methods.step import Step
-from pyrite.methods.trainer import Trainer
+from pyrite.methods.method import Composed, Context, Method, Step, Trainer
+from pyrite.methods.self_corrected import SelfCorrected
 
-__all__ = ["Select", "as_good_as_the_best", "numbered_arrays"]
+__all__ = ["Auto", "Select", "as_good_as_the_best", "numbered_arrays"]
 
 Hits = npt.NDArray[np.bool_]
 
@@ -53,21 +55,8 @@ class Select(Composed):
         super().__init__(**{f"method {number}": method for number, method in enumerate(methods, 1)})
         if len(methods) < 2:
             raise PyriteError(f"select has {len(methods)} methods, but must have 2 or more to select from")
-        self.methods = methods
-
-    @property
-    def largest_weight(self) -> float:
-        """Each method has a learning rate of its own."""
-        return 1.0
-
-    @property
-    def needs_clipping(self) -> bool:
-        """Each method has a clipping of its own."""
-        return False
-
-    @property
-    def held_out(self) -> float:
-        return max(0.05, super().held_out)
+        self.methods, self.held_out = methods, max(0.05, self.held_out)
+        self.largest_weight, self.needs_clipping = 1.0, False  # each method has them for itself
 
     def resolve_defaults(self, *, augmented: bool, held_out: bool) -> "Select":
         return Select(*(method.resolve_defaults(augmented=augmented, held_out=held_out) for method in self.methods))
@@ -151,3 +140,31 @@ def _adjust(method: Method, learner: Learner) -> None:
     learner.learning_rates = [learning_rate / method.largest_weight for learning_rate in learner.learning_rates]
     if method.needs_clipping and learner.clip is None:
         learner.clip = _CLIP
+
+
+@final
+class Auto(Method):
+    """The default: ``self_corrected`` for augmented images in nets with convolutions, ``select`` for all else.
+
+    Augmented images are learned slowly and memorised late, so that the net itself can tell which labels look wrong.
+    Features, texts and embeddings are memorised within a few epochs, and which loss is best depends on the noise and
+    on the length of training. Their nets are small, so three methods are trained side by side, and held-out labels
+    decide. The recipe of a run has the method that was chosen.
+
+    >>> str(Auto().resolve_defaults(augmented=True, held_out=True))
+    'self_corrected(at=0.35, momentum=0.7)'
+    """
+
+    held_out = 0.05
+
+    def resolve_defaults(self, *, augmented: bool, held_out: bool) -> Method:
+        corrected, select = _CHOICES
+        chosen = corrected if augmented and held_out else select
+        return chosen.resolve_defaults(augmented=augmented, held_out=held_out)
+
+    def start(self, context: Context) -> Trainer:
+        augmented, held_out = context.batches.augment is not None, context.held_out is not None
+        return self.resolve_defaults(augmented=augmented, held_out=held_out).start(context)
+
+
+_CHOICES = SelfCorrected(), Select(ERM(CE()), Curriculum(), ELR())

@@ -12,11 +12,8 @@ from torch import Tensor, nn
 from pyrite.auditing import FEWEST, audit_scores
 from pyrite.checks import number
 from pyrite.data import Batch
-from pyrite.methods.context import Context
-from pyrite.methods.method import Method
+from pyrite.methods.method import Context, Method, Step, Trainer
 from pyrite.methods.staged import stage_fraction
-from pyrite.methods.step import Step
-from pyrite.methods.trainer import Trainer
 from pyrite.methods.transition import from_anchors, wrong_by_matrix
 from pyrite.models import mirrored_scores
 from pyrite.soft_margin import widened
@@ -56,13 +53,11 @@ class SelfCorrected(Method):
     'self_corrected(at=0.35, momentum=0.7)'
     """
 
+    held_out = 0.05
+
     def __init__(self, at: float = 0.35, momentum: float = 0.7) -> None:
         self.at = stage_fraction(at)
         self.momentum = number("momentum", momentum, least=0, most=1)
-
-    @property
-    def held_out(self) -> float:
-        return 0.05
 
     def start(self, context: Context) -> "SelfCorrectedTrainer":
         return SelfCorrectedTrainer(self, context)

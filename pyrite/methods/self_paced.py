@@ -11,10 +11,8 @@ from pyrite.checks import number
 from pyrite.criterion import Loss
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
-from pyrite.methods.context import Context
-from pyrite.methods.method import Method
+from pyrite.methods.method import Context, Method, Step
 from pyrite.methods.noise_rate import NoiseRateTrainer, check_loss
-from pyrite.methods.step import Step
 
 __all__ = ["SelfPaced"]
 

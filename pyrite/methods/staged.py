@@ -10,10 +10,7 @@ from torch import Tensor, nn
 from pyrite.checks import flag, number
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
-from pyrite.methods.context import Context
-from pyrite.methods.method import Composed, Method
-from pyrite.methods.step import Step
-from pyrite.methods.trainer import Trainer
+from pyrite.methods.method import Composed, Context, Method, Step, Trainer
 
 __all__ = ["Estimate", "Staged", "Stages", "stage_fraction"]
 

@@ -1,6 +1,6 @@
 """The training step, once for all methods."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple
@@ -159,29 +159,27 @@ class Trainer(Stateful):
             ]
         else:
             weights = self.weights(batch, None)
-            denominator = self.total(self.denominator(batch, weights).double())
+            denominator = all_reduce(self.denominator(batch, weights).double())
             step = self.descend(self.nets[0], batch, self.passes(self.nets[0], batch), denominator, weights)
         if step.denominator and type(self).after_step is not Trainer.after_step:
             with torch.no_grad():
                 self.after_step(step if world_size() == 1 else _of_all_processes(step))
         return step
 
-    def passes(self, net: Learner, batch: Batch) -> Iterator[Pass]:
-        """The forward passes of a batch, piece by piece."""
+    def passes(self, net: Learner, batch: Batch, scorer: Callable[[Tensor], Tensor] | None = None) -> Iterator[Pass]:
+        """The forward passes of a batch, piece by piece; through another function than the net's if there is one."""
         for piece in net.pieces(batch):
-            yield self.finish_pass(net.scores(piece.inputs), piece)
-
-    def finish_pass(self, scores: Tensor, piece: Batch) -> Pass:
-        """The forward pass with its losses."""
-        if not self.whole_batch or world_size() == 1:
-            return Pass(scores, piece, self.losses(scores, piece), slice(len(piece.labels)))
-        start = sum(self.gather(torch.tensor([len(scores)]))[: rank()].tolist())
-        own = slice(start, start + len(scores))
-        # Scores of other processes have no graph here, so each process gets the gradient of its own samples.
-        others = self.gather(scores)
-        rows = torch.cat([others[:start], scores, others[own.stop :]])
-        samples = Batch(piece.inputs, self.gather(piece.labels), self.gather(piece.index))
-        return Pass(scores, samples, self.losses(rows, samples), own)
+            scores = (scorer or net.scores)(piece.inputs)
+            if not self.whole_batch or world_size() == 1:
+                yield Pass(scores, piece, self.losses(scores, piece), slice(len(piece.labels)))
+                continue
+            start = sum(self.gather(torch.tensor([len(scores)]))[: rank()].tolist())
+            own = slice(start, start + len(scores))
+            # Scores of other processes have no graph here, so each process gets the gradient of its own samples.
+            others = self.gather(scores)
+            rows = torch.cat([others[:start], scores, others[own.stop :]])
+            samples = Batch(piece.inputs, self.gather(piece.labels), self.gather(piece.index))
+            yield Pass(scores, samples, self.losses(rows, samples), own)
 
     def descend(
         self, net: Learner, batch: Batch, passes: Iterable[Pass], denominator: Tensor, weights: Tensor | None = None
@@ -195,10 +193,11 @@ class Trainer(Stateful):
             denominator: of the mean over all processes. If it is 0, no step is made.
             weights: what the losses of all passes are multiplied by.
         """
-        learning_rate, denominator = net.learning_rate, denominator.double()
+        denominator = denominator.double()
         if not denominator:  # no image could be read, or no label counts
+            step = Step.empty(batch, net.learning_rate)
             net.skip()
-            return Step.empty(batch, learning_rate)
+            return step
         net.optimiser.zero_grad(set_to_none=True)
         value, trust, done = torch.zeros_like(denominator), weights, 0
         rows: list[tuple[Tensor, Tensor, Tensor]] = []
@@ -212,9 +211,9 @@ class Trainer(Stateful):
             value += summed.detach()
             gradient = net.backward(summed / denominator.to(summed.dtype), scores)
             rows.append((scores.detach(), gradient, losses.detach()[own] if losses.dim() else losses.new_zeros(0)))
-        scores, gradient, losses = (torch.cat(column) for column in zip(*rows, strict=True))
+        scores, gradient, losses = rows[0] if len(rows) == 1 else map(torch.cat, zip(*rows, strict=True))
         mean = self._checked_mean(value, denominator, scores, batch.labels)
-        net.update()
+        learning_rate = net.update()
         each = losses if len(losses) == len(scores) else None
         return Step(
             batch.index, batch.labels, scores, gradient, mean, float(denominator), learning_rate, trust, losses=each

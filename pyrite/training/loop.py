@@ -50,28 +50,28 @@ def fit(
         stop: called after every step; True ends training.
     """
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
+    seed, steps, process = batches.seed, len(batches), rank()
     with TORCH_GENERATOR, torch.random.fork_rng(devices=gpus):
         while batches.epoch < epochs:
             epoch = batches.epoch
             if not batches.position:
-                _seed(torch_seed(batches.seed, Stream.EPOCH, epoch), len(gpus))
+                _seed(torch_seed(seed, Stream.EPOCH, epoch), len(gpus))
                 trainer.begin_epoch(epoch + 1)
             for batch in batches:
-                number = epoch * len(batches) + batches.position - 1
-                _seed(torch_seed(batches.seed, Stream.DROPOUT, number, rank()), len(gpus))
+                _seed(torch_seed(seed, Stream.DROPOUT, epoch * steps + batches.position - 1, process), len(gpus))
                 try:
                     step = trainer.step(batch)
                 except FloatingPointError as error:
                     raise Diverged(
-                        f"{error}, in batch {batches.position} of {len(batches)} of epoch {epoch + 1}, at learning "
-                        f"rate {trainer.learning_rate:.3g}. Try a learning rate ten times lower, gradient clipping "
+                        f"{error}, in batch {batches.position} of {steps} of epoch {epoch + 1}, at learning rate "
+                        f"{trainer.learning_rate:.3g}. Try a learning rate ten times lower, gradient clipping "
                         "(clip 5), or a loss with bounded weights such as gce(q=0.7)"
                     ) from None
                 for observer in observers:
                     observer.after_step(step)
                 if stop():
                     return False
-            _seed(torch_seed(batches.seed, Stream.EPOCH, epoch, 1), len(gpus))
+            _seed(torch_seed(seed, Stream.EPOCH, epoch, 1), len(gpus))
             trainer.end_epoch()
             for observer in observers:
                 observer.after_epoch(epoch + 1)

@@ -7,8 +7,7 @@ from torch.func import functional_call
 
 import pyrite
 from pyrite.methods import WeightNet, meta_gradient
-from pyrite.methods.meta_gradient import normalised_weights
-from pyrite.methods.virtual_step import virtual_step
+from pyrite.methods.meta_gradient import normalised_weights, virtual_step
 from pyrite.models import build_model
 
 D = torch.float64
