@@ -1,4 +1,4 @@
-"""The search space: losses and methods by their spelling, with ranges in place of numbers."""
+"""The search space: spec strings of losses and methods, with ranges in place of numbers."""
 
 import ast
 from collections import Counter
@@ -21,11 +21,7 @@ __all__ = ["METHOD", "Between", "Choose", "OneOf", "Range", "Space", "default_me
 @final
 @dataclass(frozen=True)
 class Between:
-    """Any number from ``low`` to ``high``, both included; with ``log`` the logarithm is uniformly distributed.
-
-    >>> Between(0.1, 0.9)
-    Between(low=0.1, high=0.9, log=False)
-    """
+    """Any number from ``low`` to ``high``, both included; with ``log`` the logarithm is uniformly distributed."""
 
     low: float
     high: float
@@ -68,20 +64,16 @@ class OneOf:
 
     @property
     def names(self) -> tuple[Any, ...]:
-        """The choices as JSON can contain them: numbers and strings as they are, losses by their spelling."""
+        """The choices as JSON can contain them: numbers and strings as they are, losses by their spec strings."""
         return tuple(c if isinstance(c, bool | int | float | str) else str(c) for c in self.choices)
-
-    @property
-    def middle(self) -> Any:
-        return self.names[0]
 
     @property
     def ends(self) -> tuple[Any, ...]:
         return self.names
 
-    def named(self, name: Any) -> Any:
-        """The choice of this name."""
-        return self.choices[self.names.index(name)]
+    @property
+    def middle(self) -> Any:
+        return self.names[0]
 
 
 Range = Between | OneOf
@@ -147,19 +139,24 @@ class Space:
         """One of the methods, with ``choose`` filling in its ranges."""
         names = iter(self._names[text])
 
-        def filled(written: Range) -> Any:
+        def chosen(written: Range) -> Any:
             name = next(names)
             value = choose(name, self.ranges.setdefault(name, written))
-            return written.named(value) if isinstance(written, OneOf) else value
+            return written.choices[written.names.index(value)] if isinstance(written, OneOf) else value
 
-        return _built(text, filled)
+        ranges: dict[str, Callable[..., Any]] = {
+            "between": lambda low, high, log=False: chosen(Between(low, high, log)),
+            "one_of": lambda *choices: chosen(OneOf(choices)),
+        }
+        built = build(text, LOSSES | METHODS | ranges, "method", nested=METHODS | LOSSES | ranges)
+        return built if isinstance(built, Method) else ERM(built)
 
     def _check(self, text: str) -> None:
         """Build a method once, which finds its ranges, and then at up to 1,000 combinations of their ends."""
         self.read(text, lambda name, allowed: allowed.ends[0])
-        ranges = [self.ranges[name] for name in self._names[text]]
-        for values in islice(product(*(allowed.ends for allowed in ranges)), 1000):
-            fixed = dict(zip(self._names[text], values, strict=True))
+        names = self._names[text]
+        for values in islice(product(*(self.ranges[name].ends for name in names)), 1000):
+            fixed = dict(zip(names, values, strict=True))
             self.read(text, lambda name, allowed, fixed=fixed: fixed[name])  # type: ignore[misc]
 
 
@@ -174,18 +171,6 @@ def read_range(text: str, name: str) -> Range:
 def short(method: Method) -> str:
     """The short name of a method: that of its loss, if it is ``erm``."""
     return str(method.loss) if isinstance(method, ERM) and str(ERM(method.loss)) == str(method) else str(method)
-
-
-def _built(text: str, filled: Callable[[Range], Any]) -> Method:
-    def between(low: float, high: float, log: bool = False) -> Any:
-        return filled(Between(low, high, log))
-
-    def one_of(*choices: Any) -> Any:
-        return filled(OneOf(choices))
-
-    ranges: dict[str, Callable[..., Any]] = {"between": between, "one_of": one_of}
-    built = build(text, LOSSES | METHODS | ranges, "method", nested=METHODS | LOSSES | ranges)
-    return built if isinstance(built, Method) else ERM(built)
 
 
 def _range_names(text: str) -> list[str]:

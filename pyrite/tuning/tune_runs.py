@@ -1,14 +1,18 @@
 """Choosing loss, parameters and learning rate on held-out labels that are partly wrong themselves."""
 
 import os
+import sys
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack, final
 
 import numpy as np
+from rich.console import Console
+from rich.markup import escape
+from rich.status import Status
 from torch import nn
 
 from pyrite.checks import number, whole_number
@@ -18,9 +22,17 @@ from pyrite.files import write
 from pyrite.locks import one_at_a_time
 from pyrite.methods import Method, Step, method as read_method
 from pyrite.settings import READING, Settings
-from pyrite.training import Diverged, Record, RunFailed, given_settings, reading, resolve, states_rate, train_once
+from pyrite.training import (
+    Diverged,
+    Record,
+    RunFailed,
+    given_settings,
+    reading,
+    resolve,
+    states_rate,
+    train_once,
+)
 from pyrite.tuning.criteria import CRITERIA, TRAP
-from pyrite.tuning.progress import TuningProgress
 from pyrite.tuning.result import Trial, Tuning, best_of
 from pyrite.tuning.space import Between, Range, Space, default_methods, read_range, short
 
@@ -67,18 +79,23 @@ def tune(
             ``between(0.01, 1, log=True)``; by default it is from a quarter of the default rate for the net and the
             method to four times that, unless ``optimiser`` sets a rate.
     """
-    search = _Search(data, methods, Path(out), trials, by, options.pop("lr", None), prune, options)
-    if not search.criterion.symmetric:
+    _check(trials, by, options)
+    if not CRITERIA[by].symmetric:
         warnings.warn(TRAP, stacklevel=2)
+    search = _Search(data, methods, Path(out), by, prune, options)
     study = search.open()
-    with TuningProgress(progress, trials, search.config.epochs, search.criterion) as shown, _stopped(study.path):
-        while claim := study.claim(trials, search.make):
-            try:
-                shown.begin(claim.trial, study.trials())
-                ended = search.train(claim.trial, study, shown)
-                shown.end(ended, study.trials())
-            finally:
-                claim.release()
+    console = Console(stderr=True, quiet=not (sys.stderr.isatty() if progress is None else progress))
+    try:
+        with console.status("") as status:
+            while claim := study.claim(trials, search.make):
+                begun = f"trial {claim.trial.number}/{trials}  {claim.trial}"
+                try:
+                    outcome = search.train(claim.trial, study, _Watch(search, study, status, begun))
+                    console.print(f"{begun}: {outcome}", highlight=False, markup=False, soft_wrap=True)
+                finally:
+                    claim.release()
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"stopped and saved; the same command continues {study.path}") from None
     return search.result(study.trials())
 
 
@@ -87,98 +104,93 @@ class _Search:
     """The checked arguments of a search, and the training of its trials."""
 
     def __init__(
-        self,
-        data: Data,
-        methods: Sequence[str] | None,
-        out: Path,
-        trials: int,
-        by: str,
-        lr: float | str | None,
-        prune: bool,
-        options: Settings,
+        self, data: Data, methods: Sequence[str] | None, path: Path, by: str, prune: bool, options: Settings
     ) -> None:
-        _check(trials, by, options)
-        self.data, self.path, self.by, self.criterion, self.prune = data, out, by, CRITERIA[by], prune
+        self.data, self.path, self.by, self.criterion, self.prune = data, path, by, CRITERIA[by], prune
+        lr = options.pop("lr", None)
         # A configuration file may change before the choice is trained with, so that its values are taken now. Methods
         # come from the search.
         rest = {name: value for name, value in given_settings(options).items() if name not in ("data", "method")}
         # The choice is trained on all samples, and its last model is saved: trials are compared by theirs.
         self.options: dict[str, Any] = {"validation": HELD_OUT, "keep": "last"} | rest
         if is_object(data):  # a frame or a list is read once
-            self.data = data = load(data, **reading(self.options))
+            self.data = load(data, **reading(self.options))
             self.options = {name: value for name, value in self.options.items() if name not in READING}
-        self.rate, rates = _rate(lr, self.options.get("optimiser"))
-        # A rate that is neither searched nor given is that of the optimiser.
-        job = resolve(data, lr=self.rate, **self.options)
+        self.fixed_lr, range_of_lr = _fixed_or_range(lr, self.options.get("optimiser"))
+        # A learning rate that is neither searched nor given is that of the optimiser.
+        job = resolve(self.data, lr=self.fixed_lr, **self.options)
         self.config, self.source = job.config, job.data
         if self.options.pop("minutes", None) is not None:  # measured once, so that all trials have the same length
             self.options = {"model": str(self.config.model)} | self.options | {"epochs": self.config.epochs}
         if not self.config.validation:
             raise PyriteError("validation is 0, but there must be held-out samples to choose by")
-        for rate in rates.ends if rates is not None and lr is not None else ():
-            resolve(self.source, **self.options, lr=rate)
-        self.space = Space(methods or default_methods(len(self.source.classes)), rates, by_factor=lr is None)
-        # What determines the search. The number of trials is not included, so that it can be raised later.
-        self.settings = {"methods": self.space.methods, "lr": repr(rates) if rates else self.rate, "by": by}
-        self.settings |= {"prune": prune, **self.config.replace(method="auto").to_dict()}
-        if isinstance(data, Dataset):  # its name does not identify its content
-            self.settings["content"] = _digest(data)
+        for end in range_of_lr.ends if range_of_lr is not None and lr is not None else ():
+            resolve(self.source, **self.options, lr=end)
+        self.space = Space(methods or default_methods(len(self.source.classes)), range_of_lr, by_factor=lr is None)
 
     def open(self) -> "Study":
-        """The study of the search."""
+        """The study of the search, which what determines the search is written into.
+
+        The number of trials is not included, so that it can be raised later.
+        """
         from pyrite.tuning.study import Study
 
-        return Study(self.path, self.settings, self.space, self.criterion, self.config.seed, self.config.epochs)
+        rates = self.fixed_lr if self.space.rate is None else repr(self.space.rate)
+        settings = {"methods": self.space.methods, "lr": rates, "by": self.by, "prune": self.prune}
+        settings |= self.config.replace(method="auto").to_dict()
+        if isinstance(self.data, Dataset):  # its name does not identify its content
+            settings["content"] = _digest(self.data)
+        return Study(self.path, settings, self.space, self.criterion, self.config.seed, self.config.epochs)
 
     def make(self, method: Method, number: float | None) -> tuple[str, float]:
         """The method and the learning rate of a choice: given, chosen, or a factor times the default for the method."""
         if number is not None and self.space.rate_name == "lr":
             return str(method), number
-        if self.rate is not None:
-            return str(method), self.rate
+        if self.fixed_lr is not None:
+            return str(method), self.fixed_lr
         default = float(resolve(self.source, **self.options, method=method).config.optimiser.lr)
         return str(method), default if number is None else float(f"{default * number:.3g}")
 
     def _chosen(self, trial: Trial) -> dict[str, Any]:
-        """The options of ``train`` for a trial; without a rate that the optimiser already sets."""
-        chosen: dict[str, Any] = {"method": trial.method}
-        return chosen if self.rate is None and self.space.rate is None else chosen | {"lr": trial.lr}
+        """The options of ``train`` for a trial; without a learning rate that the optimiser already sets."""
+        method = read_method(trial.method)
+        chosen = {"method": trial.method} if short(method) == trial.method else {"loss": short(method)}
+        return chosen if self.fixed_lr is None and self.space.rate is None else chosen | {"lr": trial.lr}
 
-    def train(self, trial: Trial, study: "Study", shown: TuningProgress) -> Trial:
-        """Train a trial to its end, or until it is pruned, and write its outcome."""
-        watch = _Watch(self.criterion.column, study.is_hopeless if self.prune else lambda values: False, shown)
+    def train(self, trial: Trial, study: "Study", watch: "_Watch") -> str:
+        """Train a trial to its end, or until it is pruned, write its outcome, and return that in words."""
+        job, rule = resolve(self.data, **self.options, **self._chosen(trial)), self.criterion
         try:
             run = train_once(
-                resolve(self.data, **self.options, **self._chosen(trial)),
-                self.path / trial.name,
-                observers=[watch],
-                stop=lambda: watch.hopeless,
-                progress=False,
+                job, self.path / trial.name, observers=[watch], stop=lambda: watch.hopeless, progress=False
             )
+            values = [line[rule.column] for line in run.history]
+            reason = "scores of held-out samples are not finite" if None in values else ""
         except Diverged as error:
-            return study.finish(trial, "failed", reason=str(error))
-        values = [line[self.criterion.column] for line in run.history]
-        if None in values:
-            return study.finish(trial, "failed", reason="scores of held-out samples are not finite")
-        state, test = "complete" if run.finished else "pruned", run.history[-1]["test_accuracy"]
-        return study.finish(trial, state, values, test_accuracy=test)
+            reason = str(error)
+        if reason:
+            study.finish(trial, "failed", reason=reason)
+            outcome = f"failed: {reason}"
+        else:
+            state = "complete" if run.finished else "pruned"
+            study.finish(trial, state, values, test_accuracy=run.history[-1]["test_accuracy"])
+            pruned = f"pruned after {len(values)} of {self.config.epochs} epochs"
+            outcome = f"{rule.words} {rule.formatted(values[-1])}" if run.finished else pruned
+        ends = [other.value for other in study.trials() if other.value is not None]
+        return outcome + (f" (best {rule.formatted(rule.best(ends))})" if ends else "")
 
     def result(self, trials: tuple[Trial, ...]) -> Tuning:
-        """Write and return the result."""
-        chosen = self._chosen(best_of(trials, self.criterion))
-        method = read_method(chosen["method"])
-        if short(method) != str(method):
-            chosen = {"loss": short(method)} | {name: value for name, value in chosen.items() if name != "method"}
-        # The choice is then trained on all samples.
+        """Write and return the result. The choice is then trained on all samples."""
         rest = {name: value for name, value in self.options.items() if name not in ("samples", "keep")}
+        options = self._chosen(best_of(trials, self.criterion)) | rest | {"validation": 0.0}
         data = None if isinstance(self.data, Dataset) else str(self.data)
-        tuning = Tuning(self.path, self.by, trials, self.space, data, chosen | rest | {"validation": 0.0})
+        tuning = Tuning(self.path, self.by, trials, self.space, data, options)
         try:
-            with one_at_a_time(tuning.path):
-                write(tuning.path / "table.md", tuning.to_markdown().encode())
-                tuning.to_json(tuning.path / "tuning.json")
+            with one_at_a_time(self.path):
+                write(self.path / "table.md", tuning.to_markdown().encode())
+                tuning.to_json(self.path / "tuning.json")
         except OSError as error:
-            raise RunFailed(f"cannot write to {tuning.path}: {error.strerror or error}; runs are complete") from None
+            raise RunFailed(f"cannot write to {self.path}: {error.strerror or error}; runs are complete") from None
         return tuning
 
 
@@ -186,24 +198,21 @@ class _Search:
 class _Watch:
     """Checks after every epoch whether a trial should be pruned."""
 
-    def __init__(self, column: str, is_hopeless: Callable[[list[float]], bool], shown: TuningProgress) -> None:
-        self.column, self.is_hopeless, self.shown, self.hopeless = column, is_hopeless, shown, False
-        self._record: Record | None = None
+    def __init__(self, search: _Search, study: "Study", status: Status, begun: str) -> None:
+        self.search, self.study, self.status, self.begun, self.hopeless = search, study, status, begun, False
 
     @contextmanager
     def watch(self, folder: Path, record: Record) -> Iterator[None]:
-        """A context around a run."""
-        self._record = record
+        self.record = record
         yield
 
     def after_step(self, step: Step) -> None:
         pass
 
     def after_epoch(self, epoch: int) -> None:
-        assert self._record is not None
-        self.shown.epoch(epoch)
-        values = [line[self.column] for line in self._record.history]
-        self.hopeless = None not in values and self.is_hopeless(values)
+        self.status.update(escape(f"{self.begun}, epoch {epoch} of {self.search.config.epochs}"))
+        values = [line[self.search.criterion.column] for line in self.record.history]
+        self.hopeless = self.search.prune and None not in values and self.study.is_hopeless(values)
 
 
 def _check(trials: object, by: str, options: Mapping[str, Any]) -> None:
@@ -226,25 +235,16 @@ def _check(trials: object, by: str, options: Mapping[str, Any]) -> None:
         )
 
 
-def _rate(lr: float | str | None, optimiser_spec: object) -> tuple[float | None, Range | None]:
+def _fixed_or_range(lr: float | str | None, optimiser: object) -> tuple[float | None, Range | None]:
     """A fixed learning rate, or the range of one that is searched; neither if the optimiser sets it."""
-    if isinstance(lr, str):
-        try:
-            return float(lr), None
-        except ValueError:
-            return None, read_range(lr, "lr")
-    if lr is not None:
+    if lr is None:
+        return None, None if states_rate(optimiser) else FACTOR
+    if not isinstance(lr, str):
         return float(number("lr", lr, "a number or a range such as 'between(0.01, 1, log=True)'")), None
-    return None, None if states_rate(optimiser_spec) else FACTOR
-
-
-@contextmanager
-def _stopped(path: Path) -> Iterator[None]:
-    """Tell how to continue a search that was stopped, which differs from a single run."""
     try:
-        yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"stopped and saved; the same command continues {path}") from None
+        return float(lr), None
+    except ValueError:
+        return None, read_range(lr, "lr")
 
 
 def _digest(data: Dataset) -> str:
