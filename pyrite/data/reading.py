@@ -15,7 +15,7 @@ from pyrite.data.images import SUFFIXES, LazyImages, Unreadable, look_at
 from pyrite.data.npz import npz, to_images
 from pyrite.data.records import Kind, Records, texts
 from pyrite.data.schema import Schema, kind_of
-from pyrite.data.statistics import check_spread, to_float64
+from pyrite.data.statistics import to_features
 from pyrite.data.table import as_array, csv, parquet
 from pyrite.data.tables import Table, TextTable, frame_table, is_frame, parquet_table
 from pyrite.errors import PyriteError
@@ -97,13 +97,7 @@ def to_numbers(values: npt.NDArray[Any], what: str) -> Numeric:
         return values
     if values.dtype.kind not in "biuf":
         raise PyriteError(f"{what} is an array of {values.dtype}, but must hold numbers")
-
-    def cell(row: int, column: int) -> str:
-        return f"{what}, row {row}, column {column}"
-
-    features = to_float64(values, cell)
-    check_spread(features, cell)
-    return features
+    return to_features(values, what)
 
 
 def _from_object(source: Any, schema: Schema) -> Samples:

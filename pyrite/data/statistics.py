@@ -26,6 +26,7 @@ __all__ = [
     "check_spread",
     "mean_and_std",
     "rescaled",
+    "to_features",
     "to_float64",
 ]
 
@@ -143,6 +144,17 @@ def check_spread(features: Floats, cell: Callable[[int, int], str]) -> None:
             f"{cell(row, column)}: {values[row]:g} is so far from the other values of the column, such as "
             f"{middle_value:g}, that these become one number: remove such outliers, or take logarithms"
         )
+
+
+def to_features(values: npt.NDArray[Any], where: str) -> Floats:
+    """Numbers of any type, (N, F), in float64; those that a net cannot be trained on are a ValueError."""
+
+    def cell(row: int, column: int) -> str:
+        return f"{where}, row {row}, column {column}"
+
+    features = to_float64(values, cell)
+    check_spread(features, cell)
+    return features
 
 
 def to_float64(values: npt.NDArray[Any], cell: Callable[[int, int], str]) -> Floats:

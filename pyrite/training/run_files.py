@@ -17,6 +17,7 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save
 from torch import Tensor
 
+from pyrite import npz_files
 from pyrite.errors import PyriteError
 
 __all__ = ["STATE", "pack", "read_history", "read_json", "read_npz", "read_weights", "unpack"]
@@ -48,8 +49,7 @@ def _reading(path: Path) -> Iterator[None]:
 def read_npz(path: Path, *names: str) -> dict[str, npt.NDArray[Any]]:
     """The arrays of an ``.npz`` file, which must include ``names``."""
     with _reading(path):
-        with path.open("rb") as file, np.load(file) as archive:
-            arrays = dict(archive)
+        arrays = npz_files.read_npz(path)
         if missing := [name for name in names if name not in arrays]:
             raise PyriteError(f"it has no array {missing[0]!r}")
     return arrays
