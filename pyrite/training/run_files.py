@@ -42,13 +42,15 @@ def _reading(path: Path) -> Iterator[None]:
         cure = _CURES.get(path.name, _LOST).format(run=path.parent)
         if isinstance(error, FileNotFoundError):
             raise PyriteError(f"{path} is missing: {cure.removeprefix('remove it, and ')}") from None
-        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        reason = getattr(error, "strerror", None) or str(error).removeprefix(f"{path}: ") or type(error).__name__
         raise PyriteError(f"cannot read {path} ({' '.join(reason.split())}): {cure}") from None
 
 
 def read_npz(path: Path, *names: str) -> dict[str, npt.NDArray[Any]]:
     """The arrays of an ``.npz`` file, which must include ``names``."""
     with _reading(path):
+        if not path.exists():
+            raise FileNotFoundError
         arrays = npz_files.read_npz(path)
         if missing := [name for name in names if name not in arrays]:
             raise PyriteError(f"it has no array {missing[0]!r}")
