@@ -6,12 +6,11 @@ import unicodedata
 from collections.abc import Callable
 from typing import Any, get_type_hints
 
-from pyrite.criterion import Loss
 from pyrite.data import DATASETS, Dataset
 from pyrite.errors import PyriteError
 from pyrite.features import FEATURES
 from pyrite.losses import LOSSES
-from pyrite.methods import METHODS, Method
+from pyrite.methods import METHODS
 from pyrite.models import MODELS
 from pyrite.noise import NOISES
 from pyrite.spec import Registry
@@ -57,29 +56,18 @@ def register(name: str, thing: Any) -> None:
     <blobs: 50 features of 2, 2 classes, 10 for testing>
     >>> del pyrite.DATASETS["two_blobs"]
     """
-    if not isinstance(name, str) or not _is_name(name):
+    # Python reads other forms of letters, such as the ligature of f and i, as plain ones.
+    is_name = isinstance(name, str) and unicodedata.normalize("NFKC", name) == name and name.isidentifier()
+    if not is_name or keyword.iskeyword(name) or name in _RESERVED:
         raise PyriteError(
             f"name is {name!r}, but must be a text of letters, digits and underscores, and no word of a spec"
         )
     registry = _registry_for(name, thing)
     # Losses stand within methods, so that no loss may have the name of a method.
-    shared = (LOSSES, METHODS) if registry.makes in (Loss, Method) else (registry,)
-    for entries in shared:
-        if name in entries and not _is_redefined(entries[name], thing):
+    for entries in (LOSSES, METHODS) if registry is LOSSES or registry is METHODS else (registry,):
+        if name in entries and _definition(entries[name]) != _definition(thing):
             raise PyriteError(f"name is {name!r}, but that is a {registry.kind} already: choose another")
-    if isinstance(thing, Dataset):
-        thing = _constant(thing)
-    registry[name] = thing
-
-
-def _is_name(text: str) -> bool:
-    """Whether a spec can hold it: what Python reads as this very name, and nothing that means something else there.
-
-    Python reads other forms of letters, such as the ligature of f and i, as plain ones. Letters of other alphabets are
-    fine.
-    """
-    plain = unicodedata.normalize("NFKC", text) == text
-    return plain and text.isidentifier() and not keyword.iskeyword(text) and text not in _RESERVED
+    registry[name] = _constant(thing) if isinstance(thing, Dataset) else thing
 
 
 def _registry_for(name: str, thing: Any) -> Registry[Any]:
@@ -103,11 +91,12 @@ def _constant(data: Dataset) -> Callable[[], Dataset]:
     def given() -> Dataset:
         return data
 
-    given.__doc__ = f"{data!r}, registered as an object."
+    given.__doc__, given.__qualname__ = f"{data!r}, registered as an object.", f"dataset {id(data)}"
     return given
 
 
-def _is_redefined(before: object, thing: object) -> bool:
-    """Whether the same definition was run again, as in a notebook."""
-    names = [(getattr(one, "__module__", None), getattr(one, "__qualname__", None)) for one in (before, thing)]
-    return before is thing or (None not in names[0] and names[0] == names[1])
+def _definition(thing: object) -> tuple[object, object]:
+    """What stays the same when a definition is run again, as in a notebook."""
+    if isinstance(thing, Dataset):
+        return __name__, f"dataset {id(thing)}"
+    return getattr(thing, "__module__", None), getattr(thing, "__qualname__", id(thing))

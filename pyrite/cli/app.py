@@ -27,18 +27,8 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command()(demo)
-app.command()(train)
-app.command()(audit)
-app.command()(report)
-app.command()(predict)
-app.command()(export)
-app.command()(compare)
-app.command()(tune)
-app.command()(reproduce)
-app.command()(curves)
-app.command()(check)
-app.command()(corrupt)
+for command in (demo, train, audit, report, predict, export, compare, tune, reproduce, curves, check, corrupt):
+    app.command()(command)
 app.command("list")(list_names)
 
 

@@ -1,6 +1,5 @@
 """``pyrite audit``: which labels are wrong, as a ranking, a summary and a page to look at."""
 
-import json
 import os
 from itertools import islice
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 import typer
 
 from pyrite.cli.settings import with_settings
-from pyrite.cli.terminal import failures, is_first, warn
+from pyrite.cli.terminal import AsJson, failures, is_first, print_json, warn
 from pyrite.errors import PyriteError
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ def audit(
     embeddings: Annotated[Path | None, typer.Option(help="With --scores: one row per sample, .npy.")] = None,
     reviewed: Annotated[Path | None, typer.Option(help="Decisions of a review, as the page downloads them.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder; the run's, or a new one, by default.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary for a program to read.")] = False,
+    as_json: AsJson = False,
     **options: "Unpack[Settings]",
 ) -> None:
     """Find wrong labels: train once, rank the suspects, write a page to review them on."""
@@ -49,12 +48,15 @@ def audit(
         result, folder = _of_data(str(data), out, options, quiet=as_json)
     if not is_first():
         return
+    from pyrite.locks import one_at_a_time
+    from pyrite.report.audit_page import write_audit_page
+
     result = result if reviewed is None else result.reviewed(reviewed)
-    _write(result, folder)
-    if as_json:
-        typer.echo(json.dumps(result.summary() | {"folder": str(folder)}, indent=2))
-    else:
-        _print(result, folder)
+    with one_at_a_time(folder):
+        result.to_csv(folder / "suspects.csv")
+        result.to_json(folder / "audit.json")
+        write_audit_page(result, folder / "report.html")
+    print_json(result.summary() | {"folder": str(folder)}) if as_json else _print(result, folder)
 
 
 def _of_data(data: str, out: Path | None, options: "Settings", quiet: bool) -> tuple["Audit", Path]:
@@ -62,10 +64,7 @@ def _of_data(data: str, out: Path | None, options: "Settings", quiet: bool) -> t
 
     is_run = os.path.isfile(os.path.join(data, "recipe.toml"))
     with failures():
-        if is_run:
-            result = find_wrong_labels(data, **options)
-        else:
-            result = find_wrong_labels(data, out=out, progress=not quiet, **options)
+        result = find_wrong_labels(data, out=None if is_run else out, progress=not quiet, **options)
     assert result.run is not None
     return result, out if is_run and out is not None else result.run.path
 
@@ -79,14 +78,10 @@ def _of_scores(
         missing = "--labels" if labels is None else "--kind logits, probabilities or log-probabilities"
         raise PyriteError(f"--scores needs {missing} too")
     tables = [_array(path) for path in scores]
-    points = None if embeddings is None else _array(embeddings)
     return find_wrong_labels(
-        _labels(labels),
-        scores=tables[0] if len(tables) == 1 else tables,
-        kind=kind,  # type: ignore[arg-type]
-        embeddings=points,
-        **options,
-    )
+        _labels(labels), scores=tables[0] if len(tables) == 1 else tables,
+        kind=kind, embeddings=None if embeddings is None else _array(embeddings), **options,  # type: ignore[arg-type]
+    )  # fmt: skip
 
 
 def _array(path: Path) -> Any:
@@ -110,16 +105,6 @@ def _labels(path: Path) -> Any:
     except (OSError, ValueError) as error:
         wanted = "labels are a .npy file, or a text file with one class number per line"
         raise PyriteError(f"cannot read {path}: {wanted} ({error})") from None
-
-
-def _write(result: "Audit", folder: Path) -> None:
-    from pyrite.locks import one_at_a_time
-    from pyrite.report.audit_page import write_audit_page
-
-    with one_at_a_time(folder):
-        result.to_csv(folder / "suspects.csv")
-        result.to_json(folder / "audit.json")
-        write_audit_page(result, folder / "report.html")
 
 
 def _print(result: "Audit", folder: Path) -> None:

@@ -1,11 +1,11 @@
 """``pyrite check``: will a loss underfit?"""
 
-import json
 from typing import Annotated
 
 import typer
 
 from pyrite.cli.settings import with_settings
+from pyrite.cli.terminal import AsJson, print_json
 from pyrite.errors import PyriteError
 from pyrite.settings import READING
 
@@ -16,7 +16,7 @@ def check(
     data: Annotated[str | None, typer.Argument(help="Data, by which the margins of a net are measured.")] = None,
     classes: Annotated[int | None, typer.Option(help="The number of classes, where no data is given.")] = None,
     model: Annotated[str | None, typer.Option(help="A net, such as 'resnet20', whose margins are measured.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print numbers for a program to read.")] = False,
+    as_json: AsJson = False,
     **reading: str,
 ) -> None:
     """Say whether a loss will underfit with this many classes, and what cures it."""
@@ -32,4 +32,4 @@ def check(
         verdict = underfitting(loss, classes or 0)
     else:
         verdict = check_on_net(loss, model, None if data is None else load(data, **reading), classes)
-    typer.echo(json.dumps(verdict.to_dict(), indent=2) if as_json else str(verdict))
+    print_json(verdict.to_dict()) if as_json else typer.echo(str(verdict))

@@ -1,6 +1,5 @@
 """``pyrite compare``: the same training with several losses, side by side."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 import typer
 
 from pyrite.cli.settings import with_settings
-from pyrite.cli.terminal import failures, is_first, print_table, warn
+from pyrite.cli.terminal import AsJson, DataName, failures, is_first, print_json, print_table, warn
 
 if TYPE_CHECKING:
     from pyrite.comparing import Comparison
@@ -17,14 +16,14 @@ if TYPE_CHECKING:
 
 @with_settings(without=("method", "loss"))
 def compare(
-    data: Annotated[str, typer.Argument(help="A data set's name, a folder, or a file.")],
+    data: DataName,
     methods: Annotated[list[str], typer.Argument(help="Losses or methods, such as ce 'gce(q=0.7)'.")],
     out: Annotated[Path, typer.Option(help="The folder for the runs and the table.")],
     seeds: Annotated[int, typer.Option(help="How many seeds, beginning with --seed.")] = 1,
     with_clean: Annotated[bool, typer.Option("--with-clean", help="Also train without the noise, for 'diff'.")] = False,
     workers: Annotated[int, typer.Option(help="How many runs are trained at once.")] = 1,
     columns: Annotated[str, typer.Option(help="Names from comparison.json, such as alpha,snr,diff.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
+    as_json: AsJson = False,
     **options: "Unpack[Settings]",
 ) -> None:
     """Train with several losses on the same labels and put the results side by side. Run it again to continue."""
@@ -37,18 +36,11 @@ def compare(
     names = check_columns([name.strip() for name in columns.split(",")] if columns else [])
     with failures():
         comparison = compare_runs(
-            data,
-            methods,
-            out=out,
-            seeds=seeds,
-            with_clean=with_clean,
-            workers=workers,
-            begin=begin,
-            progress=not as_json,
-            **options,
-        )
+            data, methods, out=out, seeds=seeds, with_clean=with_clean, workers=workers, begin=begin,
+            progress=not as_json, **options,
+        )  # fmt: skip
     if is_first():
-        typer.echo(json.dumps(comparison.to_dict(), indent=2)) if as_json else print_comparison(comparison, names)
+        print_json(comparison.to_dict()) if as_json else print_comparison(comparison, names)
 
 
 def print_comparison(comparison: "Comparison", columns: Sequence[str] = ()) -> None:

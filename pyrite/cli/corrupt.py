@@ -1,30 +1,25 @@
 """``pyrite corrupt``: make some labels wrong, by a noise model."""
 
-import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated
 
 import typer
 
 from pyrite.cli.settings import with_settings
-from pyrite.cli.terminal import warn
+from pyrite.cli.terminal import AsJson, DataName, Seed, print_json, warn
 from pyrite.settings import READING
-
-if TYPE_CHECKING:
-    from pyrite.noise import NoisyLabels
 
 
 @with_settings(only=READING)
 def corrupt(
-    data: Annotated[str, typer.Argument(help="A data set's name, a folder, or a file.")],
+    data: DataName,
     noise: Annotated[str, typer.Option(help="A noise model, such as 'flip2(0.4)'; see 'pyrite list noises'.")],
-    seed: Annotated[int, typer.Option(help="Everything random comes from it.")] = 0,
+    seed: Seed = 0,
     out: Annotated[Path, typer.Option(help="The file to write, an .npz.")] = Path("noisy.npz"),
     picture: Annotated[Path | None, typer.Option(help="Also draw which labels are given for which classes.")] = None,
     per_class: Annotated[bool, typer.Option("--per-class", help="Also print the rate of every class.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print it for a program to read.")] = False,
+    as_json: AsJson = False,
     **reading: str,
 ) -> None:
     """Make some labels of a data set wrong, and write them beside the true ones."""
@@ -38,35 +33,22 @@ def corrupt(
     noisy = corrupt_labels(source.labels, model, classes=len(source.classes), seed=seed, inputs=inputs)
     for sentence in source.notes:
         warn(sentence)
-    # The picture first, so that no labels are written if its name is bad.
-    drawn = [] if picture is None else [_draw(noisy, source.classes, picture)]
-    written = [noisy.save(out), *drawn]
+    written = []
+    if picture is not None:  # first, so that no labels are written if its name is bad
+        from pyrite.report.confusion import draw_matrix
+
+        title = f"{noisy.noise}, seed {noisy.seed}\n{100 * noisy.rate:.1f} % of {len(noisy)} labels are wrong"
+        written = [draw_matrix(noisy.realised, picture, source.classes, title)]
+    written = [noisy.save(out), *written]
+    rates = dict(zip(source.classes, noisy.class_rates.tolist(), strict=True))
+    wrong = int(noisy.is_wrong.sum())
     if as_json:
-        typer.echo(json.dumps(_facts(noisy, source.classes, written), indent=2))
+        known = {name: rate if math.isfinite(rate) else None for name, rate in rates.items()}
+        print_json({**noisy.manifest(), "wrong": wrong, "class_rates": known, "written": [*map(str, written)]})
         return
-    typer.echo(
-        f"{noisy.noise}, seed {noisy.seed}: {noisy.is_wrong.sum()} of {len(noisy)} labels are wrong "
-        f"({100 * noisy.rate:.2f} %)"
-    )
-    if per_class:
-        for name, rate in zip(source.classes, noisy.class_rates, strict=True):
-            typer.echo(f"  {100 * rate:6.2f} %  {name}" if math.isfinite(rate) else f"       none  {name}")
+    shown = f"{wrong} of {len(noisy)} labels are wrong ({100 * noisy.rate:.2f} %)"
+    typer.echo(f"{noisy.noise}, seed {noisy.seed}: {shown}")
+    for name, rate in rates.items() if per_class else ():
+        typer.echo(f"  {100 * rate:6.2f} %  {name}" if math.isfinite(rate) else f"       none  {name}")
     for path in written:
         typer.echo(f"wrote {path}")
-
-
-def _draw(noisy: "NoisyLabels", names: Sequence[str], path: Path) -> Path:
-    from pyrite.report.confusion import draw_matrix
-
-    title = f"{noisy.noise}, seed {noisy.seed}\n{100 * noisy.rate:.1f} % of {len(noisy)} labels are wrong"
-    return draw_matrix(noisy.realised, path, names, title)
-
-
-def _facts(noisy: "NoisyLabels", names: Sequence[str], written: list[Path]) -> dict[str, Any]:
-    rates = [rate if math.isfinite(rate) else None for rate in noisy.class_rates.tolist()]
-    return {
-        **noisy.manifest(),
-        "wrong": int(noisy.is_wrong.sum()),
-        "class_rates": dict(zip(names, rates, strict=True)),
-        "written": [str(path) for path in written],
-    }

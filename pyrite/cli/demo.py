@@ -1,19 +1,18 @@
 """``pyrite demo``: the first thing to run."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pyrite.cli.terminal import failures, is_first
+from pyrite.cli.terminal import AsJson, Seed, failures, is_first, print_json
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for the runs, the pictures and the report.")] = Path("demo"),
     epochs: Annotated[int | None, typer.Option(help="Times over the data, instead of 40.")] = None,
-    seed: Annotated[int, typer.Option(help="Everything random comes from it.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
+    seed: Seed = 0,
+    as_json: AsJson = False,
 ) -> None:
     """Train on digits of which 40 % are labelled wrong, with five losses, and write a report."""
     from pyrite.cli.compare import print_comparison
@@ -37,7 +36,7 @@ def demo(
     report = write_page(comparison, out / "report.html", "Digits, 40 % of them labelled wrong")
     if as_json:
         written = {"pictures": [str(path) for path in pictures], "report": str(report)}
-        typer.echo(json.dumps(comparison.to_dict() | written, indent=2))
+        print_json(comparison.to_dict() | written)
         return
     print_comparison(comparison)
     for path in (*pictures, report):

@@ -5,9 +5,11 @@ from typing import Annotated
 
 import typer
 
+from pyrite.cli.terminal import RunPath
+
 
 def export(
-    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    run: RunPath,
     file: Annotated[Path, typer.Argument(help="model.onnx, model.pt2 (torch.export), or card.md, the model card.")],
 ) -> None:
     """Write the model of a run for other programs, or a page about it."""

@@ -1,34 +1,20 @@
 """``pyrite list``: the names of losses, methods, data sets and so on."""
 
 import inspect
-import json
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from pyrite.cli.terminal import print_table, warn
+from pyrite.cli.terminal import AsJson, print_json, print_table, warn
 from pyrite.spec import arguments, lookup
 
-
-class Kind(StrEnum):
-    """What can be listed."""
-
-    losses = "losses"
-    noises = "noises"
-    methods = "methods"
-    models = "models"
-    data = "data"
-    features = "features"
-    optimisers = "optimisers"
-    schedules = "schedules"
-    recipes = "recipes"
+Kind = StrEnum(
+    "Kind", ["losses", "noises", "methods", "models", "data", "features", "optimisers", "schedules", "recipes"]
+)
 
 
-def list_names(
-    kind: Annotated[Kind, typer.Argument(help="What to list.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print it for a program to read.")] = False,
-) -> None:
+def list_names(kind: Annotated[Kind, typer.Argument(help="What to list.")], as_json: AsJson = False) -> None:
     """List names, with their arguments and one line about each."""
     if kind is Kind.recipes:
         _list_recipes(as_json)
@@ -53,7 +39,7 @@ def list_names(
             settings = PAPER_SETTINGS.get(row["name"], ())
             row["papers"] = "; ".join(f"{setting.spec} ({setting.where})" for setting in settings)
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        print_json(rows)
     else:
         lines = []
         for row in rows:
@@ -73,6 +59,6 @@ def _list_recipes(as_json: bool) -> None:
         about = f"{recipe.article}, {recipe.title}"
         rows.append({"name": name, "about": about, "claims": claims, "scales": " ".join(recipe.scales()) or "exact"})
     if as_json:
-        typer.echo(json.dumps(rows, indent=2))
+        print_json(rows)
     else:
         print_table(("recipes", "", "claims", "scales"), [tuple(row.values()) for row in rows], left=4)

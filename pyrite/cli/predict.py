@@ -1,20 +1,19 @@
 """``pyrite predict``: what the model of a run says of new samples."""
 
-import json
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from pyrite.cli.terminal import warn
+from pyrite.cli.terminal import AsJson, RunPath, print_json, warn
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="A run's folder.")],
+    run: RunPath,
     data: Annotated[str, typer.Argument(help="A folder, a file or a data set's name; it needs no labels.")],
     out: Annotated[Path, typer.Option(help="The table to write.")] = Path("predictions.csv"),
     name: Annotated[str, typer.Option(help="The column of a table that names a sample.")] = "",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the counts for a program to read.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Predict the classes of new samples with the model of a run."""
     from pyrite.training import Run
@@ -28,7 +27,7 @@ def predict(
         warn(sentence)
     counts = found.counts()
     if as_json:
-        typer.echo(json.dumps({"samples": len(found), "counts": counts, "written": str(path)}, indent=2))
+        print_json({"samples": len(found), "counts": counts, "written": str(path)})
         return
     most = sorted(counts.items(), key=lambda pair: -pair[1])[:10]
     typer.echo(f"{len(found):,} samples: " + ", ".join(f"{label} ({count:,})" for label, count in most if count))

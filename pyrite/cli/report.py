@@ -5,10 +5,11 @@ from typing import Annotated
 
 import typer
 
+from pyrite.cli.terminal import RunPath, warn
+
 
 def report(
-    run: Annotated[Path, typer.Argument(help="A run's folder.")],
-    out: Annotated[Path | None, typer.Option(help="The page; RUN/report.html by default.")] = None,
+    run: RunPath, out: Annotated[Path | None, typer.Option(help="The page; RUN/report.html by default.")] = None
 ) -> None:
     """Write a run's page: which labels look wrong, and how training went."""
     from pyrite.report.audit_page import write_audit_page
@@ -18,5 +19,5 @@ def report(
     result = audit(Run.load(run))
     page = write_audit_page(result, out or run / "report.html")
     for warning in result.warnings:
-        typer.echo(f"pyrite: {warning}", err=True)
+        warn(warning)
     typer.echo(f"wrote {page}")

@@ -1,12 +1,11 @@
 """``pyrite reproduce``: a table or figure of a paper."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyrite.cli.terminal import failures, print_table, warn
+from pyrite.cli.terminal import AsJson, failures, print_json, print_table, warn
 
 if TYPE_CHECKING:
     from pyrite.papers import Reproduction
@@ -23,7 +22,7 @@ def reproduce(
     ] = None,
     workers: Annotated[int, typer.Option(help="How many runs are trained at once.")] = 1,
     seeds: Annotated[int | None, typer.Option(help="How many seeds, from 0; by default those of the recipe.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Train what a table or figure of a paper needs, and compare. Run it again to continue."""
     from pyrite.papers import reproduce as run_recipe
@@ -43,7 +42,7 @@ def reproduce(
         )
         written = write_reproduction(found, out)
     if as_json:
-        typer.echo(json.dumps(found.to_dict(), indent=2))
+        print_json(found.to_dict())
         return
     _print(found)
     names = [f"{found.stem}.md", f"{found.stem}.json", *(path.name for path in written)]

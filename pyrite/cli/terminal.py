@@ -1,12 +1,20 @@
-"""What all commands share: printing by one process, tables, and failures."""
+"""What all commands share: arguments, printing by one process, tables, and failures."""
 
+import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
 
 import typer
 
-__all__ = ["failures", "is_first", "print_table", "warn"]
+__all__ = ["AsJson", "DataName", "RunPath", "Seed", "failures", "is_first", "print_json", "print_table", "warn"]
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")]
+DataName = Annotated[str, typer.Argument(help="A data set's name, a folder, or a file.")]
+RunPath = Annotated[Path, typer.Argument(help="A run's folder.")]
+Seed = Annotated[int, typer.Option(help="Everything random comes from it.")]
 
 
 @contextmanager
@@ -30,6 +38,11 @@ def is_first() -> bool:
 def warn(message: object) -> None:
     """Print one line on standard error."""
     typer.echo(f"pyrite: {message}", err=True)
+
+
+def print_json(values: object) -> None:
+    """Print a result for a program to read."""
+    typer.echo(json.dumps(values, indent=2))
 
 
 def print_table(

@@ -1,17 +1,16 @@
 """``pyrite train``: train on labels that are partly wrong, and leave a run directory."""
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Unpack
 
 import typer
 
 from pyrite.cli.settings import with_settings
-from pyrite.cli.terminal import failures, is_first, print_table, warn
+from pyrite.cli.terminal import AsJson, failures, is_first, print_json, print_table, warn
 
 if TYPE_CHECKING:
     from pyrite.settings import Settings
-    from pyrite.training import Observer, Run
+    from pyrite.training import Run
 
 
 @with_settings()
@@ -20,40 +19,34 @@ def train(
     out: Annotated[Path | None, typer.Option(help="The run's folder; a new one by default.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
     tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write for TensorBoard too.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
+    as_json: AsJson = False,
     **options: "Unpack[Settings]",
 ) -> None:
     """Train a model on labels that are partly wrong."""
-    from pyrite.training import train as train_run
+    from pyrite.training import Observer, train as train_run
     from pyrite.without_suspects import suspects_are_unknown, train_without_suspects
 
-    observers, progress = _observers(tensorboard), not as_json
+    observers: list[Observer] = []
+    if tensorboard:
+        from pyrite.integrations import TensorBoard
+
+        observers.append(TensorBoard())
     if options.get("minutes") is not None and is_first():
         typer.echo("timing a few steps, to see how many epochs fit", err=True)
     with failures():
         if resume is None and suspects_are_unknown(options):
             run = train_without_suspects(
-                data, out=out, observers=observers, progress=progress,
+                data, out=out, observers=observers, progress=not as_json,
                 audited=lambda audit: typer.echo(audit.sentence, err=as_json), **options,
             )  # fmt: skip
         else:
-            run = train_run(data, out=out, resume=resume, observers=observers, progress=progress, **options)
-    if is_first():
-        _print_json(run) if as_json else _print(run)
-
-
-def _observers(tensorboard: bool) -> list["Observer"]:
-    if not tensorboard:
-        return []
-    from pyrite.integrations import TensorBoard
-
-    return [TensorBoard()]
-
-
-def _print_json(run: "Run") -> None:
-    names = ("saved", "corrected", "dropped", "warnings", "unreadable")
-    facts = {name: run.facts[name] for name in names if name in run.facts}
-    typer.echo(json.dumps({"run": str(run.path), **run.table, **facts}, indent=2))
+            run = train_run(data, out=out, resume=resume, observers=observers, progress=not as_json, **options)
+    if is_first() and as_json:
+        names = ("saved", "corrected", "dropped", "warnings", "unreadable")
+        facts = {name: run.facts[name] for name in names if name in run.facts}
+        print_json({"run": str(run.path), **run.table, **facts})
+    elif is_first():
+        _print(run)
 
 
 def _print(run: "Run") -> None:

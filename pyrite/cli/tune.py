@@ -1,6 +1,5 @@
 """``pyrite tune``: choose loss, parameters and learning rate on labels that are partly wrong."""
 
-import json
 import re
 import warnings
 from pathlib import Path
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 import typer
 
 from pyrite.cli.settings import with_settings
-from pyrite.cli.terminal import failures, print_table, warn
+from pyrite.cli.terminal import AsJson, DataName, failures, print_json, print_table, warn
 
 if TYPE_CHECKING:
     from pyrite.settings import Settings
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
 @with_settings(without=("method", "loss"), as_text=("lr",))
 def tune(
-    data: Annotated[str, typer.Argument(help="A data set's name, a folder, or a file.")],
+    data: DataName,
     out: Annotated[Path, typer.Option(help="The folder for the runs and the result; a search there is continued.")],
     methods: Annotated[
         list[str] | None,
@@ -27,7 +26,7 @@ def tune(
     trials: Annotated[int, typer.Option(help="How many, of all processes together.")] = 20,
     by: Annotated[str, typer.Option(help="What to go by on held-out given labels: accuracy or mae.")] = "accuracy",
     prune: Annotated[bool, typer.Option(help="End trials early that are behind the others.")] = True,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")] = False,
+    as_json: AsJson = False,
     **options: "Unpack[Settings]",
 ) -> None:
     """Choose loss, parameters and learning rate without clean labels. Run it again to continue."""
@@ -42,7 +41,7 @@ def tune(
         tuning = tune_runs(data, methods, out=out, trials=trials, by=by, prune=prune, progress=not as_json, **options)
     picture = draw_tuning(tuning, out / "tuning.png")
     if as_json:
-        typer.echo(json.dumps(tuning.to_dict() | {"picture": str(picture)}, indent=2))
+        print_json(tuning.to_dict() | {"picture": str(picture)})
         return
     _print(tuning)
     typer.echo(f"wrote {out / 'table.md'}, {out / 'tuning.json'} and {picture}")
