@@ -6,8 +6,6 @@ dimensions as four bytes each, high byte first, and then the numbers.
 
 import math
 import zlib
-from gzip import GzipFile
-from io import BufferedReader
 from pathlib import Path
 
 import numpy as np
@@ -111,22 +109,11 @@ def read_idx(path: str | Path, dimensions: int) -> npt.NDArray[np.uint8]:
             count = math.prod(shape)
             if count == 0 or count > most:
                 raise PyriteError(f"{path}: claims {' x '.join(map(str, shape))} numbers, which it cannot hold")
-            values = np.empty(count, np.uint8)
-            read = _fill(stream, values)
-            if read < count:
-                raise PyriteError(f"{path}: cut off, it holds {read} of {count} numbers")
+            values = np.frombuffer(bytearray(stream.read(count)), np.uint8)
+            if len(values) < count:
+                raise PyriteError(f"{path}: cut off, it holds {len(values)} of {count} numbers")
             if stream.read(1):
                 raise PyriteError(f"{path}: holds more than the {count} numbers it claims")
         except (EOFError, OSError, zlib.error) as error:
             raise PyriteError(f"{path}: cut off or damaged ({error})") from None
     return values.reshape(shape)
-
-
-def _fill(stream: BufferedReader | GzipFile, values: npt.NDArray[np.uint8]) -> int:
-    view, read = values.data, 0
-    while read < len(view):
-        count = stream.readinto(view[read:])
-        if not count:
-            break
-        read += count
-    return read

@@ -1,7 +1,8 @@
 """Image files: reading them, checking their headers, and a lazy sequence of images."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, NamedTuple, final
 
@@ -50,7 +51,7 @@ def read_image(path: Path, size: tuple[int, int], channels: int = 3, warp: bool 
     """
     from PIL import ImageOps
 
-    with _Opened(path) as image:
+    with _opened(path) as image:
         plain = _plain(image, "L" if channels == 1 else "RGB")
         if plain.size != (size[1], size[0]):
             wide_high = size[1], size[0]
@@ -61,7 +62,7 @@ def read_image(path: Path, size: tuple[int, int], channels: int = 3, warp: bool 
 
 def read_header(path: Path) -> Header:
     """The size of an image, and whether it is grey, without decoding it."""
-    with _Opened(path) as image:
+    with _opened(path) as image:
         return Header(image.width, image.height, image.mode in ("1", "L", "I;16"))
 
 
@@ -170,40 +171,25 @@ def as_size(size: int | tuple[int, int]) -> tuple[int, int]:
     return int(pair[0]), int(pair[1])
 
 
-class _Opened:
-    """An open image file; whatever goes wrong becomes a ValueError of one sentence."""
+@contextmanager
+def _opened(path: Path) -> Iterator["Image"]:
+    """An open image file; whatever goes wrong becomes a PyriteError of one sentence."""
+    from PIL import Image, UnidentifiedImageError
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> "Image":
-        from PIL import Image
-
-        if not is_regular(self.path):  # opening a pipe would wait for ever
-            raise PyriteError(f"{self.path}: no such file")
-        try:
-            self.image = Image.open(self.path, formats=FORMATS)
+    if not is_regular(path):  # opening a pipe would wait for ever
+        raise PyriteError(f"{path}: no such file")
+    try:
+        with Image.open(path, formats=FORMATS) as image:
             most = Image.MAX_IMAGE_PIXELS
-            if most is not None and self.image.width * self.image.height > most:
+            if most is not None and image.width * image.height > most:
                 raise Image.DecompressionBombError(f"more than {most} pixels")
-        except Exception as error:
-            raise self.refused(error) from None
-        return self.image
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: object) -> None:
-        self.image.close()
-        if isinstance(error, Exception):
-            raise self.refused(error) from None
-
-    def refused(self, error: Exception) -> PyriteError:
-        # Decoders of damaged files raise any exception, for example SyntaxError or struct.error.
-        from PIL import Image, UnidentifiedImageError
-
-        if isinstance(error, UnidentifiedImageError):
-            return PyriteError(f"{self.path}: not an image of a known format")
-        if isinstance(error, Image.DecompressionBombError | Image.DecompressionBombWarning):
-            return PyriteError(f"{self.path}: refused, the image claims {str(error).removesuffix('.')}")
-        return PyriteError(f"{self.path}: cannot be decoded ({str(error) or type(error).__name__})")
+            yield image
+    except UnidentifiedImageError:
+        raise PyriteError(f"{path}: not an image of a known format") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
+        raise PyriteError(f"{path}: refused, the image claims {str(error).removesuffix('.')}") from None
+    except Exception as error:  # decoders of damaged files raise any, for example SyntaxError or struct.error
+        raise PyriteError(f"{path}: cannot be decoded ({str(error) or type(error).__name__})") from None
 
 
 def _plain(image: "Image", mode: str) -> "Image":
