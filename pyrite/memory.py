@@ -22,7 +22,7 @@ def memory_size() -> int | None:
     for path in _LIMITS:
         try:
             size = min(size, int(Path(path).read_text()))
-        except (OSError, ValueError):  # the file is missing, or says "max"
+        except (OSError, ValueError):  # the file is missing, or holds "max"
             continue
     return size if size > 0 else None
 

@@ -71,7 +71,7 @@ def cifar10(path: str | None = None) -> Dataset:
     parts = [_batch(*files[name], ("labels",)) for name in CIFAR10.train]
     for name, (images, _) in zip(CIFAR10.train, parts, strict=True):
         if len(images) != expected:
-            raise PyriteError(f"{files[name][0]}: {len(images)} images, but {CIFAR10.meta} says {expected}")
+            raise PyriteError(f"{files[name][0]}: {len(images)} images, but {CIFAR10.meta} has {expected}")
     images = np.concatenate([images for images, _ in parts])
     labels = np.concatenate([columns["labels"] for _, columns in parts])
     test_images, test_columns = _batch(*files[CIFAR10.test], ("labels",))
@@ -82,7 +82,7 @@ def cifar10(path: str | None = None) -> Dataset:
 def cifar100(labels: Literal["fine", "coarse"] = "fine", path: str | None = None) -> Dataset:
     """Small photographs of 100 kinds of thing in 20 superclasses, 32 x 32, 50,000 + 10,000.
 
-    Both kinds of labels are read; ``labels`` says which are ``.labels``. The superclass of each is ``.coarse``.
+    Both kinds of labels are read; ``labels`` selects ``.labels``. The superclass of each is ``.coarse``.
     """
     one_of("labels", labels, ("fine", "coarse"))
     files = _read_files(CIFAR100, path)

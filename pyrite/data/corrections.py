@@ -1,4 +1,4 @@
-"""Reading of the two files that tell which labels are wrong: corrections of a review, and the ranking of an audit."""
+"""The two files that list wrong labels: corrections of a review, and the ranking of an audit."""
 
 import csv
 import io
@@ -20,7 +20,7 @@ from pyrite.spec import nearest
 __all__ = ["DECISIONS", "Corrections", "from_cell", "read_content", "to_cell"]
 
 DECISIONS = ("keep", "relabel", "drop", "unsure")
-"""A reviewer's decisions: the label is right; it must be changed; leave the sample out; the reviewer cannot tell."""
+"""A reviewer's decisions: the label is right; it must be changed; leave the sample out; the reviewer is not sure."""
 
 # A cell that a spreadsheet would read as a formula, after any apostrophes added here. Some locales also accept the
 # full-width characters. The page of an audit has the same pattern (audit_review.js).

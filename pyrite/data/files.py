@@ -50,7 +50,7 @@ def find(folder: Path, names: Iterable[str]) -> Path | None:
 
 
 def obtain(folder: Path, download: Download, dataset: str) -> Path:
-    """Download a file into a folder and check it. The error tells which file to put where by hand."""
+    """Download a file into a folder and check it. The error names the file to put there by hand."""
     import pooch
 
     pooch.get_logger().setLevel("WARNING")

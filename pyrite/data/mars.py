@@ -24,7 +24,7 @@ def mars(path: str | None = None, size: int | tuple[int, int] = 256, check: bool
     """Pedestrians, 625 people to train on and 636 others for retrieval, in tracklets; read lazily.
 
     Frames, which are 256 x 128, are warped to ``size``; papers use 256 x 256. ``.labels`` number the people of the
-    training part; ``.tracklets`` says which frames belong together, of which person and from which camera. ``.test``
+    training part; ``.tracklets`` lists the frames that belong together, with their person and camera. ``.test``
     shows other people and has other classes; its tracklets include the queries, the identity 0 for distractors and -1
     for junk. With ``check``, every frame is opened once, and one that is not an image is an error, because tracklets
     are runs of frames.

@@ -76,10 +76,10 @@ def split(
     ordered = np.lexsort((drawn, group))
     first = np.cumsum(counts) - counts
     for part, size in enumerate(sizes.values(), start=1):
-        shares = _shares(counts, size, seed, part)
-        for begin, share in zip(first, shares, strict=True):
-            part_of[ordered[begin : begin + share]] = part
-        first, counts = first + shares, counts - shares
+        taken = _apportioned(counts, size, seed, part)
+        for begin, count in zip(first, taken, strict=True):
+            part_of[ordered[begin : begin + count]] = part
+        first, counts = first + taken, counts - taken
     return Splits(*(np.flatnonzero(part_of == number) for number in range(4)))
 
 
@@ -99,16 +99,16 @@ def _groups(given: Labels, stratify: str | None, true: npt.ArrayLike | None) -> 
     return column
 
 
-def _shares(counts: Labels, size: int, seed: int, number: int) -> Labels:
+def _apportioned(counts: Labels, size: int, seed: int, number: int) -> Labels:
     """The number of samples of each class, in proportion and with sum ``size``, by the largest remainder method."""
     exact = counts * (size / counts.sum())
-    shares: Labels = np.floor(exact).astype(np.int64)
+    whole: Labels = np.floor(exact).astype(np.int64)
     # Ties are broken at random, so that low class numbers are not favoured.
     tie = uniforms(seed, Stream.SPLIT, len(counts), number)
-    by_remainder = np.lexsort((tie, -(exact - shares).round(9)))
-    by_remainder = by_remainder[shares[by_remainder] < counts[by_remainder]]
-    shares[by_remainder[: size - shares.sum()]] += 1
-    return shares
+    by_remainder = np.lexsort((tie, -(exact - whole).round(9)))
+    by_remainder = by_remainder[whole[by_remainder] < counts[by_remainder]]
+    whole[by_remainder[: size - whole.sum()]] += 1
+    return whole
 
 
 def _size(name: str, size: int | float, count: int) -> int:

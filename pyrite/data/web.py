@@ -36,20 +36,18 @@ def clothing1m(path: str | None = None, size: int = SIZE, check: bool = False) -
     source = root / "category_names_eng.txt"
     classes = tuple(line.strip() for line in read_text(source, "clothing1m"))
     check_names(classes, str(source))
-    tables = {kind: _label_table(root / f"{kind}_label_kv.txt") for kind in ("noisy", "clean")}
-
-    def part(list_name: str) -> tuple[list[str], Labels]:
-        source = root / f"{list_name}_key_list.txt"
-        table = tables[list_name.split("_")[0]]
-        names = [inside(line.strip(), source, number) for number, line in _lines(source, "clothing1m")]
-        for number, name in enumerate(names, start=1):
-            if name not in table:
-                raise PyriteError(f"{source}, line {number}: {name!r} has no label")
-        return names, np.array([table[name] for name in names], np.int64)
+    kinds = ("noisy", "clean")
+    tables = {kind: dict(_pairs(root / f"{kind}_label_kv.txt", "clothing1m")) for kind in kinds}
 
     def dataset(name: str, list_name: str) -> Dataset:
-        names, labels = part(list_name)
-        names, labels, bad = _checked(root, names, labels, check)
+        source, table = root / f"{list_name}_key_list.txt", tables[list_name.split("_")[0]]
+        names = [
+            inside(line.strip(), source, number) for number, line in enumerate(read_text(source, "clothing1m"), start=1)
+        ]
+        for number, file in enumerate(names, start=1):
+            if file not in table:
+                raise PyriteError(f"{source}, line {number}: {file!r} has no label")
+        names, labels, bad = _checked(root, names, np.array([table[file] for file in names], np.int64), check)
         return Dataset(name, LazyImages(root, names, size, warp=True), labels, classes, unreadable=bad)
 
     return replace(
@@ -90,10 +88,11 @@ def webvision(
     )
 
     def part(name: str, file: str, place: Callable[[str], str], test: Dataset | None) -> Dataset:
-        files, labels = _file_list(root / "info" / file, len(words))
-        kept = labels < classes
-        chosen = [place(image) for image, keep in zip(files, kept, strict=True) if keep]
-        images, numbers, bad = _checked(root, chosen, labels[kept], check)
+        pairs = _pairs(root / "info" / file, "webvision")
+        labels = np.array([label for _, label in pairs], np.int64)
+        check_range(labels, len(words), str(root / "info" / file))
+        chosen = [place(image) for image, label in pairs if label < classes]
+        images, numbers, bad = _checked(root, chosen, labels[labels < classes], check)
         return Dataset(name, LazyImages(root, images, size), numbers, names, test, bad)
 
     test = part("webvision test", "val_filelist.txt", lambda file: f"val_images_256/{file}", None)
@@ -112,32 +111,15 @@ def root_of(dataset: str, path: str | None, folders: tuple[str, ...], sign: str,
     return root
 
 
-def _lines(path: Path, dataset: str) -> list[tuple[int, str]]:
-    return list(enumerate(read_text(path, dataset), start=1))
-
-
-def _label_table(path: Path) -> dict[str, int]:
-    """The class number of every file name; each line of the file has both."""
-    names, labels = _pairs(path, "clothing1m")
-    return dict(zip(names, labels, strict=True))
-
-
-def _file_list(path: Path, classes: int) -> tuple[list[str], Labels]:
-    names, labels = _pairs(path, "webvision")
-    numbers = np.array(labels, np.int64)
-    check_range(numbers, classes, str(path))
-    return names, numbers
-
-
-def _pairs(path: Path, dataset: str) -> tuple[list[str], list[int]]:
-    names, labels = [], []
-    for number, line in _lines(path, dataset):
+def _pairs(path: Path, dataset: str) -> list[tuple[str, int]]:
+    """File names and class numbers; each line of the file has both."""
+    pairs = []
+    for number, line in enumerate(read_text(path, dataset), start=1):
         name, _, label = line.strip().rpartition(" ")
         if not name or not label.isascii() or not label.isdecimal() or len(label) > 6:
             raise PyriteError(f"{path}, line {number}: {line[:60]!r} is not a file name and a class number")
-        names.append(inside(name, path, number))
-        labels.append(int(label))
-    return names, labels
+        pairs.append((inside(name, path, number), int(label)))
+    return pairs
 
 
 def _checked(

@@ -78,8 +78,8 @@ class HF(NetEncoder):
         mask = inputs.get("attention_mask")
         if mask is None:
             return out.mean(1)
-        share = mask[:, :, None].to(out.dtype)
-        return (out * share).sum(1) / share.sum(1).clamp(min=1)
+        weight = mask[:, :, None].to(out.dtype)
+        return (out * weight).sum(1) / weight.sum(1).clamp(min=1)
 
 
 @cache

@@ -51,7 +51,7 @@ class Table(Encoder):
         if column.kind == "text":
             try:
                 text = fit_texts(list(column.values), self.text_size, "")
-            except ValueError:  # no words: it says nothing, as a column of one number does
+            except ValueError:  # no words: there is nothing in it to learn from
                 text = None
             return _Fitted(column.name, column.kind, missing, text=text)
         if column.kind == "category":
@@ -132,7 +132,7 @@ class TableFeatures(Features):
         self.columns = columns
         self.names = tuple(name for column in columns for name in column.names())
         if not self.names:
-            raise PyriteError("no column of the table says anything about a sample: they are empty")
+            raise PyriteError("all columns of the table are empty: there is nothing to learn from")
 
     def transform(self, inputs: Inputs, progress: bool = False) -> Floats:
         assert isinstance(inputs, Records)

@@ -138,7 +138,7 @@ def _vocabulary(texts: Sequence[str], options: dict[str, Any]) -> tuple[list[str
     """Terms, their inverse document frequencies, and the weights of the texts; no terms if there are none."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    for least in (2, 1):  # a term of one text says nothing of others, but few short texts may have no other terms
+    for least in (2, 1):  # a term of one text does not occur in others, but few short texts may have no other terms
         vectoriser = TfidfVectorizer(**options, sublinear_tf=True, dtype=np.float32, min_df=least, max_features=_TERMS)
         try:
             weights = vectoriser.fit_transform(texts)

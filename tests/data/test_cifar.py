@@ -95,7 +95,7 @@ ROWS = np.zeros((20, 3072), np.uint8)
         ({b"labels": [10] + [0] * 19}, "label 10 at index 20"),
         ({b"labels": [-1] + [0] * 19}, "-1"),
         ({b"labels": b"00"}, "list of whole numbers"),
-        ({b"data": ROWS[:19], b"labels": [0] * 19}, "batches.meta says 20"),
+        ({b"data": ROWS[:19], b"labels": [0] * 19}, "batches.meta has 20"),
     ],
 )
 def test_wrong_batches_are_refused(tmp_path, write, refused, change, said):
