@@ -18,8 +18,7 @@ from pyrite.auditing.sample_scores import SCORES
 from pyrite.data import Records
 from pyrite.data.corrections import to_cell
 from pyrite.diagnostics.arrays import Flags, Floats, Ints
-from pyrite.errors import PyriteError
-from pyrite.files import write
+from pyrite.files import write_or_refuse
 
 if TYPE_CHECKING:  # for annotations alone
     from pandas import DataFrame
@@ -216,7 +215,7 @@ class Audit:
 
     def to_json(self, path: str | Path) -> Path:
         """Write the summary."""
-        return _written(path, json.dumps(self.summary(), indent=2, ensure_ascii=False) + "\n")
+        return write_or_refuse(path, (json.dumps(self.summary(), indent=2, ensure_ascii=False) + "\n").encode())
 
     def to_frame(self) -> "DataFrame":
         """All samples in the order of the ranking, as a pandas data frame with the columns of ``to_csv``."""
@@ -241,7 +240,7 @@ class Audit:
         table.writerow(map(to_cell, found | own))
         cells = [*(_cells(values, 6) for values in found.values()), *(_cells(values, 15) for values in own.values())]
         table.writerows(zip(*cells, strict=True))
-        return _written(path, text.getvalue())
+        return write_or_refuse(path, text.getvalue().encode())
 
     def _columns(self) -> dict[str, npt.NDArray[Any]]:
         """Of all samples in the order of the ranking."""
@@ -284,10 +283,3 @@ def _cells(values: npt.NDArray[Any], digits: int) -> Sequence[object]:
     if values.dtype.kind == "f":
         return [f"{value:.{digits}g}" for value in values.tolist()]
     return [to_cell(value) for value in values] if values.dtype == object else values.tolist()
-
-
-def _written(path: str | Path, text: str) -> Path:
-    try:
-        return write(path, text.encode())
-    except OSError as error:
-        raise PyriteError(f"cannot write {path}: {error.strerror or error}") from None

@@ -1,21 +1,8 @@
 """The label noise under which the given labels are most likely, given the scores of a net that did not learn them.
 
-Sharpness β, bias b and matrix T (``noise_model``) are fitted by expectation maximisation (``noise_steps``).
-
-- A net that learned from labels of which many of class a are called c finds c too likely wherever it prefers a, and a
-  net may misjudge how alike two classes are. So each preferred class has a bias of its own. The fit begins with one
-  bias for all, from which the others differ as far as the labels demand. A net without near ties misjudges nothing, and
-  all its samples have the same bias.
-- The better the net's own uncertainty explains the labels, the lower is the estimated noise. On true labels p is
-  calibrated and T is near the identity.
-- Only samples whose labels the net did not learn can be fitted: memorised labels look right.
-- Labels alone do not show whether annotators err where the net is uncertain, or are right there. The fit assumes the
-  latter, so its rate is a lower bound; ``noise_rate`` estimates what is above it.
-- Rows of T are smoothed towards symmetric noise, by four strengths. With few samples no strength is safe: a free matrix
-  takes the net's own confusions for noise, a symmetric one misses noise in one direction. So posterior probabilities
-  are averaged over all of them, by the likelihood of labels that were not fitted.
-- The scale of the margins does not matter: they are measured in units of their own typical gap between the first and
-  the second class, and the prior of β is in that unit.
+Sharpness β, bias b and matrix T (``noise_model``) are fitted by expectation maximisation (``noise_steps``), with four
+smoothings of T, which the likelihood of labels that were not fitted weighs. docs/auditing.md gives the reasons. The fit
+assumes that annotators are right where the net is uncertain, so its rate is a lower bound (``noise_rate``).
 """
 
 import os
@@ -67,14 +54,7 @@ def near_ties(first: Floats, second: Floats) -> float:
 
 
 def fit_noise(margins: Floats, labels: Ints, seed: int, progress: Progress = lambda done: None) -> NoiseFit:
-    """Fit the noise model, and its standard errors by resampling.
-
-    Args:
-        margins: one row per sample, one column per class; of nets that did not learn the labels.
-        labels: the given ones.
-        seed: samples are drawn again, with replacement, for the standard errors.
-        progress: called with the fraction of the work that is done.
-    """
+    """Fit the noise model to margins (one row per sample), and its standard errors by resampling."""
     table = Table.of(margins, labels)
     count = len(labels)
     random = np.random.default_rng(seed)
@@ -100,19 +80,12 @@ def fit_once(margins: Floats, labels: Ints) -> Noise:
 @final
 @dataclass(frozen=True, eq=False)
 class Table:
-    """All samples that are fitted, with one column per sample, in an order that depends on their content alone.
+    """All samples that are fitted, with one column per sample, in an order that depends on their content alone."""
 
-    Attributes:
-        margins: in units of their typical gap, 0 at the largest of each column.
-        labels: the given ones.
-        unit: the typical gap.
-        overlap: whether there are so many near ties that classes may overlap.
-    """
-
-    margins: npt.NDArray[np.float32]
+    margins: npt.NDArray[np.float32]  # in units of their typical gap, 0 at the largest of each column
     labels: Ints
-    unit: float
-    overlap: bool
+    unit: float  # the typical gap
+    overlap: bool  # whether there are so many near ties that classes may overlap
 
     @classmethod
     def of(cls, margins: Floats, labels: Ints) -> "Table":

@@ -46,25 +46,15 @@ to 12 differ by less than 0.001 in average precision and Brier score.
 @final
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """One set of parameters.
+    """One set of parameters."""
 
-    Attributes:
-        sharpness: β, for margins in the unit they were passed in.
-        bias: b, one number per class; one row for each class that a net may prefer, or one row for all.
-        matrix: T[i, j] = P(given j | true i).
-        smoothing: pseudo-samples per class that were added to its rows.
-        rate: the noise rate.
-        gain: the mean log-likelihood of a label over that of guessing by frequency.
-        reach: margins are clipped at this distance below the largest of their row.
-    """
-
-    sharpness: float
-    bias: Floats
-    matrix: Floats
-    smoothing: float
-    rate: float
-    gain: float
-    reach: float
+    sharpness: float  # β, for margins in the unit they were passed in
+    bias: Floats  # b, one number per class; one row for each class that a net may prefer, or one row for all
+    matrix: Floats  # T[i, j] = P(given j | true i)
+    smoothing: float  # pseudo-samples per class that were added to its rows
+    rate: float  # the noise rate
+    gain: float  # the mean log-likelihood of a label over that of guessing by frequency
+    reach: float  # margins are clipped at this distance below the largest of their row
 
     @classmethod
     def initial(cls, classes: int, unit: float = 1.0) -> "Noise":
@@ -96,28 +86,16 @@ class Noise:
 @final
 @dataclass(frozen=True, eq=False)
 class NoiseFit:
-    """What was fitted, and how certain it is.
+    """What was fitted, and how certain it is. A surplus is a log-likelihood over that of a fit without noise."""
 
-    Attributes:
-        best: the parameters that estimates of the rate rest on.
-        parts: parameters with other smoothings, over which posterior probabilities are averaged.
-        weights: of the parts; they add up to 1.
-        unseen_gain: the log-likelihood of all labels over that of guessing by frequency, each label by a fit to other
-            samples; ``gain_error`` is its standard error.
-        surplus: the log-likelihood of all labels over that of a fit in which no label is wrong.
-        own_surplus: the same with each label by a fit to other samples; infinite if classes have too few samples for
-            this.
-        rate_error, matrix_error: the standard errors of the rate and of the matrix.
-    """
-
-    best: Noise
-    parts: tuple[Noise, ...]
-    weights: Floats
-    unseen_gain: float = 0.0
-    gain_error: float = np.inf
-    surplus: float = 0.0
-    own_surplus: float = np.inf
-    rate_error: float = np.inf
+    best: Noise  # the parameters that estimates of the rate rest on
+    parts: tuple[Noise, ...]  # parameters with other smoothings, over which posterior probabilities are averaged
+    weights: Floats  # of the parts; they add up to 1
+    unseen_gain: float = 0.0  # log-likelihood over that of guessing by frequency, each label by a fit to other samples
+    gain_error: float = np.inf  # its standard error
+    surplus: float = 0.0  # of labels that were fitted
+    own_surplus: float = np.inf  # of labels by a fit to other samples; infinite if there are too few for this
+    rate_error: float = np.inf  # standard errors
     matrix_error: Floats = field(default_factory=lambda: np.array(np.inf))
 
     @classmethod

@@ -1,40 +1,10 @@
 """How many labels are wrong: an estimate between two bounds, and the probabilities that agree with it.
 
-The fit of the noise cannot tell a net that doubts because classes are alike from a net that doubts because labels of
-such samples are often wrong. It gives the doubt to the net, so its rate L is a lower bound. The fraction D of labels
-that differ from the class that the net prefers is an upper bound: there the net is right wherever it prefers a class.
-The estimate lies between them,
-
-    rate = L + π (D − L),        π = A · B · L / (L + δ)
-
-- δ is the doubt, the mean probability outside the preferred class. Annotators who err with the rate L and a net that
-  errs with the rate δ divide the doubt by the rates of their errors.
-- A is how far the doubt explains the errors' pattern. People confuse the classes that a net confuses, and err on
-  samples where it doubts (A near 1). Errors that go to all classes alike, or to classes that the net does not confuse,
-  do not depend on the sample (A near 0), and then L is the rate. With two classes the pattern is unknown, and A is 0.
-- B = min(1, 2 (1 − R / 0.6)) is how far errors depend on the sample by another sign: R is the part of the evidence for
-  noise that remains for labels that were not fitted, against a net that misjudges how alike classes are. Errors that do
-  not depend on the sample leave about 0.6 of it, errors of people a fifth.
-- The doubt beyond a net's own error ε is due to the labels: of the rest of the way to D, another part
-
-      min(1, 2 A) · (1 − R / 0.6) · (1 − ε / δ),        ε = 2.6 t⁵
-
-  is gone. t is the density of near ties, in units of the typical gap between the first and the second class. Classes
-  that a net separates leave few ties, however much label noise has lowered its confidence. Few classes have another
-  distribution of gaps, so this counts in full from ten classes on, and not at all for two.
-- With scores of several models, what they disagree about is an estimate of their own error. Models are right more often
-  where they agree, so labels that differ there bound the rate from above, more closely than D does.
-
-Small or overlapping sets may look noisy by chance. Where the net has near ties, L is therefore corrected first:
-
-- With two classes, a net that has near ties also errs where it is sure, on a fraction x = 0.4 s of the samples, with
-  s that of near ties. These errors look like wrong labels: L = ρ + x (1 − 2 ρ). So L becomes (L − x) / (1 − 2 x).
-- With more classes, L is multiplied by the probability that labels are wrong at all: by the likelihood of the fit
-  against that of a fit without noise, and by that of labels that were not fitted. A net errs in more ways than are
-  fitted, so a matrix must gain a little for each of its entries, as far as smoothing leaves them free.
-
-Bayes' rule then applies to a matrix whose odds of an error are all multiplied by one factor, chosen so that the
-expected noise rate is this one. The ranking does not change.
+The fit cannot separate a net that doubts because classes are alike from one that doubts because labels of such samples
+are often wrong. It gives the doubt to the net, so its rate L is a lower bound. The fraction D of labels other than
+the preferred class is an upper bound. The estimate L + π (D − L) lies between them; docs/auditing.md has the formulas
+of step 3, "How many", which are computed here. The odds of all errors are then multiplied by one factor, so that the
+mean probability of a wrong label is the estimate. The ranking does not change.
 """
 
 from collections.abc import Sequence
@@ -70,52 +40,30 @@ _LARGEST_SHIFT: Final = 50.0
 
 
 class NoiseRate(NamedTuple):
-    """The fraction of wrong labels.
-
-    Attributes:
-        rate: the estimate.
-        error: its standard error, from sampling alone.
-        low, high: the interval, which includes what labels and scores cannot show.
-        shift: what is added to the log-odds of the fit, so that the mean probability is the rate.
-        advice: what would make the interval smaller; empty if it is small.
-    """
+    """The noise rate, the ends of its interval, and what follows from it."""
 
     rate: float
-    error: float
-    low: float
+    error: float  # the standard error, from sampling alone
+    low: float  # the interval includes what labels and scores cannot show
     high: float
-    shift: float
-    advice: str
+    shift: float  # what is added to the log-odds of the fit, so that the mean probability is the rate
+    advice: str  # what would make the interval smaller; empty if it is small
 
 
 class RateFeatures(NamedTuple):
-    """What the estimate rests on: numbers of the labels, the scores and the fit that do not depend on their scale.
-
-    Attributes:
-        samples, classes: their numbers.
-        fitted: L, the noise rate of the fit, and ``fitted_error`` its standard error.
-        differ: D, the fraction of labels that differ from the preferred class.
-        doubt: δ, the mean probability outside the preferred class.
-        ties: the fraction of near ties.
-        explained: A, how far the doubt explains the errors' pattern.
-        dependent: 1 − R / 0.6: how far errors depend on the sample, by what remains of the evidence for noise; NaN if
-            there are too few samples for this.
-        surplus: the nats by which noise explains labels better than a fit in which no label is wrong.
-        over_own: the same for labels that were not fitted, beyond what errors of the net explain; without near ties it
-            makes none.
-    """
+    """What the estimate rests on: numbers of the labels, the scores and the fit that do not depend on their scale."""
 
     samples: int
     classes: int
-    fitted: float
-    fitted_error: float
-    differ: float
-    doubt: float
-    ties: float
-    explained: float
-    dependent: float
-    surplus: float
-    over_own: float
+    fitted: float  # L, the noise rate of the fit
+    fitted_error: float  # its standard error
+    differ: float  # D, the fraction of labels that differ from the preferred class
+    doubt: float  # δ, the mean probability outside the preferred class
+    ties: float  # the fraction of near ties
+    explained: float  # A, how far the doubt explains the errors' pattern
+    dependent: float  # 1 − R / 0.6, how far errors depend on the sample; NaN if there are too few samples for this
+    surplus: float  # nats by which noise explains labels better than a fit in which no label is wrong
+    over_own: float  # the same for labels that were not fitted, beyond errors of the net; infinite without near ties
 
     @classmethod
     def of(cls, fit: NoiseFit, margins: Floats, labels: Ints) -> "RateFeatures":
@@ -152,13 +100,9 @@ class RateFeatures(NamedTuple):
 def estimate_rate(
     features: RateFeatures, score: Floats, agreement: ModelAgreement | None = None, further: Sequence[str] = ()
 ) -> NoiseRate:
-    """The noise rate of samples whose labels the nets did not learn.
+    """The noise rate, by features and log-odds of samples whose labels the nets did not learn.
 
-    Args:
-        features: what the estimate rests on.
-        score: the log-odds of a wrong label by the fit.
-        agreement: that of several models, if there are several.
-        further: evidence that could be given and is not, for the advice.
+    ``further`` is evidence that could be given and is not, for the advice.
     """
     doubt, differ, count = features.doubt, features.differ, features.samples
     low, noisy = _lower_bound(features)
@@ -206,13 +150,7 @@ def _part_of_the_way(features: RateFeatures, low: float, agreement: ModelAgreeme
 def _explained(doubts: Floats, preferred: Ints, matrix: Floats) -> float:
     """How far the doubt explains the errors' pattern: their deviance from it, against that from uniform.
 
-    1 if labels of a class err towards other classes as the net doubts between them; 0 if that predicts the errors
-    little better than equal probabilities do.
-
-    Args:
-        doubts: the sums of the probabilities of all classes, by preferred class.
-        preferred: the numbers of samples by preferred class.
-        matrix: of the noise.
+    ``doubts`` are sums of the probabilities of all classes, ``preferred`` numbers of samples, by preferred class.
     """
     classes = len(matrix)
     if classes == 2:

@@ -95,24 +95,15 @@ def newton_step(sharpness: float, bias: Floats, centre: Floats, sums: "Statistic
 @final
 @dataclass
 class Statistics:
-    """Sums over samples.
+    """Sums over samples. Curvatures are negative second derivatives of the log-likelihood."""
 
-    Attributes:
-        log_likelihood: of the labels.
-        counts: the expected number of samples of true class i with the label j.
-        slope, curvature: the first and the negative second derivative by the sharpness.
-        bias_slope: the first derivative by each bias, one row per group.
-        bias_curvature: the negative second derivatives, one matrix per group; of many classes, its diagonal alone.
-        cross: the negative second derivative by the sharpness and each bias.
-    """
-
-    log_likelihood: float
-    counts: Floats
-    slope: float
+    log_likelihood: float  # of the labels
+    counts: Floats  # the expected number of samples of true class i with the label j
+    slope: float  # the first derivative by the sharpness
     curvature: float
-    bias_slope: Floats
-    bias_curvature: Floats
-    cross: Floats
+    bias_slope: Floats  # the first derivative by each bias, one row per group
+    bias_curvature: Floats  # one matrix per group; of many classes, its diagonal alone
+    cross: Floats  # by the sharpness and each bias
 
     @classmethod
     def none(cls, groups: int, classes: int) -> "Statistics":
@@ -126,14 +117,7 @@ class Statistics:
 class Samples:
     """Samples sorted by group and label, with one column per sample, so that operations on few classes are vectorised.
 
-    Args:
-        margins: of all samples, one row per class; 0 at the largest of each column.
-        rows: the columns that are used.
-        labels, times, groups: the given label of each, its multiplicity, and the row of the bias that holds for it.
-
-    Attributes:
-        count: the sum of ``times``.
-        guessing: the mean log-likelihood of the labels by their frequencies.
+    ``rows`` are the columns of the margins that are used, with their labels, multiplicities and rows of the bias.
     """
 
     def __init__(self, margins: Singles, rows: Ints, labels: Ints, times: Counts, groups: Ints) -> None:

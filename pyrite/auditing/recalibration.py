@@ -38,17 +38,11 @@ class Estimate(NamedTuple):
 
 
 class Strata(NamedTuple):
-    """Samples grouped by their log-odds of a wrong label.
+    """Samples grouped by their log-odds of a wrong label. Strata are in the order of these, and none is empty."""
 
-    Attributes:
-        of: the stratum of every sample; strata are in the order of their log-odds, and none is empty.
-        size: the number of samples of every stratum.
-        centre: the log-odds of the mean probability of every stratum.
-    """
-
-    of: Ints
-    size: Ints
-    centre: Floats
+    of: Ints  # the stratum of every sample
+    size: Ints  # the number of samples of every stratum
+    centre: Floats  # the log-odds of the mean probability of every stratum
 
     def counts(self, rows: Ints) -> Floats:
         """How many of these samples are in each stratum."""
@@ -72,16 +66,11 @@ class Recalibration:
     The log-odds of a stratum are those that the audit gives it plus a correction. Corrections have a Gaussian process
     as their prior: near the reviewed strata they follow the decisions, and far from them they are uncertain. So it does
     not matter how labels were chosen for the review, as long as they were chosen by their log-odds or at random.
-
-    Attributes:
-        centre: the log-odds of every stratum by the audit.
-        log_odds: those after the review, increasing.
-        covariance: of the log-odds (Laplace approximation).
     """
 
-    centre: Floats
-    log_odds: Floats
-    covariance: Floats
+    centre: Floats  # the log-odds of every stratum by the audit
+    log_odds: Floats  # those after the review, increasing
+    covariance: Floats  # of these (Laplace approximation)
 
     @classmethod
     def fit(cls, strata: Strata, reviewed: Floats, wrong: Floats) -> "Recalibration":

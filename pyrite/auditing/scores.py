@@ -116,18 +116,11 @@ def _to_logits(scores: npt.NDArray[Any], kind: Kind) -> Floats:
 
 
 class ModelAgreement(NamedTuple):
-    """What two models prefer beside the labels, averaged over all pairs of models.
+    """What two models prefer beside the labels, averaged over all pairs of models: fractions of samples."""
 
-    Attributes:
-        disagreement: the fraction of samples for which they prefer different classes.
-        differ: the fraction of labels that differ from the class that both prefer, of the samples where they agree; 1
-            if they never do.
-        neither: the fraction of labels that neither prefers, of the samples where they disagree; 0 if they never do.
-    """
-
-    disagreement: float
-    differ: float
-    neither: float
+    disagreement: float  # they prefer different classes
+    differ: float  # of those where they agree: the label differs; 1 if they never agree
+    neither: float  # of those where they disagree: neither prefers the label; 0 if they never disagree
 
     @classmethod
     def of(cls, one: Ints, two: Ints, labels: Ints) -> "ModelAgreement":

@@ -55,15 +55,10 @@ class Choice:
 @final
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """How log-probabilities of a model become probabilities of the true class.
+    """How log-probabilities of a model become probabilities of the true class."""
 
-    Attributes:
-        fit: the noise model under which the given labels are most likely.
-        gap: what the margins are measured by.
-    """
-
-    fit: Noise
-    gap: float
+    fit: Noise  # the noise model under which the given labels are most likely
+    gap: float  # what the margins are measured by
 
     @classmethod
     def of(cls, scores: Floats, labels: Ints) -> "Calibration":
@@ -78,19 +73,12 @@ class Calibration:
 
 
 class Judged(NamedTuple):
-    """What held-out labels say of the candidates.
-
-    Attributes:
-        choice: the weights, and the accuracies behind them.
-        calibrations: of the candidates; None where there is one candidate, whose scores are used as they are.
-        scores: held-out log-probabilities of the mixture.
-        right: the probability under the mixture that each label is right; None where there is one candidate.
-    """
+    """What held-out labels say of the candidates."""
 
     choice: Choice
-    calibrations: tuple[Calibration | None, ...]
-    scores: Floats
-    right: Floats | None = None
+    calibrations: tuple[Calibration | None, ...]  # None where there is one candidate, whose scores are used as they are
+    scores: Floats  # held-out log-probabilities of the mixture
+    right: Floats | None = None  # the probability that each label is right; None where there is one candidate
 
 
 @final

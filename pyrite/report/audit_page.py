@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
@@ -17,10 +17,10 @@ from pyrite.auditing.review import CHECKED
 from pyrite.curves import CE, GCE, MAE
 from pyrite.data import Dataset
 from pyrite.diagnostics import detection
+from pyrite.diagnostics.arrays import Ints
 from pyrite.errors import PyriteError
 from pyrite.files import write_or_refuse
 from pyrite.report.figures import curves_figure, margins_figure, run_figure
-from pyrite.report.heat_map import heat_map, pairs
 from pyrite.report.review_queue import Queue, make_queue
 from pyrite.report.style import Picture, as_json, picture, source, templates
 from pyrite.training import Run
@@ -28,24 +28,18 @@ from pyrite.training import Run
 __all__ = ["write_audit_page"]
 
 _SCRIPTS = tuple(f"audit_{part}.js" for part in ("queue", "estimate", "review", "words", "view", "page"))
+_CLASSES = 100  # a larger matrix is slow to open and hard to read
 _MANY = 25  # with more classes a list of confusions is easier to read than a table
 
 
-class _Truth(NamedTuple):
-    """The quality of the audit, where the true labels are known."""
+class _Cell(NamedTuple):
+    """An entry of the matrix: in words, the strength of its colour, and the number of such suspects."""
 
-    noise_rate: float
-    roc_auc: float | None
-    average_precision: float | None
-    precision: float | None
-    recall: float | None
-
-
-class _Expected(NamedTuple):
-    """What is expected at the threshold: the share of wrong suspects, and wrong labels that are not suspects."""
-
-    precision: float
-    missed: float
+    given: int
+    short: str
+    words: str
+    shade: float
+    queued: int
 
 
 def write_audit_page(
@@ -75,8 +69,8 @@ def write_audit_page(
     _check(audit, data)
     queue = make_queue(audit, data, columns)
     script = Markup("\n").join(source(name) for name in _SCRIPTS)
-    suspects = queue.rows[: queue.suspects]
-    confused = pairs(audit, suspects)
+    counts = _counts(audit, queue.rows[: queue.suspects])
+    confused = _pairs(counts)
     page = templates().get_template("audit.html").render(
         title=title,
         audit=audit,
@@ -89,7 +83,7 @@ def write_audit_page(
         queue=queue,
         scores=SCORES,
         missing=_missing(queue),
-        matrix=heat_map(audit, suspects) if audit.can_tell else [],
+        matrix=_heat_map(audit, counts) if audit.can_tell else [],
         many=len(audit.classes) > _MANY,
         terse=all(len(name) <= 3 for name in audit.classes),
         pairs=confused[: 24 if len(audit.classes) > _MANY else 8],
@@ -106,37 +100,70 @@ def write_audit_page(
 
 
 def _check(audit: Audit, data: Dataset | None) -> None:
-    if data is None or not len(audit):
-        return
-    outside = (audit.index < 0) | (audit.index >= len(data))
-    if outside.any():
+    outside = np.zeros(0) if data is None else (audit.index < 0) | (audit.index >= len(data))
+    if data is not None and outside.any():
         first = int(outside.argmax())
         raise PyriteError(
             f"audit.index is {audit.index[first]} at index {first}, but {data.name} has {len(data)} samples"
         )
 
 
-def _expected(audit: Audit) -> _Expected | None:
+def _expected(audit: Audit) -> dict[str, float] | None:
+    """What is expected at the threshold: the fraction of suspects that are wrong, and wrong labels that are missed."""
     wrong, suspect = audit.wrong_probability, audit.is_suspect
     if not audit.can_tell or not suspect.any():
         return None
-    return _Expected(float(wrong[suspect].mean()), float(np.nansum(wrong[~suspect])))
+    return {"precision": float(wrong[suspect].mean()), "missed": float(np.nansum(wrong[~suspect]))}
 
 
-def _truth(audit: Audit) -> _Truth | None:
+def _truth(audit: Audit) -> dict[str, Any] | None:
+    """The quality of the audit, where the true labels are known."""
     if audit.true is None:
         return None
     is_wrong = audit.true != audit.labels
     seen = ~np.isnan(audit.score)
     quality = detection(audit.score[seen], is_wrong[seen])
     hits, suspects = int((is_wrong & audit.is_suspect).sum()), int(audit.is_suspect.sum())
-    return _Truth(
-        float(is_wrong.mean()),
-        quality.roc_auc,
-        quality.average_precision,
-        hits / suspects if suspects else None,
-        hits / int(is_wrong.sum()) if audit.can_tell and is_wrong.any() else None,
-    )
+    return {
+        "noise_rate": float(is_wrong.mean()),
+        "roc_auc": quality.roc_auc,
+        "average_precision": quality.average_precision,
+        "precision": hits / suspects if suspects else None,
+        "recall": hits / int(is_wrong.sum()) if audit.can_tell and is_wrong.any() else None,
+    }
+
+
+def _counts(audit: Audit, rows: Ints) -> Ints:
+    """The number of labels in the queue, by suggested and by given class."""
+    counts = np.zeros((len(audit.classes), len(audit.classes)), np.int64)
+    np.add.at(counts, (audit.suggested[rows], audit.labels[rows]), 1)
+    return counts
+
+
+def _pairs(counts: Ints) -> list[dict[str, int]]:
+    """Confusions in the queue, the most frequent first."""
+    others = counts * ~np.eye(len(counts), dtype=bool)
+    order = np.argsort(-others, axis=None, kind="stable")[: np.count_nonzero(others)]
+    pairs = zip(*np.divmod(order, len(counts)), strict=True)
+    return [{"true": int(true), "given": int(given), "queued": int(counts[true, given])} for true, given in pairs]
+
+
+def _heat_map(audit: Audit, counts: Ints) -> list[tuple[int, list[_Cell]]]:
+    """The matrix: true classes, with one cell per given label. Of many classes the most often confused are shown."""
+    others = counts * ~np.eye(len(counts), dtype=bool)
+    most_confused = np.argsort(-(others.sum(0) + others.sum(1)), kind="stable")
+    shown = np.sort(most_confused[:_CLASSES]).tolist()
+    return [(true, [_cell(audit, counts, true, given) for given in shown]) for true in shown]
+
+
+def _cell(audit: Audit, counts: Ints, true: int, given: int) -> _Cell:
+    chance, error = float(audit.matrix[true, given]), float(audit.matrix_error[true, given])
+    if np.isnan(chance):
+        return _Cell(given, "?", "not known", 0.0, int(counts[true, given]))
+    short = f"{100 * chance:.0f}" if chance >= 0.005 else "·" if chance > 0 else ""
+    words = f"{100 * chance:.1f} %" + ("" if np.isnan(error) else f" ± {100 * error:.1f}")
+    # Square roots, so that half a per cent is visible too.
+    return _Cell(given, short, words, round(float(np.sqrt(np.clip(chance, 0, 1))), 3), int(counts[true, given]))
 
 
 def _missing(queue: Queue) -> str:

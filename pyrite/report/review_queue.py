@@ -1,21 +1,17 @@
 """The queue of labels for review, in a compact form for the page: columns of numbers, and sheets of pictures."""
 
-import base64
 import hashlib
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple, final
 
 import numpy as np
-import numpy.typing as npt
 
 from pyrite.auditing import SCORES, Audit
 from pyrite.auditing.review import Review, queue_of, random_check
 from pyrite.data import Dataset, Records
 from pyrite.diagnostics.arrays import Floats, Ints
-from pyrite.errors import PyriteError
-from pyrite.report.marked_words import marked_texts
-from pyrite.report.record_rows import record_table
+from pyrite.report.sample_content import encode_column, marked_texts, number_table, record_table
 from pyrite.report.style import as_json
 from pyrite.report.thumbnails import make_sheets
 
@@ -25,32 +21,20 @@ _MOST = 100_000  # more than a person can review; suspects.csv has them all
 _PAGE = 18_000_000  # bytes of data in a page; base64 makes four of three
 _PICTURES = 12_000_000
 _LISTED = 100  # samples in the list of a score, at most
-_TYPICAL = 200_000  # means of features by class; with more, they are left out
 
 
 @final
 class Queue(NamedTuple):
-    """What is reviewed.
+    """What is reviewed."""
 
-    Attributes:
-        rows: rows of the audit; the suspects come first, in the order of the queue.
-        suspects: the number of suspects, or of the head of the ranking if there are none.
-        listed: the names of scores that have a list of the samples with the highest values, and their numbers.
-        cut: the number of suspects that are left out because there are too many.
-        data: for the script of the page, ready for JSON.
-        sheets: pictures, as base64.
-        kind: "images", "table", "text", or "" if samples cannot be shown.
-        shown: the number of suspects that have a picture, a text or a row of values.
-    """
-
-    rows: Ints
-    suspects: int
-    listed: dict[str, int]
-    cut: int
-    data: dict[str, Any]
-    sheets: list[str]
-    kind: str
-    shown: int
+    rows: Ints  # of the audit; the suspects come first, in the order of the queue
+    suspects: int  # their number, or that of the head of the ranking if there are none
+    listed: dict[str, int]  # scores that have a list of the samples with the highest values, and its length
+    cut: int  # the number of suspects that are left out because there are too many
+    data: dict[str, Any]  # for the script of the page, ready for JSON
+    sheets: Sequence[str] = ()  # pictures, as base64
+    kind: str = ""  # "images", "table", "text", or "" if samples cannot be shown
+    shown: int = 0  # the number of suspects that have a picture, a text or a row of values
 
 
 def make_queue(audit: Audit, data: Dataset | None = None, columns: Sequence[str] = ()) -> Queue:
@@ -68,32 +52,32 @@ def make_queue(audit: Audit, data: Dataset | None = None, columns: Sequence[str]
         "fingerprint": fingerprint(audit),
         "classes": list(audit.classes),
         "canTell": audit.can_tell,
-        "index": _column(audit.index[rows], "u4"),
-        "given": _column(audit.labels[rows], number),
-        "score": _column(audit.score[rows], "f4"),
+        "index": encode_column(audit.index[rows], "u4"),
+        "given": encode_column(audit.labels[rows], number),
+        "score": encode_column(audit.score[rows], "f4"),
         "width": audit.choices.shape[1],
-        "choices": _column(audit.choices[rows], number),
-        "likelihoods": _column(audit.likelihoods[rows], "f4"),
+        "choices": encode_column(audit.choices[rows], number),
+        "likelihoods": encode_column(audit.likelihoods[rows], "f4"),
         "evidence": [
             {
                 "heading": SCORES[name].heading,
                 "help": SCORES[name].help,
-                "values": _column(values[rows], "f4"),
-                "ranks": _column(_ranks(values, rows), "u1"),
+                "values": encode_column(values[rows], "f4"),
+                "ranks": encode_column(_ranks(values, rows), "u1"),
             }
             for name, values in audit.evidence.items()
         ],
         "paths": [audit.paths[row] for row in rows.tolist()] if audit.paths else [],
         "lists": {
-            "suspects": _column(np.concatenate([np.arange(len(first)), place[_settled(audit, first)]]), "u4"),
-            "random": _column(place[checked], "u4"),
-            **{name: _column(place[items], "u4") for name, items in listed.items()},
+            "suspects": encode_column(np.concatenate([np.arange(len(first)), place[_settled(audit, first)]]), "u4"),
+            "random": encode_column(place[checked], "u4"),
+            **{name: encode_column(place[items], "u4") for name, items in listed.items()},
         },
         "decided": _decided(audit, place),
         "estimate": _for_estimates(audit, rows),
     }
     lengths = {name: len(items) for name, items in listed.items()}
-    made = Queue(rows, len(first), lengths, len(queued) - len(first), queue, [], "", 0)
+    made = Queue(rows, len(first), lengths, len(queued) - len(first), queue)
     return made if data is None else _shown(made, audit, data, columns)
 
 
@@ -104,31 +88,23 @@ def _shown(queue: Queue, audit: Audit, data: Dataset, columns: Sequence[str]) ->
     """
     rows = np.roll(queue.rows, -queue.suspects)
     budget = max(0, min(_PICTURES, (_PAGE - len(as_json(queue.data))) * 3 // 4))
-    if data.inputs.ndim == 4:
-        sheets = make_sheets(data.numeric, audit.index[rows], budget)
-        place = np.roll(sheets.place, queue.suspects)
-        pictures = {
-            "width": sheets.width,
-            "height": sheets.height,
-            "pitch": list(sheets.pitch),
-            "columns": sheets.columns,
-            "perSheet": sheets.per_sheet,
-            "place": _column(place, "u4"),
-        }
-        content = queue.data | {"pictures": pictures}
-        shown = int((place[: queue.suspects] > 0).sum())
-        return queue._replace(data=content, sheets=sheets.images, kind="images", shown=shown)
-    kind = "table"
-    if isinstance(data.inputs, Records) and data.inputs.is_text:
-        kind, part = "text", marked_texts(audit, data.inputs, rows, budget)
-    elif isinstance(data.inputs, Records):
-        part = record_table(audit, data.inputs, rows, budget)
+    kind, inputs = "table", data.inputs
+    sheets: Sequence[str] = ()
+    if inputs.ndim == 4:
+        kind = "images"
+        part, sheets, place = make_sheets(data.numeric, audit.index[rows], budget)
     else:
-        part = _table(audit, data, rows, columns or data.columns, budget)
-    number = np.arange(1, len(rows) + 1)  # places are counted from 1; 0 if there was no room
-    place = np.roll(np.where(number <= part.pop("rows"), number, 0), queue.suspects)
-    content = queue.data | {kind: part | {"place": _column(place, "u4")}}
-    return queue._replace(data=content, kind=kind, shown=int((place[: queue.suspects] > 0).sum()))
+        if isinstance(inputs, Records) and inputs.is_text:
+            kind, part = "text", marked_texts(audit, inputs, rows, budget)
+        elif isinstance(inputs, Records):
+            part = record_table(audit, inputs, rows, budget)
+        else:
+            part = number_table(audit, data, rows, columns or data.columns, budget)
+        number = np.arange(1, len(rows) + 1)  # places are counted from 1; 0 if there was no room
+        place = np.where(number <= part.pop("rows"), number, 0)
+    place = np.roll(place, queue.suspects)
+    content = queue.data | {kind: part | {"place": encode_column(place, "u4")}}
+    return queue._replace(data=content, sheets=sheets, kind=kind, shown=int((place[: queue.suspects] > 0).sum()))
 
 
 def _highest(audit: Audit, name: str) -> Ints:
@@ -167,10 +143,10 @@ def _for_estimates(audit: Audit, rows: Ints) -> dict[str, Any]:
         "centre": strata.centre.tolist(),
         "suspects": strata.counts(np.flatnonzero(audit.is_suspect)).tolist(),
         "limits": None if math.isnan(low) else [low, high],
-        "stratum": _column(strata.of[rows], "u1"),
-        "claimed": _column(before.score[rows], "f4"),
-        "suspect": _column(audit.is_suspect[rows], "u1"),
-        "speaks": _column(review.speaks[rows], "u1"),
+        "stratum": encode_column(strata.of[rows], "u1"),
+        "claimed": encode_column(before.score[rows], "f4"),
+        "suspect": encode_column(audit.is_suspect[rows], "u1"),
+        "speaks": encode_column(review.speaks[rows], "u1"),
     }
 
 
@@ -183,43 +159,8 @@ def fingerprint(audit: Audit) -> str:
     return digest.hexdigest()[:20]
 
 
-def _column(values: npt.NDArray[Any], kind: str) -> dict[str, str]:
-    """Numbers as base64 of their bytes: a third of the size of decimal digits."""
-    return {"kind": kind, "data": base64.b64encode(np.ascontiguousarray(values, f"<{kind}").tobytes()).decode()}
-
-
 def _ranks(values: Floats, rows: Ints) -> Ints:
     """The percentage of samples below each value; 255 for unknown values."""
     known = np.sort(values[~np.isnan(values)])
     below = np.searchsorted(known, values[rows]) * 100 // max(1, len(known))
     return np.where(np.isnan(values[rows]), 255, below)
-
-
-def _table(audit: Audit, data: Dataset, rows: Ints, columns: Sequence[str], budget: int) -> dict[str, Any]:
-    """Values of the first of these samples, as many as there is room for, and what is typical of each class.
-
-    They are float64, as in the data: in float32 a time in seconds would be the same for all samples.
-    """
-    inputs = np.asarray(data.inputs)
-    features = inputs.shape[1]
-    if columns and len(columns) != features:
-        raise PyriteError(f"columns has {len(columns)} names, but there are {features} features")
-    count = min(len(rows), budget // max(1, 8 * features))
-    small = len(audit.classes) * features <= _TYPICAL
-    return {
-        "rows": count,
-        "names": list(columns) or [f"feature {number}" for number in range(features)],
-        "values": _column(inputs[audit.index[rows[:count]]], "f8"),
-        "typical": _column(_typical(audit, inputs), "f8") if small else None,
-    }
-
-
-def _typical(audit: Audit, inputs: npt.NDArray[Any]) -> Floats:
-    """The mean of every feature over the labels of each class that are not suspects; NaN where there is none."""
-    means = np.full((len(audit.classes), inputs.shape[1]), np.nan)
-    for number in range(len(means)):
-        some = inputs[audit.index[(audit.labels == number) & ~audit.is_suspect]].astype(np.float64)
-        known = np.isfinite(some)
-        counts = known.sum(0)
-        means[number] = np.where(counts, np.where(known, some, 0).sum(0) / np.maximum(counts, 1), np.nan)
-    return means

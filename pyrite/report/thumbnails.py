@@ -4,7 +4,7 @@ import base64
 import io
 import math
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +14,7 @@ from pyrite.data.dataset import Numeric
 from pyrite.data.images import LazyImages, read_image
 from pyrite.diagnostics.arrays import Ints
 
-__all__ = ["Sheets", "make_sheets"]
+__all__ = ["make_sheets"]
 
 _Pixels = npt.NDArray[np.uint8]
 
@@ -25,32 +25,15 @@ _LOSSLESS = 4_000_000  # up to this many bytes of pixels, sheets are lossless: i
 _BLOCK = 16  # the block size of the compression; pictures start at multiples of it, so that neighbours do not mix
 
 
-class Sheets(NamedTuple):
-    """Pictures in rows on sheets, all of one size, in the order of the samples.
-
-    Attributes:
-        images: each sheet as base64 of WebP.
-        width, height: of a picture.
-        pitch: the distance from one picture to the next, to the right and down.
-        columns: pictures in a row.
-        per_sheet: pictures on a sheet.
-        place: for every sample where its picture is, counted over all sheets from 1; 0 if it has none.
-    """
-
-    images: list[str]
-    width: int
-    height: int
-    pitch: tuple[int, int]
-    columns: int
-    per_sheet: int
-    place: Ints
-
-
-def make_sheets(inputs: Numeric, index: Ints, budget: int) -> Sheets:
+def make_sheets(inputs: Numeric, index: Ints, budget: int) -> tuple[dict[str, Any], list[str], Ints]:
     """Pictures of the samples ``index`` until ``budget`` bytes are used; the first sheet is always made.
 
     Image files are read again, larger than in training if the budget allows it. One that cannot be read has no
     picture.
+
+    Returns:
+        How pictures of one size are laid out in rows on sheets; each sheet as base64 of WebP; and for every sample the
+        place of its picture, counted over all sheets from 1, or 0 if it has none.
     """
     channels = inputs.shape[1]
     height, width = _size(inputs, len(index), budget)
@@ -70,7 +53,8 @@ def make_sheets(inputs: Numeric, index: Ints, budget: int) -> Sheets:
             break
         images.append(base64.b64encode(content).decode())
         place[start : start + len(some)] = np.where(good, start + 1 + np.arange(len(some)), 0)
-    return Sheets(images, width, height, (pitch[0], pitch[1]), columns, per_sheet, place)
+    layout = {"width": width, "height": height, "pitch": pitch, "columns": columns, "perSheet": per_sheet}
+    return layout, images, place
 
 
 def _size(inputs: Numeric, count: int, budget: int) -> tuple[int, int]:

@@ -200,7 +200,7 @@ def sheets(found: Reader) -> list[np.ndarray]:
 
 def test_pictures_are_those_of_the_samples(tmp_path: Path) -> None:
     found = read(write_audit_page(make_audit(), tmp_path / "page.html", data=make_images()))
-    held = found.data["pictures"]
+    held = found.data["images"]
     (sheet,) = sheets(found)
     assert (held["width"], held["height"], held["pitch"]) == (8, 8, [16, 16])
     for item, place in enumerate((numbers(held["place"]) - 1).tolist()[:20]):  # the queue is samples 100, 101, ...
@@ -216,7 +216,7 @@ def test_files_are_read_larger_and_missing_ones_left_out(tmp_path: Path) -> None
     files = LazyImages(tmp_path, [f"{number}.png" for number in range(160)], 32)
     data = Dataset("files", files, np.arange(160) % 4, NAMES)
     found = read(write_audit_page(make_audit(), tmp_path / "page.html", data=data))
-    held = found.data["pictures"]
+    held = found.data["images"]
     assert held["width"] == held["height"] == 320
     place = np.frombuffer(base64.b64decode(held["place"]["data"]), np.uint32)
     assert np.flatnonzero(place == 0).tolist() == [3, 4]

@@ -29,7 +29,7 @@ class Queue {
     this.decided = data.decided;
     this.estimate = { ...data.estimate };
     for (const name of ["stratum", "claimed", "suspect", "speaks"]) this.estimate[name] = numbers(data.estimate[name]);
-    this.pictures = data.pictures ? new Pictures(data.pictures) : null;
+    this.pictures = data.images ? new Pictures(data.images) : null;
     this.table = data.table ? new Table(data.table) : null;
     this.text = data.text ? { pieces: data.text.pieces, place: numbers(data.text.place) } : null;
   }
