@@ -16,9 +16,9 @@ __all__ = ["SubsetAccuracies", "Tally", "accuracy", "clearly_better", "hybrid_ac
 @final
 @dataclass(frozen=True)
 class Tally:
-    """A number of hits out of a total: a share that can be summed over batches, ranks or data sets.
+    """A number of hits out of a total: a fraction that can be summed over batches, ranks or data sets.
 
-    >>> (Tally(9, 10) + Tally(1, 10)).share
+    >>> (Tally(9, 10) + Tally(1, 10)).fraction
     0.5
     """
 
@@ -35,7 +35,7 @@ class Tally:
         return cls(int(np.count_nonzero(flags)), len(flags))
 
     @property
-    def share(self) -> float | None:
+    def fraction(self) -> float | None:
         """hits / total; None if the total is 0."""
         return self.hits / self.total if self.total else None
 
@@ -80,16 +80,16 @@ class SubsetAccuracies:
         """The hybrid accuracy with this test result, or None where either is unknown."""
         return hybrid_accuracy(test, self.true) if test is not None and self.true is not None else None
 
-    def shares(self) -> dict[str, float | None]:
-        """Each accuracy as a share, by name; None also where the subset is empty."""
+    def fractions(self) -> dict[str, float | None]:
+        """Each accuracy as a fraction, by name; None also where the subset is empty."""
         tallies = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        return {name: None if tally is None else tally.share for name, tally in tallies.items()}
+        return {name: None if tally is None else tally.fraction for name, tally in tallies.items()}
 
 
 def subset_accuracies(predictions: object, given: object, true: object | None = None) -> SubsetAccuracies:
     """Accuracies on the training set and on its clean and noisy part.
 
-    >>> subset_accuracies([0, 1, 1, 0], given=[0, 0, 1, 1], true=[0, 0, 0, 0]).shares()
+    >>> subset_accuracies([0, 1, 1, 0], given=[0, 0, 1, 1], true=[0, 0, 0, 0]).fractions()
     {'given': 0.5, 'clean': 0.5, 'memorised': 0.5, 'recovered': 0.5, 'true': 0.5}
     """
     predicted, label = to_ints(predictions, "predictions"), to_ints(given, "given")
@@ -111,13 +111,13 @@ def hybrid_accuracy(test: Tally, train: Tally) -> float | None:
     Only this reading is consistent with the rows of the printed table with noise. So pass ``true`` of
     ``subset_accuracies``; its ``clean`` gives the other reading.
     """
-    return (test + train).share
+    return (test + train).fraction
 
 
 def clearly_better(hits: object, others: object) -> bool:
     """Whether one predictor has more hits than another by more than one standard error of the difference.
 
-    Only labels that one of the two predicts and the other does not tell them apart. If both are as good, each of these
+    Only labels that one of the two predicts and the other does not distinguish them. If both are as good, each of these
     falls to either with probability 1/2, so that the standard error of the difference of the numbers of hits is the
     square root of their number.
 

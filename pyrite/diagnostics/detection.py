@@ -32,7 +32,7 @@ class Detection:
         roc_auc: the probability that a wrong label has a higher score than a right one; equal scores count half.
         average_precision: the mean of the precision at each wrong label.
         best_f1: with the threshold chosen on the true labels: an upper bound, not what a user would get.
-        precision_at: for each k, the share of wrong labels among the k highest scores.
+        precision_at: for each k, the fraction of wrong labels among the k highest scores.
     """
 
     roc_auc: float | None
@@ -83,7 +83,7 @@ def best_f1(scores: object, is_wrong: object) -> BestF1 | None:
 
 
 def precision_at(scores: object, is_wrong: object, k: int) -> float:
-    """The share of wrong labels among the k highest scores.
+    """The fraction of wrong labels among the k highest scores.
 
     Among samples that tie with the k-th, it is the expectation of a random choice.
     """

@@ -20,7 +20,7 @@ class Retrieval:
 
     Attributes:
         mean_average_precision: over the queries that have a match in the gallery; None if none has.
-        cmc: for each rank r, the share of those queries with a match among the first r.
+        cmc: for each rank r, the fraction of those queries with a match among the first r.
         queries: the number of queries with a match.
         without_match: the number of queries without one.
         average_precision: of every query; NaN without a match.

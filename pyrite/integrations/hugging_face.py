@@ -61,7 +61,7 @@ class HFLoss:
         return f"hf_loss({str(self.loss)!r}, shift={self.shift})"
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-        """The share of a batch in the mean over all labels of a step.
+        """The part of a batch in the mean over all labels of a step.
 
         Args:
             outputs: of the model: with ``logits``, or a tuple that begins with them.

@@ -43,7 +43,7 @@ class LabelAudit(Callback):
     In an epoch the first visit to a sample counts. If there is validation in some epochs only, the others are ignored.
 
     Everything is in Lightning's checkpoints, so a fit with ``ckpt_path`` continues as if it had not been stopped.
-    Several devices share what they saw at the end of an epoch, and all end with the same audit.
+    Several devices exchange their records at the end of an epoch, and all end with the same audit.
 
     Args:
         labels: the given labels of all samples, by the numbers that ``Indexed`` gives them.

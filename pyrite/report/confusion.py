@@ -15,9 +15,9 @@ from pyrite.report.style import COLOURS, save
 
 __all__ = ["draw_matrix"]
 
-# From almost white over the first colour of the palette to a dark shade, so that small shares are visible and large
+# From almost white over the first colour of the palette to a dark shade, so that small fractions are visible and large
 # ones differ.
-_SHADES = LinearSegmentedColormap.from_list("shares", ["#F7F8F9", "#CFE3F1", "#7FB4DA", COLOURS[0], "#00304F"])
+_SHADES = LinearSegmentedColormap.from_list("fractions", ["#F7F8F9", "#CFE3F1", "#7FB4DA", COLOURS[0], "#00304F"])
 
 
 def draw_matrix(
@@ -33,14 +33,14 @@ def draw_matrix(
     side = float(np.clip(2.6 + 0.45 * classes, 4.5, 9.5))
     figure = Figure(figsize=(side + 1.3, side), layout="constrained")
     axes = figure.subplots()
-    # Square roots of shares, so that half a per cent is visible too.
+    # Square roots, so that half a per cent is visible too.
     shades = axes.imshow(matrix, cmap=_SHADES, norm=PowerNorm(0.5, vmin=0, vmax=1), interpolation="nearest")
     bar = figure.colorbar(shades, ax=axes, shrink=0.8, aspect=30, ticks=[0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1])
     bar.ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
     bar.outline.set_visible(False)
     _name_classes(axes, classes, names)
     if classes <= 12:
-        _write_shares(axes, matrix)
+        _write_fractions(axes, matrix)
     axes.set(xlabel="given label", ylabel="true class")
     if title:
         lines = [_shorten(line, int(12 * side)) for line in title.splitlines()]
@@ -74,11 +74,11 @@ def _shorten(text: str, length: int) -> str:
     return text if len(text) <= length else f"{text[:half]}…{text[-half:]}"
 
 
-def _write_shares(axes: Axes, matrix: np.ndarray[Any, Any]) -> None:
+def _write_fractions(axes: Axes, matrix: np.ndarray[Any, Any]) -> None:
     """Write per cents into the cells: nothing for 0, and a dot for less than half a per cent."""
-    for (row, column), share in np.ndenumerate(matrix):
-        if share > 0:
-            text = f"{100 * share:.0f}" if share >= 0.005 else "·"
+    for (row, column), fraction in np.ndenumerate(matrix):
+        if fraction > 0:
+            text = f"{100 * fraction:.0f}" if fraction >= 0.005 else "·"
             axes.text(
-                column, row, text, ha="center", va="center", color="white" if share > 0.35 else "0.15", fontsize=9
+                column, row, text, ha="center", va="center", color="white" if fraction > 0.35 else "0.15", fontsize=9
             )

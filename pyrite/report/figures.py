@@ -29,7 +29,10 @@ __all__ = [
 
 _Values = Sequence[npt.NDArray[np.float64]]
 _LETTERS = 60  # of a title; more do not fit above a row
-_LEAST, _COVERED = 6.0, 0.98  # the axis of margins reaches at least this far, and mostly covers this share of samples
+_LEAST, _COVERED = (
+    6.0,
+    0.98,
+)  # the axis of margins reaches at least this far, and mostly covers this fraction of samples
 _ACROSS, _BINS = 3, 60  # nets per row, and bins, of margins before training
 
 
@@ -37,7 +40,7 @@ _ACROSS, _BINS = 3, 60  # nets per row, and bins, of margins before training
 
 
 def learning_figure(comparison: Comparison) -> Figure:
-    """Metrics such as test accuracy and the share of wrong labels followed, epoch by epoch, one colour per loss.
+    """Metrics such as test accuracy and the fraction of wrong labels followed, epoch by epoch, one colour per loss.
 
     A panel without numbers is left out. With several seeds a line is their mean, in a band from the lowest
     to the highest.
@@ -45,7 +48,7 @@ def learning_figure(comparison: Comparison) -> Figure:
     panels = {name: _known_values(comparison, name) for name, one in METRICS.items() if "comparison" in one.drawn}
     panels = {name: known for name, known in panels.items() if any(known.values())}
     if not panels:
-        raise PyriteError(f"{comparison.path} has nothing to draw: no run knows test accuracy or wrong labels")
+        raise PyriteError(f"{comparison.path} has nothing to draw: no run has test accuracy or true labels")
     # As narrow as a column of text, so that it stays legible on a phone.
     figure = Figure(figsize=(6, 1.2 + 2.9 * len(panels)), layout="constrained")
     grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False).flatten()
@@ -77,20 +80,20 @@ def run_figure(run: Run) -> Figure:
 
 
 def weights_figure(comparison: Comparison) -> Figure:
-    """The mean sample weight of every loss up to each epoch, and on the right as a share of its largest value.
+    """The mean sample weight of every loss up to each epoch, and on the right as a fraction of its largest value.
 
     On the left, a loss that starts with marginal weights stays at the bottom; on the right, one whose weights fade
     falls early (Ou & Zhang, Figure 1). With several seeds a line is their mean, in a band.
     """
     known = _known_values(comparison, "alpha")
     if not any(known.values()):
-        raise PyriteError(f"{comparison.path} has nothing to draw: no run knows its sample weights")
+        raise PyriteError(f"{comparison.path} has nothing to draw: no run has sample weights")
     figure = Figure(figsize=(9, 3.9), layout="constrained")
     absolute, relative = figure.subplots(1, 2, sharex=True)
     _draw_lines(absolute, known)
     _draw_lines(relative, {name: [one / max(one.max(), 1e-300) for one in values] for name, values in known.items()})
     absolute.set_ylabel("twice the mean weight so far", fontsize=11)
-    relative.set_ylabel("as a share of its largest value", fontsize=11)
+    relative.set_ylabel("as a fraction of its largest value", fontsize=11)
     for axes in (absolute, relative):
         axes.set_ylim(bottom=0)
         _style_epochs(axes)
@@ -145,7 +148,7 @@ def margins_figure(comparison: Comparison | Run) -> Figure:
     """Histograms of the margins of right and of wrong labels at a few epochs, one row per loss.
 
     Of several seeds the first is drawn; a run alone is one row. Every histogram has the same area, to compare shapes.
-    The share of labels beyond an end of the axis is written there.
+    The fraction of labels beyond an end of the axis is written there.
     """
     if isinstance(comparison, Run):
         comparison = Comparison(comparison.path, (Row(str(comparison.config.method), (comparison,)),))

@@ -43,9 +43,9 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Losses si
 
 
 def _settings(comparison: Comparison) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
-    """The settings, other than method and seed, that all recipes share; and those that differ, by setting and loss.
+    """The settings that all recipes have in common, without method and seed; and those that differ, by name and loss.
 
-    Shared settings that are empty, 0 or off are left out.
+    Common settings that are empty, 0 or off are left out.
     """
     recipes = {row.name: _plain(row.runs[0].config) for row in comparison.rows}
     first = next(iter(recipes.values()))

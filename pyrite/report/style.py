@@ -90,7 +90,7 @@ def templates() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["percent"] = lambda share, digits=1: f"{100 * share:.{digits}f} %"
+    environment.filters["percent"] = lambda fraction, digits=1: f"{100 * fraction:.{digits}f} %"
     environment.filters["thousands"] = lambda count: f"{count:,}"
     return environment
 

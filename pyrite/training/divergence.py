@@ -13,7 +13,7 @@ FAR: Final = 50.0
 
 _TRY = (
     "Try a lower learning rate, gradient clipping (clip 1), or a loss whose weight vanishes for learned samples: "
-    "pyrite check says whether it does"
+    "pyrite check shows whether it does"
 )
 
 

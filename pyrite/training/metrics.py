@@ -47,7 +47,7 @@ class Epoch:
     Attributes:
         number: counted from 1.
         loss: the mean over its steps.
-        last_rate: the learning rate of its last step.
+        last_learning_rate: the learning rate of its last step.
         margin, prediction, weight, learning_rate, trust: of the samples; ``weight`` and ``trust`` are NaN if unknown.
         given, true: the labels of these samples; ``true`` is None if unknown.
         columns: what is kept of these samples, by the names of ``SAMPLE_COLUMNS``.
@@ -59,7 +59,7 @@ class Epoch:
 
     number: int
     loss: float | None
-    last_rate: float
+    last_learning_rate: float
     margin: Floats
     prediction: Ints
     weight: Floats
@@ -83,7 +83,7 @@ class Epoch:
 
     @cached_property
     def accuracies(self) -> dict[str, float | None]:
-        return self.subsets.shares()
+        return self.subsets.fractions()
 
     @cached_property
     def weights(self) -> dict[str, float | None]:
@@ -181,13 +181,13 @@ def _statistic(name: str) -> Metric:
 
 def _by_model(heading: str, explanation: str, subset: str) -> Metric:
     explanation = f"{explanation}, by the final model"
-    return Metric(explanation, lambda model: model.subsets.shares()[subset], "model", heading, by_default=False)
+    return Metric(explanation, lambda model: model.subsets.fractions()[subset], "model", heading, by_default=False)
 
 
 METRICS: Final[Mapping[str, Metric]] = {
     "epoch": Metric("epoch", lambda epoch: epoch.number, percent=False),
     "loss": Metric("mean loss of the steps", lambda epoch: epoch.loss, percent=False),
-    "learning_rate": Metric("learning rate of the last step", lambda epoch: epoch.last_rate, percent=False),
+    "learning_rate": Metric("learning rate of the last step", lambda epoch: epoch.last_learning_rate, percent=False),
     "final_test_accuracy": Metric(
         "test accuracy of the saved model",
         lambda outcome: outcome.history[outcome.epoch - 1]["test_accuracy"], "outcome", "final",
@@ -196,7 +196,7 @@ METRICS: Final[Mapping[str, Metric]] = {
         "at its best, chosen on test labels",
         lambda outcome: max(outcome.known("test_accuracy"), default=None), "outcome", "best on test",
     ),
-    "test_accuracy": Metric("test accuracy", lambda epoch: epoch.test and epoch.test.share, drawn=_BOTH),
+    "test_accuracy": Metric("test accuracy", lambda epoch: epoch.test and epoch.test.fraction, drawn=_BOTH),
     "validation_accuracy": Metric(
         "validation accuracy, given labels",
         lambda batch: batch.scores.argmax(1) == batch.labels, "held-out", "validation", drawn=("run",),
@@ -212,7 +212,7 @@ METRICS: Final[Mapping[str, Metric]] = {
         "given labels followed", lambda epoch: epoch.accuracies["given"], heading="given followed", drawn=("run",)
     ),
     "unseen_accuracy": Metric(
-        "given labels predicted by nets not trained on them", lambda epoch: epoch.unseen and epoch.unseen.share
+        "given labels predicted by nets not trained on them", lambda epoch: epoch.unseen and epoch.unseen.fraction
     ),
     "clean_accuracy": Metric(
         "right labels followed", lambda epoch: epoch.accuracies["clean"], heading="right followed", drawn=("run",)

@@ -242,7 +242,7 @@ class Record:
         """
         self.flush()
         epoch = self._add_visits(test)
-        self._add_margins(epoch_weight(epoch.accuracies["given"], epoch.unseen and epoch.unseen.share))
+        self._add_margins(epoch_weight(epoch.accuracies["given"], epoch.unseen and epoch.unseen.fraction))
         self.history.append(measure("epoch", epoch) | dict.fromkeys(names_of("held-out")) | measured)
         self.loss = self.denominator = 0.0
         return self.history[-1]
@@ -260,7 +260,7 @@ class Record:
         epoch = Epoch(
             number=len(self.history) + 1,
             loss=self.loss / self.denominator if self.denominator else None,
-            last_rate=self.learning_rate,
+            last_learning_rate=self.learning_rate,
             given=self.given[rows],
             true=None if self.true is None else self.true[rows],
             columns={name: self.columns[name][rows] for name in SAMPLE_COLUMNS},
@@ -344,12 +344,12 @@ class Record:
         return rows
 
 
-def _weight_sums(weight: Floats, rate: Floats, wrong: Flags | None) -> Floats:
+def _weight_sums(weight: Floats, learning_rate: Floats, wrong: Flags | None) -> Floats:
     """The sums of an epoch that ``Epoch.weight_sums`` describes; samples without a weight are left out."""
     known = ~np.isnan(weight)
-    sums = [rate[known].sum(), rate[known] @ np.abs(weight[known])]
+    sums = [learning_rate[known].sum(), learning_rate[known] @ np.abs(weight[known])]
     for part in () if wrong is None else (known & ~wrong, known & wrong):
-        sums += [rate[part].sum(), rate[part] @ weight[part]]
+        sums += [learning_rate[part].sum(), learning_rate[part] @ weight[part]]
     return np.array(sums + [0.0] * (6 - len(sums)))
 
 

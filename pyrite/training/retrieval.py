@@ -44,7 +44,7 @@ def measure_retrieval(trainer: Trainer, test: Dataset, scale: Statistics) -> dic
     )
     return {
         "mean_average_precision": result.mean_average_precision,
-        "cmc": {str(place): share for place, share in result.cmc.items()},
+        "cmc": {str(rank): fraction for rank, fraction in result.cmc.items()},
         "queries": result.queries,
         "without_match": result.without_match,
     }

@@ -15,20 +15,20 @@ def test_by_hand() -> None:
     assert found.recovered == Tally(1, 3)
     assert found.true == Tally(2, 5)
     assert found.hybrid(Tally(4, 5)) == 6 / 10
-    assert found.shares() == {"given": 0.4, "clean": 0.5, "memorised": 1 / 3, "recovered": 1 / 3, "true": 0.4}
+    assert found.fractions() == {"given": 0.4, "clean": 0.5, "memorised": 1 / 3, "recovered": 1 / 3, "true": 0.4}
 
 
 def test_without_truth_only_the_given_labels_count() -> None:
     found = subset_accuracies([0, 1], given=[0, 0])
-    assert found.shares() == {"given": 0.5, "clean": None, "memorised": None, "recovered": None, "true": None}
+    assert found.fractions() == {"given": 0.5, "clean": None, "memorised": None, "recovered": None, "true": None}
     assert found.hybrid(Tally(1, 2)) is None
 
 
 def test_an_empty_subset_has_no_share() -> None:
     found = subset_accuracies([0, 1], given=[0, 1], true=[0, 1])
     assert found.memorised == Tally(0, 0)
-    assert found.shares()["memorised"] is None
-    assert found.shares()["clean"] == 1.0
+    assert found.fractions()["memorised"] is None
+    assert found.fractions()["clean"] == 1.0
     assert found.hybrid(None) is None
     assert hybrid_accuracy(Tally(0, 0), Tally(0, 0)) is None
 
@@ -41,16 +41,16 @@ labels = st.lists(st.tuples(*(st.integers(0, 3),) * 3), min_size=1, max_size=60)
 def test_against_scikit_learn(rows: list[tuple[int, int, int]]) -> None:
     predicted, label, true = np.array(rows).T
     found = subset_accuracies(predicted, label, true)
-    assert found.given.share == pytest.approx(accuracy_score(label, predicted))
+    assert found.given.fraction == pytest.approx(accuracy_score(label, predicted))
     assert found.true is not None
-    assert found.true.share == pytest.approx(accuracy_score(true, predicted))
+    assert found.true.fraction == pytest.approx(accuracy_score(true, predicted))
     for tally, part, against in (
         (found.clean, label == true, true),
         (found.memorised, label != true, label),
         (found.recovered, label != true, true),
     ):
         assert tally is not None
-        assert tally.share == (pytest.approx(accuracy_score(against[part], predicted[part])) if part.any() else None)
+        assert tally.fraction == (pytest.approx(accuracy_score(against[part], predicted[part])) if part.any() else None)
 
 
 # IMAE, Table 6, CIFAR-10: noise rate, final test, noisy subset, clean subset, hybrid
@@ -87,8 +87,8 @@ def test_the_printed_table_takes_the_whole_training_set_by_its_true_labels(
     assert other_reading > hybrid / 100 + 0.002  # the clean subset alone: more than rounding explains, up to 24 points
     # The table does not print how many were recovered. What it implies must fit beside those memorised.
     recovered = Tally(round(600 * hybrid) - tested.hits - kept.hits, wrong)
-    assert recovered.share is not None
-    assert 0.05 < recovered.share <= 1 - noisy / 100
+    assert recovered.fraction is not None
+    assert 0.05 < recovered.fraction <= 1 - noisy / 100
 
 
 def test_equal_predictors_differ_by_a_standard_error_as_often_as_chance_says() -> None:

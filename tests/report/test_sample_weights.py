@@ -36,7 +36,7 @@ def test_alpha_and_its_share_of_the_largest(make_run: Make, tmp_path: Path) -> N
 
 def test_no_weights(make_run: Make, tmp_path: Path) -> None:
     found = Comparison(tmp_path, (Row("ce", (with_alpha(make_run([0.5], [0.1]), None),)),))
-    with pytest.raises(ValueError, match="nothing to draw: no run knows its sample weights"):
+    with pytest.raises(ValueError, match="nothing to draw: no run has sample weights"):
         weights_figure(found)
 
 

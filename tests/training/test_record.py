@@ -75,7 +75,7 @@ def test_a_run_against_its_definition() -> None:
         values = drawn(epoch)
         index = values["index"]
         subsets = subset_accuracies(values["prediction"], GIVEN[index], TRUE[index])
-        shares = subsets.shares()
+        shares = subsets.fractions()
         names = {
             "train_accuracy": "given",
             "clean_accuracy": "clean",
