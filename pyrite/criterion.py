@@ -9,6 +9,7 @@ import inspect
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
+from functools import reduce
 from typing import Any, ClassVar, Literal, Self, TypedDict, Unpack, final
 
 import torch
@@ -151,7 +152,10 @@ class Loss(nn.Module, ABC):
                 counts.append(weight[labels])
         values = self.per_sample(rows, labels, weight, valid)
         if sample_weight is not None:
-            factor = _sample_weight(sample_weight, shape).to(values.dtype)
+            if not isinstance(sample_weight, Tensor) or sample_weight.shape != shape:
+                given = tuple(sample_weight.shape) if isinstance(sample_weight, Tensor) else sample_weight
+                raise PyriteError(f"sample_weight is {given!r}, but must be a tensor of shape {tuple(shape)}")
+            factor = sample_weight.reshape(-1).to(values.dtype)
             counts = [factor if valid is None else torch.where(valid, factor, 0.0), *counts]
             values = values * counts[0]
         return self._reduced(values if valid is None else torch.where(valid, values, 0.0), counts, shape, scores)
@@ -290,7 +294,9 @@ def bare(loss: Loss, argument: str = "loss") -> Loss:
 
 def common_options(one: Loss, other: Loss) -> Any:
     """The options of both, which are those of their sum."""
-    if not _same(one.options(), other.options()):
+    mine, theirs = one.options(), other.options()
+    weights = [options.pop("weight", torch.empty(0)) for options in (mine, theirs)]
+    if mine != theirs or not torch.equal(*weights):
         raise PyriteError(f"the terms of a sum must have the same options, but {str(one)!r} and {str(other)!r} differ")
     return one.options()
 
@@ -302,13 +308,6 @@ def without_options(loss: Loss) -> Loss:
     twin = copy.copy(loss)
     twin._buffers = dict(loss._buffers)  # where the class weights are, and a shallow copy would have them in common
     return twin.configure(**DEFAULTS)
-
-
-def _same(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    def equal(a: Any, b: Any) -> bool:
-        return torch.equal(a, b) if isinstance(a, Tensor) and isinstance(b, Tensor) else a is b or a == b
-
-    return one.keys() == other.keys() and all(equal(one[name], other[name]) for name in one)
 
 
 def classes_of(loss: Loss) -> int:
@@ -340,14 +339,4 @@ def _option(name: str, value: Any) -> Any:
 
 def add_up(parts: Iterable[Tensor]) -> Tensor:
     """A sum that does not start from the number 0."""
-    first, *rest = parts
-    for part in rest:
-        first = first + part
-    return first
-
-
-def _sample_weight(weight: object, shape: torch.Size) -> Tensor:
-    if not isinstance(weight, Tensor) or weight.shape != shape:
-        given = tuple(weight.shape) if isinstance(weight, Tensor) else weight
-        raise PyriteError(f"sample_weight is {given!r}, but must be a tensor of shape {tuple(shape)}")
-    return weight.reshape(-1)
+    return reduce(Tensor.add, parts)
