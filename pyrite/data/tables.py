@@ -172,11 +172,9 @@ class TextTable(Table):
             self._check_rows()
             raise PyriteError(f"{path}: not a CSV file ({' '.join(str(error).split())})") from None
         # pandas fills short rows, and takes the first cells of long ones for an index.
-        counted = (len(names) - 1) * (len(frame) + 1)
-        if (
-            '"' in self._text
-            or self._text.count(self._delimiter) != counted
-            or not isinstance(frame.index, pandas.RangeIndex)
+        unquoted = "".join(self._text.split('"')[::2])
+        if unquoted.count(self._delimiter) != (len(names) - 1) * (len(frame) + 1) or not isinstance(
+            frame.index, pandas.RangeIndex
         ):
             self._check_rows()
         super().__init__(path, frame)
@@ -191,7 +189,7 @@ class TextTable(Table):
         if series.dtype.kind in "biuf":
             series = self._parsed(usecols=[name], dtype=object)[name]
         codes, distinct = series.factorize()  # equal cells become one text
-        cells: npt.NDArray[Any] = to_objects([cell.strip() for cell in distinct])[codes]
+        cells: npt.NDArray[Any] = to_objects([cell.strip() for cell in distinct.tolist()])[codes]
         return cells
 
     def column(self, name: str, kind: Kind | None = None, form: str = "") -> Column:
