@@ -74,132 +74,69 @@ class Setting:
 class Settings(TypedDict, total=False):
     """The keyword arguments of everything that trains, as text or as objects. None is the same as leaving one out."""
 
+    # fmt: off
     loss: Annotated[object, Setting("A loss, such as 'gce(q=0.7)'; see 'pyrite list losses'.", short=True)]
-    lr: Annotated[
-        float | str | None,
-        Setting("The learning rate; for 'pyrite tune' also a range: 'between(0.01, 1, log=True)'.", short=True),
-    ]
-    minutes: Annotated[
-        float | None,
-        Gt(0),
-        Setting(
-            "Minutes of training, in place of --epochs, on this machine; in longer ones the default net is wider.",
-            short=True,
-        ),
-    ]
-    config: Annotated[
-        str | os.PathLike[str] | None,
-        Setting("A TOML file of settings, such as a recipe.toml; flags override it.", short=True),
-    ]
-    label: Annotated[
-        str | Sequence[Any] | None,  # a column, or the labels themselves
-        Setting("The column of the labels; by default one that is called so, or the last of few values.", reads=True),
-    ]
-    text: Annotated[
-        str | None,
-        Setting(
-            "The column of texts to learn from, or several with commas; all other columns are left out.", reads=True
-        ),
-    ]
-    ignore: Annotated[
-        str | None, Setting("Columns to leave out, with commas between them, such as 'id,url'.", reads=True)
-    ]
-    name: Annotated[
-        str | None, Setting("The column that names a sample in reports; it is not learned from.", reads=True)
-    ]
-    features: Annotated[
-        str | Features | None,
-        Setting(
-            "What samples become, such as 'tfidf'; none for raw images or plain numbers.",
-            spec="pyrite.training.config:read_features",
-            none=True,
-        ),
-    ]
-    method: Annotated[
-        str | Method | None,
-        Setting("A method; --loss LOSS is short for 'erm(LOSS)'.", "auto", spec="pyrite.methods:METHODS"),
-    ]
-    noise: Annotated[
-        str | Noise | None,
-        Setting(
-            "Make labels wrong first, such as 'symmetric(0.4)'; corrections come after it.", spec="pyrite.noise:NOISES"
-        ),
-    ]
-    corrections: Annotated[
-        str | os.PathLike[str] | None,
-        Setting("A file of corrected labels, as the report exports it, or a suspects.csv."),
-    ]
-    drop_suspects: Annotated[
-        float | None,
-        Ge(0),
-        Le(1),
-        Setting(
-            "Leave out labels that are wrong with this probability or more, by the corrections; without those, 'pyrite "
-            "train' audits first.",
-            0.0,
-        ),
-    ]
-    model: Annotated[
-        str | Model | None,
-        Setting(
-            "A net, such as 'resnet20'; by default one that suits the data.", spec="pyrite.training.config:read_model"
-        ),
-    ]
+    lr: Annotated[float | str | None, Setting(
+        "The learning rate; for 'pyrite tune' also a range: 'between(0.01, 1, log=True)'.", short=True)]
+    minutes: Annotated[float | None, Gt(0), Setting(
+        "Minutes of training, in place of --epochs, on this machine; in longer ones the default net is wider.",
+        short=True)]
+    config: Annotated[str | os.PathLike[str] | None, Setting(
+        "A TOML file of settings, such as a recipe.toml; flags override it.", short=True)]
+    label: Annotated[str | Sequence[Any] | None, Setting(  # a column, or the labels themselves
+        "The column of the labels; by default one that is called so, or the last of few values.", reads=True)]
+    text: Annotated[str | None, Setting(
+        "The column of texts to learn from, or several with commas; all other columns are left out.", reads=True)]
+    ignore: Annotated[str | None, Setting(
+        "Columns to leave out, with commas between them, such as 'id,url'.", reads=True)]
+    name: Annotated[str | None, Setting(
+        "The column that names a sample in reports; it is not learned from.", reads=True)]
+    features: Annotated[str | Features | None, Setting(
+        "What samples become, such as 'tfidf'; none for raw images or plain numbers.",
+        spec="pyrite.training.config:read_features", none=True)]
+    method: Annotated[str | Method | None, Setting(
+        "A method; --loss LOSS is short for 'erm(LOSS)'.", "auto", spec="pyrite.methods:METHODS")]
+    noise: Annotated[str | Noise | None, Setting(
+        "Make labels wrong first, such as 'symmetric(0.4)'; corrections come after it.", spec="pyrite.noise:NOISES")]
+    corrections: Annotated[str | os.PathLike[str] | None, Setting(
+        "A file of corrected labels, as the report exports it, or a suspects.csv.")]
+    drop_suspects: Annotated[float | None, Ge(0), Le(1), Setting(
+        "Leave out labels that are wrong with this probability or more, by the corrections; without those, 'pyrite "
+        "train' audits first.", 0.0)]
+    model: Annotated[str | Model | None, Setting(
+        "A net, such as 'resnet20'; by default one that suits the data.", spec="pyrite.training.config:read_model")]
     epochs: Annotated[int | None, Ge(1), Setting("Times over the data.", 30)]
-    iterations: Annotated[
-        int | None, Ge(1), Setting("Length in steps, in place of --epochs; an epoch may then be shorter.")
-    ]
+    iterations: Annotated[int | None, Ge(1), Setting(
+        "Length in steps, in place of --epochs; an epoch may then be shorter.")]
     batch_size: Annotated[int | None, Ge(1), Setting("Samples per step, over all processes.", 128)]
-    optimiser: Annotated[
-        str | Optimiser | None,
-        Setting(
-            "Such as 'adam(lr=1e-3, eps=0.1)'; by default SGD with momentum.",
-            spec="pyrite.training.optimisers:OPTIMISERS",
-        ),
-    ]
+    optimiser: Annotated[str | Optimiser | None, Setting(
+        "Such as 'adam(lr=1e-3, eps=0.1)'; by default SGD with momentum.",
+        spec="pyrite.training.optimisers:OPTIMISERS")]
     optimizer: Annotated[str | Optimiser | None, Setting("The same as --optimiser.", short=True)]
-    schedule: Annotated[
-        str | Schedule | None,
-        Setting(
-            "Of the learning rate, such as linear, cosine or 'steps(at=[40, 80])'.",
-            spec="pyrite.training.schedules:SCHEDULES",
-        ),
-    ]
+    schedule: Annotated[str | Schedule | None, Setting(
+        "Of the learning rate, such as linear, cosine or 'steps(at=[40, 80])'.",
+        spec="pyrite.training.schedules:SCHEDULES")]
     clip: Annotated[float | None, Ge(0), Setting("The largest norm of a gradient; 0 for no limit.")]
     accumulate: Annotated[int | None, Ge(1), Setting("Send each batch through the net in this many pieces.", 1)]
-    augment: Annotated[
-        str | CropFlip | None,
-        Setting("Such as 'crop_flip(pad=4)', or none.", spec="pyrite.training.config:AUGMENTATIONS", none=True),
-    ]
-    grow: Annotated[
-        float | None,
-        Ge(0.5),
-        Le(1),
-        Setting("The side of images in the first epoch, as a fraction; they are whole after two thirds of the run."),
-    ]
-    mirror: Annotated[
-        bool | None,
-        Setting("Predict the mean of an image and its mirror image; by default if training mirrors images."),
-    ]
+    augment: Annotated[str | CropFlip | None, Setting(
+        "Such as 'crop_flip(pad=4)', or none.", spec="pyrite.training.config:AUGMENTATIONS", none=True)]
+    grow: Annotated[float | None, Ge(0.5), Le(1), Setting(
+        "The side of images in the first epoch, as a fraction; they are whole after two thirds of the run.")]
+    mirror: Annotated[bool | None, Setting(
+        "Predict the mean of an image and its mirror image; by default if training mirrors images.")]
     samples: Annotated[int | None, Ge(1), Setting("Use only this many samples, with the fraction of each class kept.")]
     validation: Annotated[float | None, Ge(0), Lt(1), Setting("Hold out this fraction, with its given labels.")]
-    keep: Annotated[
-        Literal["best", "last"] | None,
-        Setting(
-            "best saves the model of the best epoch by held-out labels, if it is clearly better; last the last one.",
-            "best",
-        ),
-    ]
-    precision: Annotated[
-        Precision | None,
-        Setting("float32, float64 or bfloat16 (torch's autocast); by default what suits net and processor."),
-    ]
+    keep: Annotated[Literal["best", "last"] | None, Setting(
+        "best saves the model of the best epoch by held-out labels, if it is clearly better; last the last one.",
+        "best")]
+    precision: Annotated[Precision | None, Setting(
+        "float32, float64 or bfloat16 (torch's autocast); by default what suits net and processor.")]
     compile: Annotated[bool | None, Setting("Run the net through torch.compile.", False)]
-    checkpoint_every: Annotated[
-        int | None, Ge(0), Setting("Also save after every so many steps, not only every epoch.", 0)
-    ]
+    checkpoint_every: Annotated[int | None, Ge(0), Setting(
+        "Also save after every so many steps, not only every epoch.", 0)]
     seed: Annotated[int | None, Ge(0), Setting("Everything random comes from it.", 0)]
     device: Annotated[str | None, Setting("cpu, cuda or cuda:1.", "cpu")]
+    # fmt: on
 
 
 HINTS: Final[Mapping[str, Any]] = get_type_hints(Settings, include_extras=True)

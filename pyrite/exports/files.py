@@ -6,7 +6,7 @@ import logging
 import os
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -98,13 +98,9 @@ def _any_number() -> tuple[dict[int, Any], ...]:
 def _quiet() -> Iterator[None]:
     """torch's exporters warn of packages that are missing, and of functions of their own."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript")]
-    levels = [logger.level for logger in loggers]
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), ExitStack() as stack:
         warnings.simplefilter("ignore")
         for logger in loggers:
+            stack.callback(logger.setLevel, logger.level)
             logger.setLevel(logging.ERROR)
-        try:
-            yield
-        finally:
-            for logger, level in zip(loggers, levels, strict=True):
-                logger.setLevel(level)
+        yield

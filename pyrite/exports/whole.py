@@ -36,20 +36,17 @@ class Whole(NamedTuple):
 def whole(run: Run) -> Whole:
     """The model of a run with its normalisation and, for embeddings of a net of pyrite's own, that net."""
     mean, std = (torch.tensor(run.facts[name], dtype=torch.float64) for name in ("mean", "std"))
-    shape, kind = tuple(run.facts["inputs"]["shape"]), run.facts["inputs"]["kind"]
+    shape, features = tuple(run.facts["inputs"]["shape"]), run.config.features
     net = _ready(run.model, shape)
+    if isinstance(features, EfficientnetLite0):
+        module: nn.Module = nn.Sequential(_embedding(features, shape), _OfNumbers(net, mean, std))
+    elif features is None and run.facts["inputs"]["kind"] == "images":
+        module = _OfImages(net, mean, std)
+    else:
+        what, left_out = f"numbers: float64, (N, {len(mean)})", "" if features is None else str(features)
+        return Whole(_OfNumbers(net, mean, std), torch.zeros(2, len(mean), dtype=torch.float64), what, left_out)
     images = f"images as the training data had them: uint8 from 0 to 255, (N, {', '.join(map(str, shape))})"
-    described = run.config.features
-    if described is None and kind == "images":
-        return Whole(_OfImages(net, mean, std), torch.zeros(2, *shape, dtype=torch.uint8), images, "")
-    head = _OfNumbers(net, mean, std)
-    if isinstance(described, EfficientnetLite0):
-        embedded = nn.Sequential(_embedding(described, shape), head)
-        return Whole(embedded, torch.zeros(2, *shape, dtype=torch.uint8), images, "")
-    width = len(mean)
-    left_out = "" if described is None else str(described)
-    what = f"numbers: float64, (N, {width})"
-    return Whole(head, torch.zeros(2, width, dtype=torch.float64), what, left_out)
+    return Whole(module, torch.zeros(2, *shape, dtype=torch.uint8), images, "")
 
 
 @final

@@ -255,7 +255,7 @@ def make_learner(
     return Learner(
         net,
         config.optimiser.build([weight for weight in net.parameters() if weight.requires_grad]),
-        lambda step: config.schedule.share(step, steps_per_epoch, epochs),
+        lambda step: config.schedule.factor_at(step, steps_per_epoch, epochs),
         clip=clip or config.clip or None,
         accumulate=config.accumulate,
         precision=config.precision or "float32",

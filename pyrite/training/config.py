@@ -126,8 +126,7 @@ class Config:
 
     def to_dict(self) -> dict[str, Any]:
         """The plain values, in the order of the settings; those that are None are left out."""
-        values = {name: _written(self._values[name]) for name in SETTINGS if name in self._values}
-        return {name: "none" if value is None else value for name, value in values.items()}
+        return {name: _written(self._values[name]) for name in SETTINGS if name in self._values}
 
     def to_toml(self) -> str:
         """The recipe, one value per line and the version at the end. JSON texts, numbers and truth values are TOML."""
@@ -151,12 +150,6 @@ class Config:
 
     def __repr__(self) -> str:
         return f"Config({self.to_dict()})"
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"_values": self._values}
-
-    def __setstate__(self, state: Mapping[str, Any]) -> None:
-        object.__setattr__(self, "_values", state["_values"])
 
 
 @final
@@ -229,10 +222,8 @@ def _take_rate(own: dict[str, Any], file: dict[str, Any]) -> None:
 
 def reading(values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that decide how data are read."""
-    found = {name: values.get(name) for name in READING}
-    return {
-        name: value for name, value in found.items() if value is not None and not (isinstance(value, str) and not value)
-    }
+    found = {name: values[name] for name in READING if values.get(name) is not None}
+    return {name: value for name, value in found.items() if not isinstance(value, str) or value}
 
 
 def load_data(config: Config) -> Dataset:
@@ -270,7 +261,8 @@ def _read_or_missing(name: str, value: object) -> object:
 
 
 def _is_left_out(setting: Setting, value: object) -> bool:
-    return (isinstance(value, str) and not value and bool(setting.spec)) or (value is None and not setting.none)
+    """Whether a value is the same as none at all: None and, in place of a spec string, an empty text."""
+    return not setting.none if value is None else bool(setting.spec) and isinstance(value, str) and not value
 
 
 def _without_aliases(values: dict[str, Any]) -> dict[str, Any]:
@@ -317,11 +309,9 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 def _written(value: Any) -> Any:
     """A value as a recipe has it: an object as its spec string or, if it has none, as its name in Python."""
     if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Missing) and value.problem:
-        return value.name
-    text = None if isinstance(value, Missing) else spec_string(value)
-    return {"python": python_name(value)} if text is None else text
+        return "none" if value is None else value
+    text = (value.problem and value.name) if isinstance(value, Missing) else spec_string(value)
+    return text or {"python": python_name(value)}
 
 
 def python_name(value: object) -> str:

@@ -1,7 +1,7 @@
 """Optimisers by their spec strings: ``sgd(lr=0.1)``."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import final
@@ -31,9 +31,15 @@ class Optimiser(HasSpec, ABC):
         for name, value in vars(self).items():
             if name == "nesterov":
                 flag(name, value)
-            elif name != "betas":
-                is_share = name == "momentum"
-                number(name, value, least=0, below=1 if is_share else None, most=None if is_share else _LARGEST)
+            elif name == "momentum":
+                number(name, value, least=0, below=1)
+            elif name == "betas":
+                require(isinstance(value, list | tuple) and len(value) == 2, name, value, "two numbers")
+                for place, beta in enumerate(value):
+                    number(f"betas[{place}]", beta, least=0, below=1)
+                object.__setattr__(self, "betas", tuple(value))
+            else:
+                number(name, value, least=0, most=_LARGEST)
 
 
 @final
@@ -55,44 +61,32 @@ class SGD(Optimiser):
         return torch.optim.SGD(weights, self.lr, self.momentum, weight_decay=self.weight_decay, nesterov=nesterov)
 
 
-@dataclass(frozen=True, repr=False)
-class _Adaptive(Optimiser, ABC):
-    lr: float = 1e-3
-    betas: Sequence[float] = (0.9, 0.999)
-    eps: float = 1e-8
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(isinstance(self.betas, list | tuple) and len(self.betas) == 2, "betas", self.betas, "two numbers")
-        for place, beta in enumerate(self.betas):
-            number(f"betas[{place}]", beta, least=0, below=1)
-        object.__setattr__(self, "betas", tuple(self.betas))
-
-    @property
-    def _betas(self) -> tuple[float, float]:
-        return self.betas[0], self.betas[1]
-
-
 @final
 @dataclass(frozen=True, repr=False)
-class Adam(_Adaptive):
+class Adam(Optimiser):
     """Adam; ``eps`` is what the IMAE paper calls delta."""
 
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
     weight_decay: float = 0.0
 
     def build(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.Adam(weights, self.lr, self._betas, self.eps, self.weight_decay)
+        return torch.optim.Adam(weights, self.lr, self.betas, self.eps, self.weight_decay)
 
 
 @final
 @dataclass(frozen=True, repr=False)
-class Adamw(_Adaptive):
+class Adamw(Optimiser):
     """Adam with decoupled weight decay."""
 
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
     weight_decay: float = 0.01
 
     def build(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(weights, self.lr, self._betas, self.eps, self.weight_decay)
+        return torch.optim.AdamW(weights, self.lr, self.betas, self.eps, self.weight_decay)
 
 
 OPTIMISERS: Registry[Optimiser] = Registry(

@@ -1,7 +1,5 @@
 """What a trained model says of samples, and the table it is written to."""
 
-import csv
-import io
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -9,6 +7,7 @@ from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
 from pyrite.data import Unreadable
 from pyrite.data.corrections import to_cell
@@ -67,13 +66,14 @@ class Predictions:
 
         Names that a spreadsheet would take for a formula are written with an apostrophe before them.
         """
-        text = io.StringIO()
-        table = csv.writer(text)  # lines end in CR LF, so names that contain either are quoted
-        each_class = (f"probability of {name}" for name in self.classes)
-        table.writerow(["row", "sample", "predicted", "probability", *each_class])
-        names = [to_cell(name) for name in self.names] or [""] * len(self)
-        chosen = (to_cell(name) for name in self.predicted)
-        shown: list[list[Any]] = [[f"{value:.6g}" for value in row] for row in self.probabilities.tolist()]
-        rows = zip(range(len(self)), names, chosen, self.labels.tolist(), shown, strict=True)
-        table.writerows([row, name, label, each[number], *each] for row, name, label, number, each in rows)
-        return write_or_refuse(path, text.getvalue().encode("utf-8", "backslashreplace"))
+        shown: dict[str, Any] = {
+            "row": range(len(self)),
+            "sample": [to_cell(name) for name in self.names] or [""] * len(self),
+        }
+        shown |= {"predicted": [to_cell(name) for name in self.predicted], "probability": self.probability}
+        each = pd.DataFrame(self.probabilities, columns=[f"probability of {name}" for name in self.classes])
+        # Lines end in CR LF, so that names which contain either are quoted.
+        text = pd.concat([pd.DataFrame(shown), each], axis=1).to_csv(
+            index=False, float_format="%.6g", lineterminator="\r\n"
+        )
+        return write_or_refuse(path, text.encode("utf-8", "backslashreplace"))

@@ -16,7 +16,7 @@ __all__ = ["SCHEDULES", "Constant", "Cosine", "Linear", "Schedule", "Steps"]
 
 @dataclass(frozen=True, repr=False)
 class Schedule(HasSpec, ABC):
-    """The share of the learning rate in each step.
+    """The factor of the learning rate in each step.
 
     Args:
         warmup: epochs in which the rate rises linearly to its full size; 0.5 is half an epoch.
@@ -27,16 +27,17 @@ class Schedule(HasSpec, ABC):
     def __post_init__(self) -> None:
         number("warmup", self.warmup, "a number of epochs, 0 or more", least=0)
 
-    def share(self, step: int, per_epoch: int, epochs: int) -> float:
-        """The share of step number 0, 1, ..., of ``per_epoch`` in each of ``epochs``."""
-        rise = self.warmup * per_epoch
+    def factor_at(self, step: int, per_epoch: int, epochs: int) -> float:
+        """The factor in step number 0, 1, ..., of ``per_epoch`` in each of ``epochs``."""
+        rise, left = self.warmup * per_epoch, epochs - self.warmup
         if step < rise:
             return min(1.0, (step + 1) / rise)
-        return self.after(step / per_epoch, self.warmup, step, epochs)
+        epoch = step / per_epoch
+        return self.after_warmup(min(1.0, (epoch - self.warmup) / left) if left > 0 else 1.0, epoch, step)
 
     @abstractmethod
-    def after(self, epoch: float, warmup: float, step: int, epochs: int) -> float:
-        """The share after the warm-up."""
+    def after_warmup(self, progress: float, epoch: float, step: int) -> float:
+        """The factor after the warm-up; ``progress`` is from 0, when that ends, to 1, when the run ends."""
 
 
 @final
@@ -44,7 +45,7 @@ class Schedule(HasSpec, ABC):
 class Constant(Schedule):
     """A constant rate."""
 
-    def after(self, epoch: float, warmup: float, step: int, epochs: int) -> float:
+    def after_warmup(self, progress: float, epoch: float, step: int) -> float:
         return 1.0
 
 
@@ -53,8 +54,8 @@ class Constant(Schedule):
 class Cosine(Schedule):
     """Half a cosine, from the full rate to 0 at the end."""
 
-    def after(self, epoch: float, warmup: float, step: int, epochs: int) -> float:
-        return (1 + math.cos(math.pi * _along(epoch, warmup, epochs))) / 2
+    def after_warmup(self, progress: float, epoch: float, step: int) -> float:
+        return (1 + math.cos(math.pi * progress)) / 2
 
 
 @final
@@ -62,8 +63,8 @@ class Cosine(Schedule):
 class Linear(Schedule):
     """A straight line, from the full rate to 0 at the end."""
 
-    def after(self, epoch: float, warmup: float, step: int, epochs: int) -> float:
-        return 1 - _along(epoch, warmup, epochs)
+    def after_warmup(self, progress: float, epoch: float, step: int) -> float:
+        return 1 - progress
 
 
 @final
@@ -76,7 +77,7 @@ class Steps(Schedule):
         factor: what the rate is multiplied by each time.
         by: what ``at`` counts: ``"epoch"`` or ``"iteration"``.
 
-    >>> Steps(at=[40, 80]).share(step=50 * 391, per_epoch=391, epochs=100)
+    >>> Steps(at=[40, 80]).factor_at(step=50 * 391, per_epoch=391, epochs=100)
     0.1
     """
 
@@ -95,24 +96,11 @@ class Steps(Schedule):
         one_of("by", self.by, ("epoch", "iteration"))
         object.__setattr__(self, "at", tuple(places))
 
-    def after(self, epoch: float, warmup: float, step: int, epochs: int) -> float:
+    def after_warmup(self, progress: float, epoch: float, step: int) -> float:
         now = epoch if self.by == "epoch" else step
         return float(self.factor ** sum(now >= place for place in self.at))
 
 
 SCHEDULES: Registry[Schedule] = Registry(
-    "schedule",
-    {
-        "constant": Constant,
-        "cosine": Cosine,
-        "linear": Linear,
-        "steps": Steps,
-    },
-    Schedule,
-    "cosine",
+    "schedule", {"constant": Constant, "cosine": Cosine, "linear": Linear, "steps": Steps}, Schedule, "cosine"
 )
-
-
-def _along(epoch: float, warmup: float, epochs: int) -> float:
-    """The share of the run after the warm-up that is over, from 0 to 1."""
-    return min(1.0, (epoch - warmup) / (epochs - warmup)) if epochs > warmup else 1.0

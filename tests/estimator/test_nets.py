@@ -90,7 +90,7 @@ def test_the_way_down_is_that_of_a_loop_written_by_hand(net: str) -> None:
     assert str(config.optimiser) == "sgd(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.0005)"
     for _ in range(4):
         for inputs, labels, index in batches:
-            optimiser.param_groups[0]["lr"] = 0.1 * rates.share(step, len(batches), 4)
+            optimiser.param_groups[0]["lr"] = 0.1 * rates.factor_at(step, len(batches), 4)
             counts = torch.from_numpy(weight)[index]
             each = nn.functional.cross_entropy(alone.train()(inputs.double()), labels, reduction="none")
             optimiser.zero_grad()

@@ -8,7 +8,7 @@ from pyrite.training.schedules import SCHEDULES, Constant, Steps
 
 
 def shares(spec: str, per_epoch: int, epochs: int) -> list[float]:
-    return [SCHEDULES.read(spec).share(step, per_epoch, epochs) for step in range(per_epoch * epochs)]
+    return [SCHEDULES.read(spec).factor_at(step, per_epoch, epochs) for step in range(per_epoch * epochs)]
 
 
 @pytest.mark.parametrize(
@@ -37,14 +37,14 @@ def test_two_epochs_of_four_steps(spec: str, expected: list[float]) -> None:
 def test_the_rate_is_nothing_after_the_end() -> None:
     """A learner may ask for the step that would come next."""
     for spec in ("linear", "cosine", "linear(warmup=2)", "cosine(warmup=3)"):
-        last = SCHEDULES.read(spec).share(8, 4, 2)
+        last = SCHEDULES.read(spec).factor_at(8, 4, 2)
         assert last == pytest.approx(9 / 12 if spec == "cosine(warmup=3)" else 0, abs=1e-12)
 
 
 def test_a_paper_s_own() -> None:
     """The rate of a ResNet on CIFAR: a tenth after 32,000 and 48,000 iterations (He et al., 2016)."""
     he = Steps(at=[32000, 48000], by="iteration")
-    found = [he.share(step, 391, 164) for step in (0, 31999, 32000, 47999, 48000, 64000)]
+    found = [he.factor_at(step, 391, 164) for step in (0, 31999, 32000, 47999, 48000, 64000)]
     assert found == pytest.approx([1, 1, 0.1, 0.1, 0.01, 0.01])
 
 
