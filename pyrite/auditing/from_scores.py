@@ -59,16 +59,7 @@ def audit_scores(
     """Audit labels by the scores of nets that did not learn them.
 
     The result does not depend on the scale of the scores, on a number added to a row, or on the order of rows and
-    classes.
-
-    Args:
-        labels: the given labels as class numbers.
-        scores: one row per sample, one column per class; or a list of such tables, of models that differ.
-        kind: what they are: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``.
-        embeddings: one row per sample, by which the labels of its neighbours are further evidence.
-        classes: the names of the classes.
-        seed: for the standard errors.
-        progress: called with the fraction of the work that is done.
+    classes. ``pyrite.audit`` describes the arguments; ``seed`` is for the standard errors.
     """
     given = check_labels(labels)
     table, kind, agreement = combine_scores(scores, embeddings, given, kind)
@@ -159,13 +150,7 @@ def audit_margins(
 
 
 def check_enough(labels: Ints, classes: Sequence[str], used: int | None = None) -> None:
-    """Raise ``PyriteError`` if noise cannot be estimated: fewer than ``FEWEST`` labels, or all the same.
-
-    Args:
-        labels: the given ones.
-        classes: their names.
-        used: the number of labels that are used; all by default.
-    """
+    """Raise ``PyriteError`` if noise cannot be estimated: fewer than ``FEWEST`` labels, or all the same."""
     count = len(labels) if used is None else min(used, len(labels))
     if count < FEWEST:
         raise PyriteError(f"there are {count} samples: fewer than {FEWEST} say too little about label noise")

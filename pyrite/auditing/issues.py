@@ -1,7 +1,7 @@
 """Problems of a data set that can be found without training: copies, near-empty classes, unreadable files."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -38,19 +38,12 @@ class ClassSize(NamedTuple):
 @final
 @dataclass(frozen=True)
 class DataIssues:
-    """The problems of a data set.
+    """The problems of a data set."""
 
-    Attributes:
-        contradictions: copies with different labels, of which all but one kind must be wrong.
-        repeated: the number of samples with the input and the label of an earlier one.
-        near_empty: classes with fewer than ``FEW`` samples.
-        unreadable: files that were set aside, with the reason.
-    """
-
-    contradictions: tuple[Copies, ...] = ()
-    repeated: int = 0
-    near_empty: tuple[ClassSize, ...] = ()
-    unreadable: tuple[Unreadable, ...] = ()
+    contradictions: tuple[Copies, ...] = ()  # copies with different labels, of which all but one kind must be wrong
+    repeated: int = 0  # the number of samples with the input and the label of an earlier one
+    near_empty: tuple[ClassSize, ...] = ()  # classes with fewer than ``FEW`` samples
+    unreadable: tuple[Unreadable, ...] = ()  # files that were set aside, with the reason
 
     def sentences(self) -> tuple[str, ...]:
         """One sentence per kind of problem, with its first example."""
@@ -97,58 +90,53 @@ def data_issues(data: Dataset) -> DataIssues:
     Two inputs are the same if all their bytes are, as a net would see them: two files with the same pixels are copies.
     Images that turn out to be damaged only when they are read are reported with those that were set aside before.
     """
-    keys, readable, bad = _fingerprints(data.inputs)
     contradictions, repeated = [], 0
+    keys, readable, bad = _fingerprints(data.inputs)
     for group in _copies(keys, readable):
         labels = data.labels[group]
         kinds = len(np.unique(labels))
         repeated += len(group) - kinds
         if kinds > 1:
-            names = tuple(data.classes[label] for label in labels)
-            contradictions.append(Copies(tuple(group.tolist()), names))
+            contradictions.append(Copies(tuple(group.tolist()), tuple(data.classes[label] for label in labels)))
     sizes = np.bincount(data.labels, minlength=len(data.classes)).tolist()
     few = tuple(ClassSize(name, count) for name, count in zip(data.classes, sizes, strict=True) if count < FEW)
     known = {entry.path: entry for entry in (*data.unreadable, *bad)}
     return DataIssues(tuple(sorted(contradictions)), repeated, few, tuple(known.values()))
 
 
-def _fingerprints(inputs: Inputs) -> tuple[npt.NDArray[np.uint64], Ints, list[Unreadable]]:
+def _fingerprints(inputs: Inputs) -> tuple[npt.NDArray[np.void], Ints, list[Unreadable]]:
     """128 bits of every input that can be read, which inputs those are, and the files that cannot.
 
     Among a billion inputs two different ones would have the same 128 bits with a chance of 10⁻²¹.
     """
     if isinstance(inputs, Records):
-        rows = (repr(inputs.cells(row)).encode(errors="surrogatepass") for row in range(len(inputs)))
-        digests = b"".join(blake2b(row, digest_size=16).digest() for row in rows)
-        return np.frombuffer(digests, np.uint64).reshape(-1, 2), np.arange(len(inputs)), []
+        cells = (repr(inputs.cells(row)).encode(errors="surrogatepass") for row in range(len(inputs)))
+        return _digests(cells), np.arange(len(inputs)), []
     each = max(1, int(np.prod(inputs.shape[1:])) * inputs.dtype.itemsize)
     size = max(1, _CHUNK // each)
     chunks = [np.arange(start, min(start + size, len(inputs))) for start in range(0, len(inputs), size)]
 
-    def digest_rows(rows: Ints) -> tuple[bytes, Ints, list[Unreadable]]:
+    def read(rows: Ints) -> tuple[npt.NDArray[np.void], Ints, list[Unreadable]]:
         if isinstance(inputs, LazyImages):
             images, good, bad = inputs.read(rows)
-            return _digests(images), rows[good], bad
-        return _digests(inputs[rows[0] : rows[-1] + 1]), rows, []
+            return _digests(one.tobytes() for one in images), rows[good], bad
+        return _digests(one.tobytes() for one in inputs[rows[0] : rows[-1] + 1]), rows, []
 
     with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-        parts = list(pool.map(digest_rows, chunks))
-    keys = np.frombuffer(b"".join(digests for digests, _, _ in parts), np.uint64).reshape(-1, 2)
-    return keys, np.concatenate([rows for _, rows, _ in parts]), [entry for _, _, bad in parts for entry in bad]
+        keys, rows, bad = zip(*pool.map(read, chunks), strict=True)
+    return np.concatenate(keys), np.concatenate(rows), [entry for part in bad for entry in part]
 
 
-def _digests(inputs: npt.NDArray[Any]) -> bytes:
-    return b"".join(blake2b(one.tobytes(), digest_size=16).digest() for one in inputs)
+def _digests(inputs: Iterable[bytes]) -> npt.NDArray[np.void]:
+    return np.frombuffer(b"".join(blake2b(one, digest_size=16).digest() for one in inputs), "V16")
 
 
-def _copies(keys: npt.NDArray[np.uint64], index: Ints) -> Sequence[Ints]:
+def _copies(keys: npt.NDArray[np.void], index: Ints) -> list[Ints]:
     """Groups of two or more samples with the same key, each in order."""
-    order = np.lexsort((keys[:, 1], keys[:, 0]))  # stable: equal keys stay in the order of the samples
-    ordered = keys[order]
-    begins = np.flatnonzero(np.append(True, (ordered[1:] != ordered[:-1]).any(1))) if len(keys) else np.arange(0)
-    sizes = np.diff(np.append(begins, len(keys)))
-    some = sizes > 1
-    return [index[order[begin : begin + size]] for begin, size in zip(begins[some], sizes[some], strict=True)]
+    _, number, counts = np.unique(keys, return_inverse=True, return_counts=True)
+    copied = np.flatnonzero(counts[number] > 1)
+    order = copied[np.argsort(number[copied], kind="stable")]
+    return np.split(index[order], np.cumsum(counts[counts > 1])[:-1]) if len(order) else []
 
 
 def _many(count: int, one: str, several: str = "") -> str:

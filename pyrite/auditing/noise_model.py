@@ -37,9 +37,8 @@ FARTHEST: Final = 5000.0
 USUAL_SHARPNESS: Final = 6.0
 """In units of the typical gap the prior of β is normal, with this mean and this standard deviation.
 
-The search begins there. If all gaps are equal, labels do not tell errors of the net from wrong labels, and the prior
-decides, in favour of the net. It also keeps β finite if a few samples are separated without an error. On noisy digits 4
-to 12 differ by less than 0.001 in average precision and Brier score.
+It decides in favour of the net if all gaps are equal, and keeps β finite if a few samples are separated without an
+error. On noisy digits 4 to 12 differ by less than 0.001 in average precision and Brier score.
 """
 
 

@@ -59,9 +59,7 @@ def _fit(samples: "Samples", start: Noise, centre: Floats, tolerance: float) -> 
 
 
 def smoothed(counts: Floats, smoothing: float) -> Floats:
-    """The matrix of these counts. To each row ``smoothing`` samples per class are added, spread as symmetric noise of
-    the same rate would be, so that a class with few samples has the noise of the whole set.
-    """
+    """The matrix of these counts and ``smoothing`` samples per class, spread as symmetric noise of the same rate."""
     classes = len(counts)
     rate = max(1 - np.trace(counts) / counts.sum(), _LOWEST_RATE)
     matrix = counts + smoothing * classes * rate / (classes - 1)

@@ -198,12 +198,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def _table_models(self, features: Inputs) -> list[Candidate]:
         """A smooth model, trees and linear ones. The smooth one is nets if the table is large or nets are set up."""
-        classes, count = self.classes_, features.scaled.shape[1]
-        own = any(each is not None for each in (self.epochs, self.batch_size, self.lr, self.members))
         small = max(features.scaled.shape) <= _SMALL
-        kernel = KernelCandidate(len(classes), self.verbose) if small and not own else None
-        trees = boosting(classes, count, together=small, verbose=self.verbose)
-        return [kernel or self._nets(None, features), *trees, *linear(classes, self.verbose)]
+        nets_are_set_up = any(each is not None for each in (self.epochs, self.batch_size, self.lr, self.members))
+        kernel = KernelCandidate(len(self.classes_), self.verbose) if small and not nets_are_set_up else None
+        trees = boosting(self.classes_, features.scaled.shape[1], together=small, verbose=self.verbose)
+        return [kernel or self._nets(None, features), *trees, *linear(self.classes_, self.verbose)]
 
     def _nets(self, model: Any, features: Inputs) -> NetCandidate:
         table, count = features.scaled.ndim == 2, len(features.scaled)
@@ -212,7 +211,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         several = table and not isinstance(model, nn.Module)
         return NetCandidate(
             net=_TABLE_NET if table and model is None else model,
-            method=_default_method(len(self.classes_)) if self.loss is None else ERM(read_loss(self.loss)),
+            method=method(default_method(len(self.classes_))) if self.loss is None else ERM(read_loss(self.loss)),
             classes=tuple(map(str, self.classes_)),
             epochs=_count("epochs", self.epochs, max(10, -(-_STEPS * size // count)), least=1),
             batch_size=size,
@@ -251,36 +250,27 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self.suspects_ = suspects[np.lexsort((-rank[suspects], -self.wrong_probability_[suspects]))]
 
 
-def _default_method(classes: int) -> ERM:
-    default = method(default_method(classes))
-    assert isinstance(default, ERM)
-    return default
-
-
 def _check_labels(labels: Any) -> None:
-    """Raise ValueError for labels that scikit-learn would accept as a class, or reject with an unclear message."""
+    """Raise an error for labels that scikit-learn would accept as a class, or reject with an unclear message."""
     _check_not_masked(labels, "y")
     given = np.asarray(labels)
     if given.ndim != 1 or given.dtype.kind not in "OUT":
         return
-    kinds: dict[bool, int] = {}
+    first: dict[bool, int] = {}  # the index of the first text, and of the first number
     for index, label in enumerate(given):
-        text = isinstance(label, str)
-        missing = is_missing(label) if text else label is None or type(label).__name__ in ("NAType", "NaTType")
+        is_text = isinstance(label, str)
+        missing = is_missing(label) if is_text else label is None or type(label).__name__ in ("NAType", "NaTType")
         if missing or label != label:
-            shown = repr(str(label)) if text else repr(label)
+            shown = repr(str(label)) if is_text else repr(label)
             raise PyriteError(f"y is {shown} at index {index}: a row without a label cannot be trained on")
-        kinds.setdefault(text, index)
-    if len(kinds) == 2:
-        first, second = sorted(kinds.values())
-        raise PyriteError(
-            f"y mixes texts and numbers, such as {given[first]!r} at index {first} and {given[second]!r} at index "
-            f"{second}: write all labels as texts"
-        )
+        first.setdefault(is_text, index)
+    if len(first) == 2:
+        one, two = (f"{given[index]!r} at index {index}" for index in sorted(first.values()))
+        raise PyriteError(f"y mixes texts and numbers, such as {one} and {two}: write all labels as texts")
 
 
 def _check_weights(weights: Any) -> None:
-    """Raise ValueError for a negative weight, with its index. scikit-learn checks everything else."""
+    """Raise an error for a negative weight, with its index. scikit-learn checks everything else."""
     _check_not_masked(weights, "sample_weight")
     given = np.asarray(weights)
     if given.dtype.kind in "if" and (given < 0).any():

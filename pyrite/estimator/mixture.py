@@ -124,11 +124,7 @@ def judge(
 
 
 def mixture_weights(log_likelihood: Floats, weight: Floats) -> Floats:
-    """The weights of the models in the mixture that makes the labels most likely.
-
-    Args:
-        log_likelihood: of every label, one row per model.
-        weight: of the labels.
+    """The weights of models, one per row, in the mixture under which labels of these weights are most likely.
 
     >>> mixture_weights(np.log([[0.9, 0.9, 0.8], [0.1, 0.2, 0.1]]), np.ones(3)).round(2)
     array([0.77, 0.23])

@@ -16,7 +16,7 @@ from pyrite.data import Batch, Batches, Dataset, Statistics
 from pyrite.errors import PyriteError
 from pyrite.estimator.candidates import Candidate, Inputs, Predict, log_mean
 from pyrite.estimator.rows import Floats, Ints
-from pyrite.methods import ERM, Context, Learner, Step, Trainer
+from pyrite.methods import ERM, Context, Learner, Method, Step, Trainer
 from pyrite.models import Architecture, SideBySide, Stacked, build_model
 from pyrite.training import Job, check_device, fit, make_learner, net_scores, python_name, resolve
 
@@ -29,7 +29,7 @@ class NetCandidate(Candidate):
     """Nets that are trained together: one per fold, or ``members`` whose probabilities are averaged."""
 
     net: Any
-    method: ERM
+    method: Method
     classes: tuple[str, ...]
     epochs: int
     batch_size: int
