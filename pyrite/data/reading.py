@@ -13,7 +13,7 @@ from pyrite.data.files import as_path
 from pyrite.data.folders import TEXTS, files_below, read_all, read_text_file
 from pyrite.data.images import SUFFIXES, LazyImages, Unreadable, look_at
 from pyrite.data.npz import npz, to_images
-from pyrite.data.records import Kind, Records, texts
+from pyrite.data.records import Kind, Records, listed, texts
 from pyrite.data.schema import Schema, kind_of
 from pyrite.data.statistics import to_features
 from pyrite.data.table import as_array, csv, parquet
@@ -105,7 +105,7 @@ def _from_object(source: Any, schema: Schema) -> Samples:
         return Samples(texts(list(source), next(iter(schema.columns))))
     if schema.kind == "table":
         raise PyriteError(
-            f"data is a {type(source).__name__}, but the model takes a table with the columns {schema.listed}"
+            f"data is a {type(source).__name__}, but the model takes a table with the columns {listed(schema.columns)}"
         )
     return Samples(_checked(to_numbers(np.asarray(source), "data"), schema, "data"))
 
@@ -117,7 +117,9 @@ def _from_table(table: Table, schema: Schema, name: str) -> Samples:
         raise PyriteError(f"{table.path}: the model was trained on numbers without names: pass an array")
     absent = [column for column in schema.columns if column not in table.names]
     if absent:
-        raise PyriteError(f"{table.path}: there is no column {absent[0]!r}; the model was trained on {schema.listed}")
+        raise PyriteError(
+            f"{table.path}: there is no column {absent[0]!r}; the model was trained on {listed(schema.columns)}"
+        )
     names = table.names_of_rows(name)
     columns = table.columns(schema.columns, schema.formats)
     if schema.kind != "numbers":
@@ -129,14 +131,6 @@ def _from_table(table: Table, schema: Schema, name: str) -> Samples:
     return Samples(as_array(columns), names)
 
 
-def _from_csv(path: Path, schema: Schema, name: str) -> Samples:
-    return _from_table(TextTable(path, usual_decimal=schema.decimal), schema, name)
-
-
-def _from_parquet(path: Path, schema: Schema, name: str) -> Samples:
-    return _from_table(parquet_table(path), schema, name)
-
-
 def _from_npz(path: Path, schema: Schema, name: str) -> Samples:
     arrays = read_npz(path, ("x",))
     if "x" not in arrays:
@@ -144,13 +138,16 @@ def _from_npz(path: Path, schema: Schema, name: str) -> Samples:
     return Samples(_checked(to_images(arrays["x"], None, f"{path}: x"), schema, f"{path}: x"))
 
 
+_CSV: Final = FileFormat(csv, lambda path, like, name: _from_table(TextTable(path, like=like.decimal), like, name))
+
 ENDINGS: Final[dict[str, FileFormat]] = {
-    ".csv": FileFormat(csv, _from_csv),
-    ".tsv": FileFormat(csv, _from_csv),
-    ".parquet": FileFormat(parquet, _from_parquet),
+    ".csv": _CSV,
+    ".tsv": _CSV,
+    ".parquet": FileFormat(parquet, lambda path, like, name: _from_table(parquet_table(path), like, name)),
     ".npz": FileFormat(npz, _from_npz),
 }
-"""Every ending of a file that holds a data set. A new format is one reader and one line here."""
+"""Every ending of a file that holds a data set. A new format is its reader and one line here: its ``load`` becomes a
+data set that a spec string can name."""
 
 
 def _from_files(path: Path, schema: Schema) -> Samples:
@@ -160,7 +157,9 @@ def _from_files(path: Path, schema: Schema) -> Samples:
     if schema.kind == "text":
         return Samples(texts([read_text_file(root / file) for file in files], next(iter(schema.columns))), tuple(files))
     if schema.kind != "images":
-        raise PyriteError(f"{path}: the model takes a table with the columns {schema.listed}, as .csv or .parquet")
+        raise PyriteError(
+            f"{path}: the model takes a table with the columns {listed(schema.columns)}, as .csv or .parquet"
+        )
     good, _, bad = look_at(root, files)
     if not good:
         raise PyriteError(f"{path}: no image can be read" + (f"; the first: {bad[0].reason}" if bad else ""))

@@ -9,12 +9,12 @@ import numpy.typing as npt
 from pyrite.checks import one_of
 from pyrite.errors import PyriteError
 
-__all__ = ["KINDS", "Column", "Kind", "Records", "texts", "to_objects"]
+__all__ = ["KINDS", "Column", "Kind", "Records", "listed", "texts", "to_objects"]
 
 Kind = Literal["number", "boolean", "category", "date", "text"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 
-_DTYPES: Final = {"number": "f8", "boolean": "f8", "category": "O", "date": "M8[s]", "text": "O"}
+DTYPES: Final = {"number": "f8", "boolean": "f8", "category": "O", "date": "M8[s]", "text": "O"}
 
 
 class Column(NamedTuple):
@@ -54,10 +54,10 @@ class Records:
             raise PyriteError("columns is empty: records have one column or more")
         for place, column in enumerate(self.columns):
             one_of(f"columns[{place}].kind", column.kind, KINDS)
-            if column.values.dtype != np.dtype(_DTYPES[column.kind]) or column.values.ndim != 1:
+            if column.values.dtype != np.dtype(DTYPES[column.kind]) or column.values.ndim != 1:
                 raise PyriteError(
                     f"columns[{place}] has values of {column.values.dtype} of shape {column.values.shape}, but a "
-                    f"{column.kind} is {_DTYPES[column.kind]} of one dimension"
+                    f"{column.kind} is {DTYPES[column.kind]} of one dimension"
                 )
             if len(column.values) != len(self.columns[0].values):
                 raise PyriteError(
@@ -122,6 +122,12 @@ def texts(values: Sequence[str], name: str = "text") -> Records:
         if not isinstance(value, str):
             raise PyriteError(f"{name} is {value!r} at index {index}, but must be a text")
     return Records([Column(name, "text", to_objects(values))])
+
+
+def listed(names: Iterable[str]) -> str:
+    """The first of the names, for messages."""
+    shown = [repr(name) for name in names]
+    return ", ".join(shown[:20]) + (", ..." if len(shown) > 20 else "")
 
 
 def to_objects(values: Collection[str]) -> npt.NDArray[Any]:

@@ -19,12 +19,11 @@ from pyrite.data.folders import TEXTS, files_below, folder, texts
 from pyrite.data.idx import fashion_mnist, mnist
 from pyrite.data.images import SUFFIXES
 from pyrite.data.mars import mars
-from pyrite.data.npz import npz
 from pyrite.data.reading import ENDINGS, is_object, to_numbers
 from pyrite.data.records import texts as to_records
 from pyrite.data.reduced import reduced
 from pyrite.data.synthetic import blobs, digits, gratings
-from pyrite.data.table import csv, parquet, read_table
+from pyrite.data.table import read_table
 from pyrite.data.tables import Frame, check_length, frame_table, is_frame, text_table
 from pyrite.data.web import clothing1m, webvision
 from pyrite.errors import PyriteError
@@ -53,10 +52,8 @@ DATASETS: Registry[Dataset] = Registry(
         "mars": mars,
         "folder": folder,
         "texts": texts,
-        "csv": csv,
-        "parquet": parquet,
-        "npz": npz,
         "reduced": reduced,
+        **{known.load.__name__: known.load for known in ENDINGS.values()},
     },
     Dataset,
     "digits",

@@ -35,12 +35,6 @@ class Schema:
     formats: Mapping[str, str] = field(default_factory=dict)
     decimal: str = ""
 
-    @property
-    def listed(self) -> str:
-        """The names of the first columns, for messages."""
-        names = [repr(name) for name in self.columns]
-        return ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-
     def to_json(self) -> dict[str, Any]:
         """The schema as JSON can hold it: what ``Schema(**values)`` takes."""
         return asdict(self) | {"shape": list(self.shape)}

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, encode, encode_like
 from pyrite.data.files import as_path
-from pyrite.data.records import Column, Records
+from pyrite.data.records import Column, Records, listed
 from pyrite.data.schema import Schema, kind_of
 from pyrite.data.tables import Table, TextTable, parquet_table
 from pyrite.errors import PyriteError
@@ -132,7 +132,7 @@ def _guess_label(table: Table, taken: set[str]) -> tuple[str, str]:
                 "--label names another"
             )
     raise PyriteError(
-        f"{table.path}: no column is called 'label'; there are {table.listed}: name the labels with --label"
+        f"{table.path}: no column is called 'label'; there are {listed(table.names)}: name the labels with --label"
     )
 
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from pyrite.data.columns import MISSING, as_text, category_or_text, decimal_mark, number, text_column, typed_values
 from pyrite.data.files import is_regular
-from pyrite.data.records import Column, Kind, to_objects
+from pyrite.data.records import DTYPES, Column, Kind, listed, to_objects
 from pyrite.data.statistics import beyond_whole, check_resolution, check_spread, to_float64
 from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
@@ -57,16 +57,11 @@ class Table:
     def __len__(self) -> int:
         return len(self.frame)
 
-    @property
-    def listed(self) -> str:
-        """The names of the first columns, for messages."""
-        return ", ".join(map(repr, self.names[:20])) + (", ..." if len(self.names) > 20 else "")
-
     def check_column(self, name: str) -> None:
         """Raise PyriteError if no column has this name."""
         if name not in self.names:
             close = nearest(name, dict.fromkeys(self.names)) if len(self.names) <= 1000 else ""
-            hint = close if close.startswith("did") else f"there are {self.listed}"
+            hint = close if close.startswith("did") else f"there are {listed(self.names)}"
             raise PyriteError(f"{self.path}: no column is called {name!r}; {hint}")
 
     def cell(self, row: int, name: str) -> str:
@@ -102,7 +97,8 @@ class Table:
             return Column(name, kind or own, self._checked(name, values))
         if not (as_text(own, values) == "").all():
             raise PyriteError(f"{self.cell(0, name)}: {values[0]!r} is not a {kind}, as in training")
-        return Column(name, kind or own, np.full(len(values), "NaT" if kind == "date" else np.nan, _DTYPE[kind or own]))
+        missing: Any = "NaT" if kind == "date" else np.nan
+        return Column(name, kind or own, np.full(len(values), missing, DTYPES[kind or own]))
 
     def with_labels(self, labels: Any) -> tuple["Table", str]:
         """The table with one more column, and its name."""
@@ -126,9 +122,6 @@ class Table:
         return values.astype(np.float64)
 
 
-_DTYPE: Final[dict[Kind, str]] = {"number": "f8", "boolean": "f8", "date": "M8[s]"}
-
-
 @final
 class TextTable(Table):
     """A delimited text file with a header: pandas reads columns of numbers as such, and all others as texts.
@@ -136,7 +129,7 @@ class TextTable(Table):
     Args:
         path: the file.
         delimiter, decimal, encoding: of the file; found by its first rows if None, and UTF-8.
-        usual_decimal: the decimal mark of the training data, which decides where the numbers leave a doubt.
+        like: the decimal mark of the training data, which decides where the numbers leave a doubt.
     """
 
     def __init__(
@@ -145,7 +138,7 @@ class TextTable(Table):
         delimiter: str | None = None,
         decimal: str | None = None,
         encoding: str | None = None,
-        usual_decimal: str = "",
+        like: str = "",
     ) -> None:
         import pandas
 
@@ -160,7 +153,7 @@ class TextTable(Table):
             raise PyriteError(f"{path}: empty, it has no header")
         check_unique(names, path)
         self.names = names
-        self.decimal = decimal or self._found_decimal() or usual_decimal
+        self.decimal = decimal or self._found_decimal() or like
         if not self.decimal:
             raise PyriteError(
                 f"{path}: numbers such as 1,234 may have decimals or thousands: say which with decimal, as in "
