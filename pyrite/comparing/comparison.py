@@ -1,32 +1,28 @@
 """The same training with several losses or methods, side by side."""
 
-import json
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any, Final, NamedTuple, Unpack, final
 
 from torch import nn
 
 from pyrite.checks import whole_number
 from pyrite.comparing.grid import run_grid
-from pyrite.comparing.table import Table
+from pyrite.comparing.table import Table, mean_and_deviation, write_results
 from pyrite.data import Data
 from pyrite.errors import PyriteError
-from pyrite.files import write
-from pyrite.locks import one_at_a_time
 from pyrite.losses import LOSSES, loss as read_loss
 from pyrite.methods import ERM, METHODS, Method
 from pyrite.processes import join, rank
 from pyrite.settings import Settings
 from pyrite.spec import build, nearest
-from pyrite.training import COLUMNS, Observer, Run, RunFailed, Watching, given_settings, resolve, train_once
+from pyrite.training import COLUMNS, Observer, Run, Watching, given_settings, resolve, train_once
 
-__all__ = ["DEMO_LOSSES", "DEMO_SETTINGS", "Comparison", "Row", "check_columns", "compare", "demo"]
+__all__ = ["DEMO_LOSSES", "DEMO_SETTINGS", "Comparison", "Row", "check_columns", "compare", "demo", "loss_or_method"]
 
 DEMO_LOSSES: Final = ("ce", "mae", "gce(q=0.7)", "imae(T=8)", "unit(scale(mae, tau=2, classes=10))")
 
@@ -40,13 +36,7 @@ _LONGEST = 150  # characters of a folder's name; file systems allow 255
 @final
 @dataclass(frozen=True)
 class Row:
-    """One method with its runs, one per seed.
-
-    Attributes:
-        name: the method, as it was named.
-        runs: in the order of their seeds.
-        clean: the same runs without noise, by which ``diff`` is known; empty if they were not trained.
-    """
+    """One method with its runs in the order of their seeds, and the same runs without noise if they were trained."""
 
     name: str
     runs: tuple[Run, ...]
@@ -71,8 +61,7 @@ class Row:
         values = self.values(column)
         if not values:
             return "unknown"
-        spell = COLUMNS[column].formatted
-        return f"{spell(mean(values))} ± {spell(stdev(values))}" if len(values) > 1 else spell(mean(values))
+        return mean_and_deviation(values, COLUMNS[column].formatted)
 
 
 @final
@@ -179,15 +168,13 @@ def compare(
     train = partial(_train, data=data, options=options, watching=watching)
     found = run_grid(tasks, train, workers=workers, begin=lambda task: begin(task.name, task.seed))
     runs = {task.out: run for task, run in found}
-    rows = [
-        Row(
-            name, *(tuple(runs[t.out] for t in tasks if t.name == name and t.clean is clean) for clean in (False, True))
-        )
-        for name in named
-    ]
-    comparison = Comparison(folder, tuple(rows))
+
+    def runs_of(name: str, clean: bool) -> tuple[Run, ...]:
+        return tuple(runs[task.out] for task in tasks if (task.name, task.clean) == (name, clean))
+
+    comparison = Comparison(folder, tuple(Row(name, runs_of(name, False), runs_of(name, True)) for name in named))
     if rank() == 0:
-        _write(comparison)
+        write_results(folder, "table.md", comparison.to_markdown(), "comparison.json", comparison.to_dict())
     return comparison
 
 
@@ -231,29 +218,24 @@ def _train(task: _Task, data: Data, options: Settings, watching: Watching) -> Ru
     return train_once(resolve(data, **settings), task.out, **watching)
 
 
-def _write(comparison: Comparison) -> None:
-    folder = comparison.path
-    try:
-        with one_at_a_time(folder):
-            write(folder / "table.md", comparison.to_markdown().encode())
-            write(folder / "comparison.json", (json.dumps(comparison.to_dict(), indent=2) + "\n").encode())
-    except OSError as error:
-        raise RunFailed(f"cannot write to {folder}: {error.strerror or error}; the runs there are complete") from None
-
-
 def _named(methods: Sequence[object]) -> dict[str, Method]:
     """Losses and methods by their names in the table."""
     named: dict[str, Method] = {}
     for item in methods:
-        if isinstance(item, str):
-            built = build(item, LOSSES | METHODS, "method", nested=METHODS | LOSSES)
-            named[item] = built if isinstance(built, Method) else ERM(built)
-            continue
-        chosen = item if isinstance(item, Method) else read_loss(item)
-        if str(chosen) in named:
-            raise PyriteError(f"methods has two that are called {str(chosen)!r}: give them names with pyrite.register")
-        named[str(chosen)] = chosen if isinstance(chosen, Method) else ERM(chosen)
+        method = loss_or_method(item)
+        name = str(item if isinstance(item, str | Method) else read_loss(item))
+        if name in named and not isinstance(item, str):
+            raise PyriteError(f"methods has two that are called {name!r}: give them names with pyrite.register")
+        named[name] = method
     return named
+
+
+def loss_or_method(what: object, more: dict[str, Callable[..., Any]] | None = None) -> Method:
+    """A method, or plain training with a loss, from an object or a spec string in which ``more`` has a meaning too."""
+    if isinstance(what, str):
+        names = more or {}
+        what = build(what, LOSSES | METHODS | names, "method", nested=METHODS | LOSSES | names)
+    return what if isinstance(what, Method) else ERM(read_loss(what))
 
 
 def _slugs(names: Iterable[str]) -> list[str]:

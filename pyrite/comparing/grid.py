@@ -24,11 +24,7 @@ def run_grid(
 ) -> Iterator[tuple[Task, Result]]:
     """Every task with its result, in the order in which they are finished.
 
-    Args:
-        tasks: what is to be done. With several workers tasks and ``work`` are sent to other processes.
-        work: does one task; if it is called again for a task that was done or begun before, it continues.
-        workers: processes; each computes on one thread if there are several.
-        begin: called before a task is begun.
+    Several workers are processes that compute on one thread each; tasks and ``work`` are sent to them.
     """
     if whole_number("workers", workers, least=1) == 1 or len(tasks) < 2:
         for only in tasks:

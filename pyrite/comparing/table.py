@@ -1,11 +1,18 @@
 """What is printed of results: a table, and the command that trains with given settings."""
 
+import json
 import shlex
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean, stdev
 from typing import Any, final
 
-__all__ = ["Table", "train_command"]
+from pyrite.files import write
+from pyrite.locks import one_at_a_time
+from pyrite.training import RunFailed
+
+__all__ = ["Table", "mean_and_deviation", "train_command", "write_results"]
 
 
 @final
@@ -52,3 +59,18 @@ def train_command(data: str, settings: Mapping[str, Any]) -> str:
         elif value is not None:
             words += [f"--{flag}", str(value)]
     return shlex.join(words)
+
+
+def mean_and_deviation(values: Sequence[float], formatted: Callable[[float], str]) -> str:
+    """The mean, with the standard deviation where there are several values."""
+    return " ± ".join(map(formatted, [mean(values), stdev(values)] if len(values) > 1 else [mean(values)]))
+
+
+def write_results(folder: Path, table: str, markdown: str, facts: str, values: object) -> None:
+    """Write a table as Markdown and what programs read as JSON, while no other process writes them."""
+    try:
+        with one_at_a_time(folder):
+            write(folder / table, markdown.encode())
+            write(folder / facts, (json.dumps(values, indent=2) + "\n").encode())
+    except OSError as error:
+        raise RunFailed(f"cannot write to {folder}: {error.strerror or error}; the runs are complete") from None

@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from itertools import product
 from math import isnan, nan
@@ -14,7 +14,7 @@ from scipy.stats import spearmanr, t
 from pyrite.papers.cells import CellResult
 from pyrite.papers.recipe import Check, Claimed, Labels, select
 
-__all__ = ["CLAIMS", "Claim", "Finding", "Results", "Status", "Verdict", "evaluate"]
+__all__ = ["CLAIMS", "Claim", "Computed", "Finding", "Results", "Status", "Verdict", "evaluate"]
 
 Status = Literal["holds", "does not hold", "undecided", "not run"]
 _CONFIDENCE = 0.95
@@ -33,15 +33,8 @@ class Claim:
 @final
 @dataclass(frozen=True)
 class Finding:
-    """The outcome of one check for one choice of labels.
-
-    Attributes:
-        words: what was compared.
-        status: what follows from the interval.
-        mean: over the seeds, of the difference or of the correlation; nan if nothing was run.
-        low, high: the ends of its confidence interval; nan with one seed.
-        seeds: how many.
-    """
+    """What was compared, what follows, and the mean over the seeds (nan if nothing was run) with its confidence
+    interval (nan with one seed)."""
 
     words: str
     status: Status
@@ -84,14 +77,33 @@ class Verdict:
 
 
 @final
-class Results:
-    """The results of a recipe's grid at one scale.
+@dataclass(frozen=True)
+class Computed:
+    """What came out of the computation of a claim: whether its statements hold as they are printed, the numbers behind
+    them, and whether corrected statements hold, where a printed one does not."""
 
-    Args:
-        axes: the labels of each axis.
-        cells: the finished cells, by labels and seed.
-        elsewhere: labels that the recipe has at other scales.
-    """
+    claim: str
+    statements: Mapping[str, bool]
+    numbers: Mapping[str, float]
+    corrections: Mapping[str, bool] = field(default_factory=dict)
+
+    @property
+    def holds(self) -> bool:
+        """Whether all of the claim holds as it is printed."""
+        return all(self.statements.values())
+
+    @property
+    def verdict(self) -> Verdict:
+        """What follows; what holds once it is corrected is in the note."""
+        findings = [Finding(words, "holds" if true else "does not hold") for words, true in self.statements.items()]
+        corrected = "; ".join(words for words, true in self.corrections.items() if true)
+        words = "corrected, it holds further" if self.holds else "corrected, it holds"
+        return Verdict(self.claim, tuple(findings), f"{words}: {corrected}" if corrected else "")
+
+
+@final
+class Results:
+    """The finished cells of a recipe's grid at one scale, and the labels that the recipe has at other scales."""
 
     def __init__(
         self,

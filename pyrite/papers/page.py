@@ -1,9 +1,9 @@
 """A table or figure of a paper beside its own: the picture, and one self-contained page."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import product
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from matplotlib.axes import Axes
@@ -14,6 +14,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from pyrite.files import write
 from pyrite.losses import loss
 from pyrite.noise import noise_model
+from pyrite.papers.claims import Results
+from pyrite.papers.recipe import Figure as Wanted
 from pyrite.papers.reproduction import Reproduction, heading
 from pyrite.report.figures import curves_figure
 from pyrite.report.style import COLOURS, line_style, picture, save, templates
@@ -22,27 +24,17 @@ __all__ = ["reproduction_figure", "write_reproduction"]
 
 _WORDS: Final = {"test_accuracy": "test accuracy", "alpha": "mean weight, times 2"}
 _GROUPS: Final = (("all", COLOURS[0]), ("right", COLOURS[0]), ("wrong", COLOURS[1]))
-_SHARES: Final = ("test_accuracy", "train_accuracy", "clean_accuracy", "memorised", "recovered")
+_IN_PER_CENT: Final = ("test_accuracy", "train_accuracy", "clean_accuracy", "memorised", "recovered")
 
 
 def write_reproduction(found: Reproduction, folder: str | Path) -> list[Path]:
     """Write the picture, as PNG and SVG, where the recipe has one and cells are finished, and the page."""
-    folder = Path(folder)
-    stem = found.stem
-    figure = reproduction_figure(found)
-    paths = [] if figure is None else [save(figure, folder / f"{stem}.{kind}") for kind in ("png", "svg")]
-    draw: Callable[[], Figure] = lambda: reproduction_figure(found) or Figure()  # noqa: E731
-    page = (
-        templates()
-        .get_template("reproduction.html")
-        .render(
-            found=found,
-            table=found.table(),
-            scale=found.scale_settings,
-            picture=None if figure is None else picture(draw),
-        )
-    )
-    return [*paths, write(folder / f"{stem}.html", page.encode())]
+    figure, base = reproduction_figure(found), Path(folder) / found.stem
+    drawn = None if figure is None else picture(lambda: reproduction_figure(found) or Figure())
+    template = templates().get_template("reproduction.html")
+    page = template.render(found=found, table=found.table(), scale=found.scale_settings, picture=drawn)
+    pictures = [] if figure is None else [save(figure, f"{base}.{kind}") for kind in ("png", "svg")]
+    return [*pictures, write(f"{base}.html", page.encode())]
 
 
 def reproduction_figure(found: Reproduction) -> Figure | None:
@@ -56,28 +48,23 @@ def reproduction_figure(found: Reproduction) -> Figure | None:
         return _matrices(wanted.losses, wanted.classes)
     if found.results is None or not found.results.cells:
         return None
-    return {"history": _history, "margins": _margins, "bars": _bars}[wanted.kind](found)
+    return {"history": _history, "margins": _margins, "bars": _bars}[wanted.kind](found.results, wanted)
 
 
-def _history(found: Reproduction) -> Figure:
+def _history(results: Results, wanted: Wanted) -> Figure:
     """Columns over the epochs: one row of panels per column, the mean over seeds between the lowest and the highest."""
-    wanted = found.recipe.figure
-    assert wanted is not None
-    assert found.results is not None
-    axes = found.results.axes
-    across = axes[wanted.panels] if wanted.panels else [""]
+    across = results.axes[wanted.panels] if wanted.panels else [""]
     figure = Figure(figsize=(3.6 * len(across) + 0.8, 2.7 * len(wanted.columns) + 0.6), layout="constrained")
     grid = figure.subplots(len(wanted.columns), len(across), sharex=True, sharey="row", squeeze=False)
     for row, column in zip(grid, wanted.columns, strict=True):
         for panel, label in zip(row, across, strict=True):
-            fixed = {wanted.panels: label} if wanted.panels else {}
-            for number, (name, chosen) in enumerate(_lines(found, fixed)):
-                _line(panel, found, chosen, column, name, number)
+            for number, (name, chosen) in enumerate(_lines(results, {wanted.panels: label} if wanted.panels else {})):
+                _line(panel, results, chosen, column, name, number)
             panel.grid(axis="y", alpha=0.25)
             panel.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
-            if column in _SHARES:
+            if column in _IN_PER_CENT:
                 panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
-        row[0].set_ylabel(_WORDS.get(column) or (heading(column)))
+        row[0].set_ylabel(_WORDS.get(column) or heading(column))
     for panel, label in zip(grid[0], across, strict=True):
         panel.set_title(label, fontsize=10)
     figure.supxlabel("epoch", fontsize=10)
@@ -86,23 +73,18 @@ def _history(found: Reproduction) -> Figure:
     return figure
 
 
-def _lines(found: Reproduction, fixed: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
+def _lines(results: Results, fixed: Mapping[str, str]) -> Iterator[tuple[str, dict[str, str]]]:
     """The lines of a panel: a name, and the labels of a cell."""
-    wanted, results = found.recipe.figure, found.results
-    assert wanted is not None
-    assert results is not None
     free = [axis for axis in results.axes if axis not in fixed]
     for labels in product(*(results.axes[axis] for axis in free)):
         chosen = {**fixed, **dict(zip(free, labels, strict=True))}
-        shown = [chosen[axis] for axis in free if len(results.axes[axis]) > 1]
-        yield " ".join(shown), chosen
+        yield " ".join(chosen[axis] for axis in free if len(results.axes[axis]) > 1), chosen
 
 
-def _line(axes: Axes, found: Reproduction, chosen: Mapping[str, str], column: str, name: str, number: int) -> None:
-    assert found.results is not None
-    place = tuple(chosen[axis] for axis in found.results.axes)
-    cells = [found.results.cells.get((place, seed)) for seed in found.results.seeds]
-    columns = [cell.facts["history"].get(column) for cell in cells if cell is not None]
+def _line(axes: Axes, results: Results, chosen: Mapping[str, str], column: str, name: str, number: int) -> None:
+    place = tuple(chosen[axis] for axis in results.axes)
+    cells = [results.cells[place, seed] for seed in results.seeds if (place, seed) in results.cells]
+    columns = [cell.facts["history"].get(column) for cell in cells]
     known = [values for values in columns if values and None not in values]
     if not known:
         return
@@ -113,20 +95,20 @@ def _line(axes: Axes, found: Reproduction, chosen: Mapping[str, str], column: st
         axes.fill_between(epochs, table.min(0), table.max(0), color=style["color"], alpha=0.15, linewidth=0)
 
 
-def _margins(found: Reproduction) -> Figure:
+def _margins(results: Results, wanted: Wanted) -> Figure:
     """Histograms of margins at a few epochs, one row per cell of the first seed; right labels blue, wrong ones red."""
-    assert found.results is not None
-    place_of = {
-        " ".join(labels): (labels, seed) for labels, seed in found.results.cells if seed == min(found.results.seeds)
-    }
-    drawn = {name: found.results.cells[place] for name, place in place_of.items()}
-    rows = {name: cell.facts["margins"] for name, cell in drawn.items() if "margins" in cell.facts}
+    first = {" ".join(labels): cell for (labels, seed), cell in results.cells.items() if seed == min(results.seeds)}
+    rows = {name: cell.facts["margins"] for name, cell in first.items() if "margins" in cell.facts}
     epochs = max((len(margins["epochs"]) for margins in rows.values()), default=1)
     figure = Figure(figsize=(1.7 * epochs + 0.4, 1.15 * len(rows) + 0.7), layout="constrained")
     grid = figure.subplots(len(rows), epochs, sharex=True, squeeze=False)
     for line, (name, margins) in zip(grid, rows.items(), strict=True):
-        for panel, place in zip(line, range(epochs), strict=True):
-            _histogram(panel, margins, place)
+        for place, panel in enumerate(line):
+            panel.set(yticks=[], xlim=(-21, 21))
+            panel.spines["left"].set_visible(False)
+            panel.tick_params(labelsize=8)
+            if place < len(margins["epochs"]):
+                _histogram(panel, margins, place)
         line[0].set_title(name, fontsize=8.5, loc="left", parse_math=False)
     figure.supxlabel("margin of the given label", fontsize=10)
     patches = [Patch(color=colour, alpha=0.5, label=f"{name} labels") for name, colour in _GROUPS[1:]]
@@ -134,48 +116,35 @@ def _margins(found: Reproduction) -> Figure:
     return figure
 
 
-def _histogram(axes: Axes, margins: Mapping[str, object], place: int) -> None:
-    epochs: list[int] = margins["epochs"]  # type: ignore[assignment]
-    axes.set(yticks=[], xlim=(-21, 21))
-    axes.spines["left"].set_visible(False)
-    axes.tick_params(labelsize=8)
-    if place >= len(epochs):
-        return
+def _histogram(axes: Axes, margins: Mapping[str, Any], place: int) -> None:
     for name, colour in _GROUPS:
         if name in margins:
-            counts = np.array(margins[name][place], np.float64)  # type: ignore[index]
+            counts = np.array(margins[name][place], np.float64)
             # The first and the last bin are open; drawn, they are as wide as the others.
-            edges = np.linspace(float(margins["first_edge"]), float(margins["last_edge"]), len(counts))  # type: ignore[arg-type]
-            step = edges[1] - edges[0]
-            axes.stairs(
-                counts / max(1.0, counts.sum()), np.append(edges - step, edges[-1]), fill=True, color=colour, alpha=0.5
-            )
-    axes.text(0.03, 0.95, f"epoch {epochs[place]}", transform=axes.transAxes, va="top", fontsize=7.5)
+            edges = np.linspace(float(margins["first_edge"]), float(margins["last_edge"]), len(counts))
+            edges = np.append(2 * edges[0] - edges[1], edges)
+            axes.stairs(counts / max(1.0, counts.sum()), edges, fill=True, color=colour, alpha=0.5)
+    axes.text(0.03, 0.95, f"epoch {margins['epochs'][place]}", transform=axes.transAxes, va="top", fontsize=7.5)
 
 
-def _bars(found: Reproduction) -> Figure:
+def _bars(results: Results, wanted: Wanted) -> Figure:
     """One group of bars per label of the panels' axis, or per column; the thin line is the standard deviation."""
-    wanted, results = found.recipe.figure, found.results
-    assert wanted is not None
-    assert results is not None
-    groups = [(label, {wanted.panels: label}) for label in results.axes[wanted.panels]] if wanted.panels else [("", {})]
+    groups = results.axes[wanted.panels] if wanted.panels else [""]
     figure = Figure(figsize=(7, 3.6), layout="constrained")
     axes = figure.subplots()
-    names: list[str] = []
-    for group, (_, fixed) in enumerate(groups):
-        lines = list(_lines(found, fixed))
+    names: set[str] = set()
+    for group, label in enumerate(groups):
+        lines = list(_lines(results, {wanted.panels: label} if wanted.panels else {}))
         bars = [(name, chosen, column) for column in wanted.columns for name, chosen in lines]
         for number, (name, chosen, column) in enumerate(bars):
-            values = results.values(chosen, column)
-            if values:
+            if values := results.values(chosen, column):
                 where = group + (number - (len(bars) - 1) / 2) * 0.8 / len(bars)
-                short = heading(column)
-                text = f"{name}, {short}" if len(wanted.columns) > 1 else name
+                text = f"{name}, {heading(column)}" if len(wanted.columns) > 1 else name
                 deviation = float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
                 axes.bar(where, float(np.mean(values)), 0.75 / len(bars), yerr=deviation, color=COLOURS[number % 7],
                          label=None if text in names else text)  # fmt: skip
-                names.append(text)
-    axes.set_xticks(range(len(groups)), [label for label, _ in groups])
+                names.add(text)
+    axes.set_xticks(range(len(groups)), groups)
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
     figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=9)
     return figure
@@ -186,8 +155,8 @@ def _matrices(noises: list[str], classes: int) -> Figure:
     for axes, spec in zip(np.atleast_1d(figure.subplots(1, len(noises))), noises, strict=True):
         matrix = noise_model(spec).matrix(classes, 0)
         axes.imshow(matrix, cmap="Blues", vmin=0, vmax=1)
-        for row, column in product(range(classes), repeat=2):
-            shade = "white" if matrix[row, column] > 0.5 else "black"
-            axes.text(column, row, f"{matrix[row, column]:.2f}", ha="center", va="center", fontsize=8, color=shade)
+        for (row, column), value in np.ndenumerate(matrix):
+            shade = "white" if value > 0.5 else "black"
+            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8, color=shade)
         axes.set(title=spec, xticks=range(classes), yticks=range(classes), xlabel="given", ylabel="true")
     return figure

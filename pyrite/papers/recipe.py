@@ -15,19 +15,7 @@ from pyrite.errors import PyriteError
 from pyrite.papers.cells import Cell
 from pyrite.spec import nearest
 
-__all__ = [
-    "RECIPES",
-    "SCALES",
-    "Check",
-    "Claimed",
-    "Figure",
-    "Labels",
-    "PaperRecipe",
-    "Published",
-    "Scale",
-    "ScaleName",
-    "select",
-]
+__all__ = ["RECIPES", "SCALES", "Check", "Claimed", "Figure", "Labels", "PaperRecipe", "Scale", "ScaleName", "select"]
 
 Value = str | int | float | bool
 Labels = tuple[str, ...]
@@ -40,6 +28,7 @@ RECIPES: Final[Mapping[str, str]] = {
     for path in sorted(files("pyrite.papers").joinpath("recipes").iterdir(), key=lambda path: path.name)
     if path.name.endswith(".toml")
 }
+"""The file of every recipe in ``pyrite/papers/recipes``, by name."""
 
 
 class Checked(BaseModel):
@@ -47,43 +36,21 @@ class Checked(BaseModel):
 
     model_config = ConfigDict(frozen=True, strict=True, extra="forbid", allow_inf_nan=False, protected_namespaces=())
 
-    @classmethod
-    def checked(cls, values: Mapping[str, Any]) -> Self:
-        """An object with these values; the first bad one raises ``PyriteError``."""
-        try:
-            return cls(**values)
-        except ValidationError as error:
-            first = error.errors()[0]
-            value = "missing" if first["type"] == "missing" else repr(first["input"])
-            raise PyriteError(f"{'.'.join(map(str, first['loc']))} is {value}: {first['msg'].lower()}") from None
-
-
-"""The file of every recipe in ``pyrite/papers/recipes``, by name."""
-
 
 @final
 class Scale(Checked):
-    """A size of the experiment.
-
-    Attributes:
-        reduced: in words, how it differs from the paper's.
-        settings: of all its runs; they replace the recipe's.
-        axes: of each axis that differs, the labels that are kept, with settings that replace the recipe's.
-        seeds: how many, from 0.
-    """
+    """A size of the experiment: how it differs from the paper's in words, settings that replace the recipe's, and of
+    each axis that differs the labels that are kept, with settings that replace the recipe's."""
 
     reduced: str = ""
-    settings: dict[str, Value] = Field(default_factory=dict)
-    axes: dict[str, dict[str, dict[str, Value]]] = Field(default_factory=dict)
+    settings: dict[str, Value] = {}
+    axes: dict[str, dict[str, dict[str, Value]]] = {}
     seeds: int = Field(default=3, ge=1)
 
 
 @final
 class Published(Checked):
-    """Figures of a paper: the column, where, the labels across, and a list per label.
-
-    Shares are in per cent; "-" stands for none.
-    """
+    """Numbers of a paper, fractions in per cent: labels that hold for all, those across, and a list per row."""
 
     column: str = "final_test_accuracy"
     where: str = ""
@@ -95,21 +62,10 @@ class Published(Checked):
 class Check(Checked):
     """One statement about cells: a difference between two of them, paired by seed, or a trend over many.
 
-    A selector such as ``"CCE, 40 %"`` names labels of axes. An axis that it does not name is gone through: the
-    statement must hold for each of its labels.
-
-    Attributes:
-        column: the number that is compared.
-        more, less: selectors of the cells with the larger and the smaller number; the latter may be missing if there
-            is ``than``.
-        by: at least so much larger.
-        than: a number in place of the other cell.
-        within: the two differ by no more than this.
-        beyond: two selectors whose difference must be smaller than that of ``more`` and ``less``.
-        correlation: two columns whose rank correlation over all cells must be larger than ``by``.
-        best: an axis of numbers, whose best label must grow along the axis ``along``.
-        along: see ``best``.
-        scales: the scales at which it is checked; all if empty.
+    Selectors such as ``"CCE, 40 %"`` name labels of axes. An axis that none names is gone through: the statement must
+    hold for each of its labels. It is that ``more`` minus ``less`` is above ``by`` or between ±``within``, that one of
+    them is above or below ``than``, that it is above the difference of the two in ``beyond``, that two columns have a
+    rank ``correlation`` above ``by``, or that the best label of the axis ``best`` grows along the axis ``along``.
     """
 
     column: str = "final_test_accuracy"
@@ -118,11 +74,11 @@ class Check(Checked):
     by: float = 0.0
     than: float | None = None
     within: float | None = None
-    beyond: list[str] = Field(default_factory=list, max_length=2)
-    correlation: list[str] = Field(default_factory=list, max_length=2)
+    beyond: list[str] = Field([], max_length=2)
+    correlation: list[str] = Field([], max_length=2)
     best: str = ""
     along: str = ""
-    scales: list[ScaleName] = Field(default_factory=list)
+    scales: list[ScaleName] = []
 
 
 @final
@@ -140,40 +96,34 @@ class Figure(Checked):
     ``bars``; one panel per label of the axis ``panels``, one line per label of the axis ``lines``."""
 
     kind: Literal["history", "margins", "curves", "bars", "matrices"]
-    columns: list[str] = Field(default_factory=list)
+    columns: list[str] = []
     panels: str = ""
     lines: str = ""
-    losses: list[str] = Field(default_factory=list)
+    losses: list[str] = []
     classes: int = 10
 
 
 @final
 class PaperRecipe(Checked):
-    """One table or figure.
+    """One table or figure: its text, what is computed or trained for it, its table, figure and claims.
 
-    Attributes:
-        title, article, shows: for readers.
-        compute: claims that are computed without training.
-        cells: the recipe whose grid is used, if it is not its own; ``keep`` are the labels of it that are used.
-        settings: of all runs.
-        axes: what is varied: for each axis, its labels and the settings that each stands for.
-        rows, across: the axes of the table; the others are further rows.
-        columns: the numbers in the table.
+    ``axes`` has what is varied: for each axis, its labels and the settings that each stands for. ``cells`` is the
+    recipe whose grid is used, if it is not its own, and ``keep`` are the labels of it that are used.
     """
 
     title: str
     article: Literal["IMAE", "IMAE rebuttal", "curriculum", "gold samples", "own"]
     shows: str
-    compute: list[str] = Field(default_factory=list)
+    compute: list[str] = []
     cells: str = ""
-    keep: dict[str, list[str]] = Field(default_factory=dict)
-    settings: dict[str, Value] = Field(default_factory=dict)
-    axes: dict[str, dict[str, dict[str, Value]]] = Field(default_factory=dict)
-    rows: list[str] = Field(default_factory=list)
+    keep: dict[str, list[str]] = {}
+    settings: dict[str, Value] = {}
+    axes: dict[str, dict[str, dict[str, Value]]] = {}
+    rows: list[str] = []
     across: str = ""
-    columns: list[str] = Field(default_factory=lambda: ["final_test_accuracy"])
-    published: list[Published] = Field(default_factory=list)
-    claims: list[Claimed] = Field(default_factory=list)
+    columns: list[str] = ["final_test_accuracy"]
+    published: list[Published] = []
+    claims: list[Claimed] = []
     figure: Figure | None = None
     tiny: Scale | None = None
     small: Scale | None = None
@@ -183,25 +133,28 @@ class PaperRecipe(Checked):
     @cache
     def load(cls, name: str) -> Self:
         """The recipe of this name, or that in a file of your own, whose name ends in ``.toml``."""
-        if name.endswith(".toml"):
-            try:
-                return cls.parse(Path(name).read_text(encoding="utf-8"), name)
-            except OSError as error:
-                raise PyriteError(f"cannot read {name}: {error.strerror or error}") from None
-        if name not in RECIPES:
+        if name not in RECIPES and not name.endswith(".toml"):
             near = nearest(name, RECIPES)
             # Where no name is near, all are listed, which would be a page here.
             advice = near if near.startswith("did you mean") else "see 'pyrite list recipes'"
             raise PyriteError(f"there is no recipe {name!r}: {advice}")
-        text = files("pyrite.papers").joinpath("recipes", RECIPES[name]).read_text(encoding="utf-8")
-        return cls.parse(text, name)
+        path = files("pyrite.papers").joinpath("recipes", RECIPES[name]) if name in RECIPES else Path(name)
+        try:
+            return cls.parse(path.read_text(encoding="utf-8"), name)
+        except OSError as error:
+            raise PyriteError(f"cannot read {name}: {error.strerror or error}") from None
 
     @classmethod
     def parse(cls, text: str, name: str) -> Self:
-        """A recipe from TOML; the first thing that is wrong raises ``ValueError``."""
+        """A recipe from TOML; the first thing that is wrong raises ``PyriteError``."""
         try:
-            return cls.checked(tomllib.loads(text))
-        except ValueError as error:
+            return cls(**tomllib.loads(text))
+        except ValidationError as error:
+            first = error.errors()[0]
+            value = "missing" if first["type"] == "missing" else repr(first["input"])
+            where = ".".join(map(str, first["loc"]))
+            raise PyriteError(f"recipe {name}: {where} is {value}: {first['msg'].lower()}") from None
+        except tomllib.TOMLDecodeError as error:
             raise PyriteError(f"recipe {name}: {error}") from None
 
     @property

@@ -1,27 +1,24 @@
 """``reproduce``: a table or figure of a paper, run at some scale, beside what was published and claimed."""
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
 from pathlib import Path
-from statistics import mean, stdev
+from statistics import mean
 from typing import Any, Literal, cast, final
 
 import torch
 
 from pyrite.checks import one_of, whole_number
-from pyrite.comparing import Table, run_grid
+from pyrite.comparing import Table, mean_and_deviation, run_grid, write_results
 from pyrite.curves import Curve
-from pyrite.files import write
-from pyrite.locks import one_at_a_time
 from pyrite.losses import loss as read_loss
 from pyrite.papers.cells import Cell, CellFolder, CellResult, in_per_cent, train_cell
-from pyrite.papers.claims import CLAIMS, Results, Verdict, evaluate
-from pyrite.papers.exact import EXACT, Computed
+from pyrite.papers.claims import CLAIMS, Computed, Results, Verdict, evaluate
+from pyrite.papers.exact import EXACT
 from pyrite.papers.recipe import SCALES, Labels, PaperRecipe, Scale, ScaleName
-from pyrite.training import COLUMNS, RunFailed, measure_pace
+from pyrite.training import COLUMNS, measure_pace
 
 __all__ = ["Reproduction", "heading", "read_reproduction", "reproduce"]
 
@@ -115,7 +112,8 @@ class Reproduction:
         assert self.results is not None
         values = self.results.values(chosen, column)
         published = self.recipe.published_number(set(chosen.values()), column)
-        ours = "" if not values else _mean_and_deviation(column, values)
+        percent = in_per_cent(column)
+        ours = mean_and_deviation(values, lambda n: f"{100 * n:.1f}" if percent else f"{n:.3g}") if values else ""
         return f"{ours} ({published})" if published else ours
 
     def to_dict(self) -> dict[str, Any]:
@@ -154,12 +152,6 @@ class Reproduction:
 def heading(column: str) -> str:
     """A column's name in tables and figures."""
     return COLUMNS[column].heading if column in COLUMNS else column
-
-
-def _mean_and_deviation(column: str, values: Sequence[float]) -> str:
-    """The mean, with the standard deviation where there are several values."""
-    numbers = [mean(values), stdev(values)] if len(values) > 1 else [mean(values)]
-    return " ± ".join(f"{100 * number:.1f}" if in_per_cent(column) else f"{number:.3g}" for number in numbers)
 
 
 def read_reproduction(name: str, scale: ScaleName, cells: Path, seeds: int | None = None) -> Reproduction:
@@ -218,12 +210,7 @@ def reproduce(
             spent.append(float(result.facts["seconds"]))
             finished(words[cell.key], spent[-1], mean(spent) * (len(missing) - len(spent)) / workers)
     found = read_reproduction(name, scale, kept.path, seeds)
-    try:
-        with one_at_a_time(folder):
-            write(folder / f"{found.stem}.md", found.to_markdown().encode())
-            write(folder / f"{found.stem}.json", (json.dumps(found.to_dict(), indent=2) + "\n").encode())
-    except OSError as error:
-        raise RunFailed(f"cannot write to {folder}: {error.strerror or error}; the cells are complete") from None
+    write_results(folder, f"{found.stem}.md", found.to_markdown(), f"{found.stem}.json", found.to_dict())
     return found
 
 

@@ -16,14 +16,10 @@ TRAP: Final = (
 @final
 @dataclass(frozen=True)
 class Criterion:
-    """A column of a run's history.
+    """A column of a run's history, its name in texts, and whether a larger number is better.
 
-    Attributes:
-        column: its name there.
-        words: its name in texts.
-        rises: whether a larger number is better.
-        symmetric: whether its sum over all labels is the same for every model. Then symmetric noise shrinks and shifts
-            it in the same way for all models, and their order stays.
+    It is symmetric if its sum over all labels is the same for every model. Then symmetric noise shrinks and shifts it
+    in the same way for all models, and their order stays.
     """
 
     column: str

@@ -9,10 +9,10 @@ from math import sqrt
 from typing import Any, Final, final
 
 from pyrite.checks import flag, number
+from pyrite.comparing import loss_or_method
 from pyrite.criterion import Loss
 from pyrite.errors import PyriteError
-from pyrite.losses import LOSSES
-from pyrite.methods import ERM, METHODS, Method
+from pyrite.methods import ERM, Method
 from pyrite.spec import build
 
 __all__ = ["METHOD", "Between", "Choose", "OneOf", "Range", "Space", "default_methods", "read_range", "short"]
@@ -96,15 +96,9 @@ def default_methods(classes: int) -> tuple[str, ...]:
 class Space:
     """Losses or methods to choose from, and the ranges of their parameters.
 
-    Every one is built at the ends of its ranges, so that errors are raised before anything is trained.
-
-    Args:
-        methods: such as ``ce``, ``gce(q=between(0.1, 0.9))``, ``meta_weight(one_of(mae, ce))``.
-        rate: the range of the learning rate, or of a factor of the default learning rate; None if it is not searched.
-        by_factor: whether ``rate`` is the range of a factor.
-
-    Attributes:
-        ranges: by the names of parameters, such as ``gce.q``; that of a second ``gce`` is ``gce.q 2``.
+    Every one is built at the ends of its ranges, so that errors are raised before anything is trained. ``rate`` is the
+    range of the learning rate, or of a factor of the default one; None if it is not searched. ``ranges`` are by the
+    names of parameters, such as ``gce.q``; that of a second ``gce`` is ``gce.q 2``.
     """
 
     def __init__(self, methods: Sequence[str], rate: Range | None = None, by_factor: bool = True) -> None:
@@ -148,8 +142,7 @@ class Space:
             "between": lambda low, high, log=False: chosen(Between(low, high, log)),
             "one_of": lambda *choices: chosen(OneOf(choices)),
         }
-        built = build(text, LOSSES | METHODS | ranges, "method", nested=METHODS | LOSSES | ranges)
-        return built if isinstance(built, Method) else ERM(built)
+        return loss_or_method(text, ranges)
 
     def _check(self, text: str) -> None:
         """Build a method once, which finds its ranges, and then at up to 1,000 combinations of their ends."""

@@ -76,14 +76,6 @@ class Study:
 
     The first trials are each method in the middle of its ranges, at its default learning rate, so that a short search
     has tried all of them; then optuna's tree-structured Parzen estimator chooses.
-
-    Args:
-        path: the folder.
-        settings: what determines the search.
-        space: the methods and ranges to choose from.
-        criterion: what trials are compared by.
-        seed: everything random comes from it.
-        epochs: the length of a trial.
     """
 
     def __init__(
@@ -114,10 +106,6 @@ class Study:
         """A trial to work on: one that a process abandoned, or a new one; None if there is nothing left to do.
 
         While other processes work on the last trials it waits: if one of them ends, its trial has to be continued.
-
-        Args:
-            limit: the number of trials altogether.
-            make: what a choice stands for.
         """
         while True:
             with self._exclusive():

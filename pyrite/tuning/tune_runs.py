@@ -16,16 +16,14 @@ from rich.status import Status
 from torch import nn
 
 from pyrite.checks import number, whole_number
+from pyrite.comparing import write_results
 from pyrite.data import Data, Dataset, Records, is_object, load
 from pyrite.errors import PyriteError
-from pyrite.files import write
-from pyrite.locks import one_at_a_time
 from pyrite.methods import Method, Step, method as read_method
 from pyrite.settings import READING, Settings
 from pyrite.training import (
     Diverged,
     Record,
-    RunFailed,
     given_settings,
     reading,
     resolve,
@@ -185,12 +183,7 @@ class _Search:
         options = self._chosen(best_of(trials, self.criterion)) | rest | {"validation": 0.0}
         data = None if isinstance(self.data, Dataset) else str(self.data)
         tuning = Tuning(self.path, self.by, trials, self.space, data, options)
-        try:
-            with one_at_a_time(self.path):
-                write(self.path / "table.md", tuning.to_markdown().encode())
-                tuning.to_json(self.path / "tuning.json")
-        except OSError as error:
-            raise RunFailed(f"cannot write to {self.path}: {error.strerror or error}; runs are complete") from None
+        write_results(self.path, "table.md", tuning.to_markdown(), "tuning.json", tuning.to_dict())
         return tuning
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from pyrite.papers.exact.computed import Computed
+from pyrite.papers.claims import Computed
 from pyrite.papers.exact.losses import (
     asymmetry_conditions,
     nce_is_regularised_ce,

@@ -11,7 +11,7 @@ from torch.nn.functional import log_softmax, softmax
 from pyrite.criterion import Loss
 from pyrite.curves import AEL, AGCE, AUL, CE, IMAE, MAE, Curve
 from pyrite.losses import NCE, loss as read_loss
-from pyrite.papers.exact.computed import Computed
+from pyrite.papers.claims import Computed
 from pyrite.soft_margin import margin
 
 __all__ = [

@@ -8,7 +8,7 @@ from pyrite.criterion import Loss
 from pyrite.curves import CE, MAE
 from pyrite.methods import WeightNet, meta_gradient
 from pyrite.models import build_model, seeded
-from pyrite.papers.exact.computed import Computed
+from pyrite.papers.claims import Computed
 
 __all__ = ["noise_adds_variance", "noise_shortens_meta_gradient"]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from pyrite.curves import expected_margin
 from pyrite.models import MODELS
-from pyrite.papers.exact.computed import Computed
+from pyrite.papers.claims import Computed
 from pyrite.training import measure_start
 
 __all__ = ["initial_margins_of_nets"]
