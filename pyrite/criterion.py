@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from pyrite.checks import flag, is_number, number, require, whole_number
 from pyrite.errors import PyriteError
-from pyrite.soft_margin import check_labels, label_shape, to_rows, wide_dtype, widened
+from pyrite.soft_margin import check_labels, to_rows, wide_dtype, widened
 from pyrite.spec import construct, write_spec
 
 __all__ = [
@@ -140,7 +140,8 @@ class Loss(nn.Module, ABC):
             if self.ignore_index >= 0:
                 index = self.ignore_index
                 raise PyriteError(f"ignore_index is {index}, but labels that are distributions cannot be ignored")
-            shape, labels = label_shape(scores), to_rows(labels)
+            shape = scores.shape[:1] + scores.shape[2:] if scores.dim() > 1 else torch.Size()
+            labels = to_rows(labels)
         else:
             some_ignored, shape = check_labels(scores, labels, self.ignore_index), labels.shape
             labels = labels.reshape(-1).long()
@@ -259,10 +260,10 @@ class Terms(Loss):
         return self.losses
 
     def __str__(self) -> str:
-        return self._written(write_spec)
+        return self._written(write_spec if self.options() else str)
 
     def __repr__(self) -> str:
-        return self._written(construct)
+        return self._written(construct if self.options() else repr)
 
     def _written(self, write: Callable[..., str]) -> str:
         """The terms, each with the options of the sum, which are read back from them."""

@@ -20,7 +20,6 @@ from pyrite.errors import PyriteError
 
 __all__ = [
     "check_labels",
-    "label_shape",
     "margin",
     "margins",
     "row_margin",
@@ -127,11 +126,6 @@ def row_margins(rows: Tensor) -> Tensor:
     return ((x - top) - torch.log1p(rest)).scatter(1, leader, lead)
 
 
-def label_shape(scores: Tensor) -> torch.Size:
-    """The shape of class numbers that belong to scores."""
-    return scores.shape[:1] + scores.shape[2:] if scores.dim() > 1 else scores.shape[:0]
-
-
 def to_rows(scores: Tensor, finite: bool = False) -> Tensor:
     """Scores of any shape as (M, C) rows. What cannot be scores is refused, infinite values only with ``finite``."""
     if not isinstance(scores, Tensor):
@@ -158,9 +152,9 @@ def check_labels(scores: Tensor, labels: Tensor, ignore_index: int | None = None
     """Refuse hard labels that do not belong to ``scores``; return whether any may have to be ignored.
 
     The values are looked at where that costs no wait: on the CPU. Elsewhere torch's own assertion
-    speaks up, and under vmap and torch.compile nothing can be looked at.
+    fails, and under vmap and torch.compile nothing can be looked at.
     """
-    shape = label_shape(scores)
+    shape = scores.shape[:1] + scores.shape[2:] if scores.dim() > 1 else torch.Size()
     if not isinstance(labels, Tensor):
         raise PyriteError(f"labels must be a tensor, not {type(labels).__name__}")
     if labels.is_floating_point() or labels.is_complex() or labels.dtype == torch.bool:

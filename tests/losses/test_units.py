@@ -68,6 +68,11 @@ def test_spec_string_and_values() -> None:
         loss(scores, labels), plain(scores, labels) / largest_weight(pyrite.loss("0.7*nce + 0.15*mae"), 4), rtol=1e-12
     )
     assert isinstance(pyrite.unit(pyrite.MAE()), pyrite.Curve)
+    sum_of_both = 0.5 * pyrite.loss("unit(nce, classes=4)") + pyrite.CE()
+    assert (str(sum_of_both), repr(sum_of_both)) == (
+        "0.5*unit(nce, classes=4) + ce",
+        "0.5*unit(NCE(), classes=4) + CE()",
+    )
 
 
 @pytest.mark.parametrize(
