@@ -62,6 +62,12 @@ class Context:
         meta: batches of the meta set that the method declares by ``meta_set``.
         noise_matrix: T[i, j] = P(given j | true i) of the noise that made the labels, where it was simulated.
         held_out: batches of samples that are not trained on, with their given labels, if there are any.
+
+    Attributes:
+        seed: of the run. Whatever is random in a method comes from it.
+        device: where batches are.
+        samples: the number of all samples, those that are not trained on too: the rows of what is kept per sample.
+        steps_per_epoch: batches per epoch.
     """
 
     def __init__(
@@ -76,29 +82,11 @@ class Context:
         held_out: Batches | None = None,
     ) -> None:
         self.batches, self.epochs, self.classes, self.held_out = batches, epochs, classes, held_out
+        self.seed, self.device = batches.seed, batches.device
+        self.samples, self.steps_per_epoch = len(batches.labels), len(batches)
         self._make, self._meta, self._noise_matrix = make_learner, meta, noise_matrix
         self._made = 0
         self._learners: Sequence[Learner] = ()
-
-    @property
-    def seed(self) -> int:
-        """Of the run. Whatever is random in a method comes from it."""
-        return self.batches.seed
-
-    @property
-    def device(self) -> torch.device:
-        """Where batches are."""
-        return self.batches.device
-
-    @property
-    def samples(self) -> int:
-        """The number of all samples, those that are not trained on too: the rows of what is kept per sample."""
-        return len(self.batches.labels)
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """Batches per epoch."""
-        return len(self.batches)
 
     @cached_property
     def labels(self) -> Tensor:
@@ -146,11 +134,9 @@ class Context:
         return self._derived(epochs=epochs, _learners=learners)
 
     def member(self, number: int, members: int, adjust: Callable[[Learner], None] = lambda learner: None) -> "Context":
-        """The context of one of several trainers that train side by side on the same batches.
+        """The context of one of several trainers that train side by side, each with initial weights of its own.
 
-        Args:
-            number, members: which of how many it is. Each has nets with initial weights of their own.
-            adjust: called with every learner that it makes, for a learning rate or a clipping of its own.
+        ``adjust`` is called with every learner that it makes, for a learning rate or a clipping of its own.
         """
 
         def make(net: int, epochs: int) -> Learner:
@@ -161,12 +147,7 @@ class Context:
         return self._derived(_make=make)
 
     def part(self, kept: Tensor, number: int, parts: int) -> "Context":
-        """As ``member``, for trainers that each train on some of the samples.
-
-        Args:
-            kept: True for the samples that it may learn from; the labels of all others are −1.
-            number, parts: which of how many it is.
-        """
+        """As ``member``, for a trainer that may learn only from the samples that are ``kept``."""
         left_out = (self.labels.ge(0) & ~kept).nonzero().squeeze(1).cpu().numpy()
         held_out = self.batches.in_order(index=left_out) if len(left_out) else None
         return self.member(number, parts)._derived(labels=self.labels.where(kept, -1), held_out=held_out)

@@ -32,16 +32,15 @@ class Corrected(Method, ABC):
     """
 
     def __init__(self, matrix: Matrix, percentile: float, at: float) -> None:
-        if isinstance(matrix, str):
-            if matrix not in ("estimate", "noise"):
-                raise PyriteError(f"matrix is {matrix!r}, but must be estimate, noise, or rows of numbers")
-        else:
-            matrix = self.correction(matrix).matrix  # type: ignore[assignment]  # checked, as a tensor
-        self.matrix = matrix
+        if isinstance(matrix, str) and matrix not in ("estimate", "noise"):
+            raise PyriteError(f"matrix is {matrix!r}, but must be estimate, noise, or rows of numbers")
+        # The loss checks its arguments, and makes a tensor of the matrix.
+        checked = self.correction([[1, 0], [0, 1]] if isinstance(matrix, str) else matrix)
+        self.matrix: str | Tensor = matrix if isinstance(matrix, str) else checked.matrix
         self.percentile, self.at = number("percentile", percentile, least=0, most=100), stage_fraction(at)
 
     @abstractmethod
-    def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Loss:
+    def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Forward | Backward:
         """The corrected loss."""
 
     def usable(self, matrix: Tensor) -> Estimate:
@@ -79,10 +78,9 @@ class ForwardCorrection(Corrected):
         self, matrix: Matrix = "estimate", percentile: float = 97, at: float = 0.2, *, curve: Curve | None = None
     ) -> None:
         self.curve = curve
-        Forward([[1, 0], [0, 1]], curve)  # raises ValueError if curve is not a curve
         super().__init__(matrix, percentile, at)
 
-    def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Loss:
+    def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Forward:
         return Forward(matrix, self.curve)
 
 
@@ -108,10 +106,9 @@ class BackwardCorrection(Corrected):
         self, matrix: Matrix = "estimate", percentile: float = 97, at: float = 0.2, *, loss: Loss | None = None
     ) -> None:
         self.loss = loss
-        Backward([[1, 0], [0, 1]], loss)  # raises ValueError if loss is not a loss
         super().__init__(matrix, percentile, at)
 
-    def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Loss:
+    def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Backward:
         return Backward(matrix, self.loss)
 
     def usable(self, matrix: Tensor) -> Estimate:

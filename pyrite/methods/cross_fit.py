@@ -1,10 +1,9 @@
 """Cross-fitting: every net leaves out a part of the training samples, and judges the labels of that part."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, final
+from typing import NamedTuple, final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -84,7 +83,7 @@ class CrossFitTrainer(Trainer):
         each = [trainer.facts() for trainer in self.trainers]
         return {name: float(np.mean([facts[name] for facts in each if name in facts])) for name in each[0]}
 
-    def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
+    def arrays(self) -> Mapping[str, Tensor]:
         """The arrays of all trainers, with the number of the fold in their names."""
         return numbered_arrays(self.trainers, 0)
 

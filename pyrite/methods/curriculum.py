@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Final, final
 
 import torch
+from scipy.optimize import brentq
 from torch import Tensor
 from torch.nn.functional import softplus
 
@@ -73,18 +74,12 @@ def largest_exponent(log_p: Tensor, keep: float, most: float) -> float:
     0.301
     """
 
-    def kept(q: float) -> float:
-        return float((q * log_p).exp().mean())
+    def excess(q: float) -> float:  # falls with q, from 1 - keep at q = 0
+        return float((q * log_p).exp().mean()) - keep
 
     if keep == 1 or not len(log_p):
         return 0.0
-    low, high = 0.0, most  # the mean falls with q, from 1 at q = 0
-    if kept(high) >= keep:
-        return high
-    for _ in range(30):
-        middle = (low + high) / 2
-        low, high = (middle, high) if kept(middle) >= keep else (low, middle)
-    return low
+    return most if excess(most) >= 0 else float(brentq(excess, 0.0, most))
 
 
 @final

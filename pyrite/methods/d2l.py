@@ -50,6 +50,12 @@ class D2L(Method):
         return D2LTrainer(self, context)
 
 
+def _embeds(model: nn.Module) -> bool:
+    """Whether a net has embeddings, as a method and not as a layer of that name."""
+    method = getattr(model, "embed", None)
+    return callable(method) and not isinstance(method, nn.Module)
+
+
 @final
 class _Representation(nn.Module):
     """The embeddings of a net that has them; the scores of any other."""
@@ -57,11 +63,9 @@ class _Representation(nn.Module):
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
         self.model = model
-        method = getattr(model, "embed", None)
-        self.embeds = callable(method) and not isinstance(method, nn.Module)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        features: Tensor = embed(self.model, inputs) if self.embeds else self.model(inputs)
+        features: Tensor = embed(self.model, inputs) if _embeds(self.model) else self.model(inputs)
         return features.flatten(1)
 
 
@@ -115,19 +119,16 @@ class D2LTrainer(ScheduledLoss):
     def facts(self) -> Mapping[str, float]:
         """LID before the epoch, α in it, whether LID is that of scores, and the epoch of the turning point or 0."""
         known = {"lid": self.dimensions[-1]} if self.dimensions else {}
-        of_scores = float(not _Representation(self.learner.model).embeds)
-        return {
-            **known, "label_share": self.value, "lid_of_scores": of_scores, "turning_point": self.turning_point
-        }  # fmt: skip
+        of_scores = float(not _embeds(self.learner.model))
+        return known | {"label_share": self.value, "lid_of_scores": of_scores, "turning_point": self.turning_point}
 
 
 def _rises(dimensions: list[float], window: int, skip: int) -> bool:
     """Whether the last dimension is above mean + 2 σ of the window before it."""
     if len(dimensions) <= skip + window:
         return False
-    *_, last = dimensions
     earlier = dimensions[-window - 1 : -1]
-    return bool(last - np.mean(earlier) > 2 * np.std(earlier))
+    return bool(dimensions[-1] - np.mean(earlier) > 2 * np.std(earlier))
 
 
 def _subset(context: Context) -> Batches:

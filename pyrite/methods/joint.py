@@ -54,7 +54,14 @@ class Joint(Method):
         self.at = number("at", at, above=0, below=1)
         self.begin = number("begin", begin, "a fraction of the first stage, from 0 to 1", least=0, most=1)
         self.window = whole_number("window", window, least=1)
-        self.prior = _named(prior) if isinstance(prior, str) else _distribution(prior)
+        if isinstance(prior, str):
+            require(prior in ("given", "uniform"), "prior", prior, "given, uniform or one number per class")
+        else:
+            values = to_numbers(prior, "prior")
+            prior = values.tolist()
+            require(values.dim() == 1 and bool((values >= 0).all()), "prior", prior, "one number per class, 0 or more")
+            require(abs(float(values.sum()) - 1) < 1e-6, "prior", prior, f"summing to 1, not {float(values.sum()):g}")
+        self.prior = prior
 
     def start(self, context: Context) -> Stages:
         def estimate(first: Trainer) -> Estimate:
@@ -74,20 +81,6 @@ class Joint(Method):
             return torch.full((context.classes,), 1 / context.classes, dtype=torch.float64, device=context.device)
         require(len(self.prior) == context.classes, "prior", self.prior, f"{context.classes} numbers, one per class")
         return torch.tensor(self.prior, dtype=torch.float64, device=context.device)
-
-
-def _named(prior: str) -> str:
-    require(prior in ("given", "uniform"), "prior", prior, "given, uniform or one number per class")
-    return prior
-
-
-def _distribution(prior: Sequence[float]) -> list[float]:
-    values = to_numbers(prior, "prior")
-    require(
-        values.dim() == 1 and bool((values >= 0).all()), "prior", values.tolist(), "one number per class, 0 or more"
-    )
-    require(abs(float(values.sum()) - 1) < 1e-6, "prior", values.tolist(), f"summing to 1, not {float(values.sum()):g}")
-    return [float(value) for value in values]
 
 
 def _divergence(labels: Tensor, log_p: Tensor) -> Tensor:

@@ -33,9 +33,7 @@ class Stateful(nn.Module):
 
 @final
 class Learner(Stateful):
-    """A model with its optimiser. A method makes as many of them as it trains nets.
-
-    Precision is decided here alone: ``scores``, ``evaluate``, ``backward`` and ``update`` are all that it concerns.
+    """A model with its optimiser. Precision is decided here alone: in the passes and in ``update``.
 
     Args:
         model: any module from inputs to scores.
@@ -128,11 +126,7 @@ class Learner(Stateful):
         return scores.grad
 
     def update(self) -> float:
-        """Sum the gradients over all processes, check and clip them, and make the step of the optimiser.
-
-        Returns:
-            its learning rate.
-        """
+        """Sum the gradients over all processes, clip them, and make the optimiser's step; return its learning rate."""
         all_reduce_gradients(self.weights)
         norm = nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
         if not norm.isfinite():  # checked before the step, so that the weights are still good
@@ -153,10 +147,7 @@ class Learner(Stateful):
         self.steps += 1
 
     def add_weight(self, weight: nn.Parameter) -> None:
-        """Train a weight outside the model too, with the model's optimiser and learning rate, without weight decay.
-
-        Its owner saves it; the optimiser's memory of its gradients is saved here.
-        """
+        """Train a weight outside the model too, without weight decay. Its owner saves it."""
         self.weights.append(weight)
         self.optimiser.add_param_group({"params": [weight], "lr": self.learning_rates[0], "weight_decay": 0.0})
         self.learning_rates.append(self.learning_rates[0])

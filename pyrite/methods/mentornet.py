@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
@@ -87,9 +86,8 @@ class MentornetTrainer(NoiseRateTrainer):
     def __init__(self, method: Mentornet, context: Context) -> None:
         super().__init__(context, method.loss, None if method.percentile is None else 1 - method.percentile)
         self.method, self.epoch = method, 1
-        self.mentor = None
-        if method.mentor != PREDEFINED:
-            self.mentor = train_mentor(read_lesson(method.mentor)).to(context.device)
+        data_driven = method.mentor != PREDEFINED
+        self.mentor = train_mentor(read_lesson(method.mentor)).to(context.device) if data_driven else None
         self.threshold = float("nan")  # until the first batch
         trained_on = np.flatnonzero(context.labels.cpu().numpy() >= 0)
         self.recorded = trained_on[:: max(1, -(-len(trained_on) // _RECORDED))]
@@ -125,14 +123,14 @@ class MentornetTrainer(NoiseRateTrainer):
         known = {} if self.threshold != self.threshold else {"loss_threshold": self.threshold}
         return known | ({} if self.is_given else dict(super().facts()))
 
-    def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
+    def arrays(self) -> Mapping[str, Tensor]:
         """Losses of some samples after every epoch, and the threshold: another mentor can be trained on them."""
         if not self.past_thresholds:
             return {}
         return {
-            "mentor_index": self.recorded.astype(np.float64),
-            "mentor_losses": self.past_losses.cpu().numpy(),
-            "mentor_thresholds": np.array(self.past_thresholds),
+            "mentor_index": torch.from_numpy(self.recorded).double(),
+            "mentor_losses": self.past_losses,
+            "mentor_thresholds": torch.tensor(self.past_thresholds, dtype=torch.float64),
         }
 
 

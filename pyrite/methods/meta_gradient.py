@@ -92,8 +92,8 @@ def meta_gradient(
     if gradient not in get_args(Gradient):
         raise PyriteError(f"gradient is {gradient!r}, but must be one of {', '.join(get_args(Gradient))}")
     passes = Passes(model, per_sample(loss or CE()), per_sample(meta_loss or MAE()))
-    with same_draws(model) as again, unchanged_buffers(model):
-        losses = passes.train(batch)
+    with same_draws(model) as again:
+        losses = passes.losses(batch)
         if gradient == "reference":
             return passes.reference(weight_net, losses, meta, lr, normalise)
         with torch.no_grad():
@@ -126,23 +126,23 @@ def per_sample(loss: Loss) -> Loss:
 
 @final
 class Passes:
-    """The passes through a model that a meta-gradient is made of. Only ``train`` changes its buffers."""
+    """The passes through a model that a meta-gradient is made of. All leave its buffers as they are."""
 
     def __init__(self, model: nn.Module, loss: PerSample, meta_loss: PerSample) -> None:
         self.model, self.loss, self.meta_loss = model, loss, meta_loss
         self._forward_mode = True
         self.weights: Weights = {name: w for name, w in model.named_parameters() if w.requires_grad}
 
-    def train(self, batch: tuple[Tensor, Tensor]) -> Tensor:
-        """The losses of a batch, with their graph."""
-        inputs, labels = batch
-        return self.loss(self.model(inputs), labels)
-
-    def scores(self, inputs: Tensor) -> Tensor:
-        """Scores with a graph, while the buffers stay as they are."""
+    def scores(self, inputs: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """Scores with a graph, of the model or with other weights in it."""
         buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
-        scores: Tensor = functional_call(self.model, buffers, (inputs,))
+        scores: Tensor = functional_call(self.model, {**buffers, **(weights or {})}, (inputs,))
         return scores
+
+    def losses(self, batch: tuple[Tensor, Tensor], weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """The training losses of inputs and labels."""
+        inputs, labels = batch
+        return self.loss(self.scores(inputs, weights), labels)
 
     def direction(
         self,
@@ -165,18 +165,15 @@ class Passes:
             fast: take G at the weights as they are.
             optimiser: what makes the virtual step; plain SGD if None.
         """
-        names = list(self.weights)
+        names, weights = list(self.weights), list(self.weights.values())
         if fast:
-            zeros = {name: torch.zeros_like(w) for name, w in self.weights.items()}
-            moved, pull_back = virtual_step(self.weights, zeros, lr, None)
+            parts = tuple(torch.zeros_like(w) for w in weights)
         else:
-            parts = torch.autograd.grad(
-                losses @ omega, list(self.weights.values()), retain_graph=keep, materialize_grads=True
-            )
-            gradient = {name: all_reduce(part) for name, part in zip(names, parts, strict=True)}
-            moved, pull_back = virtual_step(self.weights, gradient, lr, optimiser)
+            parts = torch.autograd.grad(losses @ omega, weights, retain_graph=keep, materialize_grads=True)
+            parts = tuple(all_reduce(part) for part in parts)
+        moved, pull_back = virtual_step(self.weights, dict(zip(names, parts, strict=True)), lr, optimiser)
         leaves = {name: w.requires_grad_() for name, w in moved.items()}
-        values = self._call(leaves, meta, self.meta_loss)
+        values = self.meta_loss(self.scores(meta[0], leaves), meta[1])
         mean = values.sum() / all_reduce(values.new_tensor(len(values)))
         meta_parts = torch.autograd.grad(mean, list(leaves.values()), materialize_grads=True)
         return pull_back({name: all_reduce(part) for name, part in zip(names, meta_parts, strict=True)})
@@ -190,7 +187,7 @@ class Passes:
             try:
                 return self._along(direction, batch, losses)
             except (NotImplementedError, RuntimeError) as error:
-                if not re.search(r"forward( mode)? AD", str(error)):  # what torch says of a layer without it
+                if not re.search(r"forward( mode)? AD", str(error)):  # torch's message for a layer without it
                     raise
                 self._forward_mode = False
                 torch.set_rng_state(state)
@@ -205,13 +202,13 @@ class Passes:
     def _along(self, direction: Weights, batch: tuple[Tensor, Tensor], losses: Tensor) -> Tensor:
         with forward_ad.dual_level():
             duals = {name: forward_ad.make_dual(w.detach(), direction[name]) for name, w in self.weights.items()}
-            tangent = forward_ad.unpack_dual(self._call(duals, batch, self.loss)).tangent
+            tangent = forward_ad.unpack_dual(self.losses(batch, duals)).tangent
             return torch.zeros_like(losses) if tangent is None else tangent.detach().clone()
 
     def _twice(self, direction: Weights, batch: tuple[Tensor, Tensor]) -> Tensor:
         """The same by two backward passes: the first is linear in its cotangent, by which the second differentiates."""
         leaves = {name: w.detach().requires_grad_() for name, w in self.weights.items()}
-        losses = self._call(leaves, batch, self.loss)
+        losses = self.losses(batch, leaves)
         cotangent = torch.zeros_like(losses, requires_grad=True)
         parts = torch.autograd.grad(losses, list(leaves.values()), cotangent, create_graph=True, materialize_grads=True)
         product = torch.stack([(part * direction[name]).sum() for name, part in zip(leaves, parts, strict=True)]).sum()
@@ -224,7 +221,7 @@ class Passes:
             return torch.zeros_like(losses)
         step = _STEP / length
         moved = {name: w.detach() + step * direction[name] for name, w in self.weights.items()}
-        slopes: Tensor = (self._call(moved, batch, self.loss) - losses) / step
+        slopes: Tensor = (self.losses(batch, moved) - losses) / step
         return slopes
 
     def reference(
@@ -234,26 +231,9 @@ class Passes:
         omega = normalised_weights(weight_net(losses.detach().unsqueeze(1)).reshape(-1), normalise)
         step = torch.autograd.grad(losses @ omega, list(self.weights.values()), create_graph=True)
         moved = {name: w - lr * g for (name, w), g in zip(self.weights.items(), step, strict=True)}
-        value = self._call(moved, meta, self.meta_loss).mean()
+        value = self.meta_loss(self.scores(meta[0], moved), meta[1]).mean()
         by_omega, *gradients = torch.autograd.grad(value, [omega, *weight_net.parameters()])
         return MetaGradient(tuple(gradients), -by_omega.detach() / lr)
-
-    def _call(self, weights: Mapping[str, Tensor], batch: tuple[Tensor, Tensor], loss: PerSample) -> Tensor:
-        inputs, labels = batch
-        buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
-        return loss(functional_call(self.model, (dict(weights), buffers), (inputs,)), labels)
-
-
-@contextmanager
-def unchanged_buffers(model: nn.Module) -> Iterator[None]:
-    """Restore the buffers, such as running statistics, on exit."""
-    saved = {name: buffer.clone() for name, buffer in model.named_buffers()}
-    try:
-        yield
-    finally:
-        with torch.no_grad():
-            for name, buffer in model.named_buffers():
-                buffer.copy_(saved[name])
 
 
 @contextmanager
@@ -263,30 +243,27 @@ def same_draws(model: nn.Module) -> Iterator[Callable[[], AbstractContextManager
     torch's random state is restored on exit.
     """
     device = next(iter(model.parameters())).device
-    devices = [device] if device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices):
-        cpu_state = torch.get_rng_state()
-        gpu_state = torch.cuda.get_rng_state(device) if devices else None
+    gpus = [device] if device.type == "cuda" else []
+    states = torch.get_rng_state(), [torch.cuda.get_rng_state(gpu) for gpu in gpus]
 
-        @contextmanager
-        def again() -> Iterator[None]:
-            with torch.random.fork_rng(devices=devices):
-                torch.set_rng_state(cpu_state)
-                if gpu_state is not None:
-                    torch.cuda.set_rng_state(gpu_state, device)
-                yield
+    @contextmanager
+    def again() -> Iterator[None]:
+        with torch.random.fork_rng(devices=gpus):
+            torch.set_rng_state(states[0])
+            for gpu, state in zip(gpus, states[1], strict=True):
+                torch.cuda.set_rng_state(state, gpu)
+            yield
 
+    with torch.random.fork_rng(devices=gpus):
         yield again
 
 
 def virtual_step(
     weights: Mapping[str, Tensor], gradient: Mapping[str, Tensor], lr: float, optimiser: torch.optim.Optimizer | None
 ) -> tuple[Weights, Callable[[Mapping[str, Tensor]], Weights]]:
-    """The weights after a step with a gradient, and the backward function of that step.
+    """The weights after a step of plain SGD or an optimiser, and the backward function of that step.
 
-    The backward function takes a gradient by the new weights to one by ``gradient``. For plain SGD it multiplies by
-    −lr; momentum, weight decay and the scales of Adam change the factor. Every optimiser here is elementwise, so there
-    is one factor per weight.
+    That takes a gradient by the new weights to one by ``gradient``; for plain SGD it multiplies by −lr.
     """
     if optimiser is None:
         moved = {name: (w - lr * gradient[name]).detach() for name, w in weights.items()}

@@ -1,10 +1,8 @@
 """Learned sample weights: a step on the weighted samples should lower the loss on a held-out meta set."""
 
 from collections.abc import Mapping
-from typing import Any, Literal, final, get_args
+from typing import Literal, final, get_args
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
@@ -189,8 +187,8 @@ class MetaWeightTrainer(MetaTrainer):
     def facts(self) -> Mapping[str, float]:
         return {"meta_skipped": self.skipped}
 
-    def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
-        return {} if self.past is None else {self.name: self.past.cpu().numpy()}
+    def arrays(self) -> Mapping[str, Tensor]:
+        return {} if self.past is None else {self.name: self.past}
 
 
 def _weight_net_optimiser(method: MetaWeight, net: WeightNet) -> torch.optim.Optimizer:

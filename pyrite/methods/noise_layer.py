@@ -1,10 +1,8 @@
 """A layer of noise on top of a net, learned with it: from probabilities of true classes to those of given labels."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, final
+from typing import final
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import logsigmoid
@@ -144,8 +142,8 @@ class NoiseLayer(Trainer):
     def facts(self) -> Mapping[str, float]:
         return {"estimated_noise_rate": 1 - float(self._matrix().diagonal().mean())}
 
-    def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
-        return {"noise_layer": self._matrix().numpy()}
+    def arrays(self) -> Mapping[str, Tensor]:
+        return {"noise_layer": self._matrix()}
 
     @torch.no_grad()
     def _matrix(self) -> Tensor:

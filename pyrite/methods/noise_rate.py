@@ -1,8 +1,10 @@
-"""The share of wrong labels, estimated from the margins of a net that has not memorised them yet."""
+"""The fraction of wrong labels, estimated from the margins of a net that has not memorised them yet."""
 
+import warnings
 from collections.abc import Mapping
 from typing import ClassVar, Final
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,52 +18,41 @@ from pyrite.soft_margin import row_margin
 __all__ = ["NoiseRateTrainer", "check_loss", "check_rate", "estimate_noise_rate"]
 
 _ROUNDS: Final = 500  # of EM at most
-_STABLE: Final = 1e-7  # EM ends when shares change by less
+_STABLE: Final = 1e-10  # EM ends when the log-likelihood per sample changes by less
 _LEAST_SPREAD: Final = 1e-3  # relative to that of all margins, so that components do not shrink to points
 
 
 def estimate_noise_rate(margins: Tensor) -> float:
-    """The share of wrong labels among samples with these margins of their given labels.
+    """The fraction of wrong labels among samples with these margins of their given labels.
 
-    Two normal components with one standard deviation are fitted to the margins by EM; the share of the lower one is the
-    noise rate. Margins are close to normal, where losses are skewed: the cross entropy of learned samples is squeezed
-    against 0. Components with standard deviations of their own tell easy from hard samples rather than right from
-    wrong labels. The rate is 0 if the net mostly agrees with the lower component's labels (a mean margin above 0: hard
-    samples, not wrong labels). Of a net that has learned nothing yet the estimate says nothing.
+    Two normal components with one standard deviation are fitted to the margins by EM; the weight of the lower one is
+    the noise rate. Margins are close to normal, where losses are skewed. Components with standard deviations of their
+    own tell easy from hard samples rather than right from wrong labels. The rate is 0 if the net mostly agrees with the
+    lower component's labels (a mean margin above 0: hard samples, not wrong labels). For a net that has learned nothing
+    yet the estimate means nothing.
 
     >>> right, wrong = torch.linspace(2, 6, 70), torch.linspace(-6, -2, 30)
     >>> round(estimate_noise_rate(torch.cat([right, wrong])), 3)
     0.3
     """
+    from sklearn.exceptions import ConvergenceWarning  # slow to import
+    from sklearn.mixture import GaussianMixture
+
     values = margins.double().flatten()
     values = values[values.isfinite()]
     if len(values) < 4 or float(values.std()) == 0:
         return 0.0
-    shares, means = _fit(values)
-    return float(shares[0]) if means[0] < 0 else 0.0
-
-
-def _fit(values: Tensor) -> tuple[Tensor, Tensor]:
-    """Shares and means of two components, the lower one first."""
-    halves = values.sort().values.tensor_split(2)
-    shares, means = values.new_tensor([0.5, 0.5]), torch.stack([half.mean() for half in halves])
-    spread, least = values.std() / 2, _LEAST_SPREAD * values.std()
-    for _ in range(_ROUNDS):
-        responsibilities = _log_densities(values, shares, means, spread).softmax(1)
-        counts = responsibilities.sum(0).clamp(min=1e-9)
-        before, shares, means = shares, counts / counts.sum(), responsibilities.T @ values / counts
-        deviations = values.unsqueeze(1) - means
-        spread = ((responsibilities * deviations.square()).sum() / len(values)).sqrt().clamp(min=least)
-        if float((shares - before).abs().max()) < _STABLE:
-            break
-    order = means.argsort()
-    return shares[order], means[order]
-
-
-def _log_densities(values: Tensor, shares: Tensor, means: Tensor, spread: Tensor) -> Tensor:
-    """The log of share times density but for a constant, one row per value and one column per component."""
-    away = (values.unsqueeze(1) - means) / spread
-    return shares.log() - 0.5 * away.square()
+    spread, columns = float(values.std()), values.cpu().numpy()[:, None]
+    halves = np.array_split(np.sort(columns, axis=0), 2)
+    mixture = GaussianMixture(
+        2, covariance_type="tied", tol=_STABLE, max_iter=_ROUNDS, reg_covar=(_LEAST_SPREAD * spread) ** 2,
+        weights_init=[0.5, 0.5], means_init=[half.mean(0) for half in halves], precisions_init=[[4 / spread**2]],
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # components that overlap take many rounds
+        mixture.fit(columns)
+    lower = int(mixture.means_[:, 0].argmin())
+    return float(mixture.weights_[lower]) if mixture.means_[lower, 0] < 0 else 0.0
 
 
 class NoiseRateTrainer(Trainer):
@@ -113,7 +104,7 @@ class NoiseRateTrainer(Trainer):
 
 
 def check_rate(name: str, rate: float | None) -> None:
-    """Raise ``ValueError`` unless ``rate`` is None or a share of wrong labels."""
+    """Raise ``ValueError`` unless ``rate`` is None or a fraction of wrong labels."""
     if rate is not None:
         number(name, rate, "from 0 to below 1, or None to estimate it", least=0, below=1)
 

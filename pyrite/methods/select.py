@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pyrite.curves import CE
 from pyrite.data import Batch, Batches
@@ -68,8 +68,7 @@ class Select(Composed):
 def as_good_as_the_best(hits: Sequence[Hits]) -> list[int]:
     """The best of several predictors, of equals the first, and then those that it does not clearly beat.
 
-    Args:
-        hits: of every predictor, which of the same labels it predicts.
+    Each is described by which of the same labels it predicts.
 
     >>> as_good_as_the_best([np.array([1, 0, 0, 0], bool), np.array([1, 1, 1, 0], bool), np.array([1, 1, 0, 0], bool)])
     [1, 2]
@@ -117,7 +116,7 @@ class SelectTrainer(Trainer):
         """The number of the best method, counted from 1, and how many predict."""
         return {"best_method": self.selected[0] + 1, "selected": len(self.selected)}
 
-    def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
+    def arrays(self) -> Mapping[str, Tensor]:
         """The arrays of all methods, with the number of the method in their names."""
         return numbered_arrays(self.trainers, 1)
 
@@ -126,7 +125,7 @@ class SelectTrainer(Trainer):
         return [net for number in sorted(self.selected) for net in self.trainers[number].predictors]
 
 
-def numbered_arrays(trainers: Sequence[Trainer], first: int) -> dict[str, npt.NDArray[np.floating[Any]]]:
+def numbered_arrays(trainers: Sequence[Trainer], first: int) -> dict[str, Tensor]:
     """The arrays of several trainers, with the number of the trainer in their names."""
     return {
         f"{name}_{number}": values

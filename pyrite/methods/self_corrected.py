@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from typing import Any, Final, final
+from typing import Final, final
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -40,10 +39,8 @@ class SelfCorrected(Method):
     Net, optimiser and schedule go on. If no noise is found, T is the identity, and the loss remains cross entropy.
 
     With ``momentum`` 0 this is forward correction: the gradient is that of -log sum_i T[i, y] p_i. The running mean
-    remembers what was said of a sample before its label was memorised.
-
-    The net that judges and predicts is an average of the weights over the last fiftieth of the run. In the middle of a
-    run it is far better than the net itself, and at the end, when the learning rate has fallen to 0, as good.
+    keeps the predictions of a sample from before its label was memorised. The net that judges and predicts is an
+    average of the weights over the last fiftieth of the run: in the middle of a run it is far better than the net.
 
     Args:
         at: the fraction of the epochs after which the labels are audited.
@@ -131,18 +128,15 @@ class SelfCorrectedTrainer(Trainer):
         """The noise rate of the matrix, if all classes are equally frequent, once it is known."""
         return {} if self.matrix is None else {"estimated_noise_rate": 1 - float(self.matrix.diagonal().mean())}
 
-    def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
+    def arrays(self) -> Mapping[str, Tensor]:
         """The matrix, once it is known."""
-        return {} if self.matrix is None else {"matrix": self.matrix.cpu().numpy()}
+        return {} if self.matrix is None else {"matrix": self.matrix}
 
 
 def noise_of_labels(scores: Tensor, labels: Tensor, seed: int) -> Tensor:
     """The noise matrix by an audit or, if that finds next to nothing, by anchors; the identity if neither can tell.
 
-    Args:
-        scores: one row per sample, NaN where there are none.
-        labels: the given ones; below 0 for samples that are not trained on, which do not count.
-        seed: of the audit.
+    Rows of scores that are NaN and labels below 0, of samples that are not trained on, do not count.
     """
     none = torch.eye(scores.shape[1], dtype=torch.float64, device=labels.device)
     rows = ((labels >= 0) & scores.isfinite().all(1)).nonzero().squeeze(1)
@@ -160,17 +154,13 @@ def matrix_by_anchors(scores: Tensor, labels: Tensor) -> Tensor | None:
 
     A net that is fitted to given labels may predict their noise as doubt, and nothing is then left for an audit to
     explain. But if two classes were merely alike, it would be sure of some of their samples. What it doubts even there
-    is noise (Patrini et al., 2017). This holds for a net that is right about the given labels as often as it says. One
-    that is surer than that has memorised some, and one that is less sure has not learned yet; neither is believed, nor
-    one that finds little noise.
-
-    Args:
-        scores: one finite row per sample.
-        labels: the given ones.
+    is noise (Patrini et al., 2017). This holds for a net that is right about the given labels as often as its
+    probabilities are high. One that is surer has memorised some, and one that is less sure has not learned yet; neither
+    is trusted, nor one that finds little noise.
     """
     frequency = torch.bincount(labels, minlength=scores.shape[1]).double() / len(labels)
     matrix = from_anchors(scores, 100 * (1 - _ANCHORS * frequency))
     sureness, prediction = scores.double().softmax(1).max(1)
     misjudged = (sureness.mean() - (prediction == labels).double().mean()).abs()
-    believed = misjudged < _MISJUDGED and wrong_by_matrix(scores, labels, matrix).mean() >= _LEAST_NOISE
-    return matrix if believed else None
+    trusted = misjudged < _MISJUDGED and wrong_by_matrix(scores, labels, matrix).mean() >= _LEAST_NOISE
+    return matrix if trusted else None

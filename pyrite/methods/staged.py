@@ -3,8 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Any, final
 
-import numpy as np
-import numpy.typing as npt
 from torch import Tensor, nn
 
 from pyrite.checks import flag, number
@@ -88,9 +86,9 @@ class Stages(Trainer):
         numbers = {name: float(value) for name, value in self.known.items() if value.dim() == 0}
         return {"stage": self.number + 1, **numbers, **self.current.facts()}
 
-    def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
+    def arrays(self) -> Mapping[str, Tensor]:
         """What was estimated, and the arrays of the current stage."""
-        return {name: value.cpu().numpy() for name, value in self.known.items()} | dict(self.current.arrays())
+        return {**self.known, **self.current.arrays()}
 
     def predict(self, inputs: Tensor) -> Tensor:
         return self.current.predict(inputs)

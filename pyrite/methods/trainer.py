@@ -5,8 +5,6 @@ from copy import deepcopy
 from dataclasses import fields
 from typing import Any, ClassVar, NamedTuple
 
-import numpy as np
-import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
@@ -128,8 +126,8 @@ class Trainer(Stateful):
         """Numbers about the epoch that has ended, for the history, under names that the history does not use itself."""
         return {}
 
-    def arrays(self) -> Mapping[str, npt.NDArray[np.floating[Any]]]:
-        """What was learned beside the nets, under names of the method's own; written to ``method.npz``."""
+    def arrays(self) -> Mapping[str, Tensor]:
+        """What was learned beside the nets, under names of the method's own, for ``method.npz``."""
         return {}
 
     @property

@@ -16,13 +16,10 @@ __all__ = ["as_estimate", "from_anchors", "from_confusion", "from_gold", "invert
 def from_anchors(scores: Tensor, percentile: float | Tensor = 100.0) -> Tensor:
     """The noisy posterior of one sample per class, which is taken as a certain example of it.
 
-    A net that fits P(given | x) says T[i, j] = P(given j | x) for a sample x that is certainly of class i. Row i is the
-    posterior of the sample with the largest probability of i or, as that may be an outlier, of the one at
-    ``percentile`` of these probabilities. Samples are compared by margins, as probabilities near 1 are rounded.
-
-    Args:
-        scores: one row per sample. Rows that are not finite are left out.
-        percentile: 100 for the largest; one number, or one for each class.
+    A net that fits P(given | x) gives T[i, j] = P(given j | x) for a sample x that is certainly of class i. Row i is
+    the posterior of the sample with the largest probability of i or, as that may be an outlier, of the one at
+    ``percentile`` of these probabilities, which may differ by class. Samples are compared by margins, as probabilities
+    near 1 are rounded. Rows of scores that are not finite are left out.
 
     >>> from_anchors(torch.tensor([[0.8, 0.2], [0.3, 0.7], [0.5, 0.5]]).log()).round(decimals=4)
     tensor([[0.8000, 0.2000],
@@ -45,11 +42,6 @@ def wrong_by_matrix(scores: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
     P(given | x) is P(true | x) times the matrix, so the latter's inverse gives it back. Where the net is surer than
     the noise allows, that has negative entries, which are set to 0. Then Bayes' rule adds the label itself.
 
-    Args:
-        scores: one row per sample, of a net that was fitted to given labels.
-        labels: the given ones.
-        matrix: T[i, j] = P(given j | true i).
-
     >>> scores = torch.tensor([[0.6, 0.4], [0.5, 0.5]]).log()
     >>> wrong_by_matrix(scores, torch.tensor([1, 0]), torch.tensor([[0.6, 0.4], [0.4, 0.6]])).round(decimals=3)
     tensor([1.0000, 0.4000], dtype=torch.float64)
@@ -64,31 +56,25 @@ def from_confusion(scores: Tensor, labels: Tensor) -> Tensor:
     """How often each label is given to samples that the net predicts as a class: rows are predictions.
 
     T[i, j] is the mean over samples of [label is j], weighted by the probability of i. A class that is never predicted
-    keeps its label.
-
-    Args:
-        scores: one row per sample. Rows that are not finite are left out.
-        labels: the given ones; samples with a label below 0 are left out.
+    keeps its label. Rows of scores that are not finite and labels below 0 are left out.
 
     Goldberger & Ben-Reuven, 2017, section 3.
     """
     kept = scores.isfinite().all(1) & (labels >= 0)
-    probabilities = scores[kept].double().softmax(1)
-    counts = probabilities.new_zeros(2 * scores.shape[1:]).index_add(0, labels[kept], probabilities)
-    return _row_means(counts.mT.contiguous())
+    return _row_means(_sums_by_label(scores[kept], labels[kept]).mT.contiguous())
 
 
 def from_gold(scores: Tensor, labels: Tensor) -> Tensor:
-    """The mean noisy posterior of the samples whose true class is known. A class without samples keeps its label.
-
-    Args:
-        scores: of the samples with true labels, by a net trained on given labels.
-        labels: the true ones.
+    """The mean noisy posterior of the samples whose true label is known. A class without samples keeps its label.
 
     Hendrycks et al., 2018, section 3.
     """
+    return _row_means(_sums_by_label(scores, labels))
+
+
+def _sums_by_label(scores: Tensor, labels: Tensor) -> Tensor:
     probabilities = scores.double().softmax(1)
-    return _row_means(probabilities.new_zeros(2 * scores.shape[1:]).index_add(0, labels, probabilities))
+    return probabilities.new_zeros(2 * scores.shape[1:]).index_add(0, labels, probabilities)
 
 
 def _row_means(sums: Tensor) -> Tensor:
@@ -101,9 +87,9 @@ def _row_means(sums: Tensor) -> Tensor:
 def invertible(matrix: Tensor, largest_condition: float = 100.0) -> tuple[Tensor, float]:
     """The matrix with as much of the identity mixed in, in tenths, as its inverse needs; and that fraction.
 
-    Two classes that the first net does not tell apart have rows that are nearly the same. Mixing in the identity is
-    Patrini et al.'s remedy, a prior of clean labels. The bound is on the condition number: beyond 100 the inverse
-    multiplies losses, and the errors of the estimate, by so much that training follows the errors.
+    Classes that the first net confuses have rows that are nearly the same. Mixing in the identity is Patrini et al.'s
+    remedy. With a condition number beyond 100 the inverse multiplies losses, and the errors of the estimate, by so much
+    that training follows the errors.
     """
     identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
     for tenths in range(10):

@@ -203,7 +203,8 @@ class RunFolder:
         self._write(lambda: {"model.safetensors": self._model(), **last, "run.json": self._facts(facts, warned)})
 
     def _results(self) -> dict[str, bytes]:
-        record, learned = self.running.record, self.running.trainer.arrays()
+        record = self.running.record
+        learned = {name: values.detach().cpu().numpy() for name, values in self.running.trainer.arrays().items()}
         history = "".join(json.dumps(line) + "\n" for line in record.history).encode()
         files = {"history.jsonl": history, "samples.npz": npz_bytes(record.arrays())}
         return files | ({"method.npz": npz_bytes(learned)} if learned else {})

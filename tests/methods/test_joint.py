@@ -94,7 +94,7 @@ def test_a_run_is_two_stages_by_hand(prior: str) -> None:
     shares = {"'given'": np.bincount(LABELS) / 40, "'uniform'": np.full(5, 0.2)}
     weights, labels = by_hand(torch.as_tensor(shares.get(prior, [0.4, 0.3, 0.1, 0.1, 0.1]), dtype=torch.float64))
     assert isinstance(trainer, Stages)
-    torch.testing.assert_close(torch.from_numpy(trainer.arrays()["soft_labels"]), labels, rtol=1e-8, atol=1e-10)
+    torch.testing.assert_close(trainer.arrays()["soft_labels"], labels, rtol=1e-8, atol=1e-10)
     for one, other in zip(trainer.learners[0].weights, weights, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-8, atol=1e-10)
     changed = (labels.argmax(1).numpy() != LABELS).mean()

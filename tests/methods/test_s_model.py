@@ -64,7 +64,7 @@ def test_transitions_that_are_not_there_stay_away_and_extreme_scores_stay_finite
     head.data *= 1e4
     for batch in data:
         trainer.step(batch)
-    now = torch.from_numpy(trainer.arrays()["noise_layer"])
+    now = trainer.arrays()["noise_layer"]
     assert torch.equal(now == 0, matrix == 0)
     assert now[0].tolist() == [1, 0, 0]
     torch.testing.assert_close(now.sum(1), torch.ones(3, dtype=torch.float64))

@@ -75,7 +75,7 @@ def test_a_run_is_the_algorithm_by_hand(momentum: float) -> None:
     fit(trainer, own.batches, EPOCHS)
     net, average, matrix = by_hand(momentum)
     assert 0.15 < 1 - matrix.diagonal().mean() < 0.35  # a quarter is wrong
-    torch.testing.assert_close(torch.from_numpy(trainer.arrays()["matrix"]), matrix, rtol=1e-6, atol=1e-9)
+    torch.testing.assert_close(trainer.arrays()["matrix"], matrix, rtol=1e-6, atol=1e-9)
     for weight, expected in zip(trainer.learners[0].model.parameters(), net.parameters(), strict=True):
         torch.testing.assert_close(weight, expected, rtol=1e-6, atol=1e-9)
     for weight, expected in zip(trainer.model.parameters(), average, strict=True):
@@ -90,7 +90,7 @@ def test_without_memory_it_is_forward_correction() -> None:
     trainer.begin_epoch(2)
     step = trainer.step(next(iter(own.batches)))
     scores = step.scores.clone().requires_grad_()
-    Forward(torch.from_numpy(trainer.arrays()["matrix"]))(scores, step.labels).backward()
+    Forward(trainer.arrays()["matrix"])(scores, step.labels).backward()
     assert (step.gradient != 0).any()
     torch.testing.assert_close(step.gradient, scores.grad, rtol=1e-6, atol=1e-9)
 
