@@ -84,9 +84,11 @@ def retrieve(
         raise PyriteError("only one of query_camera and gallery_camera is given: pass both or neither")
     one_of("precision", precision, ("steps", "trapezoids"))
     wanted, identity = to_ints(query_identity, "query_identity"), to_ints(gallery_identity, "gallery_identity")
-    check_same_length(query=queries, query_identity=wanted)
-    check_same_length(gallery=entries, gallery_identity=identity)
-    own_camera, camera = _cameras(query_camera, gallery_camera, wanted, identity)
+    # Without cameras, those of queries and gallery are never equal.
+    own_camera = to_ints(np.zeros_like(wanted) if query_camera is None else query_camera, "query_camera")
+    camera = to_ints(np.ones_like(identity) if gallery_camera is None else gallery_camera, "gallery_camera")
+    check_same_length(query=queries, query_identity=wanted, query_camera=own_camera)
+    check_same_length(gallery=entries, gallery_identity=identity, gallery_camera=camera)
     no_match, ignored = np.isin(identity, [*distractors, *junk]), np.isin(identity, list(junk))
     average, first = np.full(len(wanted), np.nan), np.zeros(len(wanted), np.int64)
     for start in range(0, len(wanted), whole_number("chunk", chunk, least=1)):
@@ -116,17 +118,6 @@ def _average_precision(matches: Floats, others: Floats, trapezoids: bool) -> tup
         before = np.where(rank > 1, (count - 1) / np.maximum(rank - 1, 1), 1.0)
         precision = (before + precision) / 2
     return float(precision.mean()), int(rank[0])
-
-
-def _cameras(
-    query: object | None, gallery: object | None, query_identity: Ints, gallery_identity: Ints
-) -> tuple[Ints, Ints]:
-    if query is None or gallery is None:
-        return np.zeros(len(query_identity), np.int64), np.ones(len(gallery_identity), np.int64)  # never equal
-    of_query, of_gallery = to_ints(query, "query_camera"), to_ints(gallery, "gallery_camera")
-    check_same_length(query_identity=query_identity, query_camera=of_query)
-    check_same_length(gallery_identity=gallery_identity, gallery_camera=of_gallery)
-    return of_query, of_gallery
 
 
 def _unit(rows: Floats, name: str) -> Floats:

@@ -130,6 +130,7 @@ def _style_epochs(axes: Axes, percent: bool = False) -> None:
     axes.grid(axis="y", alpha=0.25)
     axes.margins(x=0.01)
     if percent:
+        axes.yaxis.set_major_locator(MaxNLocator(steps=[1, 2, 5, 10]))  # whole per cents
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
 
 

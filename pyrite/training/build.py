@@ -20,10 +20,9 @@ from pyrite.methods import Context, Learner, Trainer
 from pyrite.models import Architecture, build_model, reinitialised
 from pyrite.processes import all_gather, broadcast_weights, local_device, rank, sync_batch_norm, world_size
 from pyrite.training.config import Config, Job, python_name
-from pyrite.training.evaluation import Evaluation
+from pyrite.training.evaluation import Evaluation, measure_retrieval
 from pyrite.training.prepare import Prepared, prepare
 from pyrite.training.record import Record
-from pyrite.training.retrieval import measure_retrieval
 
 __all__ = ["Running", "build", "check_device", "make_learner"]
 

@@ -7,11 +7,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pyrite.data import Batches, Growth
-from pyrite.diagnostics import Tally, clearly_better, subset_accuracies
+from pyrite.data import Batches, Dataset, Growth, Statistics
+from pyrite.diagnostics import Tally, clearly_better, embed_sets, retrieve, subset_accuracies
 from pyrite.diagnostics.arrays import Flags
+from pyrite.errors import PyriteError
 from pyrite.methods import Trainer
-from pyrite.models import mirrored_scores
+from pyrite.models import embed, mirrored_scores
 from pyrite.processes import all_gather, all_reduce
 from pyrite.soft_margin import margins
 from pyrite.training.metrics import Line, Model, Scored, measure, names_of
@@ -19,7 +20,7 @@ from pyrite.training.metrics import Line, Model, Scored, measure, names_of
 if TYPE_CHECKING:
     from pyrite.training.record import Record
 
-__all__ = ["BestEpoch", "Evaluation"]
+__all__ = ["BestEpoch", "Evaluation", "measure_retrieval"]
 
 
 @final
@@ -184,3 +185,35 @@ class Evaluation:
         self.tested = state["tested"]
         if self.best is not None:
             self.best.load_state_dict(state["best"])
+
+
+def measure_retrieval(trainer: Trainer, test: Dataset, scale: Statistics) -> dict[str, Any] | None:
+    """Mean average precision and cumulative matches on a test part in tracklets; None if it is not.
+
+    A tracklet is the mean of its frames' embeddings, brought to length 1; the gallery is every tracklet, without those
+    of the same person in the same camera (see ``diagnostics.retrieve``).
+    """
+    learner, model, tracklets = trainer.learners[0], trainer.model, test.tracklets
+    if tracklets is None:
+        return None
+    device = learner.weights[0].device
+    batches = Batches(test.numeric, test.labels, batch_size=500, seed=0, shuffle=False, normalise=scale, device=device)
+    model.eval()
+    with torch.inference_mode():
+        frames = np.concatenate([embed(model, learner.ready(batch.inputs)).float().cpu().numpy() for batch in batches])
+    if len(frames) != len(test):
+        raise PyriteError(
+            f"{len(test) - len(frames)} frames of {test.name} cannot be read, so not all tracklets are known"
+        )
+    sets = embed_sets(frames, tracklets.start, tracklets.stop)
+    query = tracklets.query
+    result = retrieve(
+        sets[query],
+        sets,
+        query_identity=tracklets.identity[query],
+        gallery_identity=tracklets.identity,
+        query_camera=tracklets.camera[query],
+        gallery_camera=tracklets.camera,
+    )
+    names = ("mean_average_precision", "queries", "without_match")
+    return {name: getattr(result, name) for name in names} | {"cmc": {str(k): value for k, value in result.cmc.items()}}
