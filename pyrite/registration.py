@@ -46,7 +46,7 @@ def register(name: str, thing: Any) -> None:
         name: as it will be written. It must not be taken; only what it stands for already may be defined anew.
         thing: a class that derives from ``pyrite.Loss``, ``Method``, ``Noise``, ``Architecture`` or the like; a
             function whose return annotation is one of these, or ``pyrite.Dataset``; or a data set. The arguments of a
-            class must be kept as attributes of the same names, from which recipes spell them.
+            class must be kept as attributes of the same names, from which their spec strings are written.
 
     >>> import pyrite
     >>> def two_blobs(samples: int = 100) -> pyrite.Dataset:

@@ -27,7 +27,7 @@ def check(
     if classes is None and data is None:
         raise PyriteError("the number of classes is missing: give --classes K, or data")
     if classes is not None and data is not None:
-        raise PyriteError(f"--classes {classes} is given, but {data} says how many classes there are: leave it out")
+        raise PyriteError(f"--classes {classes} is given, but {data} has its own classes: leave it out")
     if data is None and model is None:
         verdict = underfitting(loss, classes or 0)
     else:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 def curves(
     losses: Annotated[list[str], typer.Argument(help="Losses, such as ce 'unit(imae(T=8))', or runs of meta_weight.")],
     classes: Annotated[int, typer.Option(help="Draw the initial margins of this many classes behind them.")] = 10,
-    out: Annotated[Path, typer.Option(help="The picture to write; its ending says the format.")] = Path("curves.png"),
+    out: Annotated[Path, typer.Option(help="The picture; its ending decides the format.")] = Path("curves.png"),
 ) -> None:
     """Draw the weight that each loss gives to a sample, by its margin and by the probability of its label."""
     from pyrite.report.figures import curves_figure

@@ -1,4 +1,4 @@
-"""``pyrite predict``: what the model of a run says of new samples."""
+"""``pyrite predict``: the classes of new samples, by the model of a run."""
 
 from pathlib import Path
 from typing import Annotated

@@ -1,4 +1,4 @@
-"""What all commands share: arguments, printing by one process, tables, and failures."""
+"""What commands have in common: arguments, printing by one process, tables, and failures."""
 
 import json
 import os

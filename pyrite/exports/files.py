@@ -36,7 +36,7 @@ class Exported(NamedTuple):
 
 
 def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str]) -> Exported:
-    """Write the model of a run for other programs, or a page about it; the ending of ``path`` says which.
+    """Write the model of a run for other programs, or a page about it; the ending of ``path`` decides which.
 
     ``.onnx`` is for onnxruntime and others, ``.pt2`` is torch's own (``torch.export.load``), and ``.md`` is the model
     card. A model takes samples as the training data had them and gives scores, of which a softmax makes probabilities:

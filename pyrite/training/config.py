@@ -128,9 +128,21 @@ class Config:
         """The plain values, in the order of the settings; those that are None are left out."""
         return {name: _written(self._values[name]) for name in SETTINGS if name in self._values}
 
+    @property
+    def recipe(self) -> dict[str, Any]:
+        """The plain values with the version at the end."""
+        return {**self.to_dict(), "version": VERSION}
+
     def to_toml(self) -> str:
-        """The recipe, one value per line and the version at the end. JSON texts, numbers and truth values are TOML."""
-        return "".join(f"{name} = {_toml(value)}\n" for name, value in {**self.to_dict(), "version": VERSION}.items())
+        """The recipe, one value per line. JSON texts, numbers and truth values are TOML."""
+        return "".join(f"{name} = {_toml(value)}\n" for name, value in self.recipe.items())
+
+    def differences(self, saved: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+        """The settings that are other ones in a saved recipe, with their values there and here."""
+        version = saved.get("version", VERSION)
+        then = {name: setting.default_in(version) for name, setting in SETTINGS.items()} | dict(saved)
+        now = self.to_dict()
+        return {name: (then.get(name), now.get(name)) for name in SETTINGS if then.get(name) != now.get(name)}
 
     def require_objects(self, of: str = "") -> Self:
         """Itself; a ``PyriteError`` if an object other than the data is missing that was given in Python."""

@@ -19,7 +19,7 @@ from pyrite.training.config import Config, Job, Missing, given_settings, load_da
 from pyrite.training.optimisers import SGD
 from pyrite.training.pace import fitting
 from pyrite.training.schedules import Linear
-from pyrite.training.start import has_measured_margin, measure_start, parts_of, with_margin
+from pyrite.training.start import measure_start, parts_of, unmeasured, with_margin
 
 __all__ = ["resolve", "resolve_defaults"]
 
@@ -76,19 +76,20 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
         features.check(data)
     # Of features the kind; their width is known when they are fitted.
     shape = tuple(data.inputs.shape[1:]) if features is None else (1,)
-    net = config.model if "model" in config else _default_net(features, shape)
+    suiting = "" if features is None else features.model
+    net = config.model if "model" in config else architecture(suiting) if suiting else default_architecture(shape)
     if isinstance(net, Architecture):
         net.check_size(shape, len(data.classes))
     method = _with_measured_margin(config, data, net, features)
     validation = _held_out(data, method) if config.validation is None else config.validation
     clip = float(_needs_clipping(method)) if config.clip is None else config.clip
-    bounded = config.clip is None and clip and _clipping_is_enough(net, method)
-    suits = net.learning_rate if isinstance(net, Architecture) else 0.1
-    suits = suits if features is None or features.rate is None else features.rate
-    rate = float(f"{suits / (1.0 if bounded else method.largest_weight):.3g}")
+    lr = _learning_rate(net, features, method, clipped_by_default=config.clip is None and clip > 0)
     epochs: int = config.epochs if config.iterations is None else _epochs(config, len(data), validation)
     images = _resolve_images(config, net, shape)
-    method = _suited(method, images["augment"], validation, data, net)
+    # A net without convolutions memorises shifted images as any others.
+    augmented = images["augment"] is not None and not isinstance(net, MLP | LinearNet)
+    held_out = bool(validation) or data.validation is not None
+    method = method.resolve_defaults(augmented=augmented, held_out=held_out)
     for part in parts_of(method):
         if isinstance(part, OwnLoss):
             part.try_out(len(data.classes))
@@ -98,7 +99,7 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
             features=features,
             method=method,
             model=net,
-            optimiser=config.optimiser or SGD(lr=rate),
+            optimiser=config.optimiser or SGD(lr=lr),
             schedule=config.schedule or Linear(warmup=epochs / 5),
             clip=clip,
             epochs=epochs,
@@ -108,11 +109,6 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
         ),
         data,
     )
-
-
-def _default_net(features: Encoder | None, shape: tuple[int, ...]) -> Architecture:
-    suits = "" if features is None else features.model
-    return architecture(suits) if suits else default_architecture(shape)
 
 
 def _epochs(config: Config, samples: int, validation: float) -> int:
@@ -163,14 +159,18 @@ def _held_out(data: Dataset, method: Method) -> float:
     return 0.0 if data.validation is not None else float(wanted)
 
 
-def _clipping_is_enough(net: object, method: Method) -> bool:
-    """Whether clipped gradients bound the steps of a loss well enough, so that the rate need not be divided too.
+def _learning_rate(net: object, features: Encoder | None, method: Method, clipped_by_default: bool) -> float:
+    """The rate that suits the net, divided by the largest weight unless clipped gradients bound the steps well enough.
 
     Measured for ``imae`` (its card in docs/losses.md): one bound is harmless, and both together cost residual nets the
     lead over cross entropy on CIFAR-10. Perceptrons are best with both. ``fast_cnn`` loses by both on CIFAR-10, but
     clipping alone costs it more on digits.
     """
-    return isinstance(method, ERM) and isinstance(net, Architecture) and net.averages
+    suits = net.learning_rate if isinstance(net, Architecture) else 0.1
+    suits = suits if features is None or features.rate is None else features.rate
+    averages = isinstance(net, Architecture) and net.averages
+    bounded = clipped_by_default and isinstance(method, ERM) and averages
+    return float(f"{suits / (1.0 if bounded else method.largest_weight):.3g}")
 
 
 def _needs_clipping(method: Method) -> bool:
@@ -184,15 +184,9 @@ def _needs_clipping(method: Method) -> bool:
         return True
 
 
-def _suited(method: Method, augment: CropFlip | None, validation: float, data: Dataset, net: object) -> Method:
-    """The method with its own defaults. A net without convolutions memorises shifted images as any others."""
-    augmented = augment is not None and not isinstance(net, MLP | LinearNet)
-    return method.resolve_defaults(augmented=augmented, held_out=bool(validation) or data.validation is not None)
-
-
 def _with_measured_margin(config: Config, data: Dataset, net: Any, features: Encoder | None) -> Method:
     """The method, in whose losses the margin of the net before training stands in place of ``MEASURED``."""
-    if not has_measured_margin(config.method):
+    if not unmeasured(config.method):
         return config.method
     if features is not None:  # they are fitted later, on the samples that are trained on
         raise PyriteError(

@@ -106,8 +106,7 @@ def train_once(job: Job, out: str | os.PathLike[str], **watching: Unpack[Watchin
     if not all_gather((out / "recipe.toml").exists())[0]:
         return train_job(job, out, **watching)
     run = Run.load(out)
-    trained, wanted = run.config.to_dict(), job.config.to_dict()
-    if differ := [name for name in SETTINGS if trained.get(name) != wanted.get(name)]:
+    if differ := job.config.differences(run.config.recipe):
         raise PyriteError(f"{out} holds a run with other {', '.join(differ)}: choose another out")
     return run if run.finished else _continue_run(job, out, watching)
 
@@ -133,14 +132,12 @@ def _continue_run(job: Job, folder: Path, watching: Watching) -> Run:
     """Continue a run, unless its recipe was edited since it began: it would not describe the first epochs."""
     path = folder / "run.json"
     if path.exists():  # the run was not killed before the first step
-        began, now = read_json(path, recipe=dict)["recipe"], job.config.to_dict()
-        for name in {**began, **now}:
-            if began.get(name) != now.get(name):
-                recipe = folder / "recipe.toml"
-                raise PyriteError(
-                    f"{recipe} was changed since the run began: {name} was {began.get(name)!r} and is "
-                    f"{now.get(name)!r}. Undo that, or train a new run with --config {recipe} --out ..."
-                )
+        for name, (was, now) in job.config.differences(read_json(path, recipe=dict)["recipe"]).items():
+            recipe = folder / "recipe.toml"
+            raise PyriteError(
+                f"{recipe} was changed since the run began: {name} was {was!r} and is {now!r}. Undo that, or train a "
+                f"new run with --config {recipe} --out ..."
+            )
     return _run(job, folder, watching, new=False)
 
 
@@ -191,7 +188,7 @@ def _same_data(config: Config, data: Data | None) -> Dataset:
 
 @contextmanager
 def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether SIGINT or SIGTERM has arrived. A second one has its usual effect."""
+    """Yield a function that returns whether SIGINT or SIGTERM has arrived. A second one has its usual effect."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield lambda: False

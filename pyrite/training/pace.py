@@ -43,7 +43,7 @@ class Pace:
         steps: per epoch.
         trained: batches of all training samples.
         evaluated: batches that are predicted after every epoch.
-        first: the side of images in the first epoch, as a share.
+        first: the side of images in the first epoch, as a fraction.
     """
 
     small: float

@@ -1,4 +1,4 @@
-"""What a trained model says of samples, and the table it is written to."""
+"""Predictions of a trained model, and the table they are written to."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -26,7 +26,7 @@ class Predictions:
         probabilities: the softmax of the scores, one column per class. They are not calibrated.
         names: the file or the name of each sample; empty if samples have none.
         unreadable: files that cannot be read and were left out.
-        notes: sentences about values that the model knows nothing of.
+        notes: sentences about values that were not in the training data.
     """
 
     classes: tuple[str, ...]

@@ -30,7 +30,7 @@ class Run:
     """A run and its folder.
 
     Files are read when they are first used. One that is truncated, missing or of another kind raises a ``ValueError``
-    that names it and tells what can be done.
+    that names it and what can be done.
 
     Attributes:
         path: the folder.
@@ -82,7 +82,7 @@ class Run:
 
     @property
     def _saved(self) -> Mapping[str, Any]:
-        """What ``run.json`` says of the saved model; it is the last one in runs that do not say it."""
+        """What ``run.json`` has on the saved model; it is the last one in runs without it."""
         path, count = self.path / "run.json", len(self.history)
         facts = read_json(path, finished=bool) if count else {"finished": False}  # it is there before the first epoch
         if not facts["finished"] or "saved" not in facts:

@@ -140,7 +140,7 @@ class RunFolder:
         if not saved:
             return self.begin()
         state = unpack(path)
-        if state["recipe"] != self.config.to_dict():
+        if self.config.differences(state["recipe"]):
             raise PyriteError(f"{path} belongs to a run with another recipe than {self.path / 'recipe.toml'}")
         self._seconds = state["seconds"]
         try:
@@ -187,7 +187,7 @@ class RunFolder:
         def state() -> dict[str, Any]:
             parts = {name: getattr(running, name).state_dict() for name in ("batches", "trainer", "record")}
             unreadable = {entry.path: entry.reason for entry in running.batches.unreadable.values()}
-            return {"recipe": self.config.to_dict(), "seconds": self._elapsed(), **parts, "unreadable": unreadable}
+            return {"recipe": self.config.recipe, "seconds": self._elapsed(), **parts, "unreadable": unreadable}
 
         self._write(lambda: {STATE: pack(state())})
 
@@ -238,7 +238,7 @@ class RunFolder:
             "warnings": [*self.running.warnings, *(warned or ())],
             "seconds": round(self._elapsed(), 3),
             "seed": self.config.seed,
-            "recipe": self.config.to_dict(),
+            "recipe": self.config.recipe,
             "command": sys.argv,
             "git": _git_hash(),
             "processes": world_size(),

@@ -19,7 +19,7 @@ from pyrite.methods import Method
 from pyrite.models import Architecture, Factory, build_model, default_architecture, seeded
 from pyrite.soft_margin import margins
 
-__all__ = ["Start", "check_on_net", "has_measured_margin", "measure_start", "parts_of", "with_margin"]
+__all__ = ["Start", "check_on_net", "measure_start", "parts_of", "unmeasured", "with_margin"]
 
 _FITTED = 2048  # inputs for the layers that are fitted to them, as in training
 _SHAPE = (3, 32, 32)  # of the inputs where no data is given
@@ -85,30 +85,26 @@ def measure_start(
     return Start(np.sort(margins(scores).flatten().numpy()), float(scores.var(1).mean().sqrt()))
 
 
-def has_measured_margin(thing: object) -> bool:
-    """Whether a method or a loss has a margin that must be measured."""
-    return any(isinstance(part, Scale | Shift) and part.margin == MEASURED for part in parts_of(thing))
-
-
 def with_margin(thing: Thing, margin: float) -> Thing:
     """A copy of a method or a loss, with this margin in place of ``MEASURED``."""
     copy = deepcopy(thing)
-    for part in parts_of(copy):
-        if isinstance(part, Scale | Shift) and part.margin == MEASURED:
-            part.start_at(margin)
+    for part in unmeasured(copy):
+        part.start_at(margin)
     return copy
 
 
+def unmeasured(thing: object) -> list[Scale | Shift]:
+    """The curves within a method or a loss whose margin must be measured."""
+    return [part for part in parts_of(thing) if isinstance(part, Scale | Shift) and part.margin == MEASURED]
+
+
 def parts_of(thing: object) -> Iterator[object]:
-    """An object and its parts: the losses of a method, the losses within a loss."""
+    """The losses of a method, and those within a loss."""
     if isinstance(thing, nn.Module):
         yield from thing.modules()
-    elif isinstance(thing, list | tuple):
-        for item in thing:
+    elif isinstance(thing, Method | list | tuple):
+        for item in vars(thing).values() if isinstance(thing, Method) else thing:
             yield from parts_of(item)
-    elif isinstance(thing, Method):
-        yield thing
-        yield from parts_of(list(vars(thing).values()))
 
 
 def check_on_net(

@@ -22,6 +22,7 @@ from pyrite.exports import model_card
 from pyrite.methods import ERM, CrossFit, Method, Staged, Step, Trainer
 from pyrite.training import Record, resolve
 from pyrite.training.evaluation import BestEpoch
+from pyrite.training.run_files import pack, unpack
 from tests.children import differing
 
 # Cross entropy learns wrong labels by heart, so that late epochs are worse.
@@ -248,6 +249,10 @@ def test_runs_from_before_the_setting(stopped: bool, tmp_path: Path, monkeypatch
     run = pyrite.train("digits", out=tmp_path / "old", keep="last", stop=after(3 if stopped else 100), **options)
     lines = (run.path / "recipe.toml").read_text().splitlines(keepends=True)
     (run.path / "recipe.toml").write_text("".join(line for line in lines if not line.startswith("keep")))
+    facts, path = json.loads((run.path / "run.json").read_text()), run.path / "state" / "state.safetensors"
+    del facts["recipe"]["keep"]
+    (run.path / "run.json").write_text(json.dumps(facts))
+    path.write_bytes(pack(unpack(path) | {"recipe": facts["recipe"]}))
     monkeypatch.setattr("pyrite.training.config.VERSION", 2)
     earlier = replace(pyrite.settings.SETTINGS["keep"], earlier={1: "last"})
     monkeypatch.setitem(pyrite.settings.SETTINGS, "keep", earlier)  # type: ignore[arg-type]
