@@ -5,8 +5,15 @@ from .dataset import Dataset as Dataset, Inputs as Inputs, Numeric as Numeric, T
 from .files import data_folder as data_folder
 from .images import LazyImages as LazyImages, Unreadable as Unreadable
 from .reading import Samples as Samples, describe as describe, is_object as is_object, read_like as read_like
-from .records import Column as Column, Records as Records, texts as texts, to_objects as to_objects
+from .records import (
+    Column as Column,
+    InputKind as InputKind,
+    Records as Records,
+    Schema as Schema,
+    kind_of as kind_of,
+    texts as texts,
+    to_objects as to_objects,
+)
 from .registry import DATASETS as DATASETS, Data as Data, load as load
-from .schema import InputKind as InputKind, Schema as Schema, kind_of as kind_of
 from .splits import Part as Part, Splits as Splits, split as split
 from .statistics import Statistics as Statistics

@@ -10,8 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.images import LazyImages, Unreadable
-from pyrite.data.records import Records
-from pyrite.data.schema import Schema
+from pyrite.data.records import Records, Schema
 from pyrite.errors import PyriteError
 
 __all__ = [

@@ -13,8 +13,7 @@ from pyrite.data.files import as_path
 from pyrite.data.folders import TEXTS, files_below, read_all, read_text_file
 from pyrite.data.images import SUFFIXES, LazyImages, Unreadable, look_at
 from pyrite.data.npz import npz, to_images
-from pyrite.data.records import Kind, Records, listed, texts
-from pyrite.data.schema import Schema, kind_of
+from pyrite.data.records import Kind, Records, Schema, kind_of, listed, texts
 from pyrite.data.statistics import to_features
 from pyrite.data.table import as_array, csv, parquet
 from pyrite.data.tables import Table, TextTable, frame_table, is_frame, parquet_table

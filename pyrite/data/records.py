@@ -1,18 +1,23 @@
-"""``Records``: samples that are not numbers yet, as named columns of numbers, categories, dates or texts."""
+"""``Records``: samples that are not numbers yet, as named columns; and ``Schema``, what samples look like."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any, Final, Literal, NamedTuple, final, get_args
 
 import numpy as np
 import numpy.typing as npt
 
 from pyrite.checks import one_of
+from pyrite.data.images import LazyImages
 from pyrite.errors import PyriteError
 
-__all__ = ["KINDS", "Column", "Kind", "Records", "listed", "texts", "to_objects"]
+__all__ = [
+    "DTYPES", "KINDS", "Column", "InputKind", "Kind", "Records", "Schema", "kind_of", "listed", "texts", "to_objects",
+]  # fmt: skip
 
 Kind = Literal["number", "boolean", "category", "date", "text"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
+InputKind = Literal["images", "numbers", "table", "text"]
 
 DTYPES: Final = {"number": "f8", "boolean": "f8", "category": "O", "date": "M8[s]", "text": "O"}
 
@@ -110,6 +115,39 @@ class Records:
         if len(self.columns) == 1 and self.is_text:
             return list(self.columns[0].values)
         return ["\n".join(filter(None, self.cells(row))) for row in range(len(self))]
+
+
+@final
+@dataclass(frozen=True)
+class Schema:
+    """How samples look. It is saved as JSON with a run, and reads new samples alike.
+
+    Attributes:
+        kind: what they are.
+        shape: of one sample.
+        columns: the kinds of the columns, by their names in order; empty if they have no names.
+        label: the label column, if there is one.
+        formats: of dates that were texts, by column: ``iso``, or the order of day, month and year.
+        decimal: the decimal mark of numbers that were texts.
+    """
+
+    kind: InputKind
+    shape: tuple[int, ...]
+    columns: Mapping[str, Kind]
+    label: str = ""
+    formats: Mapping[str, str] = field(default_factory=dict)
+    decimal: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """The schema as JSON can hold it: what ``Schema(**values)`` takes."""
+        return asdict(self) | {"shape": list(self.shape)}
+
+
+def kind_of(inputs: npt.NDArray[Any] | LazyImages | Records) -> InputKind:
+    """Which kind of samples these are."""
+    if isinstance(inputs, Records):
+        return "text" if inputs.is_text else "table"
+    return "images" if inputs.ndim == 4 else "numbers"
 
 
 def texts(values: Sequence[str], name: str = "text") -> Records:

@@ -21,8 +21,7 @@ from pyrite.data.images import SUFFIXES
 from pyrite.data.mars import mars
 from pyrite.data.reading import ENDINGS, is_object, to_numbers
 from pyrite.data.records import texts as to_records
-from pyrite.data.reduced import reduced
-from pyrite.data.synthetic import blobs, digits, gratings
+from pyrite.data.synthetic import blobs, digits, gratings, reduced
 from pyrite.data.table import read_table
 from pyrite.data.tables import Frame, check_length, frame_table, is_frame, text_table
 from pyrite.data.web import clothing1m, webvision

@@ -1,16 +1,20 @@
-"""Data that needs no download: scikit-learn's digits, and synthetic data sets."""
+"""Data that needs no download: scikit-learn's digits, synthetic data sets, and smaller versions of image sets."""
+
+from dataclasses import replace
 
 import numpy as np
 
 from pyrite.checks import number, whole_number
 from pyrite.data.dataset import Dataset, Labels
+from pyrite.data.images import LazyImages, Pixels
 from pyrite.data.splits import split
 from pyrite.draws import Stream, check_seed, normals, order, uniforms
 from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
 
-__all__ = ["blobs", "digits", "gratings"]
+__all__ = ["blobs", "digits", "gratings", "reduced"]
 
+_AT_ONCE = 5000  # images whose means are computed at once, in float32
 _BYTES = 48  # per number while normal numbers are drawn: six arrays of float64
 
 
@@ -74,6 +78,64 @@ def gratings(classes: int = 4, size: int = 16, samples: int = 512, spread: float
         return Dataset(name, images, labels, _names(classes), test)
 
     return part("gratings", samples, 1, part("gratings test", max(samples // 5, classes), 2, None))
+
+
+def reduced(data: Dataset, size: int | None = None, test: int | None = None, classes: int | None = None) -> Dataset:
+    """Another image set with smaller images, fewer test samples or fewer classes: ``reduced(cifar10, size=16)``.
+
+    Args:
+        data: an image set in memory.
+        size: height and width of the new images, which divide the old ones; a new pixel is the mean of a square.
+        test: how many samples of the test part are kept: the first ones of every class, as many of each.
+        classes: only the first so many classes are kept.
+    """
+    if not isinstance(data, Dataset):
+        raise PyriteError(f"data is {data!r}, but must be a data set: reduced(cifar10, size=16)")
+    if isinstance(data.inputs, LazyImages) or data.inputs.ndim != 4:
+        raise PyriteError(f"{data.name} cannot be reduced: it is not an image set in memory")
+    kept = len(data.classes) if classes is None else whole_number("classes", classes, least=2)
+    if kept > len(data.classes):
+        raise PyriteError(f"classes is {kept}, but {data.name} has {len(data.classes)}")
+    small = _reduced_part(data, size, kept, None)
+    if data.test is None:
+        return small
+    return replace(small, test=_reduced_part(data.test, size, kept, test))
+
+
+def _reduced_part(part: Dataset, size: int | None, kept: int, count: int | None) -> Dataset:
+    true = part.labels if part.true is None else part.true
+    rows = np.flatnonzero((true < kept) & (part.labels < kept))
+    if count is not None:
+        rows = rows[_first_of_each(part.labels[rows], whole_number("test", count, least=kept) // kept)]
+    return replace(
+        part,
+        inputs=_shrunk(part.numeric[rows], size),
+        labels=part.labels[rows],
+        classes=part.classes[:kept],
+        true=None if part.true is None else part.true[rows],
+        coarse=None if part.coarse is None else part.coarse[rows],
+        human={name: column[rows] for name, column in part.human.items()},
+        paths=tuple(part.paths[row] for row in rows) if part.paths else (),
+    )
+
+
+def _first_of_each(labels: np.ndarray, count: int) -> np.ndarray:
+    """The places of the first ``count`` samples of every class, in order."""
+    order = np.argsort(labels, kind="stable")
+    ranks = np.arange(len(labels)) - np.searchsorted(labels[order], labels[order])
+    return np.sort(order[ranks < count])
+
+
+def _shrunk(images: Pixels, size: int | None) -> Pixels:
+    if size is None:
+        return images
+    whole_number("size", size, least=1)
+    height, width = images.shape[2:]
+    if height % size or width % size:
+        raise PyriteError(f"size is {size}, but must divide the images' {height} x {width}")
+    shape = (-1, images.shape[1], size, height // size, size, width // size)
+    parts = [images[start : start + _AT_ONCE] for start in range(0, len(images), _AT_ONCE)]
+    return np.concatenate([np.rint(p.reshape(shape).mean((3, 5), np.float32)).astype(np.uint8) for p in parts])
 
 
 def _evenly(count: int, classes: int, seed: int, number: int) -> Labels:

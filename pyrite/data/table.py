@@ -10,8 +10,7 @@ import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, encode, encode_like
 from pyrite.data.files import as_path
-from pyrite.data.records import Column, Records, listed
-from pyrite.data.schema import Schema, kind_of
+from pyrite.data.records import Column, Records, Schema, kind_of, listed
 from pyrite.data.tables import Table, TextTable, parquet_table
 from pyrite.errors import PyriteError
 

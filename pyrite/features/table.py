@@ -59,7 +59,7 @@ class Table(Encoder):
             common = sorted(counts, key=lambda value: (-counts[value], value))[: self.categories]
             kept = tuple(value for value in common if counts[value] >= _RARE or len(counts) == 2)
             rare = tuple(sorted(counts.keys() - set(kept)))
-            return _Fitted(column.name, column.kind, missing, categories=kept, other=bool(rare), rare=rare)
+            return _Fitted(column.name, column.kind, missing, categories=kept, rare=rare)
         values = _seconds(column)
         known = values[~column.missing]
         fill = float(np.median(known)) if len(known) else 0.0
@@ -86,7 +86,6 @@ class _Fitted(NamedTuple):
     missing: bool
     fill: float = 0.0
     categories: tuple[str, ...] = ()
-    other: bool = False
     parts: tuple[str, ...] = ()
     text: TextFeatures | None = None
     rare: tuple[str, ...] = ()  # what counts as "other"
@@ -105,7 +104,7 @@ class _Fitted(NamedTuple):
             return [f"{self.name}, part {number + 1}" for number in range(size)]
         if self.kind == "category":
             own = [f"{self.name}={value}" if value else f"{self.name} is missing" for value in self.categories]
-            return own + [f"{self.name}, other"] * self.other
+            return own + [f"{self.name}, other"] * bool(self.rare)
         own = [f"{self.name}, {part}" for part in self.parts] if self.kind == "date" else [self.name]
         return own + [f"{self.name} is missing"] * self.missing
 
@@ -118,7 +117,7 @@ class _Fitted(NamedTuple):
             place = {value: number for number, value in enumerate(self.categories)}
             rows = np.zeros((len(column.values), len(self.categories) + 1))
             rows[np.arange(len(rows)), [place.get(value, len(self.categories)) for value in column.values]] = 1
-            return rows if self.other else rows[:, :-1]  # without rare ones in training nothing is known of new ones
+            return rows if self.rare else rows[:, :-1]  # without rare ones in training nothing is known of new ones
         values = np.where(column.missing, self.fill, _seconds(column))
         parts = [_DATE_PARTS[part](values) for part in self.parts] if self.kind == "date" else [values]
         return np.stack(parts + [column.missing.astype(np.float64)] * self.missing, 1, dtype=np.float64)

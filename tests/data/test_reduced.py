@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pyrite.data import Dataset, load
-from pyrite.data.reduced import reduced
+from pyrite.data.synthetic import reduced
 
 
 def images(count: int, classes: int, seed: int) -> Dataset:
