@@ -196,7 +196,7 @@ def _nothing(name: str) -> str:
     return f"### {recipe.article}: {recipe.title}\n\n{recipe.shows}\n\n{why}\n"
 
 
-INTRODUCTION = """Ours, mean ± standard deviation over the seeds, shares in per cent; in brackets what the paper has
+INTRODUCTION = """Ours, mean ± standard deviation over the seeds, fractions in per cent; in brackets what the paper has
 for the same cell. Each table says how it is reduced, and the claims that it was checked for with a
 95 % interval over paired seeds. Every cell is a line of JSON in [cells](cells), with its command;
 `xzcat` prints a file. Written by `python -m benchmarks.claims`."""

@@ -40,6 +40,8 @@ import sys
 import pyrite
 heavy = {{"torch", "sklearn", "matplotlib", *{EXTRAS!r}}} & {{name.partition(".")[0] for name in sys.modules}}
 assert not heavy, f"import pyrite has imported {{heavy}}"
+import pyrite.cli.app, pyrite.comparing, pyrite.report.page, pyrite.tuning, pyrite.without_suspects
+assert "pyrite.papers" not in sys.modules, "recipes and claims are read before they are asked for"
 for name in {PUBLIC!r}:
     getattr(pyrite, name)
 import torch

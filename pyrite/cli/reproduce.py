@@ -80,7 +80,7 @@ def _print(found: "Reproduction") -> None:
     text = len([heading for heading in table.headings if heading in (found.results.axes if found.results else ())]) or 1
     rows = [(*row[:text], *(cell.replace(" ± ", "±") for cell in row[text:])) for row in table.rows]
     published = " (the paper's)" if found.recipe.published else ""
-    caption = f"mean±standard deviation, shares in per cent{published}" if found.results else None
+    caption = f"mean±standard deviation, fractions in per cent{published}" if found.results else None
     if rows:
         print_table(table.headings, rows, left=text, caption=caption)
     for verdict in found.verdicts():

@@ -56,8 +56,8 @@ class Row:
         values = (table.get(column) for table in self.tables)
         return [value for value in values if value is not None]
 
-    def spelled(self, column: str) -> str:
-        """The mean over the seeds, with the standard deviation where there are several; shares in per cent."""
+    def formatted(self, column: str) -> str:
+        """The mean over the seeds, with the standard deviation where there are several; fractions in per cent."""
         values = self.values(column)
         if not values:
             return "unknown"
@@ -86,9 +86,9 @@ class Comparison:
         return known
 
     def table(self, names: Sequence[str] = ()) -> Table:
-        """One row per method; shares are in per cent. ``names`` are of ``COLUMNS``; the usual ones if empty."""
+        """One row per method; fractions are in per cent. ``names`` are of ``COLUMNS``; the usual ones if empty."""
         columns = self.columns(names)
-        rows = tuple((row.name, *(row.spelled(name) for name in columns)) for row in self.rows)
+        rows = tuple((row.name, *(row.formatted(name) for name in columns)) for row in self.rows)
         return Table(("loss", *columns.values()), rows)
 
     def to_markdown(self) -> str:

@@ -93,12 +93,11 @@ class Claimed(Checked):
 @final
 class Figure(Checked):
     """What is drawn: ``history`` (columns over the epochs), ``margins`` (histograms), ``curves`` (weight curves) or
-    ``bars``; one panel per label of the axis ``panels``, one line per label of the axis ``lines``."""
+    ``bars``; one panel per label of the axis ``panels``."""
 
     kind: Literal["history", "margins", "curves", "bars", "matrices"]
     columns: list[str] = []
     panels: str = ""
-    lines: str = ""
     losses: list[str] = []
     classes: int = 10
 

@@ -187,7 +187,7 @@ def reproduce(
         out: the folder for the table, and for runs while they are trained.
         cells: the folder of finished cells, one file per recipe; ``cells`` in ``out`` by default.
         workers: how many runs are trained at once.
-        seeds: how many, from 0; by default as many as the recipe says.
+        seeds: how many, from 0; by default as many as the recipe has.
         estimate: called before training, with the number of cells that are missing, the number of all cells, and the
             seconds that the missing ones will take.
         finished: called after each cell that was trained, with its labels, the seconds that it took, and the seconds

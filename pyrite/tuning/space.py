@@ -154,7 +154,7 @@ class Space:
 
 
 def read_range(text: str, name: str) -> Range:
-    """The range that a text spells: ``between(0.01, 1, log=True)``."""
+    """The range in a text: ``between(0.01, 1, log=True)``."""
     built = build(text, {"between": Between, "one_of": lambda *choices: OneOf(choices)}, "range")
     if not isinstance(built, Between | OneOf):
         raise PyriteError(f"{name} is {text!r}, but must be a number or a range such as 'between(0.01, 1, log=True)'")

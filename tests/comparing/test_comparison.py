@@ -135,8 +135,8 @@ def test_it_goes_on_where_it_stopped(found: pyrite.Comparison, tmp_path: Path) -
 def test_one_seed_has_no_spread_and_unknown_columns_go(tmp_path: Path) -> None:
     found = pyrite.compare("digits", ["ce"], out=tmp_path, **{**OPTIONS, "noise": None, "epochs": 1})
     final = found.rows[0].runs[0].history[-1]["test_accuracy"]
-    assert found.rows[0].spelled("final_test_accuracy") == f"{100 * final:.2f}"
-    assert found.rows[0].spelled("memorised") == "unknown"
+    assert found.rows[0].formatted("final_test_accuracy") == f"{100 * final:.2f}"
+    assert found.rows[0].formatted("memorised") == "unknown"
     assert list(found.columns()) == ["final_test_accuracy", "best_test_accuracy", "train_accuracy"]
     assert set(found.columns()) < set(COLUMNS)
 

@@ -80,7 +80,7 @@ def test_asymmetry() -> None:
 def test_margins_of_nets() -> None:
     found = initial_margins_of_nets(("fast_cnn", "cnn8"), (10,), seeds=(0, 1))
     assert found.statements == {"cnn8, 10 classes": True, "most nets of this library": False}  # one of two
-    assert found.numbers["share of nets within a tenth of Eq. 4"] == 0.5
+    assert found.numbers["fraction of nets within a tenth of Eq. 4"] == 0.5
     assert all(found.corrections.values())
     margins = [pyrite.measure_start("cnn8", classes=10, seed=seed, batch_size=16).margins for seed in (0, 1)]
     assert found.numbers["margin, cnn8, 10 classes"] == pytest.approx(np.mean(margins))

@@ -50,7 +50,6 @@ checks = [{ more = "CE", than = -1.0 }]
 kind = "history"
 columns = ["test_accuracy", "memorised"]
 panels = "noise"
-lines = "loss"
 """
 
 

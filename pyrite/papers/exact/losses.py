@@ -126,7 +126,7 @@ def nce_is_regularised_ce() -> Computed:
         "C2",
         {"Eq. 2": wrong < 1e-9, "Eq. 3": printed <= 1 + 1e-9},
         {"gradient of NCE minus Eq. 2": wrong, "weight over Eq. 3, largest": printed}
-        | {"share of samples above Eq. 3": broken, "weight over the corrected bound, largest": corrected},
+        | {"fraction of samples above Eq. 3": broken, "weight over the corrected bound, largest": corrected},
         {"Eq. 3 with the mean over labels: gamma (w_CE + epsilon (1 - 1/K))": corrected <= 1 + 1e-9},
     )
 

@@ -58,19 +58,19 @@ def _meta_gradients(loss: Loss, rate: float) -> tuple[Tensor, Tensor]:
 def noise_adds_variance(rate: float = 0.4, batch: int = 10, seed: int = 0) -> Computed:
     """R2: what noise adds to the variance of a meta-gradient, and the rate of convergence (Theorem 2).
 
-    The toy problem has one parameter t, two classes and the symmetric loss 2 sigmoid(-y t), where y is 1 for a share
+    The toy problem has one parameter t, two classes and the symmetric loss 2 sigmoid(-y t), where y is 1 for a fraction
     q of the samples and -1 for the rest. Its constants are known: the gradient is at most rho = 1/2, it changes
     by at most L = 1/(3 sqrt 3) per unit of t, and its variance is at most q (1 - q). Uniform noise makes q
     (1 - rate) q + rate/2. With the theorem's step 1/(sigma sqrt T), the smallest squared gradient of T steps is on
     average at most (2 (F(0) - inf F) + L) sigma / sqrt T.
     """
-    share, rho, smoothness = 0.9, 0.5, 1 / (3 * 3**0.5)
+    fraction, rho, smoothness = 0.9, 0.5, 1 / (3 * 3**0.5)
     used = [_added_variance(q, part) / (2 * part * rho**2) for q in (0.5, 0.7, 0.9, 1.0) for part in (0.01, 0.4, 0.99)]
     numbers = {"added variance over 2 rate rho^2, largest": max(used)}
     statements = {"the noise adds at most 2 rate rho^2 / m": max(used) <= 1}
     for name, noise in (("clean", 0.0), ("noisy", rate)):
-        q = (1 - noise) * share + noise / 2
-        sigma = ((share * (1 - share) + 2 * noise * rho**2) / batch) ** 0.5
+        q = (1 - noise) * fraction + noise / 2
+        sigma = ((fraction * (1 - fraction) + 2 * noise * rho**2) / batch) ** 0.5
         lengths = (64, 512, 4096)
         smallest = [_smallest_gradient(q, batch, steps, 1 / (sigma * steps**0.5), seed) for steps in lengths]
         for steps, found in zip(lengths, smallest, strict=True):
@@ -83,23 +83,23 @@ def noise_adds_variance(rate: float = 0.4, batch: int = 10, seed: int = 0) -> Co
     return Computed("R2", statements, numbers)
 
 
-def _added_variance(share: float, rate: float) -> float:
+def _added_variance(fraction: float, rate: float) -> float:
     """What noise of this rate adds to the variance of one sample's gradient, at t = 0, where it adds most.
 
     There the gradient is -y/2, with the variance q (1 - q); for other t both are smaller by the same factor.
     """
-    noisy = (1 - rate) * share + rate / 2
-    return noisy * (1 - noisy) - share * (1 - share)
+    noisy = (1 - rate) * fraction + rate / 2
+    return noisy * (1 - noisy) - fraction * (1 - fraction)
 
 
-def _smallest_gradient(share: float, batch: int, steps: int, step: float, seed: int, repeats: int = 400) -> float:
+def _smallest_gradient(fraction: float, batch: int, steps: int, step: float, seed: int, repeats: int = 400) -> float:
     """The smallest squared gradient over all steps of gradient descent from t = 0, in the mean over repeats."""
     generator = np.random.default_rng(seed)
     t = np.zeros(repeats)
     smallest = np.inf
     for _ in range(steps):
         slope = 2 / (2 + np.exp(t) + np.exp(-t))  # 2 sigmoid'(t)
-        smallest = min(smallest, float(np.mean(((2 * share - 1) * slope) ** 2)))
-        mean_label = 2 * generator.binomial(batch, share, repeats) / batch - 1
+        smallest = min(smallest, float(np.mean(((2 * fraction - 1) * slope) ** 2)))
+        mean_label = 2 * generator.binomial(batch, fraction, repeats) / batch - 1
         t += step * mean_label * slope
     return smallest

@@ -24,7 +24,7 @@ def initial_margins_of_nets(
 ) -> Computed:
     """C6: Eq. 4 gives the mean margin of nets before training (curriculum paper, Figures 2 and 6).
 
-    The paper says so of its own nets, and of most others with a usual initialisation. As printed with scores of spread
+    The paper has it of its own nets, and of most others with a usual initialisation. As printed with scores of spread
     1, to a tenth; and corrected, with the spread that the net really has, for every net. Margin and spread are means
     over initial weights; inputs are normal random numbers of the shape of a CIFAR image.
     """
@@ -42,7 +42,7 @@ def initial_margins_of_nets(
             corrected.append(abs(mean - real) <= _WITHIN * abs(real))
             numbers |= {f"margin, {cell}": mean, f"spread, {cell}": spread}
     numbers |= {f"Eq. 4, {count} classes": expected_margin(count) for count in classes}
-    numbers["share of nets within a tenth of Eq. 4"] = share = float(np.mean(list(printed.values())))
+    numbers["fraction of nets within a tenth of Eq. 4"] = fraction = float(np.mean(list(printed.values())))
     own = {cell: fits for cell, fits in printed.items() if cell.partition(",")[0] in _OF_THE_PAPER}
-    statements = {**own, "most nets of this library": share > 0.5}
+    statements = {**own, "most nets of this library": fraction > 0.5}
     return Computed("C6", statements, numbers, {"with the spread that each net has, for all nets": all(corrected)})
