@@ -248,9 +248,9 @@ def _projection(before: int, after: int, stride: int) -> nn.Module:
 class _WideBlock(nn.Module):
     """Norm, ReLU and convolution, twice. Where sizes change, the shortcut is a convolution of the normalised input."""
 
-    def __init__(self, before: int, after: int, stride: int, rate: float) -> None:
+    def __init__(self, before: int, after: int, stride: int, drop: float) -> None:
         super().__init__()
-        self.rate = rate
+        self.drop = drop
         self.first_norm, self.first = nn.BatchNorm2d(before), conv(before, after, stride)
         self.second_norm, self.second = nn.BatchNorm2d(after), conv(after, after)
         self.shortcut = conv(before, after, stride, 1) if before != after or stride > 1 else None
@@ -258,7 +258,7 @@ class _WideBlock(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         active = relu(self.first_norm(x))
         out: Tensor = relu(self.second_norm(self.first(active)))
-        if self.rate:
-            out = dropout(out, self.rate, self.training)
+        if self.drop:
+            out = dropout(out, self.drop, self.training)
         out = self.second(out)
         return out + (x if self.shortcut is None else self.shortcut(active))
