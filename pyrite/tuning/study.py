@@ -9,6 +9,7 @@ import json
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple, final
 
@@ -28,7 +29,7 @@ from pyrite.methods import Method
 from pyrite.training import RunFailed
 from pyrite.tuning.criteria import Criterion
 from pyrite.tuning.result import Trial
-from pyrite.tuning.space import METHOD, Between, Range, Space
+from pyrite.tuning.space import METHOD, Between, Choose, Range, Space
 
 __all__ = ["Claim", "Study", "read_study"]
 
@@ -158,19 +159,21 @@ class Study:
     def _propose(self, make: Make) -> FrozenTrial | None:
         """The next trial, different from all before; None if all have been tried."""
         taken = {(trial.method, trial.lr) for trial in self.trials()}
-        for params in self._proposals():
-            method, lr = make(*self.space.pick(lambda name, allowed, params=params: params[name]))  # type: ignore[misc]
+        for choose in self._proposals():
+            params: dict[str, Any] = {}
+            picked = self.space.pick(lambda name, allowed: params.setdefault(name, choose(name, allowed)))  # noqa: B023
+            method, lr = make(*picked)
             if (method, lr) not in taken:
                 ranges = {name: _distribution(self.space.ranges[name]) for name in params}
                 known = {"method": method, "lr": lr}
                 return create_trial(state=TrialState.RUNNING, params=params, distributions=ranges, user_attrs=known)
         return None
 
-    def _proposals(self) -> Iterator[dict[str, Any]]:
+    def _proposals(self) -> Iterator[Choose]:
         stored = self._stored()
         number = len(stored)
         if number < len(self.space.methods):
-            yield self._chosen(lambda name, allowed: self.space.methods[number] if name == METHOD else allowed.middle)
+            yield lambda name, allowed: self.space.methods[number] if name == METHOD else allowed.middle
         first, second = np.random.SeedSequence([self.seed, number]).generate_state(2).tolist()
         with _quiet():
             model_based = TPESampler(seed=first, constant_liar=True)  # counts running trials of other processes
@@ -178,14 +181,8 @@ class Study:
             study = _in_memory(stored, self.direction, sampler)
             for _ in range(attempts):
                 trial = study.ask()
-                yield self._chosen(lambda name, allowed, new=trial: _suggested(new, name, allowed))  # type: ignore[misc]
+                yield partial(_suggested, trial)
                 study.tell(trial, state=TrialState.FAIL)
-
-    def _chosen(self, choose: Callable[[str, Range], Any]) -> dict[str, Any]:
-        """What was chosen, by name."""
-        params: dict[str, Any] = {}
-        self.space.pick(lambda name, allowed: params.setdefault(name, choose(name, allowed)))
-        return params
 
     @contextmanager
     def _exclusive(self) -> Iterator[None]:
