@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from matplotlib.ticker import MaxNLocator, PercentFormatter
+from matplotlib.ticker import PercentFormatter
 
 from pyrite.files import write
 from pyrite.losses import loss
@@ -17,14 +18,13 @@ from pyrite.noise import noise_model
 from pyrite.papers.claims import Results
 from pyrite.papers.recipe import Figure as Wanted
 from pyrite.papers.reproduction import Reproduction, heading
-from pyrite.report.figures import curves_figure
-from pyrite.report.style import COLOURS, line_style, picture, save, templates
+from pyrite.report.figures import curves_figure, draw_lines, style_epochs
+from pyrite.report.style import COLOURS, picture, save, templates
+from pyrite.training import METRICS
 
 __all__ = ["reproduction_figure", "write_reproduction"]
 
-_WORDS: Final = {"test_accuracy": "test accuracy", "alpha": "mean weight, times 2"}
 _GROUPS: Final = (("all", COLOURS[0]), ("right", COLOURS[0]), ("wrong", COLOURS[1]))
-_IN_PER_CENT: Final = ("test_accuracy", "train_accuracy", "clean_accuracy", "memorised", "recovered")
 
 
 def write_reproduction(found: Reproduction, folder: str | Path) -> list[Path]:
@@ -58,16 +58,13 @@ def _history(results: Results, wanted: Wanted) -> Figure:
     grid = figure.subplots(len(wanted.columns), len(across), sharex=True, sharey="row", squeeze=False)
     for row, column in zip(grid, wanted.columns, strict=True):
         for panel, label in zip(row, across, strict=True):
-            for number, (name, chosen) in enumerate(_lines(results, {wanted.panels: label} if wanted.panels else {})):
-                _line(panel, results, chosen, column, name, number)
-            panel.grid(axis="y", alpha=0.25)
-            panel.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
-            if column in _IN_PER_CENT:
-                panel.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
-        row[0].set_ylabel(_WORDS.get(column) or heading(column))
+            lines = _lines(results, {wanted.panels: label} if wanted.panels else {})
+            draw_lines(panel, {name: _known_values(results, chosen, column) for name, chosen in lines})
+            style_epochs(panel, percent=column in METRICS and METRICS[column].percent)
+            panel.set_ylabel(METRICS[column].explanation if column in METRICS else column)
+            panel.label_outer()
     for panel, label in zip(grid[0], across, strict=True):
         panel.set_title(label, fontsize=10)
-    figure.supxlabel("epoch", fontsize=10)
     handles, names = grid[0, 0].get_legend_handles_labels()
     figure.legend(handles, names, loc="outside upper center", ncols=4, frameon=False, fontsize=9)
     return figure
@@ -81,18 +78,11 @@ def _lines(results: Results, fixed: Mapping[str, str]) -> Iterator[tuple[str, di
         yield " ".join(chosen[axis] for axis in free if len(results.axes[axis]) > 1), chosen
 
 
-def _line(axes: Axes, results: Results, chosen: Mapping[str, str], column: str, name: str, number: int) -> None:
+def _known_values(results: Results, chosen: Mapping[str, str], column: str) -> list[npt.NDArray[np.float64]]:
     place = tuple(chosen[axis] for axis in results.axes)
     cells = [results.cells[place, seed] for seed in results.seeds if (place, seed) in results.cells]
     columns = [cell.facts["history"].get(column) for cell in cells]
-    known = [values for values in columns if values and None not in values]
-    if not known:
-        return
-    table = np.array([values[: min(map(len, known))] for values in known], np.float64)
-    epochs, style = np.arange(1, table.shape[1] + 1), line_style(number)
-    axes.plot(epochs, table.mean(0), linewidth=1.6, label=name, **style)  # type: ignore[arg-type]
-    if len(table) > 1:
-        axes.fill_between(epochs, table.min(0), table.max(0), color=style["color"], alpha=0.15, linewidth=0)
+    return [np.array(values, np.float64) for values in columns if values and None not in values]
 
 
 def _margins(results: Results, wanted: Wanted) -> Figure:

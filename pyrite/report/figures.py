@@ -20,19 +20,19 @@ from pyrite.training import METRICS, Run, Start
 
 __all__ = [
     "curves_figure",
+    "draw_lines",
     "initial_margins_figure",
     "learning_figure",
     "margins_figure",
     "run_figure",
+    "style_epochs",
     "weights_figure",
 ]
 
 _Values = Sequence[npt.NDArray[np.float64]]
 _LETTERS = 60  # of a title; more do not fit above a row
-_LEAST, _COVERED = (
-    6.0,
-    0.98,
-)  # the axis of margins reaches at least this far, and mostly covers this fraction of samples
+_LEAST = 6.0  # the axis of margins reaches at least this far
+_COVERED = 0.98  # and in most panels covers this fraction of the samples
 _ACROSS, _BINS = 3, 60  # nets per row, and bins, of margins before training
 
 
@@ -53,9 +53,9 @@ def learning_figure(comparison: Comparison) -> Figure:
     figure = Figure(figsize=(6, 1.2 + 2.9 * len(panels)), layout="constrained")
     grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False).flatten()
     for axes, (name, known) in zip(grid, panels.items(), strict=True):
-        _draw_lines(axes, known)
+        draw_lines(axes, known)
         axes.set_ylabel(METRICS[name].explanation, fontsize=11)
-        _style_epochs(axes, percent=True)
+        style_epochs(axes, percent=True)
         axes.label_outer()
     grid[-1].set_ylim(bottom=0)
     _legend(figure, grid[0], fontsize=10.5)
@@ -72,9 +72,9 @@ def run_figure(run: Run) -> Figure:
         drawn.pop("train_accuracy", None)
     figure = Figure(figsize=(6, 3.9 + 0.1 * len(drawn)), layout="constrained")
     axes = figure.subplots()
-    _draw_lines(axes, {METRICS[name].explanation: [np.array(values)] for name, values in drawn.items()})
+    draw_lines(axes, {METRICS[name].explanation: [np.array(values)] for name, values in drawn.items()})
     axes.set_ylim(0, 1.02)
-    _style_epochs(axes, percent=True)
+    style_epochs(axes, percent=True)
     _legend(figure, axes)
     return figure
 
@@ -90,13 +90,13 @@ def weights_figure(comparison: Comparison) -> Figure:
         raise PyriteError(f"{comparison.path} has nothing to draw: no run has sample weights")
     figure = Figure(figsize=(9, 3.9), layout="constrained")
     absolute, relative = figure.subplots(1, 2, sharex=True)
-    _draw_lines(absolute, known)
-    _draw_lines(relative, {name: [one / max(one.max(), 1e-300) for one in values] for name, values in known.items()})
+    draw_lines(absolute, known)
+    draw_lines(relative, {name: [one / max(one.max(), 1e-300) for one in values] for name, values in known.items()})
     absolute.set_ylabel("twice the mean weight so far", fontsize=11)
     relative.set_ylabel("as a fraction of its largest value", fontsize=11)
     for axes in (absolute, relative):
         axes.set_ylim(bottom=0)
-        _style_epochs(axes)
+        style_epochs(axes)
     _legend(figure, absolute, ncols=3)
     return figure
 
@@ -111,7 +111,7 @@ def _known_values(comparison: Comparison, name: str) -> dict[str, _Values]:
     return {row.name: known(row) for row in comparison.rows}
 
 
-def _draw_lines(axes: Axes, known: Mapping[str, _Values]) -> None:
+def draw_lines(axes: Axes, known: Mapping[str, _Values]) -> None:
     """Draw the mean over runs of a value per epoch, in a band from the lowest to the highest."""
     for number, (label, values) in enumerate(known.items()):
         if not values:
@@ -124,7 +124,8 @@ def _draw_lines(axes: Axes, known: Mapping[str, _Values]) -> None:
             axes.fill_between(epochs, table.min(0), table.max(0), color=style["color"], alpha=0.15, linewidth=0)
 
 
-def _style_epochs(axes: Axes, percent: bool = False) -> None:
+def style_epochs(axes: Axes, percent: bool = False) -> None:
+    """Label the axis of epochs, and per cents."""
     axes.set_xlabel("epoch", fontsize=11)
     axes.xaxis.set_major_locator(MaxNLocator(integer=True, steps=[1, 2, 5, 10]))
     axes.grid(axis="y", alpha=0.25)
