@@ -144,10 +144,9 @@ class TextTable(Table):
 
         self.path: Path = path
         _check_options(delimiter, decimal, encoding)
-        self._text, self._excel = self._read(encoding)
-        self._skipped = int(bool(self._excel))  # lines before the header
-        self._file = io.StringIO(self._text, newline="")
-        self._delimiter = delimiter or self._excel or max(_DELIMITERS, key=lambda mark: len(self._header(mark)))
+        self._content, excel = self._read(encoding)
+        self._skipped = int(bool(excel))  # lines before the header
+        self._delimiter = delimiter or excel or max(_DELIMITERS, key=lambda mark: len(self._header(mark)))
         names = [name.strip() for name in self._header(self._delimiter)]
         if not names or names == [""]:
             raise PyriteError(f"{path}: empty, it has no header")
@@ -165,8 +164,8 @@ class TextTable(Table):
             self._check_rows()
             raise PyriteError(f"{path}: not a CSV file ({' '.join(str(error).split())})") from None
         # pandas fills short rows, and takes the first cells of long ones for an index.
-        unquoted = "".join(self._text.split('"')[::2])
-        if unquoted.count(self._delimiter) != (len(names) - 1) * (len(frame) + 1) or not isinstance(
+        unquoted = b"".join(self._content.split(b'"')[::2])
+        if unquoted.count(self._delimiter.encode()) != (len(names) - 1) * (len(frame) + 1) or not isinstance(
             frame.index, pandas.RangeIndex
         ):
             self._check_rows()
@@ -201,8 +200,8 @@ class TextTable(Table):
             check_resolution(min(exact), max(exact), f"{self.path}, column {name!r}")
         return numbers
 
-    def _read(self, encoding: str | None) -> tuple[str, str]:
-        """The text from the header on, and the delimiter that Excel has written before it."""
+    def _read(self, encoding: str | None) -> tuple[bytes, str]:
+        """The text from the header on, in UTF-8, and the delimiter that Excel has written before it."""
         if not is_regular(self.path):  # opening a pipe would block for ever
             raise PyriteError(f"{self.path}: cannot be read, it is not a file")
         try:
@@ -217,8 +216,8 @@ class TextTable(Table):
             ) from None
         first = text[:20].splitlines()[:1]
         if first and len(first[0]) == 5 and first[0].startswith("sep="):  # Excel writes it, and reads it
-            return text[5:].lstrip("\r\n"), first[0][4]
-        return text, ""
+            return text[5:].lstrip("\r\n").encode(), first[0][4]
+        return text.encode(), ""
 
     def _header(self, delimiter: str) -> list[str]:
         try:
@@ -235,7 +234,7 @@ class TextTable(Table):
         import pandas
 
         return pandas.read_csv(
-            io.BytesIO(self._text.encode()), sep=self._delimiter, decimal=self.decimal, header=0, names=self.names,
+            io.BytesIO(self._content), sep=self._delimiter, decimal=self.decimal, header=0, names=self.names,
             na_filter=False, low_memory=False, **options,
         )  # fmt: skip
 
@@ -254,8 +253,9 @@ class TextTable(Table):
                 yield line, record
 
     def _records(self, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-        self._file.seek(0)  # one iteration at a time
-        reader = csv.reader(self._file, delimiter=delimiter, strict=True)
+        # Unlike StringIO it does not take four bytes for a character.
+        lines = io.TextIOWrapper(io.BytesIO(self._content), encoding="utf-8", newline="")
+        reader = csv.reader(lines, delimiter=delimiter, strict=True)
         try:
             for record in reader:
                 yield reader.line_num + self._skipped, record

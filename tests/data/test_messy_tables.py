@@ -147,6 +147,8 @@ def test_text_columns(tmp_path, refused):
         ("x,label\n" + "1,a\n" * 30 + "1 kg,b\n", "row 31 (line 32), column 'x': '1 kg' is not a number, but 30 of 31"),
         ("x,label\n1,0.25\n2,0.5\n3,0.75\n4,1.5\n", "'label' holds 4 different numbers, but labels are classes"),
         ("x,label\n1,a\n2\n", "row 2 (line 3): 1 cells, but 2 columns"),
+        ('x,label\n1,"a, b"\n2\n3,b\n', "row 2 (line 3): 1 cells, but 2 columns"),
+        ("x,label\n1,a,c\n2\n3,b\n", "row 1 (line 2): 3 cells, but 2 columns"),
     ],
 )  # fmt: skip
 def test_what_is_refused_in_one_sentence(tmp_path, refused, text, said):
