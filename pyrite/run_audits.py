@@ -1,14 +1,15 @@
 """Audits of a run that exists, or of one that is trained for the audit."""
 
 import os
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Unpack, cast
 
 import numpy as np
+from rich.console import Console
+from rich.progress import Progress as Bar
 
 from pyrite.auditing import FEWEST, Audit, Kind, audit_margins, audit_scores, check_enough, data_issues
 from pyrite.auditing.noise_fit import Progress
@@ -43,14 +44,14 @@ def audit(
     stop: Callable[[], bool] = lambda: False,
     **options: Unpack[Settings],
 ) -> Audit:
-    """Find wrong labels: which they are, their share, and what they should be.
+    """Find wrong labels: which they are, how many, and what they should be.
 
     Args:
         what: data, as ``train`` takes them, which are trained on first; a run or its folder; or, with ``scores``, the
             given labels as class numbers. A list of texts is data if its ``label``s are given too.
         scores: the scores of a model, one row per sample, one column per class. The model must not have
             been trained on that sample's label: memorised labels look right. Their scale does not matter. A list of
-            such tables, of models that differ, tells more: how many errors are the models' own.
+            such tables, of models that differ, shows how many errors are the models' own.
         kind: what the scores are: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``. It is never guessed.
         embeddings: with ``scores``: one row per sample, for which neighbours are further evidence.
         classes: the names of the classes.
@@ -67,7 +68,8 @@ def audit(
     >>> audit(labels, scores=scores, kind="logits", classes=["cat", "dog", "emu"])
     <audit: about 10.0 % (7 to 12 %) of 600 labels look wrong; most often cat labelled as dog>
     """
-    if isinstance(what, Run | Dataset | str | Path) or (scores is None and _are_samples(what, options)):
+    is_table = is_object(what) and (hasattr(what, "columns") or options.get("label") is not None)
+    if isinstance(what, Run | Dataset | str | Path) or (scores is None and is_table):
         if any(part is not None for part in (scores, kind, embeddings, classes)):
             raise PyriteError(
                 "data and runs have their own scores and classes: leave out scores, kind, embeddings and classes"
@@ -86,11 +88,6 @@ def audit(
         return audit_scores(
             what, scores=scores, kind=kind, embeddings=embeddings, classes=classes, seed=seed, progress=advance
         )
-
-
-def _are_samples(what: object, options: Settings) -> bool:
-    """Whether these are samples to train on, and not the labels that belong to scores."""
-    return is_object(what) and (hasattr(what, "columns") or options.get("label") is not None)
 
 
 def _only_seed(options: Settings, out: object, reason: str) -> int:
@@ -138,8 +135,8 @@ def default_options(given: dict[str, Any], data: Dataset) -> dict[str, Any]:
     has_length = not given.keys().isdisjoint(("iterations", "minutes"))
     values = {} if has_length else {"epochs": min(max(round(40_000 / samples), 10), 30)}
     if "method" in given and "loss" not in given:
-        share = min(max(250 / samples, 0.2), max(0.4, min(0.5, (FEWEST + 2) / samples)))
-        return {**values, "validation": share}
+        fraction = min(max(250 / samples, 0.2), max(0.4, min(0.5, (FEWEST + 2) / samples)))
+        return {**values, "validation": fraction}
     default = default_method(len(data.classes)) if data.inputs.ndim == 4 else _OVERLAPPING
     inner = ERM(read_loss(given["loss"])) if "loss" in given else read_method(default)
     return {**values, "validation": 0.0, "method": CrossFit(inner, folds=4 if samples < _FEW else 2)}
@@ -161,10 +158,14 @@ def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
             f"{run.path} keeps no margins of classes: samples times classes are too many, or it is too old"
         )
     part, given = labels["part"], labels["given"]
-    try:
-        problems = data_issues(replace(run.dataset(), labels=given))
-    except ValueError:  # missing or changed since; the run has the evidence, only copies cannot be found
-        problems = None
+    notes = [*map(str, run.facts.get("notes", ()))]
+    if not run.finished:
+        done = f"{len(run.history)} of {run.config.epochs} epochs are done"
+        notes.append(f"{run.path} is unfinished, {done}: continue with pyrite train --resume {run.path}")
+    issues = None
+    with suppress(ValueError):  # missing or changed since; the run has the evidence, only copies cannot be found
+        issues = data_issues(replace(run.dataset(), labels=given))
+        notes += issues.sentences()
     with _shown(progress) as advance:
         return audit_margins(
             np.where(np.isin(part, (Part.TRAIN, Part.VALIDATION))[:, None], samples["class_margins"], np.nan),
@@ -173,12 +174,8 @@ def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
             run.classes,
             samples,
             seed,
-            warnings=(
-                *map(str, run.facts.get("notes", ())),
-                *_unfinished(run),
-                *(() if problems is None else problems.sentences()),
-            ),
-            data_issues=problems,
+            warnings=notes,
+            data_issues=issues,
             run=run,
             true=labels.get("true"),
             paths=labels.get("path"),
@@ -186,22 +183,11 @@ def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
         )
 
 
-def _unfinished(run: Run) -> tuple[str, ...]:
-    if run.finished:
-        return ()
-    done = f"{len(run.history)} of {run.config.epochs} epochs are done"
-    return (f"{run.path} is unfinished, {done}: continue with pyrite train --resume {run.path}",)
-
-
 @contextmanager
 def _shown(wanted: bool | None) -> Iterator[Progress]:
     """A progress bar on standard error, if that is a terminal and ``wanted`` is not False."""
-    if wanted is False or not sys.stderr.isatty() or os.environ.get("RANK", "0") != "0":
-        yield lambda share: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress as Bar
-
-    with Bar(console=Console(stderr=True), transient=True) as bar:
+    console = Console(stderr=True)
+    hidden = wanted is False or not console.is_terminal or os.environ.get("RANK", "0") != "0"
+    with Bar(console=console, transient=True, disable=hidden) as bar:
         task = bar.add_task("fitting the noise", total=1.0)
-        yield lambda share: bar.update(task, completed=share)
+        yield lambda done: bar.update(task, completed=done)

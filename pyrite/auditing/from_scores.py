@@ -73,7 +73,7 @@ def audit_scores(
         fitted = np.sort(np.random.default_rng(seed).choice(fitted, min(count, len(given)), replace=False))
     some = table if len(fitted) == len(table) else table[fitted]
     gap = gap_of(some, kind)
-    margins = to_margins(some, kind, gap)
+    margins = np.concatenate(by_blocks(partial(_margins_of, some, kind, gap), some.shape))
     fit = fit_noise(margins, given[fitted], seed, progress)
     features = RateFeatures.of(fit, margins, given[fitted])
     del some, margins

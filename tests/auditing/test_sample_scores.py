@@ -1,4 +1,4 @@
-"""Samples that look like none of the classes."""
+"""Scores of samples beside the probability that their labels are wrong; samples that look like none of the classes."""
 
 import csv
 from pathlib import Path
@@ -12,7 +12,8 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
 
 import pyrite
-from pyrite.auditing import SCORES, Evidence
+from pyrite.auditing import SCORES, AuditScore, Evidence
+from pyrite.report.audit_page import write_audit_page
 
 
 def test_flatness_is_a_ratio_of_means() -> None:
@@ -58,3 +59,29 @@ def test_scale_and_labels_do_not_matter(digits: tuple[np.ndarray, ...]) -> None:
     first = pyrite.audit(given, scores=np.log(scores), kind="logits").no_class
     second = pyrite.audit(np.roll(given, 1), scores=5 * np.log(scores) + 3, kind="logits").no_class
     np.testing.assert_allclose(first, second, rtol=1e-6)
+
+
+class Gap(AuditScore):
+    name, heading, help, listed = (
+        "gap",
+        "gap of two",
+        "how far the best class is ahead",
+        "Samples with the largest gap.",
+    )
+
+    def compute(self, evidence: Evidence) -> np.ndarray:
+        second, first = np.sort(evidence.margins, axis=1)[:, -2:].T
+        return first - second
+
+
+def test_a_score_is_one_class(digits: tuple[np.ndarray, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One entry of the registry, and it is in the order, the frame, the CSV, the JSON and the page."""
+    monkeypatch.setitem(SCORES, "gap", Gap())
+    found = pyrite.audit(digits[1], scores=digits[0], kind="probabilities")
+    values = found.evidence["gap"]
+    assert (np.diff(values[found.ranked_by("gap")]) <= 0).all()
+    np.testing.assert_array_equal(found.to_frame()["gap"], values[found.ranking])
+    assert "gap" in found.to_csv(tmp_path / "suspects.csv").read_text().splitlines()[0].split(",")
+    assert found.summary()["scores"]["gap"] == {"help": Gap.help, "highest": found.ranked_by("gap")[:10].tolist()}
+    page = write_audit_page(found, tmp_path / "page.html").read_text()
+    assert all(text in page for text in (f'"heading":"{Gap.heading}"', Gap.help, Gap.listed, 'data-list="gap"'))
