@@ -16,18 +16,9 @@ from torch import Tensor, nn
 from pyrite.errors import PyriteError
 
 __all__ = [
-    "all_gather",
-    "all_reduce",
-    "all_reduce_gradients",
-    "broadcast_weights",
-    "fast_bfloat16",
-    "gather",
-    "join",
-    "local_device",
-    "rank",
-    "sync_batch_norm",
-    "world_size",
-]
+    "all_gather", "all_reduce", "all_reduce_gradients", "broadcast_weights", "fast_bfloat16", "gather", "join",
+    "local_device", "rank", "sync_batch_norm", "world_size",
+]  # fmt: skip
 
 Kind = TypeVar("Kind")
 

@@ -141,7 +141,7 @@ class _Together(Trainer):
         totals = weight.sum(1, keepdim=True)
         weight = weight / torch.where(totals > 0, totals, 1)  # no division by 0 if all weights are 0
         learner.optimiser.zero_grad(set_to_none=True)
-        scores = learner.scores(learner.ready(batch.inputs))
+        scores = learner.scores(batch.inputs)
         value = self._sum(scores, batch.labels, weight)
         if not value.isfinite():
             raise FloatingPointError(f"the loss is {value.item()}")

@@ -87,7 +87,7 @@ class BilevelTrainer(Trainer):
 
     def _backward(self, batch: Batch, rows: Tensor, size: int) -> _Split:
         """The gradients of a split's mean loss; ``size`` is its number of samples over all processes."""
-        scores = self.learner.scores(self.learner.ready(batch.inputs[rows]))
+        scores = self.learner.scores(batch.inputs[rows])
         summed = self.loss(scores, batch.labels[rows]).sum()
         by_scores, *parts = torch.autograd.grad(
             summed / size, [scores, *self.learner.weights], allow_unused=True, materialize_grads=False

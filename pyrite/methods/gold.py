@@ -98,11 +98,6 @@ class GLCTrainer(Trainer):
 
     There is a gold batch for every other batch, however few gold samples there are; their losses are multiplied so
     that over an epoch each counts as much as any other sample.
-
-    Args:
-        context: of the second stage.
-        gold: batches of the gold samples.
-        matrix: T[i, j] = P(given j | true i).
     """
 
     def __init__(self, context: Context, gold: Batches, matrix: Tensor) -> None:

@@ -104,12 +104,7 @@ def joint_objective(scores: Tensor, labels: Tensor, prior: Tensor, alpha: float,
 
 
 class SoftLabels(Trainer):
-    """Steps on KL(label ‖ p) with a soft label for every sample. In the second stage the labels stay.
-
-    Args:
-        context: of the stage.
-        labels: one row per sample; the given ones if None.
-    """
+    """Steps on KL(label ‖ p) with a soft label for every sample. In the second stage the labels stay."""
 
     labels: Tensor
 

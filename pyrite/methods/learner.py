@@ -81,18 +81,13 @@ class Learner(Stateful):
         return self.learning_rates[0] * self.factor_at(self.steps)
 
     def pieces(self, batch: Batch) -> Iterator[Batch]:
-        """The batch in the pieces that go through the model, ready for it.
+        """The batch in the pieces that go through the model.
 
         Several processes always make the same number of pieces, even if some are empty, because their batch norms wait
         for each other.
         """
-        pieces = self.accumulate
-        if pieces == 1:
-            yield Batch(self.ready(batch.inputs), batch.labels, batch.index)
-            return
-        pieces = pieces if world_size() > 1 else max(1, min(pieces, len(batch.labels)))
-        for inputs, labels, index in zip(*(part.tensor_split(pieces) for part in batch), strict=True):
-            yield Batch(self.ready(inputs), labels, index)
+        pieces = self.accumulate if world_size() > 1 else max(1, min(self.accumulate, len(batch.labels)))
+        yield from map(Batch, *(part.tensor_split(pieces) for part in batch))
 
     def ready(self, inputs: Tensor) -> Tensor:
         """Inputs as the model takes them: images with their channels last, with which convolutions are fastest."""
@@ -100,10 +95,10 @@ class Learner(Stateful):
         return inputs.to(self.dtype, memory_format=layout)
 
     def scores(self, inputs: Tensor) -> Tensor:
-        """Scores of inputs that are ``ready``, in training mode."""
+        """Scores in training mode."""
         self.model.train()
         with torch.autocast(inputs.device.type, self.autocast, enabled=self.autocast is not None):
-            scores: Tensor = self._forward(inputs)
+            scores: Tensor = self._forward(self.ready(inputs))
         return scores.to(self.dtype)  # a sum of losses in bfloat16 would keep two digits
 
     @torch.inference_mode()

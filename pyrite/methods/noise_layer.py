@@ -117,11 +117,7 @@ def _stages(method: Method, context: Context, at: float, structure: Callable[[Te
 class NoiseLayer(Trainer):
     """Steps on −log Σ_i T[i, y] p_i, by the weights of the net and by those of T = softmax(b), row by row.
 
-    Entries of T that are 0 stay 0. The net alone predicts.
-
-    Args:
-        context: what makes the net.
-        matrix: T at the beginning.
+    T begins as ``matrix``. Entries of it that are 0 stay 0. The net alone predicts.
     """
 
     def __init__(self, context: Context, matrix: Tensor) -> None:

@@ -59,13 +59,8 @@ class NoiseRateTrainer(Trainer):
     """A trainer with the noise rate of the run: given, or estimated when a warm-up has ended.
 
     The estimate uses each sample's mean margin over the warm-up, because that separates wrong labels better than the
-    margins of a single epoch: early margins carry little information, and late ones are those of memorised labels.
-
-    Args:
-        context: of the run. The warm-up has a fifth of its epochs, at least 3 and at most 10, but not all of them.
-        loss: what is minimised.
-        given: the noise rate, or None to estimate it.
-        nets: the number of nets.
+    margins of a single epoch: early margins carry little information, and late ones are those of memorised labels. The
+    warm-up has a fifth of the epochs, at least 3 and at most 10, but not all of them.
     """
 
     saved: ClassVar[tuple[str, ...]] = (*Trainer.saved, "noise_rate")

@@ -51,9 +51,7 @@ class MetaTrainer(Trainer):
     def weigh(self, made: Pass, again: Again) -> tuple[Tensor, Tensor]:
         """The factor of each loss in the objective, and the trust in each sample, for observers.
 
-        Args:
-            made: the forward pass. The graph of the losses must be kept, unless ``lean``.
-            again: a context in which random layers repeat the draws of that pass.
+        The graph of the losses must be kept, unless ``lean``. In ``again`` random layers repeat the draws of the pass.
         """
 
     def step(self, batch: Batch) -> Step:
@@ -65,13 +63,14 @@ class MetaTrainer(Trainer):
             omega, trust = self.weigh(made, again)
             if self.lean:  # the graph is gone; running statistics have been updated already
                 with again():
-                    made = next(self.passes(self.learner, batch, self.through.scores))
+                    ready = batch._replace(inputs=self.learner.ready(batch.inputs))
+                    made = next(self.passes(self.learner, ready, self.through.scores))
             step = self.descend(self.learner, batch, [made], count, omega * float(count))
         return replace(step, trust=trust[made.own].double())
 
     def slopes(self, direction: dict[str, Tensor], made: Pass, *, fast: bool = False) -> Tensor:
         """The derivative of the loss of each sample of the whole batch along a direction."""
-        own = made.batch.inputs, made.batch.labels[made.own]
+        own = self.learner.ready(made.batch.inputs), made.batch.labels[made.own]
         return self.gather(self.through.slopes(direction, own, made.losses.detach()[made.own], fast=fast))
 
     def meta_batch(self) -> tuple[Tensor, Tensor]:

@@ -41,14 +41,7 @@ class Ramp(NamedTuple):
 
 
 class ScheduledLoss(Trainer):
-    """Empirical risk minimisation with a loss, one coefficient of which is set at the beginning of every epoch.
-
-    Args:
-        context: what the method is started with.
-        loss: the loss.
-        coefficient: the name of the attribute of the loss that changes.
-        value_at: its value in an epoch, counted from 1.
-    """
+    """Empirical risk minimisation with a loss, one attribute of which is set at the beginning of every epoch."""
 
     saved: ClassVar[tuple[str, ...]] = (*Trainer.saved, "value")
 

@@ -20,8 +20,7 @@ class Stages(Trainer):
     """Two trainers, one after the other.
 
     Args:
-        method: what is trained, for error messages.
-        context: of the whole run.
+        method, context: of the whole run.
         at: the fraction of the epochs that the first stage takes; both have one epoch at least.
         then: makes the trainer of the second stage from its context and what was estimated. A resumed run calls it
             too, and loads its state afterwards.

@@ -22,20 +22,12 @@ __all__ = ["Pass", "Trainer"]
 
 
 class Pass(NamedTuple):
-    """A forward pass.
+    """A forward pass. If the method needs the whole batch, it has the losses of the samples of all processes."""
 
-    Attributes:
-        scores: of this process's samples, with their graph.
-        batch: the samples of ``losses``: those of the piece or, if the method needs the whole batch, of all processes
-            (its inputs are those of this process).
-        losses: of these samples, with their graph.
-        own: where this process's samples are among them.
-    """
-
-    scores: Tensor
-    batch: Batch
-    losses: Tensor
-    own: slice
+    scores: Tensor  # of this process's samples, with their graph
+    batch: Batch  # the samples of the losses; its inputs are those of this process
+    losses: Tensor  # with their graph
+    own: slice  # where this process's samples are among them
 
 
 class Trainer(Stateful):
@@ -85,12 +77,9 @@ class Trainer(Stateful):
     def weights(self, batch: Batch, losses: Tensor | None) -> Tensor | None:
         """What the loss of each sample is multiplied by; None if every sample counts the same.
 
-        The sum of the weights is the denominator of the mean.
-
-        Args:
-            batch: the whole batch.
-            losses: without a graph, in rows if there are several nets, if the method needs the whole batch. Otherwise
-                None, because a piece is divided by the sum of all weights before the losses of the next are known.
+        The sum of the weights is the denominator of the mean. ``losses`` have no graph, and a row for each net if there
+        are several. They are None unless the method needs the whole batch, because a piece is divided by the sum of all
+        weights before the losses of the next are known.
         """
         return None
 
@@ -166,7 +155,7 @@ class Trainer(Stateful):
 
     def passes(self, net: Learner, batch: Batch, scorer: Callable[[Tensor], Tensor] | None = None) -> Iterator[Pass]:
         """The forward passes of a batch, piece by piece; through another function than the net's if there is one."""
-        for piece in net.pieces(batch):
+        for piece in [batch] if net.accumulate == 1 else net.pieces(batch):
             scores = (scorer or net.scores)(piece.inputs)
             if not self.whole_batch or world_size() == 1:
                 yield Pass(scores, piece, self.losses(scores, piece), slice(len(piece.labels)))
@@ -182,14 +171,9 @@ class Trainer(Stateful):
     def descend(
         self, net: Learner, batch: Batch, passes: Iterable[Pass], denominator: Tensor, weights: Tensor | None = None
     ) -> Step:
-        """The backward passes of a net, and the step of its optimiser.
+        """The backward passes of a net, and the step of its optimiser; none if the global denominator is 0.
 
-        Args:
-            net: what learns.
-            batch: the samples of this process.
-            passes: forward passes. Those that are made one after the other have one graph in memory at a time.
-            denominator: of the mean over all processes. If it is 0, no step is made.
-            weights: what the losses of all passes are multiplied by.
+        If the forward passes are made one after the other, one graph is in memory at a time.
         """
         denominator = denominator.double()
         if not denominator:  # no image could be read, or no label counts

@@ -5,6 +5,7 @@ import os
 from collections.abc import Callable
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, final
 
@@ -254,7 +255,7 @@ def make_learner(
     return Learner(
         net,
         config.optimiser.build([weight for weight in net.parameters() if weight.requires_grad]),
-        lambda step: config.schedule.factor_at(step, steps_per_epoch, epochs),
+        partial(config.schedule.factor_at, per_epoch=steps_per_epoch, epochs=epochs),
         clip=clip or config.clip or None,
         accumulate=config.accumulate,
         precision=config.precision or "float32",
