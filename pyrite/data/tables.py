@@ -163,11 +163,11 @@ class TextTable(Table):
         except (pandas.errors.ParserError, pandas.errors.EmptyDataError, ValueError) as error:
             self._check_rows()
             raise PyriteError(f"{path}: not a CSV file ({' '.join(str(error).split())})") from None
-        # pandas fills short rows, and takes the first cells of long ones for an index.
+        # pandas fills short rows, and takes the first cells of all for an index if the first row is too long.
+        _, first = next(self._rows(), (0, names))
         unquoted = b"".join(self._content.split(b'"')[::2])
-        if unquoted.count(self._delimiter.encode()) != (len(names) - 1) * (len(frame) + 1) or not isinstance(
-            frame.index, pandas.RangeIndex
-        ):
+        cells = unquoted.count(self._delimiter.encode()) + len(frame) + 1
+        if len(first) != len(names) or cells != len(names) * (len(frame) + 1):
             self._check_rows()
         super().__init__(path, frame)
 
