@@ -1,5 +1,6 @@
 """``pyrite reproduce``: a table or figure of a paper."""
 
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -28,18 +29,22 @@ def reproduce(
     from pyrite.papers import reproduce as run_recipe
     from pyrite.papers.page import write_reproduction
 
-    progress = _Progress(quiet=as_json)
+    total, numbers = 0, count(1)
+
+    def begin(missing: int, expected: int, seconds: float) -> None:
+        nonlocal total
+        total = missing
+        if missing and not as_json:
+            warn(f"{missing} of {expected} runs are to be trained; time left: about {_duration(seconds)}")
+
+    def advance(words: str, seconds: float, left: float) -> None:
+        if not as_json:
+            warn(f"{next(numbers)}/{total}  {words}  {seconds:.0f} s; time left: {_duration(left)}")
+
     with failures():
         found = run_recipe(
-            name,
-            scale,  # type: ignore[arg-type]
-            out=out,
-            cells=cells,
-            workers=workers,
-            seeds=seeds,
-            estimate=progress.begin,
-            finished=progress.advance,
-        )
+            name, scale, out=out, cells=cells, workers=workers, seeds=seeds, estimate=begin, finished=advance,  # type: ignore[arg-type]
+        )  # fmt: skip
         written = write_reproduction(found, out)
     if as_json:
         print_json(found.to_dict())
@@ -47,24 +52,6 @@ def reproduce(
     _print(found)
     names = [f"{found.stem}.md", f"{found.stem}.json", *(path.name for path in written)]
     typer.echo(f"wrote {', '.join(names)} to {out}")
-
-
-class _Progress:
-    """Says before the first run how long all will take, and after each run how long the others will."""
-
-    def __init__(self, quiet: bool) -> None:
-        self.quiet, self.done, self.missing, self.spent, self.workers = quiet, 0, 0, 0.0, 1
-
-    def begin(self, missing: int, expected: int, seconds: float) -> None:
-        self.missing = missing
-        if self.quiet or not missing:
-            return
-        warn(f"{missing} of {expected} runs are to be trained; time left: about {_duration(seconds)}")
-
-    def advance(self, words: str, seconds: float, left: float) -> None:
-        self.done += 1
-        if not self.quiet:
-            warn(f"{self.done}/{self.missing}  {words}  {seconds:.0f} s; time left: {_duration(left)}")
 
 
 def _duration(seconds: float) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -66,15 +67,10 @@ def _scatter(axes: Axes, ended: Drawn, styles: Mapping[Any, str], at: Mapping[in
 
 
 def _best_so_far(axes: Axes, tuning: Tuning) -> None:
-    numbers, best = [], []
-    values: list[float] = []
-    for trial in tuning.trials:
-        if trial.value is not None:
-            values.append(trial.value)
-            numbers.append(trial.number)
-            best.append(tuning.criterion.best(values))
-    numbers.append(tuning.trials[-1].number)
-    best.append(best[-1])
+    known = [(trial.number, trial.value) for trial in tuning.trials if trial.value is not None]
+    accumulate = (np.maximum if tuning.criterion.rises else np.minimum).accumulate
+    best = accumulate([value for _, value in known]).tolist()
+    numbers, best = [*(number for number, _ in known), tuning.trials[-1].number], [*best, best[-1]]
     axes.step(numbers, best, where="post", color="0.5", linewidth=1.4, zorder=2)
 
 

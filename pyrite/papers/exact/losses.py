@@ -14,15 +14,6 @@ from pyrite.losses import NCE, loss as read_loss
 from pyrite.papers.claims import Computed
 from pyrite.soft_margin import margin
 
-__all__ = [
-    "asymmetry_conditions",
-    "nce_is_regularised_ce",
-    "neither_symmetric_nor_bounded",
-    "variance_grows",
-    "variances",
-    "weight_times_direction",
-]
-
 _Function = Callable[[Tensor], Tensor]
 
 # Table 7 of the IMAE paper: the variance of the weights for each T.

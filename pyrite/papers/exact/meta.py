@@ -10,8 +10,6 @@ from pyrite.methods import WeightNet, meta_gradient
 from pyrite.models import build_model, seeded
 from pyrite.papers.claims import Computed
 
-__all__ = ["noise_adds_variance", "noise_shortens_meta_gradient"]
-
 _CLASSES, _SHAPE = 4, (6,)
 
 

@@ -9,8 +9,6 @@ from pyrite.models import MODELS
 from pyrite.papers.claims import Computed
 from pyrite.training import measure_start
 
-__all__ = ["initial_margins_of_nets"]
-
 # Figures 2 and 6 of the paper show the margins by eye; a tenth of |E| moves the weight of MAE by about a fifth.
 _WITHIN = 0.1
 _OF_THE_PAPER = ("cnn4", "cnn8", "resnet34", "resnet50")
