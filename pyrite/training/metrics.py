@@ -8,6 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any, Final, Literal, NamedTuple, final
 
 import numpy as np
@@ -175,8 +176,28 @@ def _ratio(numerator: float | None, denominator: float | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
+def _entry(table: str, name: str) -> Callable[[Any], Any]:
+    return lambda epoch: getattr(epoch, table)[name]
+
+
+def _fraction(tally: str) -> Callable[[Epoch], float | None]:
+    return lambda epoch: getattr(epoch, tally) and getattr(epoch, tally).fraction
+
+
+def _auc(values: Callable[[Epoch], Floats]) -> Callable[[Epoch], float | None]:
+    return lambda epoch: epoch.auc(values(epoch))
+
+
+def _hybrid(of: Epoch | Model) -> float | None:
+    return of.subsets.hybrid(of.test)
+
+
+def _best(name: str) -> Callable[[Outcome], float | None]:
+    return lambda outcome: max(outcome.known(name), default=None)
+
+
 def _statistic(name: str) -> Metric:
-    return Metric(f"{name.replace('_', ' ')} of this epoch's weights", lambda epoch: epoch.weights[name], percent=False)
+    return Metric(f"{name.replace('_', ' ')} of this epoch's weights", _entry("weights", name), percent=False)
 
 
 def _by_model(heading: str, explanation: str, subset: str) -> Metric:
@@ -185,18 +206,18 @@ def _by_model(heading: str, explanation: str, subset: str) -> Metric:
 
 
 METRICS: Final[Mapping[str, Metric]] = {
-    "epoch": Metric("epoch", lambda epoch: epoch.number, percent=False),
-    "loss": Metric("mean loss of the steps", lambda epoch: epoch.loss, percent=False),
-    "learning_rate": Metric("learning rate of the last step", lambda epoch: epoch.last_learning_rate, percent=False),
+    "epoch": Metric("epoch", attrgetter("number"), percent=False),
+    "loss": Metric("mean loss of the steps", attrgetter("loss"), percent=False),
+    "learning_rate": Metric("learning rate of the last step", attrgetter("last_learning_rate"), percent=False),
     "final_test_accuracy": Metric(
         "test accuracy of the saved model",
         lambda outcome: outcome.history[outcome.epoch - 1]["test_accuracy"], "outcome", "final",
     ),
     "best_test_accuracy": Metric(
         "at its best, chosen on test labels",
-        lambda outcome: max(outcome.known("test_accuracy"), default=None), "outcome", "best on test",
+        _best("test_accuracy"), "outcome", "best on test",
     ),
-    "test_accuracy": Metric("test accuracy", lambda epoch: epoch.test and epoch.test.fraction, drawn=_BOTH),
+    "test_accuracy": Metric("test accuracy", _fraction("test"), drawn=_BOTH),
     "validation_accuracy": Metric(
         "validation accuracy, given labels",
         lambda batch: batch.scores.argmax(1) == batch.labels, "held-out", "validation", drawn=("run",),
@@ -209,34 +230,26 @@ METRICS: Final[Mapping[str, Metric]] = {
         "cross entropy on held-out labels", lambda batch: softplus(-batch.margin), "held-out", percent=False
     ),
     "train_accuracy": Metric(
-        "given labels followed", lambda epoch: epoch.accuracies["given"], heading="given followed", drawn=("run",)
+        "given labels followed", _entry("accuracies", "given"), heading="given followed", drawn=("run",)
     ),
-    "unseen_accuracy": Metric(
-        "given labels predicted by nets not trained on them", lambda epoch: epoch.unseen and epoch.unseen.fraction
-    ),
+    "unseen_accuracy": Metric("given labels predicted by nets not trained on them", _fraction("unseen")),
     "clean_accuracy": Metric(
-        "right labels followed", lambda epoch: epoch.accuracies["clean"], heading="right followed", drawn=("run",)
+        "right labels followed", _entry("accuracies", "clean"), heading="right followed", drawn=("run",)
     ),
     "memorised": Metric(
         "wrong labels followed",
-        lambda epoch: epoch.accuracies["memorised"], heading="wrong followed", drawn=_BOTH,
+        _entry("accuracies", "memorised"), heading="wrong followed", drawn=_BOTH,
     ),
     "recovered": Metric(
         "wrong labels seen through",
-        lambda epoch: epoch.accuracies["recovered"], heading="wrong seen through", drawn=("run",),
+        _entry("accuracies", "recovered"), heading="wrong seen through", drawn=("run",),
     ),
-    "hybrid_accuracy": Metric(
-        "true labels of training and test samples together, while training",
-        lambda epoch: epoch.subsets.hybrid(epoch.test),
-    ),
+    "hybrid_accuracy": Metric("true labels of training and test samples together, while training", _hybrid),
     "final_trust_auc": Metric(
         "AUC of finding wrong labels by weight",
         lambda outcome: (outcome.known("trust_auc") or [None])[-1], "outcome", "AUC",
     ),
-    "best_trust_auc": Metric(
-        "that AUC at its best, chosen by true labels",
-        lambda outcome: max(outcome.known("trust_auc"), default=None), "outcome", "best AUC",
-    ),
+    "best_trust_auc": Metric("that AUC at its best, chosen by true labels", _best("trust_auc"), "outcome", "best AUC"),
     "final_train_accuracy": _by_model("given", "given labels", "given"),
     "final_clean_accuracy": _by_model("right", "right labels", "clean"),
     "final_memorised": _by_model("wrong", "wrong labels", "memorised"),
@@ -244,7 +257,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "final_intact_accuracy": _by_model("intact", "true labels of all samples", "true"),
     "final_hybrid_accuracy": Metric(
         "true labels of training and test samples together",
-        lambda model: model.subsets.hybrid(model.test), "model", "hybrid", by_default=False,
+        _hybrid, "model", "hybrid", by_default=False,
     ),
     "margin_size": Metric(
         "median size of a margin",
@@ -265,11 +278,9 @@ METRICS: Final[Mapping[str, Metric]] = {
     "clean_weight": Metric("mean weight of right labels", lambda epoch: epoch.mean_weight(1), percent=False),
     "noisy_weight": Metric("mean weight of wrong labels", lambda epoch: epoch.mean_weight(2), percent=False),
     **{f"weight_{name}": _statistic(name) for name in weight_statistics([])},
-    "margin_auc": Metric("AUC of finding wrong labels by margin", lambda epoch: epoch.auc(epoch.margin)),
-    "margin_mean_auc": Metric(
-        "AUC of finding wrong labels by mean margin", lambda epoch: epoch.auc(epoch.columns["margin_mean"])
-    ),
-    "trust_auc": Metric("AUC of finding wrong labels by weight", lambda epoch: epoch.auc(epoch.trust)),
+    "margin_auc": Metric("AUC of finding wrong labels by margin", _auc(attrgetter("margin"))),
+    "margin_mean_auc": Metric("AUC of finding wrong labels by mean margin", _auc(_entry("columns", "margin_mean"))),
+    "trust_auc": Metric("AUC of finding wrong labels by weight", _auc(attrgetter("trust"))),
     "diff": Metric("test accuracy lost by the noise", lambda comparison: None, "comparison", "diff"),
 }  # fmt: skip
 """Every number of a run, by its name in the history, in JSON and in the columns of tables.
@@ -338,9 +349,9 @@ SAMPLE_COLUMNS: Final[Mapping[str, SampleColumn]] = {
         "population variance of the margin",
         math.nan, lambda epoch: _margin_squares(epoch) / (epoch.columns["visits"] + 1),
     ),
-    "last_margin": SampleColumn("margin when last seen", math.nan, lambda epoch: epoch.margin),
+    "last_margin": SampleColumn("margin when last seen", math.nan, attrgetter("margin")),
     "agreements": SampleColumn(
-        "epochs in which the prediction was the given label", 0, _counted("agreements", lambda epoch: epoch.agrees)
+        "epochs in which the prediction was the given label", 0, _counted("agreements", attrgetter("agrees"))
     ),
     "learned": SampleColumn(
         "changes to the given label, a first visit that agrees included",
@@ -351,7 +362,7 @@ SAMPLE_COLUMNS: Final[Mapping[str, SampleColumn]] = {
         0, _counted("forgotten", lambda epoch: _agreed(epoch) & ~epoch.agrees),
     ),
     "weight_mean": SampleColumn("mean weight over the epochs that had one", math.nan, _weight_mean),
-    "last_trust": SampleColumn("factor of its loss when last seen", math.nan, lambda epoch: epoch.trust),
+    "last_trust": SampleColumn("factor of its loss when last seen", math.nan, attrgetter("trust")),
     "margin_squares": SampleColumn("squared deviations of the margin", 0.0, _margin_squares, saved=False),
     "weighted_visits": SampleColumn(
         "epochs with a weight", 0, _counted("weighted_visits", lambda epoch: ~np.isnan(epoch.weight)), saved=False
