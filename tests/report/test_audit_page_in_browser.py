@@ -476,7 +476,7 @@ def agrees(browser: Browser, audit: Audit, after: Audit | None = None) -> None:
     assert found[0]["precision"] == pytest.approx(review.estimate(suspects)._asdict(), rel=1e-6)
     assert (found[1]["counted"], found[1]["wrong"]) == review.checked
     if review.check is not None:
-        exact = browser.js("return exactShare(arguments[0], arguments[1])", review.checked[1], review.checked[0])
+        exact = browser.js("return exactEstimate(arguments[0], arguments[1])", review.checked[1], review.checked[0])
         assert exact == pytest.approx(review.check._asdict(), abs=1e-9)
     rate = review.rate
     words = f"{100 * rate.value:.1f} % ({100 * rate.low:.1f} to {100 * rate.high:.1f} %) of all labels are wrong"

@@ -49,8 +49,8 @@ class Recalibration {
     this.logOdds = increasing(fitted, size);
   }
 
-  /** The share of wrong labels among `total`: `wrong` are known, `unreviewed` are left in each stratum. */
-  share(unreviewed, wrong, total) {
+  /** The fraction of wrong labels among `total`: `wrong` are known, `unreviewed` are left in each stratum. */
+  estimate(unreviewed, wrong, total) {
     const left = unreviewed.reduce((sum, value) => sum + value, 0);
     const expected = (logOdds) => dot(unreviewed, logOdds.map(expit));
     const mean = expected(this.logOdds);
@@ -111,8 +111,8 @@ function increasing(values, weights) {
   return blocks.flatMap(({ mean, length }) => Array(length).fill(mean));
 }
 
-/** The share of wrong labels by a uniform random sample, with the interval of Clopper & Pearson. */
-function exactShare(wrong, checked) {
+/** The fraction of wrong labels by a uniform random sample, with the interval of Clopper & Pearson. */
+function exactEstimate(wrong, checked) {
   return {
     value: wrong / checked,
     low: wrong ? crossing((p) => 1 - atMost(wrong - 1, checked, p) > 0.025) : 0,

@@ -6,7 +6,7 @@ const NAMES = ["", "keep", "drop", "unsure"];
 const STEPS = 200; // that can be undone
 const NEXT = 50; // labels, of which the page says what they are expected to hold
 
-/** The interval of a share, limited by that of the audit as long as that contains the share. */
+/** The interval of a rate, limited by that of the audit as long as that contains the rate. */
 function within({ value, low, high }, limits) {
   const [least, most] = limits || [0, 1];
   return { value, low: least <= value ? Math.max(low, least) : low, high: most >= value ? Math.min(high, most) : high };
@@ -214,12 +214,12 @@ class Review {
     const next = lists.suspects.filter((item) => !this.codes[item]).slice(0, NEXT);
     const ahead = zeros();
     for (const item of next) ahead[estimate.stratum[item]] += 1;
-    const rate = within(fit.share(left(estimate.size, seen), known, estimate.total), estimate.limits);
-    const unseen = (share) => Math.max(share * estimate.total - known, 0);
+    const rate = within(fit.estimate(left(estimate.size, seen), known, estimate.total), estimate.limits);
+    const unseen = (fraction) => Math.max(fraction * estimate.total - known, 0);
     return {
       rate,
-      precision: suspects ? fit.share(left(estimate.suspects, seenSuspects), knownSuspects, suspects) : null,
-      next: next.length ? fit.share(ahead, 0, 1) : null,
+      precision: suspects ? fit.estimate(left(estimate.suspects, seenSuspects), knownSuspects, suspects) : null,
+      next: next.length ? fit.estimate(ahead, 0, 1) : null,
       nextCount: next.length,
       left: { value: unseen(rate.value), low: unseen(rate.low), high: unseen(rate.high) },
     };

@@ -2,7 +2,7 @@
 
 const AROUND = [4, 24]; // samples in the strip, before and after
 const FEATURES = 12; // of a table that are shown at once
-const WORTHWHILE = 0.1; // the share of wrong labels from which on looking at them pays
+const WORTHWHILE = 0.1; // the fraction of wrong labels from which on looking at them pays
 
 const one = (id) => document.getElementById(id);
 
@@ -117,9 +117,9 @@ class View {
   }
 
   checkWords(check) {
-    const share = exactShare(check.wrong, check.counted);
+    const estimate = exactEstimate(check.wrong, check.counted);
     const togo = check.of - check.seen;
-    const words = `Random check: ${count(check.wrong)} of ${plural(check.counted, "label")} ${check.wrong === 1 ? "is" : "are"} wrong, ${interval(share)} of all (Clopper and Pearson).`;
+    const words = `Random check: ${count(check.wrong)} of ${plural(check.counted, "label")} ${check.wrong === 1 ? "is" : "are"} wrong, ${interval(estimate)} of all (Clopper and Pearson).`;
     return togo ? `${words} ${count(togo)} to go.` : words;
   }
 

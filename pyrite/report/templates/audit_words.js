@@ -2,16 +2,16 @@
 
 const count = (number) => number.toLocaleString("en");
 
-/** A share in per cent; what rounds to none or to all is not said to be that. */
-function percent(share) {
-  if (share > 0.9995 && share < 1) return "> 99.9 %";
-  if (share > 0 && share < 0.0005) return "< 0.1 %";
-  return (100 * share).toFixed(share > 0.99 || share < 0.1 ? 1 : 0) + " %";
+/** A fraction in per cent; what rounds to none or to all is not said to be that. */
+function percent(fraction) {
+  if (fraction > 0.9995 && fraction < 1) return "> 99.9 %";
+  if (fraction > 0 && fraction < 0.0005) return "< 0.1 %";
+  return (100 * fraction).toFixed(fraction > 0.99 || fraction < 0.1 ? 1 : 0) + " %";
 }
 
-const exact = (share) => (100 * share).toFixed(1) + " %";
+const exact = (fraction) => (100 * fraction).toFixed(1) + " %";
 const ends = ({ low, high }) => `${(100 * low).toFixed(1)} to ${exact(high)}`;
-const interval = (share) => `${exact(share.value)} (${ends(share)})`;
+const interval = (estimate) => `${exact(estimate.value)} (${ends(estimate)})`;
 const range = ({ value, low, high }) => `${count(Math.round(value))} (${count(Math.round(low))} to ${count(Math.round(high))})`;
 const plural = (number, word) => `${count(number)} ${word}${number === 1 ? "" : "s"}`;
 const short = (value, digits = 4) =>
