@@ -15,8 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from scipy.special import expit
 
+from pyrite.arrays import Floats, Ints
 from pyrite.auditing.recalibration import Recalibration, exact_estimate, stratify
-from pyrite.diagnostics.arrays import Floats, Ints
 from pyrite.files import write
 
 SAMPLES = 3000

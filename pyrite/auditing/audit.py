@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
+from pyrite.arrays import Flags, Floats, Ints
 from pyrite.auditing.issues import DataIssues
 from pyrite.auditing.sample_scores import SCORES
 from pyrite.data import Records
 from pyrite.data.corrections import to_cell
-from pyrite.diagnostics.arrays import Flags, Floats, Ints
 from pyrite.files import write_or_refuse
 
 if TYPE_CHECKING:  # for annotations alone

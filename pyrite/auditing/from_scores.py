@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import expit
 
+from pyrite.arrays import Flags, Floats, Ints
 from pyrite.auditing.audit import Audit
 from pyrite.auditing.noise_fit import Progress, fit_noise
 from pyrite.auditing.noise_model import (
@@ -32,7 +33,6 @@ from pyrite.auditing.scores import (
     top_two,
     typical_gap,
 )
-from pyrite.diagnostics.arrays import Flags, Floats, Ints
 from pyrite.errors import PyriteError
 
 __all__ = ["FEWEST", "audit_margins", "audit_scores", "check_enough"]

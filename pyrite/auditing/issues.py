@@ -10,8 +10,8 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.arrays import Ints
 from pyrite.data import Dataset, Inputs, LazyImages, Records, Unreadable
-from pyrite.diagnostics.arrays import Ints
 
 __all__ = ["FEW", "ClassSize", "Copies", "DataIssues", "data_issues"]
 

@@ -15,10 +15,10 @@ from typing import Final, NamedTuple, TypeVar, final
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.arrays import Floats, Ints
 from pyrite.auditing.noise_model import FARTHEST, Noise, NoiseFit
 from pyrite.auditing.noise_steps import Counts, Samples, fit_biases, fit_common, smoothed
 from pyrite.auditing.scores import by_blocks, top_two, typical_gap
-from pyrite.diagnostics.arrays import Floats, Ints
 
 __all__ = ["OVERLAP", "Progress", "Table", "fit_noise", "fit_once", "near_ties"]
 

@@ -12,7 +12,7 @@ from typing import Final, final
 import numpy as np
 from scipy.special import expit, logsumexp, softmax
 
-from pyrite.diagnostics.arrays import Floats, Ints
+from pyrite.arrays import Floats, Ints
 
 __all__ = [
     "FARTHEST",

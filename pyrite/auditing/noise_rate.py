@@ -14,10 +14,10 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import expit, rel_entr
 
+from pyrite.arrays import Floats, Ints
 from pyrite.auditing.noise_fit import OVERLAP, near_ties
 from pyrite.auditing.noise_model import NoiseFit, log_odds
 from pyrite.auditing.scores import ModelAgreement, blocks, top_two
-from pyrite.diagnostics.arrays import Floats, Ints
 
 __all__ = ["NoiseRate", "RateFeatures", "estimate_rate"]
 

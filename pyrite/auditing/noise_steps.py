@@ -11,8 +11,8 @@ from typing import Any, Final, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.arrays import Floats, Ints
 from pyrite.auditing.noise_model import USUAL_SHARPNESS, Noise
-from pyrite.diagnostics.arrays import Floats, Ints
 
 __all__ = ["Counts", "Samples", "Statistics", "fit_biases", "fit_common", "newton_step", "smoothed"]
 

@@ -12,7 +12,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.special import betaincinv, expit, logit
 from sklearn.isotonic import isotonic_regression
 
-from pyrite.diagnostics.arrays import Floats, Ints
+from pyrite.arrays import Floats, Ints
 
 __all__ = ["Estimate", "Recalibration", "Strata", "exact_estimate", "stratify"]
 

@@ -10,12 +10,12 @@ from typing import Any, Final, final
 import numpy as np
 from scipy.special import expit, logit
 
+from pyrite.arrays import Flags, Floats, Ints
 from pyrite.auditing.audit import Audit
 from pyrite.auditing.noise_model import best_threshold, with_error_odds
 from pyrite.auditing.recalibration import Estimate, Recalibration, Strata, exact_estimate, stratify
 from pyrite.data import Dataset
 from pyrite.data.corrections import DECISIONS, Corrections
-from pyrite.diagnostics.arrays import Flags, Floats, Ints
 from pyrite.draws import Stream, order
 from pyrite.errors import PyriteError
 from pyrite.spec import nearest

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import log_expit, logsumexp
 
-from pyrite.diagnostics.arrays import Floats, Ints
+from pyrite.arrays import Floats, Ints
 
 __all__ = ["SCORES", "AuditScore", "Evidence", "compute_scores"]
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import torch
 from scipy.special import softmax
 
-from pyrite.diagnostics.arrays import Floats, Ints, to_floats, to_ints
+from pyrite.arrays import Floats, Ints, to_floats, to_ints
 from pyrite.errors import PyriteError
 from pyrite.soft_margin import margins
 

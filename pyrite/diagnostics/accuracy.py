@@ -6,8 +6,8 @@ from typing import final
 
 import numpy as np
 
+from pyrite.arrays import Flags, check_same_length, to_flags, to_ints
 from pyrite.checks import whole_number
-from pyrite.diagnostics.arrays import Flags, check_same_length, to_flags, to_ints
 from pyrite.errors import PyriteError
 
 __all__ = ["SubsetAccuracies", "Tally", "accuracy", "clearly_better", "hybrid_accuracy", "subset_accuracies"]

@@ -8,8 +8,8 @@ from typing import Final, final
 
 import numpy as np
 
+from pyrite.arrays import Flags, Floats, Ints, check_same_length, to_flags, to_floats, to_ints
 from pyrite.checks import whole_number
-from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_same_length, to_flags, to_floats, to_ints
 from pyrite.errors import PyriteError
 
 __all__ = ["Reliability", "brier_score", "brier_score_of_event", "reliability", "top_label"]

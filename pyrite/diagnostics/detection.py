@@ -9,8 +9,8 @@ from typing import NamedTuple, final
 
 import numpy as np
 
+from pyrite.arrays import Flags, Floats, Ints, check_same_length, to_flags, to_floats
 from pyrite.checks import whole_number
-from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_same_length, to_flags, to_floats
 from pyrite.errors import PyriteError
 
 __all__ = ["BestF1", "Detection", "average_precision", "best_f1", "detection", "precision_at", "roc_auc"]

@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from pyrite.arrays import Floats, to_floats
 from pyrite.checks import whole_number
-from pyrite.diagnostics.arrays import Floats, to_floats
 from pyrite.errors import PyriteError
 
 __all__ = ["local_intrinsic_dimension"]

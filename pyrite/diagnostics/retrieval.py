@@ -6,8 +6,8 @@ from typing import Literal, final
 
 import numpy as np
 
+from pyrite.arrays import Flags, Floats, Ints, check_same_length, to_floats, to_ints
 from pyrite.checks import one_of, whole_number
-from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_same_length, to_floats, to_ints
 from pyrite.errors import PyriteError
 
 __all__ = ["Retrieval", "embed_sets", "retrieve"]

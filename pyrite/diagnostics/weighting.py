@@ -4,7 +4,7 @@ from typing import Final
 
 import numpy as np
 
-from pyrite.diagnostics.arrays import to_floats
+from pyrite.arrays import to_floats
 
 __all__ = ["MARGIN_EDGES", "effective_samples", "epoch_weight", "weight_statistics"]
 

@@ -12,9 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pyrite.arrays import Ints, to_ints
 from pyrite.auditing import Audit, audit_margins
 from pyrite.data import Batch
-from pyrite.diagnostics.arrays import Ints, to_ints
 from pyrite.errors import PyriteError
 from pyrite.integrations.indexed import Indexed
 from pyrite.processes import rank

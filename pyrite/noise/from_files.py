@@ -9,7 +9,7 @@ import numpy as np
 
 from pyrite.draws import Array
 from pyrite.errors import PyriteError
-from pyrite.noise.model import ClassNoise, Drawn, Noise, check_classes, measured, outside
+from pyrite.noise.model import ClassNoise, Drawn, Noise, check_below, check_classes, measured
 from pyrite.npz_files import read_npz
 from pyrite.pickles import read_npy, read_torch
 from pyrite.spec import nearest
@@ -108,10 +108,7 @@ class Human(Noise):
                 f"{self.file}: {truth} is {clean[at]} at index {at}, where the data's label is {true[at]}; "
                 f"{differs.sum()} of {len(true)} differ, so the file is about other samples or in another order"
             )
-        if (first := outside(given, classes)) is not None:
-            raise PyriteError(
-                f"{self.file}: {self.column} is {given[first]} at index {first}, but there are {classes} classes"
-            )
+        check_below(given, classes, f"{self.file}: {self.column}")
         counts = np.bincount(true * classes + given, minlength=classes * classes).reshape(classes, classes)
         return Drawn(given, measured(counts))
 

@@ -7,10 +7,11 @@ from typing import Final, NamedTuple, final
 
 import numpy as np
 
+from pyrite.arrays import to_array
 from pyrite.checks import number
 from pyrite.draws import Array, Stream, normals, uniforms
 from pyrite.errors import PyriteError
-from pyrite.noise.model import Drawn, Noise, by_class, measured, to_array
+from pyrite.noise.model import Drawn, Noise, by_class, measured
 
 __all__ = ["Instance"]
 

@@ -1,6 +1,5 @@
 """The base classes of noise models, and drawing labels from a matrix."""
 
-import sys
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -8,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from pyrite.arrays import to_ints
 from pyrite.checks import flag, number, whole_number
 from pyrite.draws import Array, Stream, uniforms
 from pyrite.errors import PyriteError
@@ -20,10 +20,9 @@ __all__ = [
     "Noise",
     "RateNoise",
     "by_class",
+    "check_below",
     "check_classes",
     "measured",
-    "outside",
-    "to_array",
     "to_labels",
 ]
 
@@ -149,35 +148,18 @@ def check_classes(classes: object, wanted: int | None = None, by: str = "") -> i
     return count
 
 
-def to_array(value: object, name: str) -> Array:
-    """A list, numpy array or torch tensor as a numpy array."""
-    # A tensor can only exist if torch is loaded.
-    torch = sys.modules.get("torch")
-    try:
-        if torch is not None and isinstance(value, torch.Tensor):
-            value = value.detach().cpu().numpy()
-        if np.ma.is_masked(value):
-            raise PyriteError("it is a masked array with masked values: leave those out")
-        return np.asarray(value)
-    except (TypeError, ValueError) as error:
-        raise PyriteError(f"{name} cannot be read as an array: {error}") from None
-
-
 def to_labels(value: object, name: str = "labels") -> Array:
-    """Labels as a new array of whole numbers. Other values raise ValueError; they are never rounded."""
-    array = to_array(value, name)
-    if array.ndim != 1 or len(array) == 0:
-        raise PyriteError(f"{name} has the shape {array.shape}, but must be one-dimensional with at least one label")
-    if array.dtype.kind not in "iu":
-        raise PyriteError(f"{name} has the dtype {array.dtype}, first {array[0]!r}, but labels must be whole numbers")
-    if (first := outside(array, None)) is not None:
-        raise PyriteError(f"{name} is {array[first]} at index {first}, but labels must be 0 or more")
-    if array.dtype == np.uint64 and array.max() > np.iinfo(np.int64).max:
-        raise PyriteError(f"{name} is {array.max()} at index {int(array.argmax())}, which does not fit int64")
-    return array.astype(np.int64)
+    """One or more labels as a new array of whole numbers."""
+    labels = to_ints(value, name, least=0)
+    if not len(labels):
+        raise PyriteError(f"{name} has the shape {labels.shape}, but must have at least one label")
+    return labels.copy()
 
 
-def outside(labels: Array, classes: int | None) -> int | None:
-    """The index of the first label below 0 or, where the number of classes is known, too large; None if all fit."""
-    wrong = np.flatnonzero((labels < 0) if classes is None else (labels < 0) | (labels >= classes))
-    return int(wrong[0]) if len(wrong) else None
+def check_below(labels: Array, classes: int, name: str) -> None:
+    """Raise ValueError if a label is not the number of one of these classes."""
+    wrong = (labels < 0) | (labels >= classes)
+    if wrong.any():
+        first = int(wrong.argmax())
+        there = f"there are {classes} classes, 0 to {classes - 1}"
+        raise PyriteError(f"{name} is {labels[first]} at index {first}, but {there}")

@@ -1,11 +1,10 @@
 """The registry of noise models, and ``corrupt``, which applies one to labels."""
 
 from pyrite.draws import check_seed
-from pyrite.errors import PyriteError
 from pyrite.noise.class_noise import Asymmetric, Clean, Flip, Flip2, Flips, Pairs, Symmetric, Uniform
 from pyrite.noise.from_files import Human, Matrix
 from pyrite.noise.instance import Instance
-from pyrite.noise.model import Noise, check_classes, outside, to_labels
+from pyrite.noise.model import Noise, check_below, check_classes, to_labels
 from pyrite.noise.noisy_labels import NoisyLabels
 from pyrite.spec import Registry
 
@@ -60,9 +59,6 @@ def corrupt(
     if classes is None:
         classes = model.classes or max(2, int(true.max()) + 1)
     classes = check_classes(classes)
-    if (first := outside(true, classes)) is not None:
-        raise PyriteError(
-            f"labels is {true[first]} at index {first}, but there are {classes} classes, 0 to {classes - 1}"
-        )
+    check_below(true, classes, "labels")
     given, matrix = model.draw(true, classes, seed, inputs)
     return NoisyLabels(given, true, matrix, str(model), seed)

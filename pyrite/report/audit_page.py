@@ -12,12 +12,12 @@ import numpy as np
 from markupsafe import Markup
 from matplotlib.figure import Figure
 
+from pyrite.arrays import Ints
 from pyrite.auditing import SCORES, Audit
 from pyrite.auditing.review import CHECKED
 from pyrite.curves import CE, GCE, MAE
 from pyrite.data import Dataset
 from pyrite.diagnostics import detection
-from pyrite.diagnostics.arrays import Ints
 from pyrite.errors import PyriteError
 from pyrite.files import write_or_refuse
 from pyrite.report.figures import curves_figure, margins_figure, run_figure

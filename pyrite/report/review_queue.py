@@ -7,10 +7,10 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
+from pyrite.arrays import Floats, Ints
 from pyrite.auditing import SCORES, Audit
 from pyrite.auditing.review import Review, queue_of, random_check
 from pyrite.data import Dataset, Records
-from pyrite.diagnostics.arrays import Floats, Ints
 from pyrite.report.sample_content import encode_column, marked_texts, number_table, record_table
 from pyrite.report.style import as_json
 from pyrite.report.thumbnails import make_sheets

@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.arrays import Flags, Ints
 from pyrite.auditing import Audit
 from pyrite.data import Column, Dataset, Records
-from pyrite.diagnostics.arrays import Flags, Ints
 from pyrite.errors import PyriteError
 
 __all__ = ["encode_column", "log_ratios", "marked_texts", "number_table", "pieces", "record_table"]

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from pyrite.arrays import Ints
 from pyrite.data.dataset import Numeric
 from pyrite.data.images import LazyImages, read_image
-from pyrite.diagnostics.arrays import Ints
 
 __all__ = ["make_sheets"]
 

@@ -7,9 +7,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pyrite.arrays import Flags
 from pyrite.data import Batches, Dataset, Growth, Statistics
 from pyrite.diagnostics import Tally, clearly_better, embed_sets, retrieve, subset_accuracies
-from pyrite.diagnostics.arrays import Flags
 from pyrite.errors import PyriteError
 from pyrite.methods import Trainer
 from pyrite.models import embed, mirrored_scores

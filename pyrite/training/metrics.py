@@ -16,8 +16,8 @@ import numpy.typing as npt
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from pyrite.arrays import Flags, Floats, Ints
 from pyrite.diagnostics import SubsetAccuracies, Tally, roc_auc, subset_accuracies, weight_statistics
-from pyrite.diagnostics.arrays import Flags, Floats, Ints
 from pyrite.soft_margin import row_margin
 
 __all__ = [

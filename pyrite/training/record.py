@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from pyrite.arrays import Flags, Floats, Ints, check_same_length, to_floats, to_ints
 from pyrite.checks import whole_number
 from pyrite.diagnostics import MARGIN_EDGES, Tally, epoch_weight
-from pyrite.diagnostics.arrays import Flags, Floats, Ints, check_same_length, to_floats, to_ints
 from pyrite.errors import PyriteError
 from pyrite.methods import Step
 from pyrite.processes import all_gather, world_size

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from pyrite.diagnostics.arrays import check_same_length, to_flags, to_floats, to_ints
+from pyrite.arrays import check_same_length, to_flags, to_floats, to_ints
 
 
 def test_torch_is_not_loaded_for_diagnostics() -> None:

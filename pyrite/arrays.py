@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from pyrite.errors import PyriteError
 
-__all__ = ["Flags", "Floats", "Ints", "check_same_length", "to_flags", "to_floats", "to_ints"]
+__all__ = ["Flags", "Floats", "Ints", "check_same_length", "to_array", "to_flags", "to_floats", "to_ints"]
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
@@ -17,7 +17,7 @@ Flags = npt.NDArray[np.bool_]
 
 def to_floats(value: object, name: str, *, ndim: int = 1, infinite: bool = False, nan: bool = False) -> Floats:
     """Numbers in float64; a ValueError unless they are finite, or ``infinite`` or ``nan`` allows others."""
-    array = _to_array(value, name, ndim)
+    array = to_array(value, name, ndim)
     if array.dtype.kind not in "fiub":
         raise PyriteError(f"{name} has the dtype {array.dtype}, but must be numbers")
     array = array.astype(np.float64, copy=False)
@@ -32,9 +32,11 @@ def to_floats(value: object, name: str, *, ndim: int = 1, infinite: bool = False
 
 def to_ints(value: object, name: str, *, least: int | None = None) -> Ints:
     """Whole numbers; other values are a ValueError, and never rounded."""
-    array = _to_array(value, name, 1)
+    array = to_array(value, name, 1)
     if array.dtype.kind not in "iu" and array.size:
         raise PyriteError(f"{name} has the dtype {array.dtype}, first {array[0]!r}, but must be whole numbers")
+    if array.dtype == np.uint64 and array.max(initial=0) > np.iinfo(np.int64).max:
+        raise PyriteError(f"{name} is {array.max()} at index {int(array.argmax())}, which does not fit int64")
     array = array.astype(np.int64, copy=False)
     if least is not None and array.size and array.min() < least:
         first = int((array < least).argmax())
@@ -44,7 +46,7 @@ def to_ints(value: object, name: str, *, least: int | None = None) -> Ints:
 
 def to_flags(value: object, name: str) -> Flags:
     """Booleans, from True and False or 1 and 0."""
-    array = _to_array(value, name, 1)
+    array = to_array(value, name, 1)
     if array.dtype.kind == "b":
         return array
     wrong = ~np.isin(array, (0, 1)) if array.dtype.kind in "iu" else np.ones(len(array), bool)
@@ -60,16 +62,20 @@ def check_same_length(**arrays: npt.NDArray[Any]) -> None:
         raise PyriteError(f"lengths differ: {', '.join(f'{name} {len(array)}' for name, array in arrays.items())}")
 
 
-def _to_array(value: object, name: str, ndim: int) -> npt.NDArray[Any]:
+def to_array(value: object, name: str, ndim: int | None = None) -> npt.NDArray[Any]:
+    """A list, numpy array or torch tensor as a numpy array."""
     # A tensor can only exist if torch is loaded.
     torch = sys.modules.get("torch")
     try:
         if torch is not None and isinstance(value, torch.Tensor):
-            # numpy has no bfloat16, and float64 represents every floating-point dtype exactly.
-            value = value.detach().to("cpu", torch.float64 if value.is_floating_point() else value.dtype).numpy()
+            value = value.detach().cpu()
+            # numpy has no bfloat16, and float32 represents it exactly.
+            value = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+        if np.ma.is_masked(value):
+            raise PyriteError("it is a masked array with masked values: leave those out")
         array = np.asarray(value)
     except (TypeError, ValueError) as error:
         raise PyriteError(f"{name} cannot be read as an array: {error}") from None
-    if array.ndim != ndim:
+    if ndim is not None and array.ndim != ndim:
         raise PyriteError(f"{name} has the shape {array.shape}, but must have {ndim} dimension{'s'[: ndim > 1]}")
     return array
