@@ -68,9 +68,9 @@ def to_array(value: object, name: str, ndim: int | None = None) -> npt.NDArray[A
     torch = sys.modules.get("torch")
     try:
         if torch is not None and isinstance(value, torch.Tensor):
-            value = value.detach().cpu()
             # numpy has no bfloat16, and float32 represents it exactly.
-            value = (value.float() if value.dtype == torch.bfloat16 else value).numpy()
+            dtype = torch.float32 if value.dtype == torch.bfloat16 else value.dtype
+            value = value.detach().to("cpu", dtype).numpy()
         if np.ma.is_masked(value):
             raise PyriteError("it is a masked array with masked values: leave those out")
         array = np.asarray(value)

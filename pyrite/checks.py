@@ -41,14 +41,7 @@ def number(
 ) -> float:
     """``value`` as a Python number within the bounds; an integer stays one, so that it is written as it was given.
 
-    Args:
-        name: of the argument, for the message.
-        value: what was given.
-        wanted: what the message asks for, where the bounds alone do not say it.
-        least: the smallest number allowed.
-        above: the number it must be larger than.
-        most: the largest number allowed.
-        below: the number it must be smaller than.
+    ``wanted`` is what the message asks for, where the bounds are not enough.
 
     >>> number("q", 0, above=0, most=1)
     Traceback (most recent call last):

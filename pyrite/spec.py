@@ -41,18 +41,10 @@ class Registry(dict[str, Callable[..., Made]], Generic[Made]):
 
     Args:
         kind: the word for what it makes, for error messages and to find plug-ins.
-        entries: classes, or functions that return objects, by name.
-        makes: the class of the objects.
-        example: a spec string, for error messages.
         also: classes of objects that a function among the entries makes, or that ``+`` and ``*`` make, with the names
             that stand for them in spec strings.
         parts: the registry of what stands only in the arguments. There its names come first: ``forward`` is a method,
             and in ``erm(forward(...))`` a loss.
-
-    >>> from fractions import Fraction
-    >>> halves = Registry("fraction", {"half": Fraction}, Fraction, "half(1)")
-    >>> halves.read("half(1, denominator=2)")
-    Fraction(1, 2)
     """
 
     def __init__(
@@ -148,9 +140,8 @@ def _text(thing: object) -> str:
 def write_spec(thing: object, **options: object) -> str:
     """The text from which ``build`` makes ``thing`` again, whether or not its class is registered.
 
-    The arguments are those of the constructor, read from the attributes of the same names; an argument
-    that is None is left out, and so is one that can only be given by name and is at its default. ``options`` are
-    written after them.
+    The arguments are those of the constructor, read from the attributes of the same names. One that is None is left
+    out, and so is one that can only be given by name and is at its default. ``options`` are written after them.
     """
     name = registered_name(type(thing)) or snake_case(type(thing).__name__)
     return getattr(thing, "_spec", None) or name + _bracketed(thing, _text, options)
@@ -256,11 +247,7 @@ def call(name: str, factory: Callable[..., Made], /, *args: Any, **named: Any) -
 def build(text: str, registry: Names, kind: str, nested: Names | None = None) -> Any:
     """The object that ``text`` describes, made from the names in ``registry`` and those that plug-ins offer.
 
-    Args:
-        text: a call, a name, or for losses a sum.
-        registry: what makes an object, by name.
-        kind: the word for what the registry holds, for error messages and to find plug-ins.
-        nested: what names mean within the arguments of a call, if that differs.
+    ``nested`` is what names mean within the arguments of a call, if that differs.
 
     >>> from fractions import Fraction
     >>> build("half(1, denominator=2)", {"half": Fraction}, "fraction")
@@ -295,17 +282,14 @@ class _Reader:
                 return -value
             case ast.Name(id="nan" | "inf"):
                 raise PyriteError(f"cannot read {node.id} in {self.about}: it is no finite number")
-            case ast.Name(id=name):
-                return self.call(node, lookup(name, names, self.kind), name, [], [])
-            case ast.Call(func=ast.Name(id=name)):
-                return self.call(node, lookup(name, names, self.kind), name, node.args, node.keywords)
+            case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)):
+                return self.call(node, lookup(name, names, self.kind), name)
             case ast.BinOp(op=ast.Add() | ast.Mult()):
                 return self.combine(node, names)
         raise self.refused(node)
 
-    def call(
-        self, node: ast.expr, factory: Callable[..., Any], name: str, args: list[ast.expr], words: list[ast.keyword]
-    ) -> Any:
+    def call(self, node: ast.expr, factory: Callable[..., Any], name: str) -> Any:
+        args, words = (node.args, node.keywords) if isinstance(node, ast.Call) else ([], [])
         positional = [self.read(arg, self.nested) for arg in args]
         named = {word.arg: self.read(word.value, self.nested) for word in words if word.arg is not None}
         if len(named) < len(words):
