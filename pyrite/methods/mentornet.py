@@ -136,7 +136,7 @@ class MentornetTrainer(NoiseRateTrainer):
 
 @final
 class Mentor(nn.Module):
-    """From a sample's loss, its distance to the threshold, and the share of the run that is over, to a logit.
+    """From a sample's loss, its distance to the threshold, and the fraction of the run that is over, to a logit.
 
     The sigmoid of the logit is the probability that the label is right.
     """

@@ -78,6 +78,13 @@ def test_every_method_has_an_example() -> None:
         assert method(spec(name)) == method(spec(name))
 
 
+def test_no_algorithm_communicates_by_itself() -> None:
+    """What a method overrides sees all processes already; only the parts of the step and the meta-gradient reduce."""
+    files = Path(pyrite.methods.__file__).parent.glob("*.py")
+    found = {path.stem for path in files if "pyrite.processes" in path.read_text()}
+    assert found == {"context", "learner", "meta_gradient", "trainer"}
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_resumed_run_ends_with_the_same_bytes(name: str, whole: Callable[[str], Path], tmp_path: Path) -> None:
     """It is stopped in the first epoch, at the end of an epoch and in the second half, one after the other."""
