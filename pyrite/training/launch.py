@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
@@ -15,7 +16,7 @@ from pyrite.data import Data, Dataset, is_object, load
 from pyrite.errors import PyriteError
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM
-from pyrite.processes import all_gather, all_reduce, join, world_size
+from pyrite.processes import all_gather, all_reduce, join, rank, world_size
 from pyrite.settings import SETTINGS, Settings
 from pyrite.training.build import build
 from pyrite.training.config import Config, Job, Missing, given_settings, load_data, python_name, reading
@@ -159,7 +160,8 @@ def _train(
     """Train until it is done or stopped; either way everything is written to the folder."""
     running, folder = run_folder.running, run_folder.path
     config, record = running.job.config, running.record
-    bar = Progress.wanted(progress, running)
+    wanted = sys.stderr.isatty() if progress is None else progress
+    bar = Progress(running) if wanted and rank() == 0 else None
     watching: list[Observer] = [record, run_folder, *([bar] if bar else []), *observers]
     with _interrupts() as interrupted:
         with ExitStack() as contexts:

@@ -13,7 +13,6 @@ from typing import Any, Final, final
 from torch import nn
 
 from pyrite.data import Growth
-from pyrite.methods import Step
 from pyrite.models import FastCNN
 from pyrite.processes import all_gather, join
 from pyrite.training.build import Running, build
@@ -126,29 +125,17 @@ def _wider(net: object) -> Iterator[FastCNN]:
         yield from (FastCNN(widths=tuple(int(times * width) for width in net.widths)) for times in _WIDER)
 
 
-class _Clock:
-    """An observer that notes when a step is done."""
-
-    def __init__(self) -> None:
-        self.times: list[float] = []
-
-    def after_step(self, step: Step) -> None:
-        self.times.append(perf_counter())
-
-    def after_epoch(self, epoch: int) -> None:
-        """A short epoch may end before enough steps are made."""
-
-    @property
-    def enough(self) -> bool:
-        return len(self.times) > _STEPS
-
-
 def _timed(job: Job) -> tuple[float, Running]:
     """Seconds per step, and the run that made them. What is embedded here is not embedded again."""
-    clock = _Clock()
+    times: list[float] = []
+
+    def enough() -> bool:  # asked after every step
+        times.append(perf_counter())
+        return len(times) > _STEPS
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will warn
         running = build(job, progress=True)
-        fit(running.trainer, running.batches, job.config.epochs, [running.record, clock], lambda: clock.enough)
-    times = [later - earlier for earlier, later in pairwise(clock.times)]
-    return median(times) if times else 0.0, running
+        fit(running.trainer, running.batches, job.config.epochs, [running.record], enough)
+    steps = [later - earlier for earlier, later in pairwise(times)]
+    return median(steps) if steps else 0.0, running

@@ -1,6 +1,5 @@
 """The progress of a run: a bar at a terminal, one line per epoch elsewhere."""
 
-import sys
 import time
 from typing import Any, Final, Self, final
 
@@ -8,7 +7,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingColumn
 
 from pyrite.methods import Step
-from pyrite.processes import rank, world_size
+from pyrite.processes import world_size
 from pyrite.training.build import Running
 from pyrite.training.divergence import divergence
 
@@ -33,12 +32,6 @@ class Progress:
         self._task = self._bar.add_task(
             "", total=self.config.epochs * len(running.batches), completed=running.record.steps, **self._fields()
         )
-
-    @classmethod
-    def wanted(cls, progress: bool | None, running: Running) -> "Progress | None":
-        """None if no progress is wanted, or if another process shows it."""
-        wanted = sys.stderr.isatty() if progress is None else progress
-        return cls(running) if wanted and rank() == 0 else None
 
     def __enter__(self) -> Self:
         if advice := self._advice():

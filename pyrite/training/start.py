@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import Any, TypeVar, final
+from typing import TypeVar, final
 
 import numpy as np
 import numpy.typing as npt
@@ -76,7 +76,10 @@ def measure_start(
     if data is not None:
         shape, classes = data.inputs.shape[1:], len(data.classes)
     count, size = whole_number("classes", classes, least=2), whole_number("batch_size", batch_size, least=2)
-    inputs = _normal(shape, size, seed) if data is None else _first(data, seed)
+    if data is None:
+        inputs = torch.randn((size, *shape), generator=torch.Generator().manual_seed(seed))
+    else:
+        inputs = _first(data, seed)
     # A net that the user passed is trained later, and batch norms change in training mode.
     net = build_model(deepcopy(model) if isinstance(model, nn.Module) else model, shape, count, seed, inputs)
     first = next(net.parameters())
@@ -127,7 +130,3 @@ def _first(data: Dataset, seed: int) -> Tensor:
     rows = np.linspace(0, len(data) - 1, min(len(data), _FITTED)).astype(np.int64)
     scale = Statistics.of(data.numeric, rows)
     return next(iter(Batches(data.numeric, data.labels, batch_size=_FITTED, seed=seed, normalise=scale))).inputs
-
-
-def _normal(shape: Sequence[Any], count: int, seed: int) -> Tensor:
-    return torch.randn((count, *shape), generator=torch.Generator().manual_seed(seed))
