@@ -31,33 +31,48 @@ _WHITENED = 2048  # inputs that a net may use before training, for whitening
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Running:
     """A job that is ready to run.
 
     Attributes:
         job: what it is.
+        prepared: its samples and labels.
+        scale: what inputs are normalised by.
         batches: what is trained on.
         trainer: the method, started.
         record: what is measured.
         evaluation: what is predicted after every epoch, and which epoch's model is saved.
-        labels: the columns of ``labels.npz``.
-        files: what else a run keeps of its data, by the names of files.
-        facts: what is needed to use the net later.
-        warnings: sentences about the data and labels.
-        at_the_end: measures what would take too long after every epoch.
     """
 
     job: Job
+    prepared: Prepared
+    scale: Statistics
     batches: Batches
     trainer: Trainer
     record: Record
     evaluation: Evaluation
-    labels: dict[str, npt.NDArray[Any]]
-    files: dict[str, bytes]
-    facts: dict[str, Any]
-    warnings: tuple[str, ...]
-    at_the_end: Callable[[], dict[str, Any]]
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """What is needed to use the net later."""
+        data, raw, scale = self.prepared.data, self.job.data, self.scale
+        facts = {"classes": data.classes, "shape": data.inputs.shape[1:], "mean": scale.mean, "std": scale.std}
+        return facts | {**self.prepared.counts, "inputs": describe(raw), "notes": raw.notes}
+
+    def at_the_end(self) -> dict[str, Any]:
+        """Measure what would take too long after every epoch."""
+        data, evaluated = self.prepared.data, (self.evaluation.test, self.evaluation.validation)
+        results: dict[str, Any] = {"final_model": self.evaluation.final_model(self.batches, self.record)}
+        parts = [part.unreadable.values() for part in (self.batches, *evaluated) if part is not None]
+        own = {entry.path: entry.reason for part in (data.unreadable, *parts) for entry in part}
+        results["unreadable"] = {path: reason for found in all_gather(own) for path, reason in found.items()}
+        if data.test is not None and data.test.tracklets is not None:
+            try:
+                results["retrieval"] = measure_retrieval(self.trainer, data.test, self.scale)
+            except ValueError as error:  # a net without embeddings is saved all the same
+                results["retrieval"] = {"unknown": str(error)}
+        return results
 
 
 def build(job: Job, folder: Path | None = None, progress: bool = False) -> Running:
@@ -68,42 +83,14 @@ def build(job: Job, folder: Path | None = None, progress: bool = False) -> Runni
         folder: of the run if it is resumed.
         progress: show a bar while samples are embedded.
     """
-    config, device = job.config, local_device(job.config.device)
-    check_device(device)
+    config = job.config
+    check_device(local_device(config.device))
     prepared = prepare(job, folder, progress)
     data, labels = prepared.data, prepared.labels
-    training, held_out_rows = (np.flatnonzero(labels["part"] == part) for part in (Part.TRAIN, Part.VALIDATION))
-    scale, size = _scale(config, prepared, training), config.batch_size
+    training = np.flatnonzero(labels["part"] == Part.TRAIN)
+    scale = _scale(config, prepared, training)
     nets = _Nets(config, data, training, scale)
-    workers = min(8, os.cpu_count() or 1) if isinstance(data.inputs, LazyImages) else 0
-
-    def batches(source: Dataset, given: npt.NDArray[Any], **options: Any) -> Batches:
-        return Batches(
-            source.numeric, given, seed=config.seed, normalise=scale, rank=rank(), world_size=world_size(),
-            device=device, workers=workers, **options,
-        )  # fmt: skip
-
-    def evaluated(source: Dataset | None, **options: Any) -> Batches | None:
-        return None if source is None else batches(source, source.labels, batch_size=500, shuffle=False, **options)
-
-    nets.check_batches(min(size, len(training)), "the training samples")
-    train = batches(
-        data, _only(labels["given"], training), batch_size=size, index=training, augment=config.augment,
-        growth=Growth(config.grow, config.epochs) if config.grow < 1 else None,
-        most=None if config.iterations is None else math.ceil(config.iterations / config.epochs),
-        drop_last=len(training) > size and len(training) % size < _least(nets.first, config.accumulate),
-    )  # fmt: skip
-    meta = None
-    if wanted := config.method.meta_set:
-        source, meta_labels, index = _meta(data, labels, wanted.clean)
-        nets.check_batches(min(size, len(index)), "the meta set")
-        meta = batches(source, meta_labels, batch_size=size, index=index, drop_last=len(index) >= size)
-    held_out = evaluated(data.validation)
-    if len(held_out_rows):
-        held_out = batches(data, labels["given"], batch_size=500, index=held_out_rows, shuffle=False)
-    # A test part in tracklets shows other people than the training part, so its labels cannot be predicted.
-    is_retrieval = data.test is not None and data.test.tracklets is not None
-    test = None if is_retrieval else evaluated(data.test)
+    train, meta, held_out, test = _batches(config, prepared, nets, scale)
 
     def learner(number: int, epochs: int) -> Learner:
         return make_learner(config, sync_batch_norm(nets.make(number)), len(train), epochs)
@@ -118,27 +105,48 @@ def build(job: Job, folder: Path | None = None, progress: bool = False) -> Runni
         raise PyriteError(f"{config.method} starts with {trainer!r}, but must start with a Trainer")
     evaluation = Evaluation(
         trainer, test, held_out, keep_best=config.keep == "best", mirror=bool(config.mirror),
-        split_off=len(held_out_rows) > 0, growth=train.growth,
+        split_off=bool((labels["part"] == Part.VALIDATION).any()), growth=train.growth,
     )  # fmt: skip
     record = Record(labels["given"], labels.get("true"), classes=len(data.classes), evaluation=evaluation)
-    facts: dict[str, Any] = {"classes": data.classes, "shape": data.inputs.shape[1:], "mean": scale.mean}
-    facts |= {"std": scale.std, **prepared.counts, "inputs": describe(job.data), "notes": job.data.notes}
+    return Running(job, prepared, scale, train, trainer, record, evaluation)
 
-    def at_the_end() -> dict[str, Any]:
-        results: dict[str, Any] = {"final_model": evaluation.final_model(train, record)}
-        parts = [part.unreadable.values() for part in (train, test, held_out) if part is not None]
-        own = {entry.path: entry.reason for part in (data.unreadable, *parts) for entry in part}
-        results["unreadable"] = {path: reason for found in all_gather(own) for path, reason in found.items()}
-        if data.test is not None and is_retrieval:
-            try:
-                results["retrieval"] = measure_retrieval(trainer, data.test, scale)
-            except ValueError as error:  # a net without embeddings is saved all the same
-                results["retrieval"] = {"unknown": str(error)}
-        return results
 
-    return Running(
-        job, train, trainer, record, evaluation, labels, prepared.files, facts, prepared.warnings, at_the_end
-    )
+def _batches(
+    config: Config, prepared: Prepared, nets: "_Nets", scale: Statistics
+) -> tuple[Batches, Batches | None, Batches | None, Batches | None]:
+    """The batches of the training samples, the meta set, the held-out samples and the test samples."""
+    data, labels, size = prepared.data, prepared.labels, config.batch_size
+    workers = min(8, os.cpu_count() or 1) if isinstance(data.inputs, LazyImages) else 0
+
+    def batches(source: Dataset, given: npt.NDArray[Any], **options: Any) -> Batches:
+        return Batches(
+            source.numeric, given, seed=config.seed, normalise=scale, rank=rank(), world_size=world_size(),
+            device=local_device(config.device), workers=workers, **options,
+        )  # fmt: skip
+
+    def evaluated(source: Dataset | None, given: npt.NDArray[Any] | None = None, **options: Any) -> Batches | None:
+        if source is None:
+            return None
+        return batches(source, source.labels if given is None else given, batch_size=500, shuffle=False, **options)
+
+    training, held_out = (np.flatnonzero(labels["part"] == part) for part in (Part.TRAIN, Part.VALIDATION))
+    nets.check_batches(min(size, len(training)), "the training samples")
+    train = batches(
+        data, _only(labels["given"], training), batch_size=size, index=training, augment=config.augment,
+        growth=Growth(config.grow, config.epochs) if config.grow < 1 else None,
+        most=None if config.iterations is None else math.ceil(config.iterations / config.epochs),
+        drop_last=len(training) > size and len(training) % size < _least(nets.first, config.accumulate),
+    )  # fmt: skip
+    meta = None
+    if wanted := config.method.meta_set:
+        source, meta_labels, index = _meta(data, labels, wanted.clean)
+        nets.check_batches(min(size, len(index)), "the meta set")
+        meta = batches(source, meta_labels, batch_size=size, index=index, drop_last=len(index) >= size)
+    # A test part in tracklets shows other people than the training part, so its labels cannot be predicted.
+    test = None if data.test is None or data.test.tracklets is not None else evaluated(data.test)
+    if len(held_out):
+        return train, meta, evaluated(data, labels["given"], index=held_out), test
+    return train, meta, evaluated(data.validation), test
 
 
 def _scale(config: Config, prepared: Prepared, rows: npt.NDArray[Any]) -> Statistics:

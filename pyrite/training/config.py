@@ -165,7 +165,7 @@ class Config:
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Job:
     """Everything that decides a run.
 

@@ -22,7 +22,7 @@ Columns = dict[str, npt.NDArray[Any]]
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Prepared:
     """The data set of a run, with numbers or images as inputs.
 

@@ -128,8 +128,10 @@ class RunFolder:
     def begin(self) -> None:
         """Write what is known before the first step; the recipe first, because a resume needs it."""
         recipe = {"recipe.toml": self.config.to_toml().encode()}
-        labels = {"labels.npz": npz_bytes(self.running.labels)}
-        self._write(lambda: recipe | self.running.files | labels | {"run.json": self._facts({"finished": False})})
+        labels = {"labels.npz": npz_bytes(self.running.prepared.labels)}
+        self._write(
+            lambda: recipe | self.running.prepared.files | labels | {"run.json": self._facts({"finished": False})}
+        )
 
     def resume(self) -> None:
         """Load the saved state; start from the beginning if there is none."""
@@ -155,7 +157,7 @@ class RunFolder:
 
     def _check_data(self) -> None:
         """Raise ``PyriteError`` if labels or inputs have changed; warn of what changes the last digits of results."""
-        path, now = self.path / "labels.npz", self.running.labels
+        path, now = self.path / "labels.npz", self.running.prepared.labels
         labels = read_npz(path)
         if list(labels) != list(now) or not all(np.array_equal(labels[name], now[name]) for name in now):
             raise PyriteError(f"the labels of {self.config.data} are not those in {path}")
@@ -235,7 +237,7 @@ class RunFolder:
     def _facts(self, results: dict[str, Any], warned: list[str] | None = None) -> bytes:
         versions = {"pyrite": pyrite.__version__, "torch": torch.__version__, "numpy": np.__version__}
         facts: dict[str, Any] = {
-            "warnings": [*self.running.warnings, *(warned or ())],
+            "warnings": [*self.running.prepared.warnings, *(warned or ())],
             "seconds": round(self._elapsed(), 3),
             "seed": self.config.seed,
             "recipe": self.config.recipe,
