@@ -233,6 +233,8 @@ class TextTable(Table):
     def _parsed(self, **options: Any) -> "pandas.DataFrame":
         import pandas
 
+        if tuple(map(int, pandas.__version__.split(".")[:2])) < (3, 1):  # later ones round to the nearest by default
+            options["float_precision"] = "round_trip"
         return pandas.read_csv(
             io.BytesIO(self._content), sep=self._delimiter, decimal=self.decimal, header=0, names=self.names,
             na_filter=False, low_memory=False, **options,

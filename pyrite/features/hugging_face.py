@@ -58,7 +58,7 @@ class HF(NetEncoder):
 
     def embed(self, samples: npt.NDArray[Any] | list[str]) -> npt.NDArray[np.float32]:
         is_text = isinstance(samples, list)
-        prepare = _text_reader(self.name) if is_text else _image_reader(self.name)
+        prepare = _reader(self.name, is_text)
         whole = _model(self.name)
         # A model of both images and texts, such as CLIP, has a part for each.
         net: nn.Module = getattr(whole, "text_model" if is_text else "vision_model", whole)
@@ -99,32 +99,26 @@ def _weights(name: str) -> str:
 
 
 @cache
-def _image_reader(name: str) -> Callable[[Any], dict[str, Tensor]]:
-    from transformers import AutoImageProcessor
+def _reader(name: str, is_text: bool) -> Callable[[Any], dict[str, Tensor]]:
+    """What turns texts or images into the inputs of the model."""
+    from transformers import AutoImageProcessor, AutoTokenizer
 
-    with _quiet(name, "a model of images"):
-        # Pillow's: it is there always, and gives the same numbers with and without torchvision.
-        processor = AutoImageProcessor.from_pretrained(name, backend="pil", local_files_only=_is_offline())
+    with _quiet(name, "a model of texts" if is_text else "a model of images"):
+        if is_text:
+            tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=_is_offline())
+        else:
+            # Pillow's: it is there always, and gives the same numbers with and without torchvision.
+            processor = AutoImageProcessor.from_pretrained(name, backend="pil", local_files_only=_is_offline())
 
-    def read(images: npt.NDArray[np.uint8]) -> dict[str, Tensor]:
+    def read_texts(texts: list[str]) -> dict[str, Tensor]:
+        longest = min(int(tokenizer.model_max_length), _LONGEST)
+        return dict(tokenizer(texts, padding=True, truncation=True, max_length=longest, return_tensors="pt"))
+
+    def read_images(images: npt.NDArray[np.uint8]) -> dict[str, Tensor]:
         coloured = np.repeat(images, 3, 1) if images.shape[1] == 1 else images
         return dict(processor(images=list(coloured), return_tensors="pt", input_data_format="channels_first"))
 
-    return read
-
-
-@cache
-def _text_reader(name: str) -> Callable[[Any], dict[str, Tensor]]:
-    from transformers import AutoTokenizer
-
-    with _quiet(name, "a model of texts"):
-        tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=_is_offline())
-    longest = min(int(tokenizer.model_max_length), _LONGEST)
-
-    def read(texts: list[str]) -> dict[str, Tensor]:
-        return dict(tokenizer(texts, padding=True, truncation=True, max_length=longest, return_tensors="pt"))
-
-    return read
+    return read_texts if is_text else read_images
 
 
 @cache
