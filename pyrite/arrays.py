@@ -8,8 +8,6 @@ import numpy.typing as npt
 
 from pyrite.errors import PyriteError
 
-__all__ = ["Flags", "Floats", "Ints", "check_same_length", "to_array", "to_flags", "to_floats", "to_ints"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]

@@ -10,8 +10,6 @@ from typing import Any, TypeGuard
 
 from pyrite.errors import PyriteError
 
-__all__ = ["flag", "is_number", "is_whole", "number", "one_of", "require", "whole_number"]
-
 
 def require(condition: bool, name: str, value: object, wanted: str) -> None:
     """Raise the ``ValueError`` that every refused argument gets, unless ``condition`` holds."""

@@ -20,21 +20,7 @@ from pyrite.errors import PyriteError
 from pyrite.soft_margin import check_labels, to_rows, wide_dtype, widened
 from pyrite.spec import construct, write_spec
 
-__all__ = [
-    "Loss",
-    "Options",
-    "OptionsButWeight",
-    "Sum",
-    "Terms",
-    "add_up",
-    "bare",
-    "classes_of",
-    "common_options",
-    "to_numbers",
-    "without_options",
-]
-
-DEFAULTS: dict[str, object] = {"reduction": "mean", "ignore_index": -100, "weight": None, "check": False}
+_DEFAULTS: dict[str, object] = {"reduction": "mean", "ignore_index": -100, "weight": None, "check": False}
 
 
 class OptionsButWeight(TypedDict, total=False):
@@ -73,14 +59,14 @@ class Loss(nn.Module, ABC):
     def __init__(self, **options: Unpack[Options]) -> None:
         super().__init__()
         self.register_buffer("weight", None)
-        self.configure(**{**DEFAULTS, **options})
+        self.configure(**{**_DEFAULTS, **options})
 
     def configure(self, **options: Any) -> Self:
         """Set options anew."""
-        unknown = set(options) - set(DEFAULTS)
+        unknown = set(options) - set(_DEFAULTS)
         if unknown:
             own = [name for name in inspect.signature(type(self)).parameters if name != "options"]
-            takes = ", ".join(dict.fromkeys([*own, *DEFAULTS]))
+            takes = ", ".join(dict.fromkeys([*own, *_DEFAULTS]))
             raise PyriteError(f"{type(self).__name__} does not take {', '.join(sorted(unknown))}; it takes {takes}")
         for name, value in options.items():
             setattr(self, name, _option(name, value))
@@ -112,11 +98,7 @@ class Loss(nn.Module, ABC):
     def per_sample(self, rows: Tensor, labels: Tensor, weight: Tensor | None, valid: Tensor | None) -> Tensor:
         """The loss of each row, in expectation where its label is a distribution.
 
-        Args:
-            rows: scores (M, C).
-            labels: class numbers (M,) or distributions (M, C).
-            weight: the class weights.
-            valid: which labels count; None if all do.
+        ``labels`` are class numbers (M,) or distributions (M, C); ``valid`` is which of them count, None for all.
         """
         if labels.is_floating_point():
             chances = labels if weight is None else labels * weight
@@ -200,8 +182,8 @@ class Loss(nn.Module, ABC):
 
     def options(self) -> dict[str, Any]:
         """The options that are not at their defaults."""
-        mine = {name: getattr(self, name) for name in DEFAULTS}
-        return {name: value for name, value in mine.items() if value is not DEFAULTS[name] and value != DEFAULTS[name]}
+        mine = ((name, getattr(self, name), default) for name, default in _DEFAULTS.items())
+        return {name: value for name, value, default in mine if value is not default and value != default}
 
     def __add__(self, other: "Loss") -> "Loss":
         if not isinstance(other, Loss):
@@ -308,7 +290,7 @@ def without_options(loss: Loss) -> Loss:
         return loss
     twin = copy.copy(loss)
     twin._buffers = dict(loss._buffers)  # where the class weights are, and a shallow copy would have them in common
-    return twin.configure(**DEFAULTS)
+    return twin.configure(**_DEFAULTS)
 
 
 def classes_of(loss: Loss) -> int:

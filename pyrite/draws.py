@@ -16,8 +16,6 @@ import numpy as np
 
 from pyrite.checks import whole_number
 
-__all__ = ["TORCH_GENERATOR", "Array", "Stream", "check_seed", "normals", "order", "torch_seed", "uniforms"]
-
 Array = np.ndarray[Any, Any]
 
 TORCH_GENERATOR: Final = RLock()

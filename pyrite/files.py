@@ -11,8 +11,6 @@ import numpy.typing as npt
 
 from pyrite.errors import PyriteError
 
-__all__ = ["npz_bytes", "write", "write_or_refuse"]
-
 
 def write(path: str | Path, content: bytes) -> Path:
     """Write to a temporary name, flush to the disk and rename. The folder is created if it is missing.

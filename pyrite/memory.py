@@ -6,8 +6,6 @@ from pathlib import Path
 
 from pyrite.errors import PyriteError
 
-__all__ = ["check_memory", "memory_size"]
-
 # Files in which Linux states the memory limit of a container, for control groups v2 and v1.
 _LIMITS = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"
 

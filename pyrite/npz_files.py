@@ -15,8 +15,6 @@ import numpy.typing as npt
 from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
 
-__all__ = ["DEFLATE", "LARGEST", "is_regular", "read_array", "read_header", "read_npz"]
-
 # Compressed data may claim any size. DEFLATE compresses at most 1,032 to 1, so the size of the file is one bound, and
 # LARGEST is another. Uncompressed data is bounded by the size of the file.
 LARGEST: Final = 8 * 2**30

@@ -16,8 +16,6 @@ from pyrite.errors import PyriteError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-__all__ = ["GROUPS", "find_plugin", "plugin_names"]
-
 GROUPS: dict[str, tuple[str, ...]] = {
     "loss": ("pyrite.losses",),
     "method": ("pyrite.methods", "pyrite.losses"),

@@ -15,12 +15,7 @@ from torch import Tensor, nn
 
 from pyrite.errors import PyriteError
 
-__all__ = [
-    "all_gather", "all_reduce", "all_reduce_gradients", "broadcast_weights", "fast_bfloat16", "gather", "join",
-    "local_device", "rank", "sync_batch_norm", "world_size",
-]  # fmt: skip
-
-Kind = TypeVar("Kind")
+_Kind = TypeVar("_Kind")
 
 
 def rank() -> int:
@@ -71,7 +66,7 @@ def all_reduce(value: Tensor) -> Tensor:
     return value
 
 
-def all_gather(value: Kind) -> list[Kind]:
+def all_gather(value: _Kind) -> list[_Kind]:
     """The objects of all processes, in order of rank, on every process."""
     if not dist.is_initialized():
         return [value]

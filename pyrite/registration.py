@@ -17,9 +17,6 @@ from pyrite.spec import Registry
 from pyrite.training.optimisers import OPTIMISERS
 from pyrite.training.schedules import SCHEDULES
 
-__all__ = ["REGISTRIES", "register"]
-
-
 _RESERVED = ("between", "inf", "nan", "one_of")
 """Names that mean something else in a spec, or in the ranges of ``tune``."""
 

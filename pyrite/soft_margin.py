@@ -18,27 +18,14 @@ from torch.nn.functional import logsigmoid
 
 from pyrite.errors import PyriteError
 
-__all__ = [
-    "check_labels",
-    "margin",
-    "margins",
-    "row_margin",
-    "row_margin_and_total",
-    "row_margins",
-    "to_rows",
-    "transformed",
-    "wide_dtype",
-    "widened",
-]
-
 # Rows are worked through in blocks of this many scores: 2 MiB of float32 stay in a core's cache, and
 # on other devices a block is large enough to fill them (measured: docs/performance.md).
-CPU_BLOCK = 1 << 19
-DEVICE_BLOCK = 1 << 25
+_CPU_BLOCK = 1 << 19
+_DEVICE_BLOCK = 1 << 25
 # So few that the calls take longer than the numbers; so few that memory is no matter, and exponentials are kept.
-SMALL, KEEP = 1 << 15, 1 << 22
+_SMALL, KEEP = 1 << 15, 1 << 22
 # Up to here the exponential of a margin is a normal number of float64, with all its digits.
-REACH = 700.0
+_REACH = 700.0
 
 
 def margin(scores: Tensor, labels: Tensor) -> Tensor:
@@ -69,7 +56,7 @@ def margins(scores: Tensor) -> Tensor:
     return every.reshape(scores.movedim(1, -1).shape).movedim(-1, 1)
 
 
-class Potential(Protocol):
+class _Potential(Protocol):
     """A function phi of the margin, with w = -phi' to differentiate by, and both in one as ``value_at``."""
 
     def phi(self, margin: Tensor) -> Tensor: ...
@@ -79,7 +66,7 @@ class Potential(Protocol):
     def value_at(self, margin: Tensor) -> Tensor: ...
 
 
-def row_margin(rows: Tensor, labels: Tensor, of: Potential | None = None) -> Tensor:
+def row_margin(rows: Tensor, labels: Tensor, of: _Potential | None = None) -> Tensor:
     """``margin`` of (M, C) scores and (M,) labels, or a function of it; in the wide dtype and without checks."""
     if transformed(rows):
         delta = _differentiable(rows, labels)[0]
@@ -88,7 +75,7 @@ def row_margin(rows: Tensor, labels: Tensor, of: Potential | None = None) -> Ten
     return result
 
 
-def row_margin_and_total(rows: Tensor, labels: Tensor, of: Potential | None = None) -> tuple[Tensor, Tensor]:
+def row_margin_and_total(rows: Tensor, labels: Tensor, of: _Potential | None = None) -> tuple[Tensor, Tensor]:
     """``row_margin``, and the cross entropy summed over all labels: the sum of -log p_i over every i."""
     if transformed(rows):
         delta, _, total = _differentiable(rows, labels)
@@ -200,7 +187,7 @@ class _Rows(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, rows: Tensor, labels: Tensor, with_total: bool, of: Potential | None
+        ctx: Any, rows: Tensor, labels: Tensor, with_total: bool, of: _Potential | None
     ) -> tuple[Tensor, Tensor | None]:
         ctx.set_materialize_grads(False)
         ctx.of = of
@@ -242,15 +229,15 @@ class _Rows(torch.autograd.Function):
 
 # What the forward pass finds: the margin; what the total is made of (see _total); and what is kept: mass, largest score
 # (None for the label's), exponentials (None where they are recomputed).
-Found = tuple[Tensor, tuple[Tensor, Tensor] | None, tuple[Tensor, Tensor | None, Tensor | None]]
+_Found = tuple[Tensor, tuple[Tensor, Tensor] | None, tuple[Tensor, Tensor | None, Tensor | None]]
 
 
-def _small(rows: Tensor, labels: Tensor, with_total: bool) -> Found | None:
+def _small(rows: Tensor, labels: Tensor, with_total: bool) -> _Found | None:
     """With few scores the time goes into calls: as few as can be, in float64 and relative to the label's score.
 
     None where there are many scores, where they are too far apart for that, or where asking that would mean a wait.
     """
-    if rows.numel() > SMALL or rows.device.type != "cpu":
+    if rows.numel() > _SMALL or rows.device.type != "cpu":
         return None
     index = labels.unsqueeze(1)
     others = rows.to(torch.float64, copy=True)
@@ -258,14 +245,14 @@ def _small(rows: Tensor, labels: Tensor, with_total: bool) -> Found | None:
     distance = others.sum(1) if with_total else None
     mass = others.exp_().scatter_(1, index, 0.0).sum(1)
     delta = mass.log().neg_()
-    if not (delta.abs() < REACH).all():
+    if not (delta.abs() < _REACH).all():
         return None
     # Relative to the label's score: s_i - top = (s_i - s_y) - log(mass), if top stands for log of the others' mass.
     parts = None if distance is None else (-logsigmoid(-delta), distance + (rows.shape[1] - 1) * delta)
     return delta, parts, (mass, None, others)
 
 
-def _large(rows: Tensor, labels: Tensor, with_total: bool) -> Found:
+def _large(rows: Tensor, labels: Tensor, with_total: bool) -> _Found:
     """In blocks, keeping two numbers per row and, where there is room, the exponentials."""
     index = labels.unsqueeze(1)
     room = None
@@ -344,7 +331,7 @@ def _total(delta: Tensor, whole: Tensor, drop: Tensor, classes: int) -> Tensor:
 def _blocks(rows: Tensor, into: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
     """Slices of the rows with room to work in: a buffer that is used again, or the result itself."""
     (count, classes), work = rows.shape, _working(rows)
-    size = max(1, (CPU_BLOCK if rows.device.type == "cpu" else DEVICE_BLOCK) // classes)
+    size = max(1, (_CPU_BLOCK if rows.device.type == "cpu" else _DEVICE_BLOCK) // classes)
     if into is None or into.dtype != work:
         buffer = rows.new_empty((min(size, count), classes), dtype=work)
     for start in range(0, count, size):

@@ -17,26 +17,11 @@ from pyrite.checks import is_number
 from pyrite.errors import PyriteError
 from pyrite.plugins import find_plugin, plugin_names
 
-__all__ = [
-    "HasSpec",
-    "Registry",
-    "arguments",
-    "build",
-    "call",
-    "construct",
-    "lookup",
-    "nearest",
-    "registered_name",
-    "snake_case",
-    "spec_string",
-    "write_spec",
-]
-
-Made = TypeVar("Made")
-Names = Mapping[str, Callable[..., Any]]
+_Made = TypeVar("_Made")
+_Names = Mapping[str, Callable[..., Any]]
 
 
-class Registry(dict[str, Callable[..., Made]], Generic[Made]):
+class Registry(dict[str, Callable[..., _Made]], Generic[_Made]):
     """What makes objects of one kind, by name, and the reader of their spec strings.
 
     Args:
@@ -50,7 +35,7 @@ class Registry(dict[str, Callable[..., Made]], Generic[Made]):
     def __init__(
         self,
         kind: str,
-        entries: Mapping[str, Callable[..., Made]],
+        entries: Mapping[str, Callable[..., _Made]],
         makes: type,
         example: str,
         *,
@@ -61,7 +46,7 @@ class Registry(dict[str, Callable[..., Made]], Generic[Made]):
         self.kind, self.makes, self.example, self.also, self.parts = kind, makes, example, also or {}, parts
         _REGISTRIES.append(self)
 
-    def read(self, spec: object) -> Made:
+    def read(self, spec: object) -> _Made:
         """The object that a spec string describes; an object comes back as it is."""
         return self.check(str(spec), spec if isinstance(spec, self.makes) else self.build(spec))
 
@@ -70,13 +55,13 @@ class Registry(dict[str, Callable[..., Made]], Generic[Made]):
         if not isinstance(spec, str):
             example, name = self.example, self.makes.__name__
             raise PyriteError(f"{self.kind} is {spec!r}, but must be a text such as {example!r}, or a {name} object")
-        parts: Names = self.parts or {}
+        parts: _Names = self.parts or {}
         return build(spec, {**parts, **self}, self.kind, nested={**self, **parts})
 
-    def check(self, text: str, made: object) -> Made:
+    def check(self, text: str, made: object) -> _Made:
         """The object that a text made, if it has the right class; a plug-in may make anything."""
         if isinstance(made, self.makes):
-            return cast(Made, made)
+            return cast(_Made, made)
         if self.parts is not None and isinstance(made, self.parts.makes):
             wrapped, part = f"{self.example.partition('(')[0]}({text})", self.parts.kind
             raise PyriteError(f"{_short(text)!r} is a {part}, not a {self.kind}: write {wrapped}, or pass it as {part}")
@@ -219,7 +204,7 @@ def arguments(factory: Callable[..., Any]) -> str:
     return str(inspect.Signature(shown)) if shown else ""
 
 
-def lookup(name: str, registry: Names, kind: str) -> Callable[..., Any]:
+def lookup(name: str, registry: _Names, kind: str) -> Callable[..., Any]:
     """What is registered under a name, or offered by a plug-in."""
     factory = registry.get(name) or find_plugin(kind, name)
     if factory is None:
@@ -229,7 +214,7 @@ def lookup(name: str, registry: Names, kind: str) -> Callable[..., Any]:
     return factory
 
 
-def call(name: str, factory: Callable[..., Made], /, *args: Any, **named: Any) -> Made:
+def call(name: str, factory: Callable[..., _Made], /, *args: Any, **named: Any) -> _Made:
     """Call what is registered under ``name``. Arguments that it does not take are a PyriteError with its signature."""
     try:
         inspect.signature(factory).bind(*args, **named)
@@ -244,7 +229,7 @@ def call(name: str, factory: Callable[..., Made], /, *args: Any, **named: Any) -
         raise PyriteError(f"{name} cannot be made: {type(error).__name__}: {reason}") from error
 
 
-def build(text: str, registry: Names, kind: str, nested: Names | None = None) -> Any:
+def build(text: str, registry: _Names, kind: str, nested: _Names | None = None) -> Any:
     """The object that ``text`` describes, made from the names in ``registry`` and those that plug-ins offer.
 
     ``nested`` is what names mean within the arguments of a call, if that differs.
@@ -268,11 +253,11 @@ def build(text: str, registry: Names, kind: str, nested: Names | None = None) ->
 
 
 class _Reader:
-    def __init__(self, text: str, kind: str, nested: Names) -> None:
+    def __init__(self, text: str, kind: str, nested: _Names) -> None:
         self.text, self.kind, self.nested = text, kind, nested
         self.about = f"the {kind} {_short(text)!r}"
 
-    def read(self, node: ast.expr, names: Names) -> Any:
+    def read(self, node: ast.expr, names: _Names) -> Any:
         match node:
             case ast.Constant(value=bool() | int() | float() | str() | None):
                 return node.value
@@ -300,7 +285,7 @@ class _Reader:
                 object.__setattr__(made, "_spec", ast.unparse(node))
         return made
 
-    def combine(self, node: ast.BinOp, names: Names) -> Any:
+    def combine(self, node: ast.BinOp, names: _Names) -> Any:
         left, right = self.read(node.left, names), self.read(node.right, names)
         factors = sum(is_number(side) for side in (left, right))
         literals = sum(_is_literal(side) for side in (left, right))

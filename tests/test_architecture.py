@@ -144,9 +144,24 @@ def test_other_rooms_use_public_names_only() -> None:
                 if node.module.split(".")[1] == room_of(path):
                     continue
                 module = importlib.import_module(node.module)
-                public = {*getattr(module, "__all__", ()), *submodules(module)}
-                hidden = [alias.name for alias in node.names if alias.name not in public]
-                assert hidden == [], f"{path} imports {hidden}, which {node.module} does not list in __all__"
+                hidden = [alias.name for alias in node.names if alias.name not in offered(module) | submodules(module)]
+                assert hidden == [], f"{path} imports {hidden}, which {node.module} does not offer"
+
+
+def offered(module: ModuleType) -> set[str]:
+    """What a module lists in ``__all__``; or else what it defines, but not imports, without an underscore."""
+    if hasattr(module, "__all__"):
+        return set(module.__all__)
+    assert module.__file__ is not None
+    defined: set[str] = set()
+    for node in ast.parse(Path(module.__file__).read_text()).body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            defined.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            defined |= {
+                each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)
+            }
+    return {name for name in defined if not name.startswith("_")}
 
 
 def submodules(module: ModuleType) -> set[str]:

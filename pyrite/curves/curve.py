@@ -14,15 +14,13 @@ from pyrite.criterion import Loss, Terms, add_up, bare, common_options
 from pyrite.errors import PyriteError
 from pyrite.soft_margin import row_margin, row_margins, transformed
 
-__all__ = ["Curve", "CurveSum", "Peak", "Tails", "bare_curve", "largest", "merged"]
-
 # Where the numbers a curve is asked for are looked up: w is constant to rounding beyond either end.
-GRID_END = 60.0
+_GRID_END = 60.0
 # Where a weight is read in place of its limit: the largest scores for which every loss is finite.
-FAR = 1e4
+_FAR = 1e4
 # Points and weights on [0, 1] for an integral between two neighbours of a grid.
 _points, _weights = np.polynomial.legendre.leggauss(5)
-GAUSS = (torch.from_numpy((1 + _points) / 2), torch.from_numpy(_weights / 2))
+_GAUSS = (torch.from_numpy((1 + _points) / 2), torch.from_numpy(_weights / 2))
 
 
 class Peak(NamedTuple):
@@ -85,14 +83,14 @@ class Curve(Loss):
 
         A curve with a step has it among them; one that is made from others has theirs, moved as they are.
         """
-        return torch.linspace(-GRID_END, GRID_END, 4801, dtype=torch.float64)
+        return torch.linspace(-_GRID_END, _GRID_END, 4801, dtype=torch.float64)
 
     def tails(self) -> Tails:
         """The limits of the weight at both ends.
 
         They are ``w`` at infinity or, for a curve that is not defined there, far out.
         """
-        far = self._w(torch.tensor([-FAR, FAR], dtype=torch.float64))
+        far = self._w(torch.tensor([-_FAR, _FAR], dtype=torch.float64))
         ends = self._w(torch.tensor([-torch.inf, torch.inf], dtype=torch.float64))
         return Tails(*torch.where(ends.isnan(), far, ends).tolist())
 
@@ -102,10 +100,10 @@ class Curve(Loss):
         Wang et al., "IMAE for noise-robust learning", Eq. 12-15. Integrated over the margin, by Gauss' rule between
         the points of the grid, so that a step in the weight falls between two integrals and not inside of one.
         """
-        inside = self.grid().clamp(-GRID_END, GRID_END)
-        edges = merged([inside, torch.linspace(-GRID_END, GRID_END, 4801, dtype=torch.float64)])
-        margin = (edges[:-1] + edges.diff() * GAUSS[0].unsqueeze(1)).flatten()
-        density = (edges.diff() * GAUSS[1].unsqueeze(1)).flatten() * torch.sigmoid(margin) * torch.sigmoid(-margin)
+        inside = self.grid().clamp(-_GRID_END, _GRID_END)
+        edges = merged([inside, torch.linspace(-_GRID_END, _GRID_END, 4801, dtype=torch.float64)])
+        margin = (edges[:-1] + edges.diff() * _GAUSS[0].unsqueeze(1)).flatten()
+        density = (edges.diff() * _GAUSS[1].unsqueeze(1)).flatten() * torch.sigmoid(margin) * torch.sigmoid(-margin)
         norm = 2 * self._w(margin)
         mean = (density * norm).sum()
         return float((density * (norm - mean) ** 2).sum())

@@ -18,8 +18,6 @@ from pyrite.criterion import Options, OptionsButWeight
 from pyrite.curves.curve import Curve, merged
 from pyrite.soft_margin import row_margin_and_total
 
-__all__ = ["AEL", "AGCE", "AUL", "CE", "GCE", "IMAE", "MAE", "RCE", "SCE", "TCE", "Focal", "TruncatedGCE"]
-
 
 @final
 class CE(Curve):
@@ -69,7 +67,7 @@ class Focal(Curve):
         return (self.q * log_rest).exp() * (log_rest.exp() - self.q * log_p.exp() * log_p)
 
 
-class Proportional(Curve):
+class _Proportional(Curve):
     """phi = factor (1 - p), w = factor p (1 - p)."""
 
     factor: float
@@ -87,7 +85,7 @@ class Proportional(Curve):
 
 
 @final
-class MAE(Proportional):
+class MAE(_Proportional):
     """Mean absolute error: phi = 2 (1 - p), w = 2 p (1 - p). Symmetric, and slow with many classes.
 
     >>> MAE().weight_at(torch.tensor([0.0, -30.0]))
@@ -100,7 +98,7 @@ class MAE(Proportional):
 
 
 @final
-class RCE(Proportional):
+class RCE(_Proportional):
     """Reverse cross entropy: phi = -A (1 - p), w = -A p (1 - p), with A in place of log 0.
 
     >>> RCE(A=-4).value_at(0.0)
@@ -321,7 +319,7 @@ class IMAE(Curve):
         if self.T == 0:
             return torch.zeros_like(u)
         u = u.clamp(min=1e-30)  # so that the quotient below is never 0/0
-        points, weights = (part.to(u) for part in GAUSS)
+        points, weights = (part.to(u) for part in _GAUSS)
         total = torch.zeros_like(u)
         together = len(points) if u.numel() <= 1 << 16 else 1  # few samples: all at once; many: without the memory
         for i in range(0, len(points), together):
@@ -333,4 +331,4 @@ class IMAE(Curve):
 
 # Points and weights on [0, 1]: to rounding for T <= 40, 2e-8 of the value for T = 300 (against mpmath).
 _points, _weights = np.polynomial.legendre.leggauss(16)
-GAUSS = (torch.from_numpy((1 + _points) / 2), torch.from_numpy(_weights / 2))
+_GAUSS = (torch.from_numpy((1 + _points) / 2), torch.from_numpy(_weights / 2))

@@ -7,10 +7,8 @@ import numpy as np
 from pyrite.checks import number, require, whole_number
 from pyrite.errors import PyriteError
 
-__all__ = ["MOST_CLASSES", "expected_margin", "initial_margins"]
-
 # The integral takes time and room with the square of the spread; no untrained model's scores spread so far.
-LARGEST_SPREAD = 50
+_LARGEST_SPREAD = 50
 
 # Simulating takes time with their number: a minute for 20,000 samples of this many classes.
 MOST_CLASSES = 100_000
@@ -32,7 +30,7 @@ def expected_margin(classes: int, sigma: float = 1.0, exact: bool = False) -> fl
     classes, sigma = _check(classes, sigma)
     others = classes - 1
     if exact:
-        require(sigma <= LARGEST_SPREAD, "sigma", sigma, f"at most {LARGEST_SPREAD} for the exact mean")
+        require(sigma <= _LARGEST_SPREAD, "sigma", sigma, f"at most {_LARGEST_SPREAD} for the exact mean")
         return -_mean_log_sum(others, sigma)
     variance = min(sigma, 26.0) ** 2  # so far its exponential is a float, and long since too large
     second = math.expm1(variance) / (2 * others)

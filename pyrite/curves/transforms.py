@@ -12,12 +12,10 @@ from pyrite.curves.curve import Curve, Peak, Tails, bare_curve
 from pyrite.curves.initial import expected_margin as eq4
 from pyrite.errors import PyriteError
 
-__all__ = ["MEASURED", "Scale", "Shift", "Unit", "scale", "shift"]
-
 MEASURED = "measured"
 """In place of a margin: training measures it on its net and data before the first step."""
 
-Place = TypeVar("Place", Tensor, float)
+_Place = TypeVar("_Place", Tensor, float)
 
 
 @final
@@ -86,11 +84,11 @@ class _Moved(Curve):
         return -self._start
 
     @abstractmethod
-    def _to(self, margin: Place) -> Place:
+    def _to(self, margin: _Place) -> _Place:
         """Where a margin is moved."""
 
     @abstractmethod
-    def _back(self, margin: Place) -> Place:
+    def _back(self, margin: _Place) -> _Place:
         """The margin that is moved to this one."""
 
     def w(self, margin: Tensor) -> Tensor:
@@ -127,10 +125,10 @@ class Shift(_Moved):
     def phi(self, margin: Tensor) -> Tensor:
         return self.curve.phi(self._to(margin))
 
-    def _to(self, margin: Place) -> Place:
+    def _to(self, margin: _Place) -> _Place:
         return margin + (self._depth - self.tau)
 
-    def _back(self, margin: Place) -> Place:
+    def _back(self, margin: _Place) -> _Place:
         return margin - (self._depth - self.tau)
 
 
@@ -151,10 +149,10 @@ class Scale(_Moved):
     def phi(self, margin: Tensor) -> Tensor:
         return self.curve.phi(self._to(margin)) / (self.tau / self._depth)
 
-    def _to(self, margin: Place) -> Place:
+    def _to(self, margin: _Place) -> _Place:
         return (self.tau / self._depth) * margin
 
-    def _back(self, margin: Place) -> Place:
+    def _back(self, margin: _Place) -> _Place:
         return margin / (self.tau / self._depth)
 
 

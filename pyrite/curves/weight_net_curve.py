@@ -12,8 +12,6 @@ from pyrite.criterion import Options
 from pyrite.curves.curve import Curve
 from pyrite.errors import PyriteError
 
-__all__ = ["WeightNetCurve"]
-
 
 @final
 class WeightNetCurve(Curve):

@@ -10,8 +10,6 @@ from pyrite.arrays import Flags, check_same_length, to_flags, to_ints
 from pyrite.checks import whole_number
 from pyrite.errors import PyriteError
 
-__all__ = ["SubsetAccuracies", "Tally", "accuracy", "clearly_better", "hybrid_accuracy", "subset_accuracies"]
-
 
 @final
 @dataclass(frozen=True)

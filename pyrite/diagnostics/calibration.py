@@ -12,8 +12,6 @@ from pyrite.arrays import Flags, Floats, Ints, check_same_length, to_flags, to_f
 from pyrite.checks import whole_number
 from pyrite.errors import PyriteError
 
-__all__ = ["Reliability", "brier_score", "brier_score_of_event", "reliability", "top_label"]
-
 # bfloat16 has eight bits, so the rows of a softmax sum to 1 only to about this precision.
 _SUM_TOLERANCE: Final = 1e-2
 

@@ -13,8 +13,6 @@ from pyrite.arrays import Flags, Floats, Ints, check_same_length, to_flags, to_f
 from pyrite.checks import whole_number
 from pyrite.errors import PyriteError
 
-__all__ = ["BestF1", "Detection", "average_precision", "best_f1", "detection", "precision_at", "roc_auc"]
-
 
 class BestF1(NamedTuple):
     """The best F1 over all thresholds, and the highest threshold with it; scores from the threshold on are flagged."""

@@ -6,8 +6,6 @@ from pyrite.arrays import Floats, to_floats
 from pyrite.checks import whole_number
 from pyrite.errors import PyriteError
 
-__all__ = ["local_intrinsic_dimension"]
-
 
 def local_intrinsic_dimension(points: object, k: int = 20, among: object | None = None, chunk: int = 512) -> Floats:
     """The maximum-likelihood estimate at each point, from its k nearest neighbours in ``among`` (or ``points``).

@@ -10,8 +10,6 @@ from pyrite.arrays import Flags, Floats, Ints, check_same_length, to_floats, to_
 from pyrite.checks import one_of, whole_number
 from pyrite.errors import PyriteError
 
-__all__ = ["Retrieval", "embed_sets", "retrieve"]
-
 
 @final
 @dataclass(frozen=True, eq=False)

@@ -6,8 +6,6 @@ import numpy as np
 
 from pyrite.arrays import to_floats
 
-__all__ = ["MARGIN_EDGES", "effective_samples", "epoch_weight", "weight_statistics"]
-
 # sigmoid(-20) is 2e-9, so finer bins beyond ±20 would show nothing more.
 MARGIN_EDGES: Final[tuple[float, ...]] = tuple(i / 2 for i in range(-40, 41))
 

@@ -7,8 +7,6 @@ from pyrite.models import Architecture
 from pyrite.training import COLUMNS, Run, python_name
 from pyrite.training.run_files import read_json
 
-__all__ = ["model_card"]
-
 _LISTED = 30  # classes that are named; of more only the number is given
 
 

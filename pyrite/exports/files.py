@@ -18,8 +18,6 @@ from pyrite.exports.whole import Whole, whole
 from pyrite.files import write_or_refuse
 from pyrite.training import Run
 
-__all__ = ["Exported", "export"]
-
 
 class Exported(NamedTuple):
     """A file that was written, and what its model takes.

@@ -12,8 +12,6 @@ from pyrite.models import EfficientnetLite0 as Lite0, fold_batch_norms
 from pyrite.models.efficientnet import Resized
 from pyrite.training import Run
 
-__all__ = ["Whole", "whole"]
-
 _BYTES: Final = 255.0
 
 

@@ -12,8 +12,6 @@ from pyrite.criterion import Loss, Options
 from pyrite.errors import PyriteError
 from pyrite.losses import loss as read_loss
 
-__all__ = ["HFLoss", "hf_loss"]
-
 _IGNORED: Final = -100  # the label that the Trainer does not count
 
 

@@ -9,8 +9,6 @@ from pyrite.checks import whole_number
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
 
-__all__ = ["Indexed"]
-
 
 @final
 class Indexed(Dataset[Any]):

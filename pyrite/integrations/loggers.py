@@ -12,8 +12,6 @@ from pyrite.methods import Step
 from pyrite.processes import rank
 from pyrite.training import Record
 
-__all__ = ["Log", "Logged", "TensorBoard"]
-
 
 @runtime_checkable
 class Log(Protocol):

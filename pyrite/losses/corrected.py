@@ -13,9 +13,7 @@ from pyrite.curves import CE, Curve, bare_curve
 from pyrite.errors import PyriteError
 from pyrite.soft_margin import row_margins
 
-__all__ = ["Backward", "Forward"]
-
-Matrix = Tensor | Sequence[Sequence[float]]
+_Matrix = Tensor | Sequence[Sequence[float]]
 
 
 @final
@@ -32,7 +30,7 @@ class Forward(Loss):
 
     matrix: Tensor
 
-    def __init__(self, matrix: Matrix, curve: Curve | None = None, **options: Unpack[Options]) -> None:
+    def __init__(self, matrix: _Matrix, curve: Curve | None = None, **options: Unpack[Options]) -> None:
         super().__init__(**options)
         self.register_buffer("matrix", _transition(matrix))
         self.curve = bare_curve(CE() if curve is None else curve)
@@ -58,7 +56,7 @@ class Backward(Loss):
     matrix: Tensor
     inverse: Tensor
 
-    def __init__(self, matrix: Matrix, loss: Loss | None = None, **options: Unpack[Options]) -> None:
+    def __init__(self, matrix: _Matrix, loss: Loss | None = None, **options: Unpack[Options]) -> None:
         super().__init__(**options)
         self.register_buffer("matrix", _transition(matrix))
         self.loss = bare(CE() if loss is None else loss)
@@ -83,7 +81,7 @@ class Backward(Loss):
         self.inverse = torch.linalg.inv(self.matrix)
 
 
-def _transition(matrix: Matrix) -> Tensor:
+def _transition(matrix: _Matrix) -> Tensor:
     values = to_numbers(matrix, "matrix")
     square = values.dim() == 2 and values.shape[0] == values.shape[1] and len(values) > 1
     require(square, "matrix", tuple(values.shape), "square, with one row and one column per class")

@@ -13,8 +13,6 @@ from pyrite.errors import PyriteError
 from pyrite.soft_margin import check_labels, to_rows
 from pyrite.spec import construct
 
-__all__ = ["NCE", "Decomposition", "Normalised", "UnitLoss", "normalised", "unit"]
-
 
 @final
 class Normalised(Loss):

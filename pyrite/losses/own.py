@@ -12,8 +12,6 @@ from pyrite.criterion import Loss, Options
 from pyrite.errors import PyriteError
 from pyrite.soft_margin import wide_dtype
 
-__all__ = ["OwnLoss"]
-
 
 @final
 class OwnLoss(Loss):

@@ -28,8 +28,6 @@ from pyrite.losses.own import OwnLoss
 from pyrite.losses.regularised import MSE, BootHard, BootSoft, Confidence, Peer, Smooth
 from pyrite.spec import Registry
 
-__all__ = ["LOSSES", "PAPER_SETTINGS", "Setting", "loss"]
-
 LOSSES: Registry[Loss] = Registry(
     "loss",
     {

@@ -14,8 +14,6 @@ from pyrite.curves import CE
 from pyrite.errors import PyriteError
 from pyrite.soft_margin import row_margins
 
-__all__ = ["MSE", "BootHard", "BootSoft", "Confidence", "Peer", "Smooth"]
-
 
 @final
 class MSE(Loss):
@@ -161,7 +159,7 @@ class Peer(Loss):
         return self.loss.per_sample(rows, labels, weight, valid) - self.alpha * peers
 
 
-class Bootstrapped(Loss):
+class _Bootstrapped(Loss):
     """Cross entropy of the label, beta, and what the prediction costs under itself, 1 - beta."""
 
     def __init__(self, beta: float, **options: Unpack[Options]) -> None:
@@ -181,7 +179,7 @@ class Bootstrapped(Loss):
 
 
 @final
-class BootSoft(Bootstrapped):
+class BootSoft(_Bootstrapped):
     """Soft bootstrapping: beta times cross entropy plus 1 - beta times the entropy of the prediction.
 
     >>> BootSoft(beta=0.95)(torch.tensor([1.0, 0.0]), torch.tensor(1))
@@ -199,7 +197,7 @@ class BootSoft(Bootstrapped):
 
 
 @final
-class BootHard(Bootstrapped):
+class BootHard(_Bootstrapped):
     """Hard bootstrapping: cross entropy of the label, beta, and of the class predicted now, 1 - beta.
 
     >>> BootHard(beta=0.8)(torch.tensor([1.0, 0.0]), torch.tensor(1))

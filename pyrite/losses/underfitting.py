@@ -17,17 +17,15 @@ from pyrite.losses.registry import loss as read
 from pyrite.losses.regularised import Confidence, Peer
 from pyrite.soft_margin import row_margin
 
-__all__ = ["Underfitting", "grows_without_bound", "tails", "underfitting"]
-
 # The curriculum paper's Table 2 (CIFAR-100 without noise) against the initial weight of the same losses, as a fraction
 # of their peak: GCE .44 and SCE 1.0 train like cross entropy; AGCE .09 and AUL .08 lose 12 to 20 points of accuracy;
 # MAE .024 and the rest fail. A quarter of the peak is what MAE has with 10 classes, where it trains well, and it gives
 # for MAE and AGCE the tau of 2.6 and 4.0 that the paper found by search (Table 9).
-FAILS, SLOW, CURED = 0.05, 0.2, 0.25
+_FAILS, _SLOW, _CURED = 0.05, 0.2, 0.25
 # A weight that halves between these margins is on its way to 0; nce's, the slowest, falls to a hundredth.
-NEAR, FAR = 1e3, 1e4
+_NEAR, _FAR = 1e3, 1e4
 # Below this fraction of the weight at margin 0 it is rounding.
-ROUNDING = 1e-12
+_ROUNDING = 1e-12
 
 
 @dataclass(frozen=True)
@@ -65,9 +63,9 @@ class Underfitting:
 
     @property
     def verdict(self) -> str:
-        if self.initial < FAILS:
+        if self.initial < _FAILS:
             return "underfits"
-        if self.initial < SLOW:
+        if self.initial < _SLOW:
             return "slow"
         return "fades" if self.kept < 0.5 else "trains"
 
@@ -123,7 +121,7 @@ def underfitting(
         weight_far_wrong=left,
         weight_far_right=right,
         grows_without_bound=grows_without_bound(subject, classes),
-        cures=_cures(subject, classes, start, bool(net)) if initial < SLOW and isinstance(subject, Curve) else (),
+        cures=_cures(subject, classes, start, bool(net)) if initial < _SLOW and isinstance(subject, Curve) else (),
         spread=spread,
         net=net,
     )
@@ -134,12 +132,12 @@ def _weight_of(curve: Curve, margin: float) -> float:
 
 
 def _cures(curve: Curve, classes: int, start: float, measured: bool) -> tuple[str, ...]:
-    """The transforms whose initial weight is CURED of the peak: the largest tau below the peak that gives it."""
+    """The transforms whose initial weight is _CURED of the peak: the largest tau below the peak that gives it."""
     top, largest = curve.peak()
     low, high = min(top, 0.0) - 40, min(top, 0.0)
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (low, middle) if float(curve.weight_at(middle)) > CURED * largest else (middle, high)
+        low, high = (low, middle) if float(curve.weight_at(middle)) > _CURED * largest else (middle, high)
     tau = round(-high, 2)
     if not 0 < tau < -start:
         return ()
@@ -173,7 +171,7 @@ def _words(report: Underfitting) -> list[str]:
         }[report.verdict]
     )
     if report.cures:
-        lines.append(f"Cure: {report.cures[0]}, or {report.cures[1]}; both start with {_percent(CURED)}.")
+        lines.append(f"Cure: {report.cures[0]}, or {report.cures[1]}; both start with {_percent(_CURED)}.")
         lines.append("A larger tau resists noise better, a smaller one fits faster.")
     return [*lines, *_ends(report)]
 
@@ -277,8 +275,8 @@ class _Measured:
 
     def limit(self, of: Callable[[float], float], side: int) -> float:
         """What a function of the margin tends to on the left (-1) or right (1)."""
-        near, far = of(side * NEAR), of(side * FAR)
-        return far if abs(far) > max(abs(near) / 2, ROUNDING * self.weight(0.0)) else 0.0
+        near, far = of(side * _NEAR), of(side * _FAR)
+        return far if abs(far) > max(abs(near) / 2, _ROUNDING * self.weight(0.0)) else 0.0
 
     @torch.enable_grad()
     def _gradient(self, margin: float) -> Tensor:

@@ -17,8 +17,6 @@ from pyrite.memory import check_memory
 from pyrite.models.layers import TableInputs, Whitening
 from pyrite.spec import HasSpec
 
-__all__ = ["Architecture", "Network", "Shape", "check_shape", "check_widths", "embed", "reinitialised", "seeded"]
-
 _COPIES = 3  # of every weight while a net is trained: itself, its gradient and its momentum
 
 Shape = tuple[int, ...]

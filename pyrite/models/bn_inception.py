@@ -10,9 +10,6 @@ from pyrite.checks import whole_number
 from pyrite.models.architecture import Architecture, Shape
 from pyrite.models.layers import average_places, conv, he_weights
 
-__all__ = ["BNInception"]
-
-
 # Channels of the branches of each block: 1 x 1; 1 x 1 and 3 x 3; 1 x 1 and twice 3 x 3; pooling.
 # Figure 5 of the paper. It prints 576 channels after 4c and 4d and 1,024 after 4e, but the branches add up to 608, 608
 # and 1,056, as in published weights.

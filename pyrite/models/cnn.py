@@ -13,8 +13,6 @@ from pyrite.checks import number
 from pyrite.models.architecture import Architecture, Shape, check_widths
 from pyrite.models.layers import Whitening, conv
 
-__all__ = ["CNN4", "CNN8", "FastCNN"]
-
 
 @final
 @dataclass(frozen=True, repr=False)
@@ -84,7 +82,7 @@ class _Scaled(nn.Module):
         return torch.mul(self.linear(features), self.scale)
 
 
-class PlainCNN(Architecture, ABC):
+class _PlainCNN(Architecture, ABC):
     """Groups of 3 x 3 convolutions, each followed by a halving, then a hidden layer of features."""
 
     groups: ClassVar[tuple[tuple[int, ...], ...]]
@@ -111,7 +109,7 @@ class PlainCNN(Architecture, ABC):
 
 
 @final
-class CNN4(PlainCNN):
+class CNN4(_PlainCNN):
     """Four layers for MNIST: 3 x 3 convolutions to 32 and 64 channels, each halved, then 128 features.
 
     Ma et al., 2020 ("Normalized loss functions for deep learning with noisy labels"), and papers that compare with it.
@@ -123,7 +121,7 @@ class CNN4(PlainCNN):
 
 
 @final
-class CNN8(PlainCNN):
+class CNN8(_PlainCNN):
     """Eight layers for CIFAR-10: two 3 x 3 convolutions to 64, 128 and 196 channels each, halved, then 256 features.
 
     Ma et al., 2020, as ``CNN4``.

@@ -16,8 +16,6 @@ from pyrite.errors import PyriteError
 from pyrite.models.architecture import Architecture, Shape
 from pyrite.models.layers import average_places, he_weights
 
-__all__ = ["LITE0_SHA256", "EfficientnetLite0", "Resized", "lite0_file", "lite0_weights"]
-
 LITE0_SHA256: Final = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
 """The checksum of the weights that tests and results are about."""
 

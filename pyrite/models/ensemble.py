@@ -12,8 +12,6 @@ from pyrite.errors import PyriteError
 from pyrite.models.architecture import Network, embed
 from pyrite.models.layers import TableInputs
 
-__all__ = ["Ensemble", "Mirrored", "SideBySide", "Stacked", "mean_scores", "mirrored_scores"]
-
 
 def mean_scores(scores: Tensor) -> Tensor:
     """The logarithm of the mean probabilities of several nets, from scores of shape (nets, N, K).

@@ -11,8 +11,6 @@ from torch.nn.utils.fusion import fuse_conv_bn_eval
 
 from pyrite.errors import PyriteError
 
-__all__ = ["TableInputs", "Whitening", "average_places", "conv", "fold_batch_norms", "he_weights"]
-
 # Added to each variance, as a fraction of the mean variance, so that directions of almost no variance (the black border
 # of digits) are not amplified. 5e-4 is the value of the speed-runs (Jordan, 2024), for inputs of variance 1.
 _FLOOR: Final = 5e-4

@@ -12,8 +12,6 @@ from pyrite.checks import flag, number, whole_number
 from pyrite.models.architecture import Architecture, Shape, check_widths
 from pyrite.models.layers import TableInputs
 
-__all__ = ["MLP", "Linear"]
-
 
 @final
 @dataclass(frozen=True, repr=False)

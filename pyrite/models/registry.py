@@ -14,8 +14,6 @@ from pyrite.models.mlp import MLP, Linear
 from pyrite.models.resnet import WRN, Resnet20, Resnet32, Resnet34, Resnet44, Resnet50, Resnet56, Resnet110
 from pyrite.spec import Registry
 
-__all__ = ["MODELS", "Factory", "architecture", "build_model", "default_architecture"]
-
 Factory = Callable[[tuple[int, ...], int], nn.Module]
 """A function that makes a net from the shape of an input and the number of classes."""
 

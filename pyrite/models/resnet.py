@@ -14,14 +14,12 @@ from pyrite.errors import PyriteError
 from pyrite.models.architecture import Architecture, Shape
 from pyrite.models.layers import average_places, conv, he_weights
 
-__all__ = ["WRN", "Resnet20", "Resnet32", "Resnet34", "Resnet44", "Resnet50", "Resnet56", "Resnet110"]
-
 # From this height and width on, the large stem, which divides both by four, leaves enough for three more halvings.
 _LARGE = 96
 
 
 @dataclass(frozen=True, repr=False)
-class CifarResnet(Architecture, ABC):
+class _CifarResnet(Architecture, ABC):
     """Three groups of blocks with ``width``, 2 and 4 times as many channels; shortcuts have no weights (option A).
 
     The paper's width is 16.
@@ -48,42 +46,42 @@ class CifarResnet(Architecture, ABC):
 
 
 @final
-class Resnet20(CifarResnet):
+class Resnet20(_CifarResnet):
     """Residual net for CIFAR, 20 layers, 0.27 million parameters. He et al., 2016."""
 
     depth = 20
 
 
 @final
-class Resnet32(CifarResnet):
+class Resnet32(_CifarResnet):
     """Residual net for CIFAR, 32 layers, 0.46 million parameters. He et al., 2016."""
 
     depth = 32
 
 
 @final
-class Resnet44(CifarResnet):
+class Resnet44(_CifarResnet):
     """Residual net for CIFAR, 44 layers, 0.66 million parameters. He et al., 2016."""
 
     depth = 44
 
 
 @final
-class Resnet56(CifarResnet):
+class Resnet56(_CifarResnet):
     """Residual net for CIFAR, 56 layers, 0.85 million parameters. He et al., 2016."""
 
     depth = 56
 
 
 @final
-class Resnet110(CifarResnet):
+class Resnet110(_CifarResnet):
     """Residual net for CIFAR, 110 layers, 1.7 million parameters. He et al., 2016."""
 
     depth = 110
 
 
 @dataclass(frozen=True, repr=False)
-class ImagenetResnet(Architecture, ABC):
+class _ImagenetResnet(Architecture, ABC):
     """Four groups of blocks with 64, 128, 256 and 512 channels, 3, 4, 6 and 3 blocks.
 
     Args:
@@ -116,7 +114,7 @@ class ImagenetResnet(Architecture, ABC):
 
 
 @final
-class Resnet34(ImagenetResnet):
+class Resnet34(_ImagenetResnet):
     """Residual net of 34 layers: 21.3 million parameters for CIFAR-10, 21.8 for ImageNet. He et al., 2016.
 
     >>> str(Resnet34()), str(Resnet34(stem="small"))
@@ -127,7 +125,7 @@ class Resnet34(ImagenetResnet):
 
 
 @final
-class Resnet50(ImagenetResnet):
+class Resnet50(_ImagenetResnet):
     """Residual net of 50 layers: 23.5 million parameters for CIFAR-10, 25.6 for ImageNet. He et al., 2016.
 
     The stride of a block is in its 3 x 3 convolution, as in most code and unlike the paper, where it is in the 1 x 1

@@ -14,8 +14,6 @@ from pyrite.noise.maps import GROUPS, MAPS, Named
 from pyrite.noise.model import Drawn, Noise, RateNoise, check_classes
 from pyrite.spec import nearest
 
-__all__ = ["Asymmetric", "Clean", "Flip", "Flip2", "Flips", "Pairs", "Symmetric", "Uniform"]
-
 
 @final
 class Clean(Noise):
@@ -124,7 +122,7 @@ class Flip2(RateNoise):
         return _flips("flip2", self.rate, 2, classes, seed)
 
 
-class ListNoise(RateNoise, ABC):
+class _ListNoise(RateNoise, ABC):
     """Noise by lists of classes, which are given under the name ``argument`` or by the name of a known table."""
 
     argument: ClassVar[str]
@@ -167,7 +165,7 @@ class ListNoise(RateNoise, ABC):
 
 @final
 @dataclass(frozen=True, repr=False)
-class Asymmetric(ListNoise):
+class Asymmetric(_ListNoise):
     """With probability ``rate`` to the class it is most easily mistaken for; classes outside the map stay clean.
 
     Args:
@@ -198,7 +196,7 @@ class Asymmetric(ListNoise):
 
 @final
 @dataclass(frozen=True, repr=False)
-class Pairs(ListNoise):
+class Pairs(_ListNoise):
     """In every superclass two classes, which the seed chooses, are mistaken for each other with probability ``rate``.
 
     Args:

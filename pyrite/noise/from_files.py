@@ -14,8 +14,6 @@ from pyrite.npz_files import read_npz
 from pyrite.pickles import read_npy, read_torch
 from pyrite.spec import nearest
 
-__all__ = ["Human", "Matrix"]
-
 # The column of true labels that belongs to a column; for all others it is clean_label.
 _TRUTH: Final = {"noisy_coarse_label": "clean_coarse_label"}
 

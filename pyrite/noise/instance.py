@@ -13,8 +13,6 @@ from pyrite.draws import Array, Stream, normals, uniforms
 from pyrite.errors import PyriteError
 from pyrite.noise.model import Drawn, Noise, by_class, measured
 
-__all__ = ["Instance"]
-
 # The number of input values processed at a time: 32 MB in float64.
 _CHUNK: Final = 2**22
 

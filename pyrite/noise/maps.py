@@ -2,8 +2,6 @@
 
 from typing import Final, NamedTuple
 
-__all__ = ["CIFAR100_SUPERCLASSES", "GROUPS", "MAPS", "Named"]
-
 
 class Named(NamedTuple):
     """Lists of classes, in a data set with this number of classes: pairs of a map, or groups of similar classes."""

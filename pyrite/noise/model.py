@@ -14,18 +14,6 @@ from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
 from pyrite.spec import HasSpec
 
-__all__ = [
-    "ClassNoise",
-    "Drawn",
-    "Noise",
-    "RateNoise",
-    "by_class",
-    "check_below",
-    "check_classes",
-    "measured",
-    "to_labels",
-]
-
 
 class Drawn(NamedTuple):
     """The given labels, and the matrix they were drawn from."""

@@ -15,8 +15,6 @@ from pyrite.files import npz_bytes, write
 from pyrite.noise.model import check_classes, measured, to_labels
 from pyrite.npz_files import read_npz
 
-__all__ = ["NoisyLabels"]
-
 _FORMAT: Final = 1
 
 

@@ -8,8 +8,6 @@ from pyrite.noise.model import Noise, check_below, check_classes, to_labels
 from pyrite.noise.noisy_labels import NoisyLabels
 from pyrite.spec import Registry
 
-__all__ = ["NOISES", "corrupt", "noise_model"]
-
 NOISES: Registry[Noise] = Registry(
     "noise",
     {
