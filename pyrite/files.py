@@ -27,7 +27,12 @@ def write(path: str | Path, content: bytes) -> Path:
             file.flush()
             os.fsync(file.fileno())
         os.replace(part, path)
-        _flush_folder(path.parent)
+        with suppress(OSError):  # make the rename survive a power cut, where a system lets a folder be opened
+            handle = os.open(path.parent, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
     except BaseException:  # Ctrl-C too
         with suppress(OSError):
             part.unlink()
@@ -49,13 +54,3 @@ def npz_bytes(arrays: Mapping[str, npt.ArrayLike], *, compress: bool = False) ->
     save = np.savez_compressed if compress else np.savez
     save(buffer, **{name: np.asarray(array) for name, array in arrays.items()})  # type: ignore[arg-type]
     return buffer.getvalue()
-
-
-def _flush_folder(path: Path) -> None:
-    """Make the rename survive a power cut. Some systems do not let a folder be opened; there this does nothing."""
-    with suppress(OSError):
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -2,6 +2,13 @@
 
 The text is read as Python's syntax tree and walked: calls of registered names, literals, ``+`` and ``*``.
 Nothing is evaluated, so a recipe found in a file can do nothing but name what a registry holds.
+
+Other installed packages add to the registries by entry points, in their ``pyproject.toml``::
+
+    [project.entry-points."pyrite.losses"]
+    my_loss = "my_package.losses:MyLoss"
+
+They are looked up when a name is not in a registry, and by ``pyrite list``. Nothing is imported before.
 """
 
 import ast
@@ -11,11 +18,13 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
 
 from pyrite.checks import is_number
 from pyrite.errors import PyriteError
-from pyrite.plugins import find_plugin, plugin_names
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 _Made = TypeVar("_Made")
 _Names = Mapping[str, Callable[..., Any]]
@@ -69,7 +78,7 @@ class Registry(dict[str, Callable[..., _Made]], Generic[_Made]):
 
     def plugins(self) -> list[str]:
         """The names that installed packages offer in addition."""
-        return [name for name in plugin_names(self.kind, own=True) if name not in self]
+        return [name for name in _plugin_names(self.kind, own=True) if name not in self]
 
 
 _REGISTRIES: list[Registry[Any]] = []
@@ -206,9 +215,9 @@ def arguments(factory: Callable[..., Any]) -> str:
 
 def lookup(name: str, registry: _Names, kind: str) -> Callable[..., Any]:
     """What is registered under a name, or offered by a plug-in."""
-    factory = registry.get(name) or find_plugin(kind, name)
+    factory = registry.get(name) or _find_plugin(kind, name)
     if factory is None:
-        raise PyriteError(f"unknown {kind} {name!r}: {nearest(name, [*registry, *plugin_names(kind)])}")
+        raise PyriteError(f"unknown {kind} {name!r}: {nearest(name, [*registry, *_plugin_names(kind)])}")
     if name not in registry and isinstance(factory, type):
         _FROM_PLUGINS[factory] = name
     return factory
@@ -304,3 +313,43 @@ class _Reader:
             f"cannot read {part!r} in {self.about}: only names, calls, numbers, texts in quotes, lists, "
             "a sum of terms and a number times a term are allowed"
         )
+
+
+_ENTRY_POINTS: dict[str, tuple[str, ...]] = {
+    "loss": ("pyrite.losses",),
+    "method": ("pyrite.methods", "pyrite.losses"),
+    "noise": ("pyrite.noises",),
+    "model": ("pyrite.models",),
+    "data set": ("pyrite.data",),
+    "features": ("pyrite.features",),
+    "optimiser": ("pyrite.optimisers",),
+    "schedule": ("pyrite.schedules",),
+}
+"""By the word for what is looked for, the groups of entry points that offer it. A method may be made of losses."""
+
+
+def _plugin_names(kind: str, *, own: bool = False) -> list[str]:
+    """The names that installed packages offer; with ``own`` not those of the parts that it may be made of."""
+    return sorted({point.name for point in _entry_points(kind) if not own or point.group == _ENTRY_POINTS[kind][0]})
+
+
+def _find_plugin(kind: str, name: str) -> Callable[..., Any] | None:
+    """What an installed package offers under a name; None if none does. One that cannot be loaded is an error."""
+    point = next((each for each in _entry_points(kind) if each.name == name), None)
+    if point is None:
+        return None
+    offers = f"the plug-in {point.dist.name if point.dist else point.value} offers the {kind} {name!r}"
+    try:
+        loaded = point.load()
+    except Exception as error:  # whatever somebody else's module does when it is imported
+        reason = f"{type(error).__name__}: {' '.join(str(error).split()) or 'no reason given'}"
+        raise PyriteError(f"{offers}, but {point.value} cannot be loaded: {reason}") from None
+    if not callable(loaded):
+        raise PyriteError(f"{offers}, but {point.value} cannot be called")
+    return cast(Callable[..., Any], loaded)
+
+
+def _entry_points(kind: str) -> "list[EntryPoint]":
+    from importlib.metadata import entry_points
+
+    return [point for group in _ENTRY_POINTS.get(kind, ()) for point in entry_points(group=group)]

@@ -36,8 +36,8 @@ def list_names(kind: Annotated[Kind, typer.Argument(help="What to list.")], as_j
         from pyrite.losses import PAPER_SETTINGS
 
         for row in rows:
-            settings = PAPER_SETTINGS.get(row["name"], ())
-            row["papers"] = "; ".join(f"{setting.spec} ({setting.where})" for setting in settings)
+            settings = PAPER_SETTINGS.get(row["name"], {})
+            row["papers"] = "; ".join(f"{spec} ({where})" for spec, where in settings.items())
     if as_json:
         print_json(rows)
     else:

@@ -27,8 +27,8 @@ def expected_margin(classes: int, sigma: float = 1.0, exact: bool = False) -> fl
 
     Ou & Zhang, "A curriculum view of robust loss functions", section 5.1.
     """
-    classes, sigma = _check(classes, sigma)
-    others = classes - 1
+    others = whole_number("classes", classes, least=2) - 1
+    sigma = number("sigma", sigma, above=0)
     if exact:
         require(sigma <= _LARGEST_SPREAD, "sigma", sigma, f"at most {_LARGEST_SPREAD} for the exact mean")
         return -_mean_log_sum(others, sigma)
@@ -46,7 +46,7 @@ def initial_margins(classes: int, sigma: float = 1.0, samples: int = 20_000, see
 
     For up to 100,000 classes.
     """
-    classes, sigma = _check(classes, sigma)
+    classes, sigma = whole_number("classes", classes, least=2), number("sigma", sigma, above=0)
     require(classes <= MOST_CLASSES, "classes", classes, f"at most {MOST_CLASSES:,}, as margins are simulated")
     samples = whole_number("samples", samples, least=1)
     generator = np.random.default_rng(seed)
@@ -58,13 +58,6 @@ def initial_margins(classes: int, sigma: float = 1.0, samples: int = 20_000, see
         mass = np.exp(scores[:, 1:] - top[:, None]).sum(1)
         drawn[start : start + rows] = scores[:, 0] - top - np.log(mass)
     return np.sort(drawn)
-
-
-def _check(classes: int, sigma: float) -> tuple[int, float]:
-    return (
-        whole_number("classes", classes, least=2),
-        number("sigma", sigma, above=0),
-    )
 
 
 def _mean_log_sum(count: int, sigma: float) -> float:

@@ -20,10 +20,8 @@ class WeightNetCurve(Curve):
     V is the sigmoid of a sum of ReLUs, which is a piecewise linear function of l. Between two kinks the integral of V
     is a difference of two softplus values, so φ, the integral of V from 0 to l, is exact.
 
-    Args:
-        parameters: of the network, as one flat array: weights and biases of the hidden layer, then weights and bias of
-            the output layer.
-        name: shown in plots and returned by ``str``. This curve has no spec, because its parameters are trained.
+    ``parameters`` are one flat array: weights and biases of the hidden layer, then weights and bias of the output
+    layer. ``str`` is ``name``: this curve has no spec string, because its parameters are trained.
 
     >>> WeightNetCurve([1.0, 0.0, -2.0, 3.0]).weight_at(torch.tensor(-30.0)) < 1e-20  # V = sigmoid(3 - 2 relu(l))
     tensor(True)
@@ -64,11 +62,8 @@ class WeightNetCurve(Curve):
 
     def w(self, margin: Tensor) -> Tensor:
         segment, offset = self._segment(-logsigmoid(margin))
-        return (
-            (logsigmoid(self.starts[segment] + self.slopes[segment] * offset) + logsigmoid(-margin.double()))
-            .exp()
-            .to(margin.dtype)
-        )
+        log_trust = logsigmoid(self.starts[segment] + self.slopes[segment] * offset)
+        return (log_trust + logsigmoid(-margin.double())).exp().to(margin.dtype)
 
     def _segment(self, losses: Tensor) -> tuple[Tensor, Tensor]:
         """The segment that each loss lies on, and its distance from the start of that segment."""

@@ -20,13 +20,7 @@ from pyrite.training import Run
 
 
 class Exported(NamedTuple):
-    """A file that was written, and what its model takes.
-
-    Attributes:
-        path: the file.
-        inputs: what the model takes, for people; empty for a page.
-        left_out: features that must be computed before; empty if the file does everything.
-    """
+    """A file that was written, what its model takes, and features that must be computed before; empty for none."""
 
     path: Path
     inputs: str = ""

@@ -16,19 +16,12 @@ _BYTES: Final = 255.0
 
 
 class Whole(NamedTuple):
-    """A module that computes scores, and what it is given.
-
-    Attributes:
-        module: from samples to scores, one row per sample.
-        example: two samples, of the type and shape that it takes.
-        inputs: what these are, for people.
-        left_out: features that must be computed before, because the module does not; empty if it does everything.
-    """
+    """A module that computes scores, and what it is given."""
 
     module: nn.Module
-    example: Tensor
-    inputs: str
-    left_out: str
+    example: Tensor  # two samples, of the type and shape that it takes
+    inputs: str  # what these are, for people
+    left_out: str  # features that must be computed before; empty if the module does everything
 
 
 def whole(run: Run) -> Whole:

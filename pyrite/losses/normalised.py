@@ -29,9 +29,8 @@ class Normalised(Loss):
         super().__init__(**options)
         self.loss = bare(loss)
         least, most = _range(self.loss)
-        require(
-            least >= -1e-12 * most and most > 0, "loss", str(loss), "one whose value is never negative, nor always 0"
-        )
+        valid = least >= -1e-12 * most and most > 0
+        require(valid, "loss", str(loss), "one whose value is never negative, nor always 0")
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
         own, total = self.loss.at_label_and_total(scores, labels)

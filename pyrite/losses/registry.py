@@ -1,26 +1,9 @@
 """Every loss by its name, the reader of their spec strings, and the settings of the papers."""
 
-from typing import NamedTuple, Unpack
+from typing import Unpack
 
+from pyrite import curves
 from pyrite.criterion import Loss, Options, Sum
-from pyrite.curves import (
-    AEL,
-    AGCE,
-    AUL,
-    CE,
-    GCE,
-    IMAE,
-    MAE,
-    RCE,
-    SCE,
-    TCE,
-    Focal,
-    Scale,
-    Shift,
-    TruncatedGCE,
-    Unit,
-)
-from pyrite.curves.curve import CurveSum
 from pyrite.errors import PyriteError
 from pyrite.losses.corrected import Backward, Forward
 from pyrite.losses.normalised import NCE, Normalised, UnitLoss, unit
@@ -31,21 +14,21 @@ from pyrite.spec import Registry
 LOSSES: Registry[Loss] = Registry(
     "loss",
     {
-        "ce": CE,
-        "focal": Focal,
-        "mae": MAE,
-        "rce": RCE,
-        "gce": GCE,
-        "truncated_gce": TruncatedGCE,
-        "sce": SCE,
-        "tce": TCE,
-        "aul": AUL,
-        "agce": AGCE,
-        "ael": AEL,
-        "imae": IMAE,
+        "ce": curves.CE,
+        "focal": curves.Focal,
+        "mae": curves.MAE,
+        "rce": curves.RCE,
+        "gce": curves.GCE,
+        "truncated_gce": curves.TruncatedGCE,
+        "sce": curves.SCE,
+        "tce": curves.TCE,
+        "aul": curves.AUL,
+        "agce": curves.AGCE,
+        "ael": curves.AEL,
+        "imae": curves.IMAE,
         "unit": unit,
-        "shift": Shift,
-        "scale": Scale,
+        "shift": curves.Shift,
+        "scale": curves.Scale,
         "nce": NCE,
         "normalised": Normalised,
         "mse": MSE,
@@ -59,7 +42,7 @@ LOSSES: Registry[Loss] = Registry(
     },
     Loss,
     "gce(q=0.7)",
-    also={Unit: "unit", UnitLoss: "unit", CurveSum: "+", Sum: "+"},
+    also={curves.Unit: "unit", UnitLoss: "unit", curves.CurveSum: "+", Sum: "+"},
 )
 
 
@@ -82,50 +65,31 @@ def loss(spec: object, **options: Unpack[Options]) -> Loss:
     return LOSSES.read(spec).configure(**options)
 
 
-class Setting(NamedTuple):
-    """A loss as a paper used it: ``where`` is the paper and its table."""
-
-    spec: str
-    where: str
-
-
-_TABLE_8 = "Ou & Zhang, Table 8"
+_TABLE_8, _TABLE_9, _TABLE_12 = (
+    "Ou & Zhang, Table 8",
+    "Ou & Zhang, Table 9, symmetric noise 0.4",
+    "Ou & Zhang, Table 12",
+)
 _INFERIOR = "Ou & Zhang, Table 8, chosen to underfit"
-_TABLE_12 = "Ou & Zhang, Table 12"
+_ZHANG, _REED = "Zhang & Sabuncu, 2018", "Reed et al., 2015"
 
-PAPER_SETTINGS: dict[str, tuple[Setting, ...]] = {
-    "gce": (
-        Setting("gce(q=0.3)", _TABLE_8),
-        Setting("gce(q=0.4)", _TABLE_12),
-        Setting("gce(q=0.7)", "Zhang & Sabuncu, 2018"),
-    ),
-    "truncated_gce": (Setting("truncated_gce(q=0.7, k=0.5)", "Zhang & Sabuncu, 2018"),),
-    "sce": (Setting("sce(q=0.7)", _TABLE_8), Setting("sce(q=0.95)", _TABLE_12)),
-    "aul": (
-        Setting("aul(a=1.1, q=5)", _TABLE_8),
-        Setting("aul(a=3, q=0.7)", _INFERIOR),
-        Setting("aul(a=2, q=2)", _TABLE_12),
-    ),
-    "agce": (
-        Setting("agce(a=0.1, q=0.1)", _TABLE_8),
-        Setting("agce(a=1.6, q=2)", _INFERIOR),
-        Setting("agce(a=3, q=4)", _TABLE_12),
-    ),
-    "imae": (
-        Setting("imae(T=8)", "Wang et al., with noise"),
-        Setting("imae(T=0.5)", "Wang et al., without noise"),
-    ),
-    "shift": (Setting("shift(mae, tau=3, classes=100)", "Ou & Zhang, Table 9, symmetric noise 0.4"),),
-    "scale": (
-        Setting("scale(mae, tau=2.6, classes=100)", "Ou & Zhang, Table 9, symmetric noise 0.4"),
-        Setting("scale(agce(a=0.1, q=0.1), tau=4, classes=100)", "Ou & Zhang, Table 9, symmetric noise 0.4"),
-    ),
+PAPER_SETTINGS: dict[str, dict[str, str]] = {
+    "gce": {"gce(q=0.3)": _TABLE_8, "gce(q=0.4)": _TABLE_12, "gce(q=0.7)": _ZHANG},
+    "truncated_gce": {"truncated_gce(q=0.7, k=0.5)": _ZHANG},
+    "sce": {"sce(q=0.7)": _TABLE_8, "sce(q=0.95)": _TABLE_12},
+    "aul": {"aul(a=1.1, q=5)": _TABLE_8, "aul(a=3, q=0.7)": _INFERIOR, "aul(a=2, q=2)": _TABLE_12},
+    "agce": {"agce(a=0.1, q=0.1)": _TABLE_8, "agce(a=1.6, q=2)": _INFERIOR, "agce(a=3, q=4)": _TABLE_12},
+    "imae": {"imae(T=8)": "Wang et al., with noise", "imae(T=0.5)": "Wang et al., without noise"},
+    "shift": {"shift(mae, tau=3, classes=100)": _TABLE_9},
+    "scale": {
+        "scale(mae, tau=2.6, classes=100)": _TABLE_9,
+        "scale(agce(a=0.1, q=0.1), tau=4, classes=100)": _TABLE_9,
+    },
     # The paper's absolute error is 1 - p and ours is 2 (1 - p), so its factor q = 0.3 is 0.15 here.
-    "nce": (Setting("0.7*nce + 0.15*mae", _TABLE_8),),
-    "boot_soft": (Setting("boot_soft(beta=0.95)", "Reed et al., 2015"),),
-    "boot_hard": (Setting("boot_hard(beta=0.8)", "Reed et al., 2015"),),
+    "nce": {"0.7*nce + 0.15*mae": _TABLE_8},
+    "boot_soft": {"boot_soft(beta=0.95)": _REED},
+    "boot_hard": {"boot_hard(beta=0.8)": _REED},
 }
-"""By the name under which a loss is registered; a sum stands with its first term.
-
-Ou & Zhang divide every loss by its largest weight: write ``unit(...)`` around theirs to train as they do.
+"""By the name of a loss, its spec strings as papers used it, with the paper and its table; a sum stands with its first
+term. Ou & Zhang divide every loss by its largest weight: write ``unit(...)`` around theirs to train as they do.
 """

@@ -101,13 +101,9 @@ class Architecture(HasSpec, ABC):
 
 @final
 class Network(nn.Module):
-    """A net that computes scores, and with ``embed`` the features before the last layer.
+    """A net that computes scores (N, K), and with ``embed`` the features (N, E) before the last layer.
 
-    Args:
-        body: maps inputs to embeddings of shape (N, E).
-        head: maps embeddings to scores of shape (N, K).
-        shape: the shape of one input that the net was built for.
-        any_size: whether images may be of another height and width, because the body pools over all positions.
+    With ``any_size`` images may be of another height and width than ``shape``: the body pools over all positions.
     """
 
     def __init__(self, body: nn.Module, head: nn.Module, shape: Shape, any_size: bool = False) -> None:

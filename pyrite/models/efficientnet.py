@@ -143,8 +143,8 @@ def _unit(before: int, after: int, kernel: int, stride: int = 1, groups: int = 1
 
 def _load(body: nn.Module, channels: int) -> None:
     """Put the weights of ImageNet into a body. Its layers are in the order of those in the file."""
-    own = body.state_dict()
-    weights = dict(zip(own, lite0_weights().values(), strict=False))  # those of the last layer are left over
+    # Those of the last layer are left over.
+    weights = dict(zip(body.state_dict(), lite0_weights().values(), strict=False))
     if channels == 1:  # as if the one channel were given three times
         first = next(iter(weights))
         weights[first] = weights[first].sum(1, keepdim=True)

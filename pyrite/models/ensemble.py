@@ -14,11 +14,7 @@ from pyrite.models.layers import TableInputs
 
 
 def mean_scores(scores: Tensor) -> Tensor:
-    """The logarithm of the mean probabilities of several nets, from scores of shape (nets, N, K).
-
-    >>> mean_scores(torch.tensor([[[0.0, 0.0]], [[0.0, 0.0]]])).exp()
-    tensor([[0.5000, 0.5000]])
-    """
+    """The logarithm of the mean probabilities of several nets, from scores of shape (nets, N, K)."""
     return torch.logsumexp(torch.log_softmax(scores, -1), 0) - math.log(len(scores))
 
 
@@ -33,11 +29,7 @@ def mirrored_scores(predict: Callable[[Tensor], Tensor], images: Tensor) -> Tens
 
 @final
 class Ensemble(nn.Module):
-    """A module whose scores are the logarithms of the mean probabilities of several nets.
-
-    Args:
-        nets: modules that map inputs to scores of shape (N, K).
-    """
+    """A module whose scores are the logarithms of the mean probabilities of several nets."""
 
     def __init__(self, nets: Sequence[nn.Module]) -> None:
         super().__init__()
@@ -53,11 +45,7 @@ class Ensemble(nn.Module):
 
 @final
 class Mirrored(nn.Module):
-    """A module whose scores are the logarithms of the mean probabilities of an image and its mirror image.
-
-    Args:
-        net: a module that maps images to scores of shape (N, K).
-    """
+    """A module whose scores are the logarithms of the mean probabilities of an image and its mirror image."""
 
     def __init__(self, net: nn.Module) -> None:
         super().__init__()
@@ -162,14 +150,8 @@ class _Norms(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         nets, count, width = hidden.shape
-        normed = batch_norm(
-            hidden.transpose(0, 1).reshape(count, nets * width),
-            self.running_mean.view(-1),
-            self.running_var.view(-1),
-            self.weight.view(-1),
-            self.bias.view(-1),
-            self.training,
-            self.momentum,
-            self.eps,
-        )
+        rows = hidden.transpose(0, 1).reshape(count, nets * width)
+        parts = (self.running_mean, self.running_var, self.weight, self.bias)
+        mean, variance, weight, bias = (part.view(-1) for part in parts)
+        normed = batch_norm(rows, mean, variance, weight, bias, self.training, self.momentum, self.eps)
         return normed.view(count, nets, width).transpose(0, 1)

@@ -42,23 +42,14 @@ MODELS: Registry[Architecture] = Registry(
 
 
 def architecture(spec: str | Architecture) -> Architecture:
-    """The architecture described by ``spec``; an architecture is returned unchanged.
-
-    >>> architecture("wrn(depth=16, width=4)")
-    WRN(depth=16, width=4)
-    """
+    """The architecture described by ``spec``; an architecture is returned unchanged."""
     return MODELS.read(spec)
 
 
 def default_architecture(shape: Sequence[int]) -> Architecture:
-    """The default architecture: ``fast_cnn`` for images, ``mlp`` for features.
-
-    >>> str(default_architecture((3, 32, 32)))
-    'fast_cnn'
-    """
+    """The default architecture: ``fast_cnn`` for images, ``mlp`` for features."""
     size = check_shape(shape)
-    small = FastCNN.smallest or 1
-    return FastCNN() if len(size) == 3 and min(size[1:]) >= small else MLP()
+    return FastCNN() if len(size) == 3 and min(size[1:]) >= (FastCNN.smallest or 1) else MLP()
 
 
 def build_model(

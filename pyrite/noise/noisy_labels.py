@@ -11,7 +11,7 @@ import numpy as np
 import pyrite
 from pyrite.draws import Array, check_seed
 from pyrite.errors import PyriteError
-from pyrite.files import npz_bytes, write
+from pyrite.files import npz_bytes, write_or_refuse
 from pyrite.noise.model import check_classes, measured, to_labels
 from pyrite.npz_files import read_npz
 
@@ -96,11 +96,7 @@ class NoisyLabels:
             raise PyriteError(f"out is {str(path)!r}: noisy labels are saved as .npz")
         manifest = np.array(json.dumps(self.manifest()))
         arrays = {"given": self.given, "true": self.true, "matrix": self.matrix, "manifest": manifest}
-        try:
-            write(path, npz_bytes(arrays, compress=True))
-        except OSError as error:
-            raise PyriteError(f"cannot write {path}: {error.strerror or error}") from None
-        return path
+        return write_or_refuse(path, npz_bytes(arrays, compress=True))
 
     @classmethod
     def load(cls, path: str | Path) -> "NoisyLabels":

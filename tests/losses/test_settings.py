@@ -12,7 +12,7 @@ import pyrite
 from pyrite.losses import PAPER_SETTINGS
 
 CARDS = Path(__file__).parents[2] / "docs" / "losses.md"
-SPECS = {setting.spec: name for name, settings in PAPER_SETTINGS.items() for setting in settings}
+SPECS = {spec: name for name, settings in PAPER_SETTINGS.items() for spec in settings}
 
 Printed = Callable[[Tensor, Tensor], Tensor]
 
@@ -77,9 +77,9 @@ def test_weights_where_no_value_is_printed() -> None:
     for spec, of in (("mae", "mae"), ("agce(a=0.1, q=0.1)", "agce(a=0.1, q=0.1)")):
         curve = pyrite.loss(of)
         for setting in (*PAPER_SETTINGS["shift"], *PAPER_SETTINGS["scale"]):
-            found = re.fullmatch(rf"\w+\({re.escape(spec)}, tau=([\d.]+), classes=100\)", setting.spec)
+            found = re.fullmatch(rf"\w+\({re.escape(spec)}, tau=([\d.]+), classes=100\)", setting)
             if found:
-                at_start = pyrite.loss(setting.spec).weight_at(torch.tensor(start, dtype=torch.float64))
+                at_start = pyrite.loss(setting).weight_at(torch.tensor(start, dtype=torch.float64))
                 expected = curve.weight_at(torch.tensor(-float(found[1]), dtype=torch.float64))
                 assert at_start == pytest.approx(float(expected), rel=1e-6), setting
 
