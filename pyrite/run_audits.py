@@ -23,8 +23,6 @@ from pyrite.methods import ERM, CrossFit, method as read_method
 from pyrite.settings import Settings
 from pyrite.training import Observer, Run, Watching, given_settings, reading, resolve, train_job, train_once
 
-__all__ = ["audit", "default_method", "default_options"]
-
 _OVERLAPPING: Final = "erm(gce(q=0.4))"
 """What an audit of tables and texts cross-fits. Their classes may overlap, and absolute error hides where they do."""
 

@@ -12,8 +12,6 @@ from pyrite.run_audits import audit
 from pyrite.settings import Settings
 from pyrite.training import Config, Observer, Run, given_settings, new_folder, resolve, train_once
 
-__all__ = ["suspects_are_unknown", "train_without_suspects"]
-
 
 def suspects_are_unknown(options: Settings) -> bool:
     """Whether suspects are to be dropped, but no corrections name them."""

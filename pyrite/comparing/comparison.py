@@ -22,8 +22,6 @@ from pyrite.settings import Settings
 from pyrite.spec import build, nearest
 from pyrite.training import COLUMNS, Observer, Run, Watching, given_settings, resolve, train_once
 
-__all__ = ["DEMO_LOSSES", "DEMO_SETTINGS", "Comparison", "Row", "check_columns", "compare", "demo", "loss_or_method"]
-
 DEMO_LOSSES: Final = ("ce", "mae", "gce(q=0.7)", "imae(T=8)", "unit(scale(mae, tau=2, classes=10))")
 
 # A net that can memorise every label, and as many epochs as cross entropy needs for that. All other settings are the

@@ -9,8 +9,6 @@ import torch
 
 from pyrite.checks import whole_number
 
-__all__ = ["run_grid"]
-
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 

@@ -12,8 +12,6 @@ from pyrite.files import write
 from pyrite.locks import one_at_a_time
 from pyrite.training import RunFailed
 
-__all__ = ["Table", "mean_and_deviation", "train_command", "write_results"]
-
 
 @final
 @dataclass(frozen=True)

@@ -15,8 +15,6 @@ from pyrite.draws import Stream, order, uniforms
 from pyrite.errors import PyriteError
 from pyrite.spec import HasSpec
 
-__all__ = ["CropFlip", "Draws", "Growth", "crop_and_flip", "draw_colours", "jittered"]
-
 _COLOURS: Final = {"brightness": 1.0, "contrast": 1.0, "saturation": 1.0, "hue": 0.5}  # and the largest changes
 _GREY: Final = (0.299, 0.587, 0.114)  # how bright red, green and blue look: ITU-R BT.601
 _WHOLE_AFTER: Final = 2 / 3  # of the run; the last third is trained on whole images, as those that are predicted are

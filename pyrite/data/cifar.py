@@ -20,8 +20,6 @@ from pyrite.data.images import Pixels
 from pyrite.errors import PyriteError
 from pyrite.pickles import read_npy, read_pickle, read_torch, unpickle
 
-__all__ = ["cifar10", "cifar10n", "cifar100", "cifar100n"]
-
 _URL = "https://www.cs.toronto.edu/~kriz/"
 _HUMAN = "https://github.com/UCSC-REAL/cifar-10-100n"
 

@@ -15,8 +15,6 @@ from pyrite.errors import PyriteError
 if TYPE_CHECKING:
     import pandas
 
-__all__ = ["MISSING", "as_text", "decimal_mark", "number", "text_column", "typed_values"]
-
 MISSING: Final = frozenset(
     (
         *("", "nan", "NaN", "NAN", "-nan", "NA", "N/A", "n/a", "#N/A"),

@@ -13,11 +13,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, Labels
-from pyrite.data.files import as_path, is_regular
+from pyrite.data.files import as_path
 from pyrite.errors import PyriteError
+from pyrite.npz_files import is_regular
 from pyrite.spec import nearest
-
-__all__ = ["DECISIONS", "Corrections", "from_cell", "read_content", "to_cell"]
 
 DECISIONS = ("keep", "relabel", "drop", "unsure")
 """A reviewer's decisions: the label is right; it must be changed; leave the sample out; the reviewer is not sure."""

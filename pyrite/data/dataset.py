@@ -13,19 +13,6 @@ from pyrite.data.images import LazyImages, Unreadable
 from pyrite.data.records import Records, Schema
 from pyrite.errors import PyriteError
 
-__all__ = [
-    "Dataset",
-    "Inputs",
-    "Labels",
-    "Numeric",
-    "Tracklets",
-    "check_inputs",
-    "check_names",
-    "encode",
-    "encode_like",
-    "is_missing",
-]
-
 Labels = npt.NDArray[np.int64]
 
 # "NA" and "none" are not included: they may be classes, such as the country code of Namibia.

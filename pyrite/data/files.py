@@ -13,8 +13,6 @@ from typing import BinaryIO, NamedTuple, cast
 from pyrite.errors import PyriteError
 from pyrite.npz_files import DEFLATE, LARGEST, is_regular
 
-__all__ = ["LARGEST", "Download", "as_path", "data_folder", "find", "is_regular", "obtain", "read_members", "read_text"]
-
 
 class Download(NamedTuple):
     """A file with official addresses and a known checksum."""

@@ -10,13 +10,12 @@ from typing import Final, NoReturn
 import numpy as np
 
 from pyrite.data.dataset import Dataset, Labels, check_names
-from pyrite.data.files import as_path, is_regular
+from pyrite.data.files import as_path
 from pyrite.data.images import SUFFIXES, Header, LazyImages, Pixels, Unreadable, as_size, look_at, read_image
 from pyrite.data.records import texts as to_records
 from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
-
-__all__ = ["TEXTS", "files_below", "folder", "read_all", "read_text_file", "texts"]
+from pyrite.npz_files import is_regular
 
 TEXTS: Final = frozenset((".txt", ".md", ".text"))
 IN_MEMORY = 2 * 2**30  # bytes; larger image sets are read lazily

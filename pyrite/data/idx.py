@@ -15,8 +15,6 @@ from pyrite.data.dataset import Dataset, Labels
 from pyrite.data.files import Download, as_path, data_folder, find, obtain, open_plain_or_gz
 from pyrite.errors import PyriteError
 
-__all__ = ["fashion_mnist", "mnist", "read_idx"]
-
 UINT8 = 8  # the only type these sets use
 
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"

@@ -17,8 +17,6 @@ from pyrite.npz_files import is_regular
 if TYPE_CHECKING:
     from PIL.Image import Image
 
-__all__ = ["FORMATS", "LazyImages", "Pixels", "Unreadable", "inside", "look_at", "read_image"]
-
 Pixels = npt.NDArray[np.uint8]
 
 # Other formats are not opened: some decoders run external programs (EPS runs Ghostscript).
@@ -107,12 +105,7 @@ class LazyImages:
     ndim = 4
 
     def __init__(
-        self,
-        root: str | Path,
-        names: Iterable[str],
-        size: int | tuple[int, int],
-        channels: int = 3,
-        warp: bool = False,
+        self, root: str | Path, names: Iterable[str], size: int | tuple[int, int], channels: int = 3, warp: bool = False
     ) -> None:
         self.root, self.names, self.warp = Path(root), tuple(names), warp
         self.size = as_size(size)

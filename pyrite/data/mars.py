@@ -18,12 +18,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, Labels, Tracklets
-from pyrite.data.files import is_regular, read_text
+from pyrite.data.files import read_text
 from pyrite.data.images import LazyImages, inside, look_at
 from pyrite.data.web import root_of
 from pyrite.errors import PyriteError
-
-__all__ = ["mars", "read_table"]
+from pyrite.npz_files import is_regular
 
 # In bytes. Far more than the tables of data sets need: those of MARS have some 50,000 numbers.
 MOST = 2**26

@@ -13,8 +13,6 @@ from pyrite.data.statistics import to_features
 from pyrite.errors import PyriteError
 from pyrite.npz_files import read_npz
 
-__all__ = ["npz", "to_images"]
-
 _CHANNELS = (1, 3, 4)  # grey, RGB, RGBA
 
 

@@ -20,8 +20,6 @@ from pyrite.data.tables import Table, TextTable, frame_table, is_frame, parquet_
 from pyrite.errors import PyriteError
 from pyrite.npz_files import read_npz
 
-__all__ = ["ENDINGS", "FileFormat", "Samples", "describe", "is_object", "read_like", "to_numbers"]
-
 
 class Samples(NamedTuple):
     """Samples without labels.

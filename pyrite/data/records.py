@@ -11,10 +11,6 @@ from pyrite.checks import one_of
 from pyrite.data.images import LazyImages
 from pyrite.errors import PyriteError
 
-__all__ = [
-    "DTYPES", "KINDS", "Column", "InputKind", "Kind", "Records", "Schema", "kind_of", "listed", "texts", "to_objects",
-]  # fmt: skip
-
 Kind = Literal["number", "boolean", "category", "date", "text"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 InputKind = Literal["images", "numbers", "table", "text"]

@@ -29,8 +29,6 @@ from pyrite.errors import PyriteError
 from pyrite.settings import READING
 from pyrite.spec import Registry, build, call, nearest
 
-__all__ = ["DATASETS", "Data", "load"]
-
 Data = str | os.PathLike[str] | Dataset | Frame | Sequence[str] | npt.NDArray[Any]
 """What is trained on: a name, a path, a data set, a frame, a list of texts, or an array."""
 

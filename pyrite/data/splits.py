@@ -12,8 +12,6 @@ from pyrite.data.dataset import Labels
 from pyrite.draws import Stream, check_seed, uniforms
 from pyrite.errors import PyriteError
 
-__all__ = ["Part", "Splits", "split"]
-
 
 @final
 class Part(IntEnum):

@@ -16,20 +16,6 @@ import numpy.typing as npt
 from pyrite.data.images import LazyImages
 from pyrite.errors import PyriteError
 
-__all__ = [
-    "LIMIT",
-    "Floats",
-    "Statistics",
-    "beyond_whole",
-    "check_finite",
-    "check_resolution",
-    "check_spread",
-    "mean_and_std",
-    "rescaled",
-    "to_features",
-    "to_float64",
-]
-
 Floats = npt.NDArray[np.float64]
 
 LIMIT: Final = 1e9

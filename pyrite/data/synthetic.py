@@ -12,8 +12,6 @@ from pyrite.draws import Stream, check_seed, normals, order, uniforms
 from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
 
-__all__ = ["blobs", "digits", "gratings", "reduced"]
-
 _AT_ONCE = 5000  # images whose means are computed at once, in float32
 _BYTES = 48  # per number while normal numbers are drawn: six arrays of float64
 

@@ -14,8 +14,6 @@ from pyrite.data.records import Column, Records, Schema, kind_of, listed
 from pyrite.data.tables import Table, TextTable, parquet_table
 from pyrite.errors import PyriteError
 
-__all__ = ["as_array", "csv", "parquet", "read_table"]
-
 _OBVIOUS: Final = ("label", "labels", "target", "class", "y")
 _FEW: Final = 20  # the last column is taken for the labels if it has at most so many distinct values
 _EACH: Final = 5  # and so many rows of each

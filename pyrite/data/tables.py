@@ -13,17 +13,15 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.columns import MISSING, as_text, category_or_text, decimal_mark, number, text_column, typed_values
-from pyrite.data.files import is_regular
 from pyrite.data.records import DTYPES, Column, Kind, listed, to_objects
 from pyrite.data.statistics import beyond_whole, check_resolution, check_spread, to_float64
 from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
+from pyrite.npz_files import is_regular
 from pyrite.spec import nearest
 
 if TYPE_CHECKING:
     import pandas
-
-__all__ = ["Frame", "Table", "TextTable", "frame_table", "is_frame", "parquet_table"]
 
 _DELIMITERS: Final = ",;\t|"
 _SNIFFED: Final = 1000  # rows by which the decimal mark is found

@@ -13,8 +13,6 @@ from pyrite.data.files import as_path, data_folder, find, missing, read_text
 from pyrite.data.images import LazyImages, Unreadable, inside, look_at
 from pyrite.errors import PyriteError
 
-__all__ = ["clothing1m", "root_of", "webvision"]
-
 # Height and width of the images, of which training then crops a part.
 SIZE = 256
 

@@ -19,20 +19,6 @@ from sklearn.utils.validation import has_fit_parameter
 from pyrite.errors import PyriteError
 from pyrite.estimator.rows import Floats, Ints
 
-__all__ = [
-    "Candidate",
-    "Inputs",
-    "Predict",
-    "Use",
-    "Wrapped",
-    "boosting",
-    "is_estimator",
-    "likely_right",
-    "linear",
-    "log_mean",
-    "wrap",
-]
-
 _FLOOR: Final = 1e-12  # the smallest probability of a class; boosting rounds smaller ones to 0
 _LEVELS: Final = 255  # the most that scikit-learn's histograms have
 _MOST_CLASSES: Final = 100

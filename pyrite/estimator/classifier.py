@@ -27,8 +27,6 @@ from pyrite.methods import ERM, method
 from pyrite.run_audits import default_method
 from pyrite.training import RunFailed
 
-__all__ = ["RobustClassifier"]
-
 _TABLE_NET: Final = "mlp(hidden=(128, 128), limit=3)"
 
 _SMALL: Final = 1000  # rows and features up to which a kernel takes less time than nets, and predicts better

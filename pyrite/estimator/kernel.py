@@ -11,8 +11,6 @@ from sklearn.utils import gen_batches
 from pyrite.estimator.candidates import Candidate, Inputs, Predict
 from pyrite.estimator.rows import Floats, Ints
 
-__all__ = ["KernelCandidate"]
-
 _WIDTHS: Final = (0.1, 0.3, 1.0, 3.0)  # of the kernel, in units of the mean squared distance between two rows
 _NOISES: Final = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0)  # variance of the labels over that of the function
 _FLOOR: Final = 1e-3  # the smallest probability of a class; regression may give less than 0

@@ -19,8 +19,6 @@ from pyrite.auditing.scores import gap_of, to_margins
 from pyrite.estimator.candidates import Candidate, Inputs, Predict, likely_right
 from pyrite.estimator.rows import Floats, Ints
 
-__all__ = ["Calibration", "Choice", "Judged", "Mixture", "judge", "mixture_weights", "train_mixture", "why_doubtful"]
-
 _STEPS: Final = 200
 _SMALLEST: Final = 1e-300  # the smallest probability, which has a logarithm
 _PRIOR: Final = 1.0  # rows that are added in favour of each model, so that a few rows do not exclude any

@@ -20,8 +20,6 @@ from pyrite.methods import ERM, Context, Learner, Method, Step, Trainer
 from pyrite.models import Architecture, SideBySide, Stacked, build_model
 from pyrite.training import Job, check_device, fit, make_learner, net_scores, python_name, resolve
 
-__all__ = ["NetCandidate", "Nets", "train_together"]
-
 
 @final
 @dataclass(frozen=True)

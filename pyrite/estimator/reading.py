@@ -12,8 +12,6 @@ from pyrite.errors import PyriteError
 from pyrite.estimator.rows import Floats
 from pyrite.features import Features, default_features, encoder
 
-__all__ = ["Reader"]
-
 
 @final
 class Reader:

@@ -8,8 +8,6 @@ import numpy.typing as npt
 
 from pyrite.data.statistics import Statistics, mean_and_std, rescaled
 
-__all__ = ["Floats", "Ints", "Rows", "assign_folds", "inner_statistics"]
-
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 

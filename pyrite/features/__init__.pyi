@@ -2,7 +2,6 @@ from .contract import (
     Encoder as Encoder,
     Features as Features,
     State as State,
-    kind_of as kind_of,
     read_state as read_state,
     state_bytes as state_bytes,
 )

@@ -16,8 +16,6 @@ from pyrite.files import npz_bytes
 from pyrite.npz_files import read_npz
 from pyrite.spec import HasSpec
 
-__all__ = ["Encoder", "Features", "State", "kind_of", "read_state", "state_bytes"]
-
 _FACTS: Final = "facts"
 _PLURAL: Final = {"images": "images", "numbers": "plain numbers", "table": "a table of several kinds", "text": "texts"}
 

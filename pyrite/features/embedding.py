@@ -26,8 +26,6 @@ from pyrite.files import npz_bytes, write
 from pyrite.models.efficientnet import LITE0_SHA256, lite0_file
 from pyrite.npz_files import read_npz
 
-__all__ = ["EfficientnetLite0", "Embeddings", "NetEncoder", "OwnModule", "cache_folder", "checksum"]
-
 Numbers = npt.NDArray[np.float32]
 
 _BLOCK: Final = 512  # samples per file of the cache, which is as much as an interruption can lose

@@ -20,8 +20,6 @@ from pyrite.data import InputKind
 from pyrite.errors import PyriteError
 from pyrite.features.embedding import NetEncoder, checksum
 
-__all__ = ["HF"]
-
 _AT_ONCE: Final = 16
 _LONGEST: Final = 512  # tokens of a text; what is longer is cut off
 

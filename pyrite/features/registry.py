@@ -2,25 +2,17 @@
 
 import numpy as np
 
-from pyrite.data import Inputs, Numeric, Records
-from pyrite.features.contract import Encoder, kind_of
+from pyrite.data import Inputs, Numeric, Records, kind_of
+from pyrite.features.contract import Encoder
 from pyrite.features.embedding import EfficientnetLite0
 from pyrite.features.hugging_face import HF
 from pyrite.features.table import Table
 from pyrite.features.texts import Tfidf, Wordllama
 from pyrite.spec import Registry
 
-__all__ = ["FEATURES", "as_numbers", "default_features", "encoder"]
-
 FEATURES: Registry[Encoder] = Registry(
     "features",
-    {
-        "table": Table,
-        "tfidf": Tfidf,
-        "wordllama": Wordllama,
-        "efficientnet_lite0": EfficientnetLite0,
-        "hf": HF,
-    },
+    {"table": Table, "tfidf": Tfidf, "wordllama": Wordllama, "efficientnet_lite0": EfficientnetLite0, "hf": HF},
     Encoder,
     "tfidf",
 )

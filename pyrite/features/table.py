@@ -15,8 +15,6 @@ from pyrite.errors import PyriteError
 from pyrite.features.contract import Encoder, Features, State
 from pyrite.features.texts import TextFeatures, fit_texts, restore_texts
 
-__all__ = ["Table"]
-
 Floats = npt.NDArray[np.float64]
 
 _RARE: Final = 3  # a category with fewer training rows counts as "other": one of its own could only be memorised

@@ -17,8 +17,6 @@ from pyrite.errors import PyriteError
 from pyrite.features.contract import Encoder, Features, State
 from pyrite.features.embedding import NetEncoder
 
-__all__ = ["TextFeatures", "Tfidf", "Wordllama", "fit_texts", "restore_texts"]
-
 Float16 = npt.NDArray[np.float16]  # of which 300 directions of 20,000 terms take 12 MB in a run's folder
 Float32 = npt.NDArray[np.float32]
 

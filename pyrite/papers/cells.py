@@ -18,8 +18,6 @@ from pyrite.locks import one_at_a_time
 from pyrite.papers.measurements import measure
 from pyrite.training import COLUMNS, Config, Job, Run, RunFailed, resolve, train_once
 
-__all__ = ["Cell", "CellFolder", "CellResult", "in_per_cent", "train_cell"]
-
 _AS_IN_PAPERS: Final = {"grow": 1.0, "keep": "last", "mirror": False, "precision": "float32"}
 
 

@@ -14,8 +14,6 @@ from scipy.stats import spearmanr, t
 from pyrite.papers.cells import CellResult
 from pyrite.papers.recipe import Check, Claimed, Labels, select
 
-__all__ = ["CLAIMS", "Claim", "Computed", "Finding", "Results", "Status", "Verdict", "evaluate"]
-
 Status = Literal["holds", "does not hold", "undecided", "not run"]
 _CONFIDENCE = 0.95
 

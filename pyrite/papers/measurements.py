@@ -7,8 +7,6 @@ import torch
 
 from pyrite.training import Run
 
-__all__ = ["measure"]
-
 _HISTORY: Final = (
     "test_accuracy", "train_accuracy", "clean_accuracy", "memorised", "recovered", "hybrid_accuracy", "alpha", "snr",
     "clean_weight", "noisy_weight", "weight_mean", "learning_rate", "margin_auc", "trust_auc",

@@ -22,8 +22,6 @@ from pyrite.report.figures import curves_figure, draw_lines, style_epochs
 from pyrite.report.style import COLOURS, picture, save, templates
 from pyrite.training import METRICS
 
-__all__ = ["reproduction_figure", "write_reproduction"]
-
 _GROUPS: Final = (("all", COLOURS[0]), ("right", COLOURS[0]), ("wrong", COLOURS[1]))
 
 

@@ -15,8 +15,6 @@ from pyrite.errors import PyriteError
 from pyrite.papers.cells import Cell
 from pyrite.spec import nearest
 
-__all__ = ["RECIPES", "SCALES", "Check", "Claimed", "Figure", "Labels", "PaperRecipe", "Scale", "ScaleName", "select"]
-
 Value = str | int | float | bool
 Labels = tuple[str, ...]
 """The place of a cell in a recipe's grid: one label per axis."""

@@ -20,8 +20,6 @@ from pyrite.papers.exact import EXACT
 from pyrite.papers.recipe import SCALES, Labels, PaperRecipe, Scale, ScaleName
 from pyrite.training import COLUMNS, measure_pace
 
-__all__ = ["Reproduction", "heading", "read_reproduction", "reproduce"]
-
 _COST = ("data", "model", "epochs", "iterations", "samples", "batch_size", "augment")
 """The settings that decide, with the kind of method, how long a run takes."""
 

@@ -25,8 +25,6 @@ from pyrite.report.review_queue import Queue, make_queue
 from pyrite.report.style import Picture, as_json, picture, source, templates
 from pyrite.training import Run
 
-__all__ = ["write_audit_page"]
-
 _SCRIPTS = tuple(f"audit_{part}.js" for part in ("queue", "estimate", "review", "words", "view", "page"))
 _CLASSES = 100  # a larger matrix is slow to open and hard to read
 _MANY = 25  # with more classes a list of confusions is easier to read than a table

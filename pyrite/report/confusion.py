@@ -13,8 +13,6 @@ from matplotlib.ticker import PercentFormatter
 from pyrite.errors import PyriteError
 from pyrite.report.style import COLOURS, save
 
-__all__ = ["draw_matrix"]
-
 # From almost white over the first colour of the palette to a dark shade, so that small fractions are visible and large
 # ones differ.
 _SHADES = LinearSegmentedColormap.from_list("fractions", ["#F7F8F9", "#CFE3F1", "#7FB4DA", COLOURS[0], "#00304F"])

@@ -18,17 +18,6 @@ from pyrite.errors import PyriteError
 from pyrite.report.style import COLOURS, line_style
 from pyrite.training import METRICS, Run, Start
 
-__all__ = [
-    "curves_figure",
-    "draw_lines",
-    "initial_margins_figure",
-    "learning_figure",
-    "margins_figure",
-    "run_figure",
-    "style_epochs",
-    "weights_figure",
-]
-
 _Values = Sequence[npt.NDArray[np.float64]]
 _LETTERS = 60  # of a title; more do not fit above a row
 _LEAST = 6.0  # the axis of margins reaches at least this far

@@ -12,8 +12,6 @@ from pyrite.report.style import picture, templates
 from pyrite.settings import SETTINGS
 from pyrite.training import COLUMNS, Config, Run
 
-__all__ = ["write_page"]
-
 
 def write_page(comparison: Comparison, path: str | Path, title: str = "Losses side by side") -> Path:
     """Write a comparison as an HTML file: pictures inside, no scripts; it loads nothing from elsewhere."""

@@ -15,8 +15,6 @@ from pyrite.report.sample_content import encode_column, marked_texts, number_tab
 from pyrite.report.style import as_json
 from pyrite.report.thumbnails import make_sheets
 
-__all__ = ["Queue", "make_queue"]
-
 _MOST = 100_000  # more than a person can review; suspects.csv has them all
 _PAGE = 18_000_000  # bytes of data in a page; base64 makes four of three
 _PICTURES = 12_000_000

@@ -18,8 +18,6 @@ from pyrite.auditing import Audit
 from pyrite.data import Column, Dataset, Records
 from pyrite.errors import PyriteError
 
-__all__ = ["encode_column", "log_ratios", "marked_texts", "number_table", "pieces", "record_table"]
-
 _TYPICAL: Final = 20_000  # cells of what is typical of the classes; with more, they are left out
 _TYPICAL_NUMBERS: Final = 200_000
 _LONGEST_CELL: Final = 2000  # characters

@@ -16,19 +16,6 @@ from matplotlib.figure import Figure
 from pyrite.errors import PyriteError
 from pyrite.files import write_or_refuse
 
-__all__ = [
-    "COLOURS",
-    "Picture",
-    "as_json",
-    "dark",
-    "encode",
-    "line_style",
-    "picture",
-    "save",
-    "source",
-    "templates",
-]
-
 # Okabe & Ito's palette, which can be distinguished with any colour vision.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 

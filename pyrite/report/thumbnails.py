@@ -14,8 +14,6 @@ from pyrite.arrays import Ints
 from pyrite.data.dataset import Numeric
 from pyrite.data.images import LazyImages, read_image
 
-__all__ = ["make_sheets"]
-
 _Pixels = npt.NDArray[np.uint8]
 
 _SHEET = 512  # width and height of a sheet, about: 256 pictures of 32 x 32, nine of 160 x 160

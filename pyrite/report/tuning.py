@@ -14,8 +14,6 @@ from pyrite.report.style import line_style, save
 from pyrite.tuning import Trial, Tuning
 from pyrite.tuning.space import METHOD, Between
 
-__all__ = ["draw_tuning", "tuning_figure"]
-
 Drawn = list[tuple[Trial, float]]
 
 

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Final, final
 
-__all__ = ["CRITERIA", "TRAP", "Criterion"]
-
 TRAP: Final = (
     "choosing by cross entropy on noisy labels is a trap: a wrong label costs a confident model without bound, so that "
     "the vaguest model wins, not the most accurate; accuracy and mae keep the order of models under symmetric noise"

@@ -20,8 +20,6 @@ from pyrite.tuning.space import Space, short
 if TYPE_CHECKING:
     import optuna
 
-__all__ = ["Trial", "Tuning", "best_of"]
-
 
 @final
 @dataclass(frozen=True)

@@ -15,8 +15,6 @@ from pyrite.errors import PyriteError
 from pyrite.methods import ERM, Method
 from pyrite.spec import build
 
-__all__ = ["METHOD", "Between", "Choose", "OneOf", "Range", "Space", "default_methods", "read_range", "short"]
-
 
 @final
 @dataclass(frozen=True)

@@ -31,8 +31,6 @@ from pyrite.tuning.criteria import Criterion
 from pyrite.tuning.result import Trial
 from pyrite.tuning.space import METHOD, Between, Choose, Range, Space
 
-__all__ = ["Claim", "Study", "read_study"]
-
 _NAME, _JOURNAL = "pyrite", "study.journal"
 _MODEL_ATTEMPTS: Final = 20
 """Proposals of optuna's model before random ones are drawn, if all were tried before."""

@@ -21,23 +21,13 @@ from pyrite.data import Data, Dataset, Records, is_object, load
 from pyrite.errors import PyriteError
 from pyrite.methods import Method, Step, method as read_method
 from pyrite.settings import READING, Settings
-from pyrite.training import (
-    Diverged,
-    Record,
-    given_settings,
-    reading,
-    resolve,
-    states_rate,
-    train_once,
-)
+from pyrite.training import Diverged, Record, given_settings, reading, resolve, states_rate, train_once
 from pyrite.tuning.criteria import CRITERIA, TRAP
 from pyrite.tuning.result import Trial, Tuning, best_of
 from pyrite.tuning.space import Between, Range, Space, default_methods, read_range, short
 
 if TYPE_CHECKING:
     from pyrite.tuning.study import Study
-
-__all__ = ["tune"]
 
 FACTOR: Final = Between(0.25, 4, log=True)
 """The range of the learning rate, as a factor of the default for a net and a method."""

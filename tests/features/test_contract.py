@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import pyrite
-from pyrite.data import Dataset
-from pyrite.features import FEATURES, Encoder, State, encoder, kind_of, read_state, state_bytes
+from pyrite.data import Dataset, kind_of
+from pyrite.features import FEATURES, Encoder, State, encoder, read_state, state_bytes
 from tests.features.examples import samples
 
 # Encoders that need an argument, such as the name of a net, have tests of their own.
