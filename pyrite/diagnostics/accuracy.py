@@ -119,10 +119,6 @@ def clearly_better(hits: object, others: object) -> bool:
     falls to either with probability 1/2, so that the standard error of the difference of the numbers of hits is the
     square root of their number.
 
-    Args:
-        hits: which of the labels the first predicts.
-        others: which of the same labels the second predicts.
-
     >>> clearly_better([True, True, True, False], [True, False, False, False])
     True
     >>> clearly_better([True, True, True, False], [True, True, False, False])

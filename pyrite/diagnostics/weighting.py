@@ -11,11 +11,8 @@ MARGIN_EDGES: Final[tuple[float, ...]] = tuple(i / 2 for i in range(-40, 41))
 
 
 def epoch_weight(followed: float | None, held_out: float | None) -> float:
-    """The weight of an epoch as evidence of which labels are wrong, from given labels alone.
-
-    Args:
-        followed: the accuracy on the given training labels.
-        held_out: the accuracy on the given held-out labels.
+    """The weight of an epoch as evidence of which labels are wrong, from the accuracies on given training labels,
+    ``followed``, and on given ``held_out`` labels.
 
     An epoch is informative if the net generalises and has not memorised labels. The weight is a product of two factors:
     ``held_out ** 2`` measures generalisation, and ``(1 - followed) / (1 - held_out)``, at most 1, measures the absence

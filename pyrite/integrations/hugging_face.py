@@ -59,13 +59,7 @@ class HFLoss:
         return f"hf_loss({str(self.loss)!r}, shift={self.shift})"
 
     def __call__(self, outputs: Any, labels: Tensor | None, num_items_in_batch: Tensor | int | None = None) -> Tensor:
-        """The part of a batch in the mean over all labels of a step.
-
-        Args:
-            outputs: of the model: with ``logits``, or a tuple that begins with them.
-            labels: class numbers; -100 is left out.
-            num_items_in_batch: the number of labels that count in the step; if None, those of this batch.
-        """
+        """The part of a batch in the mean over all labels of a step: ``num_items_in_batch``, or else of this batch."""
         scores = _scores(outputs)
         if not isinstance(labels, Tensor):
             raise PyriteError(

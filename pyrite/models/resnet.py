@@ -210,8 +210,7 @@ class _Residual(nn.Module):
 
 def _two(before: int, width: int, stride: int) -> list[nn.Module]:
     """Two 3 x 3 convolutions."""
-    first, first_norm = conv(before, width, stride), nn.BatchNorm2d(width)
-    return [first, first_norm, nn.ReLU(), conv(width, width), nn.BatchNorm2d(width)]
+    return [conv(before, width, stride), nn.BatchNorm2d(width), nn.ReLU(), conv(width, width), nn.BatchNorm2d(width)]
 
 
 def _bottleneck(before: int, width: int, stride: int) -> list[nn.Module]:

@@ -63,9 +63,25 @@ class Uniform(RateNoise):
         return (1 - self.rate) * np.eye(check_classes(classes)) + self.rate / classes
 
 
+class _TargetNoise(RateNoise, ABC):
+    """Every class is mistaken for ``targets`` others, each equally often, which the seed chooses."""
+
+    targets: int
+
+    def matrix(self, classes: int, seed: int = 0) -> Array:
+        targets = self.targets
+        if check_classes(classes) <= targets:
+            mistakes = f"{type(self).__name__.lower()} mistakes a class for {targets} others"
+            raise PyriteError(f"classes is {classes}, but {mistakes}: it needs {targets + 1} or more")
+        matrix = np.zeros((classes, classes))
+        np.put_along_axis(matrix, _other_classes(classes, targets, seed), self.rate / targets, axis=1)
+        np.fill_diagonal(matrix, 1 - self.rate)
+        return matrix
+
+
 @final
 @dataclass(frozen=True, repr=False)
-class Flips(RateNoise):
+class Flips(_TargetNoise):
     """With probability ``rate`` to one of ``targets`` other classes, which the seed chooses for each class.
 
     One target is ``flip``, two are ``flip2``, and K - 1 are ``symmetric``. With more targets, a seed keeps the targets
@@ -85,12 +101,9 @@ class Flips(RateNoise):
         super().__post_init__()
         object.__setattr__(self, "targets", whole_number("targets", self.targets, least=1))
 
-    def matrix(self, classes: int, seed: int = 0) -> Array:
-        return _flips("flips", self.rate, self.targets, classes, seed)
-
 
 @final
-class Flip(RateNoise):
+class Flip(_TargetNoise):
     """With probability ``rate`` to one other class, which the seed chooses for each class: ``flips(rate, 1)``.
 
     >>> Flip(0.4).matrix(classes=3, seed=0)
@@ -101,12 +114,11 @@ class Flip(RateNoise):
     Hendrycks et al., 2018.
     """
 
-    def matrix(self, classes: int, seed: int = 0) -> Array:
-        return _flips("flip", self.rate, 1, classes, seed)
+    targets = 1
 
 
 @final
-class Flip2(RateNoise):
+class Flip2(_TargetNoise):
     """With probability ``rate`` to one of two other classes, which the seed chooses: ``flips(rate, 2)``.
 
     >>> Flip2(0.4).matrix(classes=4, seed=0)
@@ -118,8 +130,7 @@ class Flip2(RateNoise):
     Shu et al., 2019.
     """
 
-    def matrix(self, classes: int, seed: int = 0) -> Array:
-        return _flips("flip2", self.rate, 2, classes, seed)
+    targets = 2
 
 
 class _ListNoise(RateNoise, ABC):
@@ -230,17 +241,6 @@ class Pairs(_ListNoise):
             one, other = sorted(group, key=lambda label: float(chance[label]))[:2]
             rates[one, other] = rates[other, one] = self.rate
         return _confusion(rates, classes)
-
-
-def _flips(name: str, rate: float, targets: int, classes: int, seed: int) -> Array:
-    """The matrix in which every class is mistaken for ``targets`` others, each equally often."""
-    if check_classes(classes) <= targets:
-        mistakes = f"{name} mistakes a class for {targets} others"
-        raise PyriteError(f"classes is {classes}, but {mistakes}: it needs {targets + 1} or more")
-    matrix = np.zeros((classes, classes))
-    np.put_along_axis(matrix, _other_classes(classes, targets, seed), rate / targets, axis=1)
-    np.fill_diagonal(matrix, 1 - rate)
-    return matrix
 
 
 def _other_classes(classes: int, count: int, seed: int) -> Array:

@@ -65,7 +65,8 @@ class Instance(Noise):
                 likeness, rate = _softmax(standardiser.apply(rows[part]) @ projection), rates[part]
                 wrong = chance[part] < rate
                 # Given that a label is wrong, its random number divided by its rate is uniform in [0, 1).
-                given[part[wrong]] = others[_choose(likeness[wrong], chance[part[wrong]] / rate[wrong])]
+                chosen = (likeness[wrong].cumsum(1) <= (chance[part[wrong]] / rate[wrong])[:, None]).sum(1)
+                given[part[wrong]] = others[np.minimum(chosen, classes - 2)]
                 sums[label, others] += (likeness * rate[:, None]).sum(0)
                 sums[label, label] += (1 - rate).sum()
         return Drawn(given, measured(sums))
@@ -126,11 +127,6 @@ class _Standardiser(NamedTuple):
 
     def apply(self, rows: Array) -> Array:
         return np.asarray((np.ldexp(rows.astype(np.float64), -self.power) - self.mean) / self.scale)
-
-
-def _choose(chances: Array, chance: Array) -> Array:
-    """One column per row, drawn from the distribution in the row by inverting its cumulative sum."""
-    return np.asarray(np.minimum((np.cumsum(chances, axis=1) <= chance[:, None]).sum(1), chances.shape[1] - 1))
 
 
 def _softmax(scores: Array) -> Array:
