@@ -1,7 +1,8 @@
 """How large the package is for a reader: lines, functions, and what one training step and one run pass through.
 
-    python -m benchmarks.size            a table; takes about ten seconds
-    python -m benchmarks.size --names    also lists the functions of a step, by file
+    python -m benchmarks.size                a table; takes about ten seconds
+    python -m benchmarks.size --names        also lists the functions of a step, by file
+    python -m benchmarks.size --names run    also lists the functions of a run, by file
 
 Functions are counted by a profile of real training: a step is everything between two calls of an observer (the batch,
 the method, the loss, the optimiser, the record), a run is ``pyrite train`` on a folder of photographs with the default
@@ -118,7 +119,7 @@ def configuration_types(trees: list[ast.Module]) -> list[str]:
         found |= more
 
 
-def table(names: bool) -> None:
+def table(names: str | None) -> None:
     files = sorted(PACKAGE.rglob("*.py"))
     trees = [ast.parse(path.read_text()) for path in files]
     kinds = ast.FunctionDef | ast.AsyncFunctionDef
@@ -135,11 +136,12 @@ def table(names: bool) -> None:
     print(f"a run on photographs      {len(run.codes)} functions in {len(run.files)} files")
     print(f"types of configuration    {len(types)}: {', '.join(types)}")
     if names:
-        for code in sorted(step.codes, key=lambda code: (code.co_filename, code.co_firstlineno)):
+        listed = run if names == "run" else step
+        for code in sorted(listed.codes, key=lambda code: (code.co_filename, code.co_firstlineno)):
             print(f"  {Path(code.co_filename).relative_to(PACKAGE)}:{code.co_firstlineno} {code.co_qualname}")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
-    parser.add_argument("--names", action="store_true", help="list the functions of a step")
+    parser.add_argument("--names", nargs="?", const="step", choices=("step", "run"), help="list the functions of one")
     table(parser.parse_args().names)

@@ -143,11 +143,13 @@ class _Together(Trainer):
         value = self._sum(scores, batch.labels, weight)
         if not value.isfinite():
             raise FloatingPointError(f"the loss is {value.item()}")
-        gradient = learner.backward(value, scores)
+        scores.retain_grad()
+        value.backward()
+        assert scores.grad is not None
         learning_rate = learner.update()
         mean, nets = float(value.detach()) / len(scores), scores.detach()
         count = float(len(weight[0]))
-        return Step(batch.index, batch.labels, nets.mean(0), gradient.mean(0), mean, count, learning_rate)
+        return Step(batch.index, batch.labels, nets.mean(0), scores.grad.mean(0), mean, count, learning_rate)
 
     def _sum(self, scores: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
         if self.whole_batch:  # such a loss must see the rows of one net only

@@ -71,7 +71,7 @@ class Learner(Stateful):
         self.dtype = torch.float64 if precision == "float64" else torch.float32
         self.autocast = torch.bfloat16 if precision == "bfloat16" else None
         self.learning_rates = [float(group["lr"]) for group in optimiser.param_groups]
-        self.steps = 0
+        self.steps, self.processes = 0, world_size()
         # In a partial, because a compiled module would be registered, and its weights saved twice.
         self._forward = partial(torch.compile(model)) if compiled else model.__call__
 
@@ -83,10 +83,11 @@ class Learner(Stateful):
     def pieces(self, batch: Batch) -> Iterator[Batch]:
         """The batch in the pieces that go through the model.
 
-        Several processes always make the same number of pieces, even if some are empty, because their batch norms wait
-        for each other.
+        A piece has two samples or more, because batch norms need them: a method may train on a part of a batch. Several
+        processes always make the same number of pieces, even if some are empty, because their batch norms wait for each
+        other.
         """
-        pieces = self.accumulate if world_size() > 1 else max(1, min(self.accumulate, len(batch.labels)))
+        pieces = self.accumulate if self.processes > 1 else max(1, min(self.accumulate, len(batch.labels) // 2))
         yield from map(Batch, *(part.tensor_split(pieces) for part in batch))
 
     def ready(self, inputs: Tensor) -> Tensor:
@@ -97,8 +98,16 @@ class Learner(Stateful):
     def scores(self, inputs: Tensor) -> Tensor:
         """Scores in training mode."""
         self.model.train()
-        with torch.autocast(inputs.device.type, self.autocast, enabled=self.autocast is not None):
-            scores: Tensor = self._forward(self.ready(inputs))
+        try:
+            with torch.autocast(inputs.device.type, self.autocast, enabled=self.autocast is not None):
+                scores: Tensor = self._forward(self.ready(inputs))
+        except ValueError as error:
+            if len(inputs) != 1 or "more than 1 value per channel" not in str(error):
+                raise
+            raise PyriteError(
+                "the method trains on a single sample, but the net has batch norms, which need 2 or more at a time: "
+                "take larger batches, or a net without batch norms"
+            ) from None
         return scores.to(self.dtype)  # a sum of losses in bfloat16 would keep two digits
 
     @torch.inference_mode()
@@ -110,19 +119,13 @@ class Learner(Stateful):
             scores: Tensor = model(self.ready(inputs))
         return scores.to(self.dtype)
 
-    def backward(self, value: Tensor, scores: Tensor) -> Tensor:
-        """Add the gradient of a value to those of the weights; return that with respect to the scores.
-
-        The value must have global denominators, so that pieces and processes add up to the gradient of the objective.
-        """
-        scores.retain_grad()
-        value.backward()
-        assert scores.grad is not None
-        return scores.grad
-
     def update(self) -> float:
-        """Sum the gradients over all processes, clip them, and make the optimiser's step; return its learning rate."""
-        all_reduce_gradients(self.weights)
+        """Sum the gradients over all processes, clip them, and make the optimiser's step; return its learning rate.
+
+        They must have global denominators, so that pieces and processes add up to the gradient of the objective.
+        """
+        if self.processes > 1:
+            all_reduce_gradients(self.weights)
         norm = nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
         if not norm.isfinite():  # checked before the step, so that the weights are still good
             raise FloatingPointError("the gradient is not finite")

@@ -54,7 +54,7 @@ class Trainer(Stateful):
 
     def __init__(self, context: Context, loss: Loss | None = None, *, nets: int = 1) -> None:
         super().__init__()
-        self.context, self.epoch = context, 0
+        self.context, self.epoch, self.processes = context, 0, world_size()
         self.loss = deepcopy(CE() if loss is None else loss).configure(reduction="none")
         self.nets = nn.ModuleList(context.make_learner() for _ in range(nets))  # type: ignore[assignment]
         self.trainers = nn.ModuleList()  # type: ignore[assignment]  # those that it is made of, such as its stages
@@ -146,18 +146,20 @@ class Trainer(Stateful):
             ]
         else:
             weights = self.weights(batch, None)
-            denominator = all_reduce(self.denominator(batch, weights).double())
+            denominator = self.denominator(batch, weights).detach().double()
+            if self.processes > 1:
+                denominator = all_reduce(denominator)
             step = self.descend(self.nets[0], batch, self.passes(self.nets[0], batch), denominator, weights)
         if step.denominator and type(self).after_step is not Trainer.after_step:
             with torch.no_grad():
-                self.after_step(step if world_size() == 1 else _of_all_processes(step))
+                self.after_step(step if self.processes == 1 else _of_all_processes(step))
         return step
 
     def passes(self, net: Learner, batch: Batch, scorer: Callable[[Tensor], Tensor] | None = None) -> Iterator[Pass]:
         """The forward passes of a batch, piece by piece; through another function than the net's if there is one."""
         for piece in [batch] if net.accumulate == 1 else net.pieces(batch):
             scores = (scorer or net.scores)(piece.inputs)
-            if not self.whole_batch or world_size() == 1:
+            if not self.whole_batch or self.processes == 1:
                 yield Pass(scores, piece, self.losses(scores, piece), slice(len(piece.labels)))
                 continue
             start = sum(self.gather(torch.tensor([len(scores)]))[: rank()].tolist())
@@ -191,22 +193,29 @@ class Trainer(Stateful):
             done += len(samples.labels)
             summed = weighted.sum()
             value += summed.detach()
-            gradient = net.backward(summed / denominator.to(summed.dtype), scores)
-            rows.append((scores.detach(), gradient, losses.detach()[own] if losses.dim() else losses.new_zeros(0)))
+            scores.retain_grad()
+            (summed / denominator.to(summed.dtype)).backward()
+            assert scores.grad is not None
+            each = losses.detach()[own] if losses.dim() else losses.new_zeros(0)
+            rows.append((scores.detach(), scores.grad, each))
         scores, gradient, losses = rows[0] if len(rows) == 1 else map(torch.cat, zip(*rows, strict=True))
         mean = self._checked_mean(value, denominator, scores, batch.labels)
         learning_rate = net.update()
-        each = losses if len(losses) == len(scores) else None
+        known = losses if len(losses) == len(scores) else None
         return Step(
-            batch.index, batch.labels, scores, gradient, mean, float(denominator), learning_rate, trust, losses=each
+            batch.index, batch.labels, scores, gradient, mean, float(denominator), learning_rate, trust, losses=known
         )
 
     def _checked_mean(self, value: Tensor, denominator: Tensor, scores: Tensor, labels: Tensor) -> float:
         """The mean loss over all processes, if it is finite. A bounded loss is finite even where scores are not."""
         label = scores.gather(1, labels.clamp(min=0).unsqueeze(1)).squeeze(1)
         infinite = (~(scores.amax(1).isfinite() & label.isfinite())).sum()  # a class may have a score of -inf
-        value = value / world_size() if self.whole_batch else value  # each process has the sum over all of them
-        summed, not_finite = all_reduce(torch.stack([value, infinite.to(value)])).tolist()
+        both = torch.stack([value, infinite.to(value)])
+        if self.processes > 1:
+            both = all_reduce(both)
+        # Of a whole batch, each process has the sum over all of them.
+        summed, not_finite = both.tolist()
+        summed = summed / self.processes if self.whole_batch else summed
         mean = float(summed) / float(denominator)
         if not abs(mean) < float("inf"):
             raise FloatingPointError(f"the loss is {mean}")

@@ -49,7 +49,7 @@ class Watching(TypedDict, total=False):
 
     progress: bool | None
     observers: Sequence[Observer]
-    stop: Callable[[], bool]
+    stop: Callable[[], bool] | None
 
 
 def train(
@@ -59,7 +59,7 @@ def train(
     resume: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
     observers: Sequence[Observer] = (),
-    stop: Callable[[], bool] = lambda: False,
+    stop: Callable[[], bool] | None = None,
     **settings: Unpack[Settings],
 ) -> Run:
     """Train a model on labels that are partly wrong, and leave a run directory.
@@ -155,7 +155,7 @@ def _train(
     run_folder: RunFolder,
     progress: bool | None = None,
     observers: Sequence[Observer] = (),
-    stop: Callable[[], bool] = lambda: False,
+    stop: Callable[[], bool] | None = None,
 ) -> Run:
     """Train until it is done or stopped; either way everything is written to the folder."""
     running, folder = run_folder.running, run_folder.path
@@ -163,16 +163,22 @@ def _train(
     wanted = sys.stderr.isatty() if progress is None else progress
     bar = Progress(running) if wanted and rank() == 0 else None
     watching: list[Observer] = [record, run_folder, *([bar] if bar else []), *observers]
-    with _interrupts() as interrupted:
+    several = world_size() > 1
+
+    def ended() -> bool:
+        """Whether to stop: on all processes if on any."""
+        own = bool(interrupts) or (stop is not None and stop())
+        return bool(all_reduce(torch.tensor(float(own)))) if several else own
+
+    with _interrupts() as interrupts:
         with ExitStack() as contexts:
             for observer in observers:
                 if isinstance(observer, RunObserver):
                     contexts.enter_context(observer.watch(folder, record))
             contexts.enter_context(bar or nullcontext())
-            ended = _all_agree(lambda: interrupted() or stop())
             done = fit(running.trainer, running.batches, config.epochs, watching, ended)
         run_folder.finish() if done else run_folder.save()
-        if interrupted():
+        if interrupts:
             words = "finished" if done else "stopped and saved; continue with: pyrite train --resume"
             raise KeyboardInterrupt(f"{words} {folder}")
     return Run(folder, config, record.history)
@@ -189,11 +195,11 @@ def _same_data(config: Config, data: Data | None) -> Dataset:
 
 
 @contextmanager
-def _interrupts() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether SIGINT or SIGTERM has arrived. A second one has its usual effect."""
+def _interrupts() -> Iterator[list[int]]:
+    """Yield a list that SIGINT and SIGTERM are added to as they arrive. A second one has its usual effect."""
     received: list[int] = []
     if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
+        yield received
         return
     before = {int(number): signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
@@ -205,14 +211,7 @@ def _interrupts() -> Iterator[Callable[[], bool]]:
     for number in before:
         signal.signal(number, receive)
     try:
-        yield lambda: bool(received)
+        yield received
     finally:
         for number, handler in before.items():
             signal.signal(number, handler or signal.SIG_DFL)
-
-
-def _all_agree(stop: Callable[[], bool]) -> Callable[[], bool]:
-    """``stop`` for all processes: True on all of them if it is True on any."""
-    if world_size() == 1:
-        return stop
-    return lambda: bool(all_reduce(torch.tensor(float(stop()))))

@@ -34,7 +34,7 @@ def fit(
     batches: Batches,
     epochs: int,
     observers: Sequence[Observer] = (),
-    stop: Callable[[], bool] = lambda: False,
+    stop: Callable[[], bool] | None = None,
 ) -> bool:
     """Train until ``epochs`` are done, from the position of ``batches``. False if ``stop`` ended it before.
 
@@ -50,15 +50,17 @@ def fit(
         stop: called after every step; True ends training.
     """
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
-    seed, steps, process = batches.seed, len(batches), rank()
+    seed, steps, process, hooks = batches.seed, len(batches), rank(), [observer.after_step for observer in observers]
     with TORCH_GENERATOR, torch.random.fork_rng(devices=gpus):
         while batches.epoch < epochs:
             epoch = batches.epoch
             if not batches.position:
                 _seed(torch_seed(seed, Stream.EPOCH, epoch), len(gpus))
                 trainer.begin_epoch(epoch + 1)
-            for batch in batches:
-                _seed(torch_seed(seed, Stream.DROPOUT, epoch * steps + batches.position - 1, process), len(gpus))
+            numbers = range(epoch * steps + batches.position, (epoch + 1) * steps)
+            seeds = [torch_seed(seed, Stream.DROPOUT, number, process) for number in numbers]
+            for batch, own in zip(batches, seeds, strict=True):
+                _seed(own, len(gpus))
                 try:
                     step = trainer.step(batch)
                 except FloatingPointError as error:
@@ -67,9 +69,9 @@ def fit(
                         f"{trainer.learning_rate:.3g}. Try a learning rate ten times lower, gradient clipping "
                         "(clip 5), or a loss with bounded weights such as gce(q=0.7)"
                     ) from None
-                for observer in observers:
-                    observer.after_step(step)
-                if stop():
+                for after_step in hooks:
+                    after_step(step)
+                if stop is not None and stop():
                     return False
             _seed(torch_seed(seed, Stream.EPOCH, epoch, 1), len(gpus))
             trainer.end_epoch()

@@ -123,7 +123,7 @@ class RunFolder:
 
     def __init__(self, path: Path, running: Running) -> None:
         self.path, self.running, self.config = path, running, running.job.config
-        self._seconds, self._since = 0.0, time.perf_counter()
+        self._every, self._seconds, self._since = self.config.checkpoint_every, 0.0, time.perf_counter()
 
     def begin(self) -> None:
         """Write what is known before the first step; the recipe first, because a resume needs it."""
@@ -173,8 +173,7 @@ class RunFolder:
                 warnings.warn(text, stacklevel=4)
 
     def after_step(self, step: Step) -> None:
-        every = self.config.checkpoint_every
-        if every and self.running.record.steps % every == 0:
+        if self._every and self.running.record.steps % self._every == 0:
             self.save()
 
     def after_epoch(self, epoch: int) -> None:

@@ -1,6 +1,7 @@
 """Cross-fitting: every net without its fold, and every fold judged by its net."""
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -103,3 +104,9 @@ def test_what_is_refused() -> None:
         method("cross_fit(ce)")
     with pytest.raises(ValueError, match="folds is 1"):
         method("cross_fit(erm(ce), folds=1)")
+
+
+@pytest.mark.parametrize("size", [6, 7])
+def test_pieces_of_a_batch_without_a_fold_are_large_enough_for_batch_norms(size: int, tmp_path: Path) -> None:
+    options: Any = {"model": "cnn4", "samples": 42, "batch_size": size, "accumulate": 3, "epochs": 1, "out": tmp_path}
+    assert pyrite.train("digits", method="cross_fit(erm(ce))", **options).finished
