@@ -309,7 +309,7 @@ def test_a_csv_in_the_order_of_the_ranking(found: Audit, tmp_path: Path) -> None
     with path.open(newline="", encoding="utf-8") as file:
         rows = list(csv.DictReader(file, strict=True))
     ranked = ["index", "path", "given", "suggested", "wrong_probability", "score", "suspect"]
-    assert list(rows[0]) == [*ranked, "no_class"]
+    assert list(rows[0]) == [*ranked, *found.evidence]
     assert [int(row["index"]) for row in rows] == found.ranking.tolist()
     order = found.ranking
     assert [row["given"] for row in rows] == [NAMES[label] for label in found.labels[order]]
