@@ -20,12 +20,12 @@ from pyrite.errors import PyriteError
 
 # Rows are worked through in blocks of this many scores: 2 MiB of float32 stay in a core's cache, and
 # on other devices a block is large enough to fill them (measured: docs/performance.md).
-_CPU_BLOCK = 1 << 19
-_DEVICE_BLOCK = 1 << 25
+CPU_BLOCK = 1 << 19
+DEVICE_BLOCK = 1 << 25
 # So few that the calls take longer than the numbers; so few that memory is no matter, and exponentials are kept.
-_SMALL, KEEP = 1 << 15, 1 << 22
+SMALL, KEEP = 1 << 15, 1 << 22
 # Up to here the exponential of a margin is a normal number of float64, with all its digits.
-_REACH = 700.0
+REACH = 700.0
 
 
 def margin(scores: Tensor, labels: Tensor) -> Tensor:
@@ -237,7 +237,7 @@ def _small(rows: Tensor, labels: Tensor, with_total: bool) -> _Found | None:
 
     None where there are many scores, where they are too far apart for that, or where asking that would mean a wait.
     """
-    if rows.numel() > _SMALL or rows.device.type != "cpu":
+    if rows.numel() > SMALL or rows.device.type != "cpu":
         return None
     index = labels.unsqueeze(1)
     others = rows.to(torch.float64, copy=True)
@@ -245,7 +245,7 @@ def _small(rows: Tensor, labels: Tensor, with_total: bool) -> _Found | None:
     distance = others.sum(1) if with_total else None
     mass = others.exp_().scatter_(1, index, 0.0).sum(1)
     delta = mass.log().neg_()
-    if not (delta.abs() < _REACH).all():
+    if not (delta.abs() < REACH).all():
         return None
     # Relative to the label's score: s_i - top = (s_i - s_y) - log(mass), if top stands for log of the others' mass.
     parts = None if distance is None else (-logsigmoid(-delta), distance + (rows.shape[1] - 1) * delta)
@@ -331,7 +331,7 @@ def _total(delta: Tensor, whole: Tensor, drop: Tensor, classes: int) -> Tensor:
 def _blocks(rows: Tensor, into: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
     """Slices of the rows with room to work in: a buffer that is used again, or the result itself."""
     (count, classes), work = rows.shape, _working(rows)
-    size = max(1, (_CPU_BLOCK if rows.device.type == "cpu" else _DEVICE_BLOCK) // classes)
+    size = max(1, (CPU_BLOCK if rows.device.type == "cpu" else DEVICE_BLOCK) // classes)
     if into is None or into.dtype != work:
         buffer = rows.new_empty((min(size, count), classes), dtype=work)
     for start in range(0, count, size):

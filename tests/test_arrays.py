@@ -35,6 +35,8 @@ def test_tensors_of_every_precision(dtype: torch.dtype) -> None:
         (lambda: to_floats([[1.0], [1.0, 2.0]], "scores"), "scores cannot be read as an array"),
         (lambda: to_ints([1.0], "labels"), "labels has the dtype float64"),
         (lambda: to_ints([0, -1], "labels", least=0), "labels is -1 at index 1"),
+        (lambda: to_ints(np.array([0, 2**63], np.uint64), "labels"), "labels is 9223372036854775808 at index 1"),
+        (lambda: to_floats(np.ma.masked_equal([0.0, 1.0], 1), "scores"), "scores cannot be read .* masked values"),
         (lambda: to_flags([0, 2], "is_wrong"), "is_wrong is .*2.* at index 1"),
         (lambda: to_flags([0.0], "is_wrong"), "is_wrong is .*0.0.* at index 0"),
         (lambda: check_same_length(a=np.zeros(2), b=np.zeros(3)), "lengths differ: a 2, b 3"),
