@@ -15,7 +15,7 @@ from pyrite.methods import Trainer
 from pyrite.models import embed, mirrored_scores
 from pyrite.processes import all_gather, all_reduce
 from pyrite.soft_margin import margins
-from pyrite.training.metrics import Line, Model, Scored, measure, names_of
+from pyrite.training.metrics import Line, Scored, accuracies_of, measure, names_of
 
 if TYPE_CHECKING:
     from pyrite.training.record import Record
@@ -176,7 +176,8 @@ class Evaluation:
         accuracy = record.history[self.saved(record.history)["epoch"] - 1]["test_accuracy"]
         # The number of hits follows from the accuracy, so that nothing is evaluated again.
         test = None if accuracy is None else Tally(round(accuracy * self.tested), self.tested)
-        return measure("model", Model(subset_accuracies(torch.cat(predictions), record.given[rows], true), test))
+        subsets = subset_accuracies(torch.cat(predictions), record.given[rows], true)
+        return measure("model", accuracies_of(subsets, test))
 
     def state_dict(self) -> dict[str, Any]:
         return {"tested": self.tested} | ({} if self.best is None else {"best": self.best.state_dict()})

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
+from types import SimpleNamespace
 from typing import Any, Final, Literal, NamedTuple, final
 
 import numpy as np
@@ -16,7 +17,7 @@ import numpy.typing as npt
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from pyrite.arrays import Flags, Floats, Ints
+from pyrite.arrays import Floats, Ints
 from pyrite.diagnostics import SubsetAccuracies, Tally, roc_auc, subset_accuracies, weight_statistics
 from pyrite.soft_margin import row_margin
 
@@ -27,12 +28,13 @@ __all__ = [
     "Epoch",
     "Line",
     "Metric",
-    "Model",
-    "Outcome",
     "SampleColumn",
     "Scored",
+    "accuracies_of",
     "measure",
     "names_of",
+    "outcome_of",
+    "updated_columns",
 ]
 
 Line = dict[str, Any]
@@ -73,32 +75,35 @@ class Epoch:
     test: Tally | None
     unseen: Tally | None
 
-    @property
-    def agrees(self) -> Flags:
-        """Where the prediction is the given label."""
-        return np.asarray(self.prediction == self.given)
+    @cached_property
+    def accuracies(self) -> SimpleNamespace:
+        """Fractions of samples: those of ``accuracies_of``, and ``unseen``."""
+        unseen = None if self.unseen is None else self.unseen.fraction
+        subsets = subset_accuracies(self.prediction, self.given, self.true)
+        return SimpleNamespace(**vars(accuracies_of(subsets, self.test)), unseen=unseen)
 
     @cached_property
-    def subsets(self) -> SubsetAccuracies:
-        return subset_accuracies(self.prediction, self.given, self.true)
+    def weights(self) -> SimpleNamespace:
+        """``weight_statistics``, and the median size of a margin."""
+        size = float(np.median(np.abs(self.margin))) if len(self.margin) else None
+        return SimpleNamespace(**weight_statistics(self.weight[~np.isnan(self.weight)]), margin_size=size)
 
     @cached_property
-    def accuracies(self) -> dict[str, float | None]:
-        return self.subsets.fractions()
+    def mean_weights(self) -> SimpleNamespace:
+        """Mean weights so far: of right labels, of wrong ones, and twice that of all samples."""
+        rates, total, *groups = self.weight_sums
+        clean, noisy = _ratio(groups[1], groups[0]), _ratio(groups[3], groups[2])
+        return SimpleNamespace(alpha=_ratio(2 * total, rates), clean=clean, noisy=noisy, snr=_ratio(clean, noisy))
 
     @cached_property
-    def weights(self) -> dict[str, float | None]:
-        return weight_statistics(self.weight[~np.isnan(self.weight)])
-
-    def mean_weight(self, group: int) -> float | None:
-        """The mean weight so far: 0 of all samples, 1 of right labels, 2 of wrong ones."""
-        return _ratio(self.weight_sums[2 * group + 1], self.weight_sums[2 * group])
-
-    def auc(self, values: Floats) -> float | None:
+    def aucs(self) -> SimpleNamespace:
         """The ROC AUC of low values as evidence of wrong labels; None without true labels, or without values."""
-        if self.true is None or not len(values) or np.isnan(values).any():
-            return None
-        return roc_auc(-values, self.given != self.true)
+        values = {"margin": self.margin, "margin_mean": self.columns["margin_mean"], "trust": self.trust}
+        aucs = SimpleNamespace(**dict.fromkeys(values))
+        for name, column in values.items():
+            if self.true is not None and len(column) and not np.isnan(column).any():
+                setattr(aucs, name, roc_auc(-column, self.given != self.true))
+        return aucs
 
 
 class Scored(NamedTuple):
@@ -112,21 +117,21 @@ class Scored(NamedTuple):
         return row_margin(self.scores, self.labels).double()
 
 
-class Model(NamedTuple):
-    """What the saved model predicts of the training samples, without augmentation, and of the test samples."""
+def accuracies_of(subsets: SubsetAccuracies, test: Tally | None) -> SimpleNamespace:
+    """Fractions of samples, by the names of ``SubsetAccuracies``, and ``test`` and ``hybrid``."""
+    fraction = None if test is None else test.fraction
+    return SimpleNamespace(**subsets.fractions(), test=fraction, hybrid=subsets.hybrid(test))
 
-    subsets: SubsetAccuracies
-    test: Tally | None
 
-
-class Outcome(NamedTuple):
-    """The history, and the epoch whose model is saved."""
-
-    history: Sequence[Line]
-    epoch: int
-
-    def known(self, name: str) -> list[float]:
-        return [line[name] for line in self.history if line.get(name) is not None]
+def outcome_of(history: Sequence[Line], epoch: int) -> SimpleNamespace:
+    """The results of the epoch whose model is saved, and the best of the history."""
+    tests, aucs = ([line[n] for line in history if line.get(n) is not None] for n in ("test_accuracy", "trust_auc"))
+    return SimpleNamespace(
+        final_test_accuracy=history[epoch - 1]["test_accuracy"],
+        best_test_accuracy=max(tests, default=None),
+        final_trust_auc=aucs[-1] if aucs else None,
+        best_trust_auc=max(aucs, default=None),
+    )
 
 
 @final
@@ -138,8 +143,8 @@ class Metric:
         explanation: what it is, for pages, plots and printed results.
         measure: computes it from what ``source`` names, as a number or None.
         source: an ``Epoch``, for the history; ``Scored`` held-out samples, for the history: one value per sample, of
-            which the mean over all processes is taken; the saved ``Model``, once; the ``Outcome`` of a run, when it is
-            read; or a comparison with other runs, which computes it.
+            which the mean over all processes is taken; ``accuracies_of`` the saved model, once; ``outcome_of`` a run,
+            when it is read; or a comparison with other runs, which computes it.
         heading: that of its column in tables; they leave out what has none.
         percent: whether it is a fraction that is written in per cent.
         by_default: whether tables have it if no columns are named.
@@ -176,33 +181,13 @@ def _ratio(numerator: float | None, denominator: float | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _entry(table: str, name: str) -> Callable[[Any], Any]:
-    return lambda epoch: getattr(epoch, table)[name]
-
-
-def _fraction(tally: str) -> Callable[[Epoch], float | None]:
-    return lambda epoch: getattr(epoch, tally) and getattr(epoch, tally).fraction
-
-
-def _auc(values: Callable[[Epoch], Floats]) -> Callable[[Epoch], float | None]:
-    return lambda epoch: epoch.auc(values(epoch))
-
-
-def _hybrid(of: Epoch | Model) -> float | None:
-    return of.subsets.hybrid(of.test)
-
-
-def _best(name: str) -> Callable[[Outcome], float | None]:
-    return lambda outcome: max(outcome.known(name), default=None)
-
-
 def _statistic(name: str) -> Metric:
-    return Metric(f"{name.replace('_', ' ')} of this epoch's weights", _entry("weights", name), percent=False)
+    return Metric(f"{name.replace('_', ' ')} of this epoch's weights", attrgetter(f"weights.{name}"), percent=False)
 
 
 def _by_model(heading: str, explanation: str, subset: str) -> Metric:
     explanation = f"{explanation}, by the final model"
-    return Metric(explanation, lambda model: model.subsets.fractions()[subset], "model", heading, by_default=False)
+    return Metric(explanation, attrgetter(subset), "model", heading, by_default=False)
 
 
 METRICS: Final[Mapping[str, Metric]] = {
@@ -211,13 +196,13 @@ METRICS: Final[Mapping[str, Metric]] = {
     "learning_rate": Metric("learning rate of the last step", attrgetter("last_learning_rate"), percent=False),
     "final_test_accuracy": Metric(
         "test accuracy of the saved model",
-        lambda outcome: outcome.history[outcome.epoch - 1]["test_accuracy"], "outcome", "final",
+        attrgetter("final_test_accuracy"), "outcome", "final",
     ),
     "best_test_accuracy": Metric(
         "at its best, chosen on test labels",
-        _best("test_accuracy"), "outcome", "best on test",
+        attrgetter("best_test_accuracy"), "outcome", "best on test",
     ),
-    "test_accuracy": Metric("test accuracy", _fraction("test"), drawn=_BOTH),
+    "test_accuracy": Metric("test accuracy", attrgetter("accuracies.test"), drawn=_BOTH),
     "validation_accuracy": Metric(
         "validation accuracy, given labels",
         lambda batch: batch.scores.argmax(1) == batch.labels, "held-out", "validation", drawn=("run",),
@@ -230,26 +215,31 @@ METRICS: Final[Mapping[str, Metric]] = {
         "cross entropy on held-out labels", lambda batch: softplus(-batch.margin), "held-out", percent=False
     ),
     "train_accuracy": Metric(
-        "given labels followed", _entry("accuracies", "given"), heading="given followed", drawn=("run",)
+        "given labels followed", attrgetter("accuracies.given"), heading="given followed", drawn=("run",)
     ),
-    "unseen_accuracy": Metric("given labels predicted by nets not trained on them", _fraction("unseen")),
+    "unseen_accuracy": Metric("given labels predicted by nets not trained on them", attrgetter("accuracies.unseen")),
     "clean_accuracy": Metric(
-        "right labels followed", _entry("accuracies", "clean"), heading="right followed", drawn=("run",)
+        "right labels followed", attrgetter("accuracies.clean"), heading="right followed", drawn=("run",)
     ),
     "memorised": Metric(
         "wrong labels followed",
-        _entry("accuracies", "memorised"), heading="wrong followed", drawn=_BOTH,
+        attrgetter("accuracies.memorised"), heading="wrong followed", drawn=_BOTH,
     ),
     "recovered": Metric(
         "wrong labels seen through",
-        _entry("accuracies", "recovered"), heading="wrong seen through", drawn=("run",),
+        attrgetter("accuracies.recovered"), heading="wrong seen through", drawn=("run",),
     ),
-    "hybrid_accuracy": Metric("true labels of training and test samples together, while training", _hybrid),
+    "hybrid_accuracy": Metric(
+        "true labels of training and test samples together, while training", attrgetter("accuracies.hybrid")
+    ),
     "final_trust_auc": Metric(
         "AUC of finding wrong labels by weight",
-        lambda outcome: (outcome.known("trust_auc") or [None])[-1], "outcome", "AUC",
+        attrgetter("final_trust_auc"), "outcome", "AUC",
     ),
-    "best_trust_auc": Metric("that AUC at its best, chosen by true labels", _best("trust_auc"), "outcome", "best AUC"),
+    "best_trust_auc": Metric(
+        "that AUC at its best, chosen by true labels",
+        attrgetter("best_trust_auc"), "outcome", "best AUC",
+    ),
     "final_train_accuracy": _by_model("given", "given labels", "given"),
     "final_clean_accuracy": _by_model("right", "right labels", "clean"),
     "final_memorised": _by_model("wrong", "wrong labels", "memorised"),
@@ -257,30 +247,30 @@ METRICS: Final[Mapping[str, Metric]] = {
     "final_intact_accuracy": _by_model("intact", "true labels of all samples", "true"),
     "final_hybrid_accuracy": Metric(
         "true labels of training and test samples together",
-        _hybrid, "model", "hybrid", by_default=False,
+        attrgetter("hybrid"), "model", "hybrid", by_default=False,
     ),
     "margin_size": Metric(
         "median size of a margin",
-        lambda epoch: float(np.median(np.abs(epoch.margin))) if len(epoch.margin) else None, percent=False,
+        attrgetter("weights.margin_size"), percent=False,
     ),
     # Twice the weight is the L1 norm of a sample's gradient. The curriculum paper prints the norm of the margin's
     # gradient, which is always 2; that of the loss is meant.
     "alpha": Metric(
         "mean weight in training, times 2",
-        lambda epoch: _ratio(2 * epoch.weight_sums[1], epoch.weight_sums[0]),
+        attrgetter("mean_weights.alpha"),
         heading="alpha", percent=False, by_default=False,
     ),
     "snr": Metric(
         "mean weight of right over that of wrong labels",
-        lambda epoch: _ratio(epoch.mean_weight(1), epoch.mean_weight(2)),
+        attrgetter("mean_weights.snr"),
         heading="snr", percent=False, by_default=False,
     ),
-    "clean_weight": Metric("mean weight of right labels", lambda epoch: epoch.mean_weight(1), percent=False),
-    "noisy_weight": Metric("mean weight of wrong labels", lambda epoch: epoch.mean_weight(2), percent=False),
+    "clean_weight": Metric("mean weight of right labels", attrgetter("mean_weights.clean"), percent=False),
+    "noisy_weight": Metric("mean weight of wrong labels", attrgetter("mean_weights.noisy"), percent=False),
     **{f"weight_{name}": _statistic(name) for name in weight_statistics([])},
-    "margin_auc": Metric("AUC of finding wrong labels by margin", _auc(attrgetter("margin"))),
-    "margin_mean_auc": Metric("AUC of finding wrong labels by mean margin", _auc(_entry("columns", "margin_mean"))),
-    "trust_auc": Metric("AUC of finding wrong labels by weight", _auc(attrgetter("trust"))),
+    "margin_auc": Metric("AUC of finding wrong labels by margin", attrgetter("aucs.margin")),
+    "margin_mean_auc": Metric("AUC of finding wrong labels by mean margin", attrgetter("aucs.margin_mean")),
+    "trust_auc": Metric("AUC of finding wrong labels by weight", attrgetter("aucs.trust")),
     "diff": Metric("test accuracy lost by the noise", lambda comparison: None, "comparison", "diff"),
 }  # fmt: skip
 """Every number of a run, by its name in the history, in JSON and in the columns of tables.
@@ -301,71 +291,54 @@ class SampleColumn:
     Attributes:
         explanation: what it is.
         initial: its value before the first visit.
-        update: its new values, from an epoch whose ``columns`` are those before it.
-        saved: whether it is in ``samples.npz``; others are needed by ``update`` only.
+        saved: whether it is in ``samples.npz``; others are needed by ``updated_columns`` only.
     """
 
     explanation: str
     initial: float
-    update: Callable[[Epoch], npt.NDArray[Any]]
     saved: bool = True
 
 
-def _mean_before(epoch: Epoch, mean: str, count: str) -> Floats:
-    return np.where(epoch.columns[count] > 0, epoch.columns[mean], 0.0)
-
-
-def _margin_mean(epoch: Epoch) -> Floats:
-    before = _mean_before(epoch, "margin_mean", "visits")
-    return np.asarray(before + (epoch.margin - before) / (epoch.columns["visits"] + 1))
-
-
-def _margin_squares(epoch: Epoch) -> Floats:
-    """The sum of squared deviations from the running mean (Welford, 1962)."""
-    deviation = epoch.margin - _mean_before(epoch, "margin_mean", "visits")
-    return np.asarray(epoch.columns["margin_squares"] + deviation * (epoch.margin - _margin_mean(epoch)))
-
-
-def _weight_mean(epoch: Epoch) -> Floats:
-    before = _mean_before(epoch, "weight_mean", "weighted_visits")
-    mean = before + (epoch.weight - before) / (epoch.columns["weighted_visits"] + 1)
-    return np.where(np.isnan(epoch.weight), epoch.columns["weight_mean"], mean)
-
-
-def _agreed(epoch: Epoch) -> Flags:
-    """Whether the prediction of the epoch before was the given label."""
-    return np.asarray(epoch.columns["learned"] > epoch.columns["forgotten"])
-
-
-def _counted(name: str, flags: Callable[[Epoch], Flags]) -> Callable[[Epoch], Ints]:
-    """A column that counts the epochs in which flags are true."""
-    return lambda epoch: epoch.columns[name] + flags(epoch)
-
-
 SAMPLE_COLUMNS: Final[Mapping[str, SampleColumn]] = {
-    "visits": SampleColumn("epochs in which it was seen", 0, lambda epoch: epoch.columns["visits"] + 1),
-    "margin_mean": SampleColumn("mean margin over the epochs", math.nan, _margin_mean),
-    "margin_variance": SampleColumn(
-        "population variance of the margin",
-        math.nan, lambda epoch: _margin_squares(epoch) / (epoch.columns["visits"] + 1),
-    ),
-    "last_margin": SampleColumn("margin when last seen", math.nan, attrgetter("margin")),
-    "agreements": SampleColumn(
-        "epochs in which the prediction was the given label", 0, _counted("agreements", attrgetter("agrees"))
-    ),
-    "learned": SampleColumn(
-        "changes to the given label, a first visit that agrees included",
-        0, _counted("learned", lambda epoch: epoch.agrees & ~_agreed(epoch)),
-    ),
-    "forgotten": SampleColumn(
-        "changes from the given label to another (Toneva et al., 2019)",
-        0, _counted("forgotten", lambda epoch: _agreed(epoch) & ~epoch.agrees),
-    ),
-    "weight_mean": SampleColumn("mean weight over the epochs that had one", math.nan, _weight_mean),
-    "last_trust": SampleColumn("factor of its loss when last seen", math.nan, attrgetter("trust")),
-    "margin_squares": SampleColumn("squared deviations of the margin", 0.0, _margin_squares, saved=False),
-    "weighted_visits": SampleColumn(
-        "epochs with a weight", 0, _counted("weighted_visits", lambda epoch: ~np.isnan(epoch.weight)), saved=False
-    ),
-}  # fmt: skip
-"""Every number that is kept per sample, by its name in ``samples.npz``."""
+    "visits": SampleColumn("epochs in which it was seen", 0),
+    "margin_mean": SampleColumn("mean margin over the epochs", math.nan),
+    "margin_variance": SampleColumn("population variance of the margin", math.nan),
+    "last_margin": SampleColumn("margin when last seen", math.nan),
+    "agreements": SampleColumn("epochs in which the prediction was the given label", 0),
+    "learned": SampleColumn("changes to the given label, a first visit that agrees included", 0),
+    "forgotten": SampleColumn("changes from the given label to another (Toneva et al., 2019)", 0),
+    "weight_mean": SampleColumn("mean weight over the epochs that had one", math.nan),
+    "last_trust": SampleColumn("factor of its loss when last seen", math.nan),
+    "margin_squares": SampleColumn("squared deviations of the margin from its mean (Welford, 1962)", 0.0, saved=False),
+    "weighted_visits": SampleColumn("epochs with a weight", 0, saved=False),
+}
+"""Every number that is kept per sample, by its name in ``samples.npz``; ``updated_columns`` computes them."""
+
+
+def updated_columns(epoch: Epoch) -> dict[str, npt.NDArray[Any]]:
+    """The columns of an epoch's samples after it; ``epoch.columns`` are those before."""
+    before, margin, weight = epoch.columns, epoch.margin, epoch.weight
+    visits, agrees, agreed = (
+        before["visits"] + 1,
+        epoch.prediction == epoch.given,
+        before["learned"] > before["forgotten"],
+    )
+    mean = np.where(before["visits"] > 0, before["margin_mean"], 0.0)
+    new_mean = mean + (margin - mean) / visits
+    squares = before["margin_squares"] + (margin - mean) * (margin - new_mean)
+    unweighted, weighted_visits = np.isnan(weight), before["weighted_visits"] + ~np.isnan(weight)
+    weight_mean = np.where(before["weighted_visits"] > 0, before["weight_mean"], 0.0)
+    new_weight_mean = weight_mean + (weight - weight_mean) / (before["weighted_visits"] + 1)
+    return {
+        "visits": visits,
+        "margin_mean": new_mean,
+        "margin_variance": squares / visits,
+        "last_margin": margin,
+        "agreements": before["agreements"] + agrees,
+        "learned": before["learned"] + (agrees & ~agreed),
+        "forgotten": before["forgotten"] + (agreed & ~agrees),
+        "weight_mean": np.where(unweighted, before["weight_mean"], new_weight_mean),
+        "last_trust": epoch.trust,
+        "margin_squares": squares,
+        "weighted_visits": weighted_visits,
+    }

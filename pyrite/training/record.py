@@ -17,7 +17,7 @@ from pyrite.methods import Step
 from pyrite.processes import all_gather, world_size
 from pyrite.soft_margin import margins
 from pyrite.training.evaluation import Evaluation
-from pyrite.training.metrics import SAMPLE_COLUMNS, Epoch, Line, measure, names_of
+from pyrite.training.metrics import SAMPLE_COLUMNS, Epoch, Line, measure, names_of, updated_columns
 
 __all__ = ["FirstVisits", "Record"]
 
@@ -242,7 +242,7 @@ class Record:
         """
         self.flush()
         epoch = self._add_visits(test)
-        self._add_margins(epoch_weight(epoch.accuracies["given"], epoch.unseen and epoch.unseen.fraction))
+        self._add_margins(epoch_weight(epoch.accuracies.given, epoch.accuracies.unseen))
         self.history.append(measure("epoch", epoch) | dict.fromkeys(names_of("held-out")) | measured)
         self.loss = self.denominator = 0.0
         return self.history[-1]
@@ -269,7 +269,7 @@ class Record:
             unseen=self._unseen_hits() if self.keeps_margins else None,
             **visits,
         )
-        updated = {name: column.update(epoch) for name, column in SAMPLE_COLUMNS.items()}
+        updated = updated_columns(epoch)
         for name, values in updated.items():
             self.columns[name][rows] = values
         return replace(epoch, columns=updated)

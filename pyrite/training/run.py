@@ -18,7 +18,7 @@ from pyrite.errors import PyriteError
 from pyrite.features import Features, OwnModule, read_state
 from pyrite.models import Architecture, Ensemble, Mirrored
 from pyrite.training.config import Config, Missing, load_data, python_name
-from pyrite.training.metrics import COLUMNS, SAMPLE_COLUMNS, Line, Outcome, measure
+from pyrite.training.metrics import COLUMNS, SAMPLE_COLUMNS, Line, measure, outcome_of
 from pyrite.training.prediction import Predictions
 from pyrite.training.run_files import read_history, read_json, read_npz, read_weights
 
@@ -103,8 +103,8 @@ class Run:
         if not self.history:
             return {}
         final_model = self.facts.get("final_model", {}) if self.finished else {}
-        outcome = Outcome(self.history, self.epoch)
-        values = {**final_model, **self.history[self.epoch - 1], **measure("outcome", outcome)}
+        outcome = measure("outcome", outcome_of(self.history, self.epoch))
+        values = {**final_model, **self.history[self.epoch - 1], **outcome}
         return {name: values[name] for name in COLUMNS if name in values}
 
     @cached_property
