@@ -57,9 +57,7 @@ class Row:
     def formatted(self, column: str) -> str:
         """The mean over the seeds, with the standard deviation where there are several; fractions in per cent."""
         values = self.values(column)
-        if not values:
-            return "unknown"
-        return mean_and_deviation(values, COLUMNS[column].formatted)
+        return mean_and_deviation(values, COLUMNS[column].formatted) if values else "unknown"
 
 
 @final

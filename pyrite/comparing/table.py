@@ -16,17 +16,11 @@ from pyrite.training import RunFailed
 @final
 @dataclass(frozen=True)
 class Table:
-    """Headings and cells, as text.
-
-    Attributes:
-        headings: one per column.
-        rows: one cell per column.
-        code: the number of the column with specs, which are code in Markdown.
-    """
+    """Headings and cells, as text."""
 
     headings: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]
-    code: int = 0
+    code: int = 0  # the number of the column with specs, which are code in Markdown
 
     def to_markdown(self) -> str:
         """As GitHub's Markdown.

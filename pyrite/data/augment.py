@@ -30,11 +30,8 @@ class Draws(NamedTuple):
 
 
 def crop_and_flip(images: Tensor, rows: Tensor, draws: Draws, size: tuple[int, int]) -> Tensor:
-    """``images[rows]``, each cropped to ``size`` at its own position, and mirrored or not.
-
-    All possible crops are a view of the images, so that one indexing operation gives the whole batch, without a loop
-    and without copying anything else.
-    """
+    """``images[rows]``, each cropped to ``size`` at its own position, and mirrored or not."""
+    # All possible crops are a view of the images, so that one indexing gives the whole batch without other copies.
     windows = images.unfold(2, size[0], 1).unfold(3, size[1], 1)
     crops = windows[rows, :, draws.top, draws.left]
     if draws.mirrored is None:
@@ -71,12 +68,9 @@ class CropFlip(HasSpec):
         for name, value, least in (("pad", pad, 0), ("crop", crop, 1)):
             if value is not None:
                 whole_number(name, value, wanted=f"a whole number of pixels, {least} or more", least=least)
-        for name, word, known in (
-            ("flip", flip, ("alternate", "random", "none")),
-            ("edge", edge, ("zeros", "reflect")),
-            ("place", place, ("random", "centre")),
-        ):
-            one_of(name, word, known)
+        one_of("flip", flip, ("alternate", "random", "none"))
+        one_of("edge", edge, ("zeros", "reflect"))
+        one_of("place", place, ("random", "centre"))
         self.pad, self.crop, self.flip, self.edge, self.place = pad, crop, flip, edge, place
         self.jitter = None if jitter is None else _amounts(jitter)
 
@@ -137,15 +131,12 @@ def draw_colours(jitter: Sequence[float], count: int, seed: int, epoch: int) -> 
 
 
 def jittered(images: Tensor, colour: Tensor) -> Tensor:
-    """Images, with numbers from 0 to 255, whose brightness, contrast, saturation and hue are changed, in this order.
-
-    A grey image has neither saturation nor hue.
-    """
+    """Images, with numbers from 0 to 255, whose brightness, contrast, saturation and hue are changed, in this order."""
     brightness, contrast, saturation, hue = (part.view(-1, 1, 1, 1) for part in colour.unbind(1))
     bright = (images * brightness).clamp(0, 255)
     middle = _grey(bright).mean((2, 3), keepdim=True)
     images = (middle + (bright - middle) * contrast).clamp(0, 255)
-    if images.shape[1] != 3:
+    if images.shape[1] != 3:  # a grey image has neither saturation nor hue
         return images
     grey = _grey(images)
     return _turned((grey + (images - grey) * saturation).clamp(0, 255), hue)
@@ -174,13 +165,7 @@ def _turned(images: Tensor, turn: Tensor) -> Tensor:
 @final
 @dataclass(frozen=True)
 class Growth:
-    """The sides of images by epoch: a fraction of the whole image at first, then along a line to the whole image.
-
-    Small images cost less, and what is learned from them serves on larger ones.
-
-    Args:
-        first: the fraction of each side in the first epoch.
-        epochs: the length of the run; images are whole after two thirds of it.
+    """The sides of images by epoch: the fraction ``first`` of each at first, then along a line to the whole image.
 
     >>> growth = Growth(first=0.5, epochs=12)
     >>> [growth.side(32, epoch) for epoch in range(12)]

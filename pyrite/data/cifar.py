@@ -20,7 +20,6 @@ from pyrite.data.images import Pixels
 from pyrite.errors import PyriteError
 from pyrite.pickles import read_npy, read_pickle, read_torch, unpickle
 
-_URL = "https://www.cs.toronto.edu/~kriz/"
 _HUMAN = "https://github.com/UCSC-REAL/cifar-10-100n"
 
 
@@ -33,32 +32,17 @@ class Source(NamedTuple):
     train: tuple[str, ...]
     test: str
     meta: str
-    human: str
-    order: str
 
 
-CIFAR10 = Source(
-    name="cifar10",
-    folder="cifar-10-batches-py",
-    archive=Download("cifar-10-python.tar.gz", (_URL + "cifar-10-python.tar.gz",), "c58f30108f718f92721af3b95e74349a"),
-    train=tuple(f"data_batch_{number}" for number in range(1, 6)),
-    test="test_batch",
-    meta="batches.meta",
-    human="CIFAR-10_human",
-    order="image_order_c10.npy",
-)
-CIFAR100 = Source(
-    name="cifar100",
-    folder="cifar-100-python",
-    archive=Download(
-        "cifar-100-python.tar.gz", (_URL + "cifar-100-python.tar.gz",), "eb9058c3a382ffc7106e4002c42a8d85"
-    ),
-    train=("train",),
-    test="test",
-    meta="meta",
-    human="CIFAR-100_human",
-    order="image_order_c100.npy",
-)
+def _archive(name: str, md5: str) -> Download:
+    return Download(name, (f"https://www.cs.toronto.edu/~kriz/{name}",), md5)
+
+
+_BATCHES = tuple(f"data_batch_{number}" for number in range(1, 6))
+_ARCHIVE10 = _archive("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a")
+_ARCHIVE100 = _archive("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85")
+CIFAR10 = Source("cifar10", "cifar-10-batches-py", _ARCHIVE10, _BATCHES, "test_batch", "batches.meta")
+CIFAR100 = Source("cifar100", "cifar-100-python", _ARCHIVE100, ("train",), "test", "meta")
 
 
 def cifar10(path: str | None = None) -> Dataset:
@@ -111,13 +95,7 @@ def cifar10n(column: str = "worse_label", path: str | None = None, labels: str |
 
 
 def cifar100n(column: str = "noisy_label", path: str | None = None, labels: str | None = None) -> Dataset:
-    """CIFAR-100 with human labels: noisy_label, or noisy_coarse_label for the 20 superclasses.
-
-    Args:
-        column: which human labels are ``.labels``; all are in ``.human``, the labels of CIFAR-100 in ``.true``.
-        path: where CIFAR-100 is, as for ``cifar100``.
-        labels: the file of human labels, if it is not beside CIFAR-100.
-    """
+    """CIFAR-100 with human labels: noisy_label, or noisy_coarse_label for the 20 superclasses; else as ``cifar10n``."""
     images, coarse = cifar100("fine", path), column == "noisy_coarse_label"
     assert images.coarse is not None
     clean = {"clean_label": images.labels, "clean_coarse_label": images.coarse}
@@ -202,13 +180,14 @@ def _human(
 ) -> tuple[Path, dict[str, Labels]]:
     """The file of human labels and its columns, in the order of the images, which the ``clean`` columns show."""
     file = as_path(labels) if labels is not None else None
-    names, root = [source.human + ending for ending in (".pt", ".npy", "_ordered.npy")], data_folder()
+    number, root = source.name.removeprefix("cifar"), data_folder()
+    names = [f"CIFAR-{number}_human{ending}" for ending in (".pt", ".npy", "_ordered.npy")]
     folders = [root / source.name, root]
     folders = folders if path is None else [as_path(path), as_path(path).parent, *folders]
     file = file or next(filter(None, (find(folder, names) for folder in folders)), None)
     if file is None:
         raise missing(f"{source.name}n", names[0], folders[0], _HUMAN)
-    columns = _read_columns(file, source.order, len(clean["clean_label"]))
+    columns = _read_columns(file, f"image_order_c{number}.npy", len(clean["clean_label"]))
     for name, expected in clean.items():
         if name == "clean_label" or name in columns:
             _check_aligned(file, columns, name, expected)

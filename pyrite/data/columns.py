@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final
 
@@ -75,15 +76,10 @@ def decimal_mark(columns: Sequence[Sequence[str]]) -> str | None:
 def text_column(
     name: str, cells: npt.NDArray[Any], where: Where, decimal: str = ".", kind: Kind | None = None, form: str = ""
 ) -> tuple[Column, str]:
-    """A column of texts, typed by what it holds or as ``kind``, and the format of its dates.
+    """A column of texts, without spaces around them, typed by what it holds, and the format of its dates.
 
-    Args:
-        name: of the column.
-        cells: its texts, without spaces around them.
-        where: the place of a cell, for messages.
-        decimal: the mark of its numbers.
-        kind: what the column was in training; a cell of another kind is an error.
-        form: the format of its dates in training, which decides where the cells allow several.
+    ``kind`` is what the column was in training: a cell of another kind is an error. ``form`` is the format that its
+    dates had in training, which decides where the cells allow several.
     """
     if kind in ("category", "text"):
         return Column(name, kind, cells), ""
@@ -120,7 +116,11 @@ def category_or_text(cells: npt.NDArray[Any]) -> Kind:
 
 def date_formats(cells: Sequence[str]) -> list[str]:
     """The formats in which all of these are dates."""
-    found = [name for name, read in _DATE_READERS.items() if _reads_all(read, cells)]
+    found = []
+    for name, read in _DATE_READERS.items():
+        with suppress(ValueError):
+            list(map(read, cells))
+            found.append(name)
     # 03.04.2020 is the third of April wherever points are used.
     return found[:1] if "iso" in found or "." in cells[0] else found
 
@@ -137,7 +137,8 @@ def typed_values(series: "pandas.Series[Any]", where: Where) -> tuple[Kind, npt.
         return "boolean", series.to_numpy(np.float64, na_value=np.nan)
     if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):
         plain = isinstance(dtype, np.dtype) or not series.isna().any()
-        return "number", _as_numbers(series.to_numpy() if plain else series.to_numpy(np.float64, na_value=np.nan))
+        numbers = series.to_numpy() if plain else series.to_numpy(np.float64, na_value=np.nan)
+        return "number", numbers if numbers.dtype.kind in "iuf" else numbers.astype(np.float64)  # Arrow has decimals
     if types.is_datetime64_any_dtype(dtype):
         zone = getattr(series.dt, "tz", None)
         return "date", (series if zone is None else series.dt.tz_convert("UTC").dt.tz_localize(None)).to_numpy("M8[s]")
@@ -149,7 +150,9 @@ def typed_values(series: "pandas.Series[Any]", where: Where) -> tuple[Kind, npt.
     if found == "boolean":
         return "boolean", _filled(values, missing)
     if found in ("integer", "floating", "mixed-integer-float", "decimal", "empty"):
-        return "number", values.astype(np.int64) if found == "integer" and _fits(values) else _filled(values, missing)
+        if found == "integer" and all(isinstance(n, int | np.integer) and -(2**63) <= n < 2**63 for n in values):
+            return "number", values.astype(np.int64)
+        return "number", _filled(values, missing)
     if found in ("date", "datetime", "datetime64"):
         dates = np.full(len(values), "NaT", "M8[s]")
         dates[~missing] = [np.datetime64(value.isoformat()[:19], "s") for value in known]
@@ -224,15 +227,6 @@ def _check_cells(cells: npt.NDArray[Any], is_good: Callable[[str], bool], where:
             raise PyriteError(f"{where(row)}: {cell[:40]!r} {problem}")
 
 
-def _reads_all(read: Callable[[str], datetime], cells: Sequence[str]) -> bool:
-    try:
-        for cell in cells:
-            read(cell)
-    except ValueError:
-        return False
-    return True
-
-
 def _iso(cell: str) -> datetime:
     if not _ISO.fullmatch(cell):
         raise ValueError(cell)
@@ -261,15 +255,6 @@ _DATE_READERS: Final[Mapping[str, Callable[[str], datetime]]] = {
     "dmy": _by_parts(2, 1, 0),
     "mdy": _by_parts(2, 0, 1),
 }
-
-
-def _as_numbers(values: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Numbers of a type that numpy has, such as decimals of Arrow are not."""
-    return values if values.dtype.kind in "iuf" else values.astype(np.float64)
-
-
-def _fits(values: npt.NDArray[Any]) -> bool:
-    return all(isinstance(value, int | np.integer) and -(2**63) <= value < 2**63 for value in values)
 
 
 def _filled(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:

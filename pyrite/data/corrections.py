@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, Labels
-from pyrite.data.files import as_path
+from pyrite.data.files import as_path, read_bytes
 from pyrite.errors import PyriteError
-from pyrite.npz_files import is_regular
 from pyrite.spec import nearest
 
 DECISIONS = ("keep", "relabel", "drop", "unsure")
@@ -32,23 +31,14 @@ _RANKING = ("index", "given", "wrong_probability")  # path, suggested, score, su
 @final
 @dataclass(frozen=True, eq=False, repr=False)
 class Corrections:
-    """Corrections or a ranking for samples of a data set, one entry per row of the file.
-
-    Attributes:
-        source: the file.
-        index: the indices of the samples.
-        old: their current labels.
-        new: their corrected labels, which differ from ``old`` only where the decision is to relabel.
-        decision: the reviewer's decision, one of ``DECISIONS``; empty in a ranking.
-        wrong_probability: the probability that the old label is wrong; NaN where the file has none.
-    """
+    """Corrections or a ranking for samples of a data set, one entry per row of the file."""
 
     source: str
     index: Labels
     old: Labels
-    new: Labels
-    decision: tuple[str, ...]
-    wrong_probability: npt.NDArray[np.float64]
+    new: Labels  # differ from old only where the decision is to relabel
+    decision: tuple[str, ...]  # of DECISIONS; empty in a ranking
+    wrong_probability: npt.NDArray[np.float64]  # that the old label is wrong; NaN where the file has none
 
     @classmethod
     def read(cls, path: str | Path, data: Dataset) -> "Corrections":
@@ -115,12 +105,8 @@ class Corrections:
         return fixed
 
     def dropped(self, suspects: float = 0.0) -> Labels:
-        """The indices of the samples to leave out, ascending: those to drop and, with ``suspects``, likely wrong ones.
-
-        Args:
-            suspects: samples whose label is wrong with at least this probability are left out too, unless the reviewer
-                decided to keep or relabel them; with 0 only decisions count.
-        """
+        """The indices of the samples to leave out, ascending: those to drop and, if ``suspects`` is not 0, those whose
+        label is wrong with at least this probability, unless the reviewer decided to keep or relabel them."""
         decision = np.array(self.decision)
         left_out = decision == "drop"
         if suspects:
@@ -148,13 +134,7 @@ def from_cell(cell: str) -> str:
 
 def read_content(path: str | Path) -> bytes:
     """The bytes of a file."""
-    place = as_path(path)
-    if not is_regular(place):  # opening a pipe would wait for ever
-        raise PyriteError(f"{place}: no such file")
-    try:
-        return place.read_bytes()
-    except OSError as error:
-        raise PyriteError(f"{place}: cannot be read ({error.strerror or error})") from None
+    return read_bytes(as_path(path))
 
 
 def _is_review(where: str, header: Sequence[str]) -> bool:

@@ -41,15 +41,13 @@ def data_folder() -> Path:
 
 def find(folder: Path, names: Iterable[str]) -> Path | None:
     """The path of the first of these names that exists in the folder."""
-    for name in names:
-        if (folder / name).exists():
-            return folder / name
-    return None
+    return next((folder / name for name in names if (folder / name).exists()), None)
 
 
 def obtain(folder: Path, download: Download, dataset: str) -> Path:
     """Download a file into a folder and check it. The error names the file to put there by hand."""
     import pooch
+    import requests
 
     pooch.get_logger().setLevel("WARNING")
     reasons = []
@@ -58,18 +56,15 @@ def obtain(folder: Path, download: Download, dataset: str) -> Path:
         try:
             folder.mkdir(parents=True, exist_ok=True)
             # Downloaded under a temporary name, checked, then renamed.
-            path = pooch.retrieve(
-                url,
-                known_hash=f"md5:{download.md5}",
-                fname=download.name,
-                path=folder,
-                downloader=pooch.HTTPDownloader(progressbar=bar or False, timeout=30),
-            )
-            return Path(path)
+            http = pooch.HTTPDownloader(progressbar=bar or False, timeout=30)
+            hashed = f"md5:{download.md5}"
+            return Path(pooch.retrieve(url, known_hash=hashed, fname=download.name, path=folder, downloader=http))
         except ValueError:
             reasons.append("the downloaded file has the wrong checksum")
+        except (requests.exceptions.ConnectionError, requests.exceptions.Timeout):
+            reasons.append("no connection")
         except OSError as error:
-            reasons.append(_reason(error))
+            reasons.append(str(error) or type(error).__name__)
         finally:
             if bar is not None:
                 bar.close()
@@ -82,6 +77,17 @@ def obtain(folder: Path, download: Download, dataset: str) -> Path:
 def missing(dataset: str, what: str, folder: Path, source: str) -> PyriteError:
     """The error for data that must be downloaded by hand."""
     return PyriteError(f"{dataset}: {what} is not in {folder}; get it from {source} and put it there")
+
+
+def read_bytes(path: Path, most: int = -1) -> bytes:
+    """The content of a file, or its first bytes."""
+    if not is_regular(path):  # opening a pipe would wait for ever
+        raise PyriteError(f"{path}: {'cannot be read, it is not a file' if path.exists() else 'no such file'}")
+    try:
+        with path.open("rb") as file:
+            return file.read(most)
+    except OSError as error:
+        raise PyriteError(f"{path}: cannot be read ({error.strerror or error})") from None
 
 
 def read_text(path: Path, dataset: str) -> list[str]:
@@ -101,25 +107,12 @@ def read_text(path: Path, dataset: str) -> list[str]:
 
 def open_plain_or_gz(path: Path) -> tuple[BufferedReader | gzip.GzipFile, int]:
     """An open file, decompressed if its first bytes are those of gzip, and the largest possible size of its content."""
-    if not is_regular(path):
-        raise PyriteError(f"{path}: there is no such file")
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == b"\x1f\x8b"
-            size = os.fstat(file.fileno()).st_size
-    except OSError as error:
-        raise PyriteError(f"{path}: cannot be read ({error.strerror or error})") from None
-    if not packed:
-        return path.open("rb"), size
-    return gzip.open(path, "rb"), min(LARGEST, size * DEFLATE)
+    packed, size = read_bytes(path, 2) == b"\x1f\x8b", path.stat().st_size
+    return (gzip.open(path, "rb"), min(LARGEST, size * DEFLATE)) if packed else (path.open("rb"), size)
 
 
 def read_members(path: Path, wanted: Sequence[str], most: int = 256 * 2**20) -> dict[str, bytes]:
-    """The content of files in a tar archive, plain or gzip, by name. Nothing is written to the disk.
-
-    An archive with a link, a device, or a name outside its folder is refused: the official archives have none, so it
-    has been changed.
-    """
+    """The content of files in a tar archive, plain or gzip, by name. Nothing is written to the disk."""
     stream, _ = open_plain_or_gz(path)
     bounded = _Bounded(stream, 2 * most)
     contents: dict[str, bytes] = {}
@@ -145,6 +138,7 @@ def read_members(path: Path, wanted: Sequence[str], most: int = 256 * 2**20) -> 
 
 
 def _check_member(path: Path, member: tarfile.TarInfo, most: int) -> None:
+    """Refuse what the official archives do not have: links, devices, names outside the folder, and huge files."""
     name = member.name
     if name.startswith(("/", "\\")) or ".." in name.replace("\\", "/").split("/") or ":" in name:
         raise PyriteError(f"{path}: refused, the archive holds {name!r}, which points out of its folder")
@@ -166,14 +160,6 @@ class _Bounded:
         if self.left < 0:
             raise tarfile.ReadError("it unpacks to far more than such an archive holds")
         return piece
-
-
-def _reason(error: OSError) -> str:
-    import requests
-
-    if isinstance(error, requests.exceptions.ConnectionError | requests.exceptions.Timeout):
-        return "no connection"
-    return str(error) or type(error).__name__
 
 
 class _Bar:

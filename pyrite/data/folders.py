@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
@@ -10,12 +9,11 @@ from typing import Final, NoReturn
 import numpy as np
 
 from pyrite.data.dataset import Dataset, Labels, check_names
-from pyrite.data.files import as_path
-from pyrite.data.images import SUFFIXES, Header, LazyImages, Pixels, Unreadable, as_size, look_at, read_image
+from pyrite.data.files import as_path, read_bytes
+from pyrite.data.images import SUFFIXES, Header, LazyImages, Pixels, Unreadable, as_size, look_at
 from pyrite.data.records import texts as to_records
 from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
-from pyrite.npz_files import is_regular
 
 TEXTS: Final = frozenset((".txt", ".md", ".text"))
 IN_MEMORY = 2 * 2**30  # bytes; larger image sets are read lazily
@@ -61,11 +59,7 @@ def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | No
 
 
 def texts(path: str) -> Dataset:
-    """Texts in one folder per class, as .txt files in UTF-8; with folders ``train`` and ``test`` for a test part.
-
-    Args:
-        path: the folder.
-    """
+    """Texts in one folder per class, as .txt files in UTF-8; with folders ``train`` and ``test`` for a test part."""
 
     def part(name: str, root: Path, classes: tuple[str, ...], train: Dataset | None) -> Dataset:
         files, labels = _labelled(root, classes, TEXTS)
@@ -80,32 +74,16 @@ def texts(path: str) -> Dataset:
 def read_all(images: LazyImages) -> tuple[Pixels, Labels, list[Unreadable]]:
     """The images that can be decoded, their positions, and the images that cannot."""
     check_memory(images.nbytes, f"{len(images)} images of {images.size} at once")
-    pixels = np.empty(images.shape, np.uint8)
-    bad: dict[int, Unreadable] = {}
-
-    def read(index: int) -> None:
-        try:
-            pixels[index] = read_image(images.path(index), images.size, images.channels, images.warp)
-        except ValueError as error:
-            bad[index] = Unreadable(str(images.path(index)), str(error))
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(read, range(len(images))))
-    kept = np.setdiff1d(np.arange(len(images)), np.fromiter(bad, np.int64, len(bad)))
-    return pixels if not bad else pixels[kept], kept, [bad[index] for index in sorted(bad)]
+    pixels, good, bad = images.read(np.arange(len(images)), threads=8)
+    return pixels, np.flatnonzero(good), bad
 
 
 def read_text_file(path: Path) -> str:
     """The text in a file, at most its first mebibyte."""
-    if not is_regular(path):
-        raise PyriteError(f"{path}: no such file")
+    content = read_bytes(path, _LARGEST_TEXT)
     try:
-        with path.open("rb") as file:
-            content = file.read(_LARGEST_TEXT)
         # The last character may be cut in two.
         return content.decode("utf-8-sig", "strict" if len(content) < _LARGEST_TEXT else "ignore")
-    except OSError as error:
-        _refuse(error)
     except UnicodeDecodeError as error:
         raise PyriteError(f"{path}: not a text in UTF-8 ({error.reason} at byte {error.start})") from None
 

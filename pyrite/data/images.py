@@ -58,27 +58,21 @@ def read_image(path: Path, size: tuple[int, int], channels: int = 3, warp: bool 
         return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
-def read_header(path: Path) -> Header:
-    """The size of an image, and whether it is grey, without decoding it."""
-    with _opened(path) as image:
-        return Header(image.width, image.height, image.mode in ("1", "L", "I;16"))
-
-
 def look_at(root: Path, names: Sequence[str]) -> tuple[list[int], list[Header], list[Unreadable]]:
     """The positions of the files with a valid image header, their headers, and the other files."""
 
-    def look(name: str) -> Header | str:
+    def look(name: str) -> Header | Unreadable:
         try:
-            return read_header(root / name)
+            with _opened(root / name) as image:
+                return Header(image.width, image.height, image.mode in ("1", "L", "I;16"))
         except ValueError as error:
-            return str(error)
+            return Unreadable(str(root / name), str(error))
 
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(look, names))
     good = [index for index, header in enumerate(results) if isinstance(header, Header)]
-    headers = [header for header in results if isinstance(header, Header)]
-    bad = [Unreadable(str(root / names[i]), reason) for i, reason in enumerate(results) if isinstance(reason, str)]
-    return good, headers, bad
+    bad = [file for file in results if isinstance(file, Unreadable)]
+    return good, [header for header in results if isinstance(header, Header)], bad
 
 
 def inside(name: str, source: Path, line: int) -> str:
@@ -93,12 +87,7 @@ def inside(name: str, source: Path, line: int) -> str:
 class LazyImages:
     """Images that are read when they are indexed: ``images[[3, 1]]`` is uint8 (2, channels, height, width).
 
-    Args:
-        root: the folder that all names are relative to.
-        names: the files, one per image.
-        size: every image is scaled to cover this height and width, and cropped in the middle.
-        channels: 3, or 1 for grey.
-        warp: stretch images to ``size`` instead, so that nothing is cropped.
+    Each is scaled to cover ``size`` and cropped in the middle or, with ``warp``, stretched to it.
     """
 
     dtype = np.dtype(np.uint8)
@@ -141,19 +130,24 @@ class LazyImages:
             images[place] = read_image(self.path(int(index)), self.size, self.channels, self.warp)
         return images.reshape(*rows.shape, *self.shape[1:])
 
-    def read(self, indices: npt.NDArray[np.int64]) -> tuple[Pixels, npt.NDArray[np.bool_], list[Unreadable]]:
+    def read(
+        self, indices: npt.NDArray[np.int64], threads: int = 1
+    ) -> tuple[Pixels, npt.NDArray[np.bool_], list[Unreadable]]:
         """The images that can be read, a mask of their indices, and the files that cannot be read."""
         images = np.empty((len(indices), *self.shape[1:]), np.uint8)
-        good = np.zeros(len(indices), bool)
-        bad = []
-        for place, index in enumerate(indices):
-            path = self.path(int(index))
+
+        def read(place: int) -> Unreadable | None:
+            path = self.path(int(indices[place]))
             try:
                 images[place] = read_image(path, self.size, self.channels, self.warp)
-                good[place] = True
             except ValueError as error:
-                bad.append(Unreadable(str(path), str(error)))
-        return images if good.all() else images[good], good, bad
+                return Unreadable(str(path), str(error))
+            return None
+
+        with ThreadPoolExecutor(threads) as pool:
+            results = list(pool.map(read, range(len(indices))))
+        good = np.array([result is None for result in results], bool)
+        return images if good.all() else images[good], good, [result for result in results if result is not None]
 
 
 def as_size(size: int | tuple[int, int]) -> tuple[int, int]:

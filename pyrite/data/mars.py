@@ -18,11 +18,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, Labels, Tracklets
-from pyrite.data.files import read_text
-from pyrite.data.images import LazyImages, inside, look_at
-from pyrite.data.web import root_of
+from pyrite.data.files import read_bytes
+from pyrite.data.images import LazyImages, look_at
+from pyrite.data.web import read_names, root_of
 from pyrite.errors import PyriteError
-from pyrite.npz_files import is_regular
 
 # In bytes. Far more than the tables of data sets need: those of MARS have some 50,000 numbers.
 MOST = 2**26
@@ -53,7 +52,7 @@ def _part(
     root: Path, part: str, size: int | tuple[int, int], query: Labels, check: bool, test: Dataset | None
 ) -> Dataset:
     source = root / f"info/{part}_name.txt"
-    frames = [inside(line.strip(), source, number) for number, line in enumerate(read_text(source, "mars"), start=1)]
+    frames = read_names(source, "mars")
     for number, frame in enumerate(frames, start=1):
         if "/" in frame or len(frame) < 6:
             raise PyriteError(f"{source}, line {number}: {frame!r} is not the name of a frame")
@@ -65,14 +64,8 @@ def _part(
         _, _, bad = look_at(root, names)
         if bad:
             raise PyriteError(f"{bad[0].reason} (and {len(bad) - 1} more of {len(names)} frames)")
-    return Dataset(
-        "mars" if part == "train" else "mars test",
-        LazyImages(root, names, size, warp=True),
-        labels.astype(np.int64),
-        tuple(str(person) for person in people),
-        test,
-        tracklets=tracklets,
-    )
+    images, name = LazyImages(root, names, size, warp=True), "mars" if part == "train" else "mars test"
+    return Dataset(name, images, labels.astype(np.int64), tuple(map(str, people)), test, tracklets=tracklets)
 
 
 def _tracklets(path: Path, key: str, frames: list[str], query: Labels) -> Tracklets:
@@ -110,11 +103,9 @@ def _matrix(path: Path, key: str) -> Labels:
 
 def read_table(path: Path, name: str) -> npt.NDArray[Any]:
     """The table that is called ``name``, as numbers of the type they are stored in."""
-    if not is_regular(path):
-        raise PyriteError(f"{path} is missing")
-    if path.stat().st_size > MOST:
+    content = read_bytes(path, MOST + 1)
+    if len(content) > MOST:
         raise PyriteError(f"{path}: {path.stat().st_size} bytes are too many for a table")
-    content = path.read_bytes()
     try:
         order = {b"IM": "<", b"MI": ">"}.get(content[126:_HEADER])
         if order is None:

@@ -22,13 +22,7 @@ from pyrite.npz_files import read_npz
 
 
 class Samples(NamedTuple):
-    """Samples without labels.
-
-    Attributes:
-        inputs: as the training data had them.
-        names: the file or the name of each; empty if they have none.
-        unreadable: files that cannot be read and are left out.
-    """
+    """Samples without labels, the file or the name of each if they have one, and files that are left out."""
 
     inputs: Inputs
     names: tuple[str, ...] = ()
@@ -36,12 +30,8 @@ class Samples(NamedTuple):
 
 
 class FileFormat(NamedTuple):
-    """How files of one ending are read.
-
-    Attributes:
-        load: a data set from a path.
-        read: new samples from a path, by the schema of the training data and the column that names a sample.
-    """
+    """How files of one ending are read: a data set, and new samples by the schema of the training data and the column
+    that names a sample."""
 
     load: Callable[..., Dataset]
     read: Callable[[Path, Schema, str], Samples]
@@ -54,7 +44,7 @@ def describe(data: Dataset) -> dict[str, Any]:
     inputs = data.inputs
     columns: dict[str, Kind] = dict.fromkeys(data.columns, "number")
     if isinstance(inputs, Records):
-        columns = dict(zip(inputs.names, inputs.kinds, strict=True))
+        columns = {column.name: column.kind for column in inputs.columns}
     return Schema(kind_of(inputs), tuple(inputs.shape[1:]), columns, data.label).to_json()
 
 
@@ -64,13 +54,8 @@ def is_object(data: object) -> bool:
 
 
 def read_like(source: Any, described: Mapping[str, Any], name: str = "") -> Samples:
-    """Samples for a model that was trained on data as ``described``, with or without labels.
-
-    Args:
-        source: a file or folder, a data frame, a list of texts, or an array.
-        described: what ``describe`` returned for the training data: ``run.facts["inputs"]``.
-        name: the column that names a sample.
-    """
+    """Samples from a file or folder, a data frame, a list of texts, or an array, with or without labels, for a model
+    that was trained on data as ``described``. ``name`` is the column that names a sample."""
     schema = Schema(**described)
     if isinstance(source, Dataset):
         return Samples(source.inputs, source.paths, source.unreadable)

@@ -70,18 +70,15 @@ class Records:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the columns."""
         return tuple(column.name for column in self.columns)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of the columns."""
         return tuple(column.kind for column in self.columns)
 
     @property
     def is_text(self) -> bool:
-        """Whether all columns are texts."""
-        return all(kind == "text" for kind in self.kinds)
+        return set(self.kinds) == {"text"}
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -116,23 +113,14 @@ class Records:
 @final
 @dataclass(frozen=True)
 class Schema:
-    """How samples look. It is saved as JSON with a run, and reads new samples alike.
-
-    Attributes:
-        kind: what they are.
-        shape: of one sample.
-        columns: the kinds of the columns, by their names in order; empty if they have no names.
-        label: the label column, if there is one.
-        formats: of dates that were texts, by column: ``iso``, or the order of day, month and year.
-        decimal: the decimal mark of numbers that were texts.
-    """
+    """How samples look. It is saved as JSON with a run, and reads new samples alike."""
 
     kind: InputKind
-    shape: tuple[int, ...]
-    columns: Mapping[str, Kind]
-    label: str = ""
-    formats: Mapping[str, str] = field(default_factory=dict)
-    decimal: str = ""
+    shape: tuple[int, ...]  # of one sample
+    columns: Mapping[str, Kind]  # by their names in order; empty if they have no names
+    label: str = ""  # the label column, if there is one
+    formats: Mapping[str, str] = field(default_factory=dict)  # of dates that were texts: iso, or dmy and the like
+    decimal: str = ""  # the mark of numbers that were texts
 
     def to_json(self) -> dict[str, Any]:
         """The schema as JSON can hold it: what ``Schema(**values)`` takes."""

@@ -23,7 +23,7 @@ from pyrite.data.reading import ENDINGS, is_object, to_numbers
 from pyrite.data.records import texts as to_records
 from pyrite.data.synthetic import blobs, digits, gratings, reduced
 from pyrite.data.table import read_table
-from pyrite.data.tables import Frame, check_length, frame_table, is_frame, text_table
+from pyrite.data.tables import Frame, check_length, frame_table, is_frame
 from pyrite.data.web import clothing1m, webvision
 from pyrite.errors import PyriteError
 from pyrite.settings import READING
@@ -140,7 +140,10 @@ def _from_object(data: Any, label: Any = "", text: str = "", ignore: str = "", n
     if text or ignore or name:
         raise PyriteError(f"data is a {type(data).__name__}, which has no columns: leave out text, ignore and name")
     if not isinstance(data, np.ndarray) or data.dtype.kind in "OUT":
-        table, label = text_table(to_records(list(data), "data").texts()).with_labels(label)
+        import pandas
+
+        column = to_records(list(data), "data").columns[0].values
+        table, label = frame_table(pandas.DataFrame({"text": column}), "texts").with_labels(label)
         return read_table(table, label, text="text")
     check_length(label, len(data))
     return Dataset("arrays", to_numbers(data, "data"), *encode(np.asarray(label).tolist(), "label"))

@@ -4,7 +4,7 @@ Everything here is computed in float64. Times in seconds such as 1.7e9 ± 40 wou
 features are converted to float32 only after they are centred and scaled.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -54,10 +54,16 @@ class Statistics:
         if inputs.ndim == 4:
             return _of_images(inputs[selected])
         mean, std = np.empty(inputs.shape[1]), np.empty(inputs.shape[1])
-        for columns in _column_blocks(inputs):
+        width = max(1, _BLOCK // len(inputs))
+        for start in range(0, inputs.shape[1], width):
+            columns = slice(start, start + width)
             block = np.asarray(inputs[:, columns][selected], np.float64)
-            for check in (check_finite, check_spread):
-                check(block, lambda row, column, first=columns.start: _cell(int(rows[row]), first + column))  # type: ignore[misc]
+
+            def cell(row: int, column: int, first: int = start) -> str:
+                return f"features, row {rows[row]}, column {first + column}"
+
+            check_finite(block, cell)
+            check_spread(block, cell)
             mean[columns], std[columns] = mean_and_std(block)
         return Statistics(tuple(mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))
 
@@ -109,8 +115,7 @@ def rescaled(features: Floats) -> tuple[Floats, npt.NDArray[Any]]:
 def check_spread(features: Floats, cell: Callable[[int, int], str]) -> None:
     """Raise ValueError for a column with outliers so extreme that all other values are one number in float32.
 
-    ``cell`` describes a row and column for the message. Up to 10,000 rows are used. The middle 90 % of a column may be
-    constant; otherwise they must differ by more than float32 resolves, unless the difference is only rounding.
+    The middle 90 % may be constant; otherwise they differ by more than float32 resolves, or only by rounding.
     """
     if len(features) < 3:
         return
@@ -162,8 +167,7 @@ def to_float64(values: npt.NDArray[Any], cell: Callable[[int, int], str]) -> Flo
 def beyond_whole(features: Floats) -> list[int]:
     """The columns with numbers so large that float64 does not hold every whole number of their size."""
     large = (features.max(0) > 2.0**53) | (features.min(0) < -(2.0**53))
-    columns: list[int] = np.flatnonzero(large).tolist()
-    return columns
+    return list(map(int, np.flatnonzero(large)))
 
 
 def check_resolution(low: Decimal | int, high: Decimal | int, cell: str) -> None:
@@ -185,25 +189,12 @@ def check_finite(features: npt.NDArray[Any], cell: Callable[[int, int], str]) ->
             raise PyriteError(f"{cell(start + row, column)}: {features[start + row, column]} is not a finite number")
 
 
-def _cell(row: int, column: int) -> str:
-    return f"features, row {row}, column {column}"
-
-
-def _column_blocks(features: npt.NDArray[Any]) -> Iterator[slice]:
-    width = max(1, _BLOCK // len(features))
-    for start in range(0, features.shape[1], width):
-        yield slice(start, min(start + width, features.shape[1]))
-
-
 def _of_images(images: npt.NDArray[np.uint8]) -> Statistics:
     """Exact statistics, from the counts of the 256 possible values."""
-    values = np.arange(256) / 255
-    means, deviations = [], []
+    values, means, deviations = np.arange(256) / 255, [], []
     for channel in range(images.shape[1]):
-        counts = np.zeros(256, np.int64)
-        for start in range(0, len(images), 4096):
-            counts += np.bincount(images[start : start + 4096, channel].ravel(), minlength=256)
-        mean = float(counts @ values / counts.sum())
-        means.append(mean)
-        deviations.append(float(np.sqrt(counts @ (values - mean) ** 2 / counts.sum())) or 1.0)
+        parts = (images[start : start + 4096, channel].ravel() for start in range(0, len(images), 4096))
+        counts = np.sum([np.bincount(part, minlength=256) for part in parts], 0)
+        means.append(float(counts @ values / counts.sum()))
+        deviations.append(float(np.sqrt(counts @ (values - means[-1]) ** 2 / counts.sum())) or 1.0)
     return Statistics(tuple(means), tuple(deviations))

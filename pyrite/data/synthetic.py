@@ -28,7 +28,7 @@ def digits() -> Dataset:
     images = np.rint(bunch.images * (255 / 16)).astype(np.uint8)[:, None]
     labels = bunch.target.astype(np.int64)
     parts = split(labels, meta=0, test=360, seed=0)
-    classes = tuple(str(digit) for digit in range(10))
+    classes = tuple(map(str, range(10)))
     test = Dataset("digits test", images[parts.test], labels[parts.test], classes)
     return Dataset("digits", images[parts.train], labels[parts.train], classes, test)
 
@@ -39,9 +39,8 @@ def blobs(classes: int = 3, features: int = 2, samples: int = 1000, spread: floa
     The centres are one unit from the origin, ``spread`` is the standard deviation around a centre. The test part
     is a fifth as large as the training part.
     """
-    _check(classes=classes, features=features, samples=samples)
+    _check(spread, classes=classes, features=features, samples=samples)
     check_memory(_BYTES * (samples + classes) * (features + 1), f"blobs of {samples} samples of {features} features")
-    _check_spread(spread)
     seed = check_seed(seed)
     centres = normals(seed, Stream.SYNTHETIC, classes * features, 0).reshape(classes, features)
     if features == 2:
@@ -53,16 +52,15 @@ def blobs(classes: int = 3, features: int = 2, samples: int = 1000, spread: floa
         labels = _evenly(count, classes, seed, number)
         noise = normals(seed, Stream.SYNTHETIC, count * features, 10 + number).reshape(count, features)
         points = centres[labels] + spread * noise
-        return Dataset(name, points.astype(np.float32), labels, _names(classes), test)
+        return Dataset(name, points.astype(np.float32), labels, tuple(map(str, range(classes))), test)
 
     return part("blobs", samples, 1, part("blobs test", max(samples // 5, classes), 2, None))
 
 
 def gratings(classes: int = 4, size: int = 16, samples: int = 512, spread: float = 0.2, seed: int = 0) -> Dataset:
     """Small colour images of stripes, whose direction is the class; phase and noise are random."""
-    _check(classes=classes, size=size, samples=samples)
+    _check(spread, classes=classes, size=size, samples=samples)
     check_memory(_BYTES * (samples + classes) * 3 * size**2, f"gratings of {samples} images of {size} x {size}")
-    _check_spread(spread)
     seed = check_seed(seed)
     row, column = np.mgrid[:size, :size] * (2 * np.pi * 2 / size)
 
@@ -73,7 +71,7 @@ def gratings(classes: int = 4, size: int = 16, samples: int = 512, spread: float
         waves = np.sin(np.cos(angle) * column + np.sin(angle) * row + phase)
         waves = waves + spread * normals(seed, Stream.SYNTHETIC, waves.size, 30 + number).reshape(waves.shape)
         images = np.rint(127.5 + 100 * waves).clip(0, 255).astype(np.uint8)
-        return Dataset(name, images, labels, _names(classes), test)
+        return Dataset(name, images, labels, tuple(map(str, range(classes))), test)
 
     return part("gratings", samples, 1, part("gratings test", max(samples // 5, classes), 2, None))
 
@@ -101,10 +99,13 @@ def reduced(data: Dataset, size: int | None = None, test: int | None = None, cla
 
 
 def _reduced_part(part: Dataset, size: int | None, kept: int, count: int | None) -> Dataset:
+    import pandas
+
     true = part.labels if part.true is None else part.true
     rows = np.flatnonzero((true < kept) & (part.labels < kept))
     if count is not None:
-        rows = rows[_first_of_each(part.labels[rows], whole_number("test", count, least=kept) // kept)]
+        place = pandas.Series(part.labels[rows]).groupby(part.labels[rows]).cumcount()  # within its class
+        rows = rows[place < whole_number("test", count, least=kept) // kept]
     return replace(
         part,
         inputs=_shrunk(part.numeric[rows], size),
@@ -115,13 +116,6 @@ def _reduced_part(part: Dataset, size: int | None, kept: int, count: int | None)
         human={name: column[rows] for name, column in part.human.items()},
         paths=tuple(part.paths[row] for row in rows) if part.paths else (),
     )
-
-
-def _first_of_each(labels: np.ndarray, count: int) -> np.ndarray:
-    """The places of the first ``count`` samples of every class, in order."""
-    order = np.argsort(labels, kind="stable")
-    ranks = np.arange(len(labels)) - np.searchsorted(labels[order], labels[order])
-    return np.sort(order[ranks < count])
 
 
 def _shrunk(images: Pixels, size: int | None) -> Pixels:
@@ -141,15 +135,8 @@ def _evenly(count: int, classes: int, seed: int, number: int) -> Labels:
     return labels[order(seed, Stream.SYNTHETIC, count, number)]
 
 
-def _names(classes: int) -> tuple[str, ...]:
-    return tuple(str(number) for number in range(classes))
-
-
-def _check_spread(spread: object) -> None:
+def _check(spread: object, **sizes: int) -> None:
     number("spread", spread, least=0)
-
-
-def _check(**sizes: int) -> None:
     for name, value in sizes.items():
         whole_number(name, value, least=1 if name == "features" else 2)
     if sizes["samples"] < sizes["classes"]:

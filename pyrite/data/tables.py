@@ -4,6 +4,7 @@ import csv
 import io
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from decimal import Decimal, InvalidOperation
 from itertools import islice
 from pathlib import Path
@@ -13,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.columns import MISSING, as_text, category_or_text, decimal_mark, number, text_column, typed_values
+from pyrite.data.files import read_bytes
 from pyrite.data.records import DTYPES, Column, Kind, listed, to_objects
 from pyrite.data.statistics import beyond_whole, check_resolution, check_spread, to_float64
 from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
-from pyrite.npz_files import is_regular
 from pyrite.spec import nearest
 
 if TYPE_CHECKING:
@@ -30,25 +31,15 @@ _CATEGORIES: Final = ("Categorical", "Enum")  # the types of polars
 
 
 class Table:
-    """A frame whose columns have types already.
+    """A frame whose columns have types already. ``path`` is where it is from, for messages."""
 
-    Args:
-        path: where the table is from, for messages.
-        frame: its columns.
-
-    Attributes:
-        names: of the columns.
-        decimal: the decimal mark of numbers that are texts.
-        formats: of the dates that are texts, for the columns that were read.
-    """
-
-    decimal = "."
+    decimal = "."  # the mark of numbers that are texts
 
     def __init__(self, path: Path | str, frame: "pandas.DataFrame") -> None:
         self.path, self.names = path, [str(name) for name in frame.columns]
         check_unique(self.names, path)
         self.frame = frame.set_axis(self.names, axis=1)
-        self.formats: dict[str, str] = {}
+        self.formats: dict[str, str] = {}  # of the dates that are texts, for the columns that were read
         if not len(frame):
             raise PyriteError(f"{path}: no rows")
 
@@ -71,7 +62,7 @@ class Table:
         return as_text(*typed_values(self.frame[name], lambda row: self.cell(row, name)))
 
     def names_of_rows(self, name: str) -> tuple[str, ...]:
-        """The cells of the column that names the rows; nothing if there is none."""
+        """The cells of the column that names the rows, if there is one."""
         return tuple(self.texts(name).tolist()) if name else ()
 
     def columns(self, kinds: Mapping[str, Kind], formats: Mapping[str, str]) -> list[Column]:
@@ -124,10 +115,7 @@ class Table:
 class TextTable(Table):
     """A delimited text file with a header: pandas reads columns of numbers as such, and all others as texts.
 
-    Args:
-        path: the file.
-        delimiter, decimal, encoding: of the file; found by its first rows if None, and UTF-8.
-        like: the decimal mark of the training data, which decides where the numbers leave a doubt.
+    ``like`` is the decimal mark of the training data, which decides where the numbers leave a doubt.
     """
 
     def __init__(
@@ -150,7 +138,8 @@ class TextTable(Table):
             raise PyriteError(f"{path}: empty, it has no header")
         check_unique(names, path)
         self.names = names
-        self.decimal = decimal or self._found_decimal() or like
+        rows = [record for _, record in islice(self._rows(), _SNIFFED) if len(record) == len(names)]
+        self.decimal = decimal or decimal_mark(list(zip(*rows, strict=True))) or like
         if not self.decimal:
             raise PyriteError(
                 f"{path}: numbers such as 1,234 may have decimals or thousands: say which with decimal, as in "
@@ -200,13 +189,9 @@ class TextTable(Table):
 
     def _read(self, encoding: str | None) -> tuple[bytes, str]:
         """The text from the header on, in UTF-8, and the delimiter that Excel has written before it."""
-        if not is_regular(self.path):  # opening a pipe would block for ever
-            raise PyriteError(f"{self.path}: cannot be read, it is not a file")
+        content = read_bytes(self.path)
         try:
-            content = self.path.read_bytes()
             text = content.decode(encoding or _MARKS.get(content[:2], "utf-8-sig"))
-        except OSError as error:
-            raise PyriteError(f"{self.path}: cannot be read ({error.strerror or error})") from None
         except UnicodeError as error:
             raise PyriteError(
                 f"{self.path}: not a CSV file in UTF-8 ({error}): save it as UTF-8, or name its encoding, as in "
@@ -218,15 +203,9 @@ class TextTable(Table):
         return text.encode(), ""
 
     def _header(self, delimiter: str) -> list[str]:
-        try:
-            _, record = next(self._records(delimiter), (0, []))
-        except PyriteError:
-            return []
-        return record
-
-    def _found_decimal(self) -> str | None:
-        rows = [record for _, record in islice(self._rows(), _SNIFFED) if len(record) == len(self.names)]
-        return decimal_mark(list(zip(*rows, strict=True)))
+        with suppress(PyriteError):
+            return next(self._records(delimiter), (0, []))[1]
+        return []
 
     def _parsed(self, **options: Any) -> "pandas.DataFrame":
         import pandas
@@ -288,13 +267,8 @@ def parquet_table(path: Path) -> Table:
 class Frame(Protocol):
     """A data frame of pandas, polars or the like."""
 
-    @property
-    def columns(self) -> Any:
-        """The names of the columns."""
-        ...
-
-    @property
-    def shape(self) -> tuple[int, int]: ...
+    columns: Any
+    shape: tuple[int, int]
 
     def __getitem__(self, key: Any) -> Any: ...
 
@@ -316,13 +290,6 @@ def frame_table(frame: Any, what: str = "the frame") -> Table:
         if type(frame[name].dtype).__name__ in _CATEGORIES:
             columns[str(name)] = columns[str(name)].astype("category")
     return Table(what, pandas.DataFrame(columns))
-
-
-def text_table(texts: Sequence[str]) -> Table:
-    """Texts as a table of one column, ``text``."""
-    import pandas
-
-    return Table("texts", pandas.DataFrame({"text": to_objects(texts)}))
 
 
 def check_length(labels: Any, rows: int) -> None:

@@ -24,24 +24,16 @@ def clothing1m(path: str | None = None, size: int = SIZE, check: bool = False) -
     ``.clean``, ``.validation`` and ``.test`` have labels checked by hand. With ``check``, every file is opened once,
     and files that are not images are left out.
     """
-    root = root_of(
-        "clothing1m",
-        path,
-        ("clothing1m", "Clothing1M", "clothing1M"),
-        "noisy_label_kv.txt",
-        "its authors, see https://github.com/Cysu/noisy_label",
-    )
+    authors = "its authors, see https://github.com/Cysu/noisy_label"
+    root = root_of("clothing1m", path, ("clothing1m", "Clothing1M", "clothing1M"), "noisy_label_kv.txt", authors)
     source = root / "category_names_eng.txt"
     classes = tuple(line.strip() for line in read_text(source, "clothing1m"))
     check_names(classes, str(source))
-    kinds = ("noisy", "clean")
-    tables = {kind: dict(_pairs(root / f"{kind}_label_kv.txt", "clothing1m")) for kind in kinds}
+    tables = {kind: dict(_pairs(root / f"{kind}_label_kv.txt", "clothing1m")) for kind in ("noisy", "clean")}
 
     def dataset(name: str, list_name: str) -> Dataset:
         source, table = root / f"{list_name}_key_list.txt", tables[list_name.split("_")[0]]
-        names = [
-            inside(line.strip(), source, number) for number, line in enumerate(read_text(source, "clothing1m"), start=1)
-        ]
+        names = read_names(source, "clothing1m")
         for number, file in enumerate(names, start=1):
             if file not in table:
                 raise PyriteError(f"{source}, line {number}: {file!r} has no label")
@@ -69,13 +61,8 @@ def webvision(
         check: open every file once, and leave out files that are not images.
     """
     one_of("source", source, ("google", "flickr", "all"))
-    root = root_of(
-        "webvision",
-        path,
-        ("webvision", "WebVision"),
-        "info/synsets.txt",
-        "https://data.vision.ee.ethz.ch/cvl/webvision/",
-    )
+    url = "https://data.vision.ee.ethz.ch/cvl/webvision/"
+    root = root_of("webvision", path, ("webvision", "WebVision"), "info/synsets.txt", url)
     # Each line is a WordNet ID and the words for it.
     words = [line.strip().partition(" ") for line in read_text(root / "info/synsets.txt", "webvision")]
     classes = whole_number("classes", classes, 2, len(words))
@@ -99,14 +86,16 @@ def webvision(
 
 def root_of(dataset: str, path: str | None, folders: tuple[str, ...], sign: str, source: str) -> Path:
     """The folder of a data set, recognised by one of its files, ``sign``."""
-    if path is not None:
-        root = as_path(path)
-    else:
-        home = data_folder()
-        root = find(home, folders) or home / folders[0]
+    home = data_folder()
+    root = as_path(path) if path is not None else find(home, folders) or home / folders[0]
     if not (root / sign).is_file():
         raise missing(dataset, sign, root, source)
     return root
+
+
+def read_names(path: Path, dataset: str) -> list[str]:
+    """The file names in a list, one per line."""
+    return [inside(line.strip(), path, number) for number, line in enumerate(read_text(path, dataset), start=1)]
 
 
 def _pairs(path: Path, dataset: str) -> list[tuple[str, int]]:

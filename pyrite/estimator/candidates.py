@@ -157,10 +157,10 @@ def _weight_argument(model: Any) -> str | None:
 def boosting(classes: npt.NDArray[Any], features: int, together: bool, verbose: bool) -> list[Candidate]:
     """Gradient boosting at scikit-learn's defaults, and a shorter one that wrong labels mislead less.
 
-    Trees learn single wrong labels even if their weights are small, so rows with such labels are left out at last. None
-    of them with many classes or features: each step grows one tree per class, and looks at every feature. ``together``
-    makes one candidate of both, which takes less time.
+    Trees learn single wrong labels even if their weights are small, so rows with such labels are left out at last.
+    ``together`` makes one candidate of both, which takes less time.
     """
+    # Each step grows one tree per class, and looks at every feature.
     if len(classes) > _MOST_CLASSES or features > _MOST_FEATURES:
         return []
     models = {

@@ -29,17 +29,11 @@ _FEWEST_PREDICTED: Final = 10  # rows of a class from which a warning names the 
 @final
 @dataclass(frozen=True, repr=False, eq=False)
 class Choice:
-    """Which models make up the prediction, and why.
+    """Which models make up the prediction, and why."""
 
-    Attributes:
-        models: the names of the models that were tried.
-        weights: their weights in the prediction, which add up to 1; 0 for those that are not used.
-        accuracy: the fraction of held-out given labels that each predicted; NaN if none were held out.
-    """
-
-    models: tuple[str, ...]
-    weights: Floats
-    accuracy: Floats
+    models: tuple[str, ...]  # those that were tried
+    weights: Floats  # in the prediction, which add up to 1; 0 for those that are not used
+    accuracy: Floats  # the fraction of held-out given labels that each predicted; NaN if none were held out
 
     def __repr__(self) -> str:
         order = np.argsort(-self.weights, kind="stable").tolist()

@@ -15,19 +15,14 @@ from pyrite.features import Features, default_features, encoder
 
 @final
 class Reader:
-    """What turns rows into numbers, fitted to the rows of ``fit``. No label is used for it.
-
-    Attributes:
-        columns: the names of the columns; empty for a list of texts.
-        features: the fitted features.
-    """
+    """What turns rows into numbers, fitted to the rows of ``fit``. No label is used for it."""
 
     def __init__(self, records: Records, named: bool) -> None:
         described = encoder(default_features(records))
         assert described is not None
         labels = np.zeros(len(records), np.int64)
         self._described = describe(Dataset("X", records, labels, ("",)))
-        self.columns = records.names if named else ()
+        self.columns = records.names if named else ()  # of a frame; a list of texts has none
         self.features: Features = described.fit(records, np.arange(len(records)))
 
     @staticmethod

@@ -16,24 +16,17 @@ _COMMON: Final = 10  # from this number of rows with the same inputs on, they ar
 
 
 class Rows(NamedTuple):
-    """Rows of positive weight, in an order that depends only on their content and the seed, not on their position.
-
-    The order does not depend on the units of a column either: scaling or shifting a column does not change it.
+    """Rows of positive weight, in an order that depends only on their content and the seed: neither on their position
+    nor on the units of a column.
 
     Whole weights are replaced by repeated rows: a weight of 3 becomes three rows. So a row that comes twice and a row
     of weight 2 give the same result, to the last bit.
-
-    Attributes:
-        order: the original position of each row.
-        weight: the weight of each row, with mean 1.
-        cell: a number per row that is equal for rows with equal inputs.
-        content: a number per row that is equal for rows with equal inputs and label.
     """
 
-    order: Ints
-    weight: Floats
-    cell: Ints
-    content: Ints
+    order: Ints  # the original position of each row
+    weight: Floats  # with mean 1
+    cell: Ints  # equal for rows with equal inputs
+    content: Ints  # equal for rows with equal inputs and label
 
     @staticmethod
     def of(inputs: npt.NDArray[Any], labels: Ints, weight: Floats, seed: int) -> "Rows":
@@ -71,10 +64,7 @@ def _differs_from_previous(rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
 
 
 def assign_folds(labels: Ints, cell: Ints, folds: int) -> Ints:
-    """The fold of every row, stratified by class.
-
-    Rows with the same inputs are in the same fold, so that a net never judges a copy of a row that it was trained on;
-    unless there are so many equal rows that they are not regarded as copies.
+    """The fold of every row, stratified by class. Copies are in one fold: no net judges what it was trained on.
 
     >>> assign_folds(np.array([0, 0, 1, 0, 1]), np.array([0, 1, 1, 2, 3]), 2)
     array([0, 1, 1, 0, 1])

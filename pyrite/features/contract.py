@@ -28,16 +28,10 @@ class State(NamedTuple):
 
 
 class Features(ABC):
-    """What turns samples into numbers, fitted to the training part.
+    """What turns samples into numbers, fitted to the training part."""
 
-    Attributes:
-        names: one per number, where they mean something; else empty.
-        one_scale: whether the sizes of the numbers mean something, so that all are divided by one standard deviation
-            and not each by its own.
-    """
-
-    names: tuple[str, ...] = ()
-    one_scale: bool = False
+    names: tuple[str, ...] = ()  # one per number, where they mean something
+    one_scale: bool = False  # the sizes of the numbers mean something: one standard deviation divides all of them
 
     @abstractmethod
     def transform(self, inputs: Inputs, progress: bool = False) -> npt.NDArray[Any]:

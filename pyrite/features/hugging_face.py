@@ -5,7 +5,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from typing import Any, ClassVar, Final, Literal, final
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from pyrite.checks import one_of
 from pyrite.data import InputKind
 from pyrite.errors import PyriteError
-from pyrite.features.embedding import NetEncoder, checksum
+from pyrite.features.embedding import NetEncoder, checksum, in_batches
 
 _AT_ONCE: Final = 16
 _LONGEST: Final = 512  # tokens of a text; what is longer is cut off
@@ -50,9 +50,9 @@ class HF(NetEncoder):
         if os.path.isdir(os.path.expanduser(self.name)):  # the run may be read from another folder
             object.__setattr__(self, "name", os.path.abspath(os.path.expanduser(self.name)))
 
-    @property
+    @cached_property
     def weights(self) -> str:
-        return _weights(self.name)
+        return checksum(_model(self.name))
 
     def embed(self, samples: npt.NDArray[Any] | list[str]) -> npt.NDArray[np.float32]:
         is_text = isinstance(samples, list)
@@ -60,12 +60,7 @@ class HF(NetEncoder):
         whole = _model(self.name)
         # A model of both images and texts, such as CLIP, has a part for each.
         net: nn.Module = getattr(whole, "text_model" if is_text else "vision_model", whole)
-        rows = []
-        with torch.inference_mode():
-            for start in range(0, len(samples), _AT_ONCE):
-                inputs = prepare(samples[start : start + _AT_ONCE])
-                rows.append(self._pooled(net, inputs).float().numpy())
-        return np.concatenate(rows)
+        return in_batches(lambda some: self._pooled(net, prepare(some)), samples, _AT_ONCE)
 
     def _pooled(self, net: nn.Module, inputs: dict[str, Tensor]) -> Tensor:
         out: Tensor = net(**inputs).last_hidden_state
@@ -89,11 +84,6 @@ def _model(name: str) -> nn.Module:
             name, use_safetensors=True, dtype=torch.float32, local_files_only=_is_offline()
         )
     return net.eval()
-
-
-@cache
-def _weights(name: str) -> str:
-    return checksum(_model(name))
 
 
 @cache

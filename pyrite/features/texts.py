@@ -33,11 +33,7 @@ _WORDLLAMA: Final = ("weights/l2_supercat_256.safetensors", "tokenizers/l2_super
 @final
 @dataclass(frozen=True, repr=False)
 class Tfidf(Encoder):
-    """TF-IDF of words, pairs of words and character n-grams, reduced to ``size`` numbers by a truncated SVD.
-
-    Args:
-        size: how many numbers a text becomes, at most.
-    """
+    """TF-IDF of words, pairs of words and character n-grams, reduced to at most ``size`` numbers by a truncated SVD."""
 
     takes: ClassVar[frozenset[InputKind]] = frozenset({"text"})
     model: ClassVar[str] = "linear"  # docs/data.md has the comparison

@@ -91,15 +91,10 @@ _FROM_HISTORY: Final[Mapping[str, Callable[[Sequence[float]], float]]] = {
 @final
 @dataclass(frozen=True, eq=False)
 class CellResult:
-    """What is kept of a finished run: plain numbers, small enough to be committed.
-
-    Attributes:
-        cell: its settings.
-        facts: what ``measure`` returns, and ``failed`` if the run diverged.
-    """
+    """What is kept of a finished run: plain numbers, small enough to be committed."""
 
     cell: Cell
-    facts: Mapping[str, Any]
+    facts: Mapping[str, Any]  # what measure returns, and "failed" if the run diverged
 
     def value(self, name: str) -> float | None:
         """A number of the end of the run, or one that follows from its history; None if it is unknown."""
@@ -151,15 +146,13 @@ class CellFolder:
         """Write a result into the file of its recipe; the same results give the same bytes."""
         with one_at_a_time(self.path):
             found = self.results_of(recipe) | {result.cell.key: result}
-            lines = [json.dumps(_as_written(found[key])) + "\n" for key in sorted(found)]
-            write(self._file(recipe), lzma.compress("".join(lines).encode(), preset=9))
+            ordered = [found[key] for key in sorted(found)]
+            lines = [{"settings": one.cell.settings, "command": one.cell.command, **one.facts} for one in ordered]
+            text = "".join(json.dumps(line) + "\n" for line in lines)
+            write(self._file(recipe), lzma.compress(text.encode(), preset=9))
 
     def _file(self, recipe: str) -> Path:
         return self.path / f"{Path(recipe).name.removesuffix('.toml')}.jsonl.xz"
-
-
-def _as_written(result: CellResult) -> dict[str, Any]:
-    return {"settings": result.cell.settings, "command": result.cell.command, **result.facts}
 
 
 def _read_now(file: Path) -> Mapping[str, CellResult]:

@@ -119,8 +119,11 @@ class Results:
             return nan
         if column.startswith("-"):
             return -self.value(chosen, seed, column[1:])
-        if column == "diff":
-            return self._clean(chosen, seed) - self.value(chosen, seed, "final_test_accuracy")
+        if column == "diff":  # what noise costs: its axis begins with none
+            if "noise" not in self.axes:
+                return nan
+            clean = {**chosen, "noise": self.axes["noise"][0]}
+            return self.value(clean, seed, "final_test_accuracy") - self.value(chosen, seed, "final_test_accuracy")
         value = cell.value(column)
         return nan if value is None else value
 
@@ -128,12 +131,6 @@ class Results:
         """The number in every seed that has it."""
         values = (self.value(chosen, seed, column) for seed in self.seeds)
         return [value for value in values if not isnan(value)]
-
-    def _clean(self, chosen: Mapping[str, str], seed: int) -> float:
-        """The final accuracy of the same cell without noise: the first label of the axis ``noise``."""
-        if "noise" not in self.axes:
-            return nan
-        return self.value({**chosen, "noise": self.axes["noise"][0]}, seed, "final_test_accuracy")
 
     def choices(self, *selectors: str) -> Iterator[tuple[dict[str, str], ...]]:
         """The labels that selectors stand for, once for every combination of labels that none of them names."""
@@ -177,10 +174,9 @@ def _difference(check: Check, results: Results, *choice: dict[str, str]) -> Find
     names = [" ".join(one.values()) for one in choice]
     table = [[results.value(one, seed, check.column) for one in choice] for seed in results.seeds]
     if check.than is not None:
-        words = f"{check.column} of {names[0]} {'above' if check.more else 'below'} {check.than:g}"
-        if check.more:
-            return _judged(words, [row[0] for row in table], above=check.than)
-        return _judged(words, [row[0] for row in table], below=check.than)
+        side = "above" if check.more else "below"
+        words = f"{check.column} of {names[0]} {side} {check.than:g}"
+        return _judged(words, [row[0] for row in table], **{side: check.than})
     gaps = [row[0] - row[1] - ((row[2] - row[3]) if check.beyond else 0.0) for row in table]
     words = f"{check.column} of {names[0]} minus {names[1]}"
     words += f", beyond {names[2]} minus {names[3]}" if check.beyond else ""
@@ -238,10 +234,8 @@ def _judged(words: str, pairs: Sequence[float], above: float | None = None, belo
     return Finding(words, status, mean, low, high, len(values))
 
 
-def _read_claims() -> Mapping[str, Claim]:
-    text = files("pyrite.papers").joinpath("claims.toml").read_text(encoding="utf-8")
-    return {name: Claim(name, one["claim"], one["from"]) for name, one in tomllib.loads(text).items()}
-
-
-CLAIMS: Final = _read_claims()
+CLAIMS: Final[Mapping[str, Claim]] = {
+    name: Claim(name, one["claim"], one["from"])
+    for name, one in tomllib.loads(files("pyrite.papers").joinpath("claims.toml").read_text(encoding="utf-8")).items()
+}
 """Every claim of the papers by its identifier."""

@@ -26,7 +26,9 @@ def measure(run: Run) -> dict[str, Any]:
     last, facts = run.history[-1], run.facts
     final = {name: last[name] for name in _FINAL if isinstance(last.get(name), int | float)}
     final |= {name: value for name, value in run.table.items() if value is not None}
-    final |= _retrieved(run)
+    found = facts.get("retrieval") or {}
+    if "mean_average_precision" in found:
+        final |= {"mean_average_precision": found["mean_average_precision"], "cmc_1": found["cmc"]["1"]}
     history: dict[str, list[Any]] = {
         name: [line.get(name) for line in run.history] for name in _HISTORY if last.get(name) is not None
     }
@@ -42,14 +44,6 @@ def measure(run: Run) -> dict[str, Any]:
     known = {"recipe": recipe, "versions": facts["versions"], "seconds": facts["seconds"]}
     known |= {"warnings": facts["warnings"]} if facts["warnings"] else {}
     return {**_rounded(known), "final": _rounded(final), "history": _rounded(history, 4), **_rounded(drawn)}
-
-
-def _retrieved(run: Run) -> dict[str, float]:
-    """The results of a retrieval, where the test part is one."""
-    found = run.facts.get("retrieval") or {}
-    if "mean_average_precision" not in found:
-        return {}
-    return {"mean_average_precision": found["mean_average_precision"], "cmc_1": found["cmc"]["1"]}
 
 
 def _histograms(run: Run) -> tuple[np.ndarray, dict[str, np.ndarray]]:

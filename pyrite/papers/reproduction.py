@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
+from math import inf
 from pathlib import Path
 from statistics import mean
 from typing import Any, Literal, cast, final
@@ -213,11 +214,8 @@ def reproduce(
 
 
 def _grid(recipe: PaperRecipe, scale: ScaleName, seeds: int | None) -> dict[tuple[Labels, int], Cell]:
-    grid = recipe.grid(scale)
-    if seeds is None:
-        return grid
-    whole_number("seeds", seeds, least=1)
-    return {place: cell for place, cell in grid.items() if place[1] < seeds}
+    most = inf if seeds is None else whole_number("seeds", seeds, least=1)
+    return {place: cell for place, cell in recipe.grid(scale).items() if place[1] < most}
 
 
 def _seconds(missing: Sequence[Cell], known: Iterable[CellResult], workers: int) -> float:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from markupsafe import Markup
-from matplotlib.figure import Figure
 
 from pyrite.arrays import Ints
 from pyrite.auditing import SCORES, Audit
@@ -51,14 +50,8 @@ def write_audit_page(
     """Write an audit as an HTML file with pictures, data and script inside; it loads nothing from elsewhere.
 
     Decisions made in it are saved in the browser, and can be downloaded as a CSV for ``pyrite train --corrections``.
-
-    Args:
-        audit: the audit.
-        path: the file.
-        data: the data set that ``audit.index`` refers to; by default that of the audit's run. Without either the queue
-            has no pictures or values.
-        columns: the names of a table's features.
-        title: the heading of the page.
+    ``data`` is what ``audit.index`` refers to, by default the data of the audit's run; without either the queue has no
+    pictures or values. ``columns`` are the names of a table's features.
     """
     path, run = Path(path), audit.run
     if data is None and run is not None:
@@ -178,13 +171,8 @@ def _pictures(run: Run | None) -> dict[str, Picture | None]:
     """The figures of a run that has finished an epoch."""
     if run is None or not run.history:
         return dict.fromkeys(("margins", "learning", "weights"))
-    learned = "weight_net" in run.method_arrays()
-    return {
-        "margins": picture(lambda: margins_figure(run)),
-        "learning": picture(lambda: run_figure(run)),
-        "weights": picture(lambda: _weights(run)) if learned else None,
-    }
-
-
-def _weights(run: Run) -> Figure:
-    return curves_figure([run.weight_curve(), CE(), GCE(q=0.7), MAE()], len(run.classes), narrow=True)
+    pictures = {"margins": picture(lambda: margins_figure(run)), "learning": picture(lambda: run_figure(run))}
+    if "weight_net" not in run.method_arrays():
+        return {**pictures, "weights": None}
+    curves = [run.weight_curve(), CE(), GCE(q=0.7), MAE()]
+    return {**pictures, "weights": picture(lambda: curves_figure(curves, len(run.classes), narrow=True))}

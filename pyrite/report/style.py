@@ -3,8 +3,8 @@
 import base64
 import io
 import json
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,11 +26,9 @@ _DARK: dict[Any, str] = {
 }
 
 
-@contextmanager
-def dark() -> Iterator[None]:
+def dark() -> AbstractContextManager[None]:
     """A context in which figures are drawn light on dark, for dark pages. The line colours stay."""
-    with rc_context(_DARK):
-        yield
+    return rc_context(_DARK)
 
 
 def line_style(number: int) -> dict[str, str]:
@@ -70,12 +68,9 @@ class Picture(NamedTuple):
 
 def templates() -> Environment:
     """The templates of pages. Everything is escaped, because names come from users and files."""
+    loader = PackageLoader("pyrite.report")
     environment = Environment(
-        loader=PackageLoader("pyrite.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
+        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters["percent"] = lambda fraction, digits=1: f"{100 * fraction:.{digits}f} %"
     environment.filters["thousands"] = lambda count: f"{count:,}"
@@ -101,6 +96,4 @@ def picture(draw: Callable[[], Figure]) -> Picture:
 def as_json(value: object) -> Markup:
     """JSON for a script element: ASCII without <, > and &, so that no name can end the element or start another."""
     text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    for letter in "<>&":
-        text = text.replace(letter, f"\\u{ord(letter):04x}")
-    return Markup(text)
+    return Markup(text.translate({ord(letter): f"\\u{ord(letter):04x}" for letter in "<>&"}))

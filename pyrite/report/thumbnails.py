@@ -3,7 +3,6 @@
 import base64
 import io
 import math
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from PIL import Image
 
 from pyrite.arrays import Ints
 from pyrite.data.dataset import Numeric
-from pyrite.data.images import LazyImages, read_image
+from pyrite.data.images import LazyImages
 
 _Pixels = npt.NDArray[np.uint8]
 
@@ -24,14 +23,10 @@ _BLOCK = 16  # the block size of the compression; pictures start at multiples of
 
 
 def make_sheets(inputs: Numeric, index: Ints, budget: int) -> tuple[dict[str, Any], list[str], Ints]:
-    """Pictures of the samples ``index`` until ``budget`` bytes are used; the first sheet is always made.
+    """How pictures of the samples ``index`` are laid out in rows on sheets; each sheet as base64 of WebP, until
+    ``budget`` bytes are used; and for every sample the place of its picture, counted over all sheets from 1, or 0.
 
-    Image files are read again, larger than in training if the budget allows it. One that cannot be read has no
-    picture.
-
-    Returns:
-        How pictures of one size are laid out in rows on sheets; each sheet as base64 of WebP; and for every sample the
-        place of its picture, counted over all sheets from 1, or 0 if it has none.
+    Image files are read again, larger than in training if the budget allows it. One that cannot be read has no picture.
     """
     channels = inputs.shape[1]
     height, width = _size(inputs, len(index), budget)
@@ -68,29 +63,17 @@ def _size(inputs: Numeric, count: int, budget: int) -> tuple[int, int]:
 def _read(inputs: Numeric, index: Ints, size: tuple[int, int]) -> tuple[_Pixels, npt.NDArray[np.bool_]]:
     """Images as (N, height, width, 1 or 3), black where one cannot be read, and which could be."""
     if isinstance(inputs, LazyImages):
-        return _read_files(inputs, index, size)
+        files = LazyImages(inputs.root, [inputs.names[row] for row in index], size, inputs.channels)
+        pixels, good, _ = files.read(np.arange(len(index)), threads=4)
+        black = np.zeros(files.shape, np.uint8)
+        black[good] = pixels
+        return black.transpose(0, 2, 3, 1), good
     images = inputs[index]
     # Images with two or more than three channels are not in colour: only the first channels are shown.
     images = (images[:, :3] if images.shape[1] >= 3 else images[:, :1]).transpose(0, 2, 3, 1)
     if images.shape[1:3] != size:
         images = np.stack([_scaled(image, size) for image in images])
     return np.ascontiguousarray(images), np.ones(len(index), bool)
-
-
-def _read_files(files: LazyImages, index: Ints, size: tuple[int, int]) -> tuple[_Pixels, npt.NDArray[np.bool_]]:
-    def read(number: int) -> _Pixels | None:
-        try:
-            return read_image(files.path(number), size, files.channels).transpose(1, 2, 0)
-        except ValueError:
-            return None
-
-    pixels = np.zeros((len(index), *size, files.channels), np.uint8)
-    good = np.zeros(len(index), bool)
-    with ThreadPoolExecutor(4) as pool:
-        for row, image in enumerate(pool.map(read, index.tolist())):
-            if image is not None:
-                pixels[row], good[row] = image, True
-    return pixels, good
 
 
 def _scaled(image: _Pixels, size: tuple[int, int]) -> _Pixels:

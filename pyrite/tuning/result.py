@@ -120,10 +120,10 @@ class Tuning:
     @property
     def tested(self) -> str:
         """The test accuracy of the choice in one sentence, if there is a test part; it did not influence the choice."""
-        tests = [trial.test_accuracy for trial in self.trials if trial.value is not None]
-        known = [test for test in tests if test is not None]
         if self.best.test_accuracy is None:
             return ""
+        complete = [trial for trial in self.trials if trial.value is not None]
+        known = [trial.test_accuracy for trial in complete if trial.test_accuracy is not None]
         own, best = (f"{100 * test:.2f} %" for test in (self.best.test_accuracy, max(known)))
         return (
             f"On the test part, which the choice did not look at, its accuracy is {own}, that of the best trial {best}"

@@ -137,13 +137,14 @@ class Study:
         if len(values) >= self.epochs:
             return False
         pruner = MedianPruner(_FINISHED_BEFORE_PRUNING, n_warmup_steps=max(1, (self.epochs + 1) // 2))
-        return pruner.prune(self.study, create_trial(state=TrialState.RUNNING, intermediate_values=_by_epoch(values)))
+        begun = create_trial(state=TrialState.RUNNING, intermediate_values=dict(enumerate(values, 1)))
+        return pruner.prune(self.study, begun)
 
     def finish(self, trial: Trial, state: str, values: Sequence[float] = (), **facts: float | str | None) -> Trial:
         """Write the outcome of a trial and other facts. Only the process that the trial belongs to may do so."""
         with _failures(self.path):
             identity = self._stored()[trial.number - 1]._trial_id
-            for epoch, value in _by_epoch(values).items():
+            for epoch, value in enumerate(values, 1):
                 self.storage.set_trial_intermediate_value(identity, epoch, value)
             for name, fact in facts.items():
                 self.storage.set_trial_user_attr(identity, name, fact)
@@ -234,10 +235,6 @@ def _distribution(allowed: Range) -> BaseDistribution:
     if isinstance(allowed, Between):
         return FloatDistribution(allowed.low, allowed.high, log=allowed.log)
     return CategoricalDistribution(allowed.names)
-
-
-def _by_epoch(values: Sequence[float]) -> dict[int, float]:
-    return dict(enumerate(values, 1))
 
 
 def _check_folder(path: Path) -> None:

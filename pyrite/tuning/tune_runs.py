@@ -29,8 +29,7 @@ from pyrite.tuning.space import Between, Range, Space, default_methods, read_ran
 if TYPE_CHECKING:
     from pyrite.tuning.study import Study
 
-FACTOR: Final = Between(0.25, 4, log=True)
-"""The range of the learning rate, as a factor of the default for a net and a method."""
+FACTOR: Final = Between(0.25, 4, log=True)  # of the learning rate, times the default for a net and a method
 HELD_OUT: Final = 0.2
 
 

@@ -77,7 +77,7 @@ def test_damaged_files_are_refused(mars, refused):
     savemat(path, {"other": np.zeros(3)})
     assert "no such table" in refused(load, "mars")
     path.unlink()
-    assert "is missing" in refused(load, "mars")
+    assert "no such file" in refused(load, "mars")
 
 
 def test_a_query_that_is_not_there(mars, refused):

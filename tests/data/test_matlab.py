@@ -80,7 +80,7 @@ def test_names(tmp_path, refused):
     path = tmp_path / "a.mat"
     path.write_bytes(WHOLE[0])
     assert "no such table" in refused(read_table, path, "u")
-    assert "is missing" in refused(read_table, tmp_path / "b.mat", "t")
+    assert "no such file" in refused(read_table, tmp_path / "b.mat", "t")
     for value in ("text", np.ones(3) * 1j, np.array([1, "a"], object), {"field": 1}):
         savemat(path, {"t": value})
         assert "not a table of numbers" in refused(read_table, path, "t")
