@@ -23,9 +23,8 @@ from pyrite.methods import ERM, CrossFit, method as read_method
 from pyrite.settings import Settings
 from pyrite.training import Observer, Run, Watching, given_settings, reading, resolve, train_job, train_once
 
+# What an audit of tables and texts cross-fits. Their classes may overlap, and absolute error hides where they do.
 _OVERLAPPING: Final = "erm(gce(q=0.4))"
-"""What an audit of tables and texts cross-fits. Their classes may overlap, and absolute error hides where they do."""
-
 _FEW: Final = 4000  # samples below which there are four folds: half of them would be too few to learn from
 
 
@@ -123,11 +122,8 @@ def default_method(classes: int) -> str:
 
 
 def default_options(given: dict[str, Any], data: Dataset) -> dict[str, Any]:
-    """The default options of an audit's training.
-
-    The nets are cross-fitted, so that every label is judged by a net that did not learn it. Where a method is given, it
-    trains as it is: then a fifth is held out, or more if samples are few, so that the noise is fitted to some 250. Few
-    samples are trained on for more epochs, and in more folds.
+    """The default options of an audit's training. Nets are cross-fitted, so that every label is judged by one that did
+    not learn it. A given method trains as it is: a fifth is held out, or more, so that the noise is fitted to some 250.
     """
     samples = _used(given, data)
     has_length = not given.keys().isdisjoint(("iterations", "minutes"))

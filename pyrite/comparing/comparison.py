@@ -69,15 +69,12 @@ class Comparison:
     rows: tuple[Row, ...]
 
     def columns(self, names: Sequence[str] = ()) -> dict[str, str]:
-        """Columns with their headings: those named, or the usual ones that any run has.
-
-        Accuracy on all given labels is a usual one only if right ones are not known.
-        """
+        """Columns with their headings: those named, or the usual ones that any run has."""
         if names:
             return {name: COLUMNS[name].heading for name in check_columns(names)}
         usual = {name: column.heading for name, column in COLUMNS.items() if column.by_default}
         known = {name: short for name, short in usual.items() if any(row.values(name) for row in self.rows)}
-        if "clean_accuracy" in known:
+        if "clean_accuracy" in known:  # which is of interest, where right labels are known
             del known["train_accuracy"]
         return known
 

@@ -20,10 +20,7 @@ def run_grid(
     workers: int = 1,
     begin: Callable[[Task], None] = lambda task: None,
 ) -> Iterator[tuple[Task, Result]]:
-    """Every task with its result, in the order in which they are finished.
-
-    Several workers are processes that compute on one thread each; tasks and ``work`` are sent to them.
-    """
+    """Every task with its result, in the order in which they are finished. Workers are processes of one thread each."""
     if whole_number("workers", workers, least=1) == 1 or len(tasks) < 2:
         for only in tasks:
             begin(only)

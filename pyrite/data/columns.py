@@ -18,8 +18,25 @@ if TYPE_CHECKING:
 
 MISSING: Final = frozenset(
     (
-        *("", "nan", "NaN", "NAN", "-nan", "NA", "N/A", "n/a", "#N/A"),
-        *("null", "NULL", "None", "none", "<NA>", "NaT", "?", "-"),
+        "",
+        *[
+            "nan",
+            "NaN",
+            "NAN",
+            "-nan",
+            "NA",
+            "N/A",
+            "n/a",
+            "#N/A",
+            "null",
+            "NULL",
+            "None",
+            "none",
+            "<NA>",
+            "NaT",
+            "?",
+            "-",
+        ],
     )
 )
 """Cells of a number, a date or a truth value that is missing. In a column of categories most of them are categories."""
@@ -126,10 +143,8 @@ def date_formats(cells: Sequence[str]) -> list[str]:
 
 
 def typed_values(series: "pandas.Series[Any]", where: Where) -> tuple[Kind, npt.NDArray[Any]]:
-    """The kind of a column by its type in pandas, and its values, NaN or NaT where one is missing.
-
-    Numbers keep their type, so that large whole numbers are still exact. Texts are objects, empty if missing.
-    """
+    """The kind of a column by its type in pandas, and its values as ``Column`` has them; numbers keep their type, so
+    that large whole numbers are still exact."""
     import pandas
 
     types, dtype = pandas.api.types, series.dtype

@@ -42,11 +42,8 @@ class Corrections:
 
     @classmethod
     def read(cls, path: str | Path, data: Dataset) -> "Corrections":
-        """Read corrections exported from a review, or the ranking of an audit; the columns show which it is.
-
-        Every row is compared with the data. A file that belongs to other data or other labels is a ValueError that
-        names the line.
-        """
+        """Read corrections exported from a review, or the ranking of an audit; a file that belongs to other data or
+        other labels is an error that names the line."""
         return cls.parse(read_content(path), path, data)
 
     @classmethod

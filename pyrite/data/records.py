@@ -19,11 +19,8 @@ DTYPES: Final = {"number": "f8", "boolean": "f8", "category": "O", "date": "M8[s
 
 
 class Column(NamedTuple):
-    """A column of a table, as it was read.
-
-    Numbers are float64 and NaN where one is missing; truth values are numbers too, 0 and 1. Dates are ``datetime64[s]``
-    and NaT where one is missing. Categories and texts are arrays of Python texts, empty where one is missing.
-    """
+    """A column of a table: numbers and truth values (0 and 1) in float64, dates as ``datetime64[s]``, categories and
+    texts as Python texts. NaN, NaT and an empty text are missing."""
 
     name: str
     kind: Kind

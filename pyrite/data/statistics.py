@@ -149,11 +149,8 @@ def to_features(values: npt.NDArray[Any], where: str) -> Floats:
 
 
 def to_float64(values: npt.NDArray[Any], cell: Callable[[int, int], str]) -> Floats:
-    """Numbers of any type in float64. NaN, infinity, and whole numbers that it cannot distinguish are a ValueError.
-
-    float64 has 53 bits, and larger whole numbers are rounded. That is harmless for times in nanoseconds over days, but
-    not for identifiers that differ only in their last digits.
-    """
+    """Numbers of any type in float64. NaN, infinity, and whole numbers that it cannot distinguish are a ValueError:
+    rounding is harmless for times in nanoseconds, but not for identifiers that differ only in their last digits."""
     with np.errstate(over="ignore"):
         features = np.ascontiguousarray(values, np.float64)
     check_finite(features, cell)

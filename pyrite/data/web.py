@@ -1,9 +1,9 @@
 """Clothing1M and WebVision 1.0: web images with noisy labels, read from their official folders."""
 
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -37,8 +37,8 @@ def clothing1m(path: str | None = None, size: int = SIZE, check: bool = False) -
         for number, file in enumerate(names, start=1):
             if file not in table:
                 raise PyriteError(f"{source}, line {number}: {file!r} has no label")
-        names, labels, bad = _checked(root, names, np.array([table[file] for file in names], np.int64), check)
-        return Dataset(name, LazyImages(root, names, size, warp=True), labels, classes, unreadable=bad)
+        labels = np.array([table[file] for file in names], np.int64)
+        return _dataset(name, root, names, labels, classes, check, size=size, warp=True)
 
     return replace(
         dataset("clothing1m", "noisy_train"),
@@ -72,16 +72,15 @@ def webvision(
         rest if times[rest] == 1 and rest else f"{rest} {number}".strip() for number, _, rest in words[:classes]
     )
 
-    def part(name: str, file: str, place: Callable[[str], str], test: Dataset | None) -> Dataset:
+    def part(name: str, file: str, folder: str = "") -> Dataset:
         pairs = _pairs(root / "info" / file, "webvision")
         labels = np.array([label for _, label in pairs], np.int64)
         check_range(labels, len(words), str(root / "info" / file))
-        chosen = [place(image) for image, label in pairs if label < classes]
-        images, numbers, bad = _checked(root, chosen, labels[labels < classes], check)
-        return Dataset(name, LazyImages(root, images, size), numbers, names, test, bad)
+        chosen = [folder + image for image, label in pairs if label < classes]
+        return _dataset(name, root, chosen, labels[labels < classes], names, check, size=size)
 
-    test = part("webvision test", "val_filelist.txt", lambda file: f"val_images_256/{file}", None)
-    return part("webvision", f"train_filelist_{source}.txt", lambda file: file, test)
+    test = part("webvision test", "val_filelist.txt", "val_images_256/")
+    return replace(part("webvision", f"train_filelist_{source}.txt"), test=test)
 
 
 def root_of(dataset: str, path: str | None, folders: tuple[str, ...], sign: str, source: str) -> Path:
@@ -109,10 +108,11 @@ def _pairs(path: Path, dataset: str) -> list[tuple[str, int]]:
     return pairs
 
 
-def _checked(
-    root: Path, names: list[str], labels: Labels, check: bool
-) -> tuple[list[str], Labels, tuple[Unreadable, ...]]:
-    if not check:
-        return names, labels, ()
-    good, _, bad = look_at(root, names)
-    return [names[index] for index in good], labels[good], tuple(bad)
+def _dataset(
+    name: str, root: Path, files: list[str], labels: Labels, classes: tuple[str, ...], check: bool, **how: Any
+) -> Dataset:
+    bad: list[Unreadable] = []
+    if check:
+        good, _, bad = look_at(root, files)
+        files, labels = [files[index] for index in good], labels[good]
+    return Dataset(name, LazyImages(root, files, **how), labels, classes, unreadable=tuple(bad))

@@ -77,10 +77,7 @@ def log_mean(log_probabilities: Floats) -> Floats:
 @final
 @dataclass(frozen=True)
 class Wrapped(Candidate):
-    """A classifier of scikit-learn, of which clones are trained.
-
-    Rows are weighted if its ``fit`` takes weights. Otherwise rows of a weight below a half are left out.
-    """
+    """A classifier of scikit-learn. Unless its ``fit`` takes weights, rows of a weight below a half are left out."""
 
     estimator: Any
     name: str
@@ -123,10 +120,7 @@ class Wrapped(Candidate):
 
 
 def wrap(model: Any, classes: npt.NDArray[Any], weighted: bool, verbose: bool) -> Wrapped:
-    """A user's classifier, which gets the features as they were given; an error for what is not one.
-
-    ``weighted`` means that rows have different weights, which it must then take.
-    """
+    """A user's classifier, which gets the features as they were given, and must take weights if they differ."""
     name = model.__name__ if isinstance(model, type) else type(model).__name__
     if isinstance(model, type):
         raise PyriteError(f"model is the class {name}: give an object, such as {name}()")
@@ -177,11 +171,8 @@ def boosting(classes: npt.NDArray[Any], features: int, together: bool, verbose: 
 @final
 @dataclass(frozen=True)
 class _Boosting(Candidate):
-    """A short and a full boosting, whose probabilities are averaged at last. Held-out rows are scored by the short one.
-
-    The full one would more than double the time of cross-validation, and is misled by the wrong labels that are still
-    among the rows then.
-    """
+    """A short and a full boosting, whose probabilities are averaged at last. The short one alone scores held-out rows:
+    the full one would more than double the time, and is misled by the wrong labels that are still among them."""
 
     short: Wrapped
     full: Wrapped
@@ -200,10 +191,8 @@ def _mean_of(models: list[Predict], features: Inputs) -> Floats:
 
 
 def linear(classes: npt.NDArray[Any], verbose: bool) -> list[Candidate]:
-    """Logistic regression on standardised features, with outliers moved to ten standard deviations.
-
-    Twice: at scikit-learn's default strength of the penalty, and 100 times as strong, for few rows with much noise.
-    """
+    """Logistic regression on standardised features without outliers, at scikit-learn's default penalty, and 100 times
+    that, for few rows with much noise."""
     return [
         Wrapped(
             make_pipeline(FunctionTransformer(_without_outliers), LogisticRegression(C=c, max_iter=1000)),
@@ -215,10 +204,8 @@ def linear(classes: npt.NDArray[Any], verbose: bool) -> list[Candidate]:
 
 @final
 class _Levels(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """Each feature by its place among 255 quantiles, as histogram boosting itself would do.
-
-    Its own quantiles of weighted rows take 30 times as long as the rest of the training (scikit-learn 1.9).
-    """
+    """Each feature by its place among 255 quantiles, as histogram boosting itself would do, 30 times as slowly where
+    rows have weights (scikit-learn 1.9)."""
 
     def fit(self, features: Floats, labels: object = None) -> Self:
         places = np.linspace(0, 1, _LEVELS + 1)[1:-1]

@@ -154,14 +154,11 @@ def _mixed(log_probabilities: Floats, weights: Floats) -> Floats:
 
 
 def why_doubtful(scores: Floats, labels: Ints, weight: Floats, classes: Sequence[str]) -> str:
-    """Why the held-out scores may take wrong classes for right ones; empty if nothing says so.
-
-    They are doubted if they do not predict more labels than the most frequent one makes up, by two standard errors, or
-    if among the rows that are predicted to be of one class the label of another is more frequent.
-    """
+    """Why the held-out scores may take wrong classes for right ones; empty if there is no reason."""
     found = np.zeros((len(classes), len(classes)))
     np.add.at(found, (scores.argmax(1), labels), weight)
     found /= found.sum()
+    # They should predict more labels than the most frequent one makes up, by two standard errors.
     right, most = float(found.trace()), float(found.sum(0).max())
     if right < most + 2 * np.sqrt(most * (1 - most) / len(labels)):
         return f"of the held-out labels {100 * right:.0f} % are predicted, and {100 * most:.0f} % are the same"

@@ -74,10 +74,7 @@ class Nets(NamedTuple):
 
 
 def train_together(job: Job, weight: Floats) -> Nets:
-    """Train one net per row of ``weight``, which holds the sample weights of that net, by the method ``erm``.
-
-    If the model is an ``nn.Module``, copies of it are trained.
-    """
+    """Train one net per row of ``weight``, which holds the sample weights of that net, by the method ``erm``."""
     config, data, net, method = job.config, job.data, job.config.model, job.config.method
     assert isinstance(method, ERM)
     check_device(config.device)

@@ -55,10 +55,7 @@ class Cell:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The options of ``train``. Papers report the last model, and predict every image as it is.
-
-        Settings that are newer than the first results are no part of the key where they are left out.
-        """
+        """The options of ``train``. Papers report the last model, and predict every image as it is."""
         return {name: value for name, value in {**_AS_IN_PAPERS, **self.settings}.items() if name != "data"}
 
     @property

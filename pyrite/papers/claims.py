@@ -127,6 +127,11 @@ class Results:
         value = cell.value(column)
         return nan if value is None else value
 
+    def runs(self, chosen: Mapping[str, str]) -> list[CellResult]:
+        """The finished runs of a cell, in the order of their seeds."""
+        place = tuple(chosen[axis] for axis in self.axes)
+        return [self.cells[place, seed] for seed in self.seeds if (place, seed) in self.cells]
+
     def values(self, chosen: Mapping[str, str], column: str) -> list[float]:
         """The number in every seed that has it."""
         values = (self.value(chosen, seed, column) for seed in self.seeds)

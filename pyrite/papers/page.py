@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-import numpy.typing as npt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
@@ -18,7 +17,7 @@ from pyrite.noise import noise_model
 from pyrite.papers.claims import Results
 from pyrite.papers.recipe import Figure as Wanted
 from pyrite.papers.reproduction import Reproduction, heading
-from pyrite.report.figures import curves_figure, draw_lines, style_epochs
+from pyrite.report.figures import complete, curves_figure, draw_lines, style_epochs
 from pyrite.report.style import COLOURS, picture, save, templates
 from pyrite.training import METRICS
 
@@ -57,7 +56,8 @@ def _history(results: Results, wanted: Wanted) -> Figure:
     for row, column in zip(grid, wanted.columns, strict=True):
         for panel, label in zip(row, across, strict=True):
             lines = _lines(results, {wanted.panels: label} if wanted.panels else {})
-            draw_lines(panel, {name: _known_values(results, chosen, column) for name, chosen in lines})
+            drawn = {name: [cell.facts["history"].get(column) for cell in results.runs(one)] for name, one in lines}
+            draw_lines(panel, {name: complete(columns) for name, columns in drawn.items()})
             style_epochs(panel, percent=column in METRICS and METRICS[column].percent)
             panel.set_ylabel(METRICS[column].explanation if column in METRICS else column)
             panel.label_outer()
@@ -74,13 +74,6 @@ def _lines(results: Results, fixed: Mapping[str, str]) -> Iterator[tuple[str, di
     for labels in product(*(results.axes[axis] for axis in free)):
         chosen = {**fixed, **dict(zip(free, labels, strict=True))}
         yield " ".join(chosen[axis] for axis in free if len(results.axes[axis]) > 1), chosen
-
-
-def _known_values(results: Results, chosen: Mapping[str, str], column: str) -> list[npt.NDArray[np.float64]]:
-    place = tuple(chosen[axis] for axis in results.axes)
-    cells = [results.cells[place, seed] for seed in results.seeds if (place, seed) in results.cells]
-    columns = [cell.facts["history"].get(column) for cell in cells]
-    return [np.array(values, np.float64) for values in columns if values and None not in values]
 
 
 def _margins(results: Results, wanted: Wanted) -> Figure:

@@ -1,6 +1,6 @@
 """Plots of runs and comparisons over their epochs, of weighting curves, and of margins before training."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -93,11 +93,12 @@ def weights_figure(comparison: Comparison) -> Figure:
 def _known_values(comparison: Comparison, name: str) -> dict[str, _Values]:
     """A column of the histories, of the runs that have it, by the name of the row."""
 
-    def known(row: Row) -> _Values:
-        columns = ([line.get(name) for line in run.history] for run in row.runs)
-        return [np.array(column, np.float64) for column in columns if column and None not in column]
+    return {row.name: complete([line.get(name) for line in run.history] for run in row.runs) for row in comparison.rows}
 
-    return {row.name: known(row) for row in comparison.rows}
+
+def complete(columns: Iterable[Sequence[float | None] | None]) -> _Values:
+    """The columns that have a number in every epoch."""
+    return [np.array(column, np.float64) for column in columns if column and None not in column]
 
 
 def draw_lines(axes: Axes, known: Mapping[str, _Values]) -> None:
@@ -166,10 +167,8 @@ def margins_figure(comparison: Comparison | Run) -> Figure:
 
 
 def _epochs(run: Run) -> list[int]:
-    """The epochs that are shown: the first, the last, and between them about a sixth and a half of the way.
-
-    A run that was killed between two files has one line of its history more than it has histograms.
-    """
+    """The epochs that are shown: the first, the last, and between them about a sixth and a half of the way."""
+    # A run that was killed between two files has one line of its history more than it has histograms.
     count = min(len(run.history), len(run.samples["margins"])) if run.history else 0
     return sorted({1, max(1, round(count / 6)), max(1, round(count / 2)), count}) if count else []
 

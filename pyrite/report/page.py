@@ -41,10 +41,8 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Losses si
 
 
 def _settings(comparison: Comparison) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
-    """The settings that all recipes have in common, without method and seed; and those that differ, by name and loss.
-
-    Common settings that are empty, 0 or off are left out.
-    """
+    """The settings that all recipes have in common, unless they are empty, 0 or off, and those that differ, by name and
+    loss; both without method and seed."""
     recipes = {row.name: _plain(row.runs[0].config) for row in comparison.rows}
     first = next(iter(recipes.values()))
     names = [name for name in SETTINGS if name not in ("method", "seed")]

@@ -39,7 +39,8 @@ def make_queue(audit: Audit, data: Dataset | None = None, columns: Sequence[str]
     """The suspects in order, or the head of the ranking if there are none; then the other samples that are listed."""
     queued = queue_of(audit)
     first, checked = queued[:_MOST], random_check(len(audit))
-    listed = {name: _highest(audit, name) for name in audit.evidence if SCORES[name].listed}
+    ranked = {name: audit.ranked_by(name) for name in audit.evidence if SCORES[name].listed}
+    listed = {name: rows[: min(_LISTED, -(-len(rows) // 20))] for name, rows in ranked.items()}  # a twentieth
     before = np.zeros(0, np.int64) if audit.review is None else audit.review.rows
     shown = np.concatenate([first, checked, *listed.values(), before])
     rows = shown[np.sort(np.unique(shown, return_index=True)[1])]
@@ -80,11 +81,8 @@ def make_queue(audit: Audit, data: Dataset | None = None, columns: Sequence[str]
 
 
 def _shown(queue: Queue, audit: Audit, data: Dataset, columns: Sequence[str]) -> Queue:
-    """The queue with pictures or values of its samples, as many as there is room for.
-
-    What is listed after the suspects is little, and comes first.
-    """
-    rows = np.roll(queue.rows, -queue.suspects)
+    """The queue with pictures or values of its samples, as many as there is room for."""
+    rows = np.roll(queue.rows, -queue.suspects)  # what is listed after the suspects is little, and comes first
     budget = max(0, min(_PICTURES, (_PAGE - len(as_json(queue.data))) * 3 // 4))
     kind, inputs = "table", data.inputs
     sheets: Sequence[str] = ()
@@ -103,12 +101,6 @@ def _shown(queue: Queue, audit: Audit, data: Dataset, columns: Sequence[str]) ->
     place = np.roll(place, queue.suspects)
     content = queue.data | {kind: part | {"place": encode_column(place, "u4")}}
     return queue._replace(data=content, sheets=sheets, kind=kind, shown=int((place[: queue.suspects] > 0).sum()))
-
-
-def _highest(audit: Audit, name: str) -> Ints:
-    """The rows with the highest values of a score: a twentieth of them, up to ``_LISTED``."""
-    ranking = audit.ranked_by(name)
-    return ranking[: min(_LISTED, -(-len(ranking) // 20))]
 
 
 def _settled(audit: Audit, first: Ints) -> Ints:

@@ -33,10 +33,8 @@ def encode_column(values: npt.NDArray[Any], kind: str) -> dict[str, str]:
 
 
 def number_table(audit: Audit, data: Dataset, rows: Ints, columns: Sequence[str], budget: int) -> dict[str, Any]:
-    """Values of the first of these samples, as many as there is room for, and the means of each class.
-
-    They are float64, as in the data: in float32 a time in seconds would be the same for all samples.
-    """
+    """Values of the first of these samples, as many as there is room for, and the means of each class, in float64: in
+    float32 a time in seconds would be the same for all samples."""
     inputs = np.asarray(data.inputs)
     features = inputs.shape[1]
     if columns and len(columns) != features:
@@ -55,10 +53,7 @@ def number_table(audit: Audit, data: Dataset, rows: Ints, columns: Sequence[str]
 
 
 def record_table(audit: Audit, records: Records, rows: Ints, budget: int) -> dict[str, Any]:
-    """Cells of the first samples, as many as there is room for, and what is typical of each class.
-
-    Typical are the mean of a number, the percentage that is true, the middle date and the most frequent category.
-    """
+    """Cells of the first samples, as many as there is room for, and what is typical of each class."""
     cells: list[list[str]] = []
     for index in audit.index[rows].tolist():
         row = [_cut(cell, _LONGEST_CELL) for cell in records.cells(index)]

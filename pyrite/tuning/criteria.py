@@ -14,16 +14,12 @@ TRAP: Final = (
 @final
 @dataclass(frozen=True)
 class Criterion:
-    """A column of a run's history, its name in texts, and whether a larger number is better.
-
-    It is symmetric if its sum over all labels is the same for every model. Then symmetric noise shrinks and shifts it
-    in the same way for all models, and their order stays.
-    """
+    """A column of a run's history, its name in texts, and whether a larger number is better."""
 
     column: str
     words: str
     rises: bool
-    symmetric: bool
+    symmetric: bool  # its sum over all labels is the same for every model: symmetric noise keeps their order
 
     def formatted(self, value: float, count: int = 0) -> str:
         """A value as text; with ``count`` samples, an accuracy has its standard error."""

@@ -82,10 +82,8 @@ METHOD: Final = "method"
 
 
 def default_methods(classes: int) -> tuple[str, ...]:
-    """The default methods of a search: cross entropy, and robust losses with the ranges in which they differ.
-
-    With few classes MAE does not underfit, and with two there is no expected margin to scale it by.
-    """
+    """The default methods of a search: cross entropy, and robust losses with the ranges in which they differ."""
+    # With two classes there is no expected margin to scale MAE by, and it does not underfit.
     mae = f"unit(scale(mae, tau=between(0.5, 4), classes={classes}))" if classes > 2 else "unit(mae)"
     return ("ce", "gce(q=between(0.1, 1))", "imae(T=between(0.5, 16, log=True))", mae)
 

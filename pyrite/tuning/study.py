@@ -32,10 +32,8 @@ from pyrite.tuning.result import Trial
 from pyrite.tuning.space import METHOD, Between, Choose, Range, Space
 
 _NAME, _JOURNAL = "pyrite", "study.journal"
-_MODEL_ATTEMPTS: Final = 20
-"""Proposals of optuna's model before random ones are drawn, if all were tried before."""
-_RANDOM_ATTEMPTS: Final = 200
-"""Random proposals before the search ends, if all were tried before."""
+_MODEL_ATTEMPTS: Final = 20  # proposals of optuna's model before random ones are drawn, if all were tried before
+_RANDOM_ATTEMPTS: Final = 200  # random proposals before the search ends, if all were tried before
 _FINISHED_BEFORE_PRUNING: Final = 5
 
 Make = Callable[[Method, float | None], tuple[str, float]]
@@ -102,10 +100,7 @@ class Study:
             return tuple(map(_trial, self._stored()))
 
     def claim(self, limit: int, make: Make) -> Claim | None:
-        """A trial to work on: one that a process abandoned, or a new one; None if there is nothing left to do.
-
-        While other processes work on the last trials it waits: if one of them ends, its trial has to be continued.
-        """
+        """A trial to work on: one that a process abandoned, or a new one; None if there is nothing left to do."""
         while True:
             with self._exclusive():
                 running = [trial for trial in self.trials() if trial.state == "running"]
@@ -125,17 +120,16 @@ class Study:
                     return Claim(trial, release)
             if not running:
                 return None
+            # Other processes work on the last trials: if one of them ends, its trial has to be continued.
             release = self._lock(running[0].name, wait=True)
             assert release is not None
             release()
 
     def is_hopeless(self, values: Sequence[float]) -> bool:
-        """Whether a trial with these values so far is behind the median of the finished ones.
-
-        Never before half of its epochs: robust losses start slowly, and cross entropy gets worse late.
-        """
+        """Whether a trial with these values so far is behind the median of the finished ones."""
         if len(values) >= self.epochs:
             return False
+        # Never before half of its epochs: robust losses start slowly, and cross entropy gets worse late.
         pruner = MedianPruner(_FINISHED_BEFORE_PRUNING, n_warmup_steps=max(1, (self.epochs + 1) // 2))
         begun = create_trial(state=TrialState.RUNNING, intermediate_values=dict(enumerate(values, 1)))
         return pruner.prune(self.study, begun)

@@ -116,10 +116,7 @@ class _Search:
         self.space = Space(methods or default_methods(len(self.source.classes)), range_of_lr, by_factor=lr is None)
 
     def open(self) -> "Study":
-        """The study of the search, which what determines the search is written into.
-
-        The number of trials is not included, so that it can be raised later.
-        """
+        """The study of the search, with all that determines it but the number of trials, which can be raised later."""
         from pyrite.tuning.study import Study
 
         rates = self.fixed_lr if self.space.rate is None else repr(self.space.rate)

@@ -29,10 +29,8 @@ def noise_shortens_meta_gradient(rate: float = 0.6) -> Computed:
         numbers |= {f"length under noise over length, {loss}": length, f"cosine, {loss}": cosine}
         numbers[f"distance from (1 - rate) times the clean one, {loss}"] = off
         # Cross entropy is the counter-example: the theorem needs the symmetry.
-        holds = off < 1e-9 if isinstance(loss, MAE) else off > 1e-3
-        statements[f"{loss}: {'1 - rate times' if isinstance(loss, MAE) else 'not a multiple of'} the clean one"] = (
-            holds
-        )
+        words = "1 - rate times" if isinstance(loss, MAE) else "not a multiple of"
+        statements[f"{loss}: {words} the clean one"] = off < 1e-9 if isinstance(loss, MAE) else off > 1e-3
     return Computed("R1", statements, numbers)
 
 
@@ -82,10 +80,7 @@ def noise_adds_variance(rate: float = 0.4, batch: int = 10, seed: int = 0) -> Co
 
 
 def _added_variance(fraction: float, rate: float) -> float:
-    """What noise of this rate adds to the variance of one sample's gradient, at t = 0, where it adds most.
-
-    There the gradient is -y/2, with the variance q (1 - q); for other t both are smaller by the same factor.
-    """
+    """What noise of this rate adds to the variance q (1 - q) of one sample's gradient at t = 0, where it adds most."""
     noisy = (1 - rate) * fraction + rate / 2
     return noisy * (1 - noisy) - fraction * (1 - fraction)
 
