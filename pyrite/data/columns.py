@@ -18,25 +18,8 @@ if TYPE_CHECKING:
 
 MISSING: Final = frozenset(
     (
-        "",
-        *[
-            "nan",
-            "NaN",
-            "NAN",
-            "-nan",
-            "NA",
-            "N/A",
-            "n/a",
-            "#N/A",
-            "null",
-            "NULL",
-            "None",
-            "none",
-            "<NA>",
-            "NaT",
-            "?",
-            "-",
-        ],
+        *("", "nan", "NaN", "NAN", "-nan", "NA", "N/A", "n/a", "#N/A"),
+        *("null", "NULL", "None", "none", "<NA>", "NaT", "?", "-"),
     )
 )
 """Cells of a number, a date or a truth value that is missing. In a column of categories most of them are categories."""

@@ -29,7 +29,8 @@ def write_reproduction(found: Reproduction, folder: str | Path) -> list[Path]:
     figure, base = reproduction_figure(found), Path(folder) / found.stem
     drawn = None if figure is None else picture(lambda: reproduction_figure(found) or Figure())
     template = templates().get_template("reproduction.html")
-    page = template.render(found=found, table=found.table(), scale=found.scale_settings, picture=drawn)
+    title = f"{found.recipe.article}: {found.recipe.title}"
+    page = template.render(title=title, found=found, table=found.table(), scale=found.scale_settings, picture=drawn)
     pictures = [] if figure is None else [save(figure, f"{base}.{kind}") for kind in ("png", "svg")]
     return [*pictures, write(f"{base}.html", page.encode())]
 
