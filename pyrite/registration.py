@@ -14,8 +14,7 @@ from pyrite.methods import METHODS
 from pyrite.models import MODELS
 from pyrite.noise import NOISES
 from pyrite.spec import Registry
-from pyrite.training.optimisers import OPTIMISERS
-from pyrite.training.schedules import SCHEDULES
+from pyrite.training.optimisers import OPTIMISERS, SCHEDULES
 
 _RESERVED = ("between", "inf", "nan", "one_of")
 """Names that mean something else in a spec, or in the ranges of ``tune``."""

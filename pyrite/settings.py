@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     from pyrite.methods import Method
     from pyrite.models import Architecture, Factory
     from pyrite.noise import Noise
-    from pyrite.training.optimisers import Optimiser
-    from pyrite.training.schedules import Schedule
+    from pyrite.training.optimisers import Optimiser, Schedule
 
     Features: TypeAlias = Encoder | nn.Module
     Model: TypeAlias = Architecture | nn.Module | Factory
@@ -115,7 +114,7 @@ class Settings(TypedDict, total=False):
     optimizer: Annotated[str | Optimiser | None, Setting("The same as --optimiser.", short=True)]
     schedule: Annotated[str | Schedule | None, Setting(
         "Of the learning rate, such as linear, cosine or 'steps(at=[40, 80])'.",
-        spec="pyrite.training.schedules:SCHEDULES")]
+        spec="pyrite.training.optimisers:SCHEDULES")]
     clip: Annotated[float | None, Ge(0), Setting("The largest norm of a gradient; 0 for no limit.")]
     accumulate: Annotated[int | None, Ge(1), Setting("Send each batch through the net in this many pieces.", 1)]
     augment: Annotated[str | CropFlip | None, Setting(

@@ -13,12 +13,6 @@ from pyrite.settings import Settings
 from pyrite.training import Config, Observer, Run, given_settings, new_folder, resolve, train_once
 
 
-def suspects_are_unknown(options: Settings) -> bool:
-    """Whether suspects are to be dropped, but no corrections name them."""
-    values = given_settings(options)
-    return bool(values.get("drop_suspects")) and not values.get("corrections")
-
-
 def train_without_suspects(
     data: Data | None = None,
     *,

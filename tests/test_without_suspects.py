@@ -5,11 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import pyrite
 from pyrite.auditing import Audit
+from pyrite.cli.app import app
 from pyrite.data import load
-from pyrite.without_suspects import suspects_are_unknown
+from pyrite.training import RunFailed
 
 SMALL: dict[str, Any] = {"noise": "symmetric(0.4)", "model": "mlp(hidden=[16])", "epochs": 8, "loss": "ce"}
 
@@ -56,11 +58,26 @@ def test_what_is_wrong_is_said_before_the_first_run(tmp_path: Path) -> None:
         pyrite.train("digits", drop_suspects=0.9, out=tmp_path / "run")
 
 
-def test_when_an_audit_is_needed(tmp_path: Path) -> None:
-    config = tmp_path / "run.toml"
-    config.write_text('data = "digits"\ndrop_suspects = 0.9\n')
-    assert suspects_are_unknown({"drop_suspects": 0.9})
-    assert suspects_are_unknown({"config": config})
-    assert not suspects_are_unknown({"config": config, "corrections": "suspects.csv"})
-    assert not suspects_are_unknown({"config": config, "drop_suspects": 0.0})
-    assert not suspects_are_unknown({})
+@pytest.mark.parametrize(
+    ("words", "is_audited"),
+    [
+        (["--drop-suspects", "0.9"], True),
+        (["--config", "run.toml"], True),
+        (["--config", "run.toml", "--corrections", "suspects.csv"], False),
+        (["--config", "run.toml", "--drop-suspects", "0.0"], False),
+        ([], False),
+    ],
+)
+def test_when_an_audit_is_needed(
+    words: list[str], is_audited: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def called(name: str) -> Any:
+        raise RunFailed(name)
+
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "run.toml").write_text('data = "digits"\ndrop_suspects = 0.9\n')
+    for name in ("training.train", "without_suspects.train_without_suspects"):
+        monkeypatch.setattr(f"pyrite.{name}", lambda *given, name=name, **options: called(name))
+    printed = CliRunner().invoke(app, ["train", "digits", *words]).stderr
+    assert ("without_suspects" in printed) == is_audited
+    assert "train" in printed

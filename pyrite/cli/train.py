@@ -23,8 +23,7 @@ def train(
     **options: "Unpack[Settings]",
 ) -> None:
     """Train a model on labels that are partly wrong."""
-    from pyrite.training import Observer, train as train_run
-    from pyrite.without_suspects import suspects_are_unknown, train_without_suspects
+    from pyrite.training import Observer, given_settings, train as train_run
 
     observers: list[Observer] = []
     if tensorboard:
@@ -34,7 +33,10 @@ def train(
     if options.get("minutes") is not None and is_first():
         typer.echo("timing a few steps, to see how many epochs fit", err=True)
     with failures():
-        if resume is None and suspects_are_unknown(options):
+        given = given_settings(options) if resume is None else {}
+        if given.get("drop_suspects") and not given.get("corrections"):  # nothing names the suspects yet
+            from pyrite.without_suspects import train_without_suspects
+
             run = train_without_suspects(
                 data, out=out, observers=observers, progress=not as_json,
                 audited=lambda audit: typer.echo(audit.sentence, err=as_json), **options,

@@ -1,5 +1,6 @@
 """Batches of ``(inputs, labels, index)``: the same for any number of workers and ranks, resumable at any position."""
 
+import math
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -103,6 +104,7 @@ class Batches:
         self.device = torch.device(device)
         self.augment, self.growth, self.normalise = augment, growth, normalise
         self.epoch = self.position = 0
+        self._identity = {"seed": self.seed, "samples": len(self.index), "batch_size": self.batch_size}
         self.unreadable: dict[str, Unreadable] = {}
         if normalise is not None and len(normalise.mean) != inputs.shape[1]:
             raise PyriteError(f"normalise has {len(normalise.mean)} means, the inputs have {inputs.shape[1]} channels")
@@ -151,11 +153,11 @@ class Batches:
 
     def state_dict(self) -> dict[str, int]:
         """The epoch and position as plain numbers, and the settings that the order depends on."""
-        return {"epoch": self.epoch, "position": self.position, **self._identity()}
+        return {"epoch": self.epoch, "position": self.position, **self._identity}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continue at the position of another iteration over the same data."""
-        for name, value in self._identity().items():
+        for name, value in self._identity.items():
             if state.get(name) != value:
                 raise PyriteError(f"the state is of batches with {name} {state.get(name)!r}, these have {value}")
         self.seek(state.get("epoch", -1), state.get("position", -1))
@@ -166,9 +168,6 @@ class Batches:
         if position > len(self):
             raise PyriteError(f"position is {position}: an epoch has {len(self)} batches")
         self.epoch, self.position = epoch, position
-
-    def _identity(self) -> dict[str, int]:
-        return {"seed": self.seed, "samples": len(self.index), "batch_size": self.batch_size}
 
     def _plan(self) -> _Epoch:
         index = self.index
@@ -233,19 +232,19 @@ class Batches:
                     future.cancel()
 
     def _as_tensor(self, inputs: npt.NDArray[Any]) -> Tensor | None:
-        """The whole data set as one tensor; None for features on the CPU, whose batches are converted one at a time."""
+        """The whole data set as one tensor; None for features on the CPU, whose batches are converted one at a time.
+
+        What takes more than half of the free GPU memory is not copied there: batches are copied one at a time.
+        """
+        most = torch.cuda.mem_get_info(self.device)[0] // 2 if self.device.type == "cuda" else math.inf
         if inputs.ndim == 2:
-            if self.device.type == "cpu" or self._is_too_large(4 * inputs.size):
+            if self.device.type == "cpu" or 4 * inputs.size > most:
                 return None
             return _to_tensor(inputs, self.normalise).to(self.device)
         # Shares memory with the caller's array where torch can.
         whole = torch.from_numpy(np.require(inputs, requirements=["C", "W"]))
         whole = self.augment.padded(whole) if self.augment is not None else whole
-        return whole if self._is_too_large(whole.nbytes) else whole.to(self.device)
-
-    def _is_too_large(self, size: int) -> bool:
-        """Whether so many bytes take more than half of the free GPU memory; then batches are copied one at a time."""
-        return self.device.type == "cuda" and size > torch.cuda.mem_get_info(self.device)[0] // 2
+        return whole if whole.nbytes > most else whole.to(self.device)
 
 
 def _affine(normalise: Statistics | None, device: torch.device) -> tuple[Tensor, Tensor]:

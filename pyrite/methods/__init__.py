@@ -25,8 +25,7 @@ from pyrite.methods.select import Auto, Select
 from pyrite.methods.self_corrected import SelfCorrected
 from pyrite.methods.self_paced import SelfPaced
 from pyrite.methods.staged import Staged, Stages
-from pyrite.methods.step import Step
-from pyrite.methods.trainer import Trainer
+from pyrite.methods.trainer import Step, Trainer
 from pyrite.spec import Registry
 
 __all__ = [

@@ -5,8 +5,7 @@ from typing import Any, NamedTuple
 
 from pyrite.errors import PyriteError
 from pyrite.methods.context import Context
-from pyrite.methods.step import Step
-from pyrite.methods.trainer import Trainer
+from pyrite.methods.trainer import Step, Trainer
 from pyrite.spec import HasSpec
 
 __all__ = ["Composed", "Context", "MetaSet", "Method", "Step", "Trainer"]

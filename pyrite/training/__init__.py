@@ -3,16 +3,15 @@
 from pyrite.training.build import check_device, make_learner
 from pyrite.training.config import Config, Job, given_settings, python_name, reading
 from pyrite.training.defaults import resolve
-from pyrite.training.divergence import FAR, divergence
 from pyrite.training.launch import RunObserver, Watching, train, train_job, train_once
 from pyrite.training.loop import Diverged, Observer, RunFailed, fit
 from pyrite.training.metrics import COLUMNS, METRICS
-from pyrite.training.optimisers import OPTIMISERS, states_rate
+from pyrite.training.optimisers import OPTIMISERS, SCHEDULES, states_rate
 from pyrite.training.pace import Pace, measure_pace
+from pyrite.training.progress import FAR, divergence
 from pyrite.training.record import Record
 from pyrite.training.run import Run, net_scores
 from pyrite.training.run_folder import new_folder
-from pyrite.training.schedules import SCHEDULES
 from pyrite.training.start import Start, check_on_net, measure_start
 
 __all__ = [

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyrite.methods import Method
     from pyrite.noise import Noise
     from pyrite.settings import Model
-    from pyrite.training.schedules import Schedule
+    from pyrite.training.optimisers import Schedule
 
 __all__ = [
     "AUGMENTATIONS",

@@ -14,11 +14,10 @@ from pyrite.losses import OwnLoss, loss as read_loss
 from pyrite.methods import ERM, Method
 from pyrite.models import MLP, Architecture, FastCNN, Linear as LinearNet, architecture, default_architecture
 from pyrite.processes import fast_bfloat16
-from pyrite.settings import Precision, Settings
+from pyrite.settings import Settings
 from pyrite.training.config import Config, Job, Missing, given_settings, load_data, reading
-from pyrite.training.optimisers import SGD
+from pyrite.training.optimisers import SGD, Linear
 from pyrite.training.pace import fitting
-from pyrite.training.schedules import Linear
 from pyrite.training.start import measure_start, parts_of, unmeasured, with_margin
 
 __all__ = ["resolve", "resolve_defaults"]
@@ -38,8 +37,11 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **settin
         number("minutes", minutes, above=0)
     if loss is not None:
         given["method"] = ERM(read_loss(loss))
-    if data is not None:
-        given["data"] = _data_name(data)
+    if isinstance(data, Dataset):
+        given["data"] = Missing(data.name)
+    elif data is not None:  # a relative path would be wrong when the run is resumed from another folder
+        is_path = str(data) not in DATASETS and os.path.exists(str(data))
+        given["data"] = os.path.abspath(str(data)) if is_path else str(data)
     if given.get("corrections"):
         given["corrections"] = os.path.abspath(os.path.expanduser(str(given["corrections"])))
     config = Config(given).require_objects()
@@ -49,14 +51,6 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **settin
         found = fitting(job, 60 * minutes, widen="model" not in given)
         job = resolve_defaults(config.replace(**found), source)
     return job if lr is None else job.with_config(optimiser=replace(job.config.optimiser, lr=lr))
-
-
-def _data_name(data: Data) -> str | Missing:
-    if isinstance(data, Dataset):
-        return Missing(data.name)
-    # A relative path would be wrong when the run is resumed from another folder.
-    is_path = str(data) not in DATASETS and os.path.exists(str(data))
-    return os.path.abspath(str(data)) if is_path else str(data)
 
 
 def resolve_defaults(config: Config, data: Dataset) -> Job:
@@ -104,7 +98,6 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
             clip=clip,
             epochs=epochs,
             validation=validation,
-            precision=config.precision or _precision(net, shape, method, config.device),
             **images,
         ),
         data,
@@ -119,36 +112,34 @@ def _epochs(config: Config, samples: int, validation: float) -> int:
 
 
 def _resolve_images(config: Config, net: object, shape: tuple[int, ...]) -> dict[str, Any]:
-    """Augmentation, growth and mirroring.
+    """Augmentation, growth, mirroring and precision.
 
     Images are shifted by up to a sixteenth of their size, and mirrored if they have colours: digits and letters, which
     must not be mirrored, are mostly grey. If images are mirrored in training, they are mirrored in prediction too. In
-    ``fast_cnn`` images of 24 pixels or more grow from half their size: docs/training.md has why.
+    ``fast_cnn`` images of 24 pixels or more grow from half their size: docs/training.md has why. They are trained on in
+    bfloat16 where it is fast, and where no meta-gradients need more digits.
     """
     are_images = len(shape) == 3
+    convolves = isinstance(net, FastCNN) and min(shape[1:]) >= _LARGE_ENOUGH
     if config.mirror and not are_images:
         raise PyriteError("mirror is True, but the net is given no images that could be mirrored: leave it out")
     augment, grow = config.augment, config.grow
     if "augment" not in config and are_images and (pad := min(shape[1:]) // 16):
         augment = CropFlip(pad=pad, flip="alternate" if shape[0] == 3 else "none", edge="reflect")
     if grow is None:
-        grow = 0.5 if _convolves(net, shape) else 1.0
+        grow = 0.5 if convolves else 1.0
     elif grow < 1 and not are_images:
         raise PyriteError(f"grow is {grow}, but these are features: only images can grow")
     elif grow < 1 and isinstance(net, Architecture) and not net.any_size:
         raise PyriteError(f"grow is {grow}, but {net} takes images of one size only: leave out grow")
     mirrored = augment is not None and augment.flip != "none" and are_images
-    return {"augment": augment, "grow": grow, "mirror": mirrored if config.mirror is None else config.mirror}
-
-
-def _convolves(net: object, shape: tuple[int, ...]) -> bool:
-    return isinstance(net, FastCNN) and min(shape[1:]) >= _LARGE_ENOUGH
-
-
-def _precision(net: object, shape: tuple[int, ...], method: Method, device: str) -> Precision:
-    """bfloat16 for images in the default net where it is fast, and where no meta-gradients need more digits."""
-    fast = _convolves(net, shape) and method.meta_set is None and fast_bfloat16(device)
-    return "bfloat16" if fast else "float32"
+    fast = convolves and config.method.meta_set is None and fast_bfloat16(config.device)
+    return {
+        "augment": augment,
+        "grow": grow,
+        "mirror": mirrored if config.mirror is None else config.mirror,
+        "precision": config.precision or ("bfloat16" if fast else "float32"),
+    }
 
 
 def _held_out(data: Dataset, method: Method) -> float:

@@ -38,10 +38,6 @@ class FirstVisits:
     def __init__(self, samples: int, **columns: npt.NDArray[Any]) -> None:
         self.seen, self.columns = np.zeros(samples, bool), columns
 
-    @property
-    def index(self) -> Ints:
-        return np.flatnonzero(self.seen)
-
     def write(self, rows: Ints, **values: npt.NDArray[Any]) -> None:
         # Of assignments to one index numpy keeps the last, so the batch is written in reverse: its first visit is kept.
         new = np.flatnonzero(~self.seen[rows])[::-1]
@@ -51,7 +47,7 @@ class FirstVisits:
 
     def state(self) -> Arrays:
         """Only the samples seen, to keep communication and files small."""
-        index = self.index
+        index = np.flatnonzero(self.seen)
         return {"index": index, **{name: column[index] for name, column in self.columns.items()}}
 
     def merge(self, states: Iterable[Mapping[str, Any]]) -> None:
@@ -242,7 +238,13 @@ class Record:
         """
         self.flush()
         epoch = self._add_visits(test)
-        self._add_margins(epoch_weight(epoch.accuracies.given, epoch.accuracies.unseen))
+        if self.keeps_margins:
+            weight, state = epoch_weight(epoch.accuracies.given, epoch.accuracies.unseen), self.first_margins.state()
+            rows = state["index"]
+            self.columns["margin_sum"][rows] += np.float32(weight) * state["margins"]
+            self.columns["margin_weight"][rows] += weight
+            self.columns["unseen"][rows] = state["unseen"]
+            self.first_margins.merge([])
         self.history.append(measure("epoch", epoch) | dict.fromkeys(names_of("held-out")) | measured)
         self.loss = self.denominator = 0.0
         return self.history[-1]
@@ -279,16 +281,6 @@ class Record:
         table = self.first_margins
         rows = np.flatnonzero(table.seen & table.columns["unseen"])
         return Tally.of(table.columns["margins"][rows].argmax(1) == self.given[rows])
-
-    def _add_margins(self, weight: float) -> None:
-        """Add the margins of an epoch to their means."""
-        if self.keeps_margins:
-            state = self.first_margins.state()
-            rows = state["index"]
-            self.columns["margin_sum"][rows] += np.float32(weight) * state["margins"]
-            self.columns["margin_weight"][rows] += weight
-            self.columns["unseen"][rows] = state["unseen"]
-            self.first_margins.merge([])
 
     # --- what is kept -------------------------------------------------------------------------------------------------
 

@@ -25,8 +25,8 @@ from pyrite.locks import acquire
 from pyrite.methods import Step
 from pyrite.processes import all_gather, join, rank, world_size
 from pyrite.training.build import Running
-from pyrite.training.divergence import divergence
 from pyrite.training.loop import RunFailed
+from pyrite.training.progress import divergence
 from pyrite.training.run_files import STATE, pack, read_json, read_npz, unpack
 
 __all__ = ["RunFolder", "locked", "new_folder"]
@@ -123,7 +123,7 @@ class RunFolder:
 
     def __init__(self, path: Path, running: Running) -> None:
         self.path, self.running, self.config = path, running, running.job.config
-        self._every, self._seconds, self._since = self.config.checkpoint_every, 0.0, time.perf_counter()
+        self._every, self._began = self.config.checkpoint_every, time.perf_counter()
 
     def begin(self) -> None:
         """Write what is known before the first step; the recipe first, because a resume needs it."""
@@ -144,7 +144,7 @@ class RunFolder:
         state = unpack(path)
         if self.config.differences(state["recipe"]):
             raise PyriteError(f"{path} belongs to a run with another recipe than {self.path / 'recipe.toml'}")
-        self._seconds = state["seconds"]
+        self._began -= state["seconds"]
         try:
             self.running.trainer.load_state_dict(state["trainer"])
         except (RuntimeError, KeyError) as error:  # what was handed over is not what it was
@@ -182,15 +182,14 @@ class RunFolder:
 
     def save(self) -> None:
         """Write the current state."""
-        running = self.running
-        running.record.merge()
+        self.running.record.merge()
+        self._write(self._state)
 
-        def state() -> dict[str, Any]:
-            parts = {name: getattr(running, name).state_dict() for name in ("batches", "trainer", "record")}
-            unreadable = {entry.path: entry.reason for entry in running.batches.unreadable.values()}
-            return {"recipe": self.config.recipe, "seconds": self._elapsed(), **parts, "unreadable": unreadable}
-
-        self._write(lambda: {STATE: pack(state())})
+    def _state(self) -> dict[str, bytes]:
+        running, seconds = self.running, time.perf_counter() - self._began
+        parts = {name: getattr(running, name).state_dict() for name in ("batches", "trainer", "record")}
+        unreadable = {entry.path: entry.reason for entry in running.batches.unreadable.values()}
+        return {STATE: pack({"recipe": self.config.recipe, "seconds": seconds, **parts, "unreadable": unreadable})}
 
     def finish(self) -> None:
         """Write the model, and everything that is known at the end."""
@@ -216,28 +215,25 @@ class RunFolder:
 
     def _write(self, contents: Callable[[], dict[str, bytes]]) -> None:
         """Write files by their names, in this order. All processes wait for it, and fail together."""
-        problem = all_gather(self._try_to_write(contents()) if rank() == 0 else "")[0]
-        if problem:
-            raise RunFailed(problem)
-
-    def _try_to_write(self, contents: dict[str, bytes]) -> str:
-        """An error message; empty if all is written."""
-        for name, content in contents.items():
-            try:
+        name, problem = "", ""
+        files = contents() if rank() == 0 else {}
+        try:
+            for name, content in files.items():  # the message names it
                 path = write(self.path / name, content)
                 for part in path.parent.glob(f".{path.name}.*.part"):  # left by a killed process
                     part.unlink(missing_ok=True)
-            except OSError as error:
-                saved = (self.path / STATE).exists()
-                hint = f". The last checkpoint is whole: pyrite train --resume {self.path}" if saved else ""
-                return f"cannot write {self.path / name}: {error.strerror or error}{hint}"
-        return ""
+        except OSError as error:
+            saved = (self.path / STATE).exists()
+            hint = f". The last checkpoint is whole: pyrite train --resume {self.path}" if saved else ""
+            problem = f"cannot write {self.path / name}: {error.strerror or error}{hint}"
+        if problem := all_gather(problem)[0]:
+            raise RunFailed(problem)
 
     def _facts(self, results: dict[str, Any], warned: list[str] | None = None) -> bytes:
         versions = {"pyrite": pyrite.__version__, "torch": torch.__version__, "numpy": np.__version__}
         facts: dict[str, Any] = {
             "warnings": [*self.running.prepared.warnings, *(warned or ())],
-            "seconds": round(self._elapsed(), 3),
+            "seconds": round(time.perf_counter() - self._began, 3),
             "seed": self.config.seed,
             "recipe": self.config.recipe,
             "command": sys.argv,
@@ -249,9 +245,6 @@ class RunFolder:
             **results,
         }
         return (json.dumps(facts, indent=2) + "\n").encode()
-
-    def _elapsed(self) -> float:
-        return self._seconds + time.perf_counter() - self._since
 
 
 def _git_hash() -> str | None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pyrite.training.divergence import divergence
+from pyrite.training.progress import divergence
 
 
 def history(*accuracies: float | None, growth: float = 2.0) -> list[dict[str, float | None]]:

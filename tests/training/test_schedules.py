@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from pyrite.training.schedules import SCHEDULES, Constant, Steps
+from pyrite.training.optimisers import SCHEDULES, Constant, Steps
 
 
 def shares(spec: str, per_epoch: int, epochs: int) -> list[float]:
