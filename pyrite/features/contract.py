@@ -57,7 +57,7 @@ class Encoder(HasSpec, ABC):
     """The net that suits its features; empty for the default of features."""
 
     rate: ClassVar[float | None] = None
-    """The learning rate that suits them, as ``Architecture.rate`` is; None for that of the net."""
+    """The learning rate that suits them, as ``Architecture.learning_rate`` is; None for that of the net."""
 
     @abstractmethod
     def fit(self, inputs: Inputs, rows: npt.NDArray[np.int64], progress: bool = False) -> Features:

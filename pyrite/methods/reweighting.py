@@ -41,7 +41,8 @@ class MetaTrainer(Trainer):
     def __init__(self, context: Context, meta_loss: Loss, loss: Loss | None = None, *, lean: bool = False) -> None:
         super().__init__(context, loss)
         if self.learner.autocast is not None:
-            raise PyriteError("precision is bfloat16, but meta-gradients need float32 or float64")
+            name = str(self.learner.autocast).removeprefix("torch.")
+            raise PyriteError(f"precision is {name}, but meta-gradients need float32 or float64")
         self.meta, self.lean = Cycle(context.meta), lean
         self.meta_loss = per_sample(meta_loss)
         self.through = Passes(self.learner.model, self.loss, self.meta_loss)
