@@ -25,7 +25,7 @@ def ulp(value: torch.Tensor) -> torch.Tensor:
 def test_value_to_two_ulp_of_the_largest_score(
     classes: int, small: int, keep: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(soft_margin, "_SMALL", small)
+    monkeypatch.setattr(soft_margin, "SMALL", small)
     monkeypatch.setattr(soft_margin, "KEEP", keep)
     generator = torch.Generator().manual_seed(classes)
     scores = 4 * torch.randn(16, classes, generator=generator)
@@ -107,7 +107,7 @@ def test_shapes(shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize(("small", "keep"), [(0, 0), (0, 1 << 22), (1 << 15, 0)])
 def test_masked_classes_are_as_if_absent(small: int, keep: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Scores of -inf are how classes are masked out; torch's cross entropy takes them, and so do we."""
-    monkeypatch.setattr(soft_margin, "_SMALL", small)
+    monkeypatch.setattr(soft_margin, "SMALL", small)
     monkeypatch.setattr(soft_margin, "KEEP", keep)
     scores = torch.tensor([[1.0, -torch.inf, 2.0], [3.0, -torch.inf, -torch.inf], [0.5, 0.25, -torch.inf]])
     labels = torch.tensor([0, 0, 1])
@@ -125,7 +125,7 @@ def test_masked_classes_are_as_if_absent(small: int, keep: int, monkeypatch: pyt
 @pytest.mark.parametrize("small", [0, 1 << 15])
 def test_minus_infinity_is_a_limit_and_not_nan(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Against scores of -1e4 in its place: the numbers of every loss are at their limits there."""
-    monkeypatch.setattr(soft_margin, "_SMALL", small)
+    monkeypatch.setattr(soft_margin, "SMALL", small)
     alone, masked, label = [1.0, -torch.inf, -torch.inf], [-torch.inf, 1.0, 2.0], torch.tensor([0])
     for row, specs in ((alone, ("ce", "focal", "gce", "nce")), (masked, ("ce", "focal", "gce", "sce"))):
         for loss in map(pyrite.loss, specs):
@@ -147,9 +147,9 @@ def test_how_rows_are_worked_through_does_not_show(monkeypatch: pytest.MonkeyPat
     for loss in (pyrite.CE(), pyrite.NCE(), pyrite.IMAE()):
         results = []
         for block, keep, small in ((1, 0, 0), (55, 0, 0), (1 << 19, 0, 0), (1, 1 << 22, 0), (1, 0, 1 << 15)):
-            monkeypatch.setattr(soft_margin, "_CPU_BLOCK", block)
+            monkeypatch.setattr(soft_margin, "CPU_BLOCK", block)
             monkeypatch.setattr(soft_margin, "KEEP", keep)
-            monkeypatch.setattr(soft_margin, "_SMALL", small)
+            monkeypatch.setattr(soft_margin, "SMALL", small)
             value = loss(scores, labels)
             results.append((value.detach(), *torch.autograd.grad(value, scores)))
         for value, grad in results[1:3]:

@@ -56,10 +56,10 @@ every_independent_loss = of_every({spec: loss for spec, loss in LOSSES.items() i
 def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """The ways rows are worked through; left alone, these small batches would only see the first."""
     if request.param != "small":
-        monkeypatch.setattr(soft_margin, "_SMALL", 0)
+        monkeypatch.setattr(soft_margin, "SMALL", 0)
     if request.param == "blocks":
         monkeypatch.setattr(soft_margin, "KEEP", 0)
-        monkeypatch.setattr(soft_margin, "_CPU_BLOCK", 3 * CLASSES)
+        monkeypatch.setattr(soft_margin, "CPU_BLOCK", 3 * CLASSES)
 
 
 every_kernel = pytest.mark.usefixtures("kernel")
