@@ -39,6 +39,11 @@ def data_folder() -> Path:
     return Path(pooch.os_cache("pyrite"))
 
 
+def folder_of(path: str | None, names: Sequence[str]) -> Path:
+    """The folder of a data set: the user's, or the one of these names in the data folder that exists, or the first."""
+    return as_path(path) if path is not None else find(data_folder(), names) or data_folder() / names[0]
+
+
 def find(folder: Path, names: Iterable[str]) -> Path | None:
     """The path of the first of these names that exists in the folder."""
     return next((folder / name for name in names if (folder / name).exists()), None)

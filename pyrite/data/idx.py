@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, Labels
-from pyrite.data.files import Download, as_path, data_folder, find, obtain, open_plain_or_gz
+from pyrite.data.files import Download, find, folder_of, obtain, open_plain_or_gz
 from pyrite.errors import PyriteError
 
 UINT8 = 8  # the only type these sets use
@@ -59,8 +59,7 @@ def _read_set(
     mirrors: tuple[str, ...],
     checksums: dict[str, str],
 ) -> Dataset:
-    root = data_folder()
-    folder = as_path(path) if path is not None else find(root, folders) or root / folders[0]
+    folder = folder_of(path, folders)
     if path is not None and not folder.is_dir():
         raise PyriteError(f"{name}: {folder} is not a folder")
 

@@ -1,8 +1,11 @@
 """Data that needs no download: scikit-learn's digits, synthetic data sets, and smaller versions of image sets."""
 
+from collections.abc import Callable
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pyrite.checks import number, whole_number
 from pyrite.data.dataset import Dataset, Labels
@@ -48,13 +51,11 @@ def blobs(classes: int = 3, features: int = 2, samples: int = 1000, spread: floa
         centres = np.stack([np.cos(angle), np.sin(angle)], 1)
     centres /= np.linalg.norm(centres, axis=1, keepdims=True)
 
-    def part(name: str, count: int, number: int, test: Dataset | None) -> Dataset:
-        labels = _evenly(count, classes, seed, number)
-        noise = normals(seed, Stream.SYNTHETIC, count * features, 10 + number).reshape(count, features)
-        points = centres[labels] + spread * noise
-        return Dataset(name, points.astype(np.float32), labels, tuple(map(str, range(classes))), test)
+    def points(labels: Labels, number: int) -> npt.NDArray[np.float32]:
+        noise = normals(seed, Stream.SYNTHETIC, len(labels) * features, 10 + number).reshape(-1, features)
+        return np.asarray(centres[labels] + spread * noise, np.float32)
 
-    return part("blobs", samples, 1, part("blobs test", max(samples // 5, classes), 2, None))
+    return _with_test("blobs", samples, classes, seed, points)
 
 
 def gratings(classes: int = 4, size: int = 16, samples: int = 512, spread: float = 0.2, seed: int = 0) -> Dataset:
@@ -64,16 +65,14 @@ def gratings(classes: int = 4, size: int = 16, samples: int = 512, spread: float
     seed = check_seed(seed)
     row, column = np.mgrid[:size, :size] * (2 * np.pi * 2 / size)
 
-    def part(name: str, count: int, number: int, test: Dataset | None) -> Dataset:
-        labels = _evenly(count, classes, seed, number)
+    def images(labels: Labels, number: int) -> Pixels:
         angle = (np.pi * labels / classes)[:, None, None, None]
-        phase = 2 * np.pi * uniforms(seed, Stream.SYNTHETIC, count * 3, 20 + number).reshape(count, 3, 1, 1)
+        phase = 2 * np.pi * uniforms(seed, Stream.SYNTHETIC, len(labels) * 3, 20 + number).reshape(-1, 3, 1, 1)
         waves = np.sin(np.cos(angle) * column + np.sin(angle) * row + phase)
         waves = waves + spread * normals(seed, Stream.SYNTHETIC, waves.size, 30 + number).reshape(waves.shape)
-        images = np.rint(127.5 + 100 * waves).clip(0, 255).astype(np.uint8)
-        return Dataset(name, images, labels, tuple(map(str, range(classes))), test)
+        return np.asarray(np.rint(127.5 + 100 * waves).clip(0, 255), np.uint8)
 
-    return part("gratings", samples, 1, part("gratings test", max(samples // 5, classes), 2, None))
+    return _with_test("gratings", samples, classes, seed, images)
 
 
 def reduced(data: Dataset, size: int | None = None, test: int | None = None, classes: int | None = None) -> Dataset:
@@ -130,9 +129,16 @@ def _shrunk(images: Pixels, size: int | None) -> Pixels:
     return np.concatenate([np.rint(p.reshape(shape).mean((3, 5), np.float32)).astype(np.uint8) for p in parts])
 
 
-def _evenly(count: int, classes: int, seed: int, number: int) -> Labels:
-    labels = np.arange(count, dtype=np.int64) % classes
-    return labels[order(seed, Stream.SYNTHETIC, count, number)]
+def _with_test(
+    name: str, samples: int, classes: int, seed: int, draw: Callable[[Labels, int], npt.NDArray[Any]]
+) -> Dataset:
+    """A data set with as many samples of every class, and a test part of a fifth; ``draw`` makes inputs of labels."""
+
+    def part(name: str, count: int, number: int, test: Dataset | None) -> Dataset:
+        labels = (np.arange(count) % classes)[order(seed, Stream.SYNTHETIC, count, number)]
+        return Dataset(name, draw(labels, number), labels, tuple(map(str, range(classes))), test)
+
+    return part(name, samples, 1, part(f"{name} test", max(samples // 5, classes), 2, None))
 
 
 def _check(spread: object, **sizes: int) -> None:

@@ -1,6 +1,5 @@
 """Tables with a label column: delimited text, Parquet, and data frames."""
 
-import math
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
@@ -123,7 +122,7 @@ def _guess_label(table: Table, taken: set[str]) -> tuple[str, str]:
         return called[0], f"the labels are taken from the column {called[0]!r}; --label names another"
     if free and not called:
         distinct = set(table.texts(free[-1]).tolist())
-        if 2 <= len(distinct) <= min(_FEW, len(table) // _EACH) and not _has_decimals(distinct):
+        if 2 <= len(distinct) <= min(_FEW, len(table) // _EACH) and not (np.nan_to_num(_numbers(distinct)) % 1).any():
             return free[-1], (
                 f"the labels are taken from the last column, {free[-1]!r}, which has {len(distinct)} distinct values; "
                 "--label names another"
@@ -140,7 +139,8 @@ def _labels(table: Table, label: str) -> list[str]:
     if any(not value.strip() for value in distinct):
         row = next(row for row, value in enumerate(labels) if not value.strip())
         raise PyriteError(f"{table.cell(row, label)}: the label is missing")
-    if len(distinct) > min(_CONTINUOUS, len(table) / 2) and _are_numbers(distinct) and _has_decimals(distinct):
+    numbers = _numbers(distinct) if len(distinct) > min(_CONTINUOUS, len(table) / 2) else np.zeros(1)
+    if not np.isnan(numbers).any() and (numbers % 1).any():
         raise PyriteError(
             f"{table.path}: the column {label!r} holds {len(distinct):,} different numbers, but labels are classes: "
             "put the numbers into ranges first, or name another column with --label"
@@ -148,16 +148,12 @@ def _labels(table: Table, label: str) -> list[str]:
     return labels
 
 
-def _are_numbers(values: Collection[str]) -> bool:
-    try:
-        return not any(math.isnan(float(value.replace(",", "."))) for value in values)
-    except ValueError:
-        return False
+def _numbers(values: Collection[str]) -> npt.NDArray[np.float64]:
+    """The numbers in texts; NaN for what is none."""
+    import pandas
 
-
-def _has_decimals(values: Collection[str]) -> bool:
-    """Whether some of the texts are numbers that are not whole."""
-    return any(_are_numbers([value]) and float(value.replace(",", ".")) % 1 != 0 for value in values)
+    texts = [value.replace(",", ".") for value in values]
+    return np.asarray(pandas.to_numeric(pandas.Series(texts, dtype=object), errors="coerce"), np.float64)
 
 
 def _listed(text: str, table: Table) -> list[str]:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pyrite.checks import one_of, whole_number
 from pyrite.data.dataset import Dataset, Labels, check_names, check_range
-from pyrite.data.files import as_path, data_folder, find, missing, read_text
+from pyrite.data.files import folder_of, missing, read_text
 from pyrite.data.images import LazyImages, Unreadable, inside, look_at
 from pyrite.errors import PyriteError
 
@@ -85,8 +85,7 @@ def webvision(
 
 def root_of(dataset: str, path: str | None, folders: tuple[str, ...], sign: str, source: str) -> Path:
     """The folder of a data set, recognised by one of its files, ``sign``."""
-    home = data_folder()
-    root = as_path(path) if path is not None else find(home, folders) or home / folders[0]
+    root = folder_of(path, folders)
     if not (root / sign).is_file():
         raise missing(dataset, sign, root, source)
     return root

@@ -69,6 +69,12 @@ def likely_right(labels: Ints, weight: Floats) -> npt.NDArray[np.bool_]:
     return kept | (~present & (weight > 0))
 
 
+def log_probabilities(chances: Floats, floor: float) -> Floats:
+    """The logarithms of probabilities, none of which is below ``floor``, and which add up to 1 again."""
+    bounded = chances.clip(floor)
+    return np.asarray(np.log(bounded / bounded.sum(1, keepdims=True)))
+
+
 def log_mean(log_probabilities: Floats) -> Floats:
     """The logarithm of the mean probabilities of several models, one table per model."""
     return np.asarray(logsumexp(log_probabilities, 0) - np.log(len(log_probabilities)))
@@ -115,8 +121,7 @@ class Wrapped(Candidate):
         else:
             scores = np.asarray(model.decision_function(inputs))
             chances[:, known] = softmax(np.stack([0 * scores, scores], 1) if scores.ndim == 1 else scores, axis=1)
-        chances = np.maximum(chances, _FLOOR)
-        return np.asarray(np.log(chances / chances.sum(1, keepdims=True)))
+        return log_probabilities(chances, _FLOOR)
 
 
 def wrap(model: Any, classes: npt.NDArray[Any], weighted: bool, verbose: bool) -> Wrapped:
@@ -195,7 +200,7 @@ def linear(classes: npt.NDArray[Any], verbose: bool) -> list[Candidate]:
     that, for few rows with much noise."""
     return [
         Wrapped(
-            make_pipeline(FunctionTransformer(_without_outliers), LogisticRegression(C=c, max_iter=1000)),
+            make_pipeline(FunctionTransformer(without_outliers), LogisticRegression(C=c, max_iter=1000)),
             name, classes, verbose, scaled=True, use="all",
         )
         for c, name in ((1.0, "linear"), (0.01, "shrunken linear"))
@@ -217,5 +222,6 @@ class _Levels(TransformerMixin, BaseEstimator):  # type: ignore[misc]  # scikit-
         return np.stack(columns, 1).astype(np.float64)
 
 
-def _without_outliers(features: npt.NDArray[Any]) -> Floats:
-    return np.asarray(features.clip(-_FAR, _FAR), np.float64)
+def without_outliers(features: npt.NDArray[Any], far: float = _FAR) -> Floats:
+    """Standardised features, of which none is further from 0."""
+    return np.asarray(features.clip(-far, far), np.float64)

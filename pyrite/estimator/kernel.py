@@ -8,7 +8,7 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.metrics.pairwise import euclidean_distances
 from sklearn.utils import gen_batches
 
-from pyrite.estimator.candidates import Candidate, Inputs, Predict
+from pyrite.estimator.candidates import Candidate, Inputs, Predict, log_probabilities, without_outliers
 from pyrite.estimator.rows import Floats, Ints
 
 _WIDTHS: Final = (0.1, 0.3, 1.0, 3.0)  # of the kernel, in units of the mean squared distance between two rows
@@ -38,7 +38,7 @@ class KernelCandidate(Candidate):
 
     def held_out(self, features: Inputs, labels: Ints, weight: Floats, fold: Ints, seed: int) -> Floats:
         """Log-probabilities of every row, in the setting with the smallest squared error, which ``train`` uses too."""
-        rows = _bounded(features)
+        rows = without_outliers(features.scaled, _FAR)
         targets, mean = _targets(labels, weight, self._classes)
         distance, unit = euclidean_distances(rows, squared=True), _unit(rows)
         best, lowest = np.zeros_like(targets), np.inf
@@ -50,21 +50,21 @@ class KernelCandidate(Candidate):
                     best, lowest, self._width, self._noise = found, error, width, noise
         if self._verbose:
             print(f"{self.name}, {len(labels)} rows, width {self._width}, noise {self._noise}")
-        return _log_probabilities(best + mean)
+        return log_probabilities(best + mean, _FLOOR)
 
     def train(self, features: Inputs, labels: Ints, weight: Floats, seed: int) -> Predict:
         assert self._width, "held_out has not been called"
         used = weight > 0
-        rows, weight = _bounded(features)[used], weight[used]
+        rows, weight = without_outliers(features.scaled, _FAR)[used], weight[used]
         targets, mean = _targets(labels[used], weight, self._classes)
         model = KernelRidge(alpha=self._noise, kernel="rbf", gamma=1 / (self._width * _unit(rows)))
         return partial(_predict, model.fit(rows, targets, sample_weight=weight), mean)
 
 
 def _predict(model: Any, mean: Floats, features: Inputs) -> Floats:
-    rows = _bounded(features)
+    rows = without_outliers(features.scaled, _FAR)
     parts = [model.predict(rows[some]) for some in gen_batches(len(rows), _BLOCK)]
-    return _log_probabilities(np.concatenate(parts) + mean)
+    return log_probabilities(np.concatenate(parts) + mean, _FLOOR)
 
 
 def _predictions(kernel: Floats, targets: Floats, weight: Floats, fold: Ints) -> list[Floats]:
@@ -93,16 +93,7 @@ def _targets(labels: Ints, weight: Floats, classes: int) -> tuple[Floats, Floats
     return one_hot - mean, np.asarray(mean)
 
 
-def _bounded(features: Inputs) -> Floats:
-    return np.asarray(features.scaled.clip(-_FAR, _FAR), np.float64)
-
-
 def _unit(rows: Floats) -> float:
     """The mean squared distance between two rows, which is twice the sum of the variances; 1 if all are equal."""
     unit = 2 * float(rows.var(0).sum())
     return unit if unit > 0 else 1.0
-
-
-def _log_probabilities(values: Floats) -> Floats:
-    bounded = values.clip(_FLOOR)
-    return np.asarray(np.log(bounded / bounded.sum(1, keepdims=True)))

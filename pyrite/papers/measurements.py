@@ -14,10 +14,8 @@ _HISTORY: Final = (
 """The columns of a run's history that are kept in every epoch."""
 _FINAL: Final = (*_HISTORY, "loss", "validation_accuracy", "weight_std", "weight_effective_share", "margin_mean_auc")
 """Those of the last epoch."""
-_SHOWN_EPOCHS: Final = 5
-"""How many epochs have their margin histograms kept."""
-_LOSSES: Final = np.linspace(0.0, 10.0, 21)
-"""Cross entropies at which a learned weighting is kept."""
+_SHOWN_EPOCHS: Final = 5  # that have their margin histograms kept
+_LOSSES: Final = np.linspace(0.0, 10.0, 21)  # cross entropies at which a learned weighting is kept
 
 
 def measure(run: Run) -> dict[str, Any]:
