@@ -15,7 +15,7 @@ from pyrite.methods import Trainer
 from pyrite.models import embed, mirrored_scores
 from pyrite.processes import all_gather, all_reduce
 from pyrite.soft_margin import margins
-from pyrite.training.metrics import Line, Scored, accuracies_of, measure, names_of
+from pyrite.training.metrics import Line, accuracies_of, held_out_of, measure, names_of
 
 if TYPE_CHECKING:
     from pyrite.training.record import Record
@@ -131,8 +131,9 @@ class Evaluation:
         for scores, labels, index in self._predictions(batches, epoch):
             if len(index) and self.split_off:
                 record.update_margins(index, margins(scores), unseen=True)
-            own.append(index[scores.argmax(1) == labels].cpu())
-            values = measure("held-out", Scored(scores, labels)).values()
+            found = held_out_of(scores, labels)
+            own.append(index[found.hits].cpu())
+            values = measure("held-out", found).values()
             sums += torch.stack([sums.new_tensor(len(labels)), *(value.double().sum() for value in values)])
         count, *totals = all_reduce(sums).tolist()
         if self.best is not None and (self.growth is None or self.growth.is_whole(epoch - 1)):

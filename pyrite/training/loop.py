@@ -50,17 +50,19 @@ def fit(
         stop: called after every step; True ends training.
     """
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
+    # Without a GPU, ``torch.manual_seed`` takes a millisecond for devices that are not available.
+    manual_seed = torch.manual_seed if gpus else torch.default_generator.manual_seed
     seed, steps, process, hooks = batches.seed, len(batches), rank(), [observer.after_step for observer in observers]
     with TORCH_GENERATOR, torch.random.fork_rng(devices=gpus):
         while batches.epoch < epochs:
             epoch = batches.epoch
             if not batches.position:
-                _seed(torch_seed(seed, Stream.EPOCH, epoch), len(gpus))
+                manual_seed(torch_seed(seed, Stream.EPOCH, epoch))
                 trainer.begin_epoch(epoch + 1)
             numbers = range(epoch * steps + batches.position, (epoch + 1) * steps)
             seeds = [torch_seed(seed, Stream.DROPOUT, number, process) for number in numbers]
             for batch, own in zip(batches, seeds, strict=True):
-                _seed(own, len(gpus))
+                manual_seed(own)
                 try:
                     step = trainer.step(batch)
                 except FloatingPointError as error:
@@ -73,15 +75,8 @@ def fit(
                     after_step(step)
                 if stop is not None and stop():
                     return False
-            _seed(torch_seed(seed, Stream.EPOCH, epoch, 1), len(gpus))
+            manual_seed(torch_seed(seed, Stream.EPOCH, epoch, 1))
             trainer.end_epoch()
             for observer in observers:
                 observer.after_epoch(epoch + 1)
     return True
-
-
-def _seed(seed: int, gpus: int) -> None:
-    """As ``torch.manual_seed``, which takes a millisecond for devices that are not available."""
-    torch.default_generator.manual_seed(seed)
-    if gpus:
-        torch.cuda.manual_seed_all(seed)

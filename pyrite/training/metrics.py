@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
 from types import SimpleNamespace
-from typing import Any, Final, Literal, NamedTuple, final
+from typing import Any, Final, Literal, final
 
 import numpy as np
 import numpy.typing as npt
@@ -29,8 +29,8 @@ __all__ = [
     "Line",
     "Metric",
     "SampleColumn",
-    "Scored",
     "accuracies_of",
+    "held_out_of",
     "measure",
     "names_of",
     "outcome_of",
@@ -106,15 +106,11 @@ class Epoch:
         return aucs
 
 
-class Scored(NamedTuple):
-    """A batch of held-out samples."""
-
-    scores: Tensor
-    labels: Tensor
-
-    @property
-    def margin(self) -> Tensor:
-        return row_margin(self.scores, self.labels).double()
+def held_out_of(scores: Tensor, labels: Tensor) -> SimpleNamespace:
+    """One value per sample of a batch of held-out samples."""
+    margin = row_margin(scores, labels).double()
+    mae = (-margin).sigmoid() * 2
+    return SimpleNamespace(margin=margin, hits=scores.argmax(1) == labels, mae=mae, ce=softplus(-margin))
 
 
 def accuracies_of(subsets: SubsetAccuracies, test: Tally | None) -> SimpleNamespace:
@@ -142,7 +138,7 @@ class Metric:
     Attributes:
         explanation: what it is, for pages, plots and printed results.
         measure: computes it from what ``source`` names, as a number or None.
-        source: an ``Epoch``, for the history; ``Scored`` held-out samples, for the history: one value per sample, of
+        source: an ``Epoch``, for the history; ``held_out_of`` batches, for the history: one value per sample, of
             which the mean over all processes is taken; ``accuracies_of`` the saved model, once; ``outcome_of`` a run,
             when it is read; or a comparison with other runs, which computes it.
         heading: that of its column in tables; they leave out what has none.
@@ -205,14 +201,14 @@ METRICS: Final[Mapping[str, Metric]] = {
     "test_accuracy": Metric("test accuracy", attrgetter("accuracies.test"), drawn=_BOTH),
     "validation_accuracy": Metric(
         "validation accuracy, given labels",
-        lambda batch: batch.scores.argmax(1) == batch.labels, "held-out", "validation", drawn=("run",),
+        attrgetter("hits"), "held-out", "validation", drawn=("run",),
     ),
     "validation_mae": Metric(
         "mean absolute error on held-out labels",
-        lambda batch: (-batch.margin).sigmoid() * 2, "held-out", percent=False,
+        attrgetter("mae"), "held-out", percent=False,
     ),
     "validation_ce": Metric(
-        "cross entropy on held-out labels", lambda batch: softplus(-batch.margin), "held-out", percent=False
+        "cross entropy on held-out labels", attrgetter("ce"), "held-out", percent=False
     ),
     "train_accuracy": Metric(
         "given labels followed", attrgetter("accuracies.given"), heading="given followed", drawn=("run",)

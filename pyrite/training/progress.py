@@ -5,6 +5,7 @@ Divergence without NaN: scores that grow without bound while the model forgets w
 
 import time
 from collections.abc import Sequence
+from operator import itemgetter
 from typing import Any, Final, Self, final
 
 from rich.console import Console
@@ -114,7 +115,7 @@ def divergence(history: Sequence[dict[str, Any]]) -> list[str]:
     if not seen:
         return []
     seen = [line for line in seen if line.get("stage") == seen[-1].get("stage")]
-    best, last = max(seen, key=lambda line: line["train_accuracy"]), seen[-1]
+    best, last = max(seen, key=itemgetter("train_accuracy")), seen[-1]
     sentences = []
     if last["train_accuracy"] <= _KEPT * best["train_accuracy"] and last["margin_size"] > best["margin_size"]:
         sentences.append(
