@@ -189,3 +189,15 @@ def test_no_drawers_without_a_name() -> None:
     assert not [
         path for path in ROOT.joinpath("pyrite").rglob("*.py") if path.stem in ("utils", "helpers", "common", "misc")
     ]
+
+
+def test_the_page_names_files_and_functions_that_exist() -> None:
+    """Every `path/file.py`, and every `path/file.py: name`, in which the path is that of a file or begins in pyrite."""
+    page = " ".join((ROOT / "docs" / "architecture.md").read_text().split())
+    named = re.findall(r"`([\w/]+\.(?:pyi?|md))(?:: ([\w.]+))?`", page)
+    assert len(named) > 50
+    for path, name in named:
+        found = [*ROOT.glob(path), *ROOT.glob(f"pyrite/{path}"), *ROOT.glob(f"pyrite/*/{path}")]
+        assert found, path
+        defined = re.findall(r"(?:class|def) (\w+)", found[0].read_text())
+        assert not name or set(name.split(".")) <= set(defined), (path, name)
