@@ -65,7 +65,7 @@ class Calibration:
 
 
 class Judged(NamedTuple):
-    """What held-out labels say of the candidates."""
+    """The weights of the candidates by held-out labels, and what follows from them."""
 
     choice: Choice
     calibrations: tuple[Calibration | None, ...]  # None where there is one candidate, whose scores are used as they are

@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import rankdata
 
 from pyrite.data.statistics import Statistics, mean_and_std, rescaled
 
@@ -50,10 +51,7 @@ class Rows(NamedTuple):
 
 def _ranks(features: Floats) -> npt.NDArray[np.int32]:
     """The rank of each value among the distinct values of its column, which scaling or shifting does not change."""
-    ranks = np.empty(features.shape, np.int32)
-    for column in range(features.shape[1]):
-        ranks[:, column] = np.unique(features[:, column], return_inverse=True)[1]
-    return ranks
+    return np.asarray(rankdata(features, "dense", axis=0) - 1, np.int32)
 
 
 def _differs_from_previous(rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:

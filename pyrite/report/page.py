@@ -20,13 +20,13 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Losses si
     first = comparison.rows[0].runs[0]
     tested = bool(comparison.rows[0].values("final_test_accuracy"))
     known = "true" in first.labels
-    shared, differ = _settings(comparison)
+    common, differ = _settings(comparison)
     page = templates().get_template("comparison.html").render(
         title=title,
         comparison=comparison,
         headings={name: COLUMNS[name].explanation for name in comparison.columns()},
         config=first.config,
-        settings=shared,
+        settings=common,
         differ=differ,
         seeds=[run.config.seed for run in comparison.rows[0].runs],
         facts=first.facts,
@@ -47,10 +47,10 @@ def _settings(comparison: Comparison) -> tuple[dict[str, object], dict[str, dict
     first = next(iter(recipes.values()))
     names = [name for name in SETTINGS if name not in ("method", "seed")]
     differ = [name for name in names if len({recipe.get(name) for recipe in recipes.values()}) > 1]
-    shared = {name: first[name] for name in names if first.get(name) and name not in differ}
-    if shared.get("accumulate") == 1:
-        del shared["accumulate"]
-    return shared, {name: {loss: recipe.get(name) for loss, recipe in recipes.items()} for name in differ}
+    common = {name: first[name] for name in names if first.get(name) and name not in differ}
+    if common.get("accumulate") == 1:
+        del common["accumulate"]
+    return common, {name: {loss: recipe.get(name) for loss, recipe in recipes.items()} for name in differ}
 
 
 def _plain(config: Config) -> dict[str, Any]:
