@@ -10,8 +10,6 @@ import typer
 
 from pyrite.settings import HINTS, SETTINGS, SHORT, Setting
 
-__all__ = ["with_settings"]
-
 Command = Callable[..., None]
 _PANEL = "Training"
 

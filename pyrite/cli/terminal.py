@@ -9,8 +9,6 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["AsJson", "DataName", "RunPath", "Seed", "failures", "is_first", "print_json", "print_table", "warn"]
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")]
 DataName = Annotated[str, typer.Argument(help="A data set's name, a folder, or a file.")]
 RunPath = Annotated[Path, typer.Argument(help="A run's folder.")]

@@ -12,8 +12,6 @@ from pyrite.data import Batch
 from pyrite.methods.method import Context, Method, Step, Trainer
 from pyrite.methods.noise_rate import check_loss
 
-__all__ = ["Bilevel"]
-
 
 @final
 class Bilevel(Method):
@@ -59,6 +57,8 @@ class _Split(NamedTuple):
 
 @final
 class BilevelTrainer(Trainer):
+    """Splits of a batch, weighted by how their gradients agree with that of one of them."""
+
     whole_batch = True
 
     def __init__(self, method: Bilevel, context: Context) -> None:

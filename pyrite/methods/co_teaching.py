@@ -14,8 +14,6 @@ from pyrite.data import Batch
 from pyrite.methods.method import Context, Method
 from pyrite.methods.noise_rate import NoiseRateTrainer, check_loss, check_rate
 
-__all__ = ["CoTeaching", "with_small_loss"]
-
 
 @final
 class CoTeaching(Method):
@@ -48,6 +46,8 @@ class CoTeaching(Method):
 
 @final
 class CoTeachingTrainer(NoiseRateTrainer):
+    """Two nets, each of which chooses the samples of the other."""
+
     whole_batch = True
     saved = (*NoiseRateTrainer.saved, "forget_rate")
 

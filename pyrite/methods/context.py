@@ -14,8 +14,6 @@ from pyrite.errors import PyriteError
 from pyrite.methods.learner import Learner, Stateful
 from pyrite.processes import gather
 
-__all__ = ["Context", "Cycle"]
-
 MakeLearner = Callable[[int, int], Learner]
 
 

@@ -15,8 +15,6 @@ from pyrite.methods.method import Context, Method, Trainer
 from pyrite.methods.staged import Estimate, Stages, stage_fraction
 from pyrite.methods.transition import as_estimate, from_anchors, invertible
 
-__all__ = ["BackwardCorrection", "Corrected", "ForwardCorrection"]
-
 Matrix = str | Tensor | Sequence[Sequence[float]]
 
 

@@ -13,8 +13,6 @@ from pyrite.draws import Stream, uniforms
 from pyrite.methods.method import Composed, Context, Method, Step, Trainer
 from pyrite.methods.select import numbered_arrays
 
-__all__ = ["CrossFit"]
-
 
 @final
 class CrossFit(Composed):

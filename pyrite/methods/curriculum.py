@@ -16,8 +16,6 @@ from pyrite.draws import Stream, order
 from pyrite.methods.method import Context, Method, Step, Trainer
 from pyrite.soft_margin import row_margin
 
-__all__ = ["Curriculum", "largest_exponent"]
-
 _PER_EPOCH: Final = 4  # times that the exponent changes in an epoch
 _ENOUGH: Final = 500  # held-out samples: their mean probability is known to 0.02, and they cost little
 _KEPT: Final = 0.5  # where every epoch shows the same inputs

@@ -16,8 +16,6 @@ from pyrite.methods.method import Context, Method
 from pyrite.methods.scheduled import ScheduledLoss
 from pyrite.models import embed
 
-__all__ = ["D2L"]
-
 _SAMPLES, _BATCH = 1280, 128  # of the authors' code: ten batches of the size that the paper estimates dimension in
 
 

@@ -12,8 +12,6 @@ from pyrite.data import Batch
 from pyrite.methods.method import Context, Method, Step, Trainer
 from pyrite.soft_margin import row_margins, widened
 
-__all__ = ["ELR", "elr_penalty"]
-
 
 @final
 class ELR(Method):
@@ -57,6 +55,8 @@ def elr_penalty(scores: Tensor, complement: Tensor) -> Tensor:
 
 @final
 class ELRTrainer(Trainer):
+    """Cross entropy with a regulariser towards the remembered predictions."""
+
     complement: Tensor
 
     def __init__(self, method: ELR, context: Context) -> None:

@@ -8,8 +8,6 @@ from pyrite.errors import PyriteError
 from pyrite.losses import grows_without_bound
 from pyrite.methods.method import Context, Method, Trainer
 
-__all__ = ["ERM"]
-
 
 @final
 class ERM(Method):

@@ -14,8 +14,6 @@ from pyrite.methods.method import Context, MetaSet, Method, Step, Trainer
 from pyrite.methods.staged import Estimate, Stages, stage_fraction
 from pyrite.methods.transition import as_estimate, from_gold
 
-__all__ = ["GLC", "FineTune"]
-
 
 @final
 class FineTune(Method):

@@ -14,8 +14,6 @@ from pyrite.methods.method import Context, Method, Step, Trainer
 from pyrite.methods.staged import Estimate, Stages
 from pyrite.soft_margin import row_margins, widened
 
-__all__ = ["Joint", "joint_objective"]
-
 Prior = Literal["given", "uniform"] | Sequence[float]
 
 

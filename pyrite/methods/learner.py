@@ -12,8 +12,6 @@ from pyrite.errors import PyriteError
 from pyrite.processes import all_reduce_gradients, world_size
 from pyrite.settings import Precision
 
-__all__ = ["Learner", "Stateful"]
-
 
 class Stateful(nn.Module):
     """A module whose ``state_dict`` also has the attributes that ``saved`` names.

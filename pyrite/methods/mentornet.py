@@ -17,8 +17,6 @@ from pyrite.methods.method import Context, Method, Step
 from pyrite.methods.noise_rate import NoiseRateTrainer, check_loss
 from pyrite.npz_files import read_npz
 
-__all__ = ["Mentor", "Mentornet", "features_of", "read_lesson", "train_mentor"]
-
 PREDEFINED: Final = "predefined"
 _RECORDED: Final = 2000  # samples whose losses are saved to train other mentors: enough for three inputs
 _STEPS: Final = 300  # of Adam, on all rows at once; the loss has converged by then
@@ -79,6 +77,8 @@ class Mentornet(Method):
 
 @final
 class MentornetTrainer(NoiseRateTrainer):
+    """Samples weighted by a mentor, from their losses."""
+
     whole_batch = True
     saved = (*NoiseRateTrainer.saved, "threshold", "past_losses", "past_thresholds")
     seen: Tensor

@@ -29,11 +29,6 @@ from pyrite.curves import CE, MAE
 from pyrite.errors import PyriteError
 from pyrite.processes import all_reduce
 
-__all__ = [
-    "Gradient", "MetaGradient", "Normalise", "Passes", "Virtual", "check_optimiser", "meta_gradient",
-    "normalised_weights", "per_sample", "same_draws", "theta_gradient", "virtual_step",
-]  # fmt: skip
-
 Gradient = Literal["exact", "lean", "fast", "reference"]
 Normalise = Literal["mean", "sum"]
 Virtual = Literal["sgd", "optimizer"]

@@ -26,8 +26,6 @@ from pyrite.methods.noise_rate import check_loss
 from pyrite.methods.reweighting import Again, MetaTrainer
 from pyrite.methods.trainer import Pass
 
-__all__ = ["MetaWeight", "WeightNet"]
-
 GuideOptimiser = Literal["sgd", "nesterov", "adam"]
 
 

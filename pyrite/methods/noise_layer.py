@@ -16,8 +16,6 @@ from pyrite.methods.staged import Stages, stage_fraction
 from pyrite.methods.transition import as_estimate, from_confusion
 from pyrite.soft_margin import row_margins
 
-__all__ = ["Masking", "NoiseLayer", "SModel"]
-
 Structure = str | Tensor | Sequence[Sequence[float]]
 
 

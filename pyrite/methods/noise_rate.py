@@ -15,8 +15,6 @@ from pyrite.methods.context import Context
 from pyrite.methods.trainer import Trainer
 from pyrite.soft_margin import row_margin
 
-__all__ = ["NoiseRateTrainer", "check_loss", "check_rate", "estimate_noise_rate"]
-
 _ROUNDS: Final = 500  # of EM at most
 _STABLE: Final = 1e-10  # EM ends when the log-likelihood per sample changes by less
 _LEAST_SPREAD: Final = 1e-3  # relative to that of all margins, so that components do not shrink to points

@@ -21,8 +21,6 @@ from pyrite.methods.meta_gradient import Passes, normalised_weights, per_sample,
 from pyrite.methods.method import Context, MetaSet, Method, Step, Trainer
 from pyrite.methods.trainer import Pass
 
-__all__ = ["L2RW", "Again", "MetaTrainer"]
-
 Again = Callable[[], AbstractContextManager[None]]
 
 
@@ -125,6 +123,8 @@ class L2RW(Method):
 
 @final
 class L2RWTrainer(MetaTrainer):
+    """Weights by the gradient of the meta loss at equal weights."""
+
     def weigh(self, made: Pass, again: Again) -> tuple[Tensor, Tensor]:
         # The size of the virtual step cancels when weights are divided by their sum.
         omega = torch.zeros_like(made.losses)

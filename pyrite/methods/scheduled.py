@@ -9,8 +9,6 @@ from pyrite.curves import CE
 from pyrite.losses import BootHard, BootSoft, Confidence, Peer
 from pyrite.methods.method import Context, Method, Trainer
 
-__all__ = ["Bootstrap", "Ramp", "ScheduledConfidence", "ScheduledLoss", "ScheduledPeer"]
-
 
 class Ramp(NamedTuple):
     """From one value to another: constant at first, then along a line, then constant.

@@ -20,8 +20,6 @@ from pyrite.methods.learner import Learner
 from pyrite.methods.method import Composed, Context, Method, Step, Trainer
 from pyrite.methods.self_corrected import SelfCorrected
 
-__all__ = ["Auto", "Select", "as_good_as_the_best", "numbered_arrays"]
-
 Hits = npt.NDArray[np.bool_]
 
 _CLIP: Final = 1.0  # for methods whose scores could grow without bound, as in runs of their own

@@ -17,8 +17,6 @@ from pyrite.methods.transition import from_anchors, wrong_by_matrix
 from pyrite.models import mirrored_scores
 from pyrite.soft_margin import widened
 
-__all__ = ["SelfCorrected", "matrix_by_anchors", "noise_of_labels"]
-
 _AVERAGED: Final = 0.02  # of the run: the steps that weights are averaged over
 _GROWING: Final = 0.1  # of the steps so far, at the beginning
 _NEARLY_NONE: Final = 0.01  # what an audit of right labels finds

@@ -14,8 +14,6 @@ from pyrite.errors import PyriteError
 from pyrite.methods.method import Context, Method, Step
 from pyrite.methods.noise_rate import NoiseRateTrainer, check_loss
 
-__all__ = ["SelfPaced"]
-
 
 @final
 class SelfPaced(Method):
@@ -52,6 +50,8 @@ class SelfPaced(Method):
 
 @final
 class SelfPacedTrainer(NoiseRateTrainer):
+    """The samples with small losses, more of them in every epoch."""
+
     saved = (*NoiseRateTrainer.saved, "fraction")
     seen: Tensor
     chosen: Tensor

@@ -10,8 +10,6 @@ from pyrite.data import Batch
 from pyrite.errors import PyriteError
 from pyrite.methods.method import Composed, Context, Method, Step, Trainer
 
-__all__ = ["Estimate", "Staged", "Stages", "stage_fraction"]
-
 Estimate = Mapping[str, Tensor]
 
 

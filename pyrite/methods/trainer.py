@@ -19,8 +19,6 @@ from pyrite.models import Ensemble, mean_scores
 from pyrite.processes import all_reduce, gather, rank, world_size
 from pyrite.soft_margin import margins, row_margin
 
-__all__ = ["Pass", "Step", "Trainer"]
-
 _FEW: Final = 256  # classes up to which the margins of all cost about as much as that of one
 
 

@@ -10,8 +10,6 @@ from pyrite.errors import PyriteError
 from pyrite.methods.staged import Estimate
 from pyrite.soft_margin import row_margins
 
-__all__ = ["as_estimate", "from_anchors", "from_confusion", "from_gold", "invertible", "wrong_by_matrix"]
-
 
 def from_anchors(scores: Tensor, percentile: float | Tensor = 100.0) -> Tensor:
     """The noisy posterior of one sample per class, which is taken as a certain example of it.

@@ -25,8 +25,6 @@ from pyrite.training.evaluation import Evaluation, measure_retrieval
 from pyrite.training.prepare import Prepared, prepare
 from pyrite.training.record import Record
 
-__all__ = ["Running", "build", "check_device", "make_learner"]
-
 _WHITENED = 2048  # inputs that a net may use before training, for whitening
 
 

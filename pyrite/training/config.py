@@ -28,20 +28,6 @@ if TYPE_CHECKING:
     from pyrite.settings import Model
     from pyrite.training.optimisers import Schedule
 
-__all__ = [
-    "AUGMENTATIONS",
-    "Config",
-    "Job",
-    "Missing",
-    "given_settings",
-    "load_data",
-    "python_name",
-    "read_features",
-    "read_file",
-    "read_model",
-    "reading",
-]
-
 
 AUGMENTATIONS: Registry[CropFlip] = Registry("augmentation", {"crop_flip": CropFlip}, CropFlip, "crop_flip(pad=4)")
 

@@ -20,8 +20,6 @@ from pyrite.training.optimisers import SGD, Linear
 from pyrite.training.pace import fitting
 from pyrite.training.start import measure_start, parts_of, unmeasured, with_margin
 
-__all__ = ["resolve", "resolve_defaults"]
-
 _LARGE_ENOUGH: Final = 24  # pixels of a side: images may be halved in the first epochs, and convolutions take the time
 
 

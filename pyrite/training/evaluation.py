@@ -20,8 +20,6 @@ from pyrite.training.metrics import Line, accuracies_of, held_out_of, measure, n
 if TYPE_CHECKING:
     from pyrite.training.record import Record
 
-__all__ = ["BestEpoch", "Evaluation", "measure_retrieval"]
-
 
 @final
 class BestEpoch:

@@ -29,8 +29,6 @@ from pyrite.training.run import Run
 from pyrite.training.run_files import read_json
 from pyrite.training.run_folder import RunFolder, locked, new_folder
 
-__all__ = ["RunObserver", "Watching", "train", "train_job", "train_once"]
-
 
 @runtime_checkable
 class RunObserver(Observer, Protocol):

@@ -10,8 +10,6 @@ from pyrite.draws import TORCH_GENERATOR, Stream, torch_seed
 from pyrite.methods import Step, Trainer
 from pyrite.processes import rank
 
-__all__ = ["Diverged", "Observer", "RunFailed", "fit"]
-
 
 class Observer(Protocol):
     """Called after every step and at the end of every epoch; epochs are counted from 1."""

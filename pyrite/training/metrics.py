@@ -21,22 +21,6 @@ from pyrite.arrays import Floats, Ints
 from pyrite.diagnostics import SubsetAccuracies, Tally, roc_auc, subset_accuracies, weight_statistics
 from pyrite.soft_margin import row_margin
 
-__all__ = [
-    "COLUMNS",
-    "METRICS",
-    "SAMPLE_COLUMNS",
-    "Epoch",
-    "Line",
-    "Metric",
-    "SampleColumn",
-    "accuracies_of",
-    "held_out_of",
-    "measure",
-    "names_of",
-    "outcome_of",
-    "updated_columns",
-]
-
 Line = dict[str, Any]
 Source = Literal["epoch", "held-out", "model", "outcome", "comparison"]
 _BOTH: Final = ("run", "comparison")

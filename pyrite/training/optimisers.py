@@ -15,21 +15,6 @@ from pyrite.checks import flag, is_number, number, one_of, require
 from pyrite.errors import PyriteError
 from pyrite.spec import HasSpec, Registry, build, lookup
 
-__all__ = [
-    "OPTIMISERS",
-    "SCHEDULES",
-    "SGD",
-    "Adam",
-    "Adamw",
-    "Constant",
-    "Cosine",
-    "Linear",
-    "Optimiser",
-    "Schedule",
-    "Steps",
-    "states_rate",
-]
-
 _LARGEST = 1e30  # float32, in which weights are, ends at 3e38
 
 

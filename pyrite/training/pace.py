@@ -19,8 +19,6 @@ from pyrite.training.build import Running, build
 from pyrite.training.config import Job
 from pyrite.training.loop import fit
 
-__all__ = ["Pace", "fitting", "measure_pace"]
-
 _STEPS: Final = 4  # that are timed; the one before them allocates memory and may compile
 _FORWARD: Final = 1 / 3  # of a step: going back through a net takes about twice as long as going forward
 _MOST: Final = 300  # epochs; ten minutes of a small table would be thousands

@@ -13,8 +13,6 @@ from pyrite.data import Unreadable
 from pyrite.data.corrections import to_cell
 from pyrite.files import write_or_refuse
 
-__all__ = ["Predictions"]
-
 
 @final
 @dataclass(frozen=True, eq=False, repr=False)

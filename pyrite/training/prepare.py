@@ -16,8 +16,6 @@ from pyrite.noise import corrupt
 from pyrite.processes import all_gather, rank
 from pyrite.training.config import Config, Job
 
-__all__ = ["Prepared", "prepare", "read_corrections"]
-
 Columns = dict[str, npt.NDArray[Any]]
 
 

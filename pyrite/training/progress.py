@@ -15,8 +15,6 @@ from pyrite.methods import Step
 from pyrite.processes import world_size
 from pyrite.training.build import Running
 
-__all__ = ["FAR", "Progress", "divergence"]
-
 _LARGE: Final = 100 * 100  # pixels of an image from which training from scratch takes hours without a GPU
 _PHOTOGRAPH: Final = 32  # pixels of a side: the smallest images that are embedded well (CIFAR-10)
 _MANY: Final = 20_000  # images below which embeddings are ahead (docs/embeddings.md)

@@ -19,8 +19,6 @@ from pyrite.soft_margin import margins
 from pyrite.training.evaluation import Evaluation
 from pyrite.training.metrics import SAMPLE_COLUMNS, Epoch, Line, measure, names_of, updated_columns
 
-__all__ = ["FirstVisits", "Record"]
-
 Arrays = dict[str, npt.NDArray[Any]]
 
 _LARGEST: Final = 1 << 28  # samples times classes whose margins are kept, which takes two gigabytes

@@ -22,8 +22,6 @@ from pyrite.training.metrics import COLUMNS, SAMPLE_COLUMNS, Line, measure, outc
 from pyrite.training.prediction import Predictions
 from pyrite.training.run_files import read_history, read_json, read_npz, read_weights
 
-__all__ = ["Run", "net_scores"]
-
 
 @final
 class Run:

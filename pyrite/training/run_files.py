@@ -20,8 +20,6 @@ from torch import Tensor
 from pyrite import npz_files
 from pyrite.errors import PyriteError
 
-__all__ = ["STATE", "pack", "read_history", "read_json", "read_npz", "read_weights", "unpack"]
-
 STATE: Final = "state/state.safetensors"
 _TENSOR, _ARRAY = "tensor:", "array:"
 _DIGITS: Final = 32  # of the checksum

@@ -29,8 +29,6 @@ from pyrite.training.loop import RunFailed
 from pyrite.training.progress import divergence
 from pyrite.training.run_files import STATE, pack, read_json, read_npz, unpack
 
-__all__ = ["RunFolder", "locked", "new_folder"]
-
 _LOCK = ".lock"
 
 

@@ -19,8 +19,6 @@ from pyrite.methods import Method
 from pyrite.models import Architecture, Factory, build_model, default_architecture, seeded
 from pyrite.soft_margin import margins
 
-__all__ = ["Start", "check_on_net", "measure_start", "parts_of", "unmeasured", "with_margin"]
-
 _FITTED = 2048  # inputs for the layers that are fitted to them, as in training
 _SHAPE = (3, 32, 32)  # of the inputs where no data is given
 
