@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -72,7 +73,12 @@ def test_lazy_images_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     (tmp_path / "dog" / "99.png").write_text("no image")
     counted: list[int] = []
     read = LazyImages.read
-    monkeypatch.setattr(LazyImages, "read", lambda self, rows: counted.extend(rows.tolist()) or read(self, rows))
+
+    def counting(self: LazyImages, rows: Any, **options: Any) -> Any:
+        counted.extend(rows.tolist())
+        return read(self, rows, **options)
+
+    monkeypatch.setattr(LazyImages, "read", counting)
     data = load("folder", path=str(tmp_path), lazy=True)
     found = data_issues(data)
     assert sorted(counted) == list(range(len(data)))
