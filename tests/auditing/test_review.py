@@ -129,6 +129,22 @@ def test_the_interval_of_the_audit_limits_that_of_few_decisions() -> None:
     assert limited.reviewed(decide(audit, true, rows)).noise_interval == (0.15, 0.3)
 
 
+def test_the_given_class_is_a_choice_after_a_review() -> None:
+    """With twelve classes only five choices are kept, and a label that is surely wrong is not among them before."""
+    random = np.random.default_rng(0)
+    true = np.arange(1200) % 12
+    scores = 6 * np.eye(12)[true] + random.normal(size=(1200, 12))
+    given = np.where(random.random(1200) < 0.2, (true + 1) % 12, true)
+    audit = pyrite.audit(given, scores=scores, kind="logits")
+    assert (audit.choices != given[:, None]).all(1).any()
+    rows = audit.ranking[-20:]
+    after = audit.reviewed(dict.fromkeys(rows.tolist(), "keep"))
+    rest = np.setdiff1d(np.arange(1200), rows)
+    own = after.choices[rest] == given[rest, None]
+    assert own.any(1).all()
+    assert after.likelihoods[rest][own] == pytest.approx(1 - after.wrong_probability[rest], abs=1e-12)
+
+
 def test_a_ranking_gets_its_random_check() -> None:
     audit = cannot_tell()
     after = audit.reviewed({100 + int(row): "drop" if row < 15 else "keep" for row in random_check(60)})
