@@ -121,6 +121,16 @@ def test_a_model_card_says_what_the_run_knows(digits: pyrite.Run, tmp_path: Path
         assert said in card
 
 
+@pytest.mark.parametrize(
+    ("validation", "said"), [(0.2, "measured on held-out given labels"), (0.0, "is not known: none were kept aside")]
+)
+def test_a_model_card_names_what_the_accuracy_is_of(validation: float, said: str, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    data = pyrite.Dataset("points", random.normal(size=(60, 2)), np.arange(60) % 2, ("a", "b"))
+    run = pyrite.train(data, loss="ce", epochs=1, validation=validation, model="linear", out=tmp_path, progress=False)
+    assert said in model_card(run)
+
+
 def test_a_model_card_of_an_audit(tmp_path: Path) -> None:
     audit = pyrite.audit("digits", noise="symmetric(0.4)", model="mlp", epochs=3, samples=600, out=tmp_path / "run")
     assert audit.run is not None
