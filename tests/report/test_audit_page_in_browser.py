@@ -34,9 +34,21 @@ class Browser:
         return self.reload()
 
     def reload(self) -> "Browser":
+        # Chromium stores asynchronously: what a page saved just before a reload can be lost. It is saved again.
+        saved = self.saved
         self.driver.refresh()
+        for _ in range(100):
+            if self.saved == saved:
+                break
+            self.js("localStorage.clear(); Object.assign(localStorage, arguments[0])", saved)
+            time.sleep(0.1)
+            self.driver.refresh()
         self.js("document.getElementById('card').scrollIntoView({block: 'center'})")
         return self
+
+    @property
+    def saved(self) -> dict[str, str]:
+        return dict(self.js("return {...localStorage}"))
 
     def js(self, script: str, *values: Any) -> Any:
         return self.driver.execute_script(script, *values)
@@ -75,7 +87,8 @@ class Browser:
         path.unlink(missing_ok=True)
         self.click("#export")
         end = time.monotonic() + 10
-        while not path.exists() and time.monotonic() < end:
+        # Chromium reserves the name by an empty file.
+        while not (path.exists() and path.stat().st_size) and time.monotonic() < end:
             time.sleep(0.02)
         with path.open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file, strict=True))
@@ -295,9 +308,15 @@ def test_two_tabs_do_not_write_over_each_other(browser: Browser) -> None:
     browser.driver.switch_to.new_window("tab")
     browser.driver.get(page)
     browser.reload().press("d")
+    second, saved = browser.driver.current_window_handle, browser.saved
+    browser.driver.switch_to.window(first)
+    end = time.monotonic() + 10
+    while browser.saved != saved and time.monotonic() < end:
+        time.sleep(0.02)
+    browser.press("k")
+    browser.driver.switch_to.window(second)
     browser.driver.close()
     browser.driver.switch_to.window(first)
-    browser.press("k")
     assert [row["decision"] for row in browser.export()] == ["relabel", "drop", "keep"]
 
 
