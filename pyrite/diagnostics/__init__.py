@@ -1,52 +1,36 @@
 """Measurements of training and its results, computed from arrays. Nothing here uses a model."""
 
-from pyrite.diagnostics.accuracy import (
+from pyrite.diagnostics.embeddings import Retrieval, embed_sets, local_intrinsic_dimension, retrieve
+from pyrite.diagnostics.epochs import (
+    MARGIN_EDGES,
     SubsetAccuracies,
     Tally,
     accuracy,
     clearly_better,
+    effective_samples,
+    epoch_weight,
     hybrid_accuracy,
     subset_accuracies,
+    weight_statistics,
 )
-from pyrite.diagnostics.calibration import Reliability, brier_score, brier_score_of_event, reliability, top_label
-from pyrite.diagnostics.detection import (
+from pyrite.diagnostics.scores import (
     BestF1,
     Detection,
+    Reliability,
     average_precision,
     best_f1,
+    brier_score,
+    brier_score_of_event,
     detection,
     precision_at,
+    reliability,
     roc_auc,
+    top_label,
 )
-from pyrite.diagnostics.dimension import local_intrinsic_dimension
-from pyrite.diagnostics.retrieval import Retrieval, embed_sets, retrieve
-from pyrite.diagnostics.weighting import MARGIN_EDGES, effective_samples, epoch_weight, weight_statistics
 
 __all__ = [
-    "MARGIN_EDGES",
-    "BestF1",
-    "Detection",
-    "Reliability",
-    "Retrieval",
-    "SubsetAccuracies",
-    "Tally",
-    "accuracy",
-    "average_precision",
-    "best_f1",
-    "brier_score",
-    "brier_score_of_event",
-    "clearly_better",
-    "detection",
-    "effective_samples",
-    "embed_sets",
-    "epoch_weight",
-    "hybrid_accuracy",
-    "local_intrinsic_dimension",
-    "precision_at",
-    "reliability",
-    "retrieve",
-    "roc_auc",
-    "subset_accuracies",
-    "top_label",
-    "weight_statistics",
-]
+    "MARGIN_EDGES", "BestF1", "Detection", "Reliability", "Retrieval", "SubsetAccuracies", "Tally", "accuracy",
+    "average_precision", "best_f1", "brier_score", "brier_score_of_event", "clearly_better", "detection",
+    "effective_samples", "embed_sets", "epoch_weight", "hybrid_accuracy", "local_intrinsic_dimension", "precision_at",
+    "reliability", "retrieve", "roc_auc", "subset_accuracies", "top_label", "weight_statistics",
+]  # fmt: skip

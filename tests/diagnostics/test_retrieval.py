@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import average_precision_score
 
-from pyrite.diagnostics import embed_sets, retrieve
+from pyrite.diagnostics import embed_sets, embeddings as embeddings_module, retrieve
 
 
 def on_circle(*degrees: float) -> np.ndarray:
@@ -39,8 +39,9 @@ def test_trapezoids_by_hand() -> None:
     assert found.mean_average_precision == pytest.approx(((1 + 1) / 2 + (1 / 2 + 2 / 3) / 2) / 2)
 
 
-@pytest.mark.parametrize("chunk", [1, 7, 256])
-def test_against_scikit_learn(chunk: int) -> None:
+@pytest.mark.parametrize("block", [7, 256])
+def test_against_scikit_learn(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(embeddings_module, "_BLOCK", block)
     rng = np.random.default_rng(0)
     embeddings, identity, camera = rng.normal(size=(150, 8)), rng.integers(-1, 12, 150), rng.integers(1, 4, 150)
     query = np.flatnonzero(identity > 0)[:40]
@@ -51,7 +52,6 @@ def test_against_scikit_learn(chunk: int) -> None:
         gallery_identity=identity,
         query_camera=camera[query],
         gallery_camera=camera,
-        chunk=chunk,
     )
     unit = embeddings / np.linalg.norm(embeddings, axis=1, keepdims=True)
     precisions, firsts = [], []

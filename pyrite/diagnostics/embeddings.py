@@ -1,14 +1,16 @@
-"""Retrieval by embeddings: mean average precision and cumulative matching characteristic."""
+"""Measures of embeddings: retrieval, and the local intrinsic dimension."""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import Final, Literal, final
 
 import numpy as np
 
 from pyrite.arrays import Flags, Floats, Ints, check_same_length, to_floats, to_ints
 from pyrite.checks import one_of, whole_number
 from pyrite.errors import PyriteError
+
+_BLOCK: Final = 256  # rows of a matrix of distances that are computed at a time
 
 
 @final
@@ -63,7 +65,6 @@ def retrieve(
     distractors: Collection[int] = (0,),
     junk: Collection[int] = (-1,),
     precision: Literal["steps", "trapezoids"] = "steps",
-    chunk: int = 256,
 ) -> Retrieval:
     """Rank the gallery for each query by cosine similarity, and measure how early the same identity comes.
 
@@ -89,14 +90,14 @@ def retrieve(
     check_same_length(gallery=entries, gallery_identity=identity, gallery_camera=camera)
     no_match, ignored = np.isin(identity, [*distractors, *junk]), np.isin(identity, list(junk))
     average, first = np.full(len(wanted), np.nan), np.zeros(len(wanted), np.int64)
-    for start in range(0, len(wanted), whole_number("chunk", chunk, least=1)):
-        similarity = queries[start : start + chunk] @ entries.T
+    for start in range(0, len(wanted), _BLOCK):
+        similarity = queries[start : start + _BLOCK] @ entries.T
         for row, values in enumerate(similarity, start):
             same = identity == wanted[row]
             usable = ~(ignored | (same & (camera == own_camera[row])))
             match = same & ~no_match & usable
-            others = usable & ~match
-            average[row], first[row] = _average_precision(values[match], values[others], precision == "trapezoids")
+            if match.any():
+                average[row], first[row] = _ranked(values[match], values[usable & ~match], precision == "trapezoids")
     found: Flags = first > 0
     count = int(np.count_nonzero(found))
     ranks = [whole_number("rank", rank, least=1) for rank in ranks]
@@ -104,10 +105,8 @@ def retrieve(
     return Retrieval(float(average[found].mean()) if count else None, cmc, count, len(first) - count, average, first)
 
 
-def _average_precision(matches: Floats, others: Floats, trapezoids: bool) -> tuple[float, int]:
+def _ranked(matches: Floats, others: Floats, trapezoids: bool) -> tuple[float, int]:
     """Average precision, and the rank of the first match."""
-    if not len(matches):
-        return np.nan, 0
     count = np.arange(1, len(matches) + 1)
     ahead = len(others) - np.searchsorted(np.sort(others), np.sort(matches)[::-1], side="left")
     rank = ahead + count
@@ -123,3 +122,33 @@ def _unit(rows: Floats, name: str) -> Floats:
     if not length.all():
         raise PyriteError(f"{name} {int((length[:, 0] == 0).argmax())} is all 0, so it has no cosine similarity")
     return np.asarray(rows / length)
+
+
+def local_intrinsic_dimension(points: object, k: int = 20, among: object | None = None) -> Floats:
+    """The maximum-likelihood estimate at each point, from its k nearest neighbours in ``among`` (or ``points``).
+
+    With distances r_1 ≤ … ≤ r_k it is (k − 1) / Σ_{i<k} log(r_k / r_i) (Levina & Bickel, 2004): the k-th distance
+    only sets the scale, so k − 1 ratios are averaged. The formula printed with D2L divides by k and
+    is larger by k / (k − 1); public code that takes k − 1 neighbours and still divides by k is further off. D2L uses
+    only ratios of these numbers, in which the factor cancels.
+
+    The point itself and its duplicates are not neighbours: their ratio would be infinite. The result is NaN where there
+    are fewer than k neighbours, and infinite where all k are equally far.
+    """
+    from scipy.spatial.distance import cdist
+
+    rows = to_floats(points, "points", ndim=2)
+    others = rows if among is None else to_floats(among, "among", ndim=2)
+    if rows.shape[1] != others.shape[1]:
+        raise PyriteError(f"points have {rows.shape[1]} dimensions, among has {others.shape[1]}")
+    whole_number("k", k, least=2)
+    dimension = np.full(len(rows), np.nan)
+    for start in range(0, len(rows) if len(others) >= k else 0, _BLOCK):
+        distance = cdist(rows[start : start + _BLOCK], others)
+        distance[distance == 0] = np.inf
+        nearest = np.sort(np.partition(distance, k - 1)[:, :k])
+        complete = np.isfinite(nearest[:, -1])
+        log_ratios = np.log(nearest[complete, -1:] / nearest[complete, :-1]).sum(1)
+        with np.errstate(divide="ignore"):
+            dimension[start : start + _BLOCK][complete] = (k - 1) / log_ratios
+    return dimension
