@@ -1,8 +1,6 @@
-"""What a run leaves for others: its model for other programs, and a page about it.
+"""What a run leaves for others: its model for other programs, and a page about it."""
 
-The public names are listed in ``__init__.pyi``. Each is imported on first use.
-"""
+from pyrite.exports.card import model_card
+from pyrite.exports.model import Exported, Whole, export, whole
 
-import lazy_loader
-
-__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)
+__all__ = ["Exported", "Whole", "export", "model_card", "whole"]
