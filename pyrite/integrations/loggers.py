@@ -20,7 +20,6 @@ class Log(Protocol):
     def log(self, values: Mapping[str, float], step: int, /) -> object: ...
 
 
-@final
 class Logged:
     """An observer that logs a run: ``step/loss`` after every step, and after every epoch the line of its history under
     ``epoch/``, without unknown values.
@@ -51,7 +50,7 @@ class Logged:
 
     @contextmanager
     def watch(self, folder: Path, record: Record) -> Iterator[None]:
-        """A context around a run."""
+        """A context around a run. Process 0 alone logs."""
         self._record = record if rank() == 0 else None
         try:
             yield
@@ -70,7 +69,7 @@ class Logged:
 
 
 @final
-class TensorBoard:
+class TensorBoard(Logged):
     """An observer that writes for TensorBoard: the loss of every step, and after every epoch the line of the history
     and the margins of right and wrong labels.
 
@@ -89,7 +88,7 @@ class TensorBoard:
         self.path = None if path is None else Path(path)
         self._make: Any = SummaryWriter
         self._writer: Any = None
-        self._numbers = Logged(self)
+        super().__init__(self.log)
 
     @contextmanager
     def watch(self, folder: Path, record: Record) -> Iterator[None]:
@@ -101,7 +100,7 @@ class TensorBoard:
             except OSError as error:
                 raise PyriteError(f"cannot write {path}: {error.strerror or error}") from None
         try:
-            with self._numbers.watch(folder, record):
+            with super().watch(folder, record):
                 yield
         finally:
             if self._writer is not None:
@@ -114,37 +113,22 @@ class TensorBoard:
             for name, value in values.items():
                 self._writer.add_scalar(name, value, step)
 
-    def after_step(self, step: Step) -> None:
-        self._numbers.after_step(step)
-
     def after_epoch(self, epoch: int) -> None:
-        self._numbers.after_epoch(epoch)
-        record = self._numbers._record
-        if self._writer is None or record is None:
+        super().after_epoch(epoch)
+        if self._writer is None or self._record is None:
             return
-        counts, *wrong = record.histograms[-1]
+        counts, *wrong = self._record.histograms[-1]
         kinds = {"all": counts, **({"right": counts - wrong[0], "wrong": wrong[0]} if wrong else {})}
+        edges = self._record.edges
+        # The first and the last bin have no outer limit; they are taken to be as wide as their neighbours.
+        limits = np.array([2 * edges[0] - edges[1], *edges, 2 * edges[-1] - edges[-2]])
+        middle = (limits[:-1] + limits[1:]) / 2
         for kind, values in kinds.items():
             if values.any():
-                summary = _summary(values, record.edges)
-                self._writer.add_histogram_raw(f"margins/{kind}", **summary, global_step=record.steps)
+                filled = np.flatnonzero(values)
+                self._writer.add_histogram_raw(
+                    f"margins/{kind}", min=limits[filled[0]], max=limits[filled[-1] + 1], num=int(values.sum()),
+                    sum=values @ middle, sum_squares=values @ middle**2, bucket_limits=limits[1:].tolist(),
+                    bucket_counts=values.tolist(), global_step=self._record.steps,
+                )  # fmt: skip
         self._writer.flush()
-
-
-def _summary(counts: np.ndarray[Any, Any], edges: np.ndarray[Any, Any]) -> dict[str, Any]:
-    """Counts in bins as TensorBoard takes them: each with its upper limit, and sums as if all were in mid-bin.
-
-    The first and the last bin have no outer limit; they are taken to be as wide as their neighbours.
-    """
-    limits = np.array([2 * edges[0] - edges[1], *edges, 2 * edges[-1] - edges[-2]])
-    middle = (limits[:-1] + limits[1:]) / 2
-    filled = np.flatnonzero(counts)
-    return {
-        "min": float(limits[filled[0]]),
-        "max": float(limits[filled[-1] + 1]),
-        "num": int(counts.sum()),
-        "sum": float(counts @ middle),
-        "sum_squares": float(counts @ middle**2),
-        "bucket_limits": limits[1:].tolist(),
-        "bucket_counts": counts.tolist(),
-    }
