@@ -110,12 +110,7 @@ class Network(nn.Module):
         super().__init__()
         self.body, self.head, self.shape, self.any_size = body, head, shape, any_size
 
-    def forward(self, inputs: Tensor) -> Tensor:
-        scores: Tensor = self.head(self.embed(inputs))
-        return scores
-
-    def embed(self, inputs: Tensor) -> Tensor:
-        """The features before the last layer, one row per sample."""
+    def forward(self, inputs: Tensor, embed: bool = False) -> Tensor:
         given, expected = tuple(inputs.shape[1:]), self.shape
         fits = len(given) == len(expected) and given[0] == expected[0] if self.any_size else given == expected
         if not fits:
@@ -124,7 +119,11 @@ class Network(nn.Module):
                 f"inputs have the shape {tuple(inputs.shape)}, but the net was built for {('N', *expected)} {size}"
             )
         features: Tensor = self.body(inputs)
-        return features
+        return features if embed else self.head(features)
+
+    def embed(self, inputs: Tensor) -> Tensor:
+        """The features before the last layer, one row per sample."""
+        return self.forward(inputs, embed=True)
 
 
 def embed(module: nn.Module, inputs: Tensor) -> Tensor:

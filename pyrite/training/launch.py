@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Protocol, TypedDict, Unpack, runtime_checkable
@@ -18,7 +18,7 @@ from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM
 from pyrite.processes import all_gather, all_reduce, join, rank, world_size
 from pyrite.settings import SETTINGS, Settings
-from pyrite.training.build import build
+from pyrite.training.build import Training
 from pyrite.training.config import Config, Job, Missing, given_settings, load_data, python_name, reading
 from pyrite.training.defaults import resolve, resolve_defaults
 from pyrite.training.loop import Observer, fit
@@ -141,45 +141,40 @@ def _continue_run(job: Job, folder: Path, watching: Watching) -> Run:
 
 
 def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
-    """Train in a folder that no other process trains in."""
+    """Train in a folder that no other process trains in, until it is done or stopped; either way all is written."""
+    shown, stop, every = watching.get("progress"), watching.get("stop"), job.config.checkpoint_every
     with locked(folder, new=new):
-        running = build(job, None if new else folder, watching.get("progress") is not False)
-        run_folder = RunFolder(folder, running)
+        training = Training(job, None if new else folder, shown is not False)
+        record, run_folder = training.record, RunFolder(folder, training)
         run_folder.begin() if new else run_folder.resume()
-        return _train(run_folder, **watching)
 
+        def ended() -> bool:
+            """Save if it is time; whether to stop, on all processes if on any."""
+            if every and record.steps % every == 0:
+                run_folder.save()
+            own = bool(interrupts) or (stop is not None and stop())
+            return bool(all_reduce(torch.tensor(float(own))))
 
-def _train(
-    run_folder: RunFolder,
-    progress: bool | None = None,
-    observers: Sequence[Observer] = (),
-    stop: Callable[[], bool] | None = None,
-) -> Run:
-    """Train until it is done or stopped; either way everything is written to the folder."""
-    running, folder = run_folder.running, run_folder.path
-    config, record = running.job.config, running.record
-    wanted = sys.stderr.isatty() if progress is None else progress
-    bar = Progress(running) if wanted and rank() == 0 else None
-    watching: list[Observer] = [record, run_folder, *([bar] if bar else []), *observers]
-    several = world_size() > 1
-
-    def ended() -> bool:
-        """Whether to stop: on all processes if on any."""
-        own = bool(interrupts) or (stop is not None and stop())
-        return bool(all_reduce(torch.tensor(float(own)))) if several else own
-
-    with _interrupts() as interrupts:
-        with ExitStack() as contexts:
-            for observer in observers:
-                if isinstance(observer, RunObserver):
-                    contexts.enter_context(observer.watch(folder, record))
-            contexts.enter_context(bar or nullcontext())
-            done = fit(running.trainer, running.batches, config.epochs, watching, ended)
-        run_folder.finish() if done else run_folder.save()
-        if interrupts:
-            words = "finished" if done else "stopped and saved; continue with: pyrite train --resume"
-            raise KeyboardInterrupt(f"{words} {folder}")
-    return Run(folder, config, record.history)
+        with _interrupts() as interrupts:
+            simple = stop is None and not every and world_size() == 1
+            with ExitStack() as contexts:
+                observers: list[Observer] = [record, run_folder]
+                if rank() == 0 and (sys.stderr.isatty() if shown is None else shown):
+                    observers.append(bar := Progress(training))
+                    contexts.callback(bar.stop)
+                for observer in watching.get("observers", ()):
+                    observers.append(observer)
+                    if isinstance(observer, RunObserver):
+                        contexts.enter_context(observer.watch(folder, record))
+                done = fit(
+                    training.trainer, training.batches, job.config.epochs, observers,
+                    interrupts.__len__ if simple else ended,
+                )  # fmt: skip
+            run_folder.finish() if done else run_folder.save()
+            if interrupts:
+                words = "finished" if done else "stopped and saved; continue with: pyrite train --resume"
+                raise KeyboardInterrupt(f"{words} {folder}")
+    return Run(folder, job.config, record.history)
 
 
 def _same_data(config: Config, data: Data | None) -> Dataset:

@@ -14,7 +14,8 @@ from pyrite.processes import rank
 class Observer(Protocol):
     """Called after every step and at the end of every epoch; epochs are counted from 1."""
 
-    def after_step(self, step: Step) -> None: ...
+    def after_step(self, step: Step) -> None:
+        return None  # one that is not overridden is not called
 
     def after_epoch(self, epoch: int) -> None: ...
 
@@ -32,7 +33,7 @@ def fit(
     batches: Batches,
     epochs: int,
     observers: Sequence[Observer] = (),
-    stop: Callable[[], bool] | None = None,
+    stop: Callable[[], object] | None = None,
 ) -> bool:
     """Train until ``epochs`` are done, from the position of ``batches``. False if ``stop`` ended it before.
 
@@ -45,12 +46,15 @@ def fit(
         batches: those of the context.
         epochs: the length of the whole run.
         observers: called after every step and every epoch, in this order.
-        stop: called after every step; True ends training.
+        stop: called after every step; what is true ends training.
     """
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     # Without a GPU, ``torch.manual_seed`` takes a millisecond for devices that are not available.
     manual_seed = torch.manual_seed if gpus else torch.default_generator.manual_seed
-    seed, steps, process, hooks = batches.seed, len(batches), rank(), [observer.after_step for observer in observers]
+    seed, steps, process = batches.seed, len(batches), rank()
+    hooks = [
+        each.after_step for each in observers if getattr(type(each), "after_step", None) is not Observer.after_step
+    ]
     with TORCH_GENERATOR, torch.random.fork_rng(devices=gpus):
         while batches.epoch < epochs:
             epoch = batches.epoch

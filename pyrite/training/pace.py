@@ -15,7 +15,7 @@ from torch import nn
 from pyrite.data import Growth
 from pyrite.models import FastCNN
 from pyrite.processes import all_gather, join
-from pyrite.training.build import Running, build
+from pyrite.training.build import Training
 from pyrite.training.config import Job
 from pyrite.training.loop import fit
 
@@ -32,23 +32,14 @@ _EPOCHS, _UPDATES = 20, 4000
 @final
 @dataclass(frozen=True)
 class Pace:
-    """The time that a run takes.
+    """The time that a run takes."""
 
-    Attributes:
-        small: seconds per step on the images of the first epoch.
-        whole: seconds per step on whole images.
-        steps: per epoch.
-        trained: batches of all training samples.
-        evaluated: batches that are predicted after every epoch.
-        first: the side of images in the first epoch, as a fraction.
-    """
-
-    small: float
-    whole: float
-    steps: int
-    trained: float
-    evaluated: float
-    first: float = 1.0
+    small: float  # seconds per step on the images of the first epoch
+    whole: float  # seconds per step on whole images
+    steps: int  # per epoch
+    trained: float  # batches of all training samples
+    evaluated: float  # batches that are predicted after every epoch
+    first: float = 1.0  # the side of images in the first epoch, as a fraction
 
     def seconds(self, epochs: int) -> float:
         """Of so many epochs. At the end, the training samples are predicted once.
@@ -86,15 +77,15 @@ def measure_pace(job: Job) -> Pace:
     # Corrections change next to nothing, and a net that the user passed must not be trained here.
     net = deepcopy(config.model) if isinstance(config.model, nn.Module) else config.model
     plain = job.with_config(corrections=None, drop_suspects=0.0, model=net)
-    whole, running = _timed(plain.with_config(grow=1.0))
+    whole, training = _timed(plain.with_config(grow=1.0))
     small = whole if config.grow == 1 else _timed(plain)[0]
     times = all_gather((small, whole))
-    tested = (part for part in (running.evaluation.test, running.evaluation.validation) if part is not None)
+    tested = (part for part in (training.evaluation.test, training.evaluation.validation) if part is not None)
     return Pace(
         small=max(own for own, _ in times),
         whole=max(own for _, own in times),
-        steps=len(running.batches),
-        trained=len(running.batches.index) / config.batch_size,
+        steps=len(training.batches),
+        trained=len(training.batches.index) / config.batch_size,
         evaluated=(2 if config.mirror else 1) * sum(len(part.index) for part in tested) / config.batch_size,
         first=config.grow,
     )
@@ -123,7 +114,7 @@ def _wider(net: object) -> Iterator[FastCNN]:
         yield from (FastCNN(widths=tuple(int(times * width) for width in net.widths)) for times in _WIDER)
 
 
-def _timed(job: Job) -> tuple[float, Running]:
+def _timed(job: Job) -> tuple[float, Training]:
     """Seconds per step, and the run that made them. What is embedded here is not embedded again."""
     times: list[float] = []
 
@@ -133,7 +124,7 @@ def _timed(job: Job) -> tuple[float, Running]:
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will warn
-        running = build(job, progress=True)
-        fit(running.trainer, running.batches, job.config.epochs, [running.record], enough)
+        training = Training(job, progress=True)
+        fit(training.trainer, training.batches, job.config.epochs, [training.record], enough)
     steps = [later - earlier for earlier, later in pairwise(times)]
-    return median(steps) if steps else 0.0, running
+    return median(steps) if steps else 0.0, training

@@ -6,14 +6,14 @@ Divergence without NaN: scores that grow without bound while the model forgets w
 import time
 from collections.abc import Sequence
 from operator import itemgetter
-from typing import Any, Final, Self, final
+from typing import Any, Final, final
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingColumn
 
 from pyrite.methods import Step
 from pyrite.processes import world_size
-from pyrite.training.build import Running
+from pyrite.training.build import Training
 
 _LARGE: Final = 100 * 100  # pixels of an image from which training from scratch takes hours without a GPU
 _PHOTOGRAPH: Final = 32  # pixels of a side: the smallest images that are embedded well (CIFAR-10)
@@ -32,73 +32,75 @@ _TRY = (
 
 @final
 class Progress:
-    """An observer that shows loss, accuracy, samples per second and the time left, on standard error."""
+    """An observer that shows loss, accuracy, samples per second and the time left, on standard error.
 
-    def __init__(self, running: Running) -> None:
-        self.running, self.config = running, running.job.config
-        self.console = Console(stderr=True)
-        self._warned = False
-        self._began, self._samples, self._loss = time.perf_counter(), 0, float("nan")
+    The bar is shown until ``stop`` is called.
+    """
+
+    def __init__(self, training: Training) -> None:
+        self.training, self.epochs, self.console = training, training.config.epochs, Console(stderr=True)
+        self._warned, self._loss, self._samples, self._began = False, float("nan"), 0, time.perf_counter()
         columns = (TextColumn("epoch {task.fields[epoch]}"), BarColumn(), TextColumn("{task.fields[now]}"))
         self._bar = Bar(*columns, TimeRemainingColumn(), console=self.console, disable=not self.console.is_terminal)
+        done, total = training.record.steps, self.epochs * len(training.batches)
         self._task = self._bar.add_task(
-            "", total=self.config.epochs * len(running.batches), completed=running.record.steps, **self._fields()
-        )
-
-    def __enter__(self) -> Self:
-        if advice := self._advice():
-            self.console.print(advice, highlight=False, soft_wrap=True)
+            "", total=total, completed=done, now="",
+            epoch=f"{min(training.batches.epoch + 1, self.epochs)}/{self.epochs}",
+        )  # fmt: skip
+        if not done:  # it is not resumed
+            self._advise()
         self._bar.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._bar.stop()
+        self.stop = self._bar.stop
 
     def after_step(self, step: Step) -> None:
         self._samples += len(step.index) * world_size()
         # An average over about 20 steps, so that the number can be read.
         self._loss = step.loss if self._loss != self._loss else 0.95 * self._loss + 0.05 * step.loss
-        self._bar.update(self._task, completed=self.running.record.steps, **self._fields())
+        if self._bar.disable:
+            return
+        line = (self.training.record.history or [{}])[-1]
+        known = next((name for name in ("test", "validation") if line.get(f"{name}_accuracy")), None)
+        accuracy = f"  {known} {100 * line[f'{known}_accuracy']:.1f} %" if known else ""
+        speed = self._samples / max(1e-9, time.perf_counter() - self._began)
+        self._bar.update(
+            self._task,
+            completed=self.training.record.steps,
+            epoch=f"{min(self.training.batches.epoch + 1, self.epochs)}/{self.epochs}",
+            now=f"loss {self._loss:.3f}{accuracy}  {speed:.0f}/s",
+        )
 
     def after_epoch(self, epoch: int) -> None:
-        sentences = divergence(self.running.record.history)
+        sentences = divergence(self.training.record.history)
         if sentences and not self._warned:
             self._warned = True
             self.console.print(f"epoch {epoch}: {sentences[0]}", highlight=False, soft_wrap=True, style="yellow")
         if self.console.is_terminal:  # the bar shows it
             return
-        line = self.running.record.history[-1]
+        line = self.training.record.history[-1]
         shown = {"test": "test_accuracy", "validation": "validation_accuracy", "train": "train_accuracy"}
         shown |= {"memorised": "memorised"}
         parts = [f"{word} {100 * line[name]:.2f} %" for word, name in shown.items() if line[name] is not None]
-        text = f"epoch {epoch:{len(str(self.config.epochs))}}/{self.config.epochs}  loss {line['loss']:.4f}  "
-        self.console.print(
-            text + "  ".join(parts) + f"  {self._speed():.0f} samples/s", highlight=False, soft_wrap=True
+        text = f"epoch {epoch:{len(str(self.epochs))}}/{self.epochs}  loss {line['loss']:.4f}  " + "  ".join(parts)
+        speed = self._samples / max(1e-9, time.perf_counter() - self._began)
+        self.console.print(f"{text}  {speed:.0f} samples/s", highlight=False, soft_wrap=True)
+
+    def _advise(self) -> None:
+        """Print what would be better, before much time is spent."""
+        shape, count, config = (
+            self.training.batches.inputs.shape,
+            len(self.training.batches.index),
+            self.training.config,
         )
-
-    def _advice(self) -> str:
-        """What would be better, before much time is spent; empty if nothing would, or if the run is resumed."""
-        shape, count = self.running.batches.inputs.shape, len(self.running.batches.index)
-        if len(shape) != 4 or self.running.record.steps or getattr(self.config.model, "pretrained", False):
-            return ""
-        embeds = "--features efficientnet_lite0 embeds them with a pretrained net"
-        if shape[2] * shape[3] >= _LARGE and self.config.device == "cpu":
+        if len(shape) != 4 or getattr(config.model, "pretrained", False):
+            return
+        embeds, advice = "--features efficientnet_lite0 embeds them with a pretrained net", ""
+        if shape[2] * shape[3] >= _LARGE and config.device == "cpu":
             size = f"{shape[2]} x {shape[3]} pixels"
-            return f"Training from scratch on {count:,} images of {size} is slow: {embeds} and takes minutes instead."
-        if shape[1] == 3 and min(shape[2:]) >= _PHOTOGRAPH and count < _MANY:
-            return f"{count:,} images are few to learn from: {embeds}, which for photographs is mostly more accurate."
-        return ""
-
-    def _fields(self) -> dict[str, Any]:
-        epoch = f"{min(self.running.batches.epoch + 1, self.config.epochs)}/{self.config.epochs}"
-        history = self.running.record.history
-        known = next((name for name in ("test", "validation") if history and history[-1][f"{name}_accuracy"]), None)
-        accuracy = f"  {known} {100 * history[-1][f'{known}_accuracy']:.1f} %" if known else ""
-        loss = "" if self._loss != self._loss else f"loss {self._loss:.3f}{accuracy}  {self._speed():.0f}/s"
-        return {"epoch": epoch, "now": loss}
-
-    def _speed(self) -> float:
-        return self._samples / max(1e-9, time.perf_counter() - self._began)
+            advice = f"Training from scratch on {count:,} images of {size} is slow: {embeds} and takes minutes instead."
+        elif shape[1] == 3 and min(shape[2:]) >= _PHOTOGRAPH and count < _MANY:
+            advice = f"{count:,} images are few to learn from: {embeds}, which for photographs is mostly more accurate."
+        if advice:
+            self.console.print(advice, highlight=False, soft_wrap=True)
 
 
 def divergence(history: Sequence[dict[str, Any]]) -> list[str]:

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from itertools import count
 from pathlib import Path
@@ -16,16 +16,16 @@ from typing import Any, final
 import numpy as np
 import torch
 from safetensors.torch import save
+from torch import nn
 
 import pyrite
 from pyrite.data import Unreadable
 from pyrite.errors import PyriteError
 from pyrite.files import npz_bytes, write
 from pyrite.locks import acquire
-from pyrite.methods import Step
 from pyrite.processes import all_gather, join, rank, world_size
-from pyrite.training.build import Running
-from pyrite.training.loop import RunFailed
+from pyrite.training.build import Training
+from pyrite.training.loop import Observer, RunFailed
 from pyrite.training.progress import divergence
 from pyrite.training.run_files import STATE, pack, read_json, read_npz, unpack
 
@@ -36,11 +36,10 @@ def new_folder(out: str | os.PathLike[str] | None, device: str = "cpu") -> Path:
     """A folder for a run: ``out``, which must be empty or not exist, or a new one. Process 0 chooses it for all."""
     join(device)
     if out is None:
-        named = all_gather(_unused(Path(time.strftime("runs/%Y-%m-%d-%H%M%S"))) if rank() == 0 else "")[0]
-        return Path(named)
+        name = Path(time.strftime("runs/%Y-%m-%d-%H%M%S"))
+        return Path(all_gather(_unused(name) if rank() == 0 else "")[0])
     folder = Path(out)
-    problem = all_gather(_occupied(folder))[0]
-    if problem:
+    if problem := all_gather(_occupied(folder))[0]:
         raise PyriteError(problem)
     return folder
 
@@ -49,16 +48,18 @@ def new_folder(out: str | os.PathLike[str] | None, device: str = "cpu") -> Path:
 def locked(folder: Path, *, new: bool) -> Iterator[None]:
     """Lock a run's folder, or raise ``PyriteError`` if another process uses it. Process 0 does it for all.
 
-    Args:
-        folder: the run's folder.
-        new: whether the run is new. Then the folder must still be empty once it is locked, because another process may
-            have trained in it since ``new_folder`` checked.
+    A folder for a new run must still be empty once it is locked, because another process may have trained in it since
+    ``new_folder`` checked.
     """
-    was_there = folder.exists()
-    release, problem = _lock(folder, new) if rank() == 0 else (None, "")
+    was_there, release, problem = folder.exists(), None, ""
+    # Where nothing can be written, the first file reports it; where there are no file locks, runs go without.
+    with suppress(OSError):
+        if rank() == 0 and (release := acquire(folder / _LOCK)) is None:
+            problem = f"{folder} is in use: another process is training in it"
+        elif rank() == 0 and new:
+            problem = _occupied(folder)
     try:
-        problem = all_gather(problem)[0]
-        if problem:
+        if problem := all_gather(problem)[0]:
             raise PyriteError(problem)
         yield
     finally:
@@ -67,18 +68,6 @@ def locked(folder: Path, *, new: bool) -> Iterator[None]:
             if not was_there:
                 with suppress(OSError):  # not empty: it contains a run
                     folder.rmdir()
-
-
-def _lock(folder: Path, new: bool) -> tuple[Callable[[], None] | None, str]:
-    """The function that releases the lock, or the reason why the folder cannot be locked."""
-    try:
-        release = acquire(folder / _LOCK)
-    except OSError:
-        # Where nothing can be written, the first file reports it; where there are no file locks, runs go without.
-        return None, ""
-    if release is None:
-        return None, f"{folder} is in use: another process is training in it"
-    return release, _occupied(folder) if new else ""
 
 
 def _unused(folder: Path) -> str:
@@ -112,28 +101,27 @@ def _occupied(folder: Path) -> str:
 
 
 @final
-class RunFolder:
+class RunFolder(Observer):
     """An observer that keeps the folder up to date. Process 0 alone writes.
 
     The state is written before the results, and contains them: a run that is killed in between writes the same results
     when it is resumed.
     """
 
-    def __init__(self, path: Path, running: Running) -> None:
-        self.path, self.running, self.config = path, running, running.job.config
-        self._every, self._began = self.config.checkpoint_every, time.perf_counter()
+    def __init__(self, path: Path, training: Training) -> None:
+        self.path, self.training, self.config = path, training, training.config
+        self._began = time.perf_counter()
 
     def begin(self) -> None:
         """Write what is known before the first step; the recipe first, because a resume needs it."""
-        recipe = {"recipe.toml": self.config.to_toml().encode()}
-        labels = {"labels.npz": npz_bytes(self.running.prepared.labels)}
-        self._write(
-            lambda: recipe | self.running.prepared.files | labels | {"run.json": self._facts({"finished": False})}
-        )
+        prepared = self.training.prepared
+        files = {"recipe.toml": self.config.to_toml().encode(), **prepared.files}
+        files |= {"labels.npz": npz_bytes(prepared.labels)}
+        self._write({} if rank() else files | {"run.json": self._facts({"finished": False})})
 
     def resume(self) -> None:
         """Load the saved state; start from the beginning if there is none."""
-        path = self.path / STATE
+        path, training = self.path / STATE, self.training
         saved, labelled = all_gather((path.exists(), (self.path / "labels.npz").exists()))[0]
         if saved or labelled:
             self._check_data()
@@ -144,25 +132,24 @@ class RunFolder:
             raise PyriteError(f"{path} belongs to a run with another recipe than {self.path / 'recipe.toml'}")
         self._began -= state["seconds"]
         try:
-            self.running.trainer.load_state_dict(state["trainer"])
+            training.trainer.load_state_dict(state["trainer"])
         except (RuntimeError, KeyError) as error:  # what was handed over is not what it was
             reason = " ".join(str(error).split())
             raise PyriteError(f"{path} does not fit the net or the method: {reason}") from None
-        self.running.batches.load_state_dict(state["batches"])
-        self.running.record.load_state_dict(state["record"])
-        unreadable = {path: Unreadable(path, reason) for path, reason in state["unreadable"].items()}
-        self.running.batches.unreadable |= unreadable
+        training.batches.load_state_dict(state["batches"])
+        training.record.load_state_dict(state["record"])
+        training.batches.unreadable |= {name: Unreadable(name, why) for name, why in state["unreadable"].items()}
 
     def _check_data(self) -> None:
         """Raise ``PyriteError`` if labels or inputs have changed; warn of what changes the last digits of results."""
-        path, now = self.path / "labels.npz", self.running.prepared.labels
+        path, now = self.path / "labels.npz", self.training.labels
         labels = read_npz(path)
         if list(labels) != list(now) or not all(np.array_equal(labels[name], now[name]) for name in now):
             raise PyriteError(f"the labels of {self.config.data} are not those in {path}")
         path = self.path / "run.json"
         if not path.exists():
             return
-        began, facts = read_json(path, threads=int, processes=int), json.loads(json.dumps(self.running.facts))
+        began, facts = read_json(path, threads=int, processes=int), json.loads(json.dumps(self.training.facts))
         if changed := [name for name, value in facts.items() if began.get(name) != value]:
             raise PyriteError(f"the inputs of {self.config.data} are not those of {path}: other {', '.join(changed)}")
         for name, value in (("threads", torch.get_num_threads()), ("processes", world_size())):
@@ -170,51 +157,43 @@ class RunFolder:
                 text = f"{self.path} was begun with {began[name]} {name}, not {value}: the last digits will differ"
                 warnings.warn(text, stacklevel=4)
 
-    def after_step(self, step: Step) -> None:
-        if self._every and self.running.record.steps % self._every == 0:
-            self.save()
-
     def after_epoch(self, epoch: int) -> None:
         self.save()
-        self._write(self._results)
+        self._write({} if rank() else self._results())
 
     def save(self) -> None:
         """Write the current state."""
-        self.running.record.merge()
-        self._write(self._state)
-
-    def _state(self) -> dict[str, bytes]:
-        running, seconds = self.running, time.perf_counter() - self._began
-        parts = {name: getattr(running, name).state_dict() for name in ("batches", "trainer", "record")}
-        unreadable = {entry.path: entry.reason for entry in running.batches.unreadable.values()}
-        return {STATE: pack({"recipe": self.config.recipe, "seconds": seconds, **parts, "unreadable": unreadable})}
+        training = self.training
+        training.record.merge()
+        if rank():
+            return self._write({})
+        state: dict[str, Any] = {"recipe": self.config.recipe, "seconds": time.perf_counter() - self._began}
+        state |= {name: getattr(training, name).state_dict() for name in ("batches", "trainer", "record")}
+        state["unreadable"] = {entry.path: entry.reason for entry in training.batches.unreadable.values()}
+        self._write({STATE: pack(state)})
 
     def finish(self) -> None:
         """Write the model, and everything that is known at the end."""
-        running, history = self.running, self.running.record.history
-        self._write(self._results)
-        warned, saved, last = divergence(history), running.evaluation.saved(history), {}
+        training, history, files = self.training, self.training.record.history, {}
+        self._write({} if rank() else self._results())
+        warned, saved = divergence(history), training.evaluation.saved(history)
         if saved["epoch"] != len(history):
-            last["last.safetensors"] = self._model()
-            running.evaluation.restore_best()
-        facts = {"finished": True, "saved": saved, "nets": len(running.trainer.predictors), **running.at_the_end()}
-        self._write(lambda: {"model.safetensors": self._model(), **last, "run.json": self._facts(facts, warned)})
+            files["last.safetensors"] = _weights(training.trainer.model)
+            training.evaluation.restore_best()
+        results = {"finished": True, "saved": saved, "nets": len(training.trainer.predictors), **training.at_the_end()}
+        files = {"model.safetensors": _weights(training.trainer.model), **files}
+        self._write({} if rank() else files | {"run.json": self._facts(results, warned)})
 
     def _results(self) -> dict[str, bytes]:
-        record = self.running.record
-        learned = {name: values.detach().cpu().numpy() for name, values in self.running.trainer.arrays().items()}
+        record = self.training.record
+        learned = {name: values.detach().cpu().numpy() for name, values in self.training.trainer.arrays().items()}
         history = "".join(json.dumps(line) + "\n" for line in record.history).encode()
         files = {"history.jsonl": history, "samples.npz": npz_bytes(record.arrays())}
         return files | ({"method.npz": npz_bytes(learned)} if learned else {})
 
-    def _model(self) -> bytes:
-        state = self.running.trainer.model.state_dict()
-        return save({name: value.detach().cpu().contiguous() for name, value in state.items()})
-
-    def _write(self, contents: Callable[[], dict[str, bytes]]) -> None:
-        """Write files by their names, in this order. All processes wait for it, and fail together."""
+    def _write(self, files: dict[str, bytes]) -> None:
+        """Write files by their names, in this order; only process 0 has some. All wait for it, and fail together."""
         name, problem = "", ""
-        files = contents() if rank() == 0 else {}
         try:
             for name, content in files.items():  # the message names it
                 path = write(self.path / name, content)
@@ -227,27 +206,27 @@ class RunFolder:
         if problem := all_gather(problem)[0]:
             raise RunFailed(problem)
 
-    def _facts(self, results: dict[str, Any], warned: list[str] | None = None) -> bytes:
+    def _facts(self, results: dict[str, Any], warned: Sequence[str] = ()) -> bytes:
+        commit = None
+        with suppress(OSError):  # there may be no git
+            done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+            commit = done.stdout.strip() or None
         versions = {"pyrite": pyrite.__version__, "torch": torch.__version__, "numpy": np.__version__}
         facts: dict[str, Any] = {
-            "warnings": [*self.running.prepared.warnings, *(warned or ())],
+            "warnings": [*self.training.prepared.warnings, *warned],
             "seconds": round(time.perf_counter() - self._began, 3),
             "seed": self.config.seed,
             "recipe": self.config.recipe,
             "command": sys.argv,
-            "git": _git_hash(),
+            "git": commit,  # of the working directory
             "processes": world_size(),
             "threads": torch.get_num_threads(),
             "versions": {**versions, "python": platform.python_version()},
-            **self.running.facts,
+            **self.training.facts,
             **results,
         }
         return (json.dumps(facts, indent=2) + "\n").encode()
 
 
-def _git_hash() -> str | None:
-    """The commit of the working directory, if it is in a git repository."""
-    with suppress(OSError):  # there may be no git
-        done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
-        return done.stdout.strip() or None
-    return None
+def _weights(model: nn.Module) -> bytes:
+    return save({name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()})
