@@ -28,27 +28,41 @@ class Browser:
         self.driver, self.folder = driver, folder
 
     def open(self, audit: Audit, **more: Any) -> "Browser":
-        path = write_audit_page(audit, self.folder / "page.html", **more)
-        self.driver.get(path.as_uri())
+        self.visit(write_audit_page(audit, self.folder / "page.html", **more).as_uri())
         self.js("localStorage.clear()")
         return self.reload()
 
+    def visit(self, address: str) -> "Browser":
+        # The driver can return while the old page is still there.
+        self.js("window.old = true")
+        self.driver.get(address)
+        self.wait(lambda: self.js("return !window.old && document.readyState === 'complete'"))
+        return self
+
     def reload(self) -> "Browser":
-        # Chromium stores asynchronously: what a page saved just before a reload can be lost. It is saved again.
+        # Every process of Chromium has a copy of what is saved, which can be old when another one shows the page again.
         saved = self.saved
-        self.driver.refresh()
-        for _ in range(100):
+
+        def shown() -> bool:
+            self.visit(self.driver.current_url)
             if self.saved == saved:
-                break
+                return True
             self.js("localStorage.clear(); Object.assign(localStorage, arguments[0])", saved)
-            time.sleep(0.1)
-            self.driver.refresh()
+            return False
+
+        self.wait(shown)
         self.js("document.getElementById('card').scrollIntoView({block: 'center'})")
         return self
 
     @property
     def saved(self) -> dict[str, str]:
         return dict(self.js("return {...localStorage}"))
+
+    def wait(self, condition: Callable[[], bool]) -> None:
+        end = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < end
+            time.sleep(0.05)
 
     def js(self, script: str, *values: Any) -> Any:
         return self.driver.execute_script(script, *values)
@@ -86,10 +100,7 @@ class Browser:
         path = self.folder / "corrections.csv"
         path.unlink(missing_ok=True)
         self.click("#export")
-        end = time.monotonic() + 10
-        # Chromium reserves the name by an empty file.
-        while not (path.exists() and path.stat().st_size) and time.monotonic() < end:
-            time.sleep(0.02)
+        self.wait(lambda: path.exists() and path.stat().st_size > 0)  # the name is reserved by an empty file
         with path.open(encoding="utf-8", newline="") as file:
             return list(csv.DictReader(file, strict=True))
 
@@ -305,14 +316,13 @@ def test_reload_keeps_everything(browser: Browser) -> None:
 def test_two_tabs_do_not_write_over_each_other(browser: Browser) -> None:
     browser.open(make_audit()).press("r")
     first, page = browser.driver.current_window_handle, browser.driver.current_url
+    saved = browser.saved
     browser.driver.switch_to.new_window("tab")
-    browser.driver.get(page)
+    browser.visit(page).wait(lambda: browser.saved == saved)
     browser.reload().press("d")
     second, saved = browser.driver.current_window_handle, browser.saved
     browser.driver.switch_to.window(first)
-    end = time.monotonic() + 10
-    while browser.saved != saved and time.monotonic() < end:
-        time.sleep(0.02)
+    browser.wait(lambda: browser.saved == saved)
     browser.press("k")
     browser.driver.switch_to.window(second)
     browser.driver.close()
@@ -323,7 +333,7 @@ def test_two_tabs_do_not_write_over_each_other(browser: Browser) -> None:
 def test_decisions_belong_to_their_audit(browser: Browser) -> None:
     browser.open(make_audit()).press("r", "d")
     other = make_audit(noise_rate=0.3, score=make_audit().score + 0.25)
-    browser.driver.get(write_audit_page(other, browser.folder / "other.html").as_uri())
+    browser.visit(write_audit_page(other, browser.folder / "other.html").as_uri())
     assert browser.text("precision") == "20 to review"
 
 
