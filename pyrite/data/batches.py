@@ -61,7 +61,7 @@ class Batches:
         augment: how images are cropped and flipped.
         growth: the sizes of images in the first epochs; by default they are whole.
         normalise: mean and standard deviation to normalise by. Features are centred and scaled in float64, then
-            converted to float32. Without it images are scaled to [0, 1], and features are unchanged.
+            converted to float32. Without it bytes are scaled to [0, 1], and other inputs are unchanged.
         drop_last: leave out a last batch that is smaller than the others.
         most: at most so many batches per epoch. Every epoch has an order of its own, so that all samples come in time.
         rank, world_size: each rank gets its slice of every batch. The slices of all ranks, in order, are the batch of
@@ -108,10 +108,12 @@ class Batches:
         self.unreadable: dict[str, Unreadable] = {}
         if normalise is not None and len(normalise.mean) != inputs.shape[1]:
             raise PyriteError(f"normalise has {len(normalise.mean)} means, the inputs have {inputs.shape[1]} channels")
-        self._affine = _affine(normalise, self.device) if inputs.ndim == 4 else None
+        self._affine = _affine(normalise, inputs.dtype == np.uint8, self.device) if inputs.ndim == 4 else None
         if augment is not None:
             if inputs.ndim != 4:
                 raise PyriteError("augment crops images; these are features")
+            if augment.jitter is not None and inputs.dtype != np.uint8:
+                raise PyriteError(f"jitter changes colours from 0 to 255; these are {inputs.dtype}: leave it out")
             self._crop_size = augment.size(inputs.shape[2], inputs.shape[3])
         if growth is not None and inputs.ndim != 4:
             raise PyriteError("growth changes the size of images; these are features")
@@ -247,12 +249,13 @@ class Batches:
         return whole if whole.nbytes > most else whole.to(self.device)
 
 
-def _affine(normalise: Statistics | None, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Scale and shift that turn the bytes of images into the inputs of a model."""
+def _affine(normalise: Statistics | None, is_bytes: bool, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Scale and shift that turn images into the inputs of a model."""
+    largest = 255 if is_bytes else 1
     if normalise is None:
-        return torch.tensor(1 / 255, device=device), torch.tensor(0.0, device=device)
+        return torch.tensor(1 / largest, device=device), torch.tensor(0.0, device=device)
     mean, std = torch.tensor(normalise.mean, dtype=torch.float64), torch.tensor(normalise.std, dtype=torch.float64)
-    scale, shift = 1 / (std * 255), -mean / std
+    scale, shift = 1 / (std * largest), -mean / std
     return scale.float().view(-1, 1, 1).to(device), shift.float().view(-1, 1, 1).to(device)
 
 

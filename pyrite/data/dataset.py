@@ -43,9 +43,9 @@ class Tracklets(NamedTuple):
 class Dataset:
     """A data set: ``inputs[i]`` has the label ``labels[i]``, the number of its class in ``classes``.
 
-    Inputs are images, uint8 of shape (N, C, H, W), features, float32 or float64 of shape (N, F), or ``Records``, the
-    columns of a table or texts. Large image sets are read lazily, when their samples are used. Attributes that a data
-    set does not have are empty or None:
+    Inputs are images, uint8 from 0 to 255 or float32 of any scale, of shape (N, C, H, W), features, float32 or float64
+    of shape (N, F), or ``Records``, the columns of a table or texts. Large image sets are read lazily, when their
+    samples are used. Attributes that a data set does not have are empty or None:
 
     Attributes:
         test: the official test part.
@@ -138,19 +138,32 @@ def check_inputs(inputs: object, what: str) -> None:
         raise PyriteError(f"{what} are a masked array with masked values: fill them, or leave those samples out")
     if not isinstance(inputs, np.ndarray):
         raise PyriteError(f"{what} are {inputs!r}, but must be an array of images or features")
-    known = (np.dtype(np.uint8), 4), (np.dtype(np.float32), 2), (np.dtype(np.float64), 2)
-    if (inputs.dtype, inputs.ndim) not in known:
+    known = {4: ("uint8", "float32"), 2: ("float32", "float64")}
+    if inputs.dtype.name not in known.get(inputs.ndim, ()):
         raise PyriteError(
-            f"{what} are {inputs.dtype} of shape {inputs.shape}: images are uint8 (N, C, H, W), features are "
-            "float32 or float64 (N, F)"
+            f"{what} are {inputs.dtype} of shape {inputs.shape}: images are uint8 or float32 (N, C, H, W), features "
+            "are float32 or float64 (N, F)"
         )
     if inputs.size == 0 and len(inputs):
         raise PyriteError(f"{what} have the shape {inputs.shape}: a sample has no values")
-    if inputs.ndim == 4 and inputs.shape[1] > 4 and inputs.shape[3] in (1, 3, 4):
+    if inputs.ndim == 4 and inputs.shape[1] > 4 and inputs.shape[3] in (1, 3, 4) and channels_last(inputs.shape):
         raise PyriteError(
             f"{what} have the shape {inputs.shape}, which looks like (N, H, W, C): images are (N, C, H, W), use "
             "inputs.transpose(0, 3, 1, 2)"
         )
+
+
+def channels_last(shape: Sequence[int]) -> bool:
+    """Whether the shape of images is (N, H, W, C): the equal sides are height and width or, where that does not decide,
+    the smallest is the channels. An undecided shape is (N, C, H, W), as in PyTorch.
+
+    >>> channels_last((9, 28, 28, 1)), channels_last((9, 64, 4, 4)), channels_last((9, 480, 640, 3))
+    (True, False, True)
+    """
+    first, middle, last = shape[1:]
+    if (first == middle) != (middle == last):
+        return first == middle
+    return last < first and last <= middle
 
 
 def check_range(labels: Labels, classes: int, what: str) -> None:

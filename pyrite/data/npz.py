@@ -9,7 +9,7 @@ import numpy.typing as npt
 from pyrite.checks import one_of
 from pyrite.data.dataset import Dataset, check_names, check_range, encode, encode_like
 from pyrite.data.files import as_path
-from pyrite.data.statistics import to_features
+from pyrite.data.statistics import check_finite, to_features
 from pyrite.errors import PyriteError
 from pyrite.npz_files import read_npz
 
@@ -19,9 +19,10 @@ _CHANNELS = (1, 3, 4)  # grey, RGB, RGBA
 def npz(path: str, channels: str | None = None) -> Dataset:
     """An .npz with ``x`` (images or features) and ``y``; ``x_test``, ``y_test`` and ``classes`` are optional.
 
-    Images are uint8: (N, H, W) for grey, or (N, C, H, W) or (N, H, W, C) with 1, 3 or 4 channels, of which the fourth,
-    transparency, is dropped. Features are any numbers, (N, F). Labels are whole numbers or texts; the classes are their
-    distinct values in order, unless ``classes`` names them, in which case labels are the numbers of these names.
+    Images are uint8 from 0 to 255, or other numbers of any scale: (N, H, W) for grey, or (N, C, H, W) or (N, H, W,
+    C) with 1, 3 or 4 channels, of which the fourth, the transparency of bytes, is dropped. Features are any
+    numbers, (N, F). Labels are whole numbers or texts; the classes are their distinct values in order, unless
+    ``classes`` names them, in which case labels are the numbers of these names.
 
     Args:
         path: the file.
@@ -64,16 +65,16 @@ def npz(path: str, channels: str | None = None) -> Dataset:
 
 def to_images(x: npt.NDArray[Any], channels: str | None, where: str) -> npt.NDArray[Any]:
     """Images as (N, C, H, W) without transparency, if the shape shows the axis of channels, or features in float64."""
-    if x.dtype == np.uint8 and x.ndim == 3:
-        return np.ascontiguousarray(x[:, None])
-    if x.ndim in (3, 4) and x.dtype != np.uint8:
-        raise PyriteError(f"{where}: images are uint8 from 0 to 255, these are {x.dtype}")
-    if x.ndim != 4 and (x.ndim != 2 or x.dtype.kind not in "biuf"):
-        raise PyriteError(
-            f"{where}: {x.dtype} of shape {x.shape}; images are uint8 (N, C, H, W), features numbers (N, F)"
-        )
+    if x.ndim not in (2, 3, 4) or x.dtype.kind not in "biuf":
+        raise PyriteError(f"{where}: {x.dtype} of shape {x.shape}; images are (N, C, H, W), features numbers (N, F)")
     if x.ndim == 2:
         return to_features(x, where)
+    is_bytes = x.dtype == np.uint8
+    if not is_bytes:
+        x = x.astype(np.float32)
+        check_finite(x.reshape(len(x), -1), lambda row, column: f"{where}, image {row}, value {column}")
+    if x.ndim == 3:
+        return np.ascontiguousarray(x[:, None])
     first, last = x.shape[1] in _CHANNELS, x.shape[3] in _CHANNELS
     if channels is None and first == last:
         problem = "may be (N, C, H, W) or (N, H, W, C)" if first else "has neither 1, 3 nor 4 channels"
@@ -83,7 +84,7 @@ def to_images(x: npt.NDArray[Any], channels: str | None, where: str) -> npt.NDAr
         )
     if channels == "last" or (channels is None and last):
         x = x.transpose(0, 3, 1, 2)
-    return np.ascontiguousarray(x[:, :3] if x.shape[1] == 4 else x)
+    return np.ascontiguousarray(x[:, :3] if x.shape[1] == 4 and is_bytes else x)
 
 
 def _column(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:

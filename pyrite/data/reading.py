@@ -45,7 +45,8 @@ def describe(data: Dataset) -> dict[str, Any]:
     columns: dict[str, Kind] = dict.fromkeys(data.columns, "number")
     if isinstance(inputs, Records):
         columns = {column.name: column.kind for column in inputs.columns}
-    return Schema(kind_of(inputs), tuple(inputs.shape[1:]), columns, data.label).to_json()
+    dtype = "" if isinstance(inputs, Records) or inputs.ndim != 4 else str(inputs.dtype)
+    return Schema(kind_of(inputs), tuple(inputs.shape[1:]), columns, data.label, dtype=dtype).to_json()
 
 
 def is_object(data: object) -> bool:

@@ -118,6 +118,7 @@ class Schema:
     label: str = ""  # the label column, if there is one
     formats: Mapping[str, str] = field(default_factory=dict)  # of dates that were texts: iso, or dmy and the like
     decimal: str = ""  # the mark of numbers that were texts
+    dtype: str = ""  # of images: uint8 from 0 to 255, or float32 of a scale of their own
 
     def to_json(self) -> dict[str, Any]:
         """The schema as JSON can hold it: what ``Schema(**values)`` takes."""

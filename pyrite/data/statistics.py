@@ -30,7 +30,7 @@ _ROUNDING: Final = 2.0**-44  # relative to a value: smaller differences may be r
 @final
 @dataclass(frozen=True)
 class Statistics:
-    """Mean and standard deviation of each channel, of images scaled to [0, 1], or of each feature."""
+    """Mean and standard deviation of each feature or channel; of images in bytes, scaled to [0, 1]."""
 
     mean: tuple[float, ...]
     std: tuple[float, ...]
@@ -52,7 +52,7 @@ class Statistics:
             return _of_images(images)
         selected = slice(None) if index is None else rows
         if inputs.ndim == 4:
-            return _of_images(inputs[selected])
+            return (_of_images if inputs.dtype == np.uint8 else _of_float_images)(inputs[selected])
         mean, std = np.empty(inputs.shape[1]), np.empty(inputs.shape[1])
         width = max(1, _BLOCK // len(inputs))
         for start in range(0, inputs.shape[1], width):
@@ -195,3 +195,19 @@ def _of_images(images: npt.NDArray[np.uint8]) -> Statistics:
         means.append(float(counts @ values / counts.sum()))
         deviations.append(float(np.sqrt(counts @ (values - means[-1]) ** 2 / counts.sum())) or 1.0)
     return Statistics(tuple(means), tuple(deviations))
+
+
+def _of_float_images(images: npt.NDArray[np.float32]) -> Statistics:
+    """The first pass finds the mean, the second the deviation: a mean far above it would cost all digits."""
+    channels, count = images.shape[1], images.size / images.shape[1]
+    step = max(1, _BLOCK // int(np.prod(images.shape[1:])))
+    total, squares = np.zeros(channels), np.zeros(channels)
+    for start in range(0, len(images), step):
+        total += images[start : start + step].sum((0, 2, 3), np.float64)
+    if not np.isfinite(total).all():
+        check_finite(images.reshape(len(images), -1), lambda row, column: f"images, number {row}, value {column}")
+    mean = total / count
+    for start in range(0, len(images), step):
+        squares += np.square(images[start : start + step] - mean[:, None, None]).sum((0, 2, 3))
+    std = np.sqrt(squares / count)
+    return Statistics(tuple(mean.tolist()), tuple(np.where(std > 0, std, 1.0).tolist()))

@@ -282,15 +282,12 @@ def _check_not_masked(values: Any, name: str) -> None:
 
 
 def _checked(estimator: RobustClassifier, inputs: Any, *labels: Any, **options: Any) -> Any:
-    """Inputs, and labels if given, as scikit-learn checks them: images stay uint8, everything else becomes float64."""
+    """Inputs, and labels if given, as scikit-learn checks them: images stay, everything else becomes float64."""
     _check_not_masked(inputs, "X")
     kind: dict[str, Any] = {"dtype": np.float64}
     if getattr(inputs, "ndim", 2) == 4:
-        dtype = np.asarray(inputs).dtype
-        if dtype != np.uint8:
-            raise PyriteError(f"X holds images of {dtype}, but they must be bytes (uint8) of shape (N, C, H, W)")
         check_inputs(np.asarray(inputs), "the images X")
-        kind = {"dtype": np.uint8, "allow_nd": True}
+        kind = {"dtype": inputs.dtype, "allow_nd": True}
     elif isinstance(inputs, np.ndarray) and inputs.ndim == 2 and inputs.dtype.kind in "iu":
         to_float64(inputs, lambda row, column: f"X, row {row}, column {column}")
     with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn's sum that detects NaN may overflow

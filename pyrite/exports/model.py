@@ -77,29 +77,33 @@ def whole(run: Run) -> Whole:
     if not embeds and (features is not None or run.facts["inputs"]["kind"] != "images"):
         what, left_out = f"numbers: float64, (N, {len(mean)})", "" if features is None else str(features)
         return Whole(_Normalised(net, mean, std), torch.zeros(2, len(mean), dtype=torch.float64), what, left_out)
-    module: nn.Module = _Normalised(net, mean, std, images=not embeds)
+    is_bytes = run.facts["inputs"]["dtype"] == "uint8"
+    module: nn.Module = _Normalised(net, mean, std, images=not embeds, largest=_BYTES if is_bytes else 1.0)
     if isinstance(features, EfficientnetLite0):
         lite = Lite0(size=features.size, pretrained=True)
         body = _ready(lite.build(shape, classes=2, seed=0).body, shape)
         usual = [torch.full((shape[0],), value, dtype=torch.float64) for value in lite.normalisation or ()]
         module = nn.Sequential(_Normalised(body, *usual, images=True), module)
-    images = f"images as the training data had them: uint8 from 0 to 255, (N, {', '.join(map(str, shape))})"
-    return Whole(module, torch.zeros(2, *shape, dtype=torch.uint8), images, "")
+    numbers = "uint8 from 0 to 255" if is_bytes else "float32"
+    images = f"images as the training data had them: {numbers}, (N, {', '.join(map(str, shape))})"
+    return Whole(module, torch.zeros(2, *shape, dtype=torch.uint8 if is_bytes else torch.float32), images, "")
 
 
 @final
 class _Normalised(nn.Module):
-    """A net after the normalisation that ``pyrite.data.Batches`` has: of rows in float64, of bytes as it multiplies and
-    adds them in float32."""
+    """A net after the normalisation that ``pyrite.data.Batches`` has: of rows in float64, of images, with numbers up
+    to ``largest``, as it multiplies and adds them in float32."""
 
     mean: Tensor
     std: Tensor
 
-    def __init__(self, net: nn.Module, mean: Tensor, std: Tensor, *, images: bool = False) -> None:
+    def __init__(
+        self, net: nn.Module, mean: Tensor, std: Tensor, *, images: bool = False, largest: float = _BYTES
+    ) -> None:
         super().__init__()
         self.net, self.images, self.dtype = net, images, next(net.parameters()).dtype
         if images:
-            mean, std = (part.float().view(-1, 1, 1).to(self.dtype) for part in (-mean / std, 1 / (std * _BYTES)))
+            mean, std = (part.float().view(-1, 1, 1).to(self.dtype) for part in (-mean / std, 1 / (std * largest)))
         self.register_buffer("mean", mean)
         self.register_buffer("std", std)
 

@@ -53,6 +53,9 @@ class Encoder(HasSpec, ABC):
     takes: ClassVar[frozenset[InputKind]] = frozenset()
     """The kinds of samples that it can encode."""
 
+    of_bytes: ClassVar[bool] = True
+    """Whether images must be bytes, from 0 to 255."""
+
     model: ClassVar[str] = ""
     """The net that suits its features; empty for the default of features."""
 
@@ -73,6 +76,11 @@ class Encoder(HasSpec, ABC):
         if kind not in self.takes:
             wanted = " or ".join(sorted(self.takes))
             raise PyriteError(f"features is {self}, which takes {wanted}, but {data.name} has {_PLURAL[kind]}")
+        if kind == "images" and self.of_bytes and data.numeric.dtype != np.uint8:
+            raise PyriteError(
+                f"features is {self}, which takes images in bytes, but those of {data.name} are {data.numeric.dtype}: "
+                "pass them as they are in their files, uint8 from 0 to 255"
+            )
 
 
 def state_bytes(state: State) -> bytes:

@@ -185,6 +185,7 @@ class OwnModule(NetEncoder):
     """
 
     takes: ClassVar[frozenset[InputKind]] = frozenset({"images", "numbers"})
+    of_bytes: ClassVar[bool] = False
 
     module: nn.Module
 

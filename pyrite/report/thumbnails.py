@@ -71,6 +71,9 @@ def _read(inputs: Numeric, index: Ints, size: tuple[int, int]) -> tuple[_Pixels,
     images = inputs[index]
     # Images with two or more than three channels are not in colour: only the first channels are shown.
     images = (images[:, :3] if images.shape[1] >= 3 else images[:, :1]).transpose(0, 2, 3, 1)
+    if images.dtype != np.uint8:
+        low, high = (edge((1, 2, 3), keepdims=True) for edge in (images.min, images.max))
+        images = (255 * ((images - low) / np.maximum(high - low, np.finfo(np.float32).tiny))).astype(np.uint8)
     if images.shape[1:3] != size:
         images = np.stack([_scaled(image, size) for image in images])
     return np.ascontiguousarray(images), np.ones(len(index), bool)

@@ -46,8 +46,8 @@ class Training:
         self.data, self.labels = self.prepared.data, self.prepared.labels
         data, labels, features, net = self.data, self.labels, self.prepared.features, config.model
         self._rows = np.flatnonzero(labels["part"] == Part.TRAIN)
-        if isinstance(net, Architecture) and net.normalisation is not None and data.inputs.ndim == 4:
-            # What pretrained weights expect, in place of the training part's own statistics.
+        if isinstance(net, Architecture) and net.normalisation is not None and data.numeric.dtype == np.uint8:
+            # What pretrained weights expect of bytes, in place of the training part's own statistics.
             self.scale = Statistics(*((value,) * data.inputs.shape[1] for value in net.normalisation))
         else:
             self.scale = Statistics.of(data.numeric, self._rows)
