@@ -6,7 +6,10 @@ Numbers of numpy are numbers; truth values are not. NaN and infinities are refus
 import math
 import numbers
 from collections.abc import Collection
-from typing import Any, TypeGuard
+from dataclasses import fields
+from functools import partial
+from types import NoneType
+from typing import Annotated, Any, Literal, TypeGuard, get_args, get_origin
 
 from pyrite.errors import PyriteError
 
@@ -86,6 +89,27 @@ def one_of(name: str, value: Any, allowed: Collection[Any]) -> None:
     """
     known = any(type(value) is type(each) and value == each for each in allowed)
     require(known, name, value, f"one of {', '.join(map(repr, allowed))}")
+
+
+def check_fields(thing: Any) -> None:
+    """Check the fields of a dataclass by their annotations: ``q: Annotated[float, partial(number, above=0)]``.
+
+    A field keeps what its check returns. None passes where the annotation allows it; a ``Literal`` lists what does.
+    """
+    for field in fields(thing):
+        name, hint, value = field.name, field.type, getattr(thing, field.name)
+        if get_origin(hint) is Literal:
+            one_of(name, value, get_args(hint))
+        if value is None and NoneType in get_args(hint):
+            continue
+        for part in (hint, *get_args(hint)):
+            for check in getattr(part, "__metadata__", ()):
+                object.__setattr__(thing, name, check(name, value))
+
+
+NotNegative = Annotated[float, partial(number, least=0)]
+Fraction = Annotated[float, partial(number, least=0, most=1)]
+Count = Annotated[int, partial(whole_number, least=1)]
 
 
 def _range_text(noun: str, least: float | None, above: float | None, most: float | None, below: float | None) -> str:

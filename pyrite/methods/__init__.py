@@ -2,29 +2,22 @@
 
 from pyrite.losses import LOSSES
 from pyrite.methods.bilevel import Bilevel
-from pyrite.methods.co_teaching import CoTeaching
 from pyrite.methods.context import Context, Cycle
-from pyrite.methods.corrected import BackwardCorrection, ForwardCorrection
-from pyrite.methods.cross_fit import CrossFit
+from pyrite.methods.corrected import GLC, BackwardCorrection, ForwardCorrection, Masking, SModel
 from pyrite.methods.curriculum import Curriculum
-from pyrite.methods.d2l import D2L
 from pyrite.methods.elr import ELR
 from pyrite.methods.erm import ERM
-from pyrite.methods.gold import GLC, FineTune
 from pyrite.methods.joint import Joint
 from pyrite.methods.learner import Learner
+from pyrite.methods.members import Auto, CrossFit, Select
 from pyrite.methods.mentornet import Mentornet
 from pyrite.methods.meta_gradient import MetaGradient, meta_gradient
-from pyrite.methods.meta_weight import MetaWeight, WeightNet
+from pyrite.methods.meta_weight import L2RW, MetaWeight, WeightNet
 from pyrite.methods.method import MetaSet, Method
-from pyrite.methods.noise_layer import Masking, SModel
-from pyrite.methods.noise_rate import estimate_noise_rate
-from pyrite.methods.reweighting import L2RW
-from pyrite.methods.scheduled import Bootstrap, ScheduledConfidence, ScheduledPeer
-from pyrite.methods.select import Auto, Select
+from pyrite.methods.scheduled import D2L, Bootstrap, ScheduledConfidence, ScheduledPeer
 from pyrite.methods.self_corrected import SelfCorrected
-from pyrite.methods.self_paced import SelfPaced
-from pyrite.methods.staged import Staged, Stages
+from pyrite.methods.small_loss import CoTeaching, SelfPaced, estimate_noise_rate
+from pyrite.methods.staged import FineTune, Staged, Stages
 from pyrite.methods.trainer import Step, Trainer
 from pyrite.spec import Registry
 

@@ -1,19 +1,20 @@
 """Bilevel learning: each batch is cut into splits, and those whose gradients agree with one of them count more."""
 
-from typing import NamedTuple, final
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, NamedTuple, final
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pyrite.checks import number, whole_number
-from pyrite.criterion import Loss
+from pyrite.checks import NotNegative, whole_number
 from pyrite.data import Batch
-from pyrite.methods.method import Context, Method, Step, Trainer
-from pyrite.methods.noise_rate import check_loss
+from pyrite.methods.method import Context, Method, PerSampleLoss, Step, Trainer
 
 
 @final
+@dataclass(repr=False, eq=False)
 class Bilevel(Method):
     """Weights for parts of a batch, from their gradients g_i and that of a validation part g_v.
 
@@ -22,37 +23,27 @@ class Bilevel(Method):
     that of the validation part has a negative weight: its loss is made larger. No clean labels are needed, and no
     sample is held out, because another part of the samples validates in every step.
 
-    Args:
-        loss: what the net is trained and validated with; cross entropy if None.
-        splits: the number of parts a batch is cut into, including the validation part.
-        mu: μ, which keeps the weights of splits with small gradients small.
-
     >>> str(Bilevel())
     'bilevel(splits=8, mu=0.01)'
 
     Jenni & Favaro, 2018 ("Deep bilevel learning").
     """
 
-    def __init__(self, loss: Loss | None = None, splits: int = 8, mu: float = 0.01) -> None:
-        check_loss(loss)
-        self.loss = loss
-        self.splits, self.mu = whole_number("splits", splits, least=2), number("mu", mu, least=0)
+    loss: PerSampleLoss | None = None  # what the net is trained and validated with; cross entropy if None
+    splits: Annotated[int, partial(whole_number, least=2)] = 8  # parts of a batch, including the validation part
+    mu: NotNegative = 0.01  # μ, which keeps the weights of splits with small gradients small
 
     def start(self, context: Context) -> "BilevelTrainer":
         return BilevelTrainer(self, context)
 
 
 class _Split(NamedTuple):
-    """This process's samples of one split after their backward pass.
-
-    ``by_scores`` and ``gradient`` are derivatives of the split's mean loss over all processes: by the scores, and by
-    all weights, concatenated. ``loss`` is the sum of the losses.
-    """
+    """This process's samples of one split after their backward pass."""
 
     scores: Tensor
-    by_scores: Tensor
-    gradient: Tensor
-    loss: Tensor
+    by_scores: Tensor  # the derivative of the split's mean loss over all processes by the scores
+    gradient: Tensor  # the same by all weights, concatenated
+    loss: Tensor  # the sum of the losses
 
 
 @final
@@ -76,7 +67,10 @@ class BilevelTrainer(Trainer):
         if not abs(mean) < float("inf"):
             raise FloatingPointError(f"the loss is {mean}")
         weights = self._split_weights(splits)
-        self._assign(weights @ torch.stack([split.gradient for split in splits]))
+        gradient = weights @ torch.stack([split.gradient for split in splits])
+        parts = gradient.split([weight.numel() for weight in self.learner.weights])
+        for weight, part, used in zip(self.learner.weights, parts, self.used, strict=True):
+            weight.grad = part.view_as(weight) if used else None
         learning_rate = self.learner.update()
         scores = torch.cat([split.scores for split in splits])
         by_scores = torch.cat([w * split.by_scores for w, split in zip(weights, splits, strict=True)])
@@ -92,7 +86,7 @@ class BilevelTrainer(Trainer):
         by_scores, *parts = torch.autograd.grad(
             summed / size, [scores, *self.learner.weights], allow_unused=True, materialize_grads=False
         )
-        self.used = [part is not None for part in parts]
+        self.used = [part is not None for part in parts]  # weights that the net does not use have no gradient
         flat = [
             torch.zeros_like(weight).reshape(-1) if part is None else part.reshape(-1)
             for weight, part in zip(self.learner.weights, parts, strict=True)
@@ -105,12 +99,6 @@ class BilevelTrainer(Trainer):
         raw = torch.stack([validation @ one / (one @ one + self.method.mu) for one in training])
         absolute_sum = raw.abs().sum()
         return torch.cat([raw.new_zeros(1), raw / torch.where(absolute_sum == 0, 1.0, absolute_sum)])
-
-    def _assign(self, gradient: Tensor) -> None:
-        """Set the gradient of every weight from the concatenated one; weights that the net does not use get None."""
-        sizes = [weight.numel() for weight in self.learner.weights]
-        for weight, part, used in zip(self.learner.weights, gradient.split(sizes), self.used, strict=True):
-            weight.grad = part.view_as(weight) if used else None
 
 
 def stratified_splits(labels: Tensor, index: Tensor, splits: int, turn: int) -> Tensor:

@@ -178,9 +178,8 @@ class Context:
             values, numbers = gather(predict(inputs)), gather(index).cpu().numpy()
             if rows is None:
                 rows = values.new_full((len(batches.index), *values.shape[1:]), torch.nan)
-            rows[torch.from_numpy(order[np.searchsorted(batches.index, numbers, sorter=order)]).to(rows.device)] = (
-                values
-            )
+            places = order[np.searchsorted(batches.index, numbers, sorter=order)]
+            rows[torch.from_numpy(places).to(rows.device)] = values
         batches.seek(0)
         assert rows is not None, "there is always a batch"
         return rows

@@ -1,41 +1,61 @@
-"""Loss correction: the noise matrix is estimated by a first net, and a second is trained with the corrected loss."""
+"""Methods with a noise matrix T[i, j] = P(given j | true i): corrected losses, gold samples, and layers of noise.
+
+A first net estimates the matrix, unless it is known.
+"""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import final
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from typing import Annotated, final
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
 
-from pyrite.checks import number
-from pyrite.criterion import Loss
+from pyrite.checks import Count, number, require
+from pyrite.criterion import Loss, to_numbers
 from pyrite.curves import Curve
+from pyrite.data import Batch, Batches
 from pyrite.errors import PyriteError
 from pyrite.losses import Backward, Forward
-from pyrite.methods.method import Context, Method, Trainer
-from pyrite.methods.staged import Estimate, Stages, stage_fraction
-from pyrite.methods.transition import as_estimate, from_anchors, invertible
+from pyrite.methods.context import Cycle
+from pyrite.methods.method import Context, MetaSet, Method, RunPart, Step, Trainer
+from pyrite.methods.staged import Estimate, Stages
+from pyrite.methods.transition import as_estimate, from_anchors, from_confusion, from_gold, invertible
+from pyrite.soft_margin import row_margins
 
 Matrix = str | Tensor | Sequence[Sequence[float]]
 
 
+def _known(name: str, matrix: Matrix, context: Context) -> Tensor | None:
+    """The matrix of an argument, or that of the run's noise; None if it is to be estimated."""
+    if isinstance(matrix, str) and matrix == "estimate":
+        return None
+    known = context.noise_matrix if isinstance(matrix, str) else torch.as_tensor(matrix)
+    if len(known) != context.classes:
+        raise PyriteError(f"{name} has {len(known)} rows, but there are {context.classes} classes")
+    return known
+
+
+@dataclass(repr=False, eq=False)
 class Corrected(Method, ABC):
-    """Training with a loss that a noise matrix corrects; subclasses define the correction.
+    """Training with a loss that a noise matrix corrects; subclasses define the correction."""
 
-    Args:
-        matrix: ``"estimate"``: by a first net, trained with cross entropy; ``"noise"``: that of the run's noise; or the
-            matrix itself, T[i, j] = P(given j | true i), for which no first net is needed.
-        percentile: which sample the estimate takes as a certain example of a class, by the percentile of its
-            probability; 100 is the sample with the largest.
-        at: the fraction of the epochs in which the first net is trained.
-    """
+    # By a first net, trained with cross entropy; that of the run's "noise"; or the matrix itself, without a first net.
+    matrix: Matrix = "estimate"
+    # Which sample the estimate takes as a certain example of a class, by its probability: 100 is the largest one.
+    percentile: Annotated[float, partial(number, least=0, most=100)] = 97
+    at: RunPart = 0.2  # the fraction of the epochs in which the first net is trained
 
-    def __init__(self, matrix: Matrix, percentile: float, at: float) -> None:
-        if isinstance(matrix, str) and matrix not in ("estimate", "noise"):
-            raise PyriteError(f"matrix is {matrix!r}, but must be estimate, noise, or rows of numbers")
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        named = isinstance(self.matrix, str)
+        wanted = "estimate, noise, or rows of numbers"
+        require(not named or self.matrix in ("estimate", "noise"), "matrix", self.matrix, wanted)
         # The loss checks its arguments, and makes a tensor of the matrix.
-        checked = self.correction([[1, 0], [0, 1]] if isinstance(matrix, str) else matrix)
-        self.matrix: str | Tensor = matrix if isinstance(matrix, str) else checked.matrix
-        self.percentile, self.at = number("percentile", percentile, least=0, most=100), stage_fraction(at)
+        checked = self.correction([[1, 0], [0, 1]] if isinstance(self.matrix, str) else self.matrix)
+        self.matrix = self.matrix if named else checked.matrix
 
     @abstractmethod
     def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Forward | Backward:
@@ -46,25 +66,20 @@ class Corrected(Method, ABC):
         return as_estimate(matrix)
 
     def start(self, context: Context) -> Trainer:
-        if self.matrix == "estimate":
-            return Stages(
-                self, context, self.at,
-                lambda stage, known: Trainer(stage, self.correction(known["matrix"])),
-                estimate=lambda first: self.usable(from_anchors(context.evaluate(first.predict), self.percentile)),
-            )  # fmt: skip
-        matrix = context.noise_matrix if isinstance(self.matrix, str) else self.matrix
-        if len(matrix) != context.classes:
-            raise PyriteError(f"matrix has {len(matrix)} rows, but there are {context.classes} classes")
-        return Trainer(context, self.correction(matrix))
+        known = _known("matrix", self.matrix, context)
+        if known is not None:
+            return Trainer(context, self.correction(known))
+        return Stages(
+            self, context, self.at,
+            lambda stage, estimated: Trainer(stage, self.correction(estimated["matrix"])),
+            estimate=lambda first: self.usable(from_anchors(context.evaluate(first.predict), self.percentile)),
+        )  # fmt: skip
 
 
 @final
+@dataclass(repr=False, eq=False)
 class ForwardCorrection(Corrected):
     """Forward correction: the loss of the probabilities of given labels, Tᵀp.
-
-    Args:
-        matrix, percentile, at: see ``Corrected``.
-        curve: the loss, a function of the margin alone; cross entropy by default.
 
     >>> str(ForwardCorrection())
     "forward(matrix='estimate', percentile=97, at=0.2)"
@@ -72,25 +87,19 @@ class ForwardCorrection(Corrected):
     Patrini et al., 2017 ("Making deep neural networks robust to label noise: a loss correction approach").
     """
 
-    def __init__(
-        self, matrix: Matrix = "estimate", percentile: float = 97, at: float = 0.2, *, curve: Curve | None = None
-    ) -> None:
-        self.curve = curve
-        super().__init__(matrix, percentile, at)
+    _: KW_ONLY
+    curve: Curve | None = None  # the loss, a function of the margin alone; cross entropy by default
 
     def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Forward:
         return Forward(matrix, self.curve)
 
 
 @final
+@dataclass(repr=False, eq=False)
 class BackwardCorrection(Corrected):
     """Backward correction: T⁻¹ times the losses of all labels, whose mean over the noise is the loss of true labels.
 
     An estimated matrix that can hardly be inverted is mixed with the identity first.
-
-    Args:
-        matrix, percentile, at: see ``Corrected``.
-        loss: what is corrected; cross entropy by default.
 
     >>> str(BackwardCorrection(matrix="noise"))
     "backward(matrix='noise', percentile=97, at=0.2)"
@@ -98,13 +107,10 @@ class BackwardCorrection(Corrected):
     Patrini et al., 2017 ("Making deep neural networks robust to label noise: a loss correction approach").
     """
 
-    needs_clipping = True  # corrected losses can be negative, without a bound
+    _: KW_ONLY
+    loss: Loss | None = None  # what is corrected; cross entropy by default
 
-    def __init__(
-        self, matrix: Matrix = "estimate", percentile: float = 97, at: float = 0.2, *, loss: Loss | None = None
-    ) -> None:
-        self.loss = loss
-        super().__init__(matrix, percentile, at)
+    needs_clipping = True  # corrected losses can be negative, without a bound
 
     def correction(self, matrix: Tensor | Sequence[Sequence[float]]) -> Backward:
         return Backward(matrix, self.loss)
@@ -112,3 +118,175 @@ class BackwardCorrection(Corrected):
     def usable(self, matrix: Tensor) -> Estimate:
         mixed, identity_share = invertible(matrix)
         return as_estimate(mixed, identity_share=identity_share)
+
+
+@final
+@dataclass(repr=False, eq=False)
+class GLC(Method):
+    """The noise matrix is the mean prediction on gold samples of a net trained on given labels; then a second net.
+
+    The second net starts from the initial weights. It learns gold samples with cross entropy and all others with the
+    forward correction by that matrix; each sample counts the same.
+
+    >>> str(GLC(size=100))
+    'glc(size=100, at=0.5)'
+
+    Hendrycks et al., 2018 ("Using trusted data to train deep networks on labels corrupted by severe noise").
+    """
+
+    size: Count = 1000  # gold samples: a meta set with clean labels
+    at: RunPart = 0.5  # the fraction of the epochs in which the first net is trained
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.meta_set = MetaSet(self.size, clean=True)
+
+    def start(self, context: Context) -> Stages:
+        gold = context.meta
+
+        def estimate(first: Trainer) -> Estimate:
+            samples = gold.in_order()
+            scores = context.predictions(first.predict, samples).cpu()
+            labels, readable = gold.labels[torch.from_numpy(samples.index)], scores.isfinite().all(1)
+            return as_estimate(from_gold(scores[readable], labels[readable]))
+
+        return Stages(
+            self, context, self.at, lambda stage, known: GLCTrainer(stage, gold, known["matrix"]), estimate=estimate
+        )
+
+
+@final
+class GLCTrainer(Trainer):
+    """The second stage: steps on a batch and a batch of gold samples together.
+
+    There is a gold batch for every other batch, however few gold samples there are; their losses are multiplied so
+    that over an epoch each counts as much as any other sample.
+    """
+
+    def __init__(self, context: Context, gold: Batches, matrix: Tensor) -> None:
+        super().__init__(context)
+        self.gold, self.ratio = Cycle(gold), len(gold.index) / len(context.batches.index)
+        self.corrected = Forward(matrix, reduction="none")
+
+    def step(self, batch: Batch) -> Step:
+        gold, count = self.gold.next(), len(batch.labels)
+        counts = self.total(torch.tensor([count, len(gold.labels)])).tolist()
+        self.factor = self.ratio * counts[0] / counts[1] if counts[1] else 0.0
+        both = Batch(
+            torch.cat([batch.inputs, gold.inputs]),
+            torch.cat([batch.labels, gold.labels]),
+            torch.cat([batch.index, torch.full_like(gold.index, -1)]),
+        )
+        step = super().step(both)
+        own = {name: getattr(step, name)[:count] for name in ("index", "labels", "scores", "gradient")}
+        return replace(step, **own, losses=None)
+
+    def losses(self, scores: Tensor, batch: Batch) -> Tensor:
+        clean, corrected = super().losses(scores, batch), self.corrected(scores, batch.labels)
+        return torch.where(batch.index < 0, self.factor * clean, corrected)
+
+    def denominator(self, batch: Batch, weights: Tensor | None) -> Tensor:
+        gold = (batch.index < 0).sum()
+        return len(batch.index) - gold + self.factor * gold.double()
+
+
+@final
+@dataclass(repr=False, eq=False)
+class SModel(Method):
+    """A softmax layer on top of the net, which learns how true classes become given labels. The net alone predicts.
+
+    The net is trained with cross entropy first; the layer starts from its confusion matrix; then both are trained.
+
+    >>> str(SModel())
+    's_model(at=0.2)'
+
+    Goldberger & Ben-Reuven, 2017 ("Training deep neural networks using a noise adaptation layer").
+    """
+
+    at: RunPart = 0.2  # the fraction of the epochs before the layer is added
+
+    def start(self, context: Context) -> Stages:
+        def estimate(first: Trainer) -> Estimate:
+            return as_estimate(from_confusion(context.evaluate(first.predict), context.labels))
+
+        return _with_layer(self, context, self.at, estimate)
+
+
+def _check_structure(name: str, structure: Matrix) -> str | Tensor:
+    if isinstance(structure, str):
+        require(structure in ("estimate", "noise"), name, structure, "estimate, noise, or rows of 0 and 1")
+        return structure
+    values = to_numbers(structure, name)
+    if values.dim() != 2 or values.shape[0] != values.shape[1]:
+        raise PyriteError(f"{name} has the shape {tuple(values.shape)}, but must have one row and column per class")
+    for row, column in torch.nonzero((values != 0) & (values != 1)).tolist():
+        raise PyriteError(f"{name} is {float(values[row, column])} at [{row}, {column}], but must be 0 or 1")
+    return values.long()
+
+
+@final
+@dataclass(repr=False, eq=False)
+class Masking(Method):
+    """A noise layer as in ``s_model``, which has only those transitions that a structure allows.
+
+    >>> str(Masking())
+    "masking(structure='estimate', threshold=0.05, at=0.2)"
+
+    Han et al., 2018 ("Masking: a new perspective of noisy supervision").
+    """
+
+    # Which true class can become which label: rows of 0 and 1; the transitions of the run's "noise"; or those with a
+    # probability of at least ``threshold`` in the net's confusion matrix. A class can always keep its label.
+    structure: Annotated[Matrix, _check_structure] = "estimate"
+    threshold: Annotated[float, partial(number, least=0, below=1)] = 0.05
+    at: RunPart = 0.2  # the fraction of the epochs before the layer is added
+
+    def start(self, context: Context) -> Stages:
+        known = _known("structure", self.structure, context)
+
+        def estimate(first: Trainer) -> Estimate:
+            confusion = from_confusion(context.evaluate(first.predict), context.labels)
+            allowed = confusion >= self.threshold if known is None else known.to(confusion.device) > 0
+            allowed = allowed | torch.eye(len(confusion), dtype=torch.bool, device=confusion.device)
+            # Transitions that are allowed but were never seen get a small probability: an entry of 0 would stay 0.
+            kept = torch.where(allowed, confusion.clamp(min=1e-3), 0.0)
+            return as_estimate(kept / kept.sum(1, keepdim=True))
+
+        return _with_layer(self, context, self.at, estimate)
+
+
+def _with_layer(method: Method, context: Context, at: float, estimate: Callable[[Trainer], Estimate]) -> Stages:
+    """Cross entropy for the fraction ``at`` of the epochs; then the same net with a noise layer on top."""
+    return Stages(
+        method, context, at, lambda stage, known: NoiseLayer(stage, known["matrix"]), estimate=estimate, restart=False
+    )
+
+
+@final
+class NoiseLayer(Trainer):
+    """Steps on −log Σ_i T[i, y] p_i, by the weights of the net and by those of T = softmax(b), row by row.
+
+    T begins as ``matrix``. Entries of it that are 0 stay 0. The net alone predicts.
+    """
+
+    def __init__(self, context: Context, matrix: Tensor) -> None:
+        super().__init__(context)
+        device = self.learner.weights[0].device
+        self.absent = (matrix == 0).to(device)
+        self.bias = nn.Parameter(matrix.log().to(device, self.learner.dtype).masked_fill(self.absent, 0.0))
+        self.learner.add_weight(self.bias)
+
+    def log_matrix(self) -> Tensor:
+        """log T in float64."""
+        return self.bias.double().masked_fill(self.absent, -torch.inf).log_softmax(1)
+
+    def losses(self, scores: Tensor, batch: Batch) -> Tensor:
+        log_p = logsigmoid(row_margins(scores)).double()
+        return -torch.logsumexp(self.log_matrix().mT[batch.labels] + log_p, 1)
+
+    def facts(self) -> Mapping[str, float]:
+        return {"estimated_noise_rate": 1 - float(self.arrays()["noise_layer"].diagonal().mean())}
+
+    @torch.no_grad()
+    def arrays(self) -> Mapping[str, Tensor]:
+        return {"noise_layer": self.log_matrix().exp().cpu()}

@@ -2,14 +2,16 @@
 
 import math
 from collections.abc import Mapping
-from typing import Final, final
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Final, final
 
 import torch
 from scipy.optimize import brentq
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from pyrite.checks import number
+from pyrite.checks import NotNegative, number
 from pyrite.curves import GCE
 from pyrite.data import Batch, Batches
 from pyrite.draws import Stream, order
@@ -22,8 +24,11 @@ _KEPT: Final = 0.5  # where every epoch shows the same inputs
 _LARGEST: Final = 2.5  # that losses are multiplied by
 _LEAST: Final = 1e-3  # generalised cross entropy with this exponent is cross entropy to three digits
 
+_Positive = Annotated[float, partial(number, above=0, most=1)]
+
 
 @final
+@dataclass(repr=False, eq=False)
 class Curriculum(Method):
     """Generalised cross entropy whose exponent q follows what the net has learned and what it has memorised.
 
@@ -38,27 +43,20 @@ class Curriculum(Method):
     and no learning rate has to change: the factor p^q is 1 on average, and at most 2.5 for a single sample.
     With ``keep=1`` only the first counts, and training is cross entropy until something is memorised.
 
-    Args:
-        keep: the fraction of the weights of cross entropy that is always kept. By default 1 where images are augmented,
-            so that they are learned slowly and memorised late, and samples are held out; 0.5 elsewhere.
-        gain: the exponent per difference of the mean probabilities.
-        most: the largest exponent; 1 is absolute error.
-
     >>> str(Curriculum())
     'curriculum(gain=4, most=1)'
     """
 
+    # The fraction of the weights of cross entropy that is always kept. By default 1 where images are augmented, so that
+    # they are learned slowly and memorised late, and samples are held out; 0.5 elsewhere.
+    keep: _Positive | None = None
+    gain: NotNegative = 4  # the exponent per difference of the mean probabilities
+    most: _Positive = 1  # the largest exponent; 1 is absolute error
+
     held_out = 0.05
 
-    def __init__(self, keep: float | None = None, gain: float = 4, most: float = 1) -> None:
-        self.keep = None if keep is None else number("keep", keep, above=0, most=1)
-        self.gain = number("gain", gain, least=0)
-        self.most = number("most", most, above=0, most=1)
-
     def resolve_defaults(self, *, augmented: bool, held_out: bool) -> "Curriculum":
-        if self.keep is not None:
-            return self
-        return Curriculum(1 if augmented and held_out else _KEPT, self.gain, self.most)
+        return replace(self, keep=self.keep or (1 if augmented and held_out else _KEPT))
 
     def start(self, context: Context) -> "CurriculumTrainer":
         augmented, held_out = context.batches.augment is not None, context.held_out is not None
@@ -89,17 +87,16 @@ class CurriculumTrainer(Trainer):
     def __init__(self, method: Curriculum, context: Context) -> None:
         super().__init__(context, GCE(q=1.0))
         assert method.keep is not None
-        self.gain, self.most, self.keep = method.gain, method.most, method.keep
+        self.method, self.keep = method, method.keep
         self.held_out = context.held_out
         if self.held_out is not None:
             drawn = order(context.seed, Stream.HELD_OUT, len(self.held_out.index))[:_ENOUGH]
             self.held_out = self.held_out.in_order(index=self.held_out.index[drawn])
         self.every = max(1, context.steps_per_epoch // _PER_EPOCH)
-        # log p of the labels since the exponent was set
-        self.seen = torch.zeros(0, dtype=torch.float64, device=context.device)
+        self.seen = torch.zeros(0, dtype=torch.float64, device=context.device)  # log p since the exponent was set
         self.steps = 0
         # As if all classes were equally likely.
-        self.q = min(self.most, -math.log(self.keep) / math.log(context.classes))
+        self.q = min(method.most, -math.log(self.keep) / math.log(context.classes))
         self.scale = min(context.classes**self.q, _LARGEST)
 
     @property
@@ -123,11 +120,11 @@ class CurriculumTrainer(Trainer):
 
     def _move(self) -> None:
         """Set the exponent by the labels that were trained on since the last time, and by held-out labels now."""
-        learned = largest_exponent(self.seen, self.keep, self.most)
+        learned = largest_exponent(self.seen, self.keep, self.method.most)
         memorised = 0.0
         if self.held_out is not None:
             memorised = float(self.seen.exp().mean()) - self._unseen(self.held_out)
-        self.q = max(learned, min(self.most, self.gain * memorised))
+        self.q = max(learned, min(self.method.most, self.method.gain * memorised))
         self.scale = min(1 / float((self.q * self.seen).exp().mean()), _LARGEST)
         self.seen = self.seen[:0]
 
@@ -140,5 +137,4 @@ class CurriculumTrainer(Trainer):
         return float(p.sum() / max(len(p), 1))
 
     def facts(self) -> Mapping[str, float]:
-        """The exponent at the end of the epoch."""
         return {"exponent": self.q}

@@ -2,26 +2,25 @@
 with it are not memorised."""
 
 from collections.abc import Mapping
-from typing import final
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, final
 
 import torch
 from torch import Tensor
 
-from pyrite.checks import number
+from pyrite.checks import NotNegative, number
 from pyrite.data import Batch
 from pyrite.methods.method import Context, Method, Step, Trainer
 from pyrite.soft_margin import row_margins, widened
 
 
 @final
+@dataclass(repr=False, eq=False)
 class ELR(Method):
     """Cross entropy plus ``coefficient`` times log(1 − ⟨p, t⟩), where t is a running mean of the sample's p.
 
     Before each step t becomes momentum · t + (1 − momentum) · p; it begins at 0 and has no gradient.
-
-    Args:
-        coefficient: λ, the factor of the regulariser.
-        momentum: β, the fraction of the running mean that remains at each visit of the sample.
 
     >>> str(ELR())
     'elr(coefficient=3, momentum=0.7)'
@@ -29,9 +28,11 @@ class ELR(Method):
     Liu et al., 2020 ("Early-learning regularization prevents memorization of noisy labels").
     """
 
-    def __init__(self, coefficient: float = 3, momentum: float = 0.7) -> None:
-        self.coefficient = number("coefficient", coefficient, least=0)
-        self.momentum = number("momentum", momentum, least=0, below=1)
+    coefficient: NotNegative = 3  # λ, the factor of the regulariser
+    momentum: Annotated[float, partial(number, least=0, below=1)] = 0.7  # β, of the running mean at each visit
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         # Half the L1 norm of p − e_y + λ (q − p), with distributions p and q, is at most max(1, λ). With t = p the
         # regulariser raises the score of the leading class with λ/2, however certain it is.
         self.largest_weight, self.needs_clipping = max(1.0, self.coefficient), self.coefficient > 0
@@ -61,14 +62,14 @@ class ELRTrainer(Trainer):
 
     def __init__(self, method: ELR, context: Context) -> None:
         super().__init__(context)
-        self.coefficient, self.momentum = method.coefficient, method.momentum
+        self.method = method
         # 1 − t in place of t: a probability that rounds to 1 would leave nothing of it.
         ones = torch.ones(context.samples, context.classes, dtype=self.learner.dtype, device=context.device)
         self.register_buffer("complement", ones)
 
     def losses(self, scores: Tensor, batch: Batch) -> Tensor:
         complement = self._updated(scores.detach(), batch.index)
-        return super().losses(scores, batch) + self.coefficient * elr_penalty(widened(scores), complement)
+        return super().losses(scores, batch) + self.method.coefficient * elr_penalty(widened(scores), complement)
 
     def after_step(self, step: Step) -> None:
         self.complement[step.index] = self._updated(step.scores, step.index).to(self.complement.dtype)
@@ -76,7 +77,7 @@ class ELRTrainer(Trainer):
     def _updated(self, scores: Tensor, index: Tensor) -> Tensor:
         """1 − t after an update of the running mean with these scores."""
         rest = torch.sigmoid(-row_margins(widened(scores)))
-        return self.momentum * self.complement[index].to(rest) + (1 - self.momentum) * rest
+        return self.method.momentum * self.complement[index].to(rest) + (1 - self.method.momentum) * rest
 
     def facts(self) -> Mapping[str, float]:
         """The fraction of training samples whose running mean is largest for the given label."""

@@ -1,7 +1,9 @@
 """Empirical risk minimisation: the mean loss of a batch, and nothing else."""
 
+from dataclasses import dataclass
 from typing import final
 
+from pyrite.checks import require
 from pyrite.criterion import Loss
 from pyrite.curves import Curve
 from pyrite.errors import PyriteError
@@ -10,6 +12,7 @@ from pyrite.methods.method import Context, Method, Trainer
 
 
 @final
+@dataclass(repr=False, eq=False)
 class ERM(Method):
     """Minimise the mean loss of the given labels: all robustness is in the loss.
 
@@ -21,12 +24,12 @@ class ERM(Method):
     'erm(gce(q=0.7))'
     """
 
-    def __init__(self, loss: Loss) -> None:
-        if not isinstance(loss, Loss):
-            raise PyriteError(f"loss is {loss!r}, but must be a loss")
-        if loss.reduction != "mean":
-            raise PyriteError(f"loss is {str(loss)!r}: training takes the mean, so leave out reduction")
-        self.loss = loss
+    loss: Loss
+
+    def __post_init__(self) -> None:
+        require(isinstance(self.loss, Loss), "loss", self.loss, "a loss")
+        if self.loss.reduction != "mean":
+            raise PyriteError(f"loss is {str(self.loss)!r}: training takes the mean, so leave out reduction")
 
     @property
     def largest_weight(self) -> float:  # type: ignore[override]  # computed when it is needed

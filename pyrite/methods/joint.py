@@ -1,23 +1,35 @@
 """Joint optimisation: weights and labels are updated in turn, then a net is trained on the resulting labels."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, final
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
+from typing import Annotated, Any, final
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, one_hot
 
-from pyrite.checks import number, require, whole_number
+from pyrite.checks import Count, NotNegative, number, require
 from pyrite.criterion import to_numbers
 from pyrite.data import Batch
-from pyrite.methods.method import Context, Method, Step, Trainer
-from pyrite.methods.staged import Estimate, Stages
+from pyrite.methods.method import Context, Method, RunPart, Step, Trainer
+from pyrite.methods.staged import Stages
 from pyrite.soft_margin import row_margins, widened
 
-Prior = Literal["given", "uniform"] | Sequence[float]
+
+def _check_prior(name: str, prior: Any) -> str | list[float]:
+    if isinstance(prior, str):
+        require(prior in ("given", "uniform"), name, prior, "given, uniform or one number per class")
+        return prior
+    values = to_numbers(prior, name)
+    numbers: list[float] = values.tolist()
+    require(values.dim() == 1 and bool((values >= 0).all()), name, numbers, "one number per class, 0 or more")
+    require(abs(float(values.sum()) - 1) < 1e-6, name, numbers, f"summing to 1, not {float(values.sum()):g}")
+    return numbers
 
 
 @final
+@dataclass(repr=False, eq=False)
 class Joint(Method):
     """Soft labels and weights in turn, at a constant learning rate; then training from scratch on those labels.
 
@@ -25,50 +37,23 @@ class Joint(Method):
     epoch ends with the soft label of every sample replaced by the mean of its predictions in the last ``window``
     epochs. The second stage minimises KL(label ‖ p) with the recipe's schedule.
 
-    Args:
-        alpha: the factor of the class prior; it keeps the labels from becoming all the same.
-        beta: the factor of the entropy; it keeps the soft labels from staying as they are.
-        at: the fraction of the run that the first stage takes.
-        begin: the fraction of the first stage after which labels change.
-        window: the number of epochs over which predictions are averaged.
-        prior: the distribution of the classes: ``"given"`` for that of the given labels, ``"uniform"``, or one number
-            per class.
-
     Tanaka et al., 2018.
     """
 
-    def __init__(
-        self,
-        alpha: float = 1.2,
-        beta: float = 0.8,
-        *,
-        at: float = 0.625,
-        begin: float = 0.35,
-        window: int = 10,
-        prior: Prior = "given",
-    ) -> None:
-        self.alpha = number("alpha", alpha, least=0)
-        self.beta = number("beta", beta, least=0)
-        self.at = number("at", at, above=0, below=1)
-        self.begin = number("begin", begin, "a fraction of the first stage, from 0 to 1", least=0, most=1)
-        self.window = whole_number("window", window, least=1)
-        if isinstance(prior, str):
-            require(prior in ("given", "uniform"), "prior", prior, "given, uniform or one number per class")
-        else:
-            values = to_numbers(prior, "prior")
-            prior = values.tolist()
-            require(values.dim() == 1 and bool((values >= 0).all()), "prior", prior, "one number per class, 0 or more")
-            require(abs(float(values.sum()) - 1) < 1e-6, "prior", prior, f"summing to 1, not {float(values.sum()):g}")
-        self.prior = prior
+    alpha: NotNegative = 1.2  # the factor of the class prior, which keeps the labels from becoming all the same
+    beta: NotNegative = 0.8  # the factor of the entropy, which keeps the soft labels from staying as they are
+    _: KW_ONLY
+    at: RunPart = 0.625  # the fraction of the run that the first stage takes
+    # The fraction of the first stage after which labels change.
+    begin: Annotated[float, partial(number, wanted="a fraction of the stage, from 0 to 1", least=0, most=1)] = 0.35
+    window: Count = 10  # the number of epochs over which predictions are averaged
+    prior: Annotated[str | Sequence[float], _check_prior] = "given"  # of the classes: or "uniform", or numbers
 
     def start(self, context: Context) -> Stages:
-        def estimate(first: Trainer) -> Estimate:
-            assert isinstance(first, JointTrainer)
-            return {"soft_labels": first.labels}
-
         return Stages(
             self, context, self.at, lambda stage, known: SoftLabels(stage, known["soft_labels"]),
-            first=lambda stage: JointTrainer(self, stage), estimate=estimate,
+            first=lambda stage: JointTrainer(self, stage),
+            estimate=lambda first: {"soft_labels": first.get_buffer("labels")},
         )  # fmt: skip
 
     def class_prior(self, context: Context) -> Tensor:

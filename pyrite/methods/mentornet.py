@@ -1,20 +1,21 @@
 """MentorNet: a mentor weights every sample by its loss; it is predefined, or trained on a run with known labels."""
 
 from collections.abc import Mapping
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final, final
+from typing import Annotated, Any, Final, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from pyrite.checks import number
-from pyrite.criterion import Loss
+from pyrite.checks import Fraction, NotNegative, number, require
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
-from pyrite.methods.method import Context, Method, Step
-from pyrite.methods.noise_rate import NoiseRateTrainer, check_loss
+from pyrite.methods.method import Context, Method, PerSampleLoss, Step
+from pyrite.methods.small_loss import NoiseRateTrainer
 from pyrite.npz_files import read_npz
 
 PREDEFINED: Final = "predefined"
@@ -26,7 +27,13 @@ Lesson = tuple[Tensor, Tensor]
 """Features of samples, one row of three for each, and whether their labels are right."""
 
 
+def _check_mentor(name: str, mentor: Any) -> str:
+    require(isinstance(mentor, str) and mentor != "", name, mentor, f"'{PREDEFINED}' or the folder of a run")
+    return str(mentor)
+
+
 @final
+@dataclass(repr=False, eq=False)
 class Mentornet(Method):
     """Every sample's loss ℓ is multiplied by a weight v that a mentor gives it.
 
@@ -34,42 +41,23 @@ class Mentornet(Method):
     v = 1 for ℓ ≤ λ, falling linearly to 0 at ℓ = (1 + width) λ. A data-driven mentor is a small network of ℓ, ℓ − λ and
     the fraction of the run that is over. Losses are divided by the sum of the weights.
 
-    Args:
-        mentor: ``"predefined"``, or the folder of a finished run of ``mentornet`` on data whose true labels are known:
-            a network learns there which labels are right, and gives the weights here.
-        percentile: of the losses, as a fraction. If None it is 1 minus the noise rate, which is estimated from the
-            margins after a fifth of the epochs, from 3 to 10; until then all samples count.
-        decay: the fraction of λ that is kept from one batch to the next.
-        width: the width of the falling part, in multiples of λ; with 0, samples count or do not.
-        burn_in: the fraction of the epochs in which all samples count.
-        loss: what the net is trained with; cross entropy if None.
-
     >>> str(Mentornet(percentile=0.6))
     "mentornet(mentor='predefined', percentile=0.6)"
 
     Jiang et al., 2018 ("MentorNet: learning data-driven curriculum for very deep neural networks on corrupted labels").
     """
 
-    def __init__(
-        self,
-        mentor: str = PREDEFINED,
-        *,
-        percentile: float | None = 0.7,
-        decay: float = 0.5,
-        width: float = 1.0,
-        burn_in: float = 0.2,
-        loss: Loss | None = None,
-    ) -> None:
-        if not isinstance(mentor, str) or not mentor:
-            raise PyriteError(f"mentor is {mentor!r}, but must be '{PREDEFINED}' or the folder of a run")
-        if percentile is not None:
-            number("percentile", percentile, least=0, most=1)
-        number("decay", decay, least=0, below=1)
-        number("burn_in", burn_in, least=0, most=1)
-        number("width", width, least=0)
-        check_loss(loss)
-        self.mentor, self.percentile, self.decay, self.width = mentor, percentile, decay, width
-        self.burn_in, self.loss = burn_in, loss
+    # Or the folder of a finished run of ``mentornet`` on data whose true labels are known: a network learns there which
+    # labels are right, and gives the weights here.
+    mentor: Annotated[str, _check_mentor] = PREDEFINED
+    _: KW_ONLY
+    # Of the losses, as a fraction. None: 1 minus the noise rate, which is estimated from the margins after a fifth of
+    # the epochs, from 3 to 10; until then all samples count.
+    percentile: Fraction | None = 0.7
+    decay: Annotated[float, partial(number, least=0, below=1)] = 0.5  # the part of λ that is kept from batch to batch
+    width: NotNegative = 1.0  # of the falling part, in multiples of λ; with 0, samples count or do not
+    burn_in: Fraction = 0.2  # the fraction of the epochs in which all samples count
+    loss: PerSampleLoss | None = None  # what the net is trained with; cross entropy if None
 
     def start(self, context: Context) -> "MentornetTrainer":
         return MentornetTrainer(self, context)
@@ -136,10 +124,7 @@ class MentornetTrainer(NoiseRateTrainer):
 
 @final
 class Mentor(nn.Module):
-    """From a sample's loss, its distance to the threshold, and the fraction of the run that is over, to a logit.
-
-    The sigmoid of the logit is the probability that the label is right.
-    """
+    """From the features of a sample to the logit of the probability that its label is right."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -17,23 +17,23 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
 from functools import partial
-from typing import Any, Literal, NamedTuple, final, get_args
+from typing import Any, Literal, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.func import functional_call
 
+from pyrite.checks import one_of
 from pyrite.criterion import Loss
 from pyrite.curves import CE, MAE
 from pyrite.errors import PyriteError
 from pyrite.processes import all_reduce
 
-Gradient = Literal["exact", "lean", "fast", "reference"]
 Normalise = Literal["mean", "sum"]
-Virtual = Literal["sgd", "optimizer"]
 Weights = dict[str, Tensor]
-PerSample = Callable[[Tensor, Tensor], Tensor]
+_PerSample = Callable[[Tensor, Tensor], Tensor]
+_Samples = tuple[Tensor, Tensor]  # inputs and labels
 _Group = Mapping[str, Any]
 
 _STEP = 1e-2  # of a finite difference, relative to the norm of its direction; 1e-1 is too large to be accurate
@@ -56,7 +56,7 @@ def meta_gradient(
     loss: Loss | None = None,
     meta_loss: Loss | None = None,
     normalise: Normalise = "sum",
-    gradient: Gradient = "exact",
+    gradient: Literal["exact", "lean", "fast", "reference"] = "exact",
 ) -> MetaGradient:
     """The derivative of the meta loss after a virtual step, by the parameters of the weight network.
 
@@ -74,8 +74,7 @@ def meta_gradient(
         gradient: ``"exact"`` (and ``"lean"``, which is the same here); ``"fast"`` takes G at w in place of ŵ, and
             finite differences, and is an approximation; ``"reference"`` differentiates twice, as public code does.
     """
-    if gradient not in get_args(Gradient):
-        raise PyriteError(f"gradient is {gradient!r}, but must be one of {', '.join(get_args(Gradient))}")
+    one_of("gradient", gradient, ("exact", "lean", "fast", "reference"))
     passes = Passes(model, per_sample(loss or CE()), per_sample(meta_loss or MAE()))
     with same_draws(model) as again:
         losses = passes.losses(batch)
@@ -113,7 +112,7 @@ def per_sample(loss: Loss) -> Loss:
 class Passes:
     """The passes through a model that a meta-gradient is made of. All leave its buffers as they are."""
 
-    def __init__(self, model: nn.Module, loss: PerSample, meta_loss: PerSample) -> None:
+    def __init__(self, model: nn.Module, loss: _PerSample, meta_loss: _PerSample) -> None:
         self.model, self.loss, self.meta_loss = model, loss, meta_loss
         self._forward_mode = True
         self.weights: Weights = {name: w for name, w in model.named_parameters() if w.requires_grad}
@@ -124,31 +123,24 @@ class Passes:
         scores: Tensor = functional_call(self.model, {**buffers, **(weights or {})}, (inputs,))
         return scores
 
-    def losses(self, batch: tuple[Tensor, Tensor], weights: Mapping[str, Tensor] | None = None) -> Tensor:
-        """The training losses of inputs and labels."""
-        inputs, labels = batch
-        return self.loss(self.scores(inputs, weights), labels)
+    def losses(self, batch: _Samples, weights: Mapping[str, Tensor] | None = None) -> Tensor:
+        """The training losses of a batch."""
+        return self.loss(self.scores(batch[0], weights), batch[1])
 
     def direction(
         self,
         losses: Tensor,
         omega: Tensor,
-        meta: tuple[Tensor, Tensor],
+        meta: _Samples,
         lr: float,
         *,
         fast: bool = False,
         keep: bool = False,
         optimiser: torch.optim.Optimizer | None = None,
     ) -> Weights:
-        """The direction along which a sample's loss must fall for its ω to grow: −α G for plain SGD.
+        """The direction along which a sample's loss must fall for its ω to grow: −α G for plain SGD, with α = ``lr``.
 
-        Args:
-            losses: of the training batch, with their graph, which is kept if ``keep``.
-            omega: what they are multiplied by.
-            meta: a batch of the meta set.
-            lr: α.
-            fast: take G at the weights as they are.
-            optimiser: what makes the virtual step; plain SGD if None.
+        The graph of the losses is kept if ``keep``. If ``fast``, G is that at the weights as they are.
         """
         names, weights = list(self.weights), list(self.weights.values())
         if fast:
@@ -163,7 +155,7 @@ class Passes:
         meta_parts = torch.autograd.grad(mean, list(leaves.values()), materialize_grads=True)
         return pull_back({name: all_reduce(part) for name, part in zip(names, meta_parts, strict=True)})
 
-    def slopes(self, direction: Weights, batch: tuple[Tensor, Tensor], losses: Tensor, *, fast: bool = False) -> Tensor:
+    def slopes(self, direction: Weights, batch: _Samples, losses: Tensor, *, fast: bool = False) -> Tensor:
         """The derivative of each sample's loss along ``direction``, in one forward-mode pass, or a difference."""
         if fast:
             return self._differences(direction, batch, losses)
@@ -184,13 +176,13 @@ class Passes:
         return self._twice(direction, batch)
 
     @torch.no_grad()
-    def _along(self, direction: Weights, batch: tuple[Tensor, Tensor], losses: Tensor) -> Tensor:
+    def _along(self, direction: Weights, batch: _Samples, losses: Tensor) -> Tensor:
         with forward_ad.dual_level():
             duals = {name: forward_ad.make_dual(w.detach(), direction[name]) for name, w in self.weights.items()}
             tangent = forward_ad.unpack_dual(self.losses(batch, duals)).tangent
             return torch.zeros_like(losses) if tangent is None else tangent.detach().clone()
 
-    def _twice(self, direction: Weights, batch: tuple[Tensor, Tensor]) -> Tensor:
+    def _twice(self, direction: Weights, batch: _Samples) -> Tensor:
         """The same by two backward passes: the first is linear in its cotangent, by which the second differentiates."""
         leaves = {name: w.detach().requires_grad_() for name, w in self.weights.items()}
         losses = self.losses(batch, leaves)
@@ -200,7 +192,7 @@ class Passes:
         return torch.autograd.grad(product, cotangent)[0]
 
     @torch.no_grad()
-    def _differences(self, direction: Weights, batch: tuple[Tensor, Tensor], losses: Tensor) -> Tensor:
+    def _differences(self, direction: Weights, batch: _Samples, losses: Tensor) -> Tensor:
         length = torch.stack([part.norm() for part in direction.values()]).norm()
         if not length > 0:
             return torch.zeros_like(losses)
@@ -210,7 +202,7 @@ class Passes:
         return slopes
 
     def reference(
-        self, weight_net: nn.Module, losses: Tensor, meta: tuple[Tensor, Tensor], lr: float, normalise: Normalise
+        self, weight_net: nn.Module, losses: Tensor, meta: _Samples, lr: float, normalise: Normalise
     ) -> MetaGradient:
         """By differentiating through the virtual step, with a graph of the gradient, as public code does."""
         omega = normalised_weights(weight_net(losses.detach().unsqueeze(1)).reshape(-1), normalise)

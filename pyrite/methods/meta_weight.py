@@ -1,35 +1,149 @@
 """Learned sample weights: a step on the weighted samples should lower the loss on a held-out meta set."""
 
-from collections.abc import Mapping
-from typing import Literal, final, get_args
+import warnings
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import partial
+from typing import Annotated, Any, Literal, final
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector
 
-from pyrite.checks import one_of, whole_number
+from pyrite.checks import Count, whole_number
 from pyrite.criterion import Loss
 from pyrite.curves import CE, MAE
+from pyrite.data import Batch
 from pyrite.errors import PyriteError
+from pyrite.methods.context import Cycle
 from pyrite.methods.erm import ERM
 from pyrite.methods.learner import Learner
 from pyrite.methods.meta_gradient import (
-    Gradient,
-    Normalise,
-    Virtual,
+    Passes,
     check_optimiser,
     normalised_weights,
+    per_sample,
+    same_draws,
     theta_gradient,
 )
-from pyrite.methods.method import Context, MetaSet, Method
-from pyrite.methods.noise_rate import check_loss
-from pyrite.methods.reweighting import Again, MetaTrainer
+from pyrite.methods.method import Context, MetaSet, Method, PerSampleLoss, Step, Trainer
 from pyrite.methods.trainer import Pass
 
-GuideOptimiser = Literal["sgd", "nesterov", "adam"]
+Again = Callable[[], AbstractContextManager[None]]
+
+
+class MetaTrainer(Trainer):
+    """Steps of a model on a weighted sum of losses; a subclass computes the weights.
+
+    With ``lean`` the graph of the training pass is computed twice, so that only one graph is in memory at a time.
+    """
+
+    whole_batch = True
+
+    def __init__(self, context: Context, meta_loss: Loss, loss: Loss | None = None, *, lean: bool = False) -> None:
+        super().__init__(context, loss)
+        if self.learner.autocast is not None:
+            name = str(self.learner.autocast).removeprefix("torch.")
+            raise PyriteError(f"precision is {name}, but meta-gradients need float32 or float64")
+        self.meta, self.lean = Cycle(context.meta), lean
+        self.meta_loss = per_sample(meta_loss)
+        self.through = Passes(self.learner.model, self.loss, self.meta_loss)
+        _check_meta_set(context)
+
+    @abstractmethod
+    def weigh(self, made: Pass, again: Again) -> tuple[Tensor, Tensor]:
+        """The factor of each loss in the objective, and the trust in each sample, for observers.
+
+        The graph of the losses must be kept, unless ``lean``. In ``again`` random layers repeat the draws of the pass.
+        """
+
+    def step(self, batch: Batch) -> Step:
+        count = self.total(len(batch.labels))
+        if not count:
+            return self.skip(batch)
+        with same_draws(self.learner.model) as again:
+            made = next(self.passes(self.learner, batch))
+            omega, trust = self.weigh(made, again)
+            if self.lean:  # the graph is gone; running statistics have been updated already
+                with again():
+                    ready = batch._replace(inputs=self.learner.ready(batch.inputs))
+                    made = next(self.passes(self.learner, ready, self.through.scores))
+            step = self.descend(self.learner, batch, [made], count, omega * float(count))
+        return replace(step, trust=trust[made.own].double())
+
+    def slopes(self, direction: dict[str, Tensor], made: Pass, *, fast: bool = False) -> Tensor:
+        """The derivative of the loss of each sample of the whole batch along a direction."""
+        own = self.learner.ready(made.batch.inputs), made.batch.labels[made.own]
+        return self.gather(self.through.slopes(direction, own, made.losses.detach()[made.own], fast=fast))
+
+    def meta_batch(self) -> tuple[Tensor, Tensor]:
+        """The next batch of the meta set."""
+        inputs, labels, _ = self.meta.next()
+        return self.learner.ready(inputs), labels
+
+
+def _check_meta_set(context: Context) -> None:
+    """Warn of a meta set that is smaller than a batch, or in which classes are missing."""
+    meta, count = context.meta, len(context.meta.index)
+    if count < meta.batch_size:
+        few = f"the meta set has {count} samples, fewer than a batch of {meta.batch_size}: each step sees all"
+        warnings.warn(few, stacklevel=5)
+    given = context.labels[context.labels >= 0].cpu().numpy()
+    missing = np.setdiff1d(given, meta.labels.numpy()[meta.index])
+    if len(missing):
+        gap = f"the meta set has no sample of {len(missing)} classes, the first: {missing[0]}"
+        warnings.warn(gap, stacklevel=5)
 
 
 @final
+@dataclass(repr=False, eq=False)
+class L2RW(Method):
+    """Weights max(G·g_i, 0), divided by their sum: no network, and no state between batches.
+
+    G is the gradient of the meta loss at the current weights of the model, because the virtual step starts from sample
+    weights of 0. If no product is positive, all weights are 0.
+
+    Args:
+        meta_loss: what is measured on the meta set; cross entropy, as in the paper. With noisy labels, ``mae``.
+        meta: whether the meta set has its given labels (``"noisy"``) or true ones (``"clean"``). The paper's are clean;
+            the default is noisy, because clean labels are rarely available.
+        size: samples in the meta set.
+
+    Ren et al., 2018 ("Learning to reweight examples for robust deep learning").
+    """
+
+    meta_loss: Loss | None = None
+    _: KW_ONLY
+    meta: Literal["noisy", "clean"] = "noisy"
+    size: Count = 1000
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.meta_loss = CE() if self.meta_loss is None else self.meta_loss
+        self.meta_set = MetaSet(self.size, clean=self.meta == "clean")
+
+    def start(self, context: Context) -> "L2RWTrainer":
+        return L2RWTrainer(context, self.meta_loss or CE())
+
+
+@final
+class L2RWTrainer(MetaTrainer):
+    """Weights by the gradient of the meta loss at equal weights."""
+
+    def weigh(self, made: Pass, again: Again) -> tuple[Tensor, Tensor]:
+        # The size of the virtual step cancels when weights are divided by their sum.
+        omega = torch.zeros_like(made.losses)
+        direction = self.through.direction(made.losses, omega, self.meta_batch(), 1.0, fast=True)
+        with again():
+            products = (-self.slopes(direction, made)).clamp(min=0)
+        return normalised_weights(products, "sum"), products
+
+
+@final
+@dataclass(repr=False, eq=False)
 class MetaWeight(Method):
     """Weights by a small network of the sample's loss, learned so that the training steps help on a meta set.
 
@@ -56,43 +170,28 @@ class MetaWeight(Method):
     Ghosh & Lan, 2021 ("Do we really need gold samples for sample weighting under label noise?"); Shu et al., 2019.
     """
 
-    def __init__(
-        self,
-        meta_loss: Loss | None = None,
-        *,
-        loss: Loss | None = None,
-        meta: Literal["noisy", "clean"] = "noisy",
-        size: int = 1000,
-        hidden: int = 100,
-        normalise: Normalise = "sum",
-        gradient: Gradient = "exact",
-        every: int = 1,
-        virtual: Virtual = "sgd",
-        optimiser: GuideOptimiser = "sgd",
-        lr: float = 1e-3,
-        weight_decay: float = 5e-4,
-    ) -> None:
-        check_loss(loss)
-        for name, value, known in (
-            ("meta", meta, ("noisy", "clean")),
-            ("normalise", normalise, get_args(Normalise)),
-            ("gradient", gradient, ("exact", "lean", "fast")),
-            ("virtual", virtual, get_args(Virtual)),
-            ("optimiser", optimiser, get_args(GuideOptimiser)),
-        ):
-            one_of(name, value, known)
-        for name, count in (("size", size), ("every", every)):
-            whole_number(name, count, least=1)
-        whole_number("hidden", hidden, least=1, most=100_000)
-        if gradient == "fast" and virtual == "optimizer":
+    meta_loss: Loss | None = None
+    _: KW_ONLY
+    loss: PerSampleLoss | None = None
+    meta: Literal["noisy", "clean"] = "noisy"
+    size: Count = 1000
+    hidden: Annotated[int, partial(whole_number, least=1, most=100_000)] = 100
+    normalise: Literal["mean", "sum"] = "sum"
+    gradient: Literal["exact", "lean", "fast"] = "exact"
+    every: Count = 1
+    virtual: Literal["sgd", "optimizer"] = "sgd"
+    optimiser: Literal["sgd", "nesterov", "adam"] = "sgd"
+    lr: float = 1e-3
+    weight_decay: float = 5e-4
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.gradient == "fast" and self.virtual == "optimizer":
             raise PyriteError("gradient='fast' makes no virtual step: leave virtual='sgd'")
-        self.meta_loss = MAE() if meta_loss is None else meta_loss
-        self.loss, self.optimiser = loss, optimiser
-        self.meta, self.size, self.hidden, self.normalise = meta, size, hidden, normalise
-        self.gradient, self.every, self.virtual, self.lr, self.weight_decay = gradient, every, virtual, lr, weight_decay
-        self.meta_set = MetaSet(size, clean=meta == "clean")
-        if loss is not None:
-            self.largest_weight, self.needs_clipping = ERM(loss).largest_weight, ERM(loss).needs_clipping
+        self.meta_loss = MAE() if self.meta_loss is None else self.meta_loss
+        self.meta_set = MetaSet(self.size, clean=self.meta == "clean")
+        if self.loss is not None:
+            self.largest_weight, self.needs_clipping = ERM(self.loss).largest_weight, ERM(self.loss).needs_clipping
 
     def start(self, context: Context) -> "MetaWeightTrainer":
         return MetaWeightTrainer(self, context)
@@ -123,18 +222,18 @@ class MetaWeightTrainer(MetaTrainer):
     saved = (*MetaTrainer.saved, "skipped", "past")
 
     def __init__(self, method: MetaWeight, context: Context) -> None:
-        super().__init__(context, method.meta_loss, method.loss, lean=method.gradient == "lean")
+        super().__init__(context, method.meta_loss or MAE(), method.loss, lean=method.gradient == "lean")
         if method.virtual == "optimizer":
             check_optimiser(self.learner.optimiser)
             if self.learner.clip is not None:
-                raise PyriteError(
-                    "clip is set, which virtual='optimizer' does not take into account: use virtual='sgd'"
-                )
+                raise PyriteError("clip is set, which virtual='optimizer' leaves out: use virtual='sgd'")
         self.method = method
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(context.meta.seed)
             self.net = WeightNet(method.hidden).to(self.learner.weights[0].device, self.learner.dtype)
-        self.guide = Learner(self.net, _weight_net_optimiser(method, self.net))
+        momentum: Any = {"momentum": 0.9, "nesterov": True} if method.optimiser == "nesterov" else {}
+        optimiser: Any = torch.optim.Adam if method.optimiser == "adam" else partial(torch.optim.SGD, **momentum)
+        self.guide = Learner(self.net, optimiser(self.net.parameters(), lr=method.lr, weight_decay=method.weight_decay))
         # ``Run.weight_curve`` reads "weight_net" as a function of cross entropy, so other losses have another name.
         self.name = "weight_net" if isinstance(method.loss, CE | None) else "weight_net_of_other_loss"
         self.skipped = 0
@@ -187,13 +286,3 @@ class MetaWeightTrainer(MetaTrainer):
 
     def arrays(self) -> Mapping[str, Tensor]:
         return {} if self.past is None else {self.name: self.past}
-
-
-def _weight_net_optimiser(method: MetaWeight, net: WeightNet) -> torch.optim.Optimizer:
-    """The optimiser of the weight network."""
-    if method.optimiser == "adam":
-        return torch.optim.Adam(net.parameters(), method.lr, weight_decay=method.weight_decay)
-    momentum = 0.9 if method.optimiser == "nesterov" else 0.0
-    return torch.optim.SGD(
-        net.parameters(), method.lr, momentum, weight_decay=method.weight_decay, nesterov=momentum > 0
-    )

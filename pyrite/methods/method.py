@@ -1,14 +1,17 @@
 """The description of a method: its arguments, its spec string, and what it needs of a run."""
 
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Annotated, Any, NamedTuple
 
+from pyrite.checks import check_fields, number, require
+from pyrite.criterion import Loss
 from pyrite.errors import PyriteError
 from pyrite.methods.context import Context
 from pyrite.methods.trainer import Step, Trainer
 from pyrite.spec import HasSpec
 
-__all__ = ["Composed", "Context", "MetaSet", "Method", "Step", "Trainer"]
+__all__ = ["Composed", "Context", "MetaSet", "Method", "PerSampleLoss", "RunPart", "Step", "Trainer"]
 
 
 class MetaSet(NamedTuple):
@@ -20,6 +23,8 @@ class MetaSet(NamedTuple):
 
 class Method(HasSpec, ABC):
     """A description of a training algorithm. ``str(method)`` is the text that builds it again.
+
+    Those of the library are dataclasses, whose fields are checked by their annotations.
 
     Attributes:
         meta_set: the meta set that it needs; None if it needs none.
@@ -35,6 +40,9 @@ class Method(HasSpec, ABC):
     largest_weight: float = 1.0
     needs_clipping: bool = False
     held_out: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def resolve_defaults(self, *, augmented: bool, held_out: bool) -> "Method":
         """The method with what suits a run filled in, so that its recipe has it.
@@ -57,12 +65,12 @@ class Method(HasSpec, ABC):
 
 
 class Composed(Method):
-    """A method that trains with others, by the names of its arguments, and needs what they need."""
+    """A method that trains with others, and needs what they need."""
 
-    def __init__(self, **methods: Method) -> None:
+    def take_needs(self, **methods: Method) -> None:
+        """Take over the needs of these methods, by the names of the arguments that they are."""
         for name, method in methods.items():
-            if not isinstance(method, Method):
-                raise PyriteError(f"{name} is {method!r}, but must be a method, such as erm(ce)")
+            require(isinstance(method, Method), name, method, "a method, such as erm(ce)")
         parts = methods.values()
         meta_sets = {part.meta_set for part in parts if part.meta_set}
         if len(meta_sets) > 1:
@@ -72,3 +80,19 @@ class Composed(Method):
         self.largest_weight = max((part.largest_weight for part in parts), default=1.0)
         self.needs_clipping = any(part.needs_clipping for part in parts)
         self.held_out = max((part.held_out for part in parts), default=0.0)
+
+
+def _check_per_sample(name: str, loss: Loss) -> Loss:
+    require(isinstance(loss, Loss), name, loss, "a loss")
+    if any(part.couples for part in loss.modules() if isinstance(part, Loss)):
+        raise PyriteError(f"{name} is {str(loss)!r}, in which samples depend on each other: they cannot be weighted")
+    if loss.reduction != "mean" or loss.weight is not None:
+        raise PyriteError(f"{name} is {str(loss)!r}: samples are weighted here, so leave out reduction and weight")
+    return loss
+
+
+PerSampleLoss = Annotated[Loss, _check_per_sample]
+"""A loss with one value per sample that depends on that sample alone."""
+
+RunPart = Annotated[float, partial(number, above=0, below=1)]
+"""A fraction of the epochs that leaves some for another stage."""

@@ -1,41 +1,46 @@
-"""Losses with a coefficient that changes from epoch to epoch: bootstrapping, peer loss, confidence regularisation."""
+"""Losses with a coefficient that changes from epoch to epoch: bootstrapping, peer loss, confidence regularisation, and
+dimensionality-driven learning."""
 
 from collections.abc import Callable, Mapping
-from typing import ClassVar, Literal, NamedTuple, final
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, ClassVar, Literal, final
 
-from pyrite.checks import number, one_of
+import numpy as np
+from torch import Tensor, nn
+
+from pyrite.checks import Fraction, NotNegative, number, whole_number
 from pyrite.criterion import Loss, bare
 from pyrite.curves import CE
+from pyrite.data import Batches
+from pyrite.diagnostics import local_intrinsic_dimension
+from pyrite.draws import Stream, order
+from pyrite.errors import PyriteError
 from pyrite.losses import BootHard, BootSoft, Confidence, Peer
 from pyrite.methods.method import Context, Method, Trainer
+from pyrite.models import embed
+
+_SAMPLES, _BATCH = 1280, 128  # of the authors' code: ten batches of the size that the paper estimates dimension in
+_BETA = {"hard": 0.8, "soft": 0.95}
+
+_OfRun = Annotated[float, partial(number, wanted="a fraction of the run, from 0 to 1", least=0, most=1)]
 
 
-class Ramp(NamedTuple):
-    """From one value to another: constant at first, then along a line, then constant.
+def ramp(first: float, last: float, warmup: float, length: float, epochs: int) -> Callable[[int], float]:
+    """A value for each epoch: ``first`` in the warm-up, then along a line to ``last``; fractions of a run.
 
-    Attributes:
-        first: the value of the first epochs.
-        last: the value of the last epochs.
-        warmup: the fraction of the run that keeps the first value.
-        ramp: the fraction of the run that the change takes; with 0 it is a jump.
-
-    >>> plan = Ramp(first=0, last=2, warmup=0.1, ramp=0.4)
-    >>> [plan.at(epoch, epochs=10) for epoch in range(1, 8)]
+    >>> value_at = ramp(first=0, last=2, warmup=0.1, length=0.4, epochs=10)
+    >>> [value_at(epoch) for epoch in range(1, 8)]
     [0.0, 0.0, 0.5, 1.0, 1.5, 2.0, 2.0]
     """
 
-    first: float
-    last: float
-    warmup: float
-    ramp: float
+    def at(epoch: int) -> float:
+        done = (epoch - 1) - warmup * epochs
+        # Without a length it is a jump. Warm-ups such as 0.1 · 30 are not whole numbers in floating point.
+        progress = float(done > -1e-9) if length * epochs <= 0 else min(max(done / (length * epochs), 0.0), 1.0)
+        return (1 - progress) * first + progress * last
 
-    def at(self, epoch: int, epochs: int) -> float:
-        """The value in an epoch, counted from 1, of a run of so many epochs."""
-        done = (epoch - 1) - self.warmup * epochs
-        length = self.ramp * epochs
-        # Warm-ups such as 0.1 · 30 are not whole numbers in floating point.
-        progress = float(done > -1e-9) if length <= 0 else min(max(done / length, 0.0), 1.0)
-        return (1 - progress) * self.first + progress * self.last
+    return at
 
 
 class ScheduledLoss(Trainer):
@@ -65,28 +70,10 @@ class ScheduledLoss(Trainer):
         return {f"loss_{self.coefficient}": self.value}  # "alpha" is taken: the history has α_t under it
 
 
-def _ramped(context: Context, loss: Loss, coefficient: str, plan: Ramp) -> ScheduledLoss:
-    return ScheduledLoss(context, loss, coefficient, lambda epoch: plan.at(epoch, context.epochs))
-
-
-def _check_fractions(warmup: float, ramp: float = 0.0) -> tuple[float, float]:
-    """Fractions of a run that a user gave; together they must not be more than the run."""
-    warmup = number("warmup", warmup, "a fraction of the run, from 0 to 1", least=0, most=1)
-    ramp = number("ramp", ramp, f"a fraction of the run, from 0 to {1 - warmup:g}", least=0, most=1 - warmup + 1e-9)
-    return warmup, ramp
-
-
-_BETA = {"hard": 0.8, "soft": 0.95}
-
-
 @final
+@dataclass(repr=False, eq=False)
 class Bootstrap(Method):
     """Cross entropy with the target β e_y + (1 − β) p (soft), or with the one-hot prediction in place of p (hard).
-
-    Args:
-        kind: ``"hard"`` or ``"soft"``.
-        beta: β after the warm-up; by default 0.8 (hard) or 0.95 (soft).
-        warmup: the fraction of the run in which β is 1, because early predictions carry no information.
 
     >>> str(Bootstrap("soft"))
     "bootstrap(kind='soft', beta=0.95, warmup=0.2)"
@@ -94,26 +81,40 @@ class Bootstrap(Method):
     Reed et al., 2015.
     """
 
-    def __init__(self, kind: Literal["hard", "soft"] = "hard", beta: float | None = None, warmup: float = 0.2) -> None:
-        one_of("kind", kind, _BETA)
-        self.kind = kind
-        self.beta = number("beta", _BETA[kind] if beta is None else beta, least=0, most=1)
-        self.warmup, _ = _check_fractions(warmup)
+    kind: Literal["hard", "soft"] = "hard"
+    beta: Fraction | None = None  # β after the warm-up; by default 0.8 (hard) or 0.95 (soft)
+    warmup: _OfRun = 0.2  # the fraction of the run in which β is 1, because early predictions carry no information
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.beta = _BETA[self.kind] if self.beta is None else self.beta
 
     def start(self, context: Context) -> ScheduledLoss:
+        assert self.beta is not None
         loss = BootHard() if self.kind == "hard" else BootSoft()
-        return _ramped(context, loss, "beta", Ramp(1.0, self.beta, self.warmup, 0.0))
+        return ScheduledLoss(context, loss, "beta", ramp(1.0, self.beta, self.warmup, 0.0, context.epochs))
+
+
+class _Growing(Method):
+    """A loss less a coefficient, which grows from 0, times what samples would cost under other labels."""
+
+    loss: Loss | None
+    warmup: float
+    ramp: float
+
+    def check(self, coefficient: float) -> None:
+        """Check what both methods have, and set what they need of a run."""
+        self.loss = bare(CE() if self.loss is None else self.loss)
+        left = 1 - self.warmup
+        self.ramp = number("ramp", self.ramp, f"a fraction of the run, from 0 to {left:g}", least=0, most=left + 1e-9)
+        # A sample's scores have a gradient by its own label and by others, which is the coefficient times as large.
+        self.largest_weight, self.needs_clipping = 1 + coefficient, coefficient > 0
 
 
 @final
-class ScheduledPeer(Method):
+@dataclass(repr=False, eq=False)
+class ScheduledPeer(_Growing):
     """A loss less α times the loss of another sample's scores under a third sample's label; α grows from 0.
-
-    Args:
-        loss: cross entropy by default.
-        alpha: the last α.
-        warmup: the fraction of the run in which α is 0.
-        ramp: the fraction of the run in which it grows.
 
     >>> str(ScheduledPeer())
     'peer(ce, alpha=1, warmup=0.06, ramp=0.94)'
@@ -121,26 +122,25 @@ class ScheduledPeer(Method):
     Liu & Guo, 2020.
     """
 
-    def __init__(self, loss: Loss | None = None, alpha: float = 1, warmup: float = 0.06, ramp: float = 0.94) -> None:
-        self.loss = bare(CE() if loss is None else loss)
-        self.alpha = number("alpha", alpha, least=0)
-        self.warmup, self.ramp = _check_fractions(warmup, ramp)
-        # A sample's scores have a gradient as its own and one as another sample's peer, α times as large.
-        self.largest_weight, self.needs_clipping = 1 + self.alpha, self.alpha > 0
+    loss: Loss | None = None  # cross entropy by default
+    alpha: NotNegative = 1  # the last α
+    warmup: _OfRun = 0.06  # the fraction of the run in which α is 0
+    ramp: float = 0.94  # the fraction of the run in which it grows
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check(self.alpha)
 
     def start(self, context: Context) -> ScheduledLoss:
-        return _ramped(context, Peer(self.loss), "alpha", Ramp(0.0, self.alpha, self.warmup, self.ramp))
+        assert self.loss is not None
+        plan = ramp(0.0, self.alpha, self.warmup, self.ramp, context.epochs)
+        return ScheduledLoss(context, Peer(self.loss), "alpha", plan)
 
 
 @final
-class ScheduledConfidence(Method):
+@dataclass(repr=False, eq=False)
+class ScheduledConfidence(_Growing):
     """A loss less β times its mean over labels drawn as the given labels are distributed; β grows from 0.
-
-    Args:
-        loss: cross entropy by default.
-        beta: the last β. Above 1 the loss rewards certainty of any class, right or wrong.
-        warmup: the fraction of the run in which β is 0.
-        ramp: the fraction of the run in which it grows.
 
     >>> str(ScheduledConfidence())
     'confidence(ce, beta=1, warmup=0.1, ramp=0.3)'
@@ -148,13 +148,125 @@ class ScheduledConfidence(Method):
     Cheng et al., 2021 ("Learning with instance-dependent label noise: a sample sieve approach").
     """
 
-    def __init__(self, loss: Loss | None = None, beta: float = 1, warmup: float = 0.1, ramp: float = 0.3) -> None:
-        self.loss = bare(CE() if loss is None else loss)
-        self.beta = number("beta", beta, least=0)
-        self.warmup, self.ramp = _check_fractions(warmup, ramp)
-        # The regulariser's gradient is β times a mean of gradients of the loss.
-        self.largest_weight, self.needs_clipping = 1 + self.beta, self.beta > 0
+    loss: Loss | None = None  # cross entropy by default
+    beta: NotNegative = 1  # the last β; above 1 the loss rewards certainty of any class, right or wrong
+    warmup: _OfRun = 0.1  # the fraction of the run in which β is 0
+    ramp: float = 0.3  # the fraction of the run in which it grows
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.check(self.beta)
 
     def start(self, context: Context) -> ScheduledLoss:
+        assert self.loss is not None
         loss = Confidence(self.loss, prior=context.class_frequencies.cpu())
-        return _ramped(context, loss, "beta", Ramp(0.0, self.beta, self.warmup, self.ramp))
+        return ScheduledLoss(context, loss, "beta", ramp(0.0, self.beta, self.warmup, self.ramp, context.epochs))
+
+
+@final
+@dataclass(repr=False, eq=False)
+class D2L(Method):
+    """Cross entropy with the target α e_y + (1 − α) ŷ, where ŷ is the one-hot prediction and α follows the dimension.
+
+    Before every epoch the local intrinsic dimension (LID) of the representations is measured. While the net learns what
+    the classes have in common it falls; when it memorises wrong labels it rises. At the first epoch whose LID is
+    above mean + 2 σ of the ``window`` epochs before it, the turning point, the weights go back to those of the epoch
+    before. From then on α = exp(−(epoch / epochs) · LID / lowest LID); until then α is 1.
+
+    >>> str(D2L())
+    'd2l(k=20, window=5, skip=0.1)'
+
+    Ma et al., 2018.
+    """
+
+    k: Annotated[int, partial(whole_number, least=2)] = 20  # neighbours from which the dimension is estimated
+    window: Annotated[int, partial(whole_number, least=2)] = 5  # epochs that a turning point is compared with
+    skip: _OfRun = 0.1  # the fraction of the run that passes before such a window may begin
+
+    def start(self, context: Context) -> "D2LTrainer":
+        return D2LTrainer(self, context)
+
+
+def _embeds(model: nn.Module) -> bool:
+    """Whether a net has embeddings, as a method and not as a layer of that name."""
+    method = getattr(model, "embed", None)
+    return callable(method) and not isinstance(method, nn.Module)
+
+
+@final
+class _Representation(nn.Module):
+    """The embeddings of a net that has them; the scores of any other."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        features: Tensor = embed(self.model, inputs) if _embeds(self.model) else self.model(inputs)
+        return features.flatten(1)
+
+
+@final
+class D2LTrainer(ScheduledLoss):
+    """The target is that of hard bootstrapping, with α for its beta."""
+
+    saved = (*ScheduledLoss.saved, "dimensions", "turning_point", "before")
+
+    def __init__(self, method: D2L, context: Context) -> None:
+        batches, count = context.batches, len(context.batches.index)
+        if count <= method.k:
+            raise PyriteError(f"k is {method.k}, but must be below the number of training samples, which is {count}")
+        super().__init__(context, BootHard(), "beta", lambda epoch: 1.0)
+        self.k, self.window, self.skipped = method.k, method.window, round(method.skip * context.epochs)
+        # A fixed random subset of the training samples, without augmentation.
+        drawn = order(context.seed, Stream.EPOCH, count, 0, 2)[:_SAMPLES]
+        self.samples = Batches(
+            batches.inputs, batches.labels.numpy(), batch_size=_BATCH, seed=batches.seed, index=batches.index[drawn],
+            shuffle=False, normalise=batches.normalise, rank=batches.rank, world_size=batches.world_size,
+            device=batches.device, workers=batches.workers,
+        )  # fmt: skip
+        self.dimensions: list[float] = []
+        self.turning_point = 0  # the epoch at whose beginning it was detected; 0 until then
+        self.before: dict[str, Tensor] = {}
+
+    def begin_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+        measured = self.measure()
+        # Where no finite value is measured, such as when all representations are equal, the last one is kept.
+        self.dimensions = self.dimensions + ([measured] if np.isfinite(measured) else self.dimensions[-1:])
+        model = self.learner.model
+        if not self.turning_point:
+            if _rises(self.dimensions, self.window, self.skipped):
+                self.turning_point = epoch
+                model.load_state_dict(self.before)
+                self.before = {}
+            else:
+                self.before = {name: value.detach().clone() for name, value in model.state_dict().items()}
+        if self.turning_point:
+            expansion = self.dimensions[-1] / min(self.dimensions)
+            self.value = float(np.exp(-(epoch - 1) / self.context.epochs * expansion))
+
+    def measure(self) -> float:
+        """The mean LID of a fixed subset of the training samples, each among the others of its batch."""
+        representation = _Representation(self.learner.model)
+        points = self.context.predictions(lambda inputs: self.learner.evaluate(inputs, representation), self.samples)
+        values = [np.empty(0)]
+        for batch in points.cpu().double().split(self.samples.batch_size):
+            readable = batch[~batch.isnan().any(1)]
+            if len(readable) > self.k:
+                values.append(local_intrinsic_dimension(readable.numpy(), self.k))
+        finite = np.concatenate(values)
+        finite = finite[np.isfinite(finite)]
+        return float(finite.mean()) if len(finite) else float("nan")
+
+    def facts(self) -> Mapping[str, float]:
+        """LID before the epoch, α in it, whether LID is that of scores, and the epoch of the turning point or 0."""
+        known = {"lid": self.dimensions[-1]} if self.dimensions else {}
+        of_scores = float(not _embeds(self.learner.model))
+        return known | {"label_share": self.value, "lid_of_scores": of_scores, "turning_point": self.turning_point}
+
+
+def _rises(dimensions: list[float], window: int, skip: int) -> bool:
+    """Whether the last dimension is above mean + 2 σ of the window before it."""
+    earlier = dimensions[-window - 1 : -1]
+    return len(dimensions) > skip + window and bool(dimensions[-1] - np.mean(earlier) > 2 * np.std(earlier))

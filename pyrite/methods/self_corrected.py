@@ -12,7 +12,6 @@ from pyrite.auditing import FEWEST, audit_scores
 from pyrite.checks import number
 from pyrite.data import Batch
 from pyrite.methods.method import Context, Method, Step, Trainer
-from pyrite.methods.staged import stage_fraction
 from pyrite.methods.transition import from_anchors, wrong_by_matrix
 from pyrite.models import mirrored_scores
 from pyrite.soft_margin import widened
@@ -51,7 +50,7 @@ class SelfCorrected(Method):
     held_out = 0.05
 
     def __init__(self, at: float = 0.35, momentum: float = 0.7) -> None:
-        self.at = stage_fraction(at)
+        self.at = number("at", at, above=0, below=1)
         self.momentum = number("momentum", momentum, least=0, most=1)
 
     def start(self, context: Context) -> "SelfCorrectedTrainer":

@@ -1,14 +1,17 @@
 """Methods in two stages: a first model, an estimate from it, then training with that estimate."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, final
+from dataclasses import KW_ONLY, dataclass, replace
+from typing import Annotated, Any, final
 
+import torch
 from torch import Tensor, nn
 
-from pyrite.checks import flag, number
+from pyrite.checks import Count, flag
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
-from pyrite.methods.method import Composed, Context, Method, Step, Trainer
+from pyrite.methods.context import Cycle
+from pyrite.methods.method import Composed, Context, MetaSet, Method, RunPart, Step, Trainer
 
 Estimate = Mapping[str, Tensor]
 
@@ -79,12 +82,10 @@ class Stages(Trainer):
         return self.current.step(batch)
 
     def facts(self) -> Mapping[str, float]:
-        """The number of the stage, estimates that are single numbers, and the facts of the current stage."""
         numbers = {name: float(value) for name, value in self.known.items() if value.dim() == 0}
         return {"stage": self.number + 1, **numbers, **self.current.facts()}
 
     def arrays(self) -> Mapping[str, Tensor]:
-        """What was estimated, and the arrays of the current stage."""
         return {**self.known, **self.current.arrays()}
 
     def predict(self, inputs: Tensor) -> Tensor:
@@ -96,21 +97,10 @@ class Stages(Trainer):
             self._enter_second(continued=False)
 
 
-def stage_fraction(at: float) -> float:
-    """``at``, if it is above 0 and below 1, so that both stages have epochs."""
-    return number("at", at, above=0, below=1)
-
-
 @final
+@dataclass(repr=False, eq=False)
 class Staged(Composed):
     """One method after another, such as a warm-up with cross entropy before a robust loss.
-
-    Args:
-        first: the method of the first stage.
-        then: the method of the second stage.
-        at: the fraction of the epochs that the first stage takes.
-        restart: start the second stage from the initial weights. Otherwise it continues with the nets, optimisers and
-            schedule of the first.
 
     >>> from pyrite import CE, MAE
     >>> from pyrite.methods import ERM
@@ -118,12 +108,58 @@ class Staged(Composed):
     'staged(erm(ce), erm(mae), at=0.1)'
     """
 
-    def __init__(self, first: Method, then: Method, *, at: float = 0.2, restart: bool = False) -> None:
-        super().__init__(first=first, then=then)
-        self.first, self.then, self.at, self.restart = first, then, stage_fraction(at), flag("restart", restart)
+    first: Method
+    then: Method
+    _: KW_ONLY
+    at: RunPart = 0.2  # the fraction of the epochs that the first stage takes
+    restart: Annotated[bool, flag] = False  # begin with the initial weights, or go on with net, optimiser and schedule
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.take_needs(first=self.first, then=self.then)
 
     def start(self, context: Context) -> Stages:
-        return Stages(
-            self, context, self.at, lambda stage, known: self.then.start(stage), first=self.first.start,
-            restart=self.restart,
-        )  # fmt: skip
+        def then(stage: Context, known: Estimate) -> Trainer:
+            return self.then.start(stage)
+
+        return Stages(self, context, self.at, then, first=self.first.start, restart=self.restart)
+
+
+@final
+@dataclass(repr=False, eq=False)
+class FineTune(Method):
+    """Cross entropy on the given labels, then on the clean labels of the meta set alone.
+
+    Net, optimiser and schedule continue, so the second stage has the low learning rates at the end of the schedule.
+
+    >>> str(FineTune(size=100))
+    'fine_tune(size=100, at=0.8)'
+    """
+
+    size: Count = 1000  # samples in the meta set, whose labels are clean
+    at: RunPart = 0.8  # the fraction of the epochs that the first stage has
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.meta_set = MetaSet(self.size, clean=True)
+
+    def start(self, context: Context) -> Stages:
+        meta = context.meta  # raises now, not after the first stage, if there is none
+        return Stages(self, context, self.at, lambda stage, known: FineTuneTrainer(stage, Cycle(meta)), restart=False)
+
+
+@final
+class FineTuneTrainer(Trainer):
+    """For every batch of the training samples, a step on a batch of the meta set."""
+
+    def __init__(self, context: Context, meta: Cycle) -> None:
+        super().__init__(context)
+        self.meta = meta
+
+    def step(self, batch: Batch) -> Step:
+        """Observers see the training samples, which have no weight, so that their margins are still recorded."""
+        scores = self.learner.evaluate(batch.inputs).clone()
+        step = super().step(self.meta.next())
+        return replace(
+            step, index=batch.index, labels=batch.labels, scores=scores, gradient=torch.zeros_like(scores), losses=None
+        )

@@ -7,7 +7,7 @@ from torch import nn
 
 from pyrite.data import Batches
 from pyrite.methods import Context, Learner, method
-from pyrite.methods.co_teaching import with_small_loss
+from pyrite.methods.small_loss import with_smallest
 from pyrite.models import build_model
 
 ROWS = np.random.default_rng(0)
@@ -50,10 +50,15 @@ def test_each_net_learns_what_is_small_for_the_other() -> None:
 
 def test_the_share_is_exact_and_ties_go_to_lower_numbers() -> None:
     index = torch.tensor([7, 3, 9, 1])
-    assert with_small_loss(torch.ones(4), index, 0.5).tolist() == [0, 1, 0, 1]
-    assert with_small_loss(torch.tensor([4.0, 3.0, float("nan"), 1.0]), index, 0.75).tolist() == [1, 1, 0, 1]
-    assert with_small_loss(torch.arange(20.0), torch.arange(20), 1 - 0.9).sum() == 2  # 1 - 0.9 is less than 0.1
-    assert with_small_loss(torch.ones(4), index, 0.01).sum() == 1
+    assert with_smallest(torch.ones(4), 2, index).tolist() == [0, 1, 0, 1]
+    assert with_smallest(torch.tensor([4.0, 3.0, float("nan"), 1.0]), 3, index).tolist() == [1, 1, 0, 1]
+    assert with_smallest(torch.ones(4), 0, index).sum() == 1
+    context = Context(Batches(INPUTS, LABELS, batch_size=20, seed=0), learner, epochs=1, classes=3)
+    trainer = method("co_teaching(rate=0.9, ramp=1)").start(context)
+    trainer.begin_epoch(1)
+    trust = trainer.step(next(iter(context.batches))).trust
+    assert trust is not None
+    assert trust.sum() == 2  # 1 - 0.9 is less than 0.1
 
 
 def test_what_is_refused() -> None:

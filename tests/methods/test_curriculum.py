@@ -104,7 +104,7 @@ def test_what_suits_a_run_is_filled_in(augmented: bool, held_out: bool, keep: fl
     settled = method("curriculum").resolve_defaults(augmented=augmented, held_out=held_out)
     assert str(settled) == f"curriculum(keep={keep}, gain=4, most=1)"
     given = method("curriculum(keep=0.7)")
-    assert given.resolve_defaults(augmented=augmented, held_out=held_out) is given
+    assert given.resolve_defaults(augmented=augmented, held_out=held_out) == given
 
 
 def test_held_out_images_are_as_large_as_those_that_are_trained_on() -> None:

@@ -10,7 +10,7 @@ import pyrite
 from pyrite.data import Batches
 from pyrite.draws import Stream, order
 from pyrite.methods import Context, Learner, method
-from pyrite.methods.d2l import _rises
+from pyrite.methods.scheduled import _rises
 from pyrite.training import fit
 
 ROWS = np.random.default_rng(0)

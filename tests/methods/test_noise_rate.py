@@ -7,8 +7,7 @@ import pytest
 import torch
 
 import pyrite
-from pyrite.methods import estimate_noise_rate
-from pyrite.methods.noise_rate import check_rate
+from pyrite.methods import CoTeaching, estimate_noise_rate
 
 ROWS = np.random.default_rng(0)
 
@@ -57,4 +56,4 @@ def test_digits(noise: str | None, off: float, tmp_path: Path) -> None:
 def test_rates_that_are_refused() -> None:
     for rate in (-0.1, 1, True, "much"):
         with pytest.raises(ValueError, match="rate is"):
-            check_rate("rate", rate)  # type: ignore[arg-type]
+            CoTeaching(rate)  # type: ignore[arg-type]

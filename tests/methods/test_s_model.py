@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from pyrite.methods import Context, method
-from pyrite.methods.noise_layer import NoiseLayer
+from pyrite.methods.corrected import NoiseLayer
 from tests.methods.by_hand import (
     INPUTS,
     LABELS,

@@ -9,7 +9,7 @@ import torch
 import pyrite
 from pyrite.data import Batches, Dataset
 from pyrite.methods import Auto, Context, Learner, Select, Trainer, method
-from pyrite.methods.select import as_good_as_the_best
+from pyrite.methods.members import as_good_as_the_best
 from pyrite.training import fit, resolve
 
 RNG = np.random.default_rng(0)

@@ -7,7 +7,7 @@ from torch import nn
 
 from pyrite.data import Batches
 from pyrite.methods import Context, Learner, method
-from pyrite.methods.self_paced import with_smallest
+from pyrite.methods.small_loss import with_smallest
 from pyrite.models import build_model
 
 ROWS = np.random.default_rng(0)
@@ -54,9 +54,9 @@ def test_it_trains_on_a_growing_share_of_small_losses() -> None:
 
 def test_samples_never_seen_are_not_chosen() -> None:
     losses = torch.tensor([torch.inf, 2.0, 1.0, 3.0, 1.0])
-    assert with_smallest(losses, 0.5).tolist() == [0, 0, 1, 0, 1]
-    assert with_smallest(losses, 1.0).tolist() == [0, 1, 1, 1, 1]
-    assert with_smallest(losses, 0.01).tolist() == [0, 0, 1, 0, 0]
+    assert with_smallest(losses, 2).tolist() == [0, 0, 1, 0, 1]
+    assert with_smallest(losses, 4).tolist() == [0, 1, 1, 1, 1]
+    assert with_smallest(losses, 0).tolist() == [0, 0, 1, 0, 0]
 
 
 def test_what_is_refused() -> None:

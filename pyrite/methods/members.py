@@ -1,0 +1,279 @@
+"""Several trainers on the same batches: methods of which the best predict, the default method, and cross-fitting."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Final, NamedTuple, final
+
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import Tensor, nn
+
+from pyrite.checks import whole_number
+from pyrite.curves import CE
+from pyrite.data import Batch, Batches
+from pyrite.diagnostics import clearly_better
+from pyrite.draws import Stream, uniforms
+from pyrite.errors import PyriteError
+from pyrite.methods.curriculum import Curriculum
+from pyrite.methods.elr import ELR
+from pyrite.methods.erm import ERM
+from pyrite.methods.learner import Learner
+from pyrite.methods.method import Composed, Context, Method, Step, Trainer
+from pyrite.methods.self_corrected import SelfCorrected
+
+Hits = npt.NDArray[np.bool_]
+
+_CLIP: Final = 1.0  # for methods whose scores could grow without bound, as in runs of their own
+
+
+class Members(Trainer):
+    """A trainer that is made of others. Its arrays are theirs, with their number in the names."""
+
+    first_number = 0
+
+    def __init__(self, context: Context, trainers: Sequence[Trainer]) -> None:
+        super().__init__(context, nets=0)
+        self.trainers = nn.ModuleList(trainers)  # type: ignore[assignment]
+
+    def arrays(self) -> Mapping[str, Tensor]:
+        return {
+            f"{name}_{number}": values
+            for number, trainer in enumerate(self.trainers, self.first_number)
+            for name, values in trainer.arrays().items()
+        }
+
+
+@final
+class Select(Composed):
+    """Train several methods side by side; after every epoch, those predict that are best on held-out given labels.
+
+    Each method has a net of its own, with initial weights of its own, and makes a step on every batch. A method is
+    left out of the prediction if the best one predicts more of the held-out labels by more than one standard error
+    (``pyrite.diagnostics.clearly_better``); the prediction is the mean of the probabilities of the others. Given labels
+    suffice for that: wrong ones lower the accuracy of all methods alike, except of those that follow them.
+
+    The learning rate is that of cross entropy. A method that weights samples more has its rate divided by that weight,
+    and the gradients of one whose scores could grow without bound are clipped, as in runs of their own. Observers see
+    the steps of the best method. If nothing is held out, all methods predict.
+
+    >>> from pyrite import CE
+    >>> from pyrite.methods import ELR, ERM
+    >>> str(Select(ERM(CE()), ELR()))
+    'select(erm(ce), elr(coefficient=3, momentum=0.7))'
+
+    McNemar, 1947, for the standard error.
+    """
+
+    def __init__(self, *methods: Method) -> None:
+        self.take_needs(**{f"method {number}": method for number, method in enumerate(methods, 1)})
+        if len(methods) < 2:
+            raise PyriteError(f"select has {len(methods)} methods, but must have 2 or more to select from")
+        self.methods, self.held_out = methods, max(0.05, self.held_out)
+        self.largest_weight, self.needs_clipping = 1.0, False  # each method has them for itself
+
+    def resolve_defaults(self, *, augmented: bool, held_out: bool) -> "Select":
+        return Select(*(method.resolve_defaults(augmented=augmented, held_out=held_out) for method in self.methods))
+
+    def start(self, context: Context) -> "SelectTrainer":
+        return SelectTrainer(self.methods, context)
+
+
+def as_good_as_the_best(hits: Sequence[Hits]) -> list[int]:
+    """The best of several predictors, of equals the first, and then those that it does not clearly beat.
+
+    Each is described by which of the same labels it predicts.
+
+    >>> as_good_as_the_best([np.array([1, 0, 0, 0], bool), np.array([1, 1, 1, 0], bool), np.array([1, 1, 0, 0], bool)])
+    [1, 2]
+    """
+    best = max(range(len(hits)), key=lambda number: int(hits[number].sum()))
+    others = (number for number in range(len(hits)) if number != best)
+    return [best, *(number for number in others if not clearly_better(hits[best], hits[number]))]
+
+
+@final
+class SelectTrainer(Members):
+    """One trainer per method."""
+
+    saved = (*Members.saved, "selected")
+    first_number = 1
+
+    def __init__(self, methods: Sequence[Method], context: Context) -> None:
+        def start(number: int, method: Method) -> Trainer:
+            def adjust(learner: Learner) -> None:
+                """Give a learner the learning rate and the clipping that its method has in a run of its own."""
+                learner.learning_rates = [rate / method.largest_weight for rate in learner.learning_rates]
+                if method.needs_clipping and learner.clip is None:
+                    learner.clip = _CLIP
+
+            return method.start(context.member(number, len(methods), adjust))
+
+        super().__init__(context, [start(number, method) for number, method in enumerate(methods)])
+        self.selected = list(range(len(methods)))
+
+    def step(self, batch: Batch) -> Step:
+        steps = [trainer.step(batch) for trainer in self.trainers]
+        return steps[self.selected[0]]
+
+    def end_epoch(self) -> None:
+        super().end_epoch()
+        held_out = self.context.held_out
+        if held_out is not None:
+            self.selected = as_good_as_the_best([self._hits(trainer, held_out) for trainer in self.trainers])
+
+    def _hits(self, trainer: Trainer, held_out: Batches) -> Hits:
+        """Which of the held-out labels a method predicts, for images of the size that it is trained on now."""
+        epoch = max(0, self.context.batches.epoch - 1)
+        scores = self.context.predictions(
+            lambda inputs: trainer.predict(self.context.resized(inputs, epoch)), held_out
+        ).cpu()
+        labels = held_out.labels[torch.from_numpy(held_out.index)]
+        hits: Hits = ((scores.argmax(1) == labels) & ~scores.isnan().any(1)).numpy()
+        return hits
+
+    def facts(self) -> Mapping[str, float]:
+        """The number of the best method, counted from 1, and how many predict."""
+        return {"best_method": self.selected[0] + 1, "selected": len(self.selected)}
+
+    @property
+    def predictors(self) -> Sequence[nn.Module]:
+        return [net for number in sorted(self.selected) for net in self.trainers[number].predictors]
+
+
+@final
+class Auto(Method):
+    """The default: ``self_corrected`` for augmented images in nets with convolutions, ``select`` for all else.
+
+    Augmented images are learned slowly and memorised late, so that the net itself can tell which labels look wrong.
+    Features, texts and embeddings are memorised within a few epochs, and which loss is best depends on the noise and
+    on the length of training. Their nets are small, so three methods are trained side by side, and held-out labels
+    decide. The recipe of a run has the method that was chosen.
+
+    >>> str(Auto().resolve_defaults(augmented=True, held_out=True))
+    'self_corrected(at=0.35, momentum=0.7)'
+    """
+
+    held_out = 0.05
+
+    def resolve_defaults(self, *, augmented: bool, held_out: bool) -> Method:
+        chosen = SelfCorrected() if augmented and held_out else Select(ERM(CE()), Curriculum(), ELR())
+        return chosen.resolve_defaults(augmented=augmented, held_out=held_out)
+
+    def start(self, context: Context) -> Trainer:
+        augmented, held_out = context.batches.augment is not None, context.held_out is not None
+        return self.resolve_defaults(augmented=augmented, held_out=held_out).start(context)
+
+
+@final
+@dataclass(repr=False, eq=False)
+class CrossFit(Composed):
+    """Train ``folds`` nets with a method, each without its fold of the samples, and score every fold by its net.
+
+    Every training sample then has scores of a net that never saw its label, which is what an audit needs. With two
+    folds each sample trains one net, so that the training costs as much as that of one net; scoring adds a forward
+    pass. All nets predict.
+
+    >>> from pyrite import CE
+    >>> from pyrite.methods import ERM
+    >>> str(CrossFit(ERM(CE()), folds=3))
+    'cross_fit(erm(ce), folds=3)'
+
+    Chernozhukov et al., 2018 ("Double/debiased machine learning"), name the scheme.
+    """
+
+    method: Method
+    folds: Annotated[int, partial(whole_number, least=2)] = 2  # the number of folds and of nets
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.take_needs(method=self.method)
+
+    def start(self, context: Context) -> "CrossFitTrainer":
+        return CrossFitTrainer(self, context)
+
+
+@final
+class CrossFitTrainer(Members):
+    """One trainer per fold."""
+
+    def __init__(self, method: CrossFit, context: Context) -> None:
+        fold, folds = _assigned(context.labels, method.folds, context.seed), method.folds
+        parts = [context.part(fold != each, each, folds) for each in range(folds)]
+        super().__init__(context, [method.method.start(part) for part in parts])
+        self.fold = fold
+
+    def step(self, batch: Batch) -> Step:
+        """Every net makes a step without its fold. Observers see a sample as the net of the next fold does."""
+        fold, learning_rate = self.fold[batch.index], self.learning_rate
+        unseen = self._score_unseen(batch, fold)
+        shown = []
+        for number, trainer in enumerate(self.trainers):
+            rows = (fold != number).nonzero().squeeze(1)
+            if self.total(len(rows)) < 2:  # a batch norm cannot normalise a single sample
+                rows = rows[:0]
+            step = trainer.step(Batch(*(part[rows] for part in batch)))
+            shown.append(_Shown(step, rows, (fold[rows] + 1) % len(self.trainers) == number))
+        return _joined([part for part in shown if len(part.step.index)], batch, unseen, learning_rate)
+
+    def _score_unseen(self, batch: Batch, fold: Tensor) -> Tensor:
+        """The scores of every sample by the net that is not trained on it."""
+        rows = [(fold == number).nonzero().squeeze(1) for number in range(len(self.trainers))]
+        each = [
+            trainer.predict(batch.inputs[own]) for trainer, own in zip(self.trainers, rows, strict=True) if len(own)
+        ]
+        return torch.cat(each)[torch.cat(rows).argsort()] if each else batch.inputs.new_zeros((0, 2))
+
+    def facts(self) -> Mapping[str, float]:
+        """The means of the facts of all trainers."""
+        each = [trainer.facts() for trainer in self.trainers]
+        return {name: float(np.mean([facts[name] for facts in each if name in facts])) for name in each[0]}
+
+
+def _assigned(labels: Tensor, folds: int, seed: int) -> Tensor:
+    """The fold of every sample, with every class spread evenly over the folds; −1 for samples that are not trained on.
+
+    >>> _assigned(torch.tensor([0, 0, 1, -1, 1, 0]), 2, seed=0).tolist()
+    [0, 1, 0, -1, 1, 0]
+    """
+    given = labels.cpu().numpy()
+    # Classes are dealt one after the other, so that the sizes of the folds differ by at most one.
+    dealt = np.lexsort((uniforms(seed, Stream.FOLDS, len(given)), given))
+    dealt = dealt[given[dealt] >= 0]
+    fold = np.full(len(given), -1)
+    fold[dealt] = np.arange(len(dealt)) % folds
+    return torch.from_numpy(fold).to(labels.device)
+
+
+class _Shown(NamedTuple):
+    step: Step  # of one net
+    rows: Tensor  # the places of its samples in the batch
+    shown: Tensor  # which of them observers see in this step
+
+
+def _joined(parts: Sequence[_Shown], batch: Batch, unseen: Tensor, learning_rate: float) -> Step:
+    """One step from those of all nets, with every sample once, in the order of the batch."""
+    if not parts:
+        return Step.empty(batch, learning_rate)
+    rows = torch.cat([part.rows[part.shown] for part in parts])
+    order = rows.argsort()
+    total = sum(part.step.denominator for part in parts)
+    denominator = total * len(rows) / sum(len(part.rows) for part in parts)  # each sample counts once
+
+    def column(values: Sequence[Tensor]) -> Tensor:
+        return torch.cat([each[part.shown] for each, part in zip(values, parts, strict=True)])[order]
+
+    steps = [part.step for part in parts]
+    trusts = [step.trust for step in steps if step.trust is not None]
+    return Step(
+        batch.index[rows[order]],
+        batch.labels[rows[order]],
+        column([step.scores for step in steps]),
+        column([step.gradient * (step.denominator / denominator) for step in steps]),  # as part of the mean
+        sum(step.loss * step.denominator for step in steps) / total,
+        denominator,
+        steps[0].learning_rate,
+        column(trusts) if len(trusts) == len(steps) else None,
+        unseen[rows[order]],
+    )
