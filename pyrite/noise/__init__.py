@@ -1,31 +1,68 @@
 """Noise models, their transition matrices, and labels corrupted by them."""
 
+from pyrite.draws import check_seed
 from pyrite.noise.class_noise import Asymmetric, Clean, Flip, Flip2, Flips, Pairs, Symmetric, Uniform
 from pyrite.noise.from_files import Human, Matrix
 from pyrite.noise.instance import Instance
 from pyrite.noise.maps import CIFAR100_SUPERCLASSES, MAPS
-from pyrite.noise.model import ClassNoise, Noise
+from pyrite.noise.model import ClassNoise, Noise, check_below, check_classes, to_labels
 from pyrite.noise.noisy_labels import NoisyLabels
-from pyrite.noise.registry import NOISES, corrupt, noise_model
+from pyrite.spec import Registry
 
 __all__ = [
-    "CIFAR100_SUPERCLASSES",
-    "MAPS",
-    "NOISES",
-    "Asymmetric",
-    "ClassNoise",
-    "Clean",
-    "Flip",
-    "Flip2",
-    "Flips",
-    "Human",
-    "Instance",
-    "Matrix",
-    "Noise",
-    "NoisyLabels",
-    "Pairs",
-    "Symmetric",
-    "Uniform",
-    "corrupt",
-    "noise_model",
-]
+    "CIFAR100_SUPERCLASSES", "MAPS", "NOISES", "Asymmetric", "ClassNoise", "Clean", "Flip", "Flip2", "Flips", "Human",
+    "Instance", "Matrix", "Noise", "NoisyLabels", "Pairs", "Symmetric", "Uniform", "corrupt", "noise_model",
+]  # fmt: skip
+
+NOISES: Registry[Noise] = Registry(
+    "noise",
+    {
+        "clean": Clean,
+        "symmetric": Symmetric,
+        "uniform": Uniform,
+        "flip": Flip,
+        "flip2": Flip2,
+        "flips": Flips,
+        "asymmetric": Asymmetric,
+        "pairs": Pairs,
+        "matrix": Matrix,
+        "human": Human,
+        "instance": Instance,
+    },
+    Noise,
+    "symmetric(0.4)",
+)
+
+
+def noise_model(spec: str | Noise) -> Noise:
+    """The noise model described by ``spec``; a noise model is returned unchanged.
+
+    >>> noise_model("symmetric(0.4, exact=True)")
+    Symmetric(rate=0.4, exact=True)
+    """
+    return NOISES.read(spec)
+
+
+def corrupt(
+    labels: object, noise: str | Noise, classes: int | None = None, seed: int = 0, inputs: object = None
+) -> NoisyLabels:
+    """Corrupt labels by a noise model; the result also says which labels are wrong.
+
+    Args:
+        labels: the true labels: a list, a numpy array or a torch tensor of whole numbers.
+        noise: a noise model or its spec, such as ``"flip2(0.4)"``.
+        classes: the number of classes. None for the number that the model is made for, or else the largest label + 1.
+        seed: of all random draws. The same seed gives the same labels on any machine.
+        inputs: the features or images, one row per sample; only ``instance`` noise needs them.
+
+    >>> noisy = corrupt([0, 1, 2] * 100, "symmetric(0.4, exact=True)", seed=7)
+    >>> noisy.rate, noisy.given[:12].tolist()
+    (0.4, [0, 1, 2, 0, 2, 2, 0, 0, 2, 1, 0, 1])
+    """
+    model, seed, true = noise_model(noise), check_seed(seed), to_labels(labels)
+    if classes is None:
+        classes = model.classes or max(2, int(true.max()) + 1)
+    classes = check_classes(classes)
+    check_below(true, classes, "labels")
+    given, matrix = model.draw(true, classes, seed, inputs)
+    return NoisyLabels(given, true, matrix, str(model), seed)

@@ -1,18 +1,21 @@
 """Noise models that depend on the class alone. Papers use one name for several of them; here each has its own name."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from abc import ABC
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, final
+from functools import partial
+from typing import Annotated, final
 
 import numpy as np
 
-from pyrite.checks import is_whole, whole_number
+from pyrite.checks import Count, is_whole, require
 from pyrite.draws import Array, Stream, check_seed, uniforms
 from pyrite.errors import PyriteError
 from pyrite.noise.maps import GROUPS, MAPS, Named
 from pyrite.noise.model import Drawn, Noise, RateNoise, check_classes
 from pyrite.spec import nearest
+
+Lists = tuple[tuple[int, ...], ...]
 
 
 @final
@@ -86,20 +89,9 @@ class Flips(_TargetNoise):
 
     One target is ``flip``, two are ``flip2``, and K - 1 are ``symmetric``. With more targets, a seed keeps the targets
     that it chose for fewer.
-
-    >>> Flips(0.3, targets=3).matrix(classes=5, seed=0)
-    array([[0.7, 0. , 0.1, 0.1, 0.1],
-           [0.1, 0.7, 0.1, 0.1, 0. ],
-           [0.1, 0.1, 0.7, 0.1, 0. ],
-           [0. , 0.1, 0.1, 0.7, 0.1],
-           [0.1, 0. , 0.1, 0.1, 0.7]])
     """
 
-    targets: int
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "targets", whole_number("targets", self.targets, least=1))
+    targets: Count
 
 
 @final
@@ -121,67 +113,55 @@ class Flip(_TargetNoise):
 class Flip2(_TargetNoise):
     """With probability ``rate`` to one of two other classes, which the seed chooses: ``flips(rate, 2)``.
 
-    >>> Flip2(0.4).matrix(classes=4, seed=0)
-    array([[0.6, 0.2, 0. , 0.2],
-           [0.2, 0.6, 0. , 0.2],
-           [0. , 0.2, 0.6, 0.2],
-           [0. , 0.2, 0.2, 0.6]])
-
     Shu et al., 2019.
     """
 
     targets = 2
 
 
-class _ListNoise(RateNoise, ABC):
-    """Noise by lists of classes, which are given under the name ``argument`` or by the name of a known table."""
+def _check_lists(
+    name: str, value: object, known: Mapping[str, Named], proper: Callable[[Sequence[Sequence[int]]], bool], wanted: str
+) -> str | Lists:
+    """The name of a known table, or lists of classes that are ``proper``."""
+    if isinstance(value, str):
+        if value not in known:
+            raise PyriteError(f"unknown {name} {value!r}: {nearest(value, known)}")
+        return value
+    lists = value if isinstance(value, list | tuple) else ()
+    whole = all(isinstance(each, list | tuple) and each and all(map(is_whole, each)) for each in lists)
+    require(bool(lists) and whole and min(map(min, lists)) >= 0, name, value, "a name, or lists of class numbers")
+    if not proper(lists):
+        raise PyriteError(f"{name} is {value!r}, but {wanted}")
+    return tuple(tuple(map(int, each)) for each in lists)
 
-    argument: ClassVar[str]
-    known: ClassVar[Mapping[str, Named]]
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        name, value = self.argument, getattr(self, self.argument)
-        if isinstance(value, str):
-            if value not in self.known:
-                raise PyriteError(f"unknown {name} {value!r}: {nearest(value, self.known)}")
-            return
-        lists = value if isinstance(value, list | tuple) else ()
-        whole = all(isinstance(each, list | tuple) and each and all(map(is_whole, each)) for each in lists)
-        if not lists or not whole or min(map(min, lists)) < 0:
-            raise PyriteError(f"{name} is {value!r}, but must be a name, or lists of class numbers")
-        if (wanted := self.refused(lists)) is not None:
-            raise PyriteError(f"{name} is {value!r}, but {wanted}")
-        object.__setattr__(self, name, tuple(tuple(map(int, each)) for each in lists))
+def _lists(name: str, value: str | Lists, known: Mapping[str, Named], classes: int) -> Lists:
+    """The lists under a name, or those given, if they are about this number of classes."""
+    wanted, lists = known[value] if isinstance(value, str) else (None, value)
+    classes = check_classes(classes, wanted, f"the {name} {value!r}")
+    if (largest := max(map(max, lists))) >= classes:
+        raise PyriteError(f"{name} names class {largest}, but there are {classes} classes, 0 to {classes - 1}")
+    return lists
 
-    @abstractmethod
-    def refused(self, lists: Sequence[Sequence[int]]) -> str | None:
-        """What the lists must be, if they are not."""
 
-    @property
-    def classes(self) -> int | None:
-        value = getattr(self, self.argument)
-        return self.known[value].classes if isinstance(value, str) else None
+def _is_map(pairs: Sequence[Sequence[int]]) -> bool:
+    proper = all(len(pair) == 2 and pair[0] != pair[1] for pair in pairs)
+    return proper and len({pair[0] for pair in pairs}) == len(pairs)
 
-    def lists(self, classes: int) -> Sequence[Sequence[int]]:
-        """The lists, if they are about this number of classes."""
-        value = getattr(self, self.argument)
-        classes = check_classes(classes, self.classes, f"the {self.argument} {value!r}")
-        lists: Sequence[Sequence[int]] = self.known[value].lists if isinstance(value, str) else value
-        if (largest := max(map(max, lists))) >= classes:
-            names = f"{self.argument} names class {largest}"
-            raise PyriteError(f"{names}, but there are {classes} classes, 0 to {classes - 1}")
-        return lists
+
+def _distinct(groups: Sequence[Sequence[int]]) -> bool:
+    named = [label for group in groups for label in group]
+    return all(len(group) >= 2 for group in groups) and len(set(named)) == len(named)
+
+
+_ONE_EACH = "must be pairs that give each class at most one other class"
+_DISTINCT = "each group must have two or more classes, and a class may be in one group only"
 
 
 @final
 @dataclass(frozen=True, repr=False)
-class Asymmetric(_ListNoise):
+class Asymmetric(RateNoise):
     """With probability ``rate`` to the class it is most easily mistaken for; classes outside the map stay clean.
-
-    Args:
-        map: ``"cifar10"``, ``"mnist"``, ``"cifar100"`` (the next class of the superclass), ``"cifar100-blocks"`` (the
-            next of five in a row), or pairs of a class and the class it is mistaken for: ``[[9, 1], [2, 0]]``.
 
     >>> Asymmetric(0.4, map=[[0, 2]]).matrix(classes=3)
     array([[0.6, 0. , 0.4],
@@ -191,51 +171,43 @@ class Asymmetric(_ListNoise):
     Patrini et al., 2017; Zhang & Sabuncu, 2018.
     """
 
-    argument: ClassVar[str] = "map"
-    known: ClassVar[Mapping[str, Named]] = MAPS
+    # Or "mnist", "cifar100" (the next class of the superclass), "cifar100-blocks" (the next of five in a row), or pairs
+    # of a class and the class it is mistaken for: [[9, 1], [2, 0]].
+    map: Annotated[str | Lists, partial(_check_lists, known=MAPS, proper=_is_map, wanted=_ONE_EACH)] = "cifar10"
 
-    map: str | tuple[tuple[int, ...], ...] = "cifar10"
-
-    def refused(self, lists: Sequence[Sequence[int]]) -> str | None:
-        proper = all(len(pair) == 2 and pair[0] != pair[1] for pair in lists)
-        unique = len({pair[0] for pair in lists}) == len(lists)
-        return None if proper and unique else "must be pairs that give each class at most one other class"
+    @property
+    def classes(self) -> int | None:
+        return MAPS[self.map].classes if isinstance(self.map, str) else None
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
-        return _confusion({(pair[0], pair[1]): self.rate for pair in self.lists(classes)}, classes)
+        pairs = _lists("map", self.map, MAPS, classes)
+        return _confusion({(pair[0], pair[1]): self.rate for pair in pairs}, classes)
 
 
 @final
 @dataclass(frozen=True, repr=False)
-class Pairs(_ListNoise):
+class Pairs(RateNoise):
     """In every superclass two classes, which the seed chooses, are mistaken for each other with probability ``rate``.
 
-    Args:
-        groups: ``"cifar100"``, or lists of similar classes: ``[[0, 1, 2], [3, 4]]``. On CIFAR-100 two of the five
-            classes in each group are affected, so 2/5 of ``rate`` of all labels are wrong.
+    On CIFAR-100 two of the five classes in each group are affected, so 2/5 of ``rate`` of all labels are wrong.
 
-    >>> Pairs(0.4, groups=[[0, 1], [2, 3]]).matrix(classes=5)
-    array([[0.6, 0.4, 0. , 0. , 0. ],
-           [0.4, 0.6, 0. , 0. , 0. ],
-           [0. , 0. , 0.6, 0.4, 0. ],
-           [0. , 0. , 0.4, 0.6, 0. ],
-           [0. , 0. , 0. , 0. , 1. ]])
+    >>> Pairs(0.4, groups=[[0, 1]]).matrix(classes=3)
+    array([[0.6, 0.4, 0. ],
+           [0.4, 0.6, 0. ],
+           [0. , 0. , 1. ]])
 
     Wang et al., 2019.
     """
 
-    argument: ClassVar[str] = "groups"
-    known: ClassVar[Mapping[str, Named]] = GROUPS
+    # Or lists of similar classes: [[0, 1, 2], [3, 4]].
+    groups: Annotated[str | Lists, partial(_check_lists, known=GROUPS, proper=_distinct, wanted=_DISTINCT)] = "cifar100"
 
-    groups: str | tuple[tuple[int, ...], ...] = "cifar100"
-
-    def refused(self, lists: Sequence[Sequence[int]]) -> str | None:
-        named = [label for group in lists for label in group]
-        proper = all(len(group) >= 2 for group in lists) and len(set(named)) == len(named)
-        return None if proper else "each group must have two or more classes, and a class may be in one group only"
+    @property
+    def classes(self) -> int | None:
+        return GROUPS[self.groups].classes if isinstance(self.groups, str) else None
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
-        groups, rates = self.lists(classes), {}
+        groups, rates = _lists("groups", self.groups, GROUPS, classes), {}
         chance = uniforms(check_seed(seed), Stream.MATRIX, classes)
         for group in groups:
             one, other = sorted(group, key=lambda label: float(chance[label]))[:2]

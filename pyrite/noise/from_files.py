@@ -3,10 +3,11 @@
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Annotated, Any, Final, final
 
 import numpy as np
 
+from pyrite.checks import require
 from pyrite.draws import Array
 from pyrite.errors import PyriteError
 from pyrite.noise.model import ClassNoise, Drawn, Noise, check_below, check_classes, measured
@@ -23,15 +24,12 @@ _TRUTH: Final = {"noisy_coarse_label": "clean_coarse_label"}
 class Matrix(ClassNoise):
     """By a given matrix: row i holds the probabilities of every given label where the true label is i.
 
-    Args:
-        file: a ``.csv`` (one row per line), ``.npy`` or ``.npz`` file (the array ``matrix``, as in saved noisy labels),
-            or the rows themselves.
-
     >>> Matrix([[0.9, 0.1], [0.25, 0.75]]).matrix(classes=2)
     array([[0.9 , 0.1 ],
            [0.25, 0.75]])
     """
 
+    # A .csv (one row per line), .npy or .npz file (the array "matrix", as in saved noisy labels), or rows of numbers.
     file: str | tuple[tuple[float, ...], ...]
 
     def __post_init__(self) -> None:
@@ -62,29 +60,25 @@ class Matrix(ClassNoise):
         return np.array(self.file)
 
 
+def _check_text(name: str, value: object) -> object:
+    require(isinstance(value, str), name, value, "a text")
+    return value
+
+
+_Text = Annotated[str, _check_text]
+
+
 @final
 @dataclass(frozen=True, repr=False)
 class Human(Noise):
     """Labels that people gave, read from a file such as CIFAR-N's. The file must be about the same samples.
 
-    Args:
-        file: the official ``CIFAR-10_human.pt`` or ``CIFAR-100_human.pt``, the ``.npy`` of the same authors, or an
-            ``.npz`` with the same columns.
-        column: which labels: ``"worse_label"``, ``"aggre_label"``, ``"random_label1"``, ``"noisy_label"``, ...
-        clean: the column with the true labels, which must equal the labels of the data.
-
     Wei et al., 2022.
     """
 
-    file: str
-    column: str
-    clean: str | None = None
-
-    def __post_init__(self) -> None:
-        values = {"file": self.file, "column": self.column, "clean": "" if self.clean is None else self.clean}
-        for name, value in values.items():
-            if not isinstance(value, str):
-                raise PyriteError(f"{name} is {value!r}, but must be a text")
+    file: _Text  # CIFAR-10_human.pt or CIFAR-100_human.pt, its authors' .npy, or an .npz with the same columns
+    column: _Text  # which labels: "worse_label", "aggre_label", "random_label1", "noisy_label", ...
+    clean: _Text | None = None  # the column with the true labels, which must equal the labels of the data
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
         raise PyriteError(

@@ -3,12 +3,12 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import NormalDist
-from typing import Final, NamedTuple, final
+from typing import ClassVar, Final, NamedTuple, final
 
 import numpy as np
 
 from pyrite.arrays import to_array
-from pyrite.checks import number
+from pyrite.checks import Fraction
 from pyrite.draws import Array, Stream, normals, uniforms
 from pyrite.errors import PyriteError
 from pyrite.noise.model import Drawn, Noise, by_class, measured
@@ -32,16 +32,10 @@ class Instance(Noise):
     Xia et al., 2020, algorithm 2.
     """
 
-    rate: float
-    spread: float = 0.1
+    needs_inputs: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
-        number("rate", self.rate, least=0, most=1)
-        number("spread", self.spread, least=0, most=1)
-
-    @property
-    def needs_inputs(self) -> bool:
-        return True
+    rate: Fraction
+    spread: Fraction = 0.1
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
         raise PyriteError(

@@ -3,12 +3,12 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
 from pyrite.arrays import to_ints
-from pyrite.checks import flag, number, whole_number
+from pyrite.checks import Fraction, check_fields, flag, whole_number
 from pyrite.draws import Array, Stream, uniforms
 from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
@@ -29,15 +29,16 @@ class Noise(HasSpec, ABC):
     A matrix has T[i, j] = P(given j | true i). ``str(noise)`` is the spec from which the model is read again.
     """
 
+    needs_inputs: ClassVar[bool] = False
+    """Whether the noise depends on the inputs of a sample."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
     @property
     def classes(self) -> int | None:
         """The number of classes the model is made for; None for any number."""
         return None
-
-    @property
-    def needs_inputs(self) -> bool:
-        """Whether the noise depends on the inputs of a sample."""
-        return False
 
     @abstractmethod
     def matrix(self, classes: int, seed: int = 0) -> Array:
@@ -52,16 +53,12 @@ class Noise(HasSpec, ABC):
 class ClassNoise(Noise, ABC):
     """Noise that depends on the class alone, so that its matrix describes it completely.
 
-    Args:
-        exact: of the n samples of class i, exactly n * (1 - T[i, i]), rounded, get a wrong label, divided among the
-            other classes in proportion. Otherwise every sample is drawn independently, and its label depends only on
-            the seed, its position and its true label.
+    With ``exact``, of the n samples of class i, exactly n * (1 - T[i, i]), rounded, get a wrong label, divided among
+    the other classes in proportion. Otherwise every sample is drawn independently, and its label depends only on the
+    seed, its position and its true label.
     """
 
-    exact: bool = field(default=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        flag("exact", self.exact)
+    exact: Annotated[bool, flag] = field(default=False, kw_only=True)
 
     def draw(self, true: Array, classes: int, seed: int, inputs: object = None) -> Drawn:
         matrix = self.matrix(classes, seed)
@@ -80,11 +77,7 @@ class ClassNoise(Noise, ABC):
 class RateNoise(ClassNoise, ABC):
     """Class noise with one rate. What the rate means depends on the model."""
 
-    rate: float
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        number("rate", self.rate, least=0, most=1)
+    rate: Fraction
 
 
 def _invert(row: Array, label: int, chance: Array) -> Array:
