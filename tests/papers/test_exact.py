@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import pyrite
-from pyrite.papers.exact import EXACT, losses, meta
-from pyrite.papers.exact.nets import initial_margins_of_nets
+from pyrite.papers import exact
+from pyrite.papers.exact import EXACT, initial_margins_of_nets
 
 
 def test_variances_against_mpmath() -> None:
@@ -32,7 +32,7 @@ def test_variances_against_mpmath() -> None:
 
 
 def test_another_table_7_would_not_hold(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(losses._TABLE_7, 8, 4.548)
+    monkeypatch.setitem(exact._TABLE_7, 8, 4.548)
     found = EXACT["I9"]()
     assert not found.holds
     assert [words for words, holds in found.statements.items() if not holds] == ["T=8: 4.548"]
@@ -49,7 +49,7 @@ def test_imae_is_neither_symmetric_nor_bounded() -> None:
 
 def test_every_loss_is_a_weight_times_a_direction(monkeypatch: pytest.MonkeyPatch) -> None:
     assert EXACT["C1"]().holds
-    monkeypatch.setitem(losses._TABLE_6, "ce", (lambda p: -torch.log(p), lambda p: 1 - p**1.001))
+    monkeypatch.setitem(exact._TABLE_6, "ce", (lambda p: -torch.log(p), lambda p: 1 - p**1.001))
     failed = [words for words, holds in EXACT["C1"]().statements.items() if not holds]
     assert failed == ["ce: largest difference, printed weight"]
 
@@ -91,7 +91,7 @@ def test_theorem_1() -> None:
     assert found.holds
     assert found.numbers["length under noise over length, mae"] == pytest.approx(0.4, rel=1e-9)
     assert found.numbers["cosine, mae"] == pytest.approx(1, rel=1e-9)
-    clean, all_noise = meta._meta_gradients(pyrite.MAE(), rate=1.0)
+    clean, all_noise = exact._meta_gradients(pyrite.MAE(), rate=1.0)
     assert float(all_noise.norm()) < 1e-12 * float(clean.norm())
 
 
@@ -109,9 +109,9 @@ def test_what_noise_adds_by_counting_labels() -> None:
             noisy = sum(chance * (value - mean) ** 2 for value, chance in outcomes)
             clean = 4 * share * (1 - share) * slope**2
             assert mean == pytest.approx((1 - rate) * (1 - 2 * share) * slope)
-            assert noisy - clean <= meta._added_variance(share, rate) + 1e-12
+            assert noisy - clean <= exact._added_variance(share, rate) + 1e-12
             if t == 0:
-                assert noisy - clean == pytest.approx(meta._added_variance(share, rate))
+                assert noisy - clean == pytest.approx(exact._added_variance(share, rate))
 
 
 def test_theorem_2() -> None:
@@ -124,7 +124,7 @@ def test_theorem_2() -> None:
     for _ in range(20):
         slope = 2 * math.exp(-t) / (1 + math.exp(-t)) ** 2
         smallest, t = min(smallest, slope**2), t + 0.5 * slope
-    assert meta._smallest_gradient(1.0, 4, 20, 0.5, seed=0, repeats=2) == pytest.approx(smallest)
+    assert exact._smallest_gradient(1.0, 4, 20, 0.5, seed=0, repeats=2) == pytest.approx(smallest)
 
 
 def test_what_follows_is_a_verdict() -> None:
