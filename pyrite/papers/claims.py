@@ -2,25 +2,24 @@
 
 import tomllib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from importlib.resources import files
 from itertools import product
 from math import isnan, nan
-from typing import Any, Final, Literal, final
+from typing import Any, Final, Literal, NamedTuple, final
 
 import numpy as np
 from scipy.stats import spearmanr, t
 
+from pyrite.errors import PyriteError
 from pyrite.papers.cells import CellResult
-from pyrite.papers.recipe import Check, Claimed, Labels, select
+from pyrite.papers.recipe import Check, Claimed, Labels
 
 Status = Literal["holds", "does not hold", "undecided", "not run"]
 _CONFIDENCE = 0.95
 
 
-@final
-@dataclass(frozen=True)
-class Claim:
+class Claim(NamedTuple):
     """A statement of a paper: its identifier, the statement in a line, and the table or figure it comes from."""
 
     id: str
@@ -28,9 +27,7 @@ class Claim:
     source: str
 
 
-@final
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """What was compared, what follows, and the mean over the seeds (nan if nothing was run) with its confidence
     interval (nan with one seed)."""
 
@@ -52,9 +49,8 @@ class Finding:
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON, which has no nan."""
-        numbers = {name: getattr(self, name) for name in ("mean", "low", "high")}
-        plain = {name: None if isnan(value) else float(f"{value:.4g}") for name, value in numbers.items()}
-        return {"words": self.words, "status": self.status, **plain, "seeds": self.seeds}
+        floats = ((name, value) for name, value in self._asdict().items() if isinstance(value, float))
+        return self._asdict() | {name: None if isnan(value) else float(f"{value:.4g}") for name, value in floats}
 
 
 @final
@@ -139,26 +135,32 @@ class Results:
 
     def choices(self, *selectors: str) -> Iterator[tuple[dict[str, str], ...]]:
         """The labels that selectors stand for, once for every combination of labels that none of them names."""
-        chosen = [select(selector, self.axes) if selector else {} for selector in selectors]
-        free = [axis for axis in self.axes if not any(axis in one for one in chosen)]
-        named = {axis for one in chosen for axis in one}
+        chosen = [self._selected(selector) if selector else {} for selector in selectors]
+        named = {axis: label for one in chosen for axis, label in one.items()}
+        free = [axis for axis in self.axes if axis not in named]
+        # A label that only another selector names holds for this one too: "CCE, 40 %" beside "IMAE".
+        borrowed = [{axis: label for axis, label in named.items() if axis not in one} for one in chosen]
         for labels in product(*(self.axes[axis] for axis in free)):
             rest = dict(zip(free, labels, strict=True))
-            full = []
-            for one in chosen:
-                missing = [axis for axis in named if axis not in one]
-                # A label that only another selector names holds here too: "CCE, 40 %" beside "IMAE".
-                borrowed = {axis: other[axis] for axis in missing for other in chosen if axis in other}
-                full.append({**rest, **borrowed, **one})
-            yield tuple(full)
+            yield tuple({**rest, **more, **one} for more, one in zip(borrowed, chosen, strict=True))
+
+    def _selected(self, selector: str) -> dict[str, str]:
+        """The labels that a selector names, by axis."""
+        chosen = {}
+        for label in (part.strip() for part in selector.split(",")):
+            found = [axis for axis, labels in self.axes.items() if label in labels]
+            if len(found) != 1:
+                known = ", ".join(label for labels in self.axes.values() for label in labels)
+                raise PyriteError(f"{label!r} in {selector!r} is not the label of one axis: there are {known}")
+            chosen[found[0]] = label
+        return chosen
 
 
 def evaluate(claimed: Claimed, results: Results, scale: str) -> Verdict | None:
     """The verdict on a claim at a scale; None if none of its checks is meant for that scale."""
     checks = [check for check in claimed.checks if not check.scales or scale in check.scales]
-    if not checks:
-        return None
-    return Verdict(claimed.id, tuple(found for check in checks for found in _findings(check, results)), claimed.note)
+    found = tuple(finding for check in checks for finding in _findings(check, results))
+    return Verdict(claimed.id, found, claimed.note) if checks else None
 
 
 def _findings(check: Check, results: Results) -> list[Finding]:
@@ -203,7 +205,7 @@ def _correlation(check: Check, results: Results) -> Finding:
     words = f"rank correlation of {first} and {second} over {len(known)} cells{where}, above {check.by:g}"
     judged = _judged(words, found, above=check.by)
     # Student's interval does not take into account that a correlation is at most 1; nan, of one seed, stays.
-    return replace(judged, low=float(np.clip(judged.low, -1, 1)), high=float(np.clip(judged.high, -1, 1)))
+    return judged._replace(low=float(np.clip(judged.low, -1, 1)), high=float(np.clip(judged.high, -1, 1)))
 
 
 def _trend(check: Check, results: Results) -> Finding:
@@ -213,11 +215,8 @@ def _trend(check: Check, results: Results) -> Finding:
         best = []
         for along in (results.axes[check.along][0], results.axes[check.along][-1]):
             chosen = [{**one, check.along: along} for (one,) in results.choices("")]
-            values = [
-                [results.value({**one, check.best: label}, seed, check.column) for one in chosen]
-                for label in results.axes[check.best]
-            ]
-            means = np.mean(values, 1)
+            table = [[{**one, check.best: label} for one in chosen] for label in results.axes[check.best]]
+            means = np.mean([[results.value(one, seed, check.column) for one in row] for row in table], 1)
             best.append(nan if np.isnan(means).any() else float(np.argmax(means)))
         found.append(best[1] - best[0])
     words = f"places that the best {check.best} moves up from the first {check.along} to the last"

@@ -1,7 +1,7 @@
 """The recipe of a table or figure of a paper: its runs at each scale, what was published and what is claimed."""
 
 import tomllib
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from functools import cache
 from importlib.resources import files
 from itertools import product
@@ -220,15 +220,3 @@ def _filled(values: Mapping[str, Any]) -> dict[str, Any]:
         return {n: Template(v).substitute(variables) if isinstance(v, str) else v for n, v in settings.items()}
     except KeyError as error:
         raise PyriteError(f"nothing sets ${error.args[0]}") from None
-
-
-def select(selector: str, axes: Mapping[str, Sequence[str]]) -> dict[str, str]:
-    """The labels that a selector names, by axis."""
-    chosen = {}
-    for label in (part.strip() for part in selector.split(",")):
-        found = [axis for axis, labels in axes.items() if label in labels]
-        if len(found) != 1:
-            known = ", ".join(label for labels in axes.values() for label in labels)
-            raise PyriteError(f"{label!r} in {selector!r} is not the label of one axis: there are {known}")
-        chosen[found[0]] = label
-    return chosen
