@@ -35,10 +35,11 @@ def corrupt(
         warn(sentence)
     written = []
     if picture is not None:  # first, so that no labels are written if its name is bad
-        from pyrite.report.confusion import draw_matrix
+        from pyrite.report.figures import matrix_figure
+        from pyrite.report.style import save
 
         title = f"{noisy.noise}, seed {noisy.seed}\n{100 * noisy.rate:.1f} % of {len(noisy)} labels are wrong"
-        written = [draw_matrix(noisy.realised, picture, source.classes, title)]
+        written = [save(matrix_figure(noisy.realised, source.classes, title), picture)]
     written = [noisy.save(out), *written]
     rates = dict(zip(source.classes, noisy.class_rates.tolist(), strict=True))
     wrong = int(noisy.is_wrong.sum())

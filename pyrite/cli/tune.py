@@ -30,7 +30,8 @@ def tune(
     **options: "Unpack[Settings]",
 ) -> None:
     """Choose loss, parameters and learning rate without clean labels. Run it again to continue."""
-    from pyrite.report.tuning import draw_tuning
+    from pyrite.report.style import save
+    from pyrite.report.tuning import tuning_figure
     from pyrite.tuning import tune as tune_runs
     from pyrite.tuning.criteria import TRAP
 
@@ -39,7 +40,7 @@ def tune(
     with failures(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=re.escape(TRAP))  # already printed above
         tuning = tune_runs(data, methods, out=out, trials=trials, by=by, prune=prune, progress=not as_json, **options)
-    picture = draw_tuning(tuning, out / "tuning.png")
+    picture = save(tuning_figure(tuning), out / "tuning.png")
     if as_json:
         print_json(tuning.to_dict() | {"picture": str(picture)})
         return

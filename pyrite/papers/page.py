@@ -1,14 +1,11 @@
 """A table or figure of a paper beside its own: the picture, and one self-contained page."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import product
 from pathlib import Path
-from typing import Any, Final
 
 import numpy as np
-from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Patch
 from matplotlib.ticker import PercentFormatter
 
 from pyrite.files import write
@@ -17,11 +14,18 @@ from pyrite.noise import noise_model
 from pyrite.papers.claims import Results
 from pyrite.papers.recipe import Figure as Wanted
 from pyrite.papers.reproduction import Reproduction, heading
-from pyrite.report.figures import complete, curves_figure, draw_lines, style_epochs
+from pyrite.report.figures import (
+    Histograms,
+    add_legend,
+    complete_columns,
+    curves_figure,
+    draw_lines,
+    draw_margins,
+    draw_matrix,
+    style_epochs,
+)
 from pyrite.report.style import COLOURS, picture, save, templates
 from pyrite.training import METRICS
-
-_GROUPS: Final = (("all", COLOURS[0]), ("right", COLOURS[0]), ("wrong", COLOURS[1]))
 
 
 def write_reproduction(found: Reproduction, folder: str | Path) -> list[Path]:
@@ -46,7 +50,9 @@ def reproduction_figure(found: Reproduction) -> Figure | None:
         return _matrices(wanted.losses, wanted.classes)
     if found.results is None or not found.results.cells:
         return None
-    return {"history": _history, "margins": _margins, "bars": _bars}[wanted.kind](found.results, wanted)
+    kinds: dict[str, Callable[[Results, Wanted], Figure | None]]
+    kinds = {"history": _history, "margins": _margins, "bars": _bars}
+    return kinds[wanted.kind](found.results, wanted)
 
 
 def _history(results: Results, wanted: Wanted) -> Figure:
@@ -58,14 +64,13 @@ def _history(results: Results, wanted: Wanted) -> Figure:
         for panel, label in zip(row, across, strict=True):
             lines = _lines(results, {wanted.panels: label} if wanted.panels else {})
             drawn = {name: [cell.facts["history"].get(column) for cell in results.runs(one)] for name, one in lines}
-            draw_lines(panel, {name: complete(columns) for name, columns in drawn.items()})
+            draw_lines(panel, {name: complete_columns(columns) for name, columns in drawn.items()})
             style_epochs(panel, percent=column in METRICS and METRICS[column].percent)
             panel.set_ylabel(METRICS[column].explanation if column in METRICS else column)
             panel.label_outer()
     for panel, label in zip(grid[0], across, strict=True):
         panel.set_title(label, fontsize=10)
-    handles, names = grid[0, 0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="outside upper center", ncols=4, frameon=False, fontsize=9)
+    add_legend(figure, grid[0, 0], loc="outside upper center", ncols=4, fontsize=9)
     return figure
 
 
@@ -77,36 +82,20 @@ def _lines(results: Results, fixed: Mapping[str, str]) -> Iterator[tuple[str, di
         yield " ".join(chosen[axis] for axis in free if len(results.axes[axis]) > 1), chosen
 
 
-def _margins(results: Results, wanted: Wanted) -> Figure:
-    """Histograms of margins at a few epochs, one row per cell of the first seed; right labels blue, wrong ones red."""
-    first = {" ".join(labels): cell for (labels, seed), cell in results.cells.items() if seed == min(results.seeds)}
-    rows = {name: cell.facts["margins"] for name, cell in first.items() if "margins" in cell.facts}
-    epochs = max((len(margins["epochs"]) for margins in rows.values()), default=1)
-    figure = Figure(figsize=(1.7 * epochs + 0.4, 1.15 * len(rows) + 0.7), layout="constrained")
-    grid = figure.subplots(len(rows), epochs, sharex=True, squeeze=False)
-    for line, (name, margins) in zip(grid, rows.items(), strict=True):
-        for place, panel in enumerate(line):
-            panel.set(yticks=[], xlim=(-21, 21))
-            panel.spines["left"].set_visible(False)
-            panel.tick_params(labelsize=8)
-            if place < len(margins["epochs"]):
-                _histogram(panel, margins, place)
-        line[0].set_title(name, fontsize=8.5, loc="left", parse_math=False)
-    figure.supxlabel("margin of the given label", fontsize=10)
-    patches = [Patch(color=colour, alpha=0.5, label=f"{name} labels") for name, colour in _GROUPS[1:]]
-    figure.legend(handles=patches, loc="outside upper right", ncols=2, frameon=False, fontsize=9)
-    return figure
-
-
-def _histogram(axes: Axes, margins: Mapping[str, Any], place: int) -> None:
-    for name, colour in _GROUPS:
-        if name in margins:
-            counts = np.array(margins[name][place], np.float64)
-            # The first and the last bin are open; drawn, they are as wide as the others.
-            edges = np.linspace(float(margins["first_edge"]), float(margins["last_edge"]), len(counts))
-            edges = np.append(2 * edges[0] - edges[1], edges)
-            axes.stairs(counts / max(1.0, counts.sum()), edges, fill=True, color=colour, alpha=0.5)
-    axes.text(0.03, 0.95, f"epoch {margins['epochs'][place]}", transform=axes.transAxes, va="top", fontsize=7.5)
+def _margins(results: Results, wanted: Wanted) -> Figure | None:
+    """Histograms of margins at a few epochs, one row per cell of the first seed."""
+    rows = {}
+    for (labels, seed), cell in results.cells.items():
+        kept = cell.facts.get("margins", {})
+        groups = {name: np.array(kept[name]) for name in ("all", "right", "wrong") if name in kept}
+        if groups and seed == results.seeds[0]:
+            bins = next(iter(groups.values())).shape[1]  # pairs of those that the run had
+            edges = np.linspace(kept["first_edge"], kept["last_edge"], 2 * bins - 1)[1::2]
+            rows[" ".join(labels)] = {
+                epoch: Histograms(edges, {name: counts[place] for name, counts in groups.items()})
+                for place, epoch in enumerate(kept["epochs"])
+            }
+    return draw_margins(rows) if rows else None
 
 
 def _bars(results: Results, wanted: Wanted) -> Figure:
@@ -128,17 +117,13 @@ def _bars(results: Results, wanted: Wanted) -> Figure:
                 names.add(text)
     axes.set_xticks(range(len(groups)), groups)
     axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
-    figure.legend(loc="outside upper center", ncols=4, frameon=False, fontsize=9)
+    add_legend(figure, axes, loc="outside upper center", ncols=4, fontsize=9)
     return figure
 
 
 def _matrices(noises: list[str], classes: int) -> Figure:
     figure = Figure(figsize=(3 * len(noises), 3), layout="constrained")
     for axes, spec in zip(np.atleast_1d(figure.subplots(1, len(noises))), noises, strict=True):
-        matrix = noise_model(spec).matrix(classes, 0)
-        axes.imshow(matrix, cmap="Blues", vmin=0, vmax=1)
-        for (row, column), value in np.ndenumerate(matrix):
-            shade = "white" if value > 0.5 else "black"
-            axes.text(column, row, f"{value:.2f}", ha="center", va="center", fontsize=8, color=shade)
-        axes.set(title=spec, xticks=range(classes), yticks=range(classes), xlabel="given", ylabel="true")
+        draw_matrix(axes, noise_model(spec).matrix(classes, 0))
+        axes.set_title(spec)
     return figure

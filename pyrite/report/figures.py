@@ -1,13 +1,15 @@
-"""Plots of runs and comparisons over their epochs, of weighting curves, and of margins before training."""
+"""Plots of runs and comparisons over their epochs, of margins, of weighting curves, and of noise matrices."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from matplotlib import rcParams
+from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
@@ -16,13 +18,17 @@ from pyrite.criterion import Loss
 from pyrite.curves import Curve, initial_margins
 from pyrite.errors import PyriteError
 from pyrite.report.style import COLOURS, line_style
-from pyrite.training import METRICS, Run, Start
+from pyrite.training import METRICS, Run
 
 _Values = Sequence[npt.NDArray[np.float64]]
 _LETTERS = 60  # of a title; more do not fit above a row
 _LEAST = 6.0  # the axis of margins reaches at least this far
 _COVERED = 0.98  # and in most panels covers this fraction of the samples
-_ACROSS, _BINS = 3, 60  # nets per row, and bins, of margins before training
+_BINS = 60  # of margins before training
+
+# From almost white over the first colour of the palette to a dark shade, so that small fractions are visible and large
+# ones differ.
+_SHADES = LinearSegmentedColormap.from_list("fractions", ["#F7F8F9", "#CFE3F1", "#7FB4DA", COLOURS[0], "#00304F"])
 
 
 # --- over the epochs --------------------------------------------------------------------------------------------------
@@ -34,8 +40,12 @@ def learning_figure(comparison: Comparison) -> Figure:
     A panel without numbers is left out. With several seeds a line is their mean, in a band from the lowest
     to the highest.
     """
-    panels = {name: _known_values(comparison, name) for name, one in METRICS.items() if "comparison" in one.drawn}
-    panels = {name: known for name, known in panels.items() if any(known.values())}
+    panels = {}
+    for name in (name for name, metric in METRICS.items() if "comparison" in metric.drawn):
+        known = {row.name: [[line.get(name) for line in run.history] for run in row.runs] for row in comparison.rows}
+        complete = {label: complete_columns(columns) for label, columns in known.items()}
+        if any(complete.values()):
+            panels[name] = complete
     if not panels:
         raise PyriteError(f"{comparison.path} has nothing to draw: no run has test accuracy or true labels")
     # As narrow as a column of text, so that it stays legible on a phone.
@@ -47,7 +57,7 @@ def learning_figure(comparison: Comparison) -> Figure:
         style_epochs(axes, percent=True)
         axes.label_outer()
     grid[-1].set_ylim(bottom=0)
-    _legend(figure, grid[0], fontsize=10.5)
+    add_legend(figure, grid[0], fontsize=10.5)
     return figure
 
 
@@ -64,39 +74,11 @@ def run_figure(run: Run) -> Figure:
     draw_lines(axes, {METRICS[name].explanation: [np.array(values)] for name, values in drawn.items()})
     axes.set_ylim(0, 1.02)
     style_epochs(axes, percent=True)
-    _legend(figure, axes)
+    add_legend(figure, axes)
     return figure
 
 
-def weights_figure(comparison: Comparison) -> Figure:
-    """The mean sample weight of every loss up to each epoch, and on the right as a fraction of its largest value.
-
-    On the left, a loss that starts with marginal weights stays at the bottom; on the right, one whose weights fade
-    falls early (Ou & Zhang, Figure 1). With several seeds a line is their mean, in a band.
-    """
-    known = _known_values(comparison, "alpha")
-    if not any(known.values()):
-        raise PyriteError(f"{comparison.path} has nothing to draw: no run has sample weights")
-    figure = Figure(figsize=(9, 3.9), layout="constrained")
-    absolute, relative = figure.subplots(1, 2, sharex=True)
-    draw_lines(absolute, known)
-    draw_lines(relative, {name: [one / max(one.max(), 1e-300) for one in values] for name, values in known.items()})
-    absolute.set_ylabel("twice the mean weight so far", fontsize=11)
-    relative.set_ylabel("as a fraction of its largest value", fontsize=11)
-    for axes in (absolute, relative):
-        axes.set_ylim(bottom=0)
-        style_epochs(axes)
-    _legend(figure, absolute, ncols=3)
-    return figure
-
-
-def _known_values(comparison: Comparison, name: str) -> dict[str, _Values]:
-    """A column of the histories, of the runs that have it, by the name of the row."""
-
-    return {row.name: complete([line.get(name) for line in run.history] for run in row.runs) for row in comparison.rows}
-
-
-def complete(columns: Iterable[Sequence[float | None] | None]) -> _Values:
+def complete_columns(columns: Iterable[Sequence[float | None] | None]) -> _Values:
     """The columns that have a number in every epoch."""
     return [np.array(column, np.float64) for column in columns if column and None not in column]
 
@@ -125,66 +107,96 @@ def style_epochs(axes: Axes, percent: bool = False) -> None:
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
 
 
-def _legend(figure: Figure, axes: Axes, ncols: int = 2, fontsize: float = 10) -> None:
-    legend = figure.legend(
-        *axes.get_legend_handles_labels(), loc="outside upper left", ncols=ncols, frameon=False, fontsize=fontsize
-    )
-    for text in legend.get_texts():  # a dollar sign in a name must not start a formula
-        text.set_parse_math(False)
+def add_legend(figure: Figure, axes: Axes, more: Iterable[Artist] = (), **style: Any) -> None:
+    """A legend above the figure, of what one panel has labels for, and of more."""
+    style = {"loc": "outside upper left", "ncols": 2, "frameon": False, "fontsize": 10} | style
+    for text in figure.legend(handles=[*axes.get_legend_handles_labels()[0], *more], **style).get_texts():
+        text.set_parse_math(False)  # a dollar sign in a name must not start a formula
 
 
 # --- margins of the given labels --------------------------------------------------------------------------------------
 
 
+class Histograms(NamedTuple):
+    """Edges of bins, and counts of "right" and "wrong", or "all" labels; the outer bins have no outer edge."""
+
+    edges: npt.NDArray[np.float64]
+    groups: Mapping[str, npt.NDArray[np.integer]]
+
+    @property
+    def reach(self) -> float:
+        """How far an axis must reach on either side to cover most of the labels."""
+        edges = np.abs(self.edges)
+        # A bin reaches as far as the outer one of its edges; the two without an outer one, to the last.
+        outer = np.maximum(np.append(edges, edges[-1]), np.insert(edges, 0, edges[0]))
+        order = np.argsort(outer, kind="stable")
+        counts = np.sum([*self.groups.values()], 0)[order].cumsum()
+        return float(outer[order][np.searchsorted(counts / max(1, counts[-1]), _COVERED)])
+
+
 def margins_figure(comparison: Comparison | Run) -> Figure:
     """Histograms of the margins of right and of wrong labels at a few epochs, one row per loss.
 
-    Of several seeds the first is drawn; a run alone is one row. Every histogram has the same area, to compare shapes.
-    The fraction of labels beyond an end of the axis is written there.
+    Of several seeds the first is drawn; a run alone is one row.
     """
     if isinstance(comparison, Run):
         comparison = Comparison(comparison.path, (Row(str(comparison.config.method), (comparison,)),))
-    shown = [(row.name, row.runs[0], epochs) for row in comparison.rows if (epochs := _epochs(row.runs[0]))]
-    if not shown:
+    shown = {row.name: _margins_of(row.runs[0]) for row in comparison.rows}
+    if not any(shown.values()):
         raise PyriteError(f"{comparison.path} has nothing to draw: no run has finished an epoch")
-    reach = _reach(shown)
-    figure = Figure(figsize=(6, 0.9 + 1.45 * len(shown)), layout="constrained")
-    grid = figure.subplots(len(shown), max(len(epochs) for *_, epochs in shown), sharex=True, squeeze=False)
-    for line, (name, run, epochs) in zip(grid, shown, strict=True):
+    return draw_margins({name: epochs for name, epochs in shown.items() if epochs})
+
+
+def _margins_of(run: Run) -> dict[int, Histograms]:
+    """Histograms of the first epoch, the last, and between them about a sixth and a half of the way."""
+    # A run that was killed between two files has one line of its history more than it has histograms.
+    count = min(len(run.history), len(run.samples["margins"])) if run.history else 0
+    found = {}
+    for epoch in sorted({1, max(1, round(count / 6)), max(1, round(count / 2)), count}) if count else ():
+        groups = {"all": run.samples["margins"][epoch - 1]}
+        if "noisy_margins" in run.samples:
+            wrong = run.samples["noisy_margins"][epoch - 1]
+            groups = {"right": groups["all"] - wrong, "wrong": wrong}
+        found[epoch] = Histograms(run.samples["margin_edges"], groups)
+    return found
+
+
+def draw_margins(shown: Mapping[str, Mapping[int, Histograms]]) -> Figure:
+    """Histograms of margins, one row per name and one panel per epoch.
+
+    Every histogram has the same area, to compare shapes. The fraction of labels beyond an end of the axis is written
+    there.
+    """
+    reach = max(_LEAST, float(np.quantile([one.reach for epochs in shown.values() for one in epochs.values()], 0.75)))
+    across = max(map(len, shown.values()))
+    figure = Figure(figsize=(1.5 * max(4, across), 0.9 + 1.45 * len(shown)), layout="constrained")
+    grid = figure.subplots(len(shown), across, sharex=True, squeeze=False)
+    for line, (name, epochs) in zip(grid, shown.items(), strict=True):
         for axes in line[len(epochs) :]:
             axes.set_visible(False)
-        for axes, epoch in zip(line, epochs, strict=False):
-            _draw_margins(axes, run.samples, epoch, reach)
+        for axes, (epoch, histograms) in zip(line, epochs.items(), strict=False):
+            _draw_histograms(axes, histograms, reach)
             # The name of a loss may be longer than a panel is wide, so the epoch stands inside.
             axes.text(0.03, 0.97, f"epoch {epoch}", transform=axes.transAxes, va="top", fontsize=8.5)
-        first, short = line[0], name if len(name) <= _LETTERS else name[: _LETTERS - 1] + "…"
+        first, short = line[0], _shorten(name, _LETTERS)
         first.set_title(" ", fontsize=10)  # reserves space for the title, which may reach over the next panels
         title = first.text(0, 1.06, short, transform=first.transAxes, fontweight="bold", parse_math=False)
         title.set_in_layout(False)
     figure.supxlabel("margin of the given label", fontsize=11)
-    _legend(figure, grid[0, 0], fontsize=10.5)
+    add_legend(figure, grid[0, 0], fontsize=10.5)
     return figure
 
 
-def _epochs(run: Run) -> list[int]:
-    """The epochs that are shown: the first, the last, and between them about a sixth and a half of the way."""
-    # A run that was killed between two files has one line of its history more than it has histograms.
-    count = min(len(run.history), len(run.samples["margins"])) if run.history else 0
-    return sorted({1, max(1, round(count / 6)), max(1, round(count / 2)), count}) if count else []
-
-
-def _draw_margins(axes: Axes, samples: Mapping[str, npt.NDArray[Any]], epoch: int, reach: float) -> None:
-    edges, groups = samples["margin_edges"], {"all labels": samples["margins"][epoch - 1]}
-    if "noisy_margins" in samples:
-        wrong = samples["noisy_margins"][epoch - 1]
-        groups = {"right labels": groups["all labels"] - wrong, "wrong labels": wrong}
+def _draw_histograms(axes: Axes, histograms: Histograms, reach: float) -> None:
+    edges, top = histograms.edges, 0.5 / reach  # a lower bound keeps a few samples from filling the panel
     inside = np.flatnonzero((edges >= -reach) & (edges <= reach))
     low, high = inside[0], inside[-1]
-    for place, ((label, counts), colour) in enumerate(zip(groups.items(), COLOURS, strict=False)):
-        total = max(1, int(counts.sum()))
+    for place, (name, counts) in enumerate(histograms.groups.items()):
+        colour, total = COLOURS[name == "wrong"], max(1, int(counts.sum()))
         height = counts[low + 1 : high + 1] / total / np.diff(edges[inside])
+        top = max(top, float(height.max()))
         axes.stairs(height, edges[inside], fill=True, color=colour, alpha=0.35)
-        axes.stairs(height, edges[inside], color=colour, linewidth=1.2, label=label)
+        axes.stairs(height, edges[inside], color=colour, linewidth=1.2, label=f"{name} labels")
         below, above = counts[: low + 1].sum() / total, counts[high + 1 :].sum() / total
         for outside, words, x, side in ((below, "◂ {:.0%}", 0.03, "left"), (above, "{:.0%} ▸", 0.97, "right")):
             if outside >= 0.005:
@@ -192,25 +204,9 @@ def _draw_margins(axes: Axes, samples: Mapping[str, npt.NDArray[Any]], epoch: in
                 axes.text(x, y, text, transform=axes.transAxes, color=colour, ha=side, va="top", fontsize=8.5)
     # At 0 a label has a probability of one half.
     axes.axvline(0, color=axes.spines["left"].get_edgecolor(), linewidth=0.7, alpha=0.5)
-    # Space above the histograms for the text. The lower bound keeps a few samples from filling the panel.
-    top = max((float(patch.get_data().values.max()) for patch in axes.patches), default=0)  # type: ignore[attr-defined]
-    axes.set(yticks=[], xlim=(-reach, reach), ylim=(0, 1.8 * max(top, 0.5 / reach)))
+    axes.set(yticks=[], xlim=(-reach, reach), ylim=(0, 1.8 * top))  # space above the histograms for the text
     axes.spines["left"].set_visible(False)
     axes.tick_params(labelsize=9)
-
-
-def _reach(shown: Sequence[tuple[str, Run, list[int]]]) -> float:
-    """The end of the axis on either side: as far as most of the panels need."""
-    needed = []
-    for _, run, epochs in shown:
-        edges = np.abs(run.samples["margin_edges"])
-        # A bin reaches as far as the outer one of its edges; the two without an outer one, to the last.
-        outer = np.maximum(np.append(edges, edges[-1]), np.insert(edges, 0, edges[0]))
-        order = np.argsort(outer, kind="stable")
-        for epoch in epochs:
-            counts = run.samples["margins"][epoch - 1][order].cumsum()
-            needed.append(float(outer[order][np.searchsorted(counts / max(1, counts[-1]), _COVERED)]))
-    return max(_LEAST, float(np.quantile(needed, 0.75)))
 
 
 # --- before training --------------------------------------------------------------------------------------------------
@@ -249,29 +245,54 @@ def curves_figure(losses: Sequence[Loss], classes: int = 10, *, narrow: bool = F
     return figure
 
 
-def initial_margins_figure(starts: Mapping[str, Start], classes: int) -> Figure:
-    """Margins of nets before training, as ``measure_start`` measures them: one panel per net (Ou & Zhang, Figure 2, 6).
-
-    The line is the distribution for normal scores with a spread of 1, which Eq. 4 assumes.
-    """
-    if not starts:
-        raise PyriteError("starts is empty: measure at least one net")
-    assumed = initial_margins(classes)
-    low, high = np.quantile(np.concatenate([assumed, *(start.margins for start in starts.values())]), [0.001, 0.999])
-    edges = np.linspace(low - 0.2, high + 0.2, _BINS + 1)
-    density, _ = np.histogram(assumed, edges, density=True)
-    rows, across = -(-len(starts) // _ACROSS), min(_ACROSS, len(starts))
-    figure = Figure(figsize=(3.1 * across + 0.4, 2.3 * rows + 0.7), layout="constrained")
-    grid = figure.subplots(rows, across, sharex=True, squeeze=False).flatten()
-    for axes, (name, start) in zip(grid, starts.items(), strict=False):
-        axes.hist(start.margins, edges, density=True, color=COLOURS[0], alpha=0.5, label="measured")
-        axes.stairs(density, edges, color=rcParams["text.color"], linewidth=1.2, label="normal scores, spread 1")
-        axes.set_title(f"{name}: mean {start.margin:.2f}, spread {start.spread:.2f}", fontsize=10, parse_math=False)
-        axes.set(yticks=[])
-        axes.tick_params(labelbottom=True)  # also where the row below has no panel
-        axes.spines["left"].set_visible(False)
-    for axes in grid[len(starts) :]:
-        axes.set_axis_off()
-    figure.supxlabel(f"margin before training, {classes} classes", fontsize=11)
-    _legend(figure, grid[0])
+def matrix_figure(matrix: npt.ArrayLike, names: Sequence[str] | None = None, title: str = "") -> Figure:
+    """T[i, j] = P(given j | true i) as a heat map: with names up to 30 classes, with numbers up to 12."""
+    table = np.asarray(matrix, dtype=np.float64)
+    if table.ndim != 2 or table.shape[0] != table.shape[1] or not np.isfinite(table).all():
+        raise PyriteError(f"matrix has the shape {table.shape}, but must be square, of finite numbers")
+    classes = len(table)
+    if names is not None and len(names) != classes:
+        raise PyriteError(f"names has {len(names)} names, but there are {classes} classes")
+    side = float(np.clip(2.6 + 0.45 * classes, 4.5, 9.5))
+    figure = Figure(figsize=(side + 1.3, side), layout="constrained")
+    axes = figure.subplots()
+    draw_matrix(axes, table, names)
+    ticks = [0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1]
+    bar = figure.colorbar(axes.images[0], ax=axes, shrink=0.8, aspect=30, ticks=ticks)
+    bar.ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
+    bar.outline.set_visible(False)
+    lines = [_shorten(line, int(12 * side)) for line in title.splitlines()]
+    axes.set_title("\n".join(lines), fontsize=10, parse_math=False)
     return figure
+
+
+def draw_matrix(axes: Axes, matrix: npt.NDArray[np.float64], names: Sequence[str] | None = None) -> None:
+    """Draw a noise matrix into one panel."""
+    # Square roots, so that half a per cent is visible too.
+    axes.imshow(matrix, cmap=_SHADES, norm=PowerNorm(0.5, vmin=0, vmax=1), interpolation="nearest")
+    axes.tick_params(which="both", length=0)
+    axes.spines[:].set_visible(False)
+    # Up to 30 classes, white lines separate the cells; with more, thin lines separate numbered tens or hundreds.
+    classes, few = len(matrix), len(matrix) <= 30
+    step = 1 if few else 10 if classes <= 200 else 100
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_ticks(np.arange(0, classes + step, step) - 0.5, minor=True)
+        axis.set_ticks(range(0, classes, step))
+    axes.grid(which="minor", color="white" if few else "0.8", linewidth=1.5 if few else 0.5)
+    axes.set(xlim=(-0.5, classes - 0.5), ylim=(classes - 0.5, -0.5), xlabel="given label", ylabel="true class")
+    if few:
+        shown = [_shorten(str(name), 24) for name in names or range(classes)]
+        angle, side = (45, "right") if max(map(len, shown)) > 3 else (0, "center")
+        # A dollar sign in a name must not start a formula.
+        axes.set_xticks(range(classes), shown, rotation=angle, ha=side, parse_math=False)
+        axes.set_yticks(range(classes), shown, parse_math=False)
+    for (row, column), fraction in np.ndenumerate(matrix) if classes <= 12 else ():
+        if fraction > 0:  # per cents; a dot for less than half a per cent
+            text, colour = f"{100 * fraction:.0f}" if fraction >= 0.005 else "·", "white" if fraction > 0.35 else "0.15"
+            axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=9)
+
+
+def _shorten(text: str, length: int) -> str:
+    """A text of at most this length: the middle of a longer one is left out."""
+    half = (length - 1) // 2
+    return text if len(text) <= length else f"{text[:half]}…{text[-half:]}"

@@ -1,7 +1,6 @@
 """The plot of a search: the criterion of every trial, over the trials and over each range."""
 
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,20 +9,19 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
-from pyrite.report.style import line_style, save
+from pyrite.report.figures import add_legend
+from pyrite.report.style import line_style
 from pyrite.tuning import Trial, Tuning
 from pyrite.tuning.space import METHOD, Between
 
 Drawn = list[tuple[Trial, float]]
 
 
-def draw_tuning(tuning: Tuning, path: str | Path) -> Path:
-    """Draw the criterion of each trial with the best so far, and below it over the learning rate and every range."""
-    return save(tuning_figure(tuning), path)
-
-
 def tuning_figure(tuning: Tuning) -> Figure:
-    """The figure that ``draw_tuning`` saves. One colour per loss; pruned trials are hollow, at their last value."""
+    """The criterion of each trial with the best so far, and below it over the learning rate and every range.
+
+    One colour per loss; pruned trials are hollow, at their last value.
+    """
     ended: Drawn = [(trial, trial.values[-1]) for trial in tuning.trials if trial.state in ("complete", "pruned")]
     choices = tuning.space.ranges[METHOD].ends
     styles = {name: line_style(number)["color"] for number, name in enumerate(choices)}
@@ -51,7 +49,11 @@ def tuning_figure(tuning: Tuning) -> Figure:
             _span(axes, Between(min(at.values()) / 1.1, max(at.values()) * 1.1, log=True))
         axes.set_xlabel("learning rate" if name == "lr" else name, fontsize=11)
         _finish(axes, tuning, labelled=number % 2 == 0)
-    _legend(figure, styles, any(trial.state == "pruned" for trial, _ in ended))
+    marks = [Line2D([], [], marker="o", linestyle="", color=colour, label=name) for name, colour in styles.items()]
+    marks += [Line2D([], [], color="0.5", label="best so far, of finished trials")]
+    if any(trial.state == "pruned" for trial, _ in ended):
+        marks.append(Line2D([], [], marker="o", linestyle="", color="0.5", markerfacecolor="none", label="pruned"))
+    add_legend(figure, first, marks, ncols=1)
     return figure
 
 
@@ -92,13 +94,3 @@ def _finish(axes: Axes, tuning: Tuning, labelled: bool = True) -> None:
     if tuning.criterion.rises:
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
     axes.grid(axis="y", alpha=0.25)
-
-
-def _legend(figure: Figure, styles: Mapping[Any, str], pruned: bool) -> None:
-    marks = [Line2D([], [], marker="o", linestyle="", color=colour, label=name) for name, colour in styles.items()]
-    marks += [Line2D([], [], color="0.5", label="best so far, of finished trials")]
-    if pruned:
-        marks.append(Line2D([], [], marker="o", linestyle="", color="0.5", markerfacecolor="none", label="pruned"))
-    legend = figure.legend(handles=marks, loc="outside upper left", frameon=False, fontsize=10)
-    for text in legend.get_texts():
-        text.set_parse_math(False)

@@ -10,17 +10,8 @@ from matplotlib.figure import Figure
 from PIL import Image
 
 from pyrite.noise import noise_model
-from pyrite.report import confusion
-from pyrite.report.confusion import draw_matrix
-
-
-@pytest.fixture
-def drawn(monkeypatch: pytest.MonkeyPatch) -> list[Figure]:
-    """The figures on their way to the disk."""
-    kept: list[Figure] = []
-    save = confusion.save
-    monkeypatch.setattr(confusion, "save", lambda figure, path: kept.append(figure) or save(figure, path))
-    return kept
+from pyrite.report.figures import _SHADES, matrix_figure
+from pyrite.report.style import save
 
 
 def texts(figure: Figure) -> list[str]:
@@ -31,29 +22,29 @@ def ticks(figure: Figure) -> list[str]:
     return [label.get_text() for label in figure.axes[0].get_yticklabels()]
 
 
-def test_ten_classes_have_names_and_numbers(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_ten_classes_have_names_and_numbers() -> None:
     names = [f"class {letter}" for letter in "abcdefghij"]
     matrix = noise_model("asymmetric(0.4)").matrix(10)
-    assert draw_matrix(matrix, tmp_path / "m.png", names, "title") == tmp_path / "m.png"
-    assert ticks(drawn[0]) == names
-    assert sorted(texts(drawn[0])) == sorted(["60", "40"] * 5 + ["100"] * 5)
-    image = drawn[0].axes[0].images[0]
+    figure = matrix_figure(matrix, names, "title")
+    assert ticks(figure) == names
+    assert sorted(texts(figure)) == sorted(["60", "40"] * 5 + ["100"] * 5)
+    image = figure.axes[0].images[0]
     assert np.array_equal(image.get_array(), matrix)
     # T[i, j] stands in row i and column j.
-    cell = next(text for text in drawn[0].axes[0].texts if text.get_position() == (1, 9))
+    cell = next(text for text in figure.axes[0].texts if text.get_position() == (1, 9))
     assert cell.get_text() == "40"  # truck, given automobile
 
 
-def test_between_thirteen_and_thirty_no_numbers(tmp_path: Path, drawn: list[Figure]) -> None:
-    draw_matrix(noise_model("symmetric(0.4)").matrix(13), tmp_path / "m.png")
-    assert texts(drawn[0]) == []
-    assert ticks(drawn[0]) == [str(number) for number in range(13)]
+def test_between_thirteen_and_thirty_no_numbers() -> None:
+    figure = matrix_figure(noise_model("symmetric(0.4)").matrix(13))
+    assert texts(figure) == []
+    assert ticks(figure) == [str(number) for number in range(13)]
 
 
-def test_a_hundred_classes_are_numbered_by_tens(tmp_path: Path, drawn: list[Figure]) -> None:
-    draw_matrix(noise_model("symmetric(0.4)").matrix(100), tmp_path / "m.png", [f"name {i}" for i in range(100)])
-    assert ticks(drawn[0]) == [str(number) for number in range(0, 100, 10)]
-    with Image.open(tmp_path / "m.png") as picture:
+def test_a_hundred_classes_are_numbered_by_tens(tmp_path: Path) -> None:
+    figure = matrix_figure(noise_model("symmetric(0.4)").matrix(100), [f"name {i}" for i in range(100)])
+    assert ticks(figure) == [str(number) for number in range(0, 100, 10)]
+    with Image.open(save(figure, tmp_path / "m.png")) as picture:
         picture.load()
         assert min(picture.size) >= 1000  # ten pixels a class
 
@@ -62,18 +53,19 @@ def test_a_small_share_is_seen() -> None:
     """0.4 % among 100 classes, and nothing, are told apart: ten steps of 255 or more."""
     from matplotlib.colors import PowerNorm
 
-    nothing, little = (np.array(confusion._SHADES(PowerNorm(0.5, vmin=0, vmax=1)(share))) for share in (0.0, 0.004))
+    nothing, little = (np.array(_SHADES(PowerNorm(0.5, vmin=0, vmax=1)(share))) for share in (0.0, 0.004))
     assert 255 * np.abs(nothing - little).max() >= 9
-    lightness = [sum(confusion._SHADES(share)[:3]) for share in np.linspace(0, 1, 50)]
+    lightness = [sum(_SHADES(share)[:3]) for share in np.linspace(0, 1, 50)]
     assert all(more < less for less, more in itertools.pairwise(lightness))
 
 
-def test_names_are_not_formulas_and_long_ones_are_cut(tmp_path: Path, drawn: list[Figure]) -> None:
+def test_names_are_not_formulas_and_long_ones_are_cut(tmp_path: Path) -> None:
     names = ["$x^$", "a" * 80, "_"]
-    draw_matrix(np.eye(3), tmp_path / "m.png", names, "$title^$ " + "long " * 100)
-    assert ticks(drawn[0])[0] == "$x^$"
-    assert len(ticks(drawn[0])[1]) < 25
-    assert len(drawn[0].axes[0].get_title()) < 100
+    figure = matrix_figure(np.eye(3), names, "$title^$ " + "long " * 100)
+    save(figure, tmp_path / "m.png")
+    assert ticks(figure)[0] == "$x^$"
+    assert len(ticks(figure)[1]) < 25
+    assert len(figure.axes[0].get_title()) < 100
 
 
 @pytest.mark.parametrize(
@@ -84,7 +76,6 @@ def test_names_are_not_formulas_and_long_ones_are_cut(tmp_path: Path, drawn: lis
         (np.eye(3), ["a", "b"], "names has 2 names, but there are 3 classes"),
     ],
 )
-def test_bad_input(matrix: Any, names: Any, complaint: str, tmp_path: Path) -> None:
+def test_bad_input(matrix: Any, names: Any, complaint: str) -> None:
     with pytest.raises(ValueError, match=complaint):
-        draw_matrix(matrix, tmp_path / "m.png", names)
-    assert list(tmp_path.iterdir()) == []
+        matrix_figure(matrix, names)

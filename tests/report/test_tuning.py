@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from matplotlib.colors import to_hex
 
-from pyrite.report.style import COLOURS
-from pyrite.report.tuning import draw_tuning, tuning_figure
+from pyrite.report.style import COLOURS, save
+from pyrite.report.tuning import tuning_figure
 from pyrite.tuning import Trial, Tuning
 from pyrite.tuning.space import Between, Space
 
@@ -49,4 +49,6 @@ def test_the_legend_names_what_was_chosen_from(tmp_path: Path) -> None:
     figure = tuning_figure(found("accuracy"))
     words = [text.get_text() for text in figure.legends[0].get_texts()]
     assert words == [*METHODS, "best so far, of finished trials", "pruned"]
-    assert draw_tuning(found("accuracy", Between(0.25, 4, log=True)), tmp_path / "a.png").stat().st_size > 10_000
+    assert (
+        save(tuning_figure(found("accuracy", Between(0.25, 4, log=True))), tmp_path / "a.png").stat().st_size > 10_000
+    )
