@@ -51,8 +51,8 @@ def learning_figure(comparison: Comparison) -> Figure:
     # As narrow as a column of text, so that it stays legible on a phone.
     figure = Figure(figsize=(6, 1.2 + 2.9 * len(panels)), layout="constrained")
     grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False).flatten()
-    for axes, (name, known) in zip(grid, panels.items(), strict=True):
-        draw_lines(axes, known)
+    for axes, (name, complete) in zip(grid, panels.items(), strict=True):
+        draw_lines(axes, complete)
         axes.set_ylabel(METRICS[name].explanation, fontsize=11)
         style_epochs(axes, percent=True)
         axes.label_outer()
@@ -109,8 +109,8 @@ def style_epochs(axes: Axes, percent: bool = False) -> None:
 
 def add_legend(figure: Figure, axes: Axes, more: Iterable[Artist] = (), **style: Any) -> None:
     """A legend above the figure, of what one panel has labels for, and of more."""
-    style = {"loc": "outside upper left", "ncols": 2, "frameon": False, "fontsize": 10} | style
-    for text in figure.legend(handles=[*axes.get_legend_handles_labels()[0], *more], **style).get_texts():
+    options: dict[str, Any] = {"loc": "outside upper left", "ncols": 2, "frameon": False, "fontsize": 10} | style
+    for text in figure.legend(handles=[*axes.get_legend_handles_labels()[0], *more], **options).get_texts():
         text.set_parse_math(False)  # a dollar sign in a name must not start a formula
 
 
