@@ -51,19 +51,18 @@ def read_pickle(path: str | Path) -> Any:
 
 def read_torch(path: str | Path) -> Any:
     """The content of a ``.pt`` file, a zip that ``torch.save`` wrote. Only numpy arrays are read, not tensors."""
+    content = _content(path)
     try:
-        with zipfile.ZipFile(io.BytesIO(_content(path))) as archive:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
             entries = [entry for entry in archive.infolist() if entry.filename.split("/")[-1] == "data.pkl"]
             if len(entries) != 1:
                 raise ValueError(f"a file of torch.save holds one data.pkl, but here are {len(entries)}")
             if entries[0].file_size > LIMIT:
                 raise ValueError(f"its data.pkl claims to be {entries[0].file_size} bytes long; {LIMIT} are allowed")
-            data = archive.read(entries[0])
-    except PyriteError:
-        raise
+            content = archive.read(entries[0])
     except (OSError, ValueError, RuntimeError, EOFError, zipfile.BadZipFile, zlib.error) as error:
         raise PyriteError(f"cannot read {path} as a file of torch.save: {error or type(error).__name__}") from None
-    return unpickle(data, str(path))
+    return unpickle(content, str(path))
 
 
 def read_npy(path: str | Path) -> Any:
@@ -80,6 +79,19 @@ def read_npy(path: str | Path) -> Any:
         raise PyriteError(f"cannot read {path} as a .npy file: {str(error).removeprefix(f'{path}: ')}") from None
 
 
+def _content(path: str | Path) -> bytes:
+    path = Path(path)
+    if not is_regular(path):
+        raise PyriteError(f"cannot read {path}: there is no such file")
+    try:
+        size = path.stat().st_size
+        if not 0 < size <= LIMIT:
+            raise PyriteError(f"cannot read {path}: " + ("it is empty" if not size else f"{size} bytes are too many"))
+        return path.read_bytes()
+    except OSError as error:
+        raise PyriteError(f"cannot read {path}: {error.strerror}") from None
+
+
 def unpickle(data: bytes, name: str = "the pickle", boxed: bool = False) -> Any:
     """The content of a pickle that is in memory; error messages refer to it by ``name``.
 
@@ -93,8 +105,8 @@ def unpickle(data: bytes, name: str = "the pickle", boxed: bool = False) -> Any:
     """
     try:
         value = _Unpickler(data, boxed).load()
-        box = isinstance(value, np.ndarray) and value.dtype.hasobject and value.shape == ()
-        value = value.item() if boxed and box else value
+        if boxed and isinstance(value, np.ndarray) and value.dtype.hasobject and value.shape == ():
+            value = value.item()
         _check_plain(value)
     except Exception as error:  # a damaged stream can raise any
         reason = " ".join(str(error).split())[:300] or type(error).__name__
@@ -108,17 +120,12 @@ def unpickle(data: bytes, name: str = "the pickle", boxed: bool = False) -> Any:
 
 
 class _Dtype:
-    """A dtype of numbers: of others, such as objects, numpy would read pointers."""
+    """A dtype as the file describes it. Only numbers are allowed: of others, such as objects, numpy reads pointers."""
 
     def __init__(self, code: str | bytes, align: object, copy: object) -> None:
         self.code, self.order = _text(code), ""
 
-    def set_state(self, version: int, order: str | bytes, *rest: object) -> None:
-        if rest[:3] != (None, None, None):
-            raise ValueError("it holds an array with named fields, and only numbers are read")
-        self.order = _text(order)
-
-    def dtype(self) -> np.dtype[Any]:
+    def checked(self) -> np.dtype[Any]:
         if not re.fullmatch(r"b1|[iu][1248]|f[248]", self.code):
             raise ValueError(f"it holds an array of dtype {self.code[:80]!r}, and only numbers are read")
         if self.order not in ("<", ">") and not (self.order == "|" and self.code[1] == "1"):
@@ -160,7 +167,10 @@ class _Unpickler(_InPython):  # type: ignore[misc]
     def _build(self) -> None:
         state, target = self.stack.pop(), self.stack[-1]
         if type(target) is _Dtype:
-            target.set_state(*state)
+            _, order, *rest = state
+            if rest[:3] != [None, None, None]:
+                raise ValueError("it holds an array with named fields, and only numbers are read")
+            target.order = _text(order)
         elif type(target) is np.ndarray and target.size == 0:
             _, shape, dtype, fortran, content = state
             if self.boxed and shape == () and dtype.code == "O8" and isinstance(content, list) and len(content) == 1:
@@ -173,7 +183,7 @@ class _Unpickler(_InPython):  # type: ignore[misc]
 
     def _array(self, shape: tuple[Any, ...], dtype: Any, fortran: object, content: object) -> np.ndarray[Any, Any]:
         """An array in this machine's byte order; its shape must be that of its bytes."""
-        kind = dtype.dtype()
+        kind = dtype.checked()
         sides = isinstance(shape, tuple) and len(shape) <= 32 and all(type(s) is int and 0 <= s <= LIMIT for s in shape)
         if not sides or not isinstance(content, bytes) or len(content) != math.prod(shape) * kind.itemsize:
             raise ValueError(f"an array of shape {str(shape)[:80]} and dtype {kind} comes with other bytes")
@@ -220,20 +230,6 @@ def _check_plain(value: object) -> None:
                 waiting += item.values() if isinstance(item, dict) else item
         elif not isinstance(item, _PLAIN) and not (isinstance(item, np.ndarray) and not item.dtype.hasobject):
             raise ValueError("it holds an array that is not whole")
-
-
-def _content(path: str | Path) -> bytes:
-    """The bytes of a file, after its size was checked."""
-    path = Path(path)
-    if not is_regular(path):
-        raise PyriteError(f"cannot read {path}: there is no such file")
-    try:
-        size = path.stat().st_size
-        if not 0 < size <= LIMIT:
-            raise PyriteError(f"cannot read {path}: " + ("it is empty" if not size else f"{size} bytes are too many"))
-        return path.read_bytes()
-    except OSError as error:
-        raise PyriteError(f"cannot read {path}: {error.strerror}") from None
 
 
 def _text(value: str | bytes) -> str:

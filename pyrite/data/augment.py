@@ -1,7 +1,7 @@
 """Random crops, flips and colours for a whole batch at once, and images that are smaller in the first epochs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final, Literal, NamedTuple, final
 
 import numpy as np
@@ -32,11 +32,8 @@ class Draws(NamedTuple):
 def crop_and_flip(images: Tensor, rows: Tensor, draws: Draws, size: tuple[int, int]) -> Tensor:
     """``images[rows]``, each cropped to ``size`` at its own position, and mirrored or not."""
     # All possible crops are a view of the images, so that one indexing gives the whole batch without other copies.
-    windows = images.unfold(2, size[0], 1).unfold(3, size[1], 1)
-    crops = windows[rows, :, draws.top, draws.left]
-    if draws.mirrored is None:
-        return crops
-    return torch.where(draws.mirrored[:, None, None, None], crops.flip(-1), crops)
+    crops = images.unfold(2, size[0], 1).unfold(3, size[1], 1)[rows, :, draws.top, draws.left]
+    return crops if draws.mirrored is None else crops.where(~draws.mirrored[:, None, None, None], crops.flip(-1))
 
 
 @final
@@ -72,7 +69,12 @@ class CropFlip(HasSpec):
         one_of("edge", edge, ("zeros", "reflect"))
         one_of("place", place, ("random", "centre"))
         self.pad, self.crop, self.flip, self.edge, self.place = pad, crop, flip, edge, place
-        self.jitter = None if jitter is None else _amounts(jitter)
+        self.jitter: tuple[float, ...] | None = None
+        if jitter is not None:
+            if not isinstance(jitter, list | tuple) or len(jitter) != len(_COLOURS):
+                raise PyriteError(f"jitter is {jitter!r}, but must be four numbers: {', '.join(_COLOURS)}")
+            limits = zip(_COLOURS.items(), jitter, strict=True)
+            self.jitter = tuple(float(number(f"jitter: {name}", n, least=0, most=most)) for (name, most), n in limits)
 
     def size(self, height: int, width: int) -> tuple[int, int]:
         """Height and width of a crop of images of this size."""
@@ -91,7 +93,7 @@ class CropFlip(HasSpec):
             return images
         if self.edge == "zeros":
             return zero_pad(images, (self.pad,) * 4)
-        rows, columns = (_reflected(side, self.pad, images.device) for side in images.shape[2:])
+        rows, columns = (np.pad(np.arange(side), self.pad, mode="reflect") for side in images.shape[2:])
         return images[:, :, rows][:, :, :, columns]
 
     def draw(self, height: int, width: int, index: npt.NDArray[np.int64], count: int, seed: int, epoch: int) -> Draws:
@@ -112,18 +114,6 @@ class CropFlip(HasSpec):
         return Draws(top, left, mirrored, colour)
 
 
-def _reflected(side: int, pad: int, device: torch.device) -> Tensor:
-    place = torch.arange(-pad, side + pad, device=device).abs()
-    return (side - 1) - ((side - 1) - place).abs()
-
-
-def _amounts(jitter: object) -> tuple[float, ...]:
-    if isinstance(jitter, str) or not isinstance(jitter, Sequence) or len(jitter) != len(_COLOURS):
-        raise PyriteError(f"jitter is {jitter!r}, but must be four numbers: {', '.join(_COLOURS)}")
-    limits = zip(_COLOURS.items(), jitter, strict=True)
-    return tuple(float(number(f"jitter: {name}", amount, least=0, most=limit)) for (name, limit), amount in limits)
-
-
 def draw_colours(jitter: Sequence[float], count: int, seed: int, epoch: int) -> Tensor:
     """Three factors and a turn of the hue for every image of an epoch."""
     drawn = torch.from_numpy(uniforms(seed, Stream.COLOUR, 4 * count, epoch).reshape(count, 4))
@@ -134,19 +124,14 @@ def jittered(images: Tensor, colour: Tensor) -> Tensor:
     """Images, with numbers from 0 to 255, whose brightness, contrast, saturation and hue are changed, in this order."""
     brightness, contrast, saturation, hue = (part.view(-1, 1, 1, 1) for part in colour.unbind(1))
     bright = (images * brightness).clamp(0, 255)
-    middle = _grey(bright).mean((2, 3), keepdim=True)
+    coloured = images.shape[1] == 3
+    weights = torch.tensor(_GREY if coloured else 1.0, device=images.device).view(1, -1, 1, 1)
+    middle = (bright * weights).sum(1, keepdim=True).mean((2, 3), keepdim=True)
     images = (middle + (bright - middle) * contrast).clamp(0, 255)
-    if images.shape[1] != 3:  # a grey image has neither saturation nor hue
+    if not coloured:  # a grey image has neither saturation nor hue
         return images
-    grey = _grey(images)
+    grey = (images * weights).sum(1, keepdim=True)
     return _turned((grey + (images - grey) * saturation).clamp(0, 255), hue)
-
-
-def _grey(images: Tensor) -> Tensor:
-    if images.shape[1] != 3:
-        return images
-    weights = torch.tensor(_GREY, device=images.device).view(1, 3, 1, 1)
-    return (images * weights).sum(1, keepdim=True)
 
 
 def _turned(images: Tensor, turn: Tensor) -> Tensor:
@@ -177,22 +162,16 @@ class Growth:
     first: float
     epochs: int
 
+    rising: int = field(init=False)
+    """Epochs with smaller images; the last one always has whole images."""
+
     def __post_init__(self) -> None:
         number("first", self.first, above=0, most=1)
-        whole_number("epochs", self.epochs, 1)
-
-    @property
-    def rising(self) -> int:
-        """Epochs with smaller images; the last one always has whole images."""
-        return int(_WHOLE_AFTER * self.epochs + 1e-9)
-
-    def is_whole(self, epoch: int) -> bool:
-        """Whether images have grown, in an epoch counted from 0."""
-        return epoch >= self.rising
+        object.__setattr__(self, "rising", int(_WHOLE_AFTER * whole_number("epochs", self.epochs, 1) + 1e-9))
 
     def side(self, whole: int, epoch: int) -> int:
         """Of images with a side of ``whole`` pixels, in an epoch counted from 0; an even number until it is whole."""
-        if self.is_whole(epoch):
+        if epoch >= self.rising:
             return whole
         fraction = self.first + (1 - self.first) * epoch / self.rising
         return min(whole, max(2, 2 * round(fraction * whole / 2)))

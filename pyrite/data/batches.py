@@ -97,8 +97,14 @@ class Batches:
             check_inputs(inputs, "inputs")
             if inputs.ndim == 2:
                 check_finite(inputs, lambda row, column: f"features, row {row}, column {column}")
-        self.inputs, self.labels = inputs, _as_labels(labels, len(inputs))
-        self.index = _as_index(index, len(inputs))
+        column = np.asarray(labels)
+        if column.shape != (len(inputs),) or not np.issubdtype(column.dtype, np.integer):
+            raise PyriteError(
+                f"labels is {column.dtype} of shape {column.shape}, but must be whole numbers, one for each of "
+                f"{len(inputs)} inputs"
+            )
+        self.inputs, self.labels = inputs, torch.from_numpy(column.astype(np.int64))  # a copy, which batches may change
+        self.index = np.arange(len(inputs)) if index is None else _checked_index(np.asarray(index), len(inputs))
         self.most = None if most is None else whole_number("most", most, 1)
         self.seed, self.shuffle, self.drop_last = check_seed(seed), shuffle, drop_last
         self.device = torch.device(device)
@@ -108,14 +114,17 @@ class Batches:
         self.unreadable: dict[str, Unreadable] = {}
         if normalise is not None and len(normalise.mean) != inputs.shape[1]:
             raise PyriteError(f"normalise has {len(normalise.mean)} means, the inputs have {inputs.shape[1]} channels")
-        self._affine = _affine(normalise, inputs.dtype == np.uint8, self.device) if inputs.ndim == 4 else None
-        if augment is not None:
-            if inputs.ndim != 4:
-                raise PyriteError("augment crops images; these are features")
-            if augment.jitter is not None and inputs.dtype != np.uint8:
+        if inputs.ndim == 4:  # scale and shift that turn images into the inputs of a model
+            largest = 255 if inputs.dtype == np.uint8 else 1
+            if augment is not None and augment.jitter is not None and largest == 1:
                 raise PyriteError(f"jitter changes colours from 0 to 255; these are {inputs.dtype}: leave it out")
-            self._crop_size = augment.size(inputs.shape[2], inputs.shape[3])
-        if growth is not None and inputs.ndim != 4:
+            std, mean = (1.0, 0.0) if normalise is None else (np.array(normalise.std), np.array(normalise.mean))
+            affine = (np.asarray(a, np.float32).reshape(-1, 1, 1) for a in (1 / (std * largest), -mean / std))
+            self._scale, self._shift = (torch.from_numpy(a).to(self.device) for a in affine)
+            self._crop_size = None if augment is None else augment.size(inputs.shape[2], inputs.shape[3])
+        elif augment is not None:
+            raise PyriteError("augment crops images; these are features")
+        elif growth is not None:
             raise PyriteError("growth changes the size of images; these are features")
         if not len(self):
             raise PyriteError(
@@ -130,9 +139,14 @@ class Batches:
         return every if self.most is None else min(every, self.most)
 
     def __iter__(self) -> Iterator[Batch]:
-        epoch, start = self._plan(), self.position
-        read_ahead = isinstance(self.inputs, LazyImages) and self.workers
-        prepared = self._read_ahead if read_ahead else map
+        index, draws, start = self.index, None, self.position
+        if self.shuffle:
+            index = index[order(self.seed, Stream.SHUFFLE, len(index), self.epoch)]
+        if self.augment is not None:
+            height, width = self.inputs.shape[2:]
+            draws = self.augment.draw(height, width, index, len(self.inputs), self.seed, self.epoch)
+        epoch = _Epoch(index, draws, self.epoch)
+        prepared = self._read_ahead if isinstance(self.inputs, LazyImages) and self.workers else map
         for position, (batch, bad) in enumerate(prepared(partial(self._batch, epoch), range(start, len(self))), start):
             if (self.epoch, self.position) != (epoch.number, position):
                 raise RuntimeError(_MOVED)
@@ -171,16 +185,6 @@ class Batches:
             raise PyriteError(f"position is {position}: an epoch has {len(self)} batches")
         self.epoch, self.position = epoch, position
 
-    def _plan(self) -> _Epoch:
-        index = self.index
-        if self.shuffle:
-            index = index[order(self.seed, Stream.SHUFFLE, len(index), self.epoch)]
-        if self.augment is None:
-            return _Epoch(index, None, self.epoch)
-        height, width = self.inputs.shape[2:]
-        draws = self.augment.draw(height, width, index, len(self.inputs), self.seed, self.epoch)
-        return _Epoch(index, draws, self.epoch)
-
     def _batch(self, epoch: _Epoch, position: int) -> Prepared:
         """This rank's slice of a batch, and the images that it lacks because they cannot be read."""
         start = position * self.batch_size
@@ -191,8 +195,8 @@ class Batches:
         inputs = inputs.to(self.device).float()
         if colour is not None:
             inputs = jittered(inputs, colour.to(self.device))
-        if self._affine is not None:
-            inputs = inputs.mul_(self._affine[0]).add_(self._affine[1])
+        if inputs.ndim == 4:
+            inputs = inputs.mul_(self._scale).add_(self._shift)
         if self.growth is not None:
             inputs = self.growth.resized(inputs, epoch.number)
         return Batch(inputs, self.labels[index].to(self.device), index.to(self.device)), bad
@@ -202,21 +206,22 @@ class Batches:
     ) -> tuple[Tensor, Tensor, Tensor | None, list[Unreadable]]:
         """The inputs of samples, cropped and flipped, the samples that could be read, and their draws of colours."""
         bad: list[Unreadable] = []
-        drawn = None if draws is None else [part if part is None else part[own] for part in draws]
+        place: Any = own
         if isinstance(self.inputs, LazyImages):
             pixels, good, bad = self.inputs.read(index)
-            index, inputs, rows = index[good], torch.from_numpy(pixels), torch.arange(len(pixels))
-            if self.augment is not None and drawn is not None:
-                inputs, drawn = self.augment.padded(inputs), [part if part is None else part[good] for part in drawn]
+            place, index, rows = np.arange(own.start, own.stop)[good], index[good], torch.arange(len(pixels))
+            inputs = torch.from_numpy(pixels)
+            inputs = inputs if self.augment is None else self.augment.padded(inputs)
         elif self._tensor is not None:
             inputs, rows = self._tensor, torch.from_numpy(index).to(self._tensor.device)
         else:
             return _to_tensor(np.asarray(self.inputs[index]), self.normalise), torch.from_numpy(index), None, bad
         samples = torch.from_numpy(index)
-        if drawn is None:
+        if draws is None or self._crop_size is None:
             return inputs[rows], samples, None, bad
-        placed = Draws(*[part if part is None else part.to(rows.device) for part in drawn])  # type: ignore[arg-type]
-        return crop_and_flip(inputs, rows, placed, self._crop_size), samples, placed.colour, bad
+        top, left, mirrored, colour = (part if part is None else part[place].to(rows.device) for part in draws)
+        placed = Draws(top, left, mirrored, colour)  # type: ignore[arg-type]
+        return crop_and_flip(inputs, rows, placed, self._crop_size), samples, colour, bad
 
     def _read_ahead(self, prepare: Callable[[int], Prepared], positions: range) -> Iterator[Prepared]:
         """Batches in order, while threads read the next ones. Image decoders release the GIL."""
@@ -249,16 +254,6 @@ class Batches:
         return whole if whole.nbytes > most else whole.to(self.device)
 
 
-def _affine(normalise: Statistics | None, is_bytes: bool, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Scale and shift that turn images into the inputs of a model."""
-    largest = 255 if is_bytes else 1
-    if normalise is None:
-        return torch.tensor(1 / largest, device=device), torch.tensor(0.0, device=device)
-    mean, std = torch.tensor(normalise.mean, dtype=torch.float64), torch.tensor(normalise.std, dtype=torch.float64)
-    scale, shift = 1 / (std * largest), -mean / std
-    return scale.float().view(-1, 1, 1).to(device), shift.float().view(-1, 1, 1).to(device)
-
-
 def _to_tensor(features: npt.NDArray[Any], normalise: Statistics | None) -> Tensor:
     """Features as inputs of a model. They are centred before the conversion to float32."""
     if normalise is not None:
@@ -268,20 +263,7 @@ def _to_tensor(features: npt.NDArray[Any], normalise: Statistics | None) -> Tens
     return torch.from_numpy(features.astype(np.float32))
 
 
-def _as_labels(labels: npt.ArrayLike, count: int) -> Tensor:
-    column = np.asarray(labels)
-    if column.shape != (count,) or not np.issubdtype(column.dtype, np.integer):
-        raise PyriteError(
-            f"labels is {column.dtype} of shape {column.shape}, but must be whole numbers, one for each of {count} "
-            "inputs"
-        )
-    return torch.from_numpy(column.astype(np.int64))  # a copy, so that a batch cannot change the caller's labels
-
-
-def _as_index(index: npt.ArrayLike | None, count: int) -> Labels:
-    if index is None:
-        return np.arange(count, dtype=np.int64)
-    rows = np.asarray(index)
+def _checked_index(rows: npt.NDArray[Any], count: int) -> Labels:
     if rows.ndim != 1 or not rows.size or not np.issubdtype(rows.dtype, np.integer):
         raise PyriteError(f"index is {rows.dtype} of shape {rows.shape}: it must be a list of positions, and not empty")
     wrong = (rows < 0) | (rows >= count)

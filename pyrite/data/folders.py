@@ -1,7 +1,7 @@
 """Folders of images or texts: one folder per class, with folders ``train`` and ``test`` if there is a test part."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, NoReturn
@@ -10,7 +10,7 @@ import numpy as np
 
 from pyrite.data.dataset import Dataset, Labels, check_names
 from pyrite.data.files import as_path, read_bytes
-from pyrite.data.images import SUFFIXES, Header, LazyImages, Pixels, Unreadable, as_size, look_at
+from pyrite.data.images import SUFFIXES, LazyImages, Pixels, Unreadable, look_at
 from pyrite.data.records import texts as to_records
 from pyrite.errors import PyriteError
 from pyrite.memory import check_memory
@@ -19,6 +19,9 @@ TEXTS: Final = frozenset((".txt", ".md", ".text"))
 IN_MEMORY = 2 * 2**30  # bytes; larger image sets are read lazily
 LARGEST_SIDE = 224
 _LARGEST_TEXT = 2**20  # bytes of a file that are read: nobody labels a book as a whole
+
+# From the name and folder of a part, its files, their labels, the classes and the training part, if it is another.
+_ReadPart = Callable[[str, Path, list[str], Labels, tuple[str, ...], Dataset | None], Dataset]
 
 
 def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | None = None) -> Dataset:
@@ -32,26 +35,30 @@ def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | No
         lazy: read images only when they are used. By default if they take more than 2 GiB.
     """
 
-    def part(name: str, root: Path, classes: tuple[str, ...], train: Dataset | None) -> Dataset:
-        names, labels = _labelled(root, classes, SUFFIXES)
-        good, headers, bad = look_at(root, names)
+    def part(
+        name: str, root: Path, files: list[str], labels: Labels, classes: tuple[str, ...], train: Dataset | None
+    ) -> Dataset:
+        good, headers, bad = look_at(root, files)
         if not good:
             raise PyriteError(
-                f"{root}: none of {len(names)} files in its {len(classes)} class folders is an image"
+                f"{root}: none of {len(files)} files in its {len(classes)} class folders is an image"
                 + (f"; the first: {bad[0].reason}" if bad else "")
             )
-        chosen = as_size(size) if size is not None else _common_size(headers)
-        channels = 1 if all(header.grey for header in headers) else 3
         if train is not None:
             channels, chosen = train.inputs.shape[1], (train.inputs.shape[2], train.inputs.shape[3])
-        images = LazyImages(root, [names[index] for index in good], chosen, channels)
+        else:
+            sizes = {(header.height, header.width) for header in headers}
+            side = max(1, min(int(np.median([min(header.width, header.height) for header in headers])), LARGEST_SIDE))
+            common = sizes.pop() if len(sizes) == 1 and max(max(sizes)) <= LARGEST_SIDE else (side, side)
+            channels, chosen = 1 if all(header.grey for header in headers) else 3, common if size is None else size
+        images = LazyImages(root, [files[index] for index in good], chosen, channels)
         if lazy or (lazy is None and images.nbytes > IN_MEMORY):
             return Dataset(name, images, labels[good], classes, unreadable=tuple(bad))
         pixels, kept, undecodable = read_all(images)
         paths = tuple(images.names[index] for index in kept)
         return Dataset(name, pixels, labels[good][kept], classes, unreadable=(*bad, *undecodable), paths=paths)
 
-    data = _read_parts(path, part)
+    data = _read_parts(path, SUFFIXES, part)
     if len(np.unique(data.labels)) < 2:
         first = f"; the first that cannot: {data.unreadable[0].reason}" if data.unreadable else ""
         raise PyriteError(f"{path}: only one of {len(data.classes)} class folders holds images that can be read{first}")
@@ -61,14 +68,16 @@ def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | No
 def texts(path: str) -> Dataset:
     """Texts in one folder per class, as .txt files in UTF-8; with folders ``train`` and ``test`` for a test part."""
 
-    def part(name: str, root: Path, classes: tuple[str, ...], train: Dataset | None) -> Dataset:
-        files, labels = _labelled(root, classes, TEXTS)
-        if len(set(labels.tolist())) < 2:
-            raise PyriteError(f"{root}: only {len(set(labels.tolist()))} of {len(classes)} class folders holds texts")
+    def part(
+        name: str, root: Path, files: list[str], labels: Labels, classes: tuple[str, ...], train: Dataset | None
+    ) -> Dataset:
+        held = len(np.unique(labels))
+        if held < 2:
+            raise PyriteError(f"{root}: only {held} of {len(classes)} class folders holds texts")
         content = to_records([read_text_file(root / file) for file in files])
         return Dataset(name, content, labels, classes, paths=tuple(files))
 
-    return _read_parts(path, part)
+    return _read_parts(path, TEXTS, part)
 
 
 def read_all(images: LazyImages) -> tuple[Pixels, Labels, list[Unreadable]]:
@@ -98,7 +107,7 @@ def files_below(root: Path, endings: frozenset[str]) -> list[str]:
     )
 
 
-def _read_parts(path: str, read: Callable[[str, Path, tuple[str, ...], Dataset | None], Dataset]) -> Dataset:
+def _read_parts(path: str, endings: frozenset[str], read: _ReadPart) -> Dataset:
     """The data set in a folder, each part of which ``read`` returns."""
     root = as_path(path)
     if not root.is_dir():
@@ -107,17 +116,29 @@ def _read_parts(path: str, read: Callable[[str, Path, tuple[str, ...], Dataset |
     # Otherwise "train" is a class, for example one of "bus" and "train".
     has_parts = "train" in parts and parts <= {"train", "test", "val"}
     home = root / "train" if has_parts else root
-    classes = _classes(home)
-    train = read(name, home, classes, None)
-    others: dict[str, Dataset] = {}
-    for part in sorted(parts - {"train"}) if has_parts else []:
-        extra = sorted(set(_subfolders(root / part)) - set(classes))
+    classes = _subfolders(home)
+    if len(classes) < 2:
+        folders = f"one class folder, {classes[0]!r}" if classes else "no class folders"
+        raise PyriteError(f"{home} holds {folders}: it must have one folder of images per class, two or more")
+    check_names(classes, str(home))
+    if all(label.isdecimal() for label in classes):  # class 10 comes after class 9
+        classes.sort(key=lambda label: (int(label), label))
+    found: dict[str, Dataset] = {}
+    for part in ["train", *sorted(parts - {"train"})] if has_parts else [""]:
+        place = root / part
+        extra = sorted(set(_subfolders(place)) - set(classes))
         if extra:
-            raise PyriteError(f"{root / part}: the class {extra[0]!r} is not in {home}")
-        others[part] = read(f"{name} {part}", root / part, classes, train)
+            raise PyriteError(f"{place}: the class {extra[0]!r} is not in {home}")
+        # A test part need not have every class.
+        files = [files_below(place / label, endings) if (place / label).is_dir() else [] for label in classes]
+        names = [f"{label}/{file}" for label, own in zip(classes, files, strict=True) for file in own]
+        labels = np.repeat(np.arange(len(classes)), [len(own) for own in files])
+        title = f"{name} {part}" if found else name
+        found[part] = read(title, place, names, labels, tuple(classes), next(iter(found.values()), None))
     # Many data sets have only "val" to test on.
-    validation = others.get("val")
-    return replace(train, test=others.get("test", validation), validation=validation if "test" in others else None)
+    validation = found.get("val")
+    train, test = next(iter(found.values())), found.get("test", validation)
+    return replace(train, test=test, validation=validation if "test" in found else None)
 
 
 def _subfolders(root: Path) -> list[str]:
@@ -129,29 +150,3 @@ def _subfolders(root: Path) -> list[str]:
 
 def _refuse(error: OSError) -> NoReturn:
     raise PyriteError(f"{error.filename}: cannot be read ({error.strerror or error})") from None
-
-
-def _classes(root: Path) -> tuple[str, ...]:
-    """The names of the class folders, sorted as numbers if all are numbers: class 10 comes after class 9."""
-    names = _subfolders(root)
-    if len(names) < 2:
-        folders = f"one class folder, {names[0]!r}" if names else "no class folders"
-        raise PyriteError(f"{root} holds {folders}: it must have one folder of images per class, two or more")
-    check_names(names, str(root))
-    numeric = all(name.isdecimal() for name in names)
-    return tuple(sorted(names, key=lambda name: (int(name), name)) if numeric else names)
-
-
-def _labelled(root: Path, classes: tuple[str, ...], endings: frozenset[str]) -> tuple[list[str], Labels]:
-    """The files of all classes, and their labels. A test part need not have every class."""
-    files = [files_below(root / label, endings) if (root / label).is_dir() else [] for label in classes]
-    names = [f"{label}/{file}" for label, own in zip(classes, files, strict=True) for file in own]
-    return names, np.repeat(np.arange(len(classes)), [len(own) for own in files])
-
-
-def _common_size(headers: Sequence[Header]) -> tuple[int, int]:
-    sizes = {(header.height, header.width) for header in headers}
-    if len(sizes) == 1 and max(max(sizes)) <= LARGEST_SIDE:
-        return sizes.pop()
-    side = int(np.median([min(header.width, header.height) for header in headers]))
-    return as_size(max(1, min(side, LARGEST_SIDE)))

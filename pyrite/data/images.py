@@ -1,5 +1,6 @@
 """Image files: reading them, checking their headers, and a lazy sequence of images."""
 
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -32,8 +33,6 @@ class Unreadable(NamedTuple):
 
 
 class Header(NamedTuple):
-    """The header of an image file."""
-
     width: int
     height: int
     grey: bool
@@ -47,12 +46,17 @@ def read_image(path: Path, size: tuple[int, int], channels: int = 3, warp: bool 
     ...
     pyrite.PyriteError: missing.png: no such file
     """
-    from PIL import ImageOps
+    from PIL import Image, ImageOps
 
     with _opened(path) as image:
-        plain = _plain(image, "L" if channels == 1 else "RGB")
-        if plain.size != (size[1], size[0]):
-            wide_high = size[1], size[0]
+        plain: Image.Image = image
+        if plain.mode.startswith("I;16"):  # Pillow would clip 16 bits to 255 instead of scaling them
+            plain = Image.fromarray((np.asarray(plain, np.uint16) >> 8).astype(np.uint8))
+        if "transparency" in plain.info:
+            plain = plain.convert("RGBA")
+        plain = plain.convert("L" if channels == 1 else "RGB")
+        wide_high = size[1], size[0]
+        if plain.size != wide_high:
             plain = plain.resize(wide_high) if warp else ImageOps.fit(plain, wide_high)
         pixels = np.asarray(plain, np.uint8)
         return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
@@ -70,9 +74,8 @@ def look_at(root: Path, names: Sequence[str]) -> tuple[list[int], list[Header], 
 
     with ThreadPoolExecutor(8) as pool:
         results = list(pool.map(look, names))
-    good = [index for index, header in enumerate(results) if isinstance(header, Header)]
-    bad = [file for file in results if isinstance(file, Unreadable)]
-    return good, [header for header in results if isinstance(header, Header)], bad
+    good = {index: header for index, header in enumerate(results) if isinstance(header, Header)}
+    return list(good), list(good.values()), [file for file in results if isinstance(file, Unreadable)]
 
 
 def inside(name: str, source: Path, line: int) -> str:
@@ -97,19 +100,14 @@ class LazyImages:
         self, root: str | Path, names: Iterable[str], size: int | tuple[int, int], channels: int = 3, warp: bool = False
     ) -> None:
         self.root, self.names, self.warp = Path(root), tuple(names), warp
-        self.size = as_size(size)
+        pair = tuple(size) if isinstance(size, list | tuple) else (size, size)
+        if len(pair) != 2 or not all(is_whole(side) and side > 0 for side in pair):
+            raise PyriteError(f"size is {size!r}, but must be a number of pixels, or a height and a width")
         one_of("channels", channels, (1, 3))
-        self.channels = channels
-        check_memory(2 * self.nbytes // max(1, len(self)), f"an image of size {self.size}")
-
-    @property
-    def shape(self) -> tuple[int, int, int, int]:
-        return len(self.names), self.channels, *self.size
-
-    @property
-    def nbytes(self) -> int:
-        """The size in memory of all images once they are read."""
-        return int(np.prod(self.shape, dtype=np.int64))
+        self.channels, self.size = channels, (int(pair[0]), int(pair[1]))
+        self.shape = len(self.names), channels, *self.size
+        self.nbytes = math.prod(self.shape)  # once all images are read
+        check_memory(2 * channels * math.prod(self.size), f"an image of size {self.size}")
 
     def __len__(self) -> int:
         return len(self.names)
@@ -150,13 +148,6 @@ class LazyImages:
         return images if good.all() else images[good], good, [result for result in results if result is not None]
 
 
-def as_size(size: int | tuple[int, int]) -> tuple[int, int]:
-    """Height and width; one number stands for both."""
-    pair = tuple(size) if isinstance(size, list | tuple) else (size, size)
-    if len(pair) != 2 or not all(is_whole(side) and side > 0 for side in pair):
-        raise PyriteError(f"size is {size!r}, but must be a number of pixels, or a height and a width")
-    return int(pair[0]), int(pair[1])
-
 
 @contextmanager
 def _opened(path: Path) -> Iterator["Image"]:
@@ -178,13 +169,3 @@ def _opened(path: Path) -> Iterator["Image"]:
     except Exception as error:  # decoders of damaged files raise any, for example SyntaxError or struct.error
         raise PyriteError(f"{path}: cannot be decoded ({str(error) or type(error).__name__})") from None
 
-
-def _plain(image: "Image", mode: str) -> "Image":
-    if image.mode.startswith("I;16"):
-        # Pillow would clip 16 bits to 255 instead of scaling them.
-        import PIL.Image
-
-        image = PIL.Image.fromarray((np.asarray(image, np.uint16) >> 8).astype(np.uint8))
-    if "transparency" in image.info:
-        image = image.convert("RGBA")
-    return image if image.mode == mode else image.convert(mode)

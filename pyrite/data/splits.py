@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import numpy as np
 import numpy.typing as npt
@@ -59,11 +59,20 @@ def split(
     (4, 2, 2)
     """
     given = _column(labels, "labels")
-    groups = _groups(given, stratify, true)
-    sizes = {
-        name: _size(name, size, len(given))
-        for name, size in (("meta", meta), ("validation", validation), ("test", test))
-    }
+    one_of("stratify", stratify, ("given", "true", None))
+    if true is not None and stratify == "given":
+        raise PyriteError("true labels are used only with stratify='true'")
+    if true is None and stratify == "true":
+        raise PyriteError("stratify='true' needs the true labels: pass them as true")
+    groups = np.zeros_like(given) if stratify is None else given if stratify == "given" else _column(true, "true")
+    if len(groups) != len(given):
+        raise PyriteError(f"true has {len(groups)} labels, labels has {len(given)}")
+    sizes, wanted = {}, "a number of samples, or a fraction of them below 1"
+    for name, size in (("meta", meta), ("validation", validation), ("test", test)):
+        if is_whole(size):
+            sizes[name] = whole_number(name, size, least=0, wanted=wanted)
+        else:
+            sizes[name] = round(number(name, size, wanted, least=0, below=1) * len(given))
     if sum(sizes.values()) >= len(given):
         requested = ", ".join(f"{name} {size}" for name, size in sizes.items() if size)
         raise PyriteError(f"too few samples: {len(given)}, of which {requested or 'nothing'} leave none to train on")
@@ -81,21 +90,6 @@ def split(
     return Splits(*(np.flatnonzero(part_of == number) for number in range(4)))
 
 
-def _groups(given: Labels, stratify: str | None, true: npt.ArrayLike | None) -> Labels:
-    one_of("stratify", stratify, ("given", "true", None))
-    if stratify is None:
-        return np.zeros_like(given)
-    if stratify == "given":
-        if true is not None:
-            raise PyriteError("true labels are used only with stratify='true'")
-        return given
-    if true is None:
-        raise PyriteError("stratify='true' needs the true labels: pass them as true")
-    column = _column(true, "true")
-    if len(column) != len(given):
-        raise PyriteError(f"true has {len(column)} labels, labels has {len(given)}")
-    return column
-
 
 def _apportioned(counts: Labels, size: int, seed: int, number: int) -> Labels:
     """The number of samples of each class, in proportion and with sum ``size``, by the largest remainder method."""
@@ -109,14 +103,7 @@ def _apportioned(counts: Labels, size: int, seed: int, number: int) -> Labels:
     return whole
 
 
-def _size(name: str, size: int | float, count: int) -> int:
-    wanted = "a number of samples, or a fraction of them below 1"
-    if is_whole(size):
-        return whole_number(name, size, least=0, wanted=wanted)
-    return round(number(name, size, wanted, least=0, below=1) * count)
-
-
-def _column(labels: npt.ArrayLike, name: str) -> Labels:
+def _column(labels: Any, name: str) -> Labels:
     column = np.asarray(labels)
     if column.ndim != 1 or not len(column):
         raise PyriteError(f"{name} has the shape {column.shape}: it must be a list of labels")

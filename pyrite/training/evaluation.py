@@ -134,7 +134,7 @@ class Evaluation:
             values = measure("held-out", found).values()
             sums += torch.stack([sums.new_tensor(len(labels)), *(value.double().sum() for value in values)])
         count, *totals = all_reduce(sums).tolist()
-        if self.best is not None and (self.growth is None or self.growth.is_whole(epoch - 1)):
+        if self.best is not None and (self.growth is None or epoch > self.growth.rising):
             hit_rows = torch.cat([rows for part in all_gather(own) for rows in part]).numpy()
             self.best.after_epoch(epoch, np.isin(batches.index, hit_rows), self.trainer.predictors)
         means = [total / count if count and np.isfinite(total) else None for total in totals]

@@ -48,7 +48,7 @@ def test_sides_rise_and_the_last_third_is_whole(first: float, epochs: int) -> No
     sides = [Growth(first, epochs).side(32, epoch) for epoch in range(epochs)]
     assert sides == sorted(sides)
     assert all(side == 32 for side in sides[-max(1, epochs // 3) :])
-    assert all(side == 32 for epoch, side in enumerate(sides) if Growth(first, epochs).is_whole(epoch))
+    assert all(side == 32 for epoch, side in enumerate(sides) if epoch >= Growth(first, epochs).rising)
     assert sides[0] == pytest.approx(32 if epochs == 1 else 32 * first, abs=1)
 
 
