@@ -4,7 +4,6 @@ from .corrections import Corrections as Corrections, read_content as read_conten
 from .dataset import Dataset as Dataset, Inputs as Inputs, Numeric as Numeric, Tracklets as Tracklets
 from .files import data_folder as data_folder
 from .images import LazyImages as LazyImages, Unreadable as Unreadable
-from .reading import Samples as Samples, describe as describe, is_object as is_object, read_like as read_like
 from .records import (
     Column as Column,
     InputKind as InputKind,
@@ -14,6 +13,14 @@ from .records import (
     texts as texts,
     to_objects as to_objects,
 )
-from .registry import DATASETS as DATASETS, Data as Data, load as load
+from .registry import (
+    DATASETS as DATASETS,
+    Data as Data,
+    Samples as Samples,
+    describe as describe,
+    is_object as is_object,
+    load as load,
+    read_like as read_like,
+)
 from .splits import Part as Part, Splits as Splits, split as split
 from .statistics import Statistics as Statistics

@@ -79,11 +79,6 @@ def obtain(folder: Path, download: Download, dataset: str) -> Path:
     )
 
 
-def missing(dataset: str, what: str, folder: Path, source: str) -> PyriteError:
-    """The error for data that must be downloaded by hand."""
-    return PyriteError(f"{dataset}: {what} is not in {folder}; get it from {source} and put it there")
-
-
 def read_bytes(path: Path, most: int = -1) -> bytes:
     """The content of a file, or its first bytes."""
     if not is_regular(path):  # opening a pipe would wait for ever

@@ -148,7 +148,6 @@ class LazyImages:
         return images if good.all() else images[good], good, [result for result in results if result is not None]
 
 
-
 @contextmanager
 def _opened(path: Path) -> Iterator["Image"]:
     """An open image file; whatever goes wrong becomes a PyriteError of one sentence."""
@@ -168,4 +167,3 @@ def _opened(path: Path) -> Iterator["Image"]:
         raise PyriteError(f"{path}: refused, the image claims {str(error).removesuffix('.')}") from None
     except Exception as error:  # decoders of damaged files raise any, for example SyntaxError or struct.error
         raise PyriteError(f"{path}: cannot be decoded ({str(error) or type(error).__name__})") from None
-

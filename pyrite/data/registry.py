@@ -1,60 +1,104 @@
-"""The registry of data sets, and ``load``, which reads any of them."""
+"""Reading of any data: the registry of data sets, ``load``, and ``read_like`` for new samples of a trained model."""
 
 import difflib
 import inspect
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.data.cifar import cifar10, cifar10n, cifar100, cifar100n
-from pyrite.data.dataset import Dataset, encode
+from pyrite.data.dataset import Dataset, Inputs, Numeric, check_inputs, encode
 from pyrite.data.files import as_path
-from pyrite.data.folders import TEXTS, files_below, folder, texts
-from pyrite.data.idx import fashion_mnist, mnist
-from pyrite.data.images import SUFFIXES
-from pyrite.data.mars import mars
-from pyrite.data.reading import ENDINGS, is_object, to_numbers
-from pyrite.data.records import texts as to_records
+from pyrite.data.folders import TEXTS, files_below, folder, read_all, read_text_file, texts
+from pyrite.data.images import SUFFIXES, LazyImages, Unreadable, look_at
+from pyrite.data.npz import npz, to_images
+from pyrite.data.official import cifar10, cifar10n, cifar100, cifar100n, fashion_mnist, mnist
+from pyrite.data.records import Kind, Records, Schema, kind_of, listed, texts as to_records
+from pyrite.data.statistics import to_features
 from pyrite.data.synthetic import blobs, digits, gratings, reduced
-from pyrite.data.table import read_table
-from pyrite.data.tables import Frame, check_length, frame_table, is_frame
-from pyrite.data.web import clothing1m, webvision
+from pyrite.data.table import as_array, csv, parquet, read_table
+from pyrite.data.tables import Frame, Table, TextTable, frame_table, is_frame, parquet_table
+from pyrite.data.web import clothing1m, mars, webvision
 from pyrite.errors import PyriteError
+from pyrite.npz_files import read_npz
 from pyrite.settings import READING
 from pyrite.spec import Registry, build, call, nearest
 
 Data = str | os.PathLike[str] | Dataset | Frame | Sequence[str] | npt.NDArray[Any]
 """What is trained on: a name, a path, a data set, a frame, a list of texts, or an array."""
 
-DATASETS: Registry[Dataset] = Registry(
-    "data set",
-    {
-        "digits": digits,
-        "blobs": blobs,
-        "gratings": gratings,
-        "mnist": mnist,
-        "fashion_mnist": fashion_mnist,
-        "cifar10": cifar10,
-        "cifar100": cifar100,
-        "cifar10n": cifar10n,
-        "cifar100n": cifar100n,
-        "clothing1m": clothing1m,
-        "webvision": webvision,
-        "mars": mars,
-        "folder": folder,
-        "texts": texts,
-        "reduced": reduced,
-        **{known.load.__name__: known.load for known in ENDINGS.values()},
-    },
-    Dataset,
-    "digits",
+
+class Samples(NamedTuple):
+    """Samples without labels, the file or the name of each if they have one, and files that are left out."""
+
+    inputs: Inputs
+    names: tuple[str, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+
+
+class FileFormat(NamedTuple):
+    """How files of one ending are read: a data set, and new samples by the schema of the training data and the column
+    that names a sample."""
+
+    load: Callable[..., Dataset]
+    read: Callable[[Path, Schema, str], Samples]
+
+
+def _from_table(table: Table, schema: Schema, name: str) -> Samples:
+    if schema.kind == "images":
+        raise PyriteError(f"{table.path}: the model takes images, not a table")
+    if not schema.columns:
+        raise PyriteError(f"{table.path}: the model was trained on numbers without names: pass an array")
+    absent = [column for column in schema.columns if column not in table.names]
+    if absent:
+        raise PyriteError(
+            f"{table.path}: there is no column {absent[0]!r}; the model was trained on {listed(schema.columns)}"
+        )
+    names, columns = table.names_of_rows(name), table.columns(schema.columns, schema.formats)
+    if schema.kind != "numbers":
+        return Samples(Records(columns), names)
+    for column in columns:
+        if column.missing.any():
+            cell = table.cell(int(column.missing.argmax()), column.name)
+            raise PyriteError(f"{cell}: the number is missing, and none was missing in training")
+    return Samples(as_array(columns), names)
+
+
+def _from_npz(path: Path, schema: Schema, name: str) -> Samples:
+    arrays = read_npz(path, ("x",))
+    if "x" not in arrays:
+        raise PyriteError(f"{path}: there is no array 'x'")
+    return _from_array(to_images(arrays["x"], None, f"{path}: x"), schema, f"{path}: x")
+
+
+def _from_array(inputs: Numeric, schema: Schema, what: str) -> Samples:
+    if tuple(inputs.shape[1:]) != tuple(schema.shape):
+        raise PyriteError(f"{what} has samples of shape {inputs.shape[1:]}, but the model takes {tuple(schema.shape)}")
+    return Samples(inputs)
+
+
+_CSV: Final = FileFormat(csv, lambda path, like, name: _from_table(TextTable(path, like=like.decimal), like, name))
+
+ENDINGS: Final[dict[str, FileFormat]] = {
+    ".csv": _CSV,
+    ".tsv": _CSV,
+    ".parquet": FileFormat(parquet, lambda path, like, name: _from_table(parquet_table(path), like, name)),
+    ".npz": FileFormat(npz, _from_npz),
+}
+"""Every ending of a file that holds a data set. A new format is its reader and one line here: its ``load`` becomes a
+data set that a spec string can name."""
+
+_LOADERS: Final[tuple[Callable[..., Dataset], ...]] = (
+    *(digits, blobs, gratings, mnist, fashion_mnist, cifar10, cifar100, cifar10n, cifar100n),
+    *(clothing1m, webvision, mars, folder, texts, reduced),
+    *(known.load for known in ENDINGS.values()),
 )
+DATASETS: Registry[Dataset] = Registry("data set", {load.__name__: load for load in _LOADERS}, Dataset, "digits")
 
 
 def load(data: Any, **options: Any) -> Dataset:
@@ -84,48 +128,48 @@ def load(data: Any, **options: Any) -> Dataset:
         raise PyriteError("data is empty, but must be a name or a path")
     # A spec is a name alone or with brackets: texts.csv and digits/ are paths.
     name = re.match(r"([A-Za-z_]\w*)\s*(?=\(|$)", text) if isinstance(data, str) else None
-    known = name is not None and name[1] in DATASETS
-    if known and text in DATASETS:
-        return DATASETS.check(text, _call(text, DATASETS[text], options))
-    if known or (isinstance(data, str) and not _looks_like_path(text)):
-        if re.fullmatch(r"[\w-]+", text) and "-" in text:  # a name with hyphens, which a spec cannot have
-            raise PyriteError(f"there is no data set {text!r}: {nearest(text.replace('-', '_'), DATASETS)}")
-        # What is written in the brackets comes before the options.
-        makers = {name: partial(maker, **options) for name, maker in DATASETS.items()}
-        return DATASETS.check(text, build(text, makers, "data set"))
-    return _from_path(as_path(text), options)
-
-
-def _looks_like_path(text: str) -> bool:
-    exists = os.path.exists(as_path(text))
-    if re.match(r"\w+\s*\(", text) and not exists:
-        return False
-    return "/" in text or "\\" in text or Path(text).suffix.lower() in ENDINGS or exists
-
-
-def _similar(path: Path) -> str:
-    """A hint at a file or folder beside a path that does not exist, whose name is much like it."""
-    try:
-        close = difflib.get_close_matches(path.name, os.listdir(path.parent), n=1, cutoff=0.75)
-    except (OSError, ValueError):  # the folder does not exist either, or its name cannot be one
-        return ""
-    return f": did you mean {str(path.with_name(close[0]))!r}?" if close else ""
+    if name is not None and name[1] in DATASETS:
+        if text in DATASETS:
+            return DATASETS.check(text, _call(text, DATASETS[text], options))
+    elif not isinstance(data, str) or os.path.exists(as_path(text)) or (not re.match(r"\w+\s*\(", text) and (re.search(r"[/\\]", text) or Path(text).suffix.lower() in ENDINGS)):
+        return _from_path(as_path(text), options)
+    if re.fullmatch(r"[\w-]+", text) and "-" in text:  # a name with hyphens, which a spec cannot have
+        raise PyriteError(f"there is no data set {text!r}: {nearest(text.replace('-', '_'), DATASETS)}")
+    # What is written in the brackets comes before the options.
+    makers = {name: partial(maker, **options) for name, maker in DATASETS.items()}
+    return DATASETS.check(text, build(text, makers, "data set"))
 
 
 def _from_path(path: Path, options: dict[str, Any]) -> Dataset:
+    ending = path.suffix.lower()
     if os.path.isdir(path):
         # A folder without any files is an error of image folders.
-        maker = texts if files_below(path, TEXTS) and not files_below(path, SUFFIXES) else folder
-        return _call(maker.__name__, maker, {"path": str(path), **options})
-    if not os.path.exists(path):  # unlike pathlib, this returns False for a name that is too long
-        raise PyriteError(f"there is no data set, file or folder {str(path)!r}{_similar(path)}")
-    known = ENDINGS.get(path.suffix.lower())
-    if known is None:
-        advice = ": save the sheet as CSV first" if path.suffix.lower() in (".xlsx", ".xls", ".ods") else ""
+        maker: Callable[..., Dataset] = (
+            texts if files_below(path, TEXTS) and not files_below(path, SUFFIXES) else folder
+        )
+    elif ending in ENDINGS and os.path.exists(path):  # unlike pathlib, this returns False for a name that is too long
+        maker = ENDINGS[ending].load
+    elif os.path.exists(path):
+        advice = ": save the sheet as CSV first" if ending in (".xlsx", ".xls", ".ods") else ""
         raise PyriteError(
             f"{path}: data is a folder of images or texts, or a file that ends in {', '.join(ENDINGS)}{advice}"
         )
-    return _call(known.load.__name__, known.load, {"path": str(path), **options})
+    else:
+        try:
+            close = difflib.get_close_matches(path.name, os.listdir(path.parent), n=1, cutoff=0.75)
+        except (OSError, ValueError):  # the folder does not exist either, or its name cannot be one
+            close = []
+        hint = f": did you mean {str(path.with_name(close[0]))!r}?" if close else ""
+        raise PyriteError(f"there is no data set, file or folder {str(path)!r}{hint}")
+    return _call(maker.__name__, maker, {"path": str(path), **options})
+
+
+def _call(name: str, maker: Callable[..., Dataset], options: dict[str, Any]) -> Dataset:
+    taken = inspect.signature(maker).parameters
+    for option in READING:
+        if option in options and option not in taken and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+            raise PyriteError(f"{option} is {options[option]!r}, but {name} has no columns: leave out {option}")
+    return call(name, maker, **options)
 
 
 def _from_object(data: Any, label: Any = "", text: str = "", ignore: str = "", name: str = "") -> Dataset:
@@ -145,13 +189,79 @@ def _from_object(data: Any, label: Any = "", text: str = "", ignore: str = "", n
         column = to_records(list(data), "data").columns[0].values
         table, label = frame_table(pandas.DataFrame({"text": column}), "texts").with_labels(label)
         return read_table(table, label, text="text")
-    check_length(label, len(data))
-    return Dataset("arrays", to_numbers(data, "data"), *encode(np.asarray(label).tolist(), "label"))
+    if len(label) != len(data):
+        raise PyriteError(f"label has {len(label)} labels, but there are {len(data)} samples")
+    return Dataset("arrays", _to_numbers(data), *encode(np.asarray(label).tolist(), "label"))
 
 
-def _call(name: str, maker: Callable[..., Dataset], options: dict[str, Any]) -> Dataset:
-    taken = inspect.signature(maker).parameters
-    for option in READING:
-        if option in options and option not in taken and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
-            raise PyriteError(f"{option} is {options[option]!r}, but {name} has no columns: leave out {option}")
-    return call(name, maker, **options)
+def _to_numbers(values: npt.NDArray[Any]) -> Numeric:
+    """Images unchanged, and numbers of any type in float64."""
+    if values.ndim != 2:
+        check_inputs(values, "data")
+        return values
+    if values.dtype.kind not in "biuf":
+        raise PyriteError(f"data is an array of {values.dtype}, but must hold numbers")
+    return to_features(values, "data")
+
+
+def is_object(data: object) -> bool:
+    """Whether ``load`` takes it for samples: a frame, an array, or a list of texts."""
+    return isinstance(data, list | tuple | np.ndarray) or is_frame(data)
+
+
+def describe(data: Dataset) -> dict[str, Any]:
+    """How the samples of a data set look, ready for JSON: what ``read_like`` needs to read others."""
+    schema, inputs = data.schema, data.inputs
+    if schema is None:
+        columns: dict[str, Kind] = dict.fromkeys(data.columns, "number")
+        if isinstance(inputs, Records):
+            columns = {column.name: column.kind for column in inputs.columns}
+        dtype = "" if isinstance(inputs, Records) or inputs.ndim != 4 else str(inputs.dtype)
+        schema = Schema(kind_of(inputs), tuple(inputs.shape[1:]), columns, data.label, dtype=dtype)
+    return schema.to_json()
+
+
+def read_like(source: Any, described: Mapping[str, Any], name: str = "") -> Samples:
+    """Samples from a file or folder, a data frame, a list of texts, or an array, with or without labels, for a model
+    that was trained on data as ``described``. ``name`` is the column that names a sample."""
+    schema = Schema(**described)
+    if isinstance(source, Dataset):
+        return Samples(source.inputs, source.paths, source.unreadable)
+    if isinstance(source, Records):
+        return Samples(source)
+    if is_frame(source):
+        return _from_table(frame_table(source), schema, name)
+    if is_object(source):
+        if schema.kind == "text":
+            return Samples(to_records(list(source), next(iter(schema.columns))))
+        if schema.kind == "table":
+            columns = listed(schema.columns)
+            raise PyriteError(
+                f"data is a {type(source).__name__}, but the model takes a table with the columns {columns}"
+            )
+        return _from_array(_to_numbers(np.asarray(source)), schema, "data")
+    path = as_path(source)
+    if not os.path.exists(path):
+        raise PyriteError(f"there is no file or folder {str(path)!r}")
+    known = None if path.is_dir() else ENDINGS.get(path.suffix.lower())
+    return _from_files(path, schema) if known is None else known.read(path, schema, name)
+
+
+def _from_files(path: Path, schema: Schema) -> Samples:
+    """A file, or all files in a folder and the folders in it, in order."""
+    root = path if path.is_dir() else path.parent
+    files = files_below(path, TEXTS if schema.kind == "text" else SUFFIXES) if path.is_dir() else [path.name]
+    if schema.kind == "text":
+        found = [read_text_file(root / file) for file in files]
+        return Samples(to_records(found, next(iter(schema.columns))), tuple(files))
+    if schema.kind != "images":
+        raise PyriteError(
+            f"{path}: the model takes a table with the columns {listed(schema.columns)}, as .csv or .parquet"
+        )
+    good, _, bad = look_at(root, files)
+    if not good:
+        raise PyriteError(f"{path}: no image can be read" + (f"; the first: {bad[0].reason}" if bad else ""))
+    channels, height, width = schema.shape
+    images = LazyImages(root, [files[index] for index in good], (height, width), channels)
+    pixels, kept, undecodable = read_all(images)
+    return Samples(pixels, tuple(images.names[index] for index in kept), (*bad, *undecodable))

@@ -90,7 +90,6 @@ def split(
     return Splits(*(np.flatnonzero(part_of == number) for number in range(4)))
 
 
-
 def _apportioned(counts: Labels, size: int, seed: int, number: int) -> Labels:
     """The number of samples of each class, in proportion and with sum ``size``, by the largest remainder method."""
     exact = counts * (size / counts.sum())

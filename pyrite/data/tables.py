@@ -91,7 +91,8 @@ class Table:
 
     def with_labels(self, labels: Any) -> tuple["Table", str]:
         """The table with one more column, and its name."""
-        check_length(labels, len(self))
+        if len(labels) != len(self):
+            raise PyriteError(f"label has {len(labels)} labels, but there are {len(self)} samples")
         name = "label"
         while name in self.names:
             name += "_"
@@ -290,12 +291,6 @@ def frame_table(frame: Any, what: str = "the frame") -> Table:
         if type(frame[name].dtype).__name__ in _CATEGORIES:
             columns[str(name)] = columns[str(name)].astype("category")
     return Table(what, pandas.DataFrame(columns))
-
-
-def check_length(labels: Any, rows: int) -> None:
-    """Raise PyriteError unless there is one label per row."""
-    if len(labels) != rows:
-        raise PyriteError(f"label has {len(labels)} labels, but there are {rows} samples")
 
 
 def check_unique(names: Sequence[str], where: object) -> None:

@@ -1,20 +1,40 @@
-"""Clothing1M and WebVision 1.0: web images with noisy labels, read from their official folders."""
+"""Large image sets that are read lazily from their official folders: Clothing1M, WebVision 1.0 and MARS.
 
+MARS shows people recorded by six cameras, as tracklets; it is a data set for retrieval, not for classification. Tables
+list the runs of frames of one person in one camera. They are MATLAB files of version 5 that count from 1. scipy
+reads these files too, but crashes with a segmentation fault on damaged ones. Only a small part of the format is needed
+here: a file is a list of elements, each with a type and a length, and a table is an element with flags, dimensions, a
+name and numbers, column by column.
+"""
+
+import math
+import struct
+import zlib
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pyrite.checks import one_of, whole_number
-from pyrite.data.dataset import Dataset, Labels, check_names, check_range
-from pyrite.data.files import folder_of, missing, read_text
+from pyrite.data.dataset import Dataset, Labels, Tracklets, check_names, check_range
+from pyrite.data.files import folder_of, read_bytes, read_text
 from pyrite.data.images import LazyImages, Unreadable, inside, look_at
 from pyrite.errors import PyriteError
 
 # Height and width of the images, of which training then crops a part.
 SIZE = 256
+
+# In bytes. Far more than the tables of data sets need: those of MARS have some 50,000 numbers.
+MOST = 2**26
+
+_HEADER = 128
+_MATRIX, _COMPRESSED = 14, 15
+_REAL, _COMPLEX = range(6, 16), 0x800  # the numeric classes, from double to uint64
+_NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
+_SOURCE = "its authors, see http://www.liangzheng.com.cn/Project/project_mars.html"
 
 
 def clothing1m(path: str | None = None, size: int = SIZE, check: bool = False) -> Dataset:
@@ -25,7 +45,7 @@ def clothing1m(path: str | None = None, size: int = SIZE, check: bool = False) -
     and files that are not images are left out.
     """
     authors = "its authors, see https://github.com/Cysu/noisy_label"
-    root = root_of("clothing1m", path, ("clothing1m", "Clothing1M", "clothing1M"), "noisy_label_kv.txt", authors)
+    root = _root_of("clothing1m", path, ("clothing1m", "Clothing1M", "clothing1M"), "noisy_label_kv.txt", authors)
     source = root / "category_names_eng.txt"
     classes = tuple(line.strip() for line in read_text(source, "clothing1m"))
     check_names(classes, str(source))
@@ -33,7 +53,7 @@ def clothing1m(path: str | None = None, size: int = SIZE, check: bool = False) -
 
     def dataset(name: str, list_name: str) -> Dataset:
         source, table = root / f"{list_name}_key_list.txt", tables[list_name.split("_")[0]]
-        names = read_names(source, "clothing1m")
+        names = _read_names(source, "clothing1m")
         for number, file in enumerate(names, start=1):
             if file not in table:
                 raise PyriteError(f"{source}, line {number}: {file!r} has no label")
@@ -62,7 +82,7 @@ def webvision(
     """
     one_of("source", source, ("google", "flickr", "all"))
     url = "https://data.vision.ee.ethz.ch/cvl/webvision/"
-    root = root_of("webvision", path, ("webvision", "WebVision"), "info/synsets.txt", url)
+    root = _root_of("webvision", path, ("webvision", "WebVision"), "info/synsets.txt", url)
     # Each line is a WordNet ID and the words for it.
     words = [line.strip().partition(" ") for line in read_text(root / "info/synsets.txt", "webvision")]
     classes = whole_number("classes", classes, 2, len(words))
@@ -83,15 +103,15 @@ def webvision(
     return replace(part("webvision", f"train_filelist_{source}.txt"), test=test)
 
 
-def root_of(dataset: str, path: str | None, folders: tuple[str, ...], sign: str, source: str) -> Path:
+def _root_of(dataset: str, path: str | None, folders: tuple[str, ...], sign: str, source: str) -> Path:
     """The folder of a data set, recognised by one of its files, ``sign``."""
     root = folder_of(path, folders)
     if not (root / sign).is_file():
-        raise missing(dataset, sign, root, source)
+        raise PyriteError(f"{dataset}: {sign} is not in {root}; get it from {source} and put it there")
     return root
 
 
-def read_names(path: Path, dataset: str) -> list[str]:
+def _read_names(path: Path, dataset: str) -> list[str]:
     """The file names in a list, one per line."""
     return [inside(line.strip(), path, number) for number, line in enumerate(read_text(path, dataset), start=1)]
 
@@ -115,3 +135,130 @@ def _dataset(
         good, _, bad = look_at(root, files)
         files, labels = [files[index] for index in good], labels[good]
     return Dataset(name, LazyImages(root, files, **how), labels, classes, unreadable=tuple(bad))
+
+
+def mars(path: str | None = None, size: int | tuple[int, int] = 256, check: bool = False) -> Dataset:
+    """Pedestrians, 625 people to train on and 636 others for retrieval, in tracklets; read lazily.
+
+    Frames, which are 256 x 128, are warped to ``size``; papers use 256 x 256. ``.labels`` number the people of the
+    training part; ``.tracklets`` lists the frames that belong together, with their person and camera. ``.test``
+    shows other people and has other classes; its tracklets include the queries, the identity 0 for distractors and -1
+    for junk. With ``check``, every frame is opened once, and one that is not an image is an error, because tracklets
+    are runs of frames.
+    """
+    root = _root_of("mars", path, ("mars", "MARS"), "info/tracks_train_info.mat", _SOURCE)
+    query = _matrix(root / "info/query_IDX.mat", "query_IDX").ravel()
+    test = _part(root, "test", size, query, check, None)
+    return _part(root, "train", size, np.empty(0, np.int64), check, test)
+
+
+def _part(
+    root: Path, part: str, size: int | tuple[int, int], query: Labels, check: bool, test: Dataset | None
+) -> Dataset:
+    source = root / f"info/{part}_name.txt"
+    frames = _read_names(source, "mars")
+    for number, frame in enumerate(frames, start=1):
+        if "/" in frame or len(frame) < 6:
+            raise PyriteError(f"{source}, line {number}: {frame!r} is not the name of a frame")
+    tracklets = _tracklets(root / f"info/tracks_{part}_info.mat", f"track_{part}_info", frames, query)
+    # The first four characters of a frame's name are the number of the person, and the name of its folder.
+    people, labels = np.unique([frame[:4] for frame in frames], return_inverse=True)
+    names = [f"bbox_{part}/{frame[:4]}/{frame}" for frame in frames]
+    if check:
+        _, _, bad = look_at(root, names)
+        if bad:
+            raise PyriteError(f"{bad[0].reason} (and {len(bad) - 1} more of {len(names)} frames)")
+    images, name = LazyImages(root, names, size, warp=True), "mars" if part == "train" else "mars test"
+    return Dataset(name, images, labels.astype(np.int64), tuple(map(str, people)), test, tracklets=tracklets)
+
+
+def _tracklets(path: Path, key: str, frames: list[str], query: Labels) -> Tracklets:
+    table = _matrix(path, key)
+    if table.ndim != 2 or table.shape[1] != 4 or not len(table):
+        raise PyriteError(f"{path}: {key!r} has the shape {table.shape}, not one row of four numbers per tracklet")
+    first, last, identity, camera = table.T
+    wrong = (first < 1) | (last < first) | (last > len(frames))
+    if wrong.any():
+        row = int(wrong.argmax())
+        raise PyriteError(f"{path}: tracklet {row + 1} runs from {first[row]} to {last[row]} of {len(frames)} frames")
+    for row, (frame, person) in enumerate(zip(first, identity, strict=True), start=1):
+        if (frames[frame - 1][:4].lstrip("0") or "0") != str(person):  # junk is "00-1"
+            raise PyriteError(f"{path}: tracklet {row} is of person {person}, its first frame is {frames[frame - 1]!r}")
+    outside = (query < 1) | (query > len(table))
+    if outside.any():
+        raise PyriteError(f"{path}: there is no tracklet {query[int(outside.argmax())]}, which query_IDX.mat names")
+    return Tracklets(first - 1, last.copy(), identity.copy(), camera.copy(), query - 1)
+
+
+def _matrix(path: Path, key: str) -> Labels:
+    """A table of whole numbers."""
+    values = read_table(path, key)
+    if not np.isfinite(values).all() or (values != np.trunc(values)).any() or (np.abs(values) > 2**31).any():
+        raise PyriteError(f"{path}: {key!r} is not a table of whole numbers")
+    return values.astype(np.int64)
+
+
+def read_table(path: Path, name: str) -> npt.NDArray[Any]:
+    """The table that is called ``name``, as numbers of the type they are stored in."""
+    content = read_bytes(path, MOST + 1)
+    if len(content) > MOST:
+        raise PyriteError(f"{path}: {path.stat().st_size} bytes are too many for a table")
+    try:
+        order = {b"IM": "<", b"MI": ">"}.get(content[126:_HEADER])
+        if order is None:
+            raise ValueError("it does not begin like one")
+        place = _HEADER
+        while place < len(content):
+            kind, element, place = _element(content, place, order)
+            if kind == _COMPRESSED:
+                decompressor = zlib.decompressobj()
+                unpacked = decompressor.decompress(element, MOST)
+                if not decompressor.eof:
+                    raise ValueError("it unpacks to too much, or is cut off")
+                kind, element, _ = _element(unpacked, 0, order)
+            table = _table(element, name, order) if kind == _MATRIX else None
+            if table is not None:
+                return table
+        raise ValueError("there is no such table")
+    except (ValueError, struct.error, zlib.error) as error:
+        raise PyriteError(f"{path}: not a whole MATLAB file of version 5 with a table {name!r} ({error})") from None
+
+
+def _element(content: bytes, place: int, order: str) -> tuple[int, bytes, int]:
+    """The type and the bytes of the element at a position, and the position of the next one."""
+    kind, size = struct.unpack_from(order + "II", content, place)
+    if kind >> 16:  # a small element: length and type in four bytes, followed by four bytes of content
+        kind, size = kind & 0xFFFF, kind >> 16
+        begin, end = place + 4, place + 8
+        if size > 4:
+            raise ValueError("a small element claims to be large")
+    else:
+        begin = place + 8
+        # Elements are aligned to eight bytes, except compressed ones.
+        end = begin + (size if kind == _COMPRESSED else -(-size // 8) * 8)
+    if begin + size > len(content):
+        raise ValueError("it is cut off")
+    return kind, content[begin : begin + size], end
+
+
+def _table(content: bytes, name: str, order: str) -> npt.NDArray[Any] | None:
+    """The numbers of a table, or None if it has another name."""
+    parts: list[tuple[int, bytes]] = []
+    place = 0
+    while place < len(content) and len(parts) < 4:
+        kind, part, place = _element(content, place, order)
+        parts.append((kind, part))
+    if len(parts) < 4:
+        return None
+    (_, flags), (sides, dimensions), (_, label), (stored, numbers) = parts
+    if label.decode("latin1") != name:
+        return None
+    (kind,) = struct.unpack_from(order + "I", flags)
+    if kind & 0xFF not in _REAL or kind & _COMPLEX or sides != 5 or stored not in _NUMBERS:
+        raise ValueError("it is not a table of numbers")
+    shape = struct.unpack(f"{order}{len(dimensions) // 4}i", dimensions)
+    dtype = np.dtype(order + _NUMBERS[stored])
+    if min(shape, default=-1) < 0 or math.prod(shape) * dtype.itemsize != len(numbers):
+        raise ValueError(f"a table of {shape} comes with {len(numbers)} bytes")
+    values = np.frombuffer(numbers, dtype) if numbers else np.empty(0, dtype)
+    return values.reshape(shape, order="F").astype(dtype.newbyteorder("="))

@@ -92,7 +92,7 @@ ROWS = np.zeros((20, 3072), np.uint8)
         ({b"data": ROWS.astype(np.int64)}, "int64"),
         ({b"data": [1, 2]}, "'data' is list"),
         ({b"labels": [0] * 19}, "20 images but 19"),
-        ({b"labels": [10] + [0] * 19}, "label 10 at index 20"),
+        ({b"labels": [10] + [0] * 19}, "data_batch_2: labels: label 10 at index 0"),
         ({b"labels": [-1] + [0] * 19}, "-1"),
         ({b"labels": b"00"}, "list of whole numbers"),
         ({b"data": ROWS[:19], b"labels": [0] * 19}, "batches.meta has 20"),

@@ -21,9 +21,9 @@ from scipy.io import savemat
 
 from pyrite.data import load
 from pyrite.data.files import read_members
-from pyrite.data.idx import read_idx
 from pyrite.data.images import read_image
-from pyrite.data.mars import read_table
+from pyrite.data.official import read_idx
+from pyrite.data.web import read_table
 from pyrite.npz_files import read_npz
 from pyrite.pickles import read_npy, read_pickle, read_torch
 from tests.data.conftest import idx_bytes, python2

@@ -94,7 +94,7 @@ def test_every_set_says_what_to_put_where(home, refused, monkeypatch, name, modu
 def test_a_downloaded_archive_is_read(server, home, tmp_path, write, monkeypatch):
     import tarfile
 
-    from pyrite.data import cifar
+    from pyrite.data import official
 
     address, folder = server
     write.cifar10(tmp_path / "cifar-10-batches-py")
@@ -103,7 +103,7 @@ def test_a_downloaded_archive_is_read(server, home, tmp_path, write, monkeypatch
         tar.add(tmp_path / "cifar-10-batches-py", arcname="cifar-10-batches-py")
     checksum = hashlib.md5(archive.read_bytes()).hexdigest()
     there = Download(archive.name, (address + archive.name,), checksum)
-    monkeypatch.setattr(cifar, "CIFAR10", cifar.CIFAR10._replace(archive=there))
+    monkeypatch.setattr(official, "CIFAR10", official.CIFAR10._replace(archive=there))
     assert len(load("cifar10")) == 100
     archive.unlink()
     assert len(load("cifar10")) == 100  # the second time from the data folder

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from pyrite.data import load
-from pyrite.data.idx import read_idx
+from pyrite.data.official import read_idx
 
 
 def write_mnist(write, folder, packed=True, stem="{}-{}-idx{}-ubyte", count=7):

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 from scipy.io import loadmat, savemat
 
-from pyrite.data.mars import read_table
+from pyrite.data.web import read_table
 
 TABLE = np.arange(20).reshape(5, 4) - 3
 
@@ -64,7 +64,7 @@ def test_every_beginning_is_refused(tmp_path, refused, packed):
 
 
 def test_a_bomb_takes_no_memory(tmp_path, refused, monkeypatch):
-    monkeypatch.setattr("pyrite.data.mars.MOST", 2**18)
+    monkeypatch.setattr("pyrite.data.web.MOST", 2**18)
     path = tmp_path / "a.mat"
     bomb = zlib.compress(bytes(2**24))
     path.write_bytes(WHOLE[0][:128] + (15).to_bytes(4, "little") + len(bomb).to_bytes(4, "little") + bomb)

@@ -80,13 +80,13 @@ def test_cifar10n():
 @needs("cifar10/CIFAR-10_human.pt")
 def test_human_labels_of_permuted_images_are_refused(tmp_path, monkeypatch):
     """The real file with one pair of images swapped in the set."""
-    from pyrite.data import cifar
+    from pyrite.data import official
 
     data = load("cifar10")
     order = np.arange(len(data))
     order[[0, 1]] = 1, 0
     swapped = type(data)("cifar10", data.inputs[order], data.labels[order], data.classes, data.test)
-    monkeypatch.setattr(cifar, "cifar10", lambda path: swapped)
+    monkeypatch.setattr(official, "cifar10", lambda path: swapped)
     with pytest.raises(ValueError, match="at 2 of 50000 places, first at index 0"):
         load("cifar10n")
 
