@@ -45,7 +45,8 @@ def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | No
                 + (f"; the first: {bad[0].reason}" if bad else "")
             )
         if train is not None:
-            channels, chosen = train.inputs.shape[1], (train.inputs.shape[2], train.inputs.shape[3])
+            channels, *sides = train.inputs.shape[1:]
+            chosen: int | tuple[int, int] = (sides[0], sides[1])
         else:
             sizes = {(header.height, header.width) for header in headers}
             side = max(1, min(int(np.median([min(header.width, header.height) for header in headers])), LARGEST_SIDE))

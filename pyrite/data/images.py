@@ -33,6 +33,8 @@ class Unreadable(NamedTuple):
 
 
 class Header(NamedTuple):
+    """The header of an image file."""
+
     width: int
     height: int
     grey: bool

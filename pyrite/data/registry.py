@@ -131,8 +131,11 @@ def load(data: Any, **options: Any) -> Dataset:
     if name is not None and name[1] in DATASETS:
         if text in DATASETS:
             return DATASETS.check(text, _call(text, DATASETS[text], options))
-    elif not isinstance(data, str) or os.path.exists(as_path(text)) or (not re.match(r"\w+\s*\(", text) and (re.search(r"[/\\]", text) or Path(text).suffix.lower() in ENDINGS)):
-        return _from_path(as_path(text), options)
+    else:
+        like_path = re.search(r"[/\\]", text) or Path(text).suffix.lower() in ENDINGS
+        like_path = like_path and not re.match(r"\w+\s*\(", text)
+        if like_path or not isinstance(data, str) or os.path.exists(as_path(text)):
+            return _from_path(as_path(text), options)
     if re.fullmatch(r"[\w-]+", text) and "-" in text:  # a name with hyphens, which a spec cannot have
         raise PyriteError(f"there is no data set {text!r}: {nearest(text.replace('-', '_'), DATASETS)}")
     # What is written in the brackets comes before the options.
