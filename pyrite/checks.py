@@ -1,17 +1,23 @@
 """Checks of arguments, with one form of message: ``NAME is VALUE, but must be WANTED``.
 
-Numbers of numpy are numbers; truth values are not. NaN and infinities are refused.
+Numbers of numpy are numbers; truth values are not. NaN and infinities are refused. What cannot fit into memory is
+refused before it is allocated, because a process that takes too much is killed silently.
 """
 
 import math
 import numbers
+import os
 from collections.abc import Collection
 from dataclasses import fields
-from functools import partial
+from functools import cache, partial
+from pathlib import Path
 from types import NoneType
 from typing import Annotated, Any, Literal, TypeGuard, get_args, get_origin
 
 from pyrite.errors import PyriteError
+
+# Files in which Linux states the memory limit of a container, for control groups v2 and v1.
+_LIMITS = "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"
 
 
 def require(condition: bool, name: str, value: object, wanted: str) -> None:
@@ -48,16 +54,18 @@ def number(
     Traceback (most recent call last):
     pyrite.PyriteError: q is 0, but must be a number above 0 and at most 1
     """
+    is_real: bool = not isinstance(value, bool) and isinstance(value, numbers.Real)
     fits = (
-        is_number(value)
+        is_real
         and math.isfinite(value)
         and (least is None or value >= least)
         and (above is None or value > above)
         and (most is None or value <= most)
         and (below is None or value < below)
     )
-    require(fits, name, value, wanted or _range_text("a number", least, above, most, below))
-    return int(value) if is_whole(value) else float(value)
+    if not fits:
+        require(False, name, value, wanted or _range_text("a number", least, above, most, below))
+    return int(value) if isinstance(value, numbers.Integral) else float(value)
 
 
 def whole_number(
@@ -69,8 +77,9 @@ def whole_number(
     Traceback (most recent call last):
     pyrite.PyriteError: epochs is True, but must be a whole number, 1 or more
     """
-    fits = is_whole(value) and (least is None or value >= least) and (most is None or value <= most)
-    require(fits, name, value, wanted or _range_text("a whole number", least, None, most, None))
+    whole = isinstance(value, numbers.Integral) and not isinstance(value, bool)
+    if not whole or (least is not None and value < least) or (most is not None and value > most):
+        require(False, name, value, wanted or _range_text("a whole number", least, None, most, None))
     return int(value)
 
 
@@ -87,8 +96,8 @@ def one_of(name: str, value: Any, allowed: Collection[Any]) -> None:
     Traceback (most recent call last):
     pyrite.PyriteError: edge is 'mirror', but must be one of 'zeros', 'reflect'
     """
-    known = any(type(value) is type(each) and value == each for each in allowed)
-    require(known, name, value, f"one of {', '.join(map(repr, allowed))}")
+    if not any(type(value) is type(each) and value == each for each in allowed):
+        require(False, name, value, f"one of {', '.join(map(repr, allowed))}")
 
 
 def check_fields(thing: Any) -> None:
@@ -120,3 +129,31 @@ def _range_text(noun: str, least: float | None, above: float | None, most: float
     words = (("at least", least), ("above", above), ("at most", most), ("below", below))
     bounds = " and ".join(f"{word} {bound}" for word, bound in words if bound is not None)
     return f"{noun} {bounds}".strip()
+
+
+@cache
+def memory_size() -> int | None:
+    """The memory of this machine or container in bytes; None where the system does not report it."""
+    try:
+        size = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    except (AttributeError, ValueError, OSError):
+        return None
+    for path in _LIMITS:
+        try:
+            size = min(size, int(Path(path).read_text()))
+        except (OSError, ValueError):  # the file is missing, or holds "max"
+            continue
+    return size if size > 0 else None
+
+
+def check_memory(needed: int, what: str) -> None:
+    """Raise ValueError if ``what`` needs more bytes than this machine has.
+
+    >>> check_memory(10**18, "a net of 1e17 weights")
+    Traceback (most recent call last):
+    ...
+    pyrite.PyriteError: a net of 1e17 weights would take 931,322,575 GiB of memory, more than this machine has
+    """
+    size = memory_size()
+    if size is not None and needed > size:
+        raise PyriteError(f"{what} would take {needed / 2**30:,.0f} GiB of memory, more than this machine has")

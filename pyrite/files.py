@@ -1,13 +1,14 @@
-"""Atomic writing of files."""
+"""Atomic writing of files, and locks on folders that several processes write to."""
 
 import io
 import os
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
+from filelock import FileLock, Timeout
 
 from pyrite.errors import PyriteError
 
@@ -54,3 +55,37 @@ def npz_bytes(arrays: Mapping[str, npt.ArrayLike], *, compress: bool = False) ->
     save = np.savez_compressed if compress else np.savez
     save(buffer, **{name: np.asarray(array) for name, array in arrays.items()})  # type: ignore[arg-type]
     return buffer.getvalue()
+
+
+def acquire(path: Path, *, wait: bool = False) -> Callable[[], None] | None:
+    """Lock a file, which is made if it is missing, and return what releases and removes it; None if another has it.
+
+    With ``wait``, wait until it is free. The locks of a process that dies are released.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(path, thread_local=False)
+    try:
+        lock.acquire(blocking=wait, poll_interval=0.02)
+    except Timeout:
+        return None
+
+    def release() -> None:
+        with suppress(OSError):  # removed while it is locked: who waits for it finds that out, and makes a new one
+            path.unlink()
+        lock.release()
+
+    return release
+
+
+@contextmanager
+def one_at_a_time(folder: Path) -> Iterator[None]:
+    """Around several files that belong together: another process that writes them to the same folder waits.
+
+    Where nothing can be written, it does nothing.
+    """
+    with ExitStack() as stack:
+        with suppress(OSError):
+            release = acquire(folder / ".writing", wait=True)
+            assert release is not None
+            stack.callback(release)
+        yield

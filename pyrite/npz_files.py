@@ -12,8 +12,8 @@ from typing import IO, Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.checks import check_memory
 from pyrite.errors import PyriteError
-from pyrite.memory import check_memory
 
 # Compressed data may claim any size. DEFLATE compresses at most 1,032 to 1, so the size of the file is one bound, and
 # LARGEST is another. Uncompressed data is bounded by the size of the file.

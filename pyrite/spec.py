@@ -18,7 +18,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from pyrite.checks import is_number
 from pyrite.errors import PyriteError
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 _Made = TypeVar("_Made")
 _Names = Mapping[str, Callable[..., Any]]
+_LITERAL = (type(None), bool, int, float, str, list, tuple)
 
 
 class Registry(dict[str, Callable[..., _Made]], Generic[_Made]):
@@ -57,7 +58,8 @@ class Registry(dict[str, Callable[..., _Made]], Generic[_Made]):
 
     def read(self, spec: object) -> _Made:
         """The object that a spec string describes; an object comes back as it is."""
-        return self.check(str(spec), spec if isinstance(spec, self.makes) else self.build(spec))
+        made = spec if isinstance(spec, self.makes) else self.build(spec)
+        return cast(_Made, made) if isinstance(made, self.makes) else self.check(str(spec), made)
 
     def build(self, spec: object) -> Any:
         """The object that a spec string describes, which may be one of the ``parts``."""
@@ -116,7 +118,7 @@ def _has_text(value: object) -> bool:
     plain = _plain(value)
     if isinstance(plain, list | tuple):
         return all(map(_has_text, plain))
-    if _is_literal(plain):
+    if isinstance(plain, _LITERAL):
         return not isinstance(plain, float) or math.isfinite(plain)
     if getattr(value, "_spec", None) is not None:  # the text from which a function made it
         return True
@@ -175,8 +177,8 @@ def _bracketed(thing: object, write: Callable[[object], str], options: Mapping[s
             parts += [write(item) for item in value]
         else:
             plain = _plain(value)
-            written = repr(plain) if _is_literal(plain) else write(value)
-            named = named or _is_literal(plain) or parameter.kind is parameter.KEYWORD_ONLY
+            written = repr(plain) if isinstance(plain, _LITERAL) else write(value)
+            named = named or isinstance(plain, _LITERAL) or parameter.kind is parameter.KEYWORD_ONLY
             parts.append(f"{parameter.name}={written}" if named else written)
     parts += [f"{name}={_plain(value)!r}" for name, value in options.items()]
     return f"({', '.join(parts)})" if parts else ""
@@ -186,10 +188,6 @@ def _plain(value: object) -> object:
     """Tensors and arrays are written as lists."""
     tolist = getattr(value, "tolist", None)
     return tolist() if tolist is not None else value
-
-
-def _is_literal(value: object) -> bool:
-    return value is None or isinstance(value, bool | int | float | str | list | tuple)
 
 
 def _short(text: str) -> str:
@@ -256,15 +254,19 @@ def build(text: str, registry: _Names, kind: str, nested: _Names | None = None) 
         built = _Reader(text, kind, registry if nested is None else nested).read(tree.body, registry)
     except RecursionError:
         raise PyriteError(f"cannot read the {kind} {_short(text)!r}: nested too deeply") from None
-    if _is_literal(built):
+    if isinstance(built, _LITERAL):
         raise PyriteError(f"{_short(text)!r} is a plain value, not a {kind}")
     return built
 
 
-class _Reader:
-    def __init__(self, text: str, kind: str, nested: _Names) -> None:
-        self.text, self.kind, self.nested = text, kind, nested
-        self.about = f"the {kind} {_short(text)!r}"
+class _Reader(NamedTuple):
+    text: str
+    kind: str
+    nested: _Names
+
+    @property
+    def about(self) -> str:
+        return f"the {self.kind} {_short(self.text)!r}"
 
     def read(self, node: ast.expr, names: _Names) -> Any:
         match node:
@@ -297,7 +299,7 @@ class _Reader:
     def combine(self, node: ast.BinOp, names: _Names) -> Any:
         left, right = self.read(node.left, names), self.read(node.right, names)
         factors = sum(is_number(side) for side in (left, right))
-        literals = sum(_is_literal(side) for side in (left, right))
+        literals = sum(isinstance(side, _LITERAL) for side in (left, right))
         try:
             if isinstance(node.op, ast.Add) and literals == 0:
                 return left + right

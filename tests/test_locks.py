@@ -4,7 +4,7 @@ import os
 import signal
 from pathlib import Path
 
-from pyrite.locks import acquire
+from pyrite.files import acquire
 from tests.children import FORKS
 
 

@@ -19,7 +19,7 @@ import pyrite
 from pyrite.cli.app import app
 from pyrite.comparing.comparison import _slugs
 from pyrite.curves import initial_margins
-from pyrite.locks import acquire
+from pyrite.files import acquire
 from pyrite.methods.mentornet import read_lesson
 from tests.children import differing
 from tests.test_red_team_data import refused, typed

@@ -48,7 +48,7 @@ def audit(
         result, folder = _of_data(str(data), out, options, quiet=as_json)
     if not is_first():
         return
-    from pyrite.locks import one_at_a_time
+    from pyrite.files import one_at_a_time
     from pyrite.report.audit_page import write_audit_page
 
     result = result if reviewed is None else result.reviewed(reviewed)

@@ -8,8 +8,7 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, final
 
-from pyrite.files import write
-from pyrite.locks import one_at_a_time
+from pyrite.files import one_at_a_time, write
 from pyrite.training import RunFailed
 
 

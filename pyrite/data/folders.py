@@ -8,12 +8,12 @@ from typing import Final, NoReturn
 
 import numpy as np
 
+from pyrite.checks import check_memory
 from pyrite.data.dataset import Dataset, Labels, check_names
 from pyrite.data.files import as_path, read_bytes
 from pyrite.data.images import SUFFIXES, LazyImages, Pixels, Unreadable, look_at
 from pyrite.data.records import texts as to_records
 from pyrite.errors import PyriteError
-from pyrite.memory import check_memory
 
 TEXTS: Final = frozenset((".txt", ".md", ".text"))
 IN_MEMORY = 2 * 2**30  # bytes; larger image sets are read lazily

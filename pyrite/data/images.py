@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.checks import is_whole, one_of
+from pyrite.checks import check_memory, is_whole, one_of
 from pyrite.errors import PyriteError
-from pyrite.memory import check_memory
 from pyrite.npz_files import is_regular
 
 if TYPE_CHECKING:

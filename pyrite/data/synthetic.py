@@ -7,13 +7,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.checks import number, whole_number
+from pyrite.checks import check_memory, number, whole_number
 from pyrite.data.dataset import Dataset, Labels
 from pyrite.data.images import LazyImages, Pixels
 from pyrite.data.splits import split
 from pyrite.draws import Stream, check_seed, normals, order, uniforms
 from pyrite.errors import PyriteError
-from pyrite.memory import check_memory
 
 _AT_ONCE = 5000  # images whose means are computed at once, in float32
 _BYTES = 48  # per number while normal numbers are drawn: six arrays of float64

@@ -10,10 +10,9 @@ from typing import ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from pyrite.checks import is_whole, whole_number
+from pyrite.checks import check_memory, is_whole, whole_number
 from pyrite.draws import TORCH_GENERATOR, check_seed
 from pyrite.errors import PyriteError
-from pyrite.memory import check_memory
 from pyrite.models.layers import TableInputs, Whitening
 from pyrite.spec import HasSpec
 

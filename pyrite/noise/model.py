@@ -8,10 +8,9 @@ from typing import Annotated, ClassVar, NamedTuple
 import numpy as np
 
 from pyrite.arrays import to_ints
-from pyrite.checks import Fraction, check_fields, flag, whole_number
+from pyrite.checks import Fraction, check_fields, check_memory, flag, whole_number
 from pyrite.draws import Array, Stream, uniforms
 from pyrite.errors import PyriteError
-from pyrite.memory import check_memory
 from pyrite.spec import HasSpec
 
 

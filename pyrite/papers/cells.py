@@ -16,8 +16,7 @@ import torch
 from pyrite.comparing import train_command
 from pyrite.data import Dataset, load
 from pyrite.errors import PyriteError
-from pyrite.files import write
-from pyrite.locks import one_at_a_time
+from pyrite.files import one_at_a_time, write
 from pyrite.training import COLUMNS, Config, Job, Run, RunFailed, resolve, train_once
 
 _AS_IN_PAPERS: Final = {"grow": 1.0, "keep": "last", "mirror": False, "precision": "float32"}

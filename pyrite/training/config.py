@@ -18,7 +18,7 @@ from pyrite.data import CropFlip, Dataset, load
 from pyrite.errors import PyriteError
 from pyrite.features import FEATURES, Encoder, OwnModule
 from pyrite.models import MODELS
-from pyrite.settings import HINTS, READING, SETTINGS, SHORT, VERSION, Setting, Settings
+from pyrite.settings import HINTS, READING, SETTINGS, SHORT, VERSION, Settings
 from pyrite.spec import Registry, nearest, spec_string
 from pyrite.training.optimisers import OPTIMISERS, Optimiser, states_rate
 
@@ -33,15 +33,10 @@ AUGMENTATIONS: Registry[CropFlip] = Registry("augmentation", {"crop_flip": CropF
 
 
 class Missing(NamedTuple):
-    """What stands for an object that a recipe names, but that cannot be made from it.
+    """What stands for an object that a recipe names, but that cannot be made from it."""
 
-    Attributes:
-        name: the name of an object that was given in Python, or a spec string.
-        problem: why the spec string cannot be read, in this process; empty if the object was given in Python.
-    """
-
-    name: str
-    problem: str = ""
+    name: str  # of an object that was given in Python, or a spec string
+    problem: str = ""  # why the spec string cannot be read, in this process; empty if the object was given in Python
 
     def __str__(self) -> str:
         return self.name
@@ -70,10 +65,16 @@ class Config:
         for name in values:
             if name not in SETTINGS:
                 raise PyriteError(f"a recipe has no {name!r}: {nearest(name, SETTINGS)}")
-        defaults = {name: setting.default for name, setting in SETTINGS.items() if setting.default is not None}
-        given = {name: value for name, value in values.items() if not _is_left_out(SETTINGS[name], value)}
-        checked = {name: _checked(name, value) for name, value in (defaults | given).items()}
-        object.__setattr__(self, "_values", checked)
+        checked: dict[str, Any] = {}
+        for name, setting in SETTINGS.items():
+            value = values.get(name, "" if setting.spec else None)
+            # None is the same as no value at all, and so is an empty text in place of a spec string.
+            if (value is None and not setting.none) or (setting.spec and isinstance(value, str) and not value):
+                value = setting.default
+                if value is None:
+                    continue
+            checked[name] = _checked(name, value)
+        vars(self).update(dict.fromkeys(SETTINGS) | checked, _values=checked)
         if "data" not in checked:
             raise PyriteError("data is missing: a name such as 'digits', a folder of images, or a file")
         if self.drop_suspects and not self.corrections:
@@ -95,10 +96,9 @@ class Config:
             lost = "the run has to be trained again, into another folder"
             raise PyriteError(f"cannot read {path} ({error}): {lost}") from None
 
-    def __getattr__(self, name: str) -> Any:
-        if name not in SETTINGS:
-            raise AttributeError(f"a configuration has no {name!r}")
-        return self._values.get(name)
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
 
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a configuration cannot be changed: config.replace(...) makes another one")
@@ -111,8 +111,15 @@ class Config:
         return type(self)(self._values | changes)
 
     def to_dict(self) -> dict[str, Any]:
-        """The plain values, in the order of the settings; those that are None are left out."""
-        return {name: _written(self._values[name]) for name in SETTINGS if name in self._values}
+        """The plain values: an object as its spec string or, if it has none, as its name in Python."""
+        values: dict[str, Any] = {}
+        for name, value in self._values.items():
+            if value is None or isinstance(value, bool | int | float | str):
+                values[name] = "none" if value is None else value
+            else:
+                text = (value.problem and value.name) if isinstance(value, Missing) else spec_string(value)
+                values[name] = text or {"python": python_name(value)}
+        return values
 
     @property
     def recipe(self) -> dict[str, Any]:
@@ -121,7 +128,12 @@ class Config:
 
     def to_toml(self) -> str:
         """The recipe, one value per line. JSON texts, numbers and truth values are TOML."""
-        return "".join(f"{name} = {_toml(value)}\n" for name, value in self.recipe.items())
+        lines = []
+        for name, value in self.recipe.items():
+            own = isinstance(value, dict)
+            text = json.dumps(value["python"] if own else value, ensure_ascii=False)
+            lines.append(f"{name} = {{python = {text}}}\n" if own else f"{name} = {text}\n")
+        return "".join(lines)
 
     def differences(self, saved: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
         """The settings that are other ones in a saved recipe, with their values there and here."""
@@ -201,12 +213,6 @@ def given_settings(settings: Settings) -> dict[str, Any]:
                 raise PyriteError(f"{' and '.join(given)} are both given: {reason}")
         if any(name in own for name in group):
             file = {name: value for name, value in file.items() if name not in group}
-    _take_rate(own, file)
-    return file | own
-
-
-def _take_rate(own: dict[str, Any], file: dict[str, Any]) -> None:
-    """Put the learning rate into the optimiser of the file, or refuse one that is given twice."""
     for source in (own, file):
         if "lr" in source:
             number("lr", source["lr"], least=0)
@@ -214,8 +220,9 @@ def _take_rate(own: dict[str, Any], file: dict[str, Any]) -> None:
                 raise PyriteError(f"lr is given twice: alone, and in the optimiser {str(source['optimiser'])!r}")
     if "optimiser" in own:
         file.pop("lr", None)
-    elif "lr" in own and isinstance(file.get("optimiser"), str):
+    elif "lr" in own and isinstance(file.get("optimiser"), str):  # the optimiser of the file, at another rate
         file["optimiser"] = replace(OPTIMISERS.read(file["optimiser"]), lr=own.pop("lr"))
+    return file | own
 
 
 def reading(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,11 +263,6 @@ def _read_or_missing(name: str, value: object) -> object:
         return _checked(name, value)
     except PyriteError as error:
         return Missing(value, str(error))
-
-
-def _is_left_out(setting: Setting, value: object) -> bool:
-    """Whether a value is the same as none at all: None and, in place of a spec string, an empty text."""
-    return not setting.none if value is None else bool(setting.spec) and isinstance(value, str) and not value
 
 
 def _without_aliases(values: dict[str, Any]) -> dict[str, Any]:
@@ -304,22 +306,8 @@ def _adapter(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(HINTS.get(name, str), config=ConfigDict(strict=True, allow_inf_nan=False))
 
 
-def _written(value: Any) -> Any:
-    """A value as a recipe has it: an object as its spec string or, if it has none, as its name in Python."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return "none" if value is None else value
-    text = (value.problem and value.name) if isinstance(value, Missing) else spec_string(value)
-    return text or {"python": python_name(value)}
-
-
 def python_name(value: object) -> str:
     """The name of an object, for recipes and messages."""
     if isinstance(value, nn.Module):
         return type(value).__name__
     return str(getattr(value, "__name__", value))
-
-
-def _toml(value: object) -> str:
-    if isinstance(value, dict):
-        return f"{{python = {json.dumps(value['python'], ensure_ascii=False)}}}"
-    return json.dumps(value, ensure_ascii=False)

@@ -72,8 +72,18 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
     net = config.model if "model" in config else architecture(suiting) if suiting else default_architecture(shape)
     if isinstance(net, Architecture):
         net.check_size(shape, len(data.classes))
-    method = _with_measured_margin(config, data, net, features)
-    validation = _held_out(data, method) if config.validation is None else config.validation
+    method, validation = config.method, config.validation
+    if unmeasured(method):
+        if features is not None:  # they are fitted later, on the samples that are trained on
+            raise PyriteError(
+                f"margin={MEASURED!r} is measured on images and plain numbers, and these are encoded by {features}: "
+                "give the number"
+            )
+        start = measure_start(net, data, seed=config.seed, batch_size=config.batch_size)
+        method = with_margin(method, start.margin)
+    if validation is None:  # a validation part of the data's own is enough for a method
+        wanted = 0.1 if data.test is None else float(number("held_out", method.held_out, least=0, below=1))
+        validation = wanted if data.test is None or data.validation is None else 0.0
     clip = float(_needs_clipping(method)) if config.clip is None else config.clip
     lr = _learning_rate(net, features, method, clipped_by_default=config.clip is None and clip > 0)
     epochs: int = config.epochs if config.iterations is None else _epochs(config, len(data), validation)
@@ -140,14 +150,6 @@ def _resolve_images(config: Config, net: object, shape: tuple[int, ...]) -> dict
     }
 
 
-def _held_out(data: Dataset, method: Method) -> float:
-    """The fraction that is held out by default. A validation part of the data's own is enough for a method."""
-    if data.test is None:
-        return 0.1
-    wanted = number("held_out", method.held_out, least=0, below=1)
-    return 0.0 if data.validation is not None else float(wanted)
-
-
 def _learning_rate(net: object, features: Encoder | None, method: Method, clipped_by_default: bool) -> float:
     """The rate that suits the net, divided by the largest weight unless clipped gradients bound the steps well enough.
 
@@ -171,15 +173,3 @@ def _needs_clipping(method: Method) -> bool:
         return method.needs_clipping
     except Exception:
         return True
-
-
-def _with_measured_margin(config: Config, data: Dataset, net: Any, features: Encoder | None) -> Method:
-    """The method, in whose losses the margin of the net before training stands in place of ``MEASURED``."""
-    if not unmeasured(config.method):
-        return config.method
-    if features is not None:  # they are fitted later, on the samples that are trained on
-        raise PyriteError(
-            f"margin={MEASURED!r} is measured on images and plain numbers, and these are encoded by {features}: give "
-            "the number"
-        )
-    return with_margin(config.method, measure_start(net, data, seed=config.seed, batch_size=config.batch_size).margin)

@@ -91,7 +91,8 @@ def train(
 def train_job(job: Job, out: str | os.PathLike[str] | None = None, **watching: Unpack[Watching]) -> Run:
     """As ``train``, for a job that is resolved already."""
     join(job.config.device)
-    read_corrections(job.config)  # before a folder is made: the file may be missing
+    if job.config.corrections:
+        read_corrections(job.config)  # before a folder is made: the file may be missing
     return _run(job, new_folder(out, job.config.device), watching, new=True)
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from pyrite.data import Corrections, Dataset, Inputs, LazyImages, Part, Unreadable, read_content, split
 from pyrite.errors import PyriteError
-from pyrite.features import Features, as_numbers, read_state, state_bytes
+from pyrite.features import Encoder, Features, as_numbers, read_state, state_bytes
 from pyrite.noise import corrupt
 from pyrite.processes import all_gather, rank
 from pyrite.training.config import Config, Job
@@ -22,25 +22,15 @@ Columns = dict[str, npt.NDArray[Any]]
 @final
 @dataclass(frozen=True, eq=False)
 class Prepared:
-    """The data set of a run, with numbers or images as inputs.
-
-    Attributes:
-        data: the data set.
-        labels: the columns of ``labels.npz``.
-        noise_matrix: of the noise that was added, if any.
-        features: what made numbers of the inputs; None if they are trained on as they are.
-        files: the contents of ``corrections.csv`` and ``features.npz``, where there are such.
-        counts: of corrected labels and dropped samples, if there are corrections.
-        warnings: sentences about corrections.
-    """
+    """The data set of a run, with numbers or images as inputs."""
 
     data: Dataset
-    labels: Columns
-    noise_matrix: Tensor | None
-    features: Features | None
-    files: dict[str, bytes]
-    counts: dict[str, int]
-    warnings: tuple[str, ...]
+    labels: Columns  # of ``labels.npz``
+    noise_matrix: Tensor | None  # of the noise that was added, if any
+    features: Features | None  # what made numbers of the inputs; None if they are trained on as they are
+    files: dict[str, bytes]  # the contents of ``corrections.csv`` and ``features.npz``, where there are such
+    counts: dict[str, int]  # of corrected labels and dropped samples, if there are corrections
+    warnings: tuple[str, ...]  # sentences about corrections
 
 
 def prepare(job: Job, folder: Path | None = None, progress: bool = False) -> Prepared:
@@ -62,8 +52,11 @@ def prepare(job: Job, folder: Path | None = None, progress: bool = False) -> Pre
     if count > len(given):
         raise PyriteError(f"samples is {count}, but {data.name} has {len(given)}")
     chosen = np.arange(len(given)) if count == len(given) else split(given, meta=count, seed=config.seed).meta
-    content = read_corrections(config, folder)
-    corrected, kept, warnings = _corrected(config, replace(data, labels=given), chosen, content)
+    corrected, kept, files = given, chosen, dict[str, bytes]()
+    warnings: tuple[str, ...] = ()
+    if config.corrections:
+        content = files["corrections.csv"] = read_corrections(config, folder)
+        corrected, kept, warnings = _corrected(config, replace(data, labels=given), chosen, content)
     meta = wanted.size if wanted and not (wanted.clean and data.clean is not None) else 0
     parts = split(corrected[kept], meta=meta, validation=config.validation or 0.0, seed=config.seed)
     part = np.full(len(given), Part.UNUSED, np.int8)
@@ -75,9 +68,9 @@ def prepare(job: Job, folder: Path | None = None, progress: bool = False) -> Pre
     labels |= {"path": np.array(data.paths)} if data.paths else {}
     changed = int((corrected != given)[kept].sum())
     counts = {"corrected": changed, "dropped": len(chosen) - len(kept)} if config.corrections else {}
-    files = {"corrections.csv": content} if content else {}
-    data, features = _encoded(job, part, folder, progress)
-    if features is not None:
+    features = None
+    if config.features is not None:
+        data, features = _encoded(job, config.features, part, folder, progress)
         files["features.npz"] = state_bytes(features.state())
     return Prepared(data, labels, matrix, features, files, counts, warnings)
 
@@ -101,8 +94,6 @@ def read_corrections(config: Config, folder: Path | None = None) -> bytes:
 
     Process 0 reads it for all, so that all have the same content.
     """
-    if not config.corrections:
-        return b""
     content, problem = b"", ""
     if rank() == 0:
         copy = None if folder is None else folder / "corrections.csv"
@@ -125,8 +116,6 @@ def _corrected(
     that was audited.
     """
     source = config.corrections
-    if not source:
-        return data.labels, chosen, ()
     read = Corrections.parse(content, source, data)
     if not read.decided and not config.drop_suspects:
         raise PyriteError(
@@ -145,16 +134,14 @@ def _corrected(
 
 
 def _encoded(
-    job: Job, part: npt.NDArray[np.int8], folder: Path | None, progress: bool
-) -> tuple[Dataset, Features | None]:
+    job: Job, described: Encoder, part: npt.NDArray[np.int8], folder: Path | None, progress: bool
+) -> tuple[Dataset, Features]:
     """The data set with encoded inputs, and what encodes them; samples that cannot be read are set aside in ``part``.
 
     The features are fitted to the training part alone, by process 0 for all, or are those that were saved, because
     another machine might fit other last digits. Samples that a run does not use become zeros.
     """
-    data, described = job.data, job.config.features
-    if described is None:
-        return data, None
+    data = job.data
     path = None if folder is None else folder / "features.npz"
     if path is not None and path.exists():
         state = read_state(path)

@@ -21,8 +21,7 @@ from torch import nn
 import pyrite
 from pyrite.data import Unreadable
 from pyrite.errors import PyriteError
-from pyrite.files import npz_bytes, write
-from pyrite.locks import acquire
+from pyrite.files import acquire, npz_bytes, write
 from pyrite.processes import all_gather, join, rank, world_size
 from pyrite.training.build import Training
 from pyrite.training.loop import Observer, RunFailed

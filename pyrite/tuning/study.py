@@ -24,7 +24,7 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from pyrite.errors import PyriteError
-from pyrite.locks import acquire
+from pyrite.files import acquire
 from pyrite.methods import Method
 from pyrite.training import RunFailed
 from pyrite.tuning.criteria import Criterion

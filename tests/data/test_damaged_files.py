@@ -197,7 +197,7 @@ def test_hostile_headers_of_idx(tmp_path: Path, shape: list[int]) -> None:
 def test_a_parquet_of_more_rows_than_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a.parquet"
     path.write_bytes(table())
-    monkeypatch.setattr("pyrite.memory.memory_size", lambda: 100)
+    monkeypatch.setattr("pyrite.checks.memory_size", lambda: 100)
     with pytest.raises(ValueError, match=r"a\.parquet: 3 rows of 3 columns would take"):
         load(path)
 

@@ -52,7 +52,7 @@ def test_resolved_leaves_nothing_open() -> None:
     assert resolve(**{name: value for name, value in recipe.items() if name != "data"}, data="digits").config == config
     with pytest.raises(AttributeError, match="cannot be changed"):
         config.epochs = 3
-    with pytest.raises(AttributeError, match="has no 'epoch'"):
+    with pytest.raises(AttributeError, match="no attribute 'epoch'"):
         config.epoch  # noqa: B018
 
 

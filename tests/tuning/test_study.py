@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import pyrite
-from pyrite.locks import acquire
+from pyrite.files import acquire
 from pyrite.training import RunFailed
 from pyrite.tuning.criteria import CRITERIA
 from pyrite.tuning.space import Space
