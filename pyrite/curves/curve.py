@@ -18,9 +18,15 @@ from pyrite.soft_margin import row_margin, row_margins, transformed
 _GRID_END = 60.0
 # Where a weight is read in place of its limit: the largest scores for which every loss is finite.
 _FAR = 1e4
-# Points and weights on [0, 1] for an integral between two neighbours of a grid.
-_points, _weights = np.polynomial.legendre.leggauss(5)
-_GAUSS = (torch.from_numpy((1 + _points) / 2), torch.from_numpy(_weights / 2))
+
+
+def gauss(count: int) -> tuple[Tensor, Tensor]:
+    """Points and weights on [0, 1] of Gauss' rule."""
+    points, weights = np.polynomial.legendre.leggauss(count)
+    return torch.from_numpy((1 + points) / 2), torch.from_numpy(weights / 2)
+
+
+_GAUSS = gauss(5)  # for an integral between two neighbours of a grid
 
 
 class Peak(NamedTuple):

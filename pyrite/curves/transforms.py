@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from math import nan
-from typing import TypeVar, Unpack, final
+from typing import Unpack, final
 
 from torch import Tensor
 
@@ -14,8 +14,6 @@ from pyrite.errors import PyriteError
 
 MEASURED = "measured"
 """In place of a margin: training measures it on its net and data before the first step."""
-
-_Place = TypeVar("_Place", Tensor, float)
 
 
 @final
@@ -83,24 +81,28 @@ class _Moved(Curve):
             )
         return -self._start
 
+    @property
     @abstractmethod
-    def _to(self, margin: _Place) -> _Place:
-        """Where a margin is moved."""
+    def _line(self) -> tuple[float, float]:
+        """Slope and offset of the line that moves margins."""
 
-    @abstractmethod
-    def _back(self, margin: _Place) -> _Place:
-        """The margin that is moved to this one."""
+    def phi(self, margin: Tensor) -> Tensor:
+        slope, offset = self._line
+        return self.curve.phi(slope * margin + offset) / slope
 
     def w(self, margin: Tensor) -> Tensor:
-        return self.curve.w(self._to(margin))
+        slope, offset = self._line
+        return self.curve.w(slope * margin + offset)
 
     def peak(self) -> Peak:
         """The largest weight is known although its place may not be: NaN until it is measured."""
         margin, weight = self.curve.peak()
-        return Peak(nan if self._start is None else self._back(margin), weight)
+        slope, offset = (1.0, nan) if self._start is None else self._line
+        return Peak((margin - offset) / slope, weight)
 
     def grid(self) -> Tensor:
-        return self._back(self.curve.grid())
+        slope, offset = self._line
+        return (self.curve.grid() - offset) / slope
 
     def tails(self) -> Tails:
         """Wherever a curve is moved, its ends stay."""
@@ -122,14 +124,9 @@ class Shift(_Moved):
     Ou & Zhang, section 5.1.1.
     """
 
-    def phi(self, margin: Tensor) -> Tensor:
-        return self.curve.phi(self._to(margin))
-
-    def _to(self, margin: _Place) -> _Place:
-        return margin + (self._depth - self.tau)
-
-    def _back(self, margin: _Place) -> _Place:
-        return margin - (self._depth - self.tau)
+    @property
+    def _line(self) -> tuple[float, float]:
+        return 1.0, self._depth - self.tau
 
 
 @final
@@ -146,14 +143,9 @@ class Scale(_Moved):
     Ou & Zhang, section 5.1.1.
     """
 
-    def phi(self, margin: Tensor) -> Tensor:
-        return self.curve.phi(self._to(margin)) / (self.tau / self._depth)
-
-    def _to(self, margin: _Place) -> _Place:
-        return (self.tau / self._depth) * margin
-
-    def _back(self, margin: _Place) -> _Place:
-        return margin / (self.tau / self._depth)
+    @property
+    def _line(self) -> tuple[float, float]:
+        return self.tau / self._depth, 0.0
 
 
 shift, scale = Shift, Scale

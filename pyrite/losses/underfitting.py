@@ -33,33 +33,20 @@ class Underfitting:
     """Whether a loss will underfit, by its weights before training. ``str`` of it is a text for people."""
 
     loss: str
-    looked_at: str
-    """What the numbers are of: ``loss`` without its options, and for peer loss what it is on average over peers."""
+    looked_at: str  # what the numbers are of: without options, and for peer loss what it is on average over peers
     classes: int
-    expected_margin: float
-    """The mean margin of an untrained model."""
-    initial: float
-    """The weight of a sample there, as a fraction of the largest weight the loss ever gives."""
-    initial_ce: float
-    """The same for cross entropy."""
-    kept: float
-    """The fraction of it that is left when the scores spread tenfold and the margin stays: 1 for every curve."""
-    hard: float
-    """The weight of a hopeless sample (margin -> -inf), as a fraction of the largest."""
-    learned: float
-    """The weight of a learned sample (margin -> inf), as a fraction of the largest."""
-    weight_far_wrong: float
-    """The weight that a hopeless sample's tends to, itself: 0 where the hardest samples end up with none."""
-    weight_far_right: float
-    """The weight that a learned sample's tends to, itself: 0 where learned samples are left alone."""
-    grows_without_bound: bool
-    """Whether learned samples are pushed further for ever, so that the step needs a bound."""
-    cures: tuple[str, ...]
-    """Losses that start with a quarter of their peak, where this one does not."""
-    spread: float = 1.0
-    """The spread of an untrained model's scores over the classes: assumed, or that of ``net``."""
-    net: str = ""
-    """The net whose margin and spread were measured; empty where they are those of normal scores with a spread of 1."""
+    expected_margin: float  # the mean margin of an untrained model
+    initial: float  # the weight of a sample there, as a fraction of the largest weight that the loss ever gives
+    initial_ce: float  # the same for cross entropy
+    kept: float  # what is left of it when the scores spread tenfold and the margin stays: 1 for every curve
+    hard: float  # the weight of a hopeless sample (margin -> -inf), as a fraction of the largest
+    learned: float  # the weight of a learned sample (margin -> inf), as a fraction of the largest
+    weight_far_wrong: float  # the weight that a hopeless sample's tends to, itself
+    weight_far_right: float  # the weight that a learned sample's tends to, itself
+    grows_without_bound: bool  # whether learned samples are pushed further for ever, so that the step needs a bound
+    cures: tuple[str, ...]  # losses that start with a quarter of their peak, where this one does not
+    spread: float = 1.0  # of an untrained model's scores over the classes: assumed, or that of ``net``
+    net: str = ""  # whose margin and spread were measured; empty where they are those of normal scores
 
     @property
     def verdict(self) -> str:

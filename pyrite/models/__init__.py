@@ -1,47 +1,100 @@
 """Nets: architectures that are described by a spec, and the ordinary ``nn.Module`` that each of them builds."""
 
-from pyrite.models.architecture import Architecture, Network, embed, reinitialised, seeded
+from collections.abc import Callable, Sequence
+
+from torch import Tensor, nn
+
+from pyrite.checks import whole_number
+from pyrite.errors import PyriteError
+from pyrite.models.architecture import Architecture, Network, check_shape, embed, reinitialised, seeded
 from pyrite.models.bn_inception import BNInception
 from pyrite.models.cnn import CNN4, CNN8, FastCNN
 from pyrite.models.efficientnet import EfficientnetLite0
 from pyrite.models.ensemble import Ensemble, Mirrored, SideBySide, Stacked, mean_scores, mirrored_scores
 from pyrite.models.layers import Whitening, fold_batch_norms
 from pyrite.models.mlp import MLP, Linear
-from pyrite.models.registry import MODELS, Factory, architecture, build_model, default_architecture
 from pyrite.models.resnet import WRN, Resnet20, Resnet32, Resnet34, Resnet44, Resnet50, Resnet56, Resnet110
+from pyrite.spec import Registry
 
 __all__ = [
-    "CNN4",
-    "CNN8",
-    "MLP",
-    "MODELS",
-    "WRN",
-    "Architecture",
-    "BNInception",
-    "EfficientnetLite0",
-    "Ensemble",
-    "Factory",
-    "FastCNN",
-    "Linear",
-    "Mirrored",
-    "Network",
-    "Resnet20",
-    "Resnet32",
-    "Resnet34",
-    "Resnet44",
-    "Resnet50",
-    "Resnet56",
-    "Resnet110",
-    "SideBySide",
-    "Stacked",
-    "Whitening",
-    "architecture",
-    "build_model",
-    "default_architecture",
-    "embed",
-    "fold_batch_norms",
-    "mean_scores",
-    "mirrored_scores",
-    "reinitialised",
-    "seeded",
-]
+    "CNN4", "CNN8", "MLP", "MODELS", "WRN", "Architecture", "BNInception", "EfficientnetLite0", "Ensemble", "Factory",
+    "FastCNN", "Linear", "Mirrored", "Network", "Resnet20", "Resnet32", "Resnet34", "Resnet44", "Resnet50", "Resnet56",
+    "Resnet110", "SideBySide", "Stacked", "Whitening", "architecture", "build_model", "default_architecture", "embed",
+    "fold_batch_norms", "mean_scores", "mirrored_scores", "reinitialised", "seeded",
+]  # fmt: skip
+
+Factory = Callable[[tuple[int, ...], int], nn.Module]
+"""A function that makes a net from the shape of an input and the number of classes."""
+
+MODELS: Registry[Architecture] = Registry(
+    "model",
+    {
+        "fast_cnn": FastCNN,
+        "mlp": MLP,
+        "linear": Linear,
+        "cnn4": CNN4,
+        "cnn8": CNN8,
+        "resnet20": Resnet20,
+        "resnet32": Resnet32,
+        "resnet44": Resnet44,
+        "resnet56": Resnet56,
+        "resnet110": Resnet110,
+        "resnet34": Resnet34,
+        "resnet50": Resnet50,
+        "wrn": WRN,
+        "bninception": BNInception,
+        "efficientnet_lite0": EfficientnetLite0,
+    },
+    Architecture,
+    "resnet20",
+)
+
+
+def architecture(spec: str | Architecture) -> Architecture:
+    """The architecture described by ``spec``; an architecture is returned unchanged."""
+    return MODELS.read(spec)
+
+
+def default_architecture(shape: Sequence[int]) -> Architecture:
+    """The default architecture: ``fast_cnn`` for images, ``mlp`` for features."""
+    size = check_shape(shape)
+    return FastCNN() if len(size) == 3 and min(size[1:]) >= (FastCNN.smallest or 1) else MLP()
+
+
+def build_model(
+    model: str | Architecture | nn.Module | Factory | None,
+    shape: Sequence[int],
+    classes: int,
+    seed: int,
+    inputs: Tensor | Callable[[], Tensor] | None = None,
+) -> nn.Module:
+    """Build the net to train.
+
+    Args:
+        model: a spec, an architecture, a factory that is called with the shape and the number of classes, an
+            ``nn.Module``, which is returned unchanged, or None for the default.
+        shape: the shape of one input: (channels, height, width) or (features,).
+        classes: the number of classes.
+        seed: of the initial weights, those of a factory too. Global random state is not changed.
+        inputs: some training inputs as the net will see them; see ``Architecture.build``.
+
+    >>> import torch
+    >>> net = build_model("mlp(hidden=[8])", (2,), classes=3, seed=0)
+    >>> net(torch.zeros(4, 2)).shape, net.embed(torch.zeros(4, 2)).shape
+    (torch.Size([4, 3]), torch.Size([4, 8]))
+    """
+    if model is None:
+        model = default_architecture(shape)
+    if isinstance(model, nn.Module):
+        return model
+    if isinstance(model, str | Architecture):
+        return architecture(model).build(shape, classes, seed, inputs)
+    if not callable(model):
+        raise PyriteError(f"model is {model!r}, but must be a text such as 'resnet20', an nn.Module or a factory")
+    size = check_shape(shape)
+    whole_number("classes", classes, 2)
+    with seeded(seed):
+        net: object = model(size, int(classes))
+    if not isinstance(net, nn.Module):
+        raise PyriteError(f"model is a factory that returned a {type(net).__name__}, but must return an nn.Module")
+    return net

@@ -5,12 +5,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass
-from typing import ClassVar, final
+from typing import Annotated, Any, ClassVar, final
 
 import torch
 from torch import Tensor, nn
 
-from pyrite.checks import check_memory, is_whole, whole_number
+from pyrite.checks import check_fields, check_memory, is_whole, whole_number
 from pyrite.draws import TORCH_GENERATOR, check_seed
 from pyrite.errors import PyriteError
 from pyrite.models.layers import TableInputs, Whitening
@@ -33,6 +33,9 @@ class Architecture(HasSpec, ABC):
 
     averages: ClassVar[bool] = False
     """Whether its features are means over all places of an image, and not maxima."""
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     @property
     def learning_rate(self) -> float:
@@ -181,8 +184,11 @@ def check_shape(shape: Sequence[int]) -> Shape:
     return tuple(int(side) for side in size)
 
 
-def check_widths(name: str, widths: object) -> tuple[int, ...]:
-    """Widths of layers as a tuple of ``int``."""
+def _check_widths(name: str, widths: Any) -> tuple[int, ...]:
     if isinstance(widths, str) or not isinstance(widths, Sequence) or not widths:
         raise PyriteError(f"{name} is {widths!r}, but must be a list of widths, one or more")
     return tuple(whole_number(f"{name}[{place}]", width, 1) for place, width in enumerate(widths))
+
+
+Widths = Annotated[Sequence[int], _check_widths]
+"""Widths of layers, one or more."""

@@ -6,7 +6,7 @@ from typing import ClassVar, Final, final
 import torch
 from torch import Tensor, nn
 
-from pyrite.checks import whole_number
+from pyrite.checks import Count
 from pyrite.models.architecture import Architecture, Shape
 from pyrite.models.layers import average_places, conv, he_weights
 
@@ -30,22 +30,15 @@ _BLOCKS: Final = (
 @final
 @dataclass(frozen=True, repr=False)
 class BNInception(Architecture):
-    """GoogLeNet V2, or BN-Inception: 11.3 million parameters for ImageNet. Ioffe & Szegedy, 2015.
-
-    Args:
-        embedding: the size of the embedding, which an additional linear layer computes. By default there is no such
-            layer, and the embedding is the 1,024 channels averaged over all positions.
-    """
+    """GoogLeNet V2, or BN-Inception: 11.3 million parameters for ImageNet. Ioffe & Szegedy, 2015."""
 
     smallest: ClassVar[int | None] = 32
     any_size: ClassVar[bool] = True
     averages: ClassVar[bool] = True
 
-    embedding: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.embedding is not None:
-            whole_number("embedding", self.embedding, 1)
+    # The size of the embedding, which an additional linear layer computes. By default there is no such layer, and the
+    # embedding is the 1,024 channels averaged over all positions.
+    embedding: Count | None = None
 
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
         layers: list[nn.Module] = [_unit(shape[0], 64, 2, 7), _halving()]

@@ -1,16 +1,16 @@
 """Convolutional nets without shortcuts: the default for images, and the two plain nets of papers on robust losses."""
 
 from abc import ABC
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from itertools import pairwise
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 import torch
 from torch import Tensor, nn
 
 from pyrite.checks import number
-from pyrite.models.architecture import Architecture, Shape, check_widths
+from pyrite.models.architecture import Architecture, Shape, Widths
 from pyrite.models.layers import Whitening, conv
 
 
@@ -32,12 +32,9 @@ class FastCNN(Architecture):
     any_size: ClassVar[bool] = True  # from half the size that it was built for
     learning_rate: ClassVar[float] = 0.2
 
-    widths: Sequence[int] = field(default=(32, 64, 128), kw_only=True)
-    scale: float = field(default=1 / 9, kw_only=True)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "widths", check_widths("widths", self.widths))
-        number("scale", self.scale, above=0)
+    _: KW_ONLY
+    widths: Widths = (32, 64, 128)
+    scale: Annotated[float, partial(number, above=0)] = 1 / 9
 
     def least_weights(self, shape: Shape, classes: int) -> int:
         return sum(9 * after * (before + after) for before, after in pairwise((1, *self.widths)))

@@ -2,10 +2,10 @@
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from functools import cache
+from dataclasses import KW_ONLY, dataclass, replace
+from functools import cache, partial
 from pathlib import Path
-from typing import ClassVar, Final, final
+from typing import Annotated, ClassVar, Final, final
 
 import torch
 from torch import Tensor, nn
@@ -37,10 +37,6 @@ _WIDTH: Final = 1280
 class EfficientnetLite0(Architecture):
     """EfficientNet-Lite0: 4.7 million parameters for ImageNet, of which the weights may be. Google, 2020.
 
-    Args:
-        size: scale images to this height and width first; by default they are taken as they are.
-        pretrained: begin with the weights of ImageNet, but for the last layer. Grey images are taken as grey colours.
-
     Tan & Le, 2019, without squeeze-and-excitation and with ReLU6 in place of swish.
     """
 
@@ -48,13 +44,11 @@ class EfficientnetLite0(Architecture):
     any_size: ClassVar[bool] = True
     averages: ClassVar[bool] = True
 
-    size: int | None = field(default=None, kw_only=True)
-    pretrained: bool = field(default=False, kw_only=True)
-
-    def __post_init__(self) -> None:
-        if self.size is not None:
-            whole_number("size", self.size, 8, 1024)
-        flag("pretrained", self.pretrained)
+    _: KW_ONLY
+    # Scale images to this height and width first; by default they are taken as they are.
+    size: Annotated[int, partial(whole_number, least=8, most=1024)] | None = None
+    # Begin with the weights of ImageNet, but for the last layer. Grey images are taken as grey colours.
+    pretrained: Annotated[bool, flag] = False
 
     @property
     def learning_rate(self) -> float:
@@ -85,7 +79,12 @@ class EfficientnetLite0(Architecture):
                 before = after
         body = he_weights(nn.Sequential(*layers, _unit(before, _WIDTH, 1), *average_places()))
         if self.pretrained:
-            _load(body, shape[0])
+            # The layers are in the order of those in the file, in which those of the last layer are left over.
+            weights = dict(zip(body.state_dict(), lite0_weights().values(), strict=False))
+            if shape[0] == 1:  # as if the one channel were given three times
+                first = next(iter(weights))
+                weights[first] = weights[first].sum(1, keepdim=True)
+            body.load_state_dict(weights)
         return body, nn.Linear(_WIDTH, classes)
 
 
@@ -139,16 +138,6 @@ def _unit(before: int, after: int, kernel: int, stride: int = 1, groups: int = 1
     padding = kernel // 2 if stride == 1 else 0
     convolution = _Same(before, after, kernel, stride, padding, groups=groups, bias=False)
     return nn.Sequential(convolution, nn.BatchNorm2d(after, eps=1e-3), nn.ReLU6())
-
-
-def _load(body: nn.Module, channels: int) -> None:
-    """Put the weights of ImageNet into a body. Its layers are in the order of those in the file."""
-    # Those of the last layer are left over.
-    weights = dict(zip(body.state_dict(), lite0_weights().values(), strict=False))
-    if channels == 1:  # as if the one channel were given three times
-        first = next(iter(weights))
-        weights[first] = weights[first].sum(1, keepdim=True)
-    body.load_state_dict(weights)
 
 
 def lite0_file() -> Path:

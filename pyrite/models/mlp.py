@@ -1,16 +1,18 @@
 """Nets for features: the default, and a linear model."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from itertools import pairwise
 from math import prod
-from typing import ClassVar, final
+from typing import Annotated, ClassVar, final
 
 from torch import nn
 
 from pyrite.checks import flag, number, whole_number
-from pyrite.models.architecture import Architecture, Shape, check_widths
+from pyrite.models.architecture import Architecture, Shape, Widths
 from pyrite.models.layers import TableInputs
+
+_Limit = Annotated[float, partial(number, wanted="a number above 0, or None", above=0)]
 
 
 @final
@@ -18,27 +20,16 @@ from pyrite.models.layers import TableInputs
 class MLP(Architecture):
     """Layers of hidden units with ReLU, for features; an image is flattened to a row of pixels.
 
-    Args:
-        hidden: the number of units of each hidden layer.
-        norm: whether a batch norm follows each hidden layer.
-        limit: squash features smoothly to (-limit, limit); None for no limit.
-        bins: add an encoding of each feature by this number of quantile bins, for tables with jumps; 0 for none.
-
     >>> str(MLP(hidden=[64, 32]))
     'mlp(hidden=(64, 32))'
     """
 
-    hidden: Sequence[int] = field(default=(256, 256), kw_only=True)
-    norm: bool = field(default=True, kw_only=True)
-    limit: float | None = field(default=None, kw_only=True)
-    bins: int = field(default=0, kw_only=True)
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "hidden", check_widths("hidden", self.hidden))
-        flag("norm", self.norm)
-        if self.limit is not None:
-            number("limit", self.limit, "a number above 0, or None", above=0)
-        whole_number("bins", self.bins, 0)
+    _: KW_ONLY
+    hidden: Widths = (256, 256)
+    norm: Annotated[bool, flag] = True  # whether a batch norm follows each hidden layer
+    limit: _Limit | None = None  # squash features smoothly to (-limit, limit)
+    # Add an encoding of each feature by this number of quantile bins, for tables with jumps; 0 for none.
+    bins: Annotated[int, partial(whole_number, least=0)] = 0
 
     def least_weights(self, shape: Shape, classes: int) -> int:
         return sum(before * after for before, after in pairwise((prod(shape) * (1 + self.bins), *self.hidden, classes)))

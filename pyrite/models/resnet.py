@@ -2,15 +2,15 @@
 
 from abc import ABC
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import KW_ONLY, dataclass
+from functools import partial
 from itertools import pairwise
-from typing import ClassVar, Literal, final
+from typing import Annotated, ClassVar, Literal, final
 
 from torch import Tensor, nn
 from torch.nn.functional import dropout, pad, relu
 
-from pyrite.checks import number, one_of, whole_number
-from pyrite.errors import PyriteError
+from pyrite.checks import Count, number, require, whole_number
 from pyrite.models.architecture import Architecture, Shape
 from pyrite.models.layers import average_places, conv, he_weights
 
@@ -30,10 +30,7 @@ class _CifarResnet(Architecture, ABC):
     averages: ClassVar[bool] = True
     depth: ClassVar[int]
 
-    width: int = 16
-
-    def __post_init__(self) -> None:
-        whole_number("width", self.width, 1)
+    width: Count = 16
 
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
         def block(before: int, after: int, stride: int) -> nn.Module:
@@ -82,22 +79,17 @@ class Resnet110(_CifarResnet):
 
 @dataclass(frozen=True, repr=False)
 class _ImagenetResnet(Architecture, ABC):
-    """Four groups of blocks with 64, 128, 256 and 512 channels, 3, 4, 6 and 3 blocks.
-
-    Args:
-        stem: ``"large"``, a 7 x 7 convolution and a pooling that divide height and width by four, as for 224 x 224;
-            ``"small"``, a 3 x 3 convolution that keeps them, as for 32 x 32; ``"auto"``, large for images from 96 on.
-    """
+    """Four groups of blocks with 64, 128, 256 and 512 channels, 3, 4, 6 and 3 blocks."""
 
     smallest: ClassVar[int | None] = 8
     any_size: ClassVar[bool] = True
     averages: ClassVar[bool] = True
     expansion: ClassVar[int]
 
-    stem: Literal["auto", "small", "large"] = field(default="auto", kw_only=True)
-
-    def __post_init__(self) -> None:
-        one_of("stem", self.stem, ("auto", "small", "large"))
+    _: KW_ONLY
+    # Large: a 7 x 7 convolution and a pooling that divide height and width by four, as for 224 x 224; small: a 3 x 3
+    # convolution that keeps them, as for 32 x 32; auto: large for images from 96 on.
+    stem: Literal["auto", "small", "large"] = "auto"
 
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
         layers = _two if self.expansion == 1 else _bottleneck
@@ -150,17 +142,13 @@ class WRN(Architecture):
     any_size: ClassVar[bool] = True
     averages: ClassVar[bool] = True
 
-    depth: int = 28
-    width: int = 10
-    dropout: float | None = None
+    depth: Annotated[int, partial(whole_number, least=10)] = 28
+    width: Count = 10
+    dropout: Annotated[float, partial(number, least=0, below=1)] | None = None
 
     def __post_init__(self) -> None:
-        whole_number("depth", self.depth, 10)
-        whole_number("width", self.width, 1)
-        if (self.depth - 4) % 6:
-            raise PyriteError(f"depth is {self.depth}, but must be 6n + 4: 10, 16, 22, 28, 34, 40, ...")
-        if self.dropout is not None:
-            number("dropout", self.dropout, least=0, below=1)
+        super().__post_init__()
+        require((self.depth - 4) % 6 == 0, "depth", self.depth, "6n + 4: 10, 16, 22, 28, 34, 40, ...")
 
     @property
     def _widths(self) -> tuple[int, int, int]:
