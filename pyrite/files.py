@@ -78,6 +78,17 @@ def acquire(path: Path, *, wait: bool = False) -> Callable[[], None] | None:
 
 
 @contextmanager
+def held(path: Path) -> Iterator[None]:
+    """A context that only one process at a time can enter; others wait."""
+    release = acquire(path, wait=True)
+    assert release is not None
+    try:
+        yield
+    finally:
+        release()
+
+
+@contextmanager
 def one_at_a_time(folder: Path) -> Iterator[None]:
     """Around several files that belong together: another process that writes them to the same folder waits.
 
@@ -85,7 +96,5 @@ def one_at_a_time(folder: Path) -> Iterator[None]:
     """
     with ExitStack() as stack:
         with suppress(OSError):
-            release = acquire(folder / ".writing", wait=True)
-            assert release is not None
-            stack.callback(release)
+            stack.enter_context(held(folder / ".writing"))
         yield

@@ -33,7 +33,7 @@ def tune(
     from pyrite.report.style import save
     from pyrite.report.tuning import tuning_figure
     from pyrite.tuning import tune as tune_runs
-    from pyrite.tuning.criteria import TRAP
+    from pyrite.tuning.result import TRAP
 
     if by == "ce":
         warn(TRAP)

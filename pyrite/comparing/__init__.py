@@ -1,8 +1,7 @@
 """Runs side by side, trained one after the other or in several processes."""
 
 from pyrite.comparing.comparison import Comparison, Row, check_columns, compare, demo, loss_or_method
-from pyrite.comparing.grid import run_grid
-from pyrite.comparing.table import Table, mean_and_deviation, train_command, write_results
+from pyrite.comparing.grid import Table, mean_and_deviation, run_grid, train_command, write_results
 
 __all__ = [
     "Comparison", "Row", "Table", "check_columns", "compare", "demo", "loss_or_method", "mean_and_deviation",

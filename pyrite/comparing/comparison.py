@@ -11,8 +11,7 @@ from typing import Any, Final, NamedTuple, Unpack, final
 from torch import nn
 
 from pyrite.checks import whole_number
-from pyrite.comparing.grid import run_grid
-from pyrite.comparing.table import Table, mean_and_deviation, write_results
+from pyrite.comparing.grid import Table, mean_and_deviation, run_grid, write_results
 from pyrite.data import Data
 from pyrite.errors import PyriteError
 from pyrite.losses import LOSSES, loss as read_loss

@@ -1,11 +1,12 @@
-"""The result of a search: the choice, the reason, and the command that trains with it."""
+"""The result of a search: the criterion, the choice by it, and the command that trains with the choice."""
 
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import inf, sqrt
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, final
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, final
 
 import numpy as np
 
@@ -14,11 +15,41 @@ from pyrite.data import Part
 from pyrite.files import write
 from pyrite.methods import method as read_method
 from pyrite.training import Run, RunFailed
-from pyrite.tuning.criteria import CRITERIA, Criterion
 from pyrite.tuning.space import Space, short
 
 if TYPE_CHECKING:
     import optuna
+
+TRAP: Final = (
+    "choosing by cross entropy on noisy labels is a trap: a wrong label costs a confident model without bound, so that "
+    "the vaguest model wins, not the most accurate; accuracy and mae keep the order of models under symmetric noise"
+)
+
+
+class Criterion(NamedTuple):
+    """A column of a run's history, its name in texts, and whether a larger number is better."""
+
+    column: str
+    words: str
+    rises: bool
+    symmetric: bool  # its sum over all labels is the same for every model: symmetric noise keeps their order
+
+    def formatted(self, value: float, count: int = 0) -> str:
+        """A value as text; with ``count`` samples, an accuracy has its standard error."""
+        if not self.rises:
+            return f"{value:.4f}"
+        return f"{100 * value:.2f}{f' ± {100 * sqrt(value * (1 - value) / count):.2f}' if count else ''} %"
+
+    def rank(self, trial: "Trial") -> float:
+        """A number by which trials are sorted: the best is the lowest, and those without a value come last."""
+        return inf if trial.value is None else -trial.value if self.rises else trial.value
+
+
+CRITERIA: Final[Mapping[str, Criterion]] = {
+    "accuracy": Criterion("validation_accuracy", "accuracy", rises=True, symmetric=True),
+    "mae": Criterion("validation_mae", "MAE", rises=False, symmetric=True),
+    "ce": Criterion("validation_ce", "cross entropy", rises=False, symmetric=False),
+}
 
 
 @final
@@ -144,8 +175,7 @@ class Tuning:
     @property
     def ranked(self) -> list[Trial]:
         """The trials, the best first; those without a value come last."""
-        sign = -1 if self.criterion.rises else 1
-        return sorted(self.trials, key=lambda trial: float("inf") if trial.value is None else sign * trial.value)
+        return sorted(self.trials, key=self.criterion.rank)
 
     def table(self) -> Table:
         """All trials, the best first."""
@@ -184,8 +214,8 @@ class Tuning:
 
 def best_of(trials: Sequence[Trial], criterion: Criterion) -> Trial:
     """The first of the complete trials with the best value; ``RunFailed`` if there is none."""
-    values = [trial.value for trial in trials if trial.value is not None]
-    if not values:
+    best = min(trials, key=criterion.rank)
+    if best.value is None:
         reasons = [f": {trial.reason}" for trial in trials if trial.reason]
         raise RunFailed(f"none of {len(trials)} trials finished{reasons[0] if reasons else ''}")
-    return next(trial for trial in trials if trial.value == criterion.best(values))
+    return best

@@ -2,7 +2,7 @@
 
 import ast
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import islice, product
 from math import sqrt
@@ -172,21 +172,18 @@ def _range_names(text: str) -> list[str]:
         tree = ast.parse(text, mode="eval")
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []  # ``build`` raises the error
-    return list(_named(tree.body, "factor", text))
 
+    def named(node: ast.AST, name: str) -> list[str]:
+        if not isinstance(node, ast.Call):
+            return [one for part in ast.iter_child_nodes(node) for one in named(part, name)]
+        called = node.func.id if isinstance(node.func, ast.Name) else ""
+        parts = [*((str(place), part) for place, part in enumerate(node.args, 1))]
+        parts += [(str(word.arg), word.value) for word in node.keywords]
+        inner = [one for under, part in parts for one in named(part, f"{called}.{under}")]
+        if called not in ("between", "one_of"):
+            return inner
+        if inner:
+            raise PyriteError(f"cannot read {text!r}: a range within a range")
+        return [name]
 
-def _named(node: ast.AST, name: str, text: str) -> Iterator[str]:
-    if not isinstance(node, ast.Call):
-        for part in ast.iter_child_nodes(node):
-            yield from _named(part, name, text)
-        return
-    called = node.func.id if isinstance(node.func, ast.Name) else ""
-    parts = [(f"{called}.{number}", part) for number, part in enumerate(node.args, 1)]
-    parts += [(f"{called}.{word.arg}", word.value) for word in node.keywords]
-    inner = [within for under, part in parts for within in _named(part, under, text)]
-    if called not in ("between", "one_of"):
-        yield from inner
-        return
-    if inner:
-        raise PyriteError(f"cannot read {text!r}: a range within a range")
-    yield name
+    return named(tree.body, "factor")

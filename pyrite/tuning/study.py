@@ -24,11 +24,10 @@ from optuna.study import StudyDirection
 from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from pyrite.errors import PyriteError
-from pyrite.files import acquire
+from pyrite.files import acquire, held
 from pyrite.methods import Method
 from pyrite.training import RunFailed
-from pyrite.tuning.criteria import Criterion
-from pyrite.tuning.result import Trial
+from pyrite.tuning.result import Criterion, Trial
 from pyrite.tuning.space import METHOD, Between, Choose, Range, Space
 
 _NAME, _JOURNAL = "pyrite", "study.journal"
@@ -78,10 +77,10 @@ class Study:
     def __init__(
         self, path: Path, settings: Mapping[str, Any], space: Space, criterion: Criterion, seed: int, epochs: int
     ) -> None:
-        self.path, self.space, self.seed, self.epochs = path, space, seed, epochs
+        self.path, self.locks, self.space, self.seed, self.epochs = path, path / "locks", space, seed, epochs
         self.direction = StudyDirection.MAXIMIZE if criterion.rises else StudyDirection.MINIMIZE
         _check_folder(path)
-        with self._exclusive():
+        with _failures(path), held(self.locks / "study"):
             self.storage = _storage(path)
             with _quiet():
                 self.study = optuna.create_study(
@@ -102,28 +101,26 @@ class Study:
     def claim(self, limit: int, make: Make) -> Claim | None:
         """A trial to work on: one that a process abandoned, or a new one; None if there is nothing left to do."""
         while True:
-            with self._exclusive():
+            with _failures(self.path), held(self.locks / "study"):
                 running = [trial for trial in self.trials() if trial.state == "running"]
                 for trial in running:
-                    release = self._lock(trial.name)
-                    # Its process may have finished and released it since the journal was read.
-                    if release is not None and self.trials()[trial.number - 1].state == "running":
-                        return Claim(trial, release)
-                    if release is not None:
+                    if (release := acquire(self.locks / trial.name)) is not None:
+                        # Its process may have finished and released it since the journal was read.
+                        if self.trials()[trial.number - 1].state == "running":
+                            return Claim(trial, release)
                         release()
                 new = self._propose(make) if len(self._stored()) < limit else None
                 if new is not None:
                     self.study.add_trial(new)
                     trial = self.trials()[-1]
-                    release = self._lock(trial.name)
+                    release = acquire(self.locks / trial.name)
                     assert release is not None, f"{trial.name} is new, so no process has its lock"
                     return Claim(trial, release)
             if not running:
                 return None
             # Other processes work on the last trials: if one of them ends, its trial has to be continued.
-            release = self._lock(running[0].name, wait=True)
-            assert release is not None
-            release()
+            with _failures(self.path), held(self.locks / running[0].name):
+                pass
 
     def is_hopeless(self, values: Sequence[float]) -> bool:
         """Whether a trial with these values so far is behind the median of the finished ones."""
@@ -134,7 +131,7 @@ class Study:
         begun = create_trial(state=TrialState.RUNNING, intermediate_values=dict(enumerate(values, 1)))
         return pruner.prune(self.study, begun)
 
-    def finish(self, trial: Trial, state: str, values: Sequence[float] = (), **facts: float | str | None) -> Trial:
+    def finish(self, trial: Trial, state: str, values: Sequence[float] = (), **facts: float | str | None) -> None:
         """Write the outcome of a trial and other facts. Only the process that the trial belongs to may do so."""
         with _failures(self.path):
             identity = self._stored()[trial.number - 1]._trial_id
@@ -144,7 +141,6 @@ class Study:
                 self.storage.set_trial_user_attr(identity, name, fact)
             end = values[-1] if state == "complete" else None
             self.study.tell(trial.number - 1, end, state=TrialState[_STATES[state]])
-            return self.trials()[trial.number - 1]
 
     def _stored(self) -> list[FrozenTrial]:
         return self.study.get_trials(deepcopy=False)
@@ -176,20 +172,6 @@ class Study:
                 trial = study.ask()
                 yield partial(_suggested, trial)
                 study.tell(trial, state=TrialState.FAIL)
-
-    @contextmanager
-    def _exclusive(self) -> Iterator[None]:
-        """A context that only one process at a time can enter."""
-        with _failures(self.path):
-            release = self._lock("study", wait=True)
-            assert release is not None
-            try:
-                yield
-            finally:
-                release()
-
-    def _lock(self, name: str, wait: bool = False) -> Callable[[], None] | None:
-        return acquire(self.path / "locks" / name, wait=wait)
 
 
 def read_study(path: Path) -> optuna.Study:

@@ -22,8 +22,7 @@ from pyrite.errors import PyriteError
 from pyrite.methods import Method, Step, method as read_method
 from pyrite.settings import READING, Settings
 from pyrite.training import Diverged, Record, given_settings, reading, resolve, states_rate, train_once
-from pyrite.tuning.criteria import CRITERIA, TRAP
-from pyrite.tuning.result import Trial, Tuning, best_of
+from pyrite.tuning.result import CRITERIA, TRAP, Trial, Tuning, best_of
 from pyrite.tuning.space import Between, Range, Space, default_methods, read_range, short
 
 if TYPE_CHECKING:
@@ -160,8 +159,8 @@ class _Search:
             study.finish(trial, state, values, test_accuracy=run.history[-1]["test_accuracy"])
             pruned = f"pruned after {len(values)} of {self.config.epochs} epochs"
             outcome = f"{rule.words} {rule.formatted(values[-1])}" if run.finished else pruned
-        ends = [other.value for other in study.trials() if other.value is not None]
-        return outcome + (f" (best {rule.formatted(rule.best(ends))})" if ends else "")
+        best = min(study.trials(), key=rule.rank).value
+        return outcome + (f" (best {rule.formatted(best)})" if best is not None else "")
 
     def result(self, trials: tuple[Trial, ...]) -> Tuning:
         """Write and return the result. The choice is then trained on all samples."""

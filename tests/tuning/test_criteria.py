@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import pyrite
-from pyrite.tuning.criteria import CRITERIA
+from pyrite.tuning.result import CRITERIA, Trial, best_of
 
 CLASSES, SAMPLES, DRAWS = 5, 400, 400
 Floats = npt.NDArray[np.float64]
@@ -89,5 +89,6 @@ def test_values_for_people() -> None:
     assert CRITERIA["accuracy"].formatted(0.5, 100) == "50.00 ± 5.00 %"
     assert CRITERIA["accuracy"].formatted(0.5) == "50.00 %"
     assert CRITERIA["mae"].formatted(0.91234, 100) == "0.9123"
-    assert CRITERIA["accuracy"].best([0.2, 0.9]) == 0.9
-    assert CRITERIA["mae"].best([0.2, 0.9]) == 0.2
+    trials = [Trial(number, "erm(ce)", 0.1, {}, "complete", (end,)) for number, end in enumerate((0.2, 0.9, 0.9), 1)]
+    trials.append(Trial(4, "erm(ce)", 0.1, {}, "pruned", (1.0,)))
+    assert [best_of(trials, CRITERIA[by]).number for by in ("accuracy", "mae")] == [2, 1]

@@ -12,7 +12,7 @@ import pytest
 import pyrite
 from pyrite.files import acquire
 from pyrite.training import RunFailed
-from pyrite.tuning.criteria import CRITERIA
+from pyrite.tuning.result import CRITERIA
 from pyrite.tuning.space import Space
 from pyrite.tuning.study import Claim, Study, read_study
 from tests.children import differing, run, start

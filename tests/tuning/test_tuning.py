@@ -11,7 +11,7 @@ import pytest
 
 import pyrite
 from pyrite.training import RunFailed
-from pyrite.tuning.criteria import CRITERIA
+from pyrite.tuning.result import CRITERIA
 from pyrite.tuning.space import Between, Space
 from pyrite.tuning.study import Study
 
