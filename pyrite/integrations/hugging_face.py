@@ -79,7 +79,9 @@ class HFLoss:
         # Half precision is too coarse for a sum over many tokens.
         rows = scores.reshape(-1, scores.shape[-1]).to(torch.promote_types(scores.dtype, torch.float32))
         value: Tensor = self._sum(rows, labels)
-        return value / _count(num_items_in_batch, labels)
+        items = (labels != _IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
+        # A tensor has one number per device, all equal. A step without labels has a loss of 0.
+        return value / torch.as_tensor(items, device=value.device).reshape(-1)[0].clamp(min=1)
 
     def _shifted(self, outputs: Any, scores: Tensor) -> bool:
         if scores.dim() == 2:
@@ -108,12 +110,3 @@ def _scores(outputs: Any) -> Tensor:
         actual = f"of shape {tuple(scores.shape)}" if isinstance(scores, Tensor) else type(scores).__name__
         raise PyriteError(f"logits are {actual}, but must be a tensor: one row per sample, one column per class")
     return scores
-
-
-def _count(items: Tensor | int | None, labels: Tensor) -> Tensor | int:
-    """The denominator; at least 1, so that a step without labels has a loss of 0."""
-    if items is None:
-        return (labels != _IGNORED).sum().clamp(min=1)
-    if isinstance(items, Tensor):
-        return items.reshape(-1)[0].to(labels.device).clamp(min=1)  # one per device, all equal
-    return max(items, 1)

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, Self, final
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from pyrite.checks import whole_number
 from pyrite.errors import PyriteError
 from pyrite.papers.cells import Cell
 from pyrite.spec import nearest
@@ -187,18 +188,18 @@ class PaperRecipe(Checked):
         every = (self.source.axes, *(scale.axes for scale in self.scales().values()))
         return {label for axes in every for labels in axes.values() for label in labels}
 
-    def grid(self, name: ScaleName) -> dict[tuple[Labels, int], Cell]:
-        """The cells at a scale, by their labels and their seed."""
+    def grid(self, name: ScaleName, seeds: int | None = None) -> dict[tuple[Labels, int], Cell]:
+        """The cells at a scale, by their labels and their seed; of the first ``seeds`` alone if that is given."""
         scale, source = self.scale(name), self.source
-        cells = {}
+        most = scale.seeds if seeds is None else min(scale.seeds, whole_number("seeds", seeds, least=1))
+        cells: dict[tuple[Labels, int], Cell] = {}
         for labels in product(*self.axis_labels(name).values()):
             values = {**source.settings, **scale.settings}
             for axis, label in zip(source.axes, labels, strict=True):
                 values |= source.axes[axis].get(label, {})
                 values |= scale.axes.get(axis, {}).get(label, {})
             cell = Cell.make(_filled(values))
-            for seed in range(scale.seeds):
-                cells[labels, seed] = cell.with_seed(seed)
+            cells |= {(labels, seed): cell.with_seed(seed) for seed in range(most)}
         return cells
 
     def published_number(self, labels: Collection[str], column: str) -> str:

@@ -1,10 +1,10 @@
 """``reproduce``: a table or figure of a paper, run at some scale, beside what was published and claimed."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import product
-from math import inf
 from pathlib import Path
 from statistics import mean
 from typing import Any, Literal, cast, final
@@ -18,11 +18,8 @@ from pyrite.losses import loss as read_loss
 from pyrite.papers.cells import Cell, CellFolder, CellResult, in_per_cent, train_cell
 from pyrite.papers.claims import CLAIMS, Computed, Results, Verdict, evaluate
 from pyrite.papers.exact import EXACT
-from pyrite.papers.recipe import SCALES, Labels, PaperRecipe, Scale, ScaleName
+from pyrite.papers.recipe import SCALES, PaperRecipe, Scale, ScaleName
 from pyrite.training import COLUMNS, measure_pace
-
-_COST = ("data", "model", "epochs", "iterations", "samples", "batch_size", "augment")
-"""The settings that decide, with the kind of method, how long a run takes."""
 
 
 @final
@@ -158,7 +155,7 @@ def read_reproduction(name: str, scale: ScaleName, cells: Path, seeds: int | Non
     recipe = PaperRecipe.load(name)
     if recipe.is_exact:
         return Reproduction(name, "exact", recipe, computed=tuple(EXACT[claim]() for claim in recipe.compute))
-    grid, finished = _grid(recipe, scale, seeds), CellFolder(cells).results()
+    grid, finished = recipe.grid(scale, seeds), CellFolder(cells).results()
     results = {place: finished[cell.key] for place, cell in grid.items() if cell.key in finished}
     found = Results(recipe.axis_labels(scale), results, recipe.all_labels())
     return Reproduction(name, scale, recipe, found, expected=len(grid))
@@ -197,7 +194,7 @@ def reproduce(
     recipe, folder = PaperRecipe.load(name), Path(out)
     kept = CellFolder(folder / "cells" if cells is None else Path(cells))
     if not recipe.is_exact:
-        grid, known = _grid(recipe, scale, seeds), kept.results()
+        grid, known = recipe.grid(scale, seeds), kept.results()
         # Each cell once, all labels of a seed before the next seed.
         ordered = [cell for _, cell in sorted(grid.items(), key=lambda item: item[0][1])]
         missing = list({cell.key: cell for cell in ordered if cell.key not in known}.values())
@@ -213,18 +210,12 @@ def reproduce(
     return found
 
 
-def _grid(recipe: PaperRecipe, scale: ScaleName, seeds: int | None) -> dict[tuple[Labels, int], Cell]:
-    most = inf if seeds is None else whole_number("seeds", seeds, least=1)
-    return {place: cell for place, cell in recipe.grid(scale).items() if place[1] < most}
-
-
 def _seconds(missing: Sequence[Cell], known: Iterable[CellResult], workers: int) -> float:
     """How long the missing cells will take: from finished ones of their kind, or from the first steps of one."""
-    finished: dict[tuple[Any, ...], list[float]] = {}
+    finished = defaultdict[tuple[Any, ...], list[float]](list)
     for result in known:
-        finished.setdefault(_kind(result.cell), []).append(float(result.facts["seconds"]))
-    times = {kind: mean(seconds) for kind, seconds in finished.items()}
-    threads = torch.get_num_threads()
+        finished[_kind(result.cell)].append(float(result.facts["seconds"]))
+    times, threads = {kind: mean(seconds) for kind, seconds in finished.items()}, torch.get_num_threads()
     try:
         if workers > 1:
             torch.set_num_threads(1)  # as the workers do
@@ -239,5 +230,5 @@ def _seconds(missing: Sequence[Cell], known: Iterable[CellResult], workers: int)
 
 def _kind(cell: Cell) -> tuple[Any, ...]:
     """Cells of one kind take about as long as each other: next to the net, a loss takes hardly any time."""
-    method = str(cell.settings["method"]).partition("(")[0]
-    return (method, *(cell.settings.get(name) for name in _COST))
+    cost = ("data", "model", "epochs", "iterations", "samples", "batch_size", "augment")
+    return str(cell.settings["method"]).partition("(")[0], *map(cell.settings.get, cost)

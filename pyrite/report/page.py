@@ -3,14 +3,14 @@
 from pathlib import Path
 from typing import Any
 
-from pyrite.comparing import Comparison, Row
+from pyrite.comparing import Comparison
 from pyrite.data import Part
 from pyrite.errors import PyriteError
 from pyrite.files import write_or_refuse
 from pyrite.report.figures import learning_figure, margins_figure
 from pyrite.report.style import picture, templates
 from pyrite.settings import SETTINGS
-from pyrite.training import COLUMNS, Config, Run
+from pyrite.training import COLUMNS, Run
 
 
 def write_page(comparison: Comparison, path: str | Path, title: str = "Losses side by side") -> Path:
@@ -43,7 +43,10 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Losses si
 def _settings(comparison: Comparison) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
     """The settings that all recipes have in common, unless they are empty, 0 or off, and those that differ, by name and
     loss; both without method and seed."""
-    recipes = {row.name: _plain(row.runs[0].config) for row in comparison.rows}
+    recipes = {}
+    for row in comparison.rows:
+        values = row.runs[0].config.to_dict().items()
+        recipes[row.name] = {name: value["python"] if isinstance(value, dict) else value for name, value in values}
     first = next(iter(recipes.values()))
     names = [name for name in SETTINGS if name not in ("method", "seed")]
     differ = [name for name in names if len({recipe.get(name) for recipe in recipes.values()}) > 1]
@@ -51,10 +54,6 @@ def _settings(comparison: Comparison) -> tuple[dict[str, object], dict[str, dict
     if common.get("accumulate") == 1:
         del common["accumulate"]
     return common, {name: {loss: recipe.get(name) for loss, recipe in recipes.items()} for name in differ}
-
-
-def _plain(config: Config) -> dict[str, Any]:
-    return {name: value["python"] if isinstance(value, dict) else value for name, value in config.to_dict().items()}
 
 
 def _labels(run: Run) -> dict[str, int]:
@@ -69,10 +68,9 @@ def _labels(run: Run) -> dict[str, int]:
 def _findings(comparison: Comparison) -> list[dict[str, Any]]:
     """Of the row that follows the most wrong labels, and of the one that follows the fewest: the first seed."""
     ordered = sorted(comparison.rows, key=lambda row: row.runs[0].history[-1]["memorised"], reverse=True)
-    return [_finding(row) for row in (ordered[0], ordered[-1])] if len(ordered) > 1 else [_finding(ordered[0])]
-
-
-def _finding(row: Row) -> dict[str, Any]:
-    history = row.runs[0].history
-    best = max(history, key=lambda line: line["test_accuracy"])
-    return {"name": row.name, "best": best["test_accuracy"], "epoch": best["epoch"], "last": history[-1]}
+    found = []
+    for row in (ordered[0], ordered[-1])[: len(ordered)]:
+        history = row.runs[0].history
+        best = max(history, key=lambda line: line["test_accuracy"])
+        found.append({"name": row.name, "best": best["test_accuracy"], "epoch": best["epoch"], "last": history[-1]})
+    return found

@@ -92,13 +92,17 @@ def _cut(text: str, longest: int) -> str:
 def marked_texts(audit: Audit, records: Records, rows: Ints, budget: int) -> dict[str, Any]:
     """The first texts, as many as there is room for, each as pieces of which some are marked."""
     texts = records.texts()
-    counts, sizes = _document_counts(audit, texts)
+    # By class in how many texts each word is, and the number of texts, of labels that are not suspects.
+    counts, sizes = [Counter[str]() for _ in audit.classes], [0] * len(audit.classes)
+    for row in np.flatnonzero(~audit.is_suspect).tolist():
+        counts[audit.labels[row]].update({word.lower() for word in _WORD.findall(texts[audit.index[row]])})
+        sizes[audit.labels[row]] += 1
     shown: list[list[Any]] = []
     for row in rows.tolist():
         text = texts[audit.index[row]]
         given = int(audit.labels[row])
         other = next((int(choice) for choice in audit.choices[row] if choice != given), given)
-        weights = log_ratios(counts, sizes, set(_words(text)), other, given)
+        weights = log_ratios(counts, sizes, {word.lower() for word in _WORD.findall(text)}, other, given)
         made = pieces(_cut(text, _LONGEST_TEXT), weights)
         budget -= sum(len(part.encode(errors="replace")) + 8 for _, part in made)
         if budget < 0:
@@ -143,17 +147,3 @@ def pieces(text: str, weights: dict[str, float]) -> list[tuple[int, str]]:
             parts.append((sign, match[0]))
             end = match.end()
     return [*parts, (0, text[end:])] if end < len(text) else parts
-
-
-def _words(text: str) -> list[str]:
-    return [word.lower() for word in _WORD.findall(text)]
-
-
-def _document_counts(audit: Audit, texts: Sequence[str]) -> tuple[list[Counter[str]], list[int]]:
-    """By class in how many texts each word is, and the number of texts, of labels that are not suspects."""
-    counts: list[Counter[str]] = [Counter() for _ in audit.classes]
-    sizes = [0] * len(audit.classes)
-    for row in np.flatnonzero(~audit.is_suspect).tolist():
-        counts[audit.labels[row]].update(set(_words(texts[audit.index[row]])))
-        sizes[audit.labels[row]] += 1
-    return counts, sizes
