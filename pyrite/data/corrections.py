@@ -20,9 +20,9 @@ from pyrite.spec import nearest
 DECISIONS = ("keep", "relabel", "drop", "unsure")
 """A reviewer's decisions: the label is right; it must be changed; leave the sample out; the reviewer is not sure."""
 
-# A cell that a spreadsheet would read as a formula, after any apostrophes added here. Some locales also accept the
-# full-width characters. The page of an audit has the same pattern (audit_review.js).
-_FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+# A cell that a spreadsheet would read as a formula, after any apostrophes added here, and not as a number. Some locales
+# also accept the full-width characters. The page of an audit has the same pattern (audit_review.js).
+_FORMULA = re.compile(r"'*(?![+-]?\d+(\.\d+)?([eE][+-]?\d+)?$)[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 
 _REVIEW = ("index", "old", "new", "decision")  # path and score are optional
 _RANKING = ("index", "given", "wrong_probability")  # path, suggested, score, suspect and the evidence are optional
@@ -114,8 +114,8 @@ class Corrections:
 def to_cell(text: str) -> str:
     """A name as a cell of a CSV file. An apostrophe is put before text that a spreadsheet would run as a formula.
 
-    >>> to_cell("=1+1"), to_cell("'=1+1"), to_cell("it's"), to_cell("'tis")
-    ("'=1+1", "''=1+1", "it's", "'tis")
+    >>> to_cell("=1+1"), to_cell("'=1+1"), to_cell("it's"), to_cell("'tis"), to_cell("-2.77")
+    ("'=1+1", "''=1+1", "it's", "'tis", '-2.77')
     """
     return f"'{text}" if _FORMULA.match(text) else text
 

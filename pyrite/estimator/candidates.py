@@ -120,6 +120,9 @@ class Wrapped(Candidate):
             chances[:, known] = model.predict_proba(inputs)
         else:
             scores = np.asarray(model.decision_function(inputs))
+            if scores.ndim == 2 and scores.shape[1] != len(known):
+                name = type(model).__name__
+                raise PyriteError(f"{name} has {scores.shape[1]} columns of scores for {len(known)} classes")
             chances[:, known] = softmax(np.stack([0 * scores, scores], 1) if scores.ndim == 1 else scores, axis=1)
         return log_probabilities(chances, _FLOOR)
 
@@ -134,6 +137,11 @@ def wrap(model: Any, classes: npt.NDArray[Any], weighted: bool, verbose: bool) -
     if not (hasattr(model, "predict_proba") or hasattr(model, "decision_function")):
         raise PyriteError(
             f"model is a {name} without predict_proba and decision_function, so its labels have no scores"
+        )
+    shape = next((value for key, value in model.get_params().items() if key.endswith("decision_function_shape")), "")
+    if shape == "ovo" and len(classes) > 2 and not hasattr(model, "predict_proba"):
+        raise PyriteError(
+            f"model is a {name} that scores pairs of classes: give it decision_function_shape='ovr', for classes"
         )
     if weighted and _weight_argument(model) is None:
         raise PyriteError(f"model is a {name} whose fit takes no sample_weight, but weights are not whole")

@@ -186,6 +186,7 @@ class OwnModule(NetEncoder):
 
     takes: ClassVar[frozenset[InputKind]] = frozenset({"images", "numbers"})
     of_bytes: ClassVar[bool] = False
+    cached: ClassVar[bool] = False  # weights do not determine what ``forward`` computes
 
     module: nn.Module
 

@@ -1,11 +1,13 @@
 """Embeddings of any image or text model of Hugging Face, by its name or from a folder."""
 
+import hashlib
 import os
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, final
 from urllib.parse import urlsplit
 from urllib.request import getproxies
@@ -52,7 +54,12 @@ class HF(NetEncoder):
 
     @cached_property
     def weights(self) -> str:
-        return checksum(_model(self.name))
+        """Of all that decides the embeddings: in a folder also how texts and images are prepared."""
+        hashed = hashlib.sha256(checksum(_model(self.name)).encode())
+        for path in sorted(Path(self.name).glob("*")):  # none if the model is on the hub
+            if path.suffix in (".json", ".txt", ".model"):
+                hashed.update(path.name.encode() + path.read_bytes())
+        return hashed.hexdigest()
 
     def embed(self, samples: npt.NDArray[Any] | list[str]) -> npt.NDArray[np.float32]:
         is_text = isinstance(samples, list)
@@ -80,9 +87,7 @@ def _model(name: str) -> nn.Module:
     from transformers import AutoModel
 
     with _quiet(name, "a model with safetensors weights"):
-        net: nn.Module = AutoModel.from_pretrained(
-            name, use_safetensors=True, dtype=torch.float32, local_files_only=_is_offline()
-        )
+        net: nn.Module = AutoModel.from_pretrained(name, use_safetensors=True, dtype=torch.float32, **_options())
     return net.eval()
 
 
@@ -93,10 +98,10 @@ def _reader(name: str, is_text: bool) -> Callable[[Any], dict[str, Tensor]]:
 
     with _quiet(name, "a model of texts" if is_text else "a model of images"):
         if is_text:
-            tokenizer = AutoTokenizer.from_pretrained(name, local_files_only=_is_offline())
+            tokenizer = AutoTokenizer.from_pretrained(name, **_options())
         else:
             # Pillow's: it is there always, and gives the same numbers with and without torchvision.
-            processor = AutoImageProcessor.from_pretrained(name, backend="pil", local_files_only=_is_offline())
+            processor = AutoImageProcessor.from_pretrained(name, backend="pil", **_options())
 
     def read_texts(texts: list[str]) -> dict[str, Tensor]:
         longest = min(int(tokenizer.model_max_length), _LONGEST)
@@ -107,6 +112,11 @@ def _reader(name: str, is_text: bool) -> Callable[[Any], dict[str, Tensor]]:
         return dict(processor(images=list(coloured), return_tensors="pt", input_data_format="channels_first"))
 
     return read_texts if is_text else read_images
+
+
+def _options() -> dict[str, bool]:
+    """Without ``trust_remote_code=False``, transformers asks on the terminal whether to run the code of a model."""
+    return {"local_files_only": _is_offline(), "trust_remote_code": False}
 
 
 @cache

@@ -119,8 +119,17 @@ class Passes:
 
     def scores(self, inputs: Tensor, weights: Mapping[str, Tensor] | None = None) -> Tensor:
         """Scores with a graph, of the model or with other weights in it."""
-        buffers = {name: buffer.clone() for name, buffer in self.model.named_buffers()}
-        scores: Tensor = functional_call(self.model, {**buffers, **(weights or {})}, (inputs,))
+        tensors = {id(self.weights[name]): new for name, new in (weights or {}).items()}
+        tensors |= {id(buffer): buffer.clone() for buffer in self.model.buffers()}
+        # Every tensor once per module that holds it. Where a module has two names, torch's own ``tie_weights`` would
+        # replace its tensors twice, and would not restore the first ones.
+        replaced = {
+            f"{prefix}.{name}".lstrip("."): tensors[id(old)]
+            for prefix, module in self.model.named_modules()
+            for name, old in (*module._parameters.items(), *module._buffers.items())
+            if id(old) in tensors
+        }
+        scores: Tensor = functional_call(self.model, replaced, (inputs,), tie_weights=False)
         return scores
 
     def losses(self, batch: _Samples, weights: Mapping[str, Tensor] | None = None) -> Tensor:

@@ -228,4 +228,5 @@ class RunFolder(Observer):
 
 
 def _weights(model: nn.Module) -> bytes:
-    return save({name: value.detach().cpu().contiguous() for name, value in model.state_dict().items()})
+    # Clones, because safetensors refuses tensors that share their memory, as tied weights do.
+    return save({name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()})

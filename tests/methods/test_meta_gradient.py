@@ -54,6 +54,55 @@ def test_equals_differentiating_twice(name: str, normalise: str) -> None:
     assert all(weight.grad is None for weight in (*net.parameters(), *weight_net.parameters()))
 
 
+class Tied(nn.Module):
+    """A module under two names, and a weight that two modules share."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.norm, self.third, self.head = (
+            nn.Linear(6, 6),
+            nn.BatchNorm1d(6),
+            nn.Linear(6, 6),
+            nn.Linear(6, 3),
+        )
+        self.again, self.norm_again, self.third.weight = self.first, self.norm, self.first.weight
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        hidden = self.norm_again(torch.tanh(self.again(self.norm(self.first(inputs)))))
+        return self.head(torch.tanh(self.third(hidden)))
+
+
+@pytest.mark.parametrize("gradient", ["exact", "fast", "reference"])
+def test_shared_weights_stay_in_the_net(gradient: str) -> None:
+    """The same function with each module once, and its weight passed on by hand, is the one that is compared with."""
+    _, weight_net, batch, meta = problem("mlp")
+    torch.manual_seed(0)
+    net = Tied().to(D)
+    before, identities = (
+        {key: value.clone() for key, value in net.state_dict().items()},
+        list(map(id, net.parameters())),
+    )
+
+    class Once(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.norm, self.bias, self.head = net.first, net.norm, net.third.bias, net.head
+
+        def forward(self, inputs: Tensor) -> Tensor:
+            hidden = self.norm(torch.tanh(self.first(self.norm(self.first(inputs)))))
+            return self.head(torch.tanh(nn.functional.linear(hidden, self.first.weight, self.bias)))
+
+    found, wanted = (
+        meta_gradient(model, weight_net, batch, meta, lr=0.3, gradient=gradient)  # type: ignore[arg-type]
+        for model in (net, Once())
+    )
+    torch.testing.assert_close(found.products, wanted.products, rtol=1e-9, atol=1e-12)
+    assert list(map(id, net.parameters())) == identities
+    assert net.again is net.first
+    assert net.third.weight is net.first.weight
+    assert all(torch.equal(before[key], value) for key, value in net.state_dict().items())
+
+
 def test_equals_the_change_of_the_meta_loss() -> None:
     """Not a line of the code under test: the virtual step is made, and the meta loss is measured on both sides."""
     net, weight_net, (x, y), (u, v) = problem("mlp")

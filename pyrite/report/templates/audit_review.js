@@ -251,7 +251,7 @@ class Review {
 
 // What a spreadsheet takes for a formula. It gets an apostrophe, which is removed when the file is read back
 // (pyrite/data/corrections.py has the same pattern).
-const FORMULA = /^'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
+const FORMULA = /^'*(?![+-]?\d+(\.\d+)?([eE][+-]?\d+)?$)[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]/;
 
 function quoted(value) {
   const name = String(value);
