@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, Literal, NamedTuple, final
+from functools import partial
+from typing import Annotated, Final, Literal, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate, pad as zero_pad
 
-from pyrite.checks import number, one_of, whole_number
+from pyrite.checks import check_fields, number, whole_number
 from pyrite.draws import Stream, order, uniforms
 from pyrite.errors import PyriteError
 from pyrite.spec import HasSpec
@@ -36,7 +37,15 @@ def crop_and_flip(images: Tensor, rows: Tensor, draws: Draws, size: tuple[int, i
     return crops if draws.mirrored is None else crops.where(~draws.mirrored[:, None, None, None], crops.flip(-1))
 
 
+def _amounts(name: str, jitter: object) -> tuple[float, ...]:
+    if not isinstance(jitter, list | tuple) or len(jitter) != len(_COLOURS):
+        raise PyriteError(f"{name} is {jitter!r}, but must be four numbers: {', '.join(_COLOURS)}")
+    limits = zip(_COLOURS.items(), jitter, strict=True)
+    return tuple(float(number(f"{name}: {colour}", n, least=0, most=most)) for (colour, most), n in limits)
+
+
 @final
+@dataclass(repr=False, eq=False)
 class CropFlip(HasSpec):
     """Random crops and horizontal flips of images, and random colours.
 
@@ -53,28 +62,15 @@ class CropFlip(HasSpec):
     Alternating flips: Jordan, 2024.
     """
 
-    def __init__(
-        self,
-        pad: int = 4,
-        crop: int | None = None,
-        flip: Literal["alternate", "random", "none"] = "alternate",
-        edge: Literal["zeros", "reflect"] = "zeros",
-        place: Literal["random", "centre"] = "random",
-        jitter: Sequence[float] | None = None,
-    ) -> None:
-        for name, value, least in (("pad", pad, 0), ("crop", crop, 1)):
-            if value is not None:
-                whole_number(name, value, wanted=f"a whole number of pixels, {least} or more", least=least)
-        one_of("flip", flip, ("alternate", "random", "none"))
-        one_of("edge", edge, ("zeros", "reflect"))
-        one_of("place", place, ("random", "centre"))
-        self.pad, self.crop, self.flip, self.edge, self.place = pad, crop, flip, edge, place
-        self.jitter: tuple[float, ...] | None = None
-        if jitter is not None:
-            if not isinstance(jitter, list | tuple) or len(jitter) != len(_COLOURS):
-                raise PyriteError(f"jitter is {jitter!r}, but must be four numbers: {', '.join(_COLOURS)}")
-            limits = zip(_COLOURS.items(), jitter, strict=True)
-            self.jitter = tuple(float(number(f"jitter: {name}", n, least=0, most=most)) for (name, most), n in limits)
+    pad: Annotated[int, partial(whole_number, least=0, wanted="a whole number of pixels, 0 or more")] = 4
+    crop: Annotated[int, partial(whole_number, least=1, wanted="a whole number of pixels, 1 or more")] | None = None
+    flip: Literal["alternate", "random", "none"] = "alternate"
+    edge: Literal["zeros", "reflect"] = "zeros"
+    place: Literal["random", "centre"] = "random"
+    jitter: Annotated[Sequence[float], _amounts] | None = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def size(self, height: int, width: int) -> tuple[int, int]:
         """Height and width of a crop of images of this size."""
@@ -161,9 +157,7 @@ class Growth:
 
     first: float
     epochs: int
-
-    rising: int = field(init=False)
-    """Epochs with smaller images; the last one always has whole images."""
+    rising: int = field(init=False)  # epochs with smaller images; the last one always has whole images
 
     def __post_init__(self) -> None:
         number("first", self.first, above=0, most=1)

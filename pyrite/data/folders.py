@@ -3,15 +3,15 @@
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import compress
 from pathlib import Path
 from typing import Final, NoReturn
 
 import numpy as np
 
-from pyrite.checks import check_memory
 from pyrite.data.dataset import Dataset, Labels, check_names
 from pyrite.data.files import as_path, read_bytes
-from pyrite.data.images import SUFFIXES, LazyImages, Pixels, Unreadable, look_at
+from pyrite.data.images import SUFFIXES, LazyImages, look_at
 from pyrite.data.records import texts as to_records
 from pyrite.errors import PyriteError
 
@@ -55,9 +55,9 @@ def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | No
         images = LazyImages(root, [files[index] for index in good], chosen, channels)
         if lazy or (lazy is None and images.nbytes > IN_MEMORY):
             return Dataset(name, images, labels[good], classes, unreadable=tuple(bad))
-        pixels, kept, undecodable = read_all(images)
-        paths = tuple(images.names[index] for index in kept)
-        return Dataset(name, pixels, labels[good][kept], classes, unreadable=(*bad, *undecodable), paths=paths)
+        pixels, decoded, undecodable = images.read(threads=8)
+        paths = tuple(compress(images.names, decoded))
+        return Dataset(name, pixels, labels[good][decoded], classes, unreadable=(*bad, *undecodable), paths=paths)
 
     data = _read_parts(path, SUFFIXES, part)
     if len(np.unique(data.labels)) < 2:
@@ -79,13 +79,6 @@ def texts(path: str) -> Dataset:
         return Dataset(name, content, labels, classes, paths=tuple(files))
 
     return _read_parts(path, TEXTS, part)
-
-
-def read_all(images: LazyImages) -> tuple[Pixels, Labels, list[Unreadable]]:
-    """The images that can be decoded, their positions, and the images that cannot."""
-    check_memory(images.nbytes, f"{len(images)} images of {images.size} at once")
-    pixels, good, bad = images.read(np.arange(len(images)), threads=8)
-    return pixels, np.flatnonzero(good), bad
 
 
 def read_text_file(path: Path) -> str:

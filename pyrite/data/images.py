@@ -130,13 +130,15 @@ class LazyImages:
         return images.reshape(*rows.shape, *self.shape[1:])
 
     def read(
-        self, indices: npt.NDArray[np.int64], threads: int = 1
+        self, indices: npt.NDArray[np.int64] | None = None, threads: int = 1
     ) -> tuple[Pixels, npt.NDArray[np.bool_], list[Unreadable]]:
-        """The images that can be read, a mask of their indices, and the files that cannot be read."""
-        images = np.empty((len(indices), *self.shape[1:]), np.uint8)
+        """The images that can be read, all or those of ``indices``, a mask of them, and the files that cannot."""
+        rows = np.arange(len(self)) if indices is None else indices
+        check_memory(len(rows) * math.prod(self.shape[1:]), f"{len(rows)} images of {self.size} at once")
+        images = np.empty((len(rows), *self.shape[1:]), np.uint8)
 
         def read(place: int) -> Unreadable | None:
-            path = self.path(int(indices[place]))
+            path = self.path(int(rows[place]))
             try:
                 images[place] = read_image(path, self.size, self.channels, self.warp)
             except ValueError as error:
@@ -144,7 +146,7 @@ class LazyImages:
             return None
 
         with ThreadPoolExecutor(threads) as pool:
-            results = list(pool.map(read, range(len(indices))))
+            results = list(pool.map(read, range(len(rows))))
         good = np.array([result is None for result in results], bool)
         return images if good.all() else images[good], good, [result for result in results if result is not None]
 

@@ -1,7 +1,7 @@
 """``Records``: samples that are not numbers yet, as named columns; and ``Schema``, what samples look like."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, final, get_args
 
 import numpy as np
@@ -110,7 +110,7 @@ class Records:
 @final
 @dataclass(frozen=True)
 class Schema:
-    """How samples look. It is saved as JSON with a run, and reads new samples alike."""
+    """How samples look. ``describe`` saves it as JSON with a run, and ``read_like`` reads new samples alike."""
 
     kind: InputKind
     shape: tuple[int, ...]  # of one sample
@@ -119,10 +119,6 @@ class Schema:
     formats: Mapping[str, str] = field(default_factory=dict)  # of dates that were texts: iso, or dmy and the like
     decimal: str = ""  # the mark of numbers that were texts
     dtype: str = ""  # of images: uint8 from 0 to 255, or float32 of a scale of their own
-
-    def to_json(self) -> dict[str, Any]:
-        """The schema as JSON can hold it: what ``Schema(**values)`` takes."""
-        return asdict(self) | {"shape": list(self.shape)}
 
 
 def kind_of(inputs: npt.NDArray[Any] | LazyImages | Records) -> InputKind:

@@ -5,7 +5,9 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -14,7 +16,7 @@ import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, Inputs, Numeric, check_inputs, encode
 from pyrite.data.files import as_path
-from pyrite.data.folders import TEXTS, files_below, folder, read_all, read_text_file, texts
+from pyrite.data.folders import TEXTS, files_below, folder, read_text_file, texts
 from pyrite.data.images import SUFFIXES, LazyImages, Unreadable, look_at
 from pyrite.data.npz import npz, to_images
 from pyrite.data.official import cifar10, cifar10n, cifar100, cifar100n, fashion_mnist, mnist
@@ -209,7 +211,7 @@ def _to_numbers(values: npt.NDArray[Any]) -> Numeric:
 
 def is_object(data: object) -> bool:
     """Whether ``load`` takes it for samples: a frame, an array, or a list of texts."""
-    return isinstance(data, list | tuple | np.ndarray) or is_frame(data)
+    return not isinstance(data, str | Path) and (isinstance(data, list | tuple | np.ndarray) or is_frame(data))
 
 
 def describe(data: Dataset) -> dict[str, Any]:
@@ -221,7 +223,7 @@ def describe(data: Dataset) -> dict[str, Any]:
             columns = {column.name: column.kind for column in inputs.columns}
         dtype = "" if isinstance(inputs, Records) or inputs.ndim != 4 else str(inputs.dtype)
         schema = Schema(kind_of(inputs), tuple(inputs.shape[1:]), columns, data.label, dtype=dtype)
-    return schema.to_json()
+    return asdict(schema) | {"shape": list(schema.shape)}
 
 
 def read_like(source: Any, described: Mapping[str, Any], name: str = "") -> Samples:
@@ -266,5 +268,5 @@ def _from_files(path: Path, schema: Schema) -> Samples:
         raise PyriteError(f"{path}: no image can be read" + (f"; the first: {bad[0].reason}" if bad else ""))
     channels, height, width = schema.shape
     images = LazyImages(root, [files[index] for index in good], (height, width), channels)
-    pixels, kept, undecodable = read_all(images)
-    return Samples(pixels, tuple(images.names[index] for index in kept), (*bad, *undecodable))
+    pixels, decoded, undecodable = images.read(threads=8)
+    return Samples(pixels, tuple(compress(images.names, decoded)), (*bad, *undecodable))

@@ -7,7 +7,6 @@ features are converted to float32 only after they are centred and scaled.
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
-from functools import cached_property
 from typing import Any, Final, final
 
 import numpy as np
@@ -74,16 +73,12 @@ class Statistics:
 
     def standardise(self, features: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """Features with mean 0 and deviation 1, in float32, clipped at ``LIMIT`` on both sides."""
-        mean, std = self._arrays
+        mean, std = np.array(self.mean), np.array(self.std)
         # Numbers near the largest of float64 are divided by four, so that subtraction does not overflow.
         part = np.where((np.abs(mean) > 2.0**1000) | (std > 2.0**1000), 0.25, 1.0)
         with np.errstate(over="ignore"):
             centred = np.asarray(features, np.float64) * part - mean * part
-            return (centred / (std * part)).clip(-LIMIT, LIMIT).astype(np.float32)
-
-    @cached_property
-    def _arrays(self) -> tuple[Floats, Floats]:
-        return np.array(self.mean), np.array(self.std)
+            return np.asarray((centred / (std * part)).clip(-LIMIT, LIMIT), np.float32)
 
 
 def mean_and_std(features: Floats) -> tuple[Floats, Floats]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard, final
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.checks import check_memory
+from pyrite.checks import check_memory, require
 from pyrite.data.columns import MISSING, as_text, category_or_text, decimal_mark, number, text_column, typed_values
 from pyrite.data.files import read_bytes
 from pyrite.data.records import DTYPES, Column, Kind, listed, to_objects
@@ -120,25 +120,24 @@ class TextTable(Table):
     """
 
     def __init__(
-        self,
-        path: Path,
-        delimiter: str | None = None,
-        decimal: str | None = None,
-        encoding: str | None = None,
-        like: str = "",
-    ) -> None:
+        self, path: Path, delimiter: str | None = None, decimal: str | None = None,
+        encoding: str | None = None, like: str = "",
+    ) -> None:  # fmt: skip
         import pandas
 
+        if delimiter is not None:
+            require(isinstance(delimiter, str) and len(delimiter) == 1, "delimiter", delimiter, "one character")
+        require(decimal in (None, ".", ","), "decimal", decimal, "'.' or ','")
         self.path: Path = path
-        _check_options(delimiter, decimal, encoding)
         self._content, excel = self._read(encoding)
         self._skipped = int(bool(excel))  # lines before the header
-        self._delimiter = delimiter or excel or max(_DELIMITERS, key=lambda mark: len(self._header(mark)))
-        names = [name.strip() for name in self._header(self._delimiter)]
+        marks = delimiter or excel or _DELIMITERS
+        headers = {mark: [name.strip() for name in self._header(mark)] for mark in marks}
+        self._delimiter = max(marks, key=lambda mark: len(headers[mark]))
+        self.names = names = headers[self._delimiter]
         if not names or names == [""]:
             raise PyriteError(f"{path}: empty, it has no header")
         check_unique(names, path)
-        self.names = names
         rows = [record for _, record in islice(self._rows(), _SNIFFED) if len(record) == len(names)]
         self.decimal = decimal or decimal_mark(list(zip(*rows, strict=True))) or like
         if not self.decimal:
@@ -193,6 +192,8 @@ class TextTable(Table):
         content = read_bytes(self.path)
         try:
             text = content.decode(encoding or _MARKS.get(content[:2], "utf-8-sig"))
+        except (LookupError, TypeError):
+            raise PyriteError(f"encoding is {encoding!r}, which is not known: such as 'utf-8' or 'cp1252'") from None
         except UnicodeError as error:
             raise PyriteError(
                 f"{self.path}: not a CSV file in UTF-8 ({error}): save it as UTF-8, or name its encoding, as in "
@@ -298,17 +299,6 @@ def check_unique(names: Sequence[str], where: object) -> None:
     ((name, times),) = Counter(names).most_common(1) or [("", 0)]
     if times > 1:
         raise PyriteError(f"{where}: two columns are {f'called {name!r}' if name else 'without a name'}")
-
-
-def _check_options(delimiter: str | None, decimal: str | None, encoding: str | None) -> None:
-    if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
-        raise PyriteError(f"delimiter is {delimiter!r}, but must be one character")
-    if decimal not in (None, ".", ","):
-        raise PyriteError(f"decimal is {decimal!r}, but must be '.' or ','")
-    try:
-        "".encode(encoding or "utf-8")
-    except (LookupError, TypeError):
-        raise PyriteError(f"encoding is {encoding!r}, which is not known: such as 'utf-8' or 'cp1252'") from None
 
 
 def _exact(text: str, decimal: str) -> Decimal:

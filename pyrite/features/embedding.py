@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from pathlib import Path
-from typing import Any, ClassVar, Final, final
+from typing import Annotated, Any, ClassVar, Final, final
 
 import numpy as np
 import numpy.typing as npt
@@ -89,7 +89,11 @@ class Embeddings(Features):
         """From the cache, if they are there and whole, or computed. A disk that is full is no error."""
         if len(inputs) < _WORTH_A_FILE or not self.encoder.cached:
             return self._compute(inputs)
-        name = _digest(self._net, inputs)
+        hashed = hashlib.blake2b(self._net.encode(), digest_size=20)
+        for part in _content(inputs):
+            hashed.update(len(part).to_bytes(8, "little"))  # so that no two lists of parts look the same
+            hashed.update(part)
+        name = hashed.hexdigest()
         path = cache_folder() / name[:2] / f"{name}.npz"
         with suppress(ValueError):
             rows = read_npz(path).get("rows")
@@ -101,24 +105,19 @@ class Embeddings(Features):
         return rows
 
     def _compute(self, inputs: Inputs) -> Numbers:
-        if isinstance(inputs, Records):
-            return self._checked(self.encoder.embed(inputs.texts()), len(inputs))
-        if not isinstance(inputs, LazyImages):
-            return self._checked(self.encoder.embed(inputs), len(inputs))
-        images, good, _ = inputs.read(np.arange(len(inputs)))
-        if not good.any():
-            images = np.zeros((1, *inputs.shape[1:]), np.uint8)  # for the width of a row
-        found = self._checked(self.encoder.embed(images), len(images))
-        rows = np.full((len(inputs), found.shape[1]), np.nan, np.float32)
-        rows[good] = found[: good.sum()]
-        return rows
-
-    def _checked(self, rows: Numbers, count: int) -> Numbers:
-        if rows.ndim != 2 or len(rows) != count or not rows.shape[1]:
-            raise PyriteError(f"{self.encoder} makes {rows.shape} of {count} samples, but must make one row of each")
-        finite = np.isfinite(rows).all(1)
+        good, samples = np.ones(len(inputs), bool), inputs.texts() if isinstance(inputs, Records) else inputs
+        if isinstance(samples, LazyImages):
+            samples, good, _ = samples.read(np.arange(len(inputs)))
+            if not good.any():
+                samples = np.zeros((1, *inputs.shape[1:]), np.uint8)  # for the width of a row
+        found, count = self.encoder.embed(samples), len(samples)
+        if found.ndim != 2 or len(found) != count or not found.shape[1]:
+            raise PyriteError(f"{self.encoder} makes {found.shape} of {count} samples, but must make one row of each")
+        finite = np.isfinite(found).all(1)
         if not finite.all():
             raise PyriteError(f"{self.encoder} makes numbers that are not finite of sample {int(finite.argmin())}")
+        rows = np.full((len(inputs), found.shape[1]), np.nan, np.float32)
+        rows[good] = found[: good.sum()]
         return rows
 
 
@@ -136,10 +135,7 @@ class EfficientnetLite0(NetEncoder):
 
     takes: ClassVar[frozenset[InputKind]] = frozenset({"images"})
 
-    size: int = 224
-
-    def __post_init__(self) -> None:
-        whole_number("size", self.size, 32, 1024)
+    size: Annotated[int, partial(whole_number, least=32, most=1024)] = 224
 
     def check(self, data: Dataset) -> None:
         super().check(data)
@@ -237,15 +233,6 @@ def cache_folder() -> Path:
     import pooch
 
     return Path(pooch.os_cache("pyrite")) / "embeddings"
-
-
-def _digest(net: str, inputs: Inputs) -> str:
-    """A name for what a net makes of these samples: others have other names."""
-    hashed = hashlib.blake2b(net.encode(), digest_size=20)
-    for part in _content(inputs):
-        hashed.update(len(part).to_bytes(8, "little"))  # so that no two lists of parts look the same
-        hashed.update(part)
-    return hashed.hexdigest()
 
 
 def _content(inputs: Inputs) -> Iterator[bytes]:

@@ -17,12 +17,13 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pyrite.checks import one_of
+from pyrite.checks import require
 from pyrite.data import InputKind
 from pyrite.errors import PyriteError
 from pyrite.features.embedding import NetEncoder, checksum, in_batches
 
 _AT_ONCE: Final = 16
+_NAME: Final = "the name of a model or a folder"
 _LONGEST: Final = 512  # tokens of a text; what is longer is cut off
 
 
@@ -46,9 +47,8 @@ class HF(NetEncoder):
     pooling: Literal["mean", "cls"] = "mean"
 
     def __post_init__(self) -> None:
-        if not isinstance(self.name, str) or not self.name.strip():
-            raise PyriteError(f"name is {self.name!r}, but must be the name of a model or a folder")
-        one_of("pooling", self.pooling, ("mean", "cls"))
+        super().__post_init__()
+        require(isinstance(self.name, str) and bool(self.name.strip()), "name", self.name, _NAME)
         if os.path.isdir(os.path.expanduser(self.name)):  # the run may be read from another folder
             object.__setattr__(self, "name", os.path.abspath(os.path.expanduser(self.name)))
 

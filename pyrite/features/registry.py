@@ -29,7 +29,8 @@ def encoder(spec: str | Encoder) -> Encoder | None:
 
 def default_features(inputs: Inputs) -> str:
     """What suits the samples: ``table`` for tables, ``tfidf`` for texts, ``none`` for images and plain numbers."""
-    return {"table": str(Table()), "text": str(Tfidf())}.get(kind_of(inputs), "none")
+    kind = kind_of(inputs)
+    return str(Table()) if kind == "table" else str(Tfidf()) if kind == "text" else "none"
 
 
 def as_numbers(inputs: Inputs) -> Numeric:

@@ -1,14 +1,15 @@
 """``table``: numbers with gaps, truth values, categories, dates and texts, each column in its own way."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.checks import whole_number
+from pyrite.checks import Count
 from pyrite.data import Column, InputKind, Inputs, Records
 from pyrite.data.records import KINDS
 from pyrite.errors import PyriteError
@@ -33,36 +34,28 @@ class Table(Encoder):
 
     takes: ClassVar[frozenset[InputKind]] = frozenset({"table", "text"})
 
-    categories: int = 40
-    text_size: int = 30
-
-    def __post_init__(self) -> None:
-        whole_number("categories", self.categories, 1)
-        whole_number("text_size", self.text_size, 1)
+    categories: Count = 40
+    text_size: Count = 30
 
     def fit(self, inputs: Inputs, rows: npt.NDArray[np.int64], progress: bool = False) -> "TableFeatures":
         assert isinstance(inputs, Records)
         return TableFeatures(tuple(self._fit_column(column) for column in inputs[rows].columns))
 
     def _fit_column(self, column: Column) -> "_Fitted":
-        missing = bool(column.missing.any())
+        fitted = _Fitted(column.name, column.kind, bool(column.missing.any()))
         if column.kind == "text":
-            try:
-                text = fit_texts(list(column.values), self.text_size, "")
-            except ValueError:  # no words: there is nothing in it to learn from
-                text = None
-            return _Fitted(column.name, column.kind, missing, text=text)
+            with suppress(ValueError):  # no words: there is nothing in it to learn from
+                return fitted._replace(text=fit_texts(list(column.values), self.text_size, ""))
+            return fitted
         if column.kind == "category":
             counts = Counter(column.values.tolist())
             common = sorted(counts, key=lambda value: (-counts[value], value))[: self.categories]
             kept = tuple(value for value in common if counts[value] >= _RARE or len(counts) == 2)
-            rare = tuple(sorted(counts.keys() - set(kept)))
-            return _Fitted(column.name, column.kind, missing, categories=kept, rare=rare)
-        values = _seconds(column)
-        known = values[~column.missing]
-        fill = float(np.median(known)) if len(known) else 0.0
+            return fitted._replace(categories=kept, rare=tuple(sorted(counts.keys() - set(kept))))
+        known = _seconds(column)[~column.missing]
         parts = tuple(name for name, part in _DATE_PARTS.items() if len(np.unique(part(known))) > 1)
-        return _Fitted(column.name, column.kind, missing, fill, parts=parts if column.kind == "date" else ())
+        fill = float(np.median(known)) if len(known) else 0.0
+        return fitted._replace(fill=fill, parts=parts if column.kind == "date" else ())
 
     def restore(self, state: State) -> "TableFeatures":
         try:
@@ -71,7 +64,10 @@ class Table(Encoder):
                 prefix = f"{number}_"
                 arrays = {name.removeprefix(prefix): a for name, a in state.arrays.items() if name.startswith(prefix)}
                 column["text"] = restore_texts(arrays, f"the features of {column['name']!r}") if arrays else None
-            return TableFeatures(tuple(_Fitted.of(column) for column in columns))
+                column |= {name: tuple(map(str, column[name])) for name in ("categories", "parts", "rare")}
+                if column["kind"] not in KINDS or not set(column["parts"]) <= _DATE_PARTS.keys():
+                    raise KeyError(column["kind"])
+            return TableFeatures(tuple(_Fitted(**column | {"fill": float(column["fill"])}) for column in columns))
         except (KeyError, TypeError, ValueError) as error:
             raise PyriteError(f"the features are damaged: they are not those of a table ({error!r})") from None
 
@@ -88,15 +84,7 @@ class _Fitted(NamedTuple):
     text: TextFeatures | None = None
     rare: tuple[str, ...] = ()  # what counts as "other"
 
-    @staticmethod
-    def of(values: Mapping[str, Any]) -> "_Fitted":
-        lists = {name: tuple(map(str, values.get(name, ()))) for name in ("categories", "parts", "rare")}
-        if values["kind"] not in KINDS or not set(lists["parts"]) <= _DATE_PARTS.keys():
-            raise KeyError(values["kind"])
-        return _Fitted(**{**values, **lists, "fill": float(values["fill"])})
-
     def names(self) -> list[str]:
-        """The names of its numbers."""
         if self.kind == "text":
             size = 0 if self.text is None else len(self.text.components)
             return [f"{self.name}, part {number + 1}" for number in range(size)]
@@ -107,7 +95,6 @@ class _Fitted(NamedTuple):
         return own + [f"{self.name} is missing"] * self.missing
 
     def transform(self, column: Column) -> npt.NDArray[Any]:
-        """One column per number."""
         if self.kind == "text":
             cells = column.values.tolist()
             return np.zeros((len(cells), 0)) if self.text is None else self.text.transform_texts(cells)

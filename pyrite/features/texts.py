@@ -1,6 +1,7 @@
 """Texts as numbers: ``tfidf``, the words and character n-grams, and ``wordllama``, the mean of token vectors."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from hashlib import sha256
@@ -11,7 +12,7 @@ from typing import Any, ClassVar, Final, final
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.checks import whole_number
+from pyrite.checks import Count
 from pyrite.data import InputKind, Inputs, Records
 from pyrite.errors import PyriteError
 from pyrite.features.contract import Encoder, Features, State
@@ -38,10 +39,7 @@ class Tfidf(Encoder):
     takes: ClassVar[frozenset[InputKind]] = frozenset({"text"})
     model: ClassVar[str] = "linear"  # docs/data.md has the comparison
 
-    size: int = 300
-
-    def __post_init__(self) -> None:
-        whole_number("size", self.size, 1)
+    size: Count = 300
 
     def fit(self, inputs: Inputs, rows: npt.NDArray[np.int64], progress: bool = False) -> "TextFeatures":
         assert isinstance(inputs, Records)
@@ -77,10 +75,12 @@ class TextFeatures(Features):
 
     def transform_texts(self, texts: Sequence[str]) -> Float32:
         """One row of unit length per text, or of zeros for a text without known terms."""
+        from scipy.sparse import hstack
+
         rows = np.empty((len(texts), len(self.components)), np.float32)
         for start in range(0, len(texts), _BLOCK):
-            weights = _stack(vectoriser.transform(texts[start : start + _BLOCK]) for vectoriser in self._vectorisers)
-            rows[start : start + _BLOCK] = weights @ self.components.T
+            parts = [vectoriser.transform(texts[start : start + _BLOCK]) for vectoriser in self._vectorisers]
+            rows[start : start + _BLOCK] = hstack(parts, format="csr") @ self.components.T
         length = np.linalg.norm(rows, axis=1, keepdims=True)
         rows /= np.where(length > 0, length, 1)
         return rows
@@ -89,24 +89,35 @@ class TextFeatures(Features):
         return State(self.arrays(), {})
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Its state as arrays."""
-        texts = {name: _packed(terms) for name, terms in self.terms.items()}
-        return texts | {f"{name}_idf": idf for name, idf in self.idf.items()} | {"components": self._saved}
+        """Its state. Terms are bytes of UTF-8 with a zero byte after each: an array of fixed width would take the
+        longest for all."""
+        found: dict[str, npt.NDArray[Any]] = {"components": self._saved}
+        for name, terms in self.terms.items():
+            packed = "".join(f"{term}\0" for term in terms).encode(errors="surrogatepass")
+            found |= {name: np.frombuffer(packed, np.uint8), f"{name}_idf": self.idf[name]}
+        return found
 
 
 def fit_texts(texts: Sequence[str], size: int, what: str) -> TextFeatures:
     """Features of at most ``size`` numbers, fitted to these texts."""
+    from scipy.sparse import hstack
     from sklearn.decomposition import TruncatedSVD
+    from sklearn.feature_extraction.text import TfidfVectorizer
 
     terms: dict[str, list[str]] = {}
     idf: dict[str, npt.NDArray[Any]] = {}
-    weights = []
+    weights: list[Any] = []
     for name, options in _VECTORISERS.items():
-        terms[name], idf[name], matrix = _vocabulary(texts, options)
-        weights += [] if matrix is None else [matrix]
+        terms[name], idf[name] = [], np.zeros(0)
+        for least in (2, 1):  # a term of one text does not occur in others, but few short texts may have no others
+            found = TfidfVectorizer(**options, sublinear_tf=True, dtype=np.float32, min_df=least, max_features=_TERMS)
+            with suppress(ValueError):  # an empty vocabulary
+                weights.append(found.fit_transform(texts))
+                terms[name], idf[name] = found.get_feature_names_out().tolist(), np.asarray(found.idf_, np.float64)
+                break
     if not weights:
         raise PyriteError(f"{what} hold no words: there is nothing to learn from")
-    matrix = _stack(weights)
+    matrix = hstack(weights, format="csr")
     most = min(size, min(matrix.shape) - 1)
     if most < 1 or matrix.shape[1] <= size:
         return TextFeatures(terms, idf, np.eye(matrix.shape[1], dtype=np.float16))
@@ -117,7 +128,8 @@ def fit_texts(texts: Sequence[str], size: int, what: str) -> TextFeatures:
 def restore_texts(arrays: Any, what: str) -> TextFeatures:
     """The features whose ``arrays`` these were."""
     try:
-        terms = {name: _unpacked(arrays[name]) for name in _VECTORISERS}
+        packed = {name: np.asarray(arrays[name], np.uint8).tobytes() for name in _VECTORISERS}
+        terms = {name: text.decode(errors="surrogatepass").split("\0")[:-1] for name, text in packed.items()}
         idf = {name: np.asarray(arrays[f"{name}_idf"], np.float64) for name in _VECTORISERS}
         components = np.asarray(arrays["components"], np.float16)
         fits = all(idf[name].shape == (len(terms[name]),) for name in terms)
@@ -126,35 +138,6 @@ def restore_texts(arrays: Any, what: str) -> TextFeatures:
         return TextFeatures(terms, idf, components)
     except (KeyError, ValueError, TypeError) as error:
         raise PyriteError(f"{what} are damaged: they are not those of a text ({error})") from None
-
-
-def _vocabulary(texts: Sequence[str], options: dict[str, Any]) -> tuple[list[str], npt.NDArray[Any], Any]:
-    """Terms, their inverse document frequencies, and the weights of the texts; no terms if there are none."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    for least in (2, 1):  # a term of one text does not occur in others, but few short texts may have no other terms
-        vectoriser = TfidfVectorizer(**options, sublinear_tf=True, dtype=np.float32, min_df=least, max_features=_TERMS)
-        try:
-            weights = vectoriser.fit_transform(texts)
-        except ValueError:  # an empty vocabulary
-            continue
-        return vectoriser.get_feature_names_out().tolist(), np.asarray(vectoriser.idf_, np.float64), weights
-    return [], np.zeros(0), None
-
-
-def _stack(parts: Any) -> Any:
-    from scipy.sparse import hstack
-
-    return hstack(list(parts), format="csr")
-
-
-def _packed(terms: Sequence[str]) -> npt.NDArray[np.uint8]:
-    """Texts as bytes of UTF-8 with a zero byte after each: an array of fixed width would take the longest for all."""
-    return np.frombuffer("".join(f"{term}\0" for term in terms).encode(errors="surrogatepass"), np.uint8)
-
-
-def _unpacked(values: npt.NDArray[Any]) -> list[str]:
-    return np.asarray(values, np.uint8).tobytes().decode(errors="surrogatepass").split("\0")[:-1]
 
 
 @final
