@@ -39,7 +39,7 @@ def configurations(count: int, classes: int, seed: int) -> list[tuple[str, float
 
         def choose(name: str, held: Any, number: int = number) -> Any:
             if not isinstance(held, Between):
-                return held.names[number % len(held.names)]
+                return held.ends[number % len(held.ends)]
             low, high = np.log(held.ends) if held.log else np.array(held.ends)
             value = float(draws.uniform(low, high))
             return held.rounded(float(np.exp(value)) if held.log else value)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import count
+from itertools import count, product
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Unpack, final
 
@@ -50,8 +50,7 @@ class Row:
 
     def values(self, column: str) -> list[float]:
         """A column's value in every run that has it."""
-        values = (table.get(column) for table in self.tables)
-        return [value for value in values if value is not None]
+        return [value for table in self.tables if (value := table.get(column)) is not None]
 
     def formatted(self, column: str) -> str:
         """The mean over the seeds, with the standard deviation where there are several; fractions in per cent."""
@@ -71,8 +70,8 @@ class Comparison:
         """Columns with their headings: those named, or the usual ones that any run has."""
         if names:
             return {name: COLUMNS[name].heading for name in check_columns(names)}
-        usual = {name: column.heading for name, column in COLUMNS.items() if column.by_default}
-        known = {name: short for name, short in usual.items() if any(row.values(name) for row in self.rows)}
+        usual = [name for name, column in COLUMNS.items() if column.by_default]
+        known = {name: COLUMNS[name].heading for name in usual if any(row.values(name) for row in self.rows)}
         if "clean_accuracy" in known:  # which is of interest, where right labels are known
             del known["train_accuracy"]
         return known
@@ -160,11 +159,8 @@ def compare(
     train = partial(_train, data=data, options=options, watching=watching)
     found = run_grid(tasks, train, workers=workers, begin=lambda task: begin(task.name, task.seed))
     runs = {task.out: run for task, run in found}
-
-    def runs_of(name: str, clean: bool) -> tuple[Run, ...]:
-        return tuple(runs[task.out] for task in tasks if (task.name, task.clean) == (name, clean))
-
-    comparison = Comparison(folder, tuple(Row(name, runs_of(name, False), runs_of(name, True)) for name in named))
+    of = {key: tuple(runs[t.out] for t in tasks if (t.name, t.clean) == key) for key in product(named, (False, True))}
+    comparison = Comparison(folder, tuple(Row(name, of[name, False], of[name, True]) for name in named))
     if rank() == 0:
         write_results(folder, "table.md", comparison.to_markdown(), "comparison.json", comparison.to_dict())
     return comparison

@@ -131,11 +131,9 @@ class LabelAudit(Callback):
         scores, given = outputs.get("scores") if isinstance(outputs, Mapping) else None, self._record.given
         if not isinstance(scores, Tensor):
             raise PyriteError(f'{step} gives no scores: let it return {{"loss": loss, "scores": scores}}')
-        shape = len(index), len(self.classes)
-        if scores.shape != shape:
-            raise PyriteError(
-                f"scores of {step} have the shape {tuple(scores.shape)}, but must have {shape}: one row per sample"
-            )
+        shape, wanted = tuple(scores.shape), (len(index), len(self.classes))
+        if shape != wanted:
+            raise PyriteError(f"scores of {step} have the shape {shape}, but must have {wanted}: one row per sample")
         if index.max(initial=-1) >= len(given):
             raise PyriteError(f"there is a sample {index.max()}, but there are {len(given)} labels")
         if trainer.current_epoch != self._epoch:  # a checkpoint was made between its last step and its end
@@ -171,10 +169,8 @@ class LabelAudit(Callback):
     def state_dict(self) -> dict[str, Any]:
         """Tensors and numbers, which torch loads without unpickling. Lightning calls it on all processes at once."""
         self._record.merge()
-        state = self._record.state_dict() | {"labels": self._record.given.copy()}
-        state = {
-            name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value for name, value in state.items()
-        }
+        saved = (self._record.state_dict() | {"labels": self._record.given.copy()}).items()
+        state = {name: torch.from_numpy(value) if isinstance(value, np.ndarray) else value for name, value in saved}
         return {"record": state, "epoch": self._epoch, "weighted": self._weighted}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:

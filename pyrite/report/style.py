@@ -68,10 +68,8 @@ class Picture(NamedTuple):
 
 def templates() -> Environment:
     """The templates of pages. Everything is escaped, because names come from users and files."""
-    loader = PackageLoader("pyrite.report")
-    environment = Environment(
-        loader=loader, autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    options: dict[str, Any] = {"undefined": StrictUndefined, "trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=PackageLoader("pyrite.report"), autoescape=True, **options)
     environment.filters["percent"] = lambda fraction, digits=1: f"{100 * fraction:.{digits}f} %"
     environment.filters["thousands"] = lambda count: f"{count:,}"
     return environment
@@ -79,8 +77,7 @@ def templates() -> Environment:
 
 def source(name: str) -> Markup:
     """A script or a style sheet as it is written; it is not rendered, because braces have another meaning there."""
-    loader = PackageLoader("pyrite.report")
-    return Markup(loader.get_source(Environment(autoescape=True), name)[0])
+    return Markup(PackageLoader("pyrite.report").get_source(Environment(autoescape=True), name)[0])
 
 
 def picture(draw: Callable[[], Figure]) -> Picture:

@@ -57,21 +57,17 @@ class OneOf:
     def __post_init__(self) -> None:
         if not self.choices:
             raise PyriteError("one_of has no choices")
-        if len(self.names) > len(set(self.names)):
-            raise PyriteError(f"one_of has a choice twice: {', '.join(map(str, self.names))}")
+        if len(self.ends) > len(set(self.ends)):
+            raise PyriteError(f"one_of has a choice twice: {', '.join(map(str, self.ends))}")
 
     @property
-    def names(self) -> tuple[Any, ...]:
+    def ends(self) -> tuple[Any, ...]:
         """The choices as JSON can contain them: numbers and strings as they are, losses by their spec strings."""
         return tuple(c if isinstance(c, bool | int | float | str) else str(c) for c in self.choices)
 
     @property
-    def ends(self) -> tuple[Any, ...]:
-        return self.names
-
-    @property
     def middle(self) -> Any:
-        return self.names[0]
+        return self.ends[0]
 
 
 Range = Between | OneOf
@@ -132,7 +128,7 @@ class Space:
         def chosen(written: Range) -> Any:
             name = next(names)
             value = choose(name, self.ranges.setdefault(name, written))
-            return written.choices[written.names.index(value)] if isinstance(written, OneOf) else value
+            return written.choices[written.ends.index(value)] if isinstance(written, OneOf) else value
 
         ranges: dict[str, Callable[..., Any]] = {
             "between": lambda low, high, log=False: chosen(Between(low, high, log)),

@@ -79,7 +79,12 @@ class Study:
     ) -> None:
         self.path, self.locks, self.space, self.seed, self.epochs = path, path / "locks", space, seed, epochs
         self.direction = StudyDirection.MAXIMIZE if criterion.rises else StudyDirection.MINIMIZE
-        _check_folder(path)
+        if path.exists() and not path.is_dir():
+            raise PyriteError(f"{path} is not a folder: choose another out")
+        # A search that is just beginning has only locks. Another process may begin it while this one looks.
+        others = [file.name for file in path.iterdir() if file.name != "locks"] if path.exists() else []
+        if others and not (path / _JOURNAL).exists():
+            raise PyriteError(f"{path} is not empty, and holds no search: choose another out")
         with _failures(path), held(self.locks / "study"):
             self.storage = _storage(path)
             with _quiet():
@@ -204,23 +209,13 @@ def _trial(stored: FrozenTrial) -> Trial:
 def _suggested(trial: optuna.Trial, name: str, allowed: Range) -> Any:
     if isinstance(allowed, Between):
         return allowed.rounded(trial.suggest_float(name, allowed.low, allowed.high, log=allowed.log))
-    return trial.suggest_categorical(name, allowed.names)
+    return trial.suggest_categorical(name, allowed.ends)
 
 
 def _distribution(allowed: Range) -> BaseDistribution:
     if isinstance(allowed, Between):
         return FloatDistribution(allowed.low, allowed.high, log=allowed.log)
-    return CategoricalDistribution(allowed.names)
-
-
-def _check_folder(path: Path) -> None:
-    """Refuse a folder that holds something else. A search that is just beginning has only locks."""
-    if path.exists() and not path.is_dir():
-        raise PyriteError(f"{path} is not a folder: choose another out")
-    names = [file.name for file in path.iterdir()] if path.exists() else []
-    # Another process may begin the search while this one looks.
-    if [name for name in names if name != "locks"] and not (path / _JOURNAL).exists():
-        raise PyriteError(f"{path} is not empty, and holds no search: choose another out")
+    return CategoricalDistribution(allowed.ends)
 
 
 @contextmanager

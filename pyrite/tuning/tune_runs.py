@@ -21,7 +21,7 @@ from pyrite.data import Data, Dataset, Records, is_object, load
 from pyrite.errors import PyriteError
 from pyrite.methods import Method, Step, method as read_method
 from pyrite.settings import READING, Settings
-from pyrite.training import Diverged, Record, given_settings, reading, resolve, states_rate, train_once
+from pyrite.training import Diverged, Record, Watching, given_settings, reading, resolve, states_rate, train_once
 from pyrite.tuning.result import CRITERIA, TRAP, Trial, Tuning, best_of
 from pyrite.tuning.space import Between, Range, Space, default_methods, read_range, short
 
@@ -143,17 +143,15 @@ class _Search:
     def train(self, trial: Trial, study: "Study", watch: "_Watch") -> str:
         """Train a trial to its end, or until it is pruned, write its outcome, and return that in words."""
         job, rule = resolve(self.data, **self.options, **self._chosen(trial)), self.criterion
+        watching: Watching = {"observers": [watch], "stop": lambda: watch.hopeless, "progress": False}
         try:
-            run = train_once(
-                job, self.path / trial.name, observers=[watch], stop=lambda: watch.hopeless, progress=False
-            )
+            run = train_once(job, self.path / trial.name, **watching)
             values = [line[rule.column] for line in run.history]
-            reason = "scores of held-out samples are not finite" if None in values else ""
+            if None in values:
+                raise Diverged("scores of held-out samples are not finite")
         except Diverged as error:
-            reason = str(error)
-        if reason:
-            study.finish(trial, "failed", reason=reason)
-            outcome = f"failed: {reason}"
+            study.finish(trial, "failed", reason=str(error))
+            outcome = f"failed: {error}"
         else:
             state = "complete" if run.finished else "pruned"
             study.finish(trial, state, values, test_accuracy=run.history[-1]["test_accuracy"])
