@@ -7,7 +7,6 @@ setting is one line there. This module imports neither torch nor pydantic, so th
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias, TypedDict, get_args, get_type_hints
 
 from annotated_types import Ge, Gt, Le, Lt
@@ -37,33 +36,15 @@ Precision = Literal["float32", "float64", "bfloat16"]
 
 @dataclass(frozen=True)
 class Setting:
-    """What is known of a setting beside its type and limits.
+    """What is known of a setting beside its type and limits."""
 
-    Attributes:
-        help: of its flag.
-        default: the value without it; None for what suits the data, the net and the method.
-        spec: where the registry or function is that makes an object of its text: ``"module:name"``.
-        none: whether ``"none"`` is a value, for which None stands.
-        reads: whether it decides which column of a table is what.
-        short: whether it is only another form of other settings.
-        earlier: other defaults in recipes of earlier versions, by the last version that had them.
-    """
-
-    help: str
-    default: Any = None
-    spec: str = ""
-    none: bool = False
-    reads: bool = False
-    short: bool = False
-    earlier: Mapping[int, Any] = field(default_factory=dict)
-
-    def parse(self, value: object) -> object:
-        """The object that a spec string describes."""
-        if self.none and value == "none":
-            return None
-        module, _, name = self.spec.partition(":")
-        reader = getattr(import_module(module), name)
-        return reader.read(value) if hasattr(reader, "read") else reader(value)
+    help: str  # of its flag
+    default: Any = None  # the value without it; None for what suits the data, the net and the method
+    spec: str = ""  # where the registry or function is that makes an object of its text: ``"module:name"``
+    none: bool = False  # whether ``"none"`` is a value, for which None stands
+    reads: bool = False  # whether it decides which column of a table is what
+    short: bool = False  # whether it is only another form of other settings
+    earlier: Mapping[int, Any] = field(default_factory=dict)  # other defaults, by the last version that had them
 
     def default_in(self, version: int) -> Any:
         """The default in force when recipes had this version."""

@@ -17,7 +17,7 @@ import difflib
 import inspect
 import math
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from pyrite.checks import is_number
@@ -58,16 +58,14 @@ class Registry(dict[str, Callable[..., _Made]], Generic[_Made]):
 
     def read(self, spec: object) -> _Made:
         """The object that a spec string describes; an object comes back as it is."""
-        made = spec if isinstance(spec, self.makes) else self.build(spec)
-        return cast(_Made, made) if isinstance(made, self.makes) else self.check(str(spec), made)
-
-    def build(self, spec: object) -> Any:
-        """The object that a spec string describes, which may be one of the ``parts``."""
+        if isinstance(spec, self.makes):
+            return cast(_Made, spec)
         if not isinstance(spec, str):
             example, name = self.example, self.makes.__name__
             raise PyriteError(f"{self.kind} is {spec!r}, but must be a text such as {example!r}, or a {name} object")
         parts: _Names = self.parts or {}
-        return build(spec, {**parts, **self}, self.kind, nested={**self, **parts})
+        made = build(spec, {**parts, **self}, self.kind, nested={**self, **parts})
+        return cast(_Made, made) if isinstance(made, self.makes) else self.check(spec, made)
 
     def check(self, text: str, made: object) -> _Made:
         """The object that a text made, if it has the right class; a plug-in may make anything."""
@@ -124,8 +122,11 @@ def _has_text(value: object) -> bool:
         return True
     if registered_name(type(value)) is None:
         return False
-    terms: Callable[[], Iterable[object]] | None = getattr(value, "spec_parts", None)  # of a sum, which is no call
-    return all(map(_has_text, terms() if terms else [part for _, part in _constructor(value)]))
+    if (terms := getattr(value, "spec_parts", None)) is not None:  # of a sum, which is no call
+        return all(map(_has_text, terms()))
+    parameters = inspect.signature(type(value)).parameters.values()
+    names = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD]
+    return all(_has_text(getattr(value, name, ...)) for name in names)
 
 
 def _text(thing: object) -> str:
@@ -158,18 +159,16 @@ class HasSpec:
         return construct(self)
 
 
-def _constructor(thing: object) -> Iterator[tuple[inspect.Parameter, Any]]:
-    """The parameters of an object's class and the values of its attributes of the same names, ... if not kept."""
-    for parameter in inspect.signature(type(thing)).parameters.values():
-        if parameter.kind is not parameter.VAR_KEYWORD:
-            yield parameter, getattr(thing, parameter.name, ...)
-
-
 def _bracketed(thing: object, write: Callable[[object], str], options: Mapping[str, object]) -> str:
     parts: list[str] = []
     named = False  # what is wrapped comes first and goes without its name
-    for parameter, value in _constructor(thing):
-        if value is None or (parameter.kind is parameter.KEYWORD_ONLY and value == parameter.default):
+    for parameter in inspect.signature(type(thing)).parameters.values():
+        value = getattr(thing, parameter.name, ...)
+        if (
+            parameter.kind is parameter.VAR_KEYWORD
+            or value is None
+            or (parameter.kind is parameter.KEYWORD_ONLY and value == parameter.default)
+        ):
             continue  # an option that nobody set
         if value is ...:  # not kept: what is written is for people, and nothing can be built from it
             parts.append(f"{parameter.name}=...")

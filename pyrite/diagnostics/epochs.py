@@ -155,20 +155,20 @@ def epoch_weight(followed: float | None, held_out: float | None) -> float:
 def weight_statistics(weight: object) -> dict[str, float | None]:
     """Mean, spread, quantiles and the effective number of samples of the weights of an epoch; None without weights.
 
-    Quantiles are exact, with numpy's linear interpolation. ``effective_share`` is the effective number of samples
+    Quantiles are exact, with numpy's linear interpolation. ``effective_fraction`` is the effective number of samples
     over their number: 1 if all weights are equal, 1/n if only one is not 0.
     """
     values = to_floats(weight, "weight")
     names = ("min", "q05", "q25", "median", "q75", "q95", "max")
     if not values.size:
-        return dict.fromkeys(("mean", "std", *names, "effective_share"))
+        return dict.fromkeys(("mean", "std", *names, "effective_fraction"))
     quantiles = np.quantile(values, (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1))
     effective = effective_samples(values)
     return {
         "mean": float(values.mean()),
         "std": float(values.std()),
         **{name: float(value) for name, value in zip(names, quantiles, strict=True)},
-        "effective_share": None if effective is None else effective / len(values),
+        "effective_fraction": None if effective is None else effective / len(values),
     }
 
 

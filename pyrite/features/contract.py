@@ -60,7 +60,7 @@ class Encoder(HasSpec, ABC):
     model: ClassVar[str] = ""
     """The net that suits its features; empty for the default of features."""
 
-    rate: ClassVar[float | None] = None
+    learning_rate: ClassVar[float | None] = None
     """The learning rate that suits them, as ``Architecture.learning_rate`` is; None for that of the net."""
 
     def __post_init__(self) -> None:

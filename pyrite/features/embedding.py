@@ -39,7 +39,7 @@ class NetEncoder(Encoder, ABC):
     # Chosen on held-out given labels of CIFAR-10N, see docs/results.md: at 0.1 wrong labels are followed sooner, and
     # 256 units are no better.
     model: ClassVar[str] = "mlp(hidden=[64])"
-    rate: ClassVar[float | None] = 0.01
+    learning_rate: ClassVar[float | None] = 0.01
     one_scale: ClassVar[bool] = False  # as Features.one_scale
     cached: ClassVar[bool] = True  # reading embeddings from the disk is faster than computing them
 

@@ -147,7 +147,7 @@ class Wordllama(NetEncoder):
 
     takes: ClassVar[frozenset[InputKind]] = frozenset({"text"})
     model: ClassVar[str] = "linear"
-    rate: ClassVar[float | None] = None
+    learning_rate: ClassVar[float | None] = None
     one_scale: ClassVar[bool] = True
     cached: ClassVar[bool] = False
 

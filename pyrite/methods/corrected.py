@@ -116,8 +116,8 @@ class BackwardCorrection(Corrected):
         return Backward(matrix, self.loss)
 
     def usable(self, matrix: Tensor) -> Estimate:
-        mixed, identity_share = invertible(matrix)
-        return as_estimate(mixed, identity_share=identity_share)
+        mixed, identity_fraction = invertible(matrix)
+        return as_estimate(mixed, identity_fraction=identity_fraction)
 
 
 @final

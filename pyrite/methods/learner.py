@@ -115,7 +115,8 @@ class Learner(Stateful):
         model = self.model if model is None else model
         model.eval()
         with torch.autocast(inputs.device.type, self.autocast, enabled=self.autocast is not None):
-            scores: Tensor = model(self.ready(inputs))
+            layout = torch.channels_last if inputs.dim() == 4 else torch.preserve_format
+            scores: Tensor = model(inputs.to(self.dtype, memory_format=layout))
         return scores.to(self.dtype)
 
     def update(self) -> float:

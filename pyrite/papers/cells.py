@@ -26,7 +26,7 @@ _HISTORY: Final = (
     "clean_weight", "noisy_weight", "weight_mean", "learning_rate", "margin_auc", "trust_auc",
 )  # fmt: skip
 """The columns of a run's history that are kept in every epoch."""
-_FINAL: Final = (*_HISTORY, "loss", "validation_accuracy", "weight_std", "weight_effective_share", "margin_mean_auc")
+_FINAL: Final = (*_HISTORY, "loss", "validation_accuracy", "weight_std", "weight_effective_fraction", "margin_mean_auc")
 """Those of the last epoch."""
 _SHOWN_EPOCHS: Final = 5  # that have their margin histograms kept
 _LOSSES: Final = np.linspace(0.0, 10.0, 21)  # cross entropies at which a learned weighting is kept

@@ -143,7 +143,7 @@ class Training:
                 net.load_state_dict(self._initial)
         else:
             net = self._build_net(reinitialised(self._first, seed) if isinstance(model, nn.Module) else model, seed)
-        return make_learner(self.config, sync_batch_norm(net), len(self.batches), epochs)
+        return make_learner(self.config, sync_batch_norm(net) if world_size() > 1 else net, len(self.batches), epochs)
 
     def _build_net(self, model: Any, seed: int) -> nn.Module:
         shape = tuple(self.data.inputs.shape[1:])
@@ -151,7 +151,8 @@ class Training:
         dtype = torch.float64 if self.config.precision == "float64" else torch.float32
         layout = torch.channels_last if len(shape) == 3 else torch.preserve_format
         net.to(self._device, dtype).to(memory_format=layout)  # type: ignore[call-overload]  # in place
-        broadcast_weights(net)
+        if world_size() > 1:
+            broadcast_weights(net)
         return net
 
     def _first_inputs(self) -> Tensor:

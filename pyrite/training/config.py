@@ -6,6 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, final
 
@@ -292,7 +293,11 @@ def _checked(name: str, value: object) -> object:
     if isinstance(value, np.generic):
         value = value.item()
     if SETTINGS[name].spec:
-        return None if value is None else SETTINGS[name].parse(value)
+        if value is None or (value == "none" and SETTINGS[name].none):
+            return None
+        module, _, reader = SETTINGS[name].spec.partition(":")
+        makes = getattr(import_module(module), reader)
+        return makes.read(value) if isinstance(makes, Registry) else makes(value)
     if isinstance(value, os.PathLike):
         value = os.fspath(value)
     try:

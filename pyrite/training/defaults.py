@@ -84,7 +84,14 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
     if validation is None:  # a validation part of the data's own is enough for a method
         wanted = 0.1 if data.test is None else float(number("held_out", method.held_out, least=0, below=1))
         validation = wanted if data.test is None or data.validation is None else 0.0
-    clip = float(_needs_clipping(method)) if config.clip is None else config.clip
+    clip = config.clip
+    if clip is None:
+        # Whether scores could grow without bound is measured on simulated scores of some number of classes. A user's
+        # own loss may not take those; then the gradients are clipped, which is safe.
+        try:
+            clip = float(method.needs_clipping)
+        except Exception:
+            clip = 1.0
     lr = _learning_rate(net, features, method, clipped_by_default=config.clip is None and clip > 0)
     epochs: int = config.epochs if config.iterations is None else _epochs(config, len(data), validation)
     images = _resolve_images(config, net, shape)
@@ -158,18 +165,7 @@ def _learning_rate(net: object, features: Encoder | None, method: Method, clippe
     clipping alone costs it more on digits.
     """
     suits = net.learning_rate if isinstance(net, Architecture) else 0.1
-    suits = suits if features is None or features.rate is None else features.rate
+    suits = suits if features is None or features.learning_rate is None else features.learning_rate
     averages = isinstance(net, Architecture) and net.averages
     bounded = clipped_by_default and isinstance(method, ERM) and averages
     return float(f"{suits / (1.0 if bounded else method.largest_weight):.3g}")
-
-
-def _needs_clipping(method: Method) -> bool:
-    """Whether scores could grow without bound, which is measured on simulated scores of some number of classes.
-
-    A user's own loss may not take those; then the gradients are clipped, which is safe.
-    """
-    try:
-        return method.needs_clipping
-    except Exception:
-        return True

@@ -26,10 +26,7 @@ class BestEpoch:
     """Keeps the weights of the epoch that predicts most of the held-out labels, and decides whether they are saved.
 
     Of many epochs some are better than the last by chance, so the best must be better by more than a standard error.
-
-    Attributes:
-        epoch: the best epoch so far, of equals the later; counted from 1.
-        last: the last epoch so far.
+    Of equals, ``epoch``, counted from 1, is the later.
     """
 
     def __init__(self) -> None:
@@ -38,13 +35,10 @@ class BestEpoch:
         self._weights: list[dict[str, Tensor]] = []
 
     def after_epoch(self, epoch: int, hits: Flags, nets: Sequence[nn.Module]) -> None:
-        """Compare an epoch with the best one.
+        """Compare an epoch with the best one, by which of the held-out labels are predicted.
 
-        Args:
-            epoch: its number.
-            hits: which of the held-out labels are predicted, in the same order in every epoch.
-            nets: those that predict. If a new stage of a method predicts with nets of another number or kind, which
-                cannot take the weights of the earlier ones, epochs are compared from this one on.
+        If a new stage of a method predicts with nets of another number or kind, which cannot take the weights of the
+        earlier ones, epochs are compared from this one on.
         """
         self.last, self._last_hits = epoch, hits
         states = [net.state_dict() for net in nets]
@@ -83,16 +77,10 @@ class BestEpoch:
 class Evaluation:
     """Predicts test and held-out samples.
 
-    Args:
-        trainer: predicts, and may add numbers of its own.
-        test: batches with true labels.
-        validation: batches with given labels.
-        keep_best: keep the weights of the epoch that predicts most of the validation labels.
-        mirror: predict the mean of an image and its mirror image.
-        split_off: whether the validation samples were split off the training data. Then their margins are evidence for
-            an audit. Those of a part of its own are other samples.
-        growth: the sizes of images in the first epochs. Until they are whole, images are predicted at the size that the
-            net is trained on, at which it is best, and the model of such an epoch is not saved.
+    With ``keep_best``, the weights of the epoch that predicts most of the validation labels are kept. ``split_off``
+    means that the validation samples were split off the training data: then their margins are evidence for an audit.
+    Until images are whole (``growth``), they are predicted at the size that the net is trained on, at which it is best,
+    and the model of such an epoch is not saved.
     """
 
     def __init__(
@@ -208,12 +196,8 @@ def measure_retrieval(trainer: Trainer, test: Dataset, scale: Statistics) -> dic
     sets = embed_sets(frames, tracklets.start, tracklets.stop)
     query = tracklets.query
     result = retrieve(
-        sets[query],
-        sets,
-        query_identity=tracklets.identity[query],
-        gallery_identity=tracklets.identity,
-        query_camera=tracklets.camera[query],
-        gallery_camera=tracklets.camera,
-    )
+        sets[query], sets, query_identity=tracklets.identity[query], gallery_identity=tracklets.identity,
+        query_camera=tracklets.camera[query], gallery_camera=tracklets.camera,
+    )  # fmt: skip
     names = ("mean_average_precision", "queries", "without_match")
     return {name: getattr(result, name) for name in names} | {"cmc": {str(k): value for k, value in result.cmc.items()}}

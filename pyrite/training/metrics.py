@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from operator import attrgetter
+from operator import attrgetter as _of
 from types import SimpleNamespace
 from typing import Any, Final, Literal, final
 
@@ -31,33 +31,25 @@ _BOTH: Final = ("run", "comparison")
 class Epoch:
     """An epoch that has ended, merged over all processes: the first visit to each sample, in the order of the samples.
 
-    Attributes:
-        number: counted from 1.
-        loss: the mean over its steps.
-        last_learning_rate: the learning rate of its last step.
-        margin, prediction, weight, learning_rate, trust: of the samples; ``weight`` and ``trust`` are NaN if unknown.
-        given, true: the labels of these samples; ``true`` is None if unknown.
-        columns: what is kept of these samples, by the names of ``SAMPLE_COLUMNS``.
-        weight_sums: over all epochs so far of learning rates, and of learning rates times weights: of all samples (by
-            absolute value), of right and of wrong labels.
-        test: test samples that were predicted; None if they were not.
-        unseen: given labels that were predicted by nets not trained on them; None if margins are not kept.
+    ``weight`` and ``trust`` are NaN if unknown.
     """
 
-    number: int
-    loss: float | None
-    last_learning_rate: float
+    number: int  # counted from 1
+    loss: float | None  # the mean over its steps
+    last_learning_rate: float  # that of its last step
     margin: Floats
     prediction: Ints
     weight: Floats
     learning_rate: Floats
     trust: Floats
     given: Ints
-    true: Ints | None
-    columns: Mapping[str, npt.NDArray[Any]]
+    true: Ints | None  # None if unknown
+    columns: Mapping[str, npt.NDArray[Any]]  # what is kept of these samples, by the names of ``SAMPLE_COLUMNS``
+    # Sums over all epochs so far of learning rates, and of learning rates times weights: of all samples (by absolute
+    # value), of right and of wrong labels.
     weight_sums: Floats
-    test: Tally | None
-    unseen: Tally | None
+    test: Tally | None  # test samples that were predicted; None if they were not
+    unseen: Tally | None  # given labels that nets not trained on them predicted; None if margins are not kept
 
     @cached_property
     def accuracies(self) -> SimpleNamespace:
@@ -68,16 +60,15 @@ class Epoch:
 
     @cached_property
     def weights(self) -> SimpleNamespace:
-        """``weight_statistics``, and the median size of a margin."""
-        size = float(np.median(np.abs(self.margin))) if len(self.margin) else None
-        return SimpleNamespace(**weight_statistics(self.weight[~np.isnan(self.weight)]), margin_size=size)
-
-    @cached_property
-    def mean_weights(self) -> SimpleNamespace:
-        """Mean weights so far: of right labels, of wrong ones, and twice that of all samples."""
+        """``weight_statistics``; mean weights so far: of right labels, of wrong ones, and twice that of all samples."""
         rates, total, *groups = self.weight_sums
         clean, noisy = _ratio(groups[1], groups[0]), _ratio(groups[3], groups[2])
-        return SimpleNamespace(alpha=_ratio(2 * total, rates), clean=clean, noisy=noisy, snr=_ratio(clean, noisy))
+        means = {"alpha": _ratio(2 * total, rates), "clean": clean, "noisy": noisy, "snr": _ratio(clean, noisy)}
+        return SimpleNamespace(**weight_statistics(self.weight[~np.isnan(self.weight)]), **means)
+
+    @property
+    def margin_size(self) -> float | None:
+        return float(np.median(np.abs(self.margin))) if len(self.margin) else None
 
     @cached_property
     def aucs(self) -> SimpleNamespace:
@@ -119,25 +110,18 @@ def outcome_of(history: Sequence[Line], epoch: int) -> SimpleNamespace:
 class Metric:
     """A number that a run measures.
 
-    Attributes:
-        explanation: what it is, for pages, plots and printed results.
-        measure: computes it from what ``source`` names, as a number or None.
-        source: an ``Epoch``, for the history; ``held_out_of`` batches, for the history: one value per sample, of
-            which the mean over all processes is taken; ``accuracies_of`` the saved model, once; ``outcome_of`` a run,
-            when it is read; or a comparison with other runs, which computes it.
-        heading: that of its column in tables; they leave out what has none.
-        percent: whether it is a fraction that is written in per cent.
-        by_default: whether tables have it if no columns are named.
-        drawn: the plots that have it: that of a run, and that of a comparison.
+    Its ``source`` is an ``Epoch``, for the history; ``held_out_of`` batches, for the history: one value per sample, of
+    which the mean over all processes is taken; ``accuracies_of`` the saved model, once; ``outcome_of`` a run, when it
+    is read; or a comparison with other runs, which computes it.
     """
 
-    explanation: str
-    measure: Callable[[Any], Any]
+    explanation: str  # for pages, plots and printed results
+    measure: Callable[[Any], Any]  # from its source to a number or None
     source: Source = "epoch"
-    heading: str = ""
-    percent: bool = True
-    by_default: bool = True
-    drawn: Sequence[Literal["run", "comparison"]] = ()
+    heading: str = ""  # of its column in tables; they leave out what has none
+    percent: bool = True  # whether it is a fraction that is written in per cent
+    by_default: bool = True  # whether tables have it if no columns are named
+    drawn: Sequence[Literal["run", "comparison"]] = ()  # the plots that have it
 
     def formatted(self, value: float) -> str:
         """The value as text, without the sign for per cent."""
@@ -161,64 +145,46 @@ def _ratio(numerator: float | None, denominator: float | None) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def _statistic(name: str) -> Metric:
-    return Metric(f"{name.replace('_', ' ')} of this epoch's weights", attrgetter(f"weights.{name}"), percent=False)
+def _number(explanation: str, name: str, heading: str = "") -> Metric:
+    """A metric of the history that is no fraction, and that tables have only where it is named."""
+    return Metric(explanation, _of(name), heading=heading, percent=False, by_default=not heading)
 
 
 def _by_model(heading: str, explanation: str, subset: str) -> Metric:
-    explanation = f"{explanation}, by the final model"
-    return Metric(explanation, attrgetter(subset), "model", heading, by_default=False)
+    return Metric(f"{explanation}, by the final model", _of(subset), "model", heading, by_default=False)
 
 
 METRICS: Final[Mapping[str, Metric]] = {
-    "epoch": Metric("epoch", attrgetter("number"), percent=False),
-    "loss": Metric("mean loss of the steps", attrgetter("loss"), percent=False),
-    "learning_rate": Metric("learning rate of the last step", attrgetter("last_learning_rate"), percent=False),
-    "final_test_accuracy": Metric(
-        "test accuracy of the saved model",
-        attrgetter("final_test_accuracy"), "outcome", "final",
-    ),
+    "epoch": _number("epoch", "number"),
+    "loss": _number("mean loss of the steps", "loss"),
+    "learning_rate": _number("learning rate of the last step", "last_learning_rate"),
+    "final_test_accuracy": Metric("test accuracy of the saved model", _of("final_test_accuracy"), "outcome", "final"),
     "best_test_accuracy": Metric(
-        "at its best, chosen on test labels",
-        attrgetter("best_test_accuracy"), "outcome", "best on test",
+        "at its best, chosen on test labels", _of("best_test_accuracy"), "outcome", "best on test"
     ),
-    "test_accuracy": Metric("test accuracy", attrgetter("accuracies.test"), drawn=_BOTH),
+    "test_accuracy": Metric("test accuracy", _of("accuracies.test"), drawn=_BOTH),
     "validation_accuracy": Metric(
-        "validation accuracy, given labels",
-        attrgetter("hits"), "held-out", "validation", drawn=("run",),
+        "validation accuracy, given labels", _of("hits"), "held-out", "validation", drawn=("run",)
     ),
-    "validation_mae": Metric(
-        "mean absolute error on held-out labels",
-        attrgetter("mae"), "held-out", percent=False,
-    ),
-    "validation_ce": Metric(
-        "cross entropy on held-out labels", attrgetter("ce"), "held-out", percent=False
-    ),
+    "validation_mae": Metric("mean absolute error on held-out labels", _of("mae"), "held-out", percent=False),
+    "validation_ce": Metric("cross entropy on held-out labels", _of("ce"), "held-out", percent=False),
     "train_accuracy": Metric(
-        "given labels followed", attrgetter("accuracies.given"), heading="given followed", drawn=("run",)
+        "given labels followed", _of("accuracies.given"), heading="given followed", drawn=("run",)
     ),
-    "unseen_accuracy": Metric("given labels predicted by nets not trained on them", attrgetter("accuracies.unseen")),
+    "unseen_accuracy": Metric("given labels predicted by nets not trained on them", _of("accuracies.unseen")),
     "clean_accuracy": Metric(
-        "right labels followed", attrgetter("accuracies.clean"), heading="right followed", drawn=("run",)
+        "right labels followed", _of("accuracies.clean"), heading="right followed", drawn=("run",)
     ),
-    "memorised": Metric(
-        "wrong labels followed",
-        attrgetter("accuracies.memorised"), heading="wrong followed", drawn=_BOTH,
-    ),
+    "memorised": Metric("wrong labels followed", _of("accuracies.memorised"), heading="wrong followed", drawn=_BOTH),
     "recovered": Metric(
-        "wrong labels seen through",
-        attrgetter("accuracies.recovered"), heading="wrong seen through", drawn=("run",),
+        "wrong labels seen through", _of("accuracies.recovered"), heading="wrong seen through", drawn=("run",)
     ),
     "hybrid_accuracy": Metric(
-        "true labels of training and test samples together, while training", attrgetter("accuracies.hybrid")
+        "true labels of training and test samples together, while training", _of("accuracies.hybrid")
     ),
-    "final_trust_auc": Metric(
-        "AUC of finding wrong labels by weight",
-        attrgetter("final_trust_auc"), "outcome", "AUC",
-    ),
+    "final_trust_auc": Metric("AUC of finding wrong labels by weight", _of("final_trust_auc"), "outcome", "AUC"),
     "best_trust_auc": Metric(
-        "that AUC at its best, chosen by true labels",
-        attrgetter("best_trust_auc"), "outcome", "best AUC",
+        "that AUC at its best, chosen by true labels", _of("best_trust_auc"), "outcome", "best AUC"
     ),
     "final_train_accuracy": _by_model("given", "given labels", "given"),
     "final_clean_accuracy": _by_model("right", "right labels", "clean"),
@@ -226,33 +192,24 @@ METRICS: Final[Mapping[str, Metric]] = {
     "final_recovered": _by_model("wrong, as true", "wrong labels seen through", "recovered"),
     "final_intact_accuracy": _by_model("intact", "true labels of all samples", "true"),
     "final_hybrid_accuracy": Metric(
-        "true labels of training and test samples together",
-        attrgetter("hybrid"), "model", "hybrid", by_default=False,
+        "true labels of training and test samples together", _of("hybrid"), "model", "hybrid", by_default=False
     ),
-    "margin_size": Metric(
-        "median size of a margin",
-        attrgetter("weights.margin_size"), percent=False,
-    ),
+    "margin_size": _number("median size of a margin", "margin_size"),
     # Twice the weight is the L1 norm of a sample's gradient. The curriculum paper prints the norm of the margin's
     # gradient, which is always 2; that of the loss is meant.
-    "alpha": Metric(
-        "mean weight in training, times 2",
-        attrgetter("mean_weights.alpha"),
-        heading="alpha", percent=False, by_default=False,
-    ),
-    "snr": Metric(
-        "mean weight of right over that of wrong labels",
-        attrgetter("mean_weights.snr"),
-        heading="snr", percent=False, by_default=False,
-    ),
-    "clean_weight": Metric("mean weight of right labels", attrgetter("mean_weights.clean"), percent=False),
-    "noisy_weight": Metric("mean weight of wrong labels", attrgetter("mean_weights.noisy"), percent=False),
-    **{f"weight_{name}": _statistic(name) for name in weight_statistics([])},
-    "margin_auc": Metric("AUC of finding wrong labels by margin", attrgetter("aucs.margin")),
-    "margin_mean_auc": Metric("AUC of finding wrong labels by mean margin", attrgetter("aucs.margin_mean")),
-    "trust_auc": Metric("AUC of finding wrong labels by weight", attrgetter("aucs.trust")),
+    "alpha": _number("mean weight in training, times 2", "weights.alpha", "alpha"),
+    "snr": _number("mean weight of right over that of wrong labels", "weights.snr", "snr"),
+    "clean_weight": _number("mean weight of right labels", "weights.clean"),
+    "noisy_weight": _number("mean weight of wrong labels", "weights.noisy"),
+    **{
+        f"weight_{name}": _number(f"{name.replace('_', ' ')} of this epoch's weights", f"weights.{name}")
+        for name in weight_statistics([])
+    },
+    "margin_auc": Metric("AUC of finding wrong labels by margin", _of("aucs.margin")),
+    "margin_mean_auc": Metric("AUC of finding wrong labels by mean margin", _of("aucs.margin_mean")),
+    "trust_auc": Metric("AUC of finding wrong labels by weight", _of("aucs.trust")),
     "diff": Metric("test accuracy lost by the noise", lambda comparison: None, "comparison", "diff"),
-}  # fmt: skip
+}
 """Every number of a run, by its name in the history, in JSON and in the columns of tables.
 
 A label is followed if it is predicted when its sample is trained on, in the epoch of the saved model. What that model,
@@ -266,17 +223,11 @@ COLUMNS: Final[Mapping[str, Metric]] = {name: metric for name, metric in METRICS
 @final
 @dataclass(frozen=True)
 class SampleColumn:
-    """A number that is kept of every sample, in constant memory however long the training.
-
-    Attributes:
-        explanation: what it is.
-        initial: its value before the first visit.
-        saved: whether it is in ``samples.npz``; others are needed by ``updated_columns`` only.
-    """
+    """A number that is kept of every sample, in constant memory however long the training."""
 
     explanation: str
-    initial: float
-    saved: bool = True
+    initial: float  # its value before the first visit
+    saved: bool = True  # whether it is in ``samples.npz``; others are needed by ``updated_columns`` only
 
 
 SAMPLE_COLUMNS: Final[Mapping[str, SampleColumn]] = {
@@ -298,11 +249,8 @@ SAMPLE_COLUMNS: Final[Mapping[str, SampleColumn]] = {
 def updated_columns(epoch: Epoch) -> dict[str, npt.NDArray[Any]]:
     """The columns of an epoch's samples after it; ``epoch.columns`` are those before."""
     before, margin, weight = epoch.columns, epoch.margin, epoch.weight
-    visits, agrees, agreed = (
-        before["visits"] + 1,
-        epoch.prediction == epoch.given,
-        before["learned"] > before["forgotten"],
-    )
+    visits, agrees = before["visits"] + 1, epoch.prediction == epoch.given
+    agreed = before["learned"] > before["forgotten"]
     mean = np.where(before["visits"] > 0, before["margin_mean"], 0.0)
     new_mean = mean + (margin - mean) / visits
     squares = before["margin_squares"] + (margin - mean) * (margin - new_mean)

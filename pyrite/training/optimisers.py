@@ -62,7 +62,6 @@ class SGD(Optimiser):
         return torch.optim.SGD(weights, self.lr, self.momentum, weight_decay=self.weight_decay, nesterov=nesterov)
 
 
-@final
 @dataclass(frozen=True, repr=False)
 class Adam(Optimiser):
     """Adam; ``eps`` is what the IMAE paper calls delta."""
@@ -78,12 +77,9 @@ class Adam(Optimiser):
 
 @final
 @dataclass(frozen=True, repr=False)
-class Adamw(Optimiser):
+class Adamw(Adam):
     """Adam with decoupled weight decay."""
 
-    lr: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
     weight_decay: float = 0.01
 
     def build(self, weights: Iterable[nn.Parameter]) -> torch.optim.Optimizer:

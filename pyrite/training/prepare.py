@@ -12,7 +12,7 @@ from torch import Tensor
 from pyrite.data import Corrections, Dataset, Inputs, LazyImages, Part, Unreadable, read_content, split
 from pyrite.errors import PyriteError
 from pyrite.features import Encoder, Features, as_numbers, read_state, state_bytes
-from pyrite.noise import corrupt
+from pyrite.noise import Noise, corrupt
 from pyrite.processes import all_gather, rank
 from pyrite.training.config import Config, Job
 
@@ -42,7 +42,7 @@ def prepare(job: Job, folder: Path | None = None, progress: bool = False) -> Pre
         progress: show a bar while samples are embedded.
     """
     config, data, wanted = job.config, job.data, job.config.method.meta_set
-    given, true, matrix = _noisy(job)
+    given, true, matrix = (data.labels, data.true, None) if config.noise is None else _noisy(job, config.noise)
     if wanted and wanted.clean and true is None and data.clean is None:
         raise PyriteError(
             f"{config.method} learns from samples whose true labels are known, and those of {data.name} are not: use a "
@@ -75,11 +75,9 @@ def prepare(job: Job, folder: Path | None = None, progress: bool = False) -> Pre
     return Prepared(data, labels, matrix, features, files, counts, warnings)
 
 
-def _noisy(job: Job) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None, Tensor | None]:
+def _noisy(job: Job, noise: Noise) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None, Tensor | None]:
     """Given labels, true ones where they are known, and the matrix of the noise."""
-    data, noise = job.data, job.config.noise
-    if noise is None:
-        return data.labels, data.true, None
+    data = job.data
     if data.true is not None and (wrong := int((data.labels != data.true).sum())):
         raise PyriteError(
             f"noise is {str(noise)!r}, but {data.name} has labels that are wrong already ({wrong} of {len(data)}): "

@@ -160,22 +160,20 @@ class Record:
         learning_rate: npt.ArrayLike = 1.0,
         trust: object | None = None,
     ) -> None:
-        """Record a batch of an own training loop.
+        """Record a batch of an own training loop: one number per sample, or one ``learning_rate`` for all.
 
-        Args:
-            index, margin, prediction: of each sample of the batch.
-            weight: the weight of each sample in the gradient, w in ∇L = −w ∇Δ.
-            learning_rate: that of the step, or one per sample.
-            trust: the factor that the method multiplied each loss by, if it weights samples.
+        ``weight`` is that of the sample in the gradient, w in ∇L = −w ∇Δ, and ``trust`` the factor that the method
+        multiplied its loss by, if it weights samples.
         """
         rows = self._rows(index)
         unknown = np.full(len(rows), np.nan)
-        values: Arrays = {
-            "margin": _finite("margin", margin, rows),
-            "weight": unknown if weight is None else _finite("weight", weight, rows),
-            "trust": unknown if trust is None else _finite("trust", trust, rows),
-            "prediction": to_ints(prediction, "prediction"),
-        }
+        values: Arrays = {"prediction": to_ints(prediction, "prediction")}
+        for name, given in (("margin", margin), ("weight", weight), ("trust", trust)):
+            values[name] = unknown if given is None else to_floats(given, name, nan=True)
+            check_same_length(index=rows, **{name: values[name]})
+            if given is not None and not (finite := np.isfinite(values[name])).all():
+                first = int((~finite).argmax())
+                raise PyriteError(f"{name} of sample {rows[first]} is {values[name][first]}")
         rates = np.full(len(rows), learning_rate) if np.ndim(learning_rate) == 0 else learning_rate
         rates = to_floats(rates, "learning_rate")
         check_same_length(index=rows, **values, learning_rate=rates)
@@ -186,9 +184,7 @@ class Record:
     def update_margins(self, index: object, margins: object, *, unseen: bool = False) -> None:
         """Record the margins of all classes, one row per sample. Rows that are not finite are skipped.
 
-        Args:
-            index, margins: of each sample of the batch.
-            unseen: whether the nets that gave the margins are not trained on these samples.
+        ``unseen`` means that the nets that gave the margins are not trained on these samples.
         """
         if not self.keeps_margins:
             return
@@ -214,8 +210,7 @@ class Record:
     def merge(self, states: Iterable[Mapping[str, Mapping[str, Any]]] | None = None) -> None:
         """Merge the records of all processes in this epoch, so that all have the same.
 
-        Args:
-            states: their ``epoch_state()`` in order of rank; by default they are gathered from torch's process group.
+        ``states`` are their ``epoch_state()`` in order of rank; by default torch's process group gathers them.
         """
         own = self.epoch_state()
         if states is None and world_size() == 1:
@@ -228,11 +223,8 @@ class Record:
         """Finish the epoch and return its line of the history, in which None means unknown.
 
         Training accuracies use the predictions made during training. If the model was evaluated on the training set,
-        ``subset_accuracies`` of those predictions is more accurate.
-
-        Args:
-            test: the accuracy on test data.
-            measured: metrics of held-out samples, and numbers that have no metric.
+        ``subset_accuracies`` of those predictions is more accurate. ``measured`` are metrics of held-out samples, and
+        numbers that have no metric.
         """
         self.flush()
         epoch = self._add_visits(test)
@@ -253,10 +245,19 @@ class Record:
         rows = visits.pop("index")
         self.first_visits.merge([])
         wrong = None if self.is_wrong is None else self.is_wrong[rows]
-        self._weight_sums += _weight_sums(visits["weight"], visits["learning_rate"], wrong)
+        weight, rates, known = visits["weight"], visits["learning_rate"], ~np.isnan(visits["weight"])
+        sums = [rates[known].sum(), rates[known] @ np.abs(weight[known])]
+        for part in () if wrong is None else (known & ~wrong, known & wrong):
+            sums += [rates[part].sum(), rates[part] @ weight[part]]
+        self._weight_sums[: len(sums)] += sums
         groups = [visits["margin"]] if wrong is None else [visits["margin"], visits["margin"][wrong]]
         counts = [np.histogram(group, [-np.inf, *self.edges, np.inf])[0] for group in groups]
         self.histograms = np.concatenate([self.histograms, np.stack(counts)[None]])
+        unseen = None
+        if self.keeps_margins:  # given labels that are predicted by nets that are not trained on them
+            found = self.first_margins.state()
+            hits = found["margins"].argmax(1) == self.given[found["index"]]
+            unseen = Tally.of(hits[found["unseen"]])
         epoch = Epoch(
             number=len(self.history) + 1,
             loss=self.loss / self.denominator if self.denominator else None,
@@ -266,19 +267,13 @@ class Record:
             columns={name: self.columns[name][rows] for name in SAMPLE_COLUMNS},
             weight_sums=self._weight_sums,
             test=test,
-            unseen=self._unseen_hits() if self.keeps_margins else None,
+            unseen=unseen,
             **visits,
         )
         updated = updated_columns(epoch)
         for name, values in updated.items():
             self.columns[name][rows] = values
         return replace(epoch, columns=updated)
-
-    def _unseen_hits(self) -> Tally:
-        """Given labels of this epoch that are predicted by nets that are not trained on them."""
-        table = self.first_margins
-        rows = np.flatnonzero(table.seen & table.columns["unseen"])
-        return Tally.of(table.columns["margins"][rows].argmax(1) == self.given[rows])
 
     # --- what is kept -------------------------------------------------------------------------------------------------
 
@@ -332,23 +327,3 @@ class Record:
             first = int((rows >= len(self.given)).argmax())
             raise PyriteError(f"index is {rows[first]} at position {first}, but there are {len(self.given)} samples")
         return rows
-
-
-def _weight_sums(weight: Floats, learning_rate: Floats, wrong: Flags | None) -> Floats:
-    """The sums of an epoch that ``Epoch.weight_sums`` describes; samples without a weight are left out."""
-    known = ~np.isnan(weight)
-    sums = [learning_rate[known].sum(), learning_rate[known] @ np.abs(weight[known])]
-    for part in () if wrong is None else (known & ~wrong, known & wrong):
-        sums += [learning_rate[part].sum(), learning_rate[part] @ weight[part]]
-    return np.array(sums + [0.0] * (6 - len(sums)))
-
-
-def _finite(name: str, value: object, rows: Ints) -> Floats:
-    """The numbers of a batch; an error names the sample whose number is not finite, not its position in the batch."""
-    values = to_floats(value, name, nan=True)
-    check_same_length(index=rows, **{name: values})
-    finite = np.isfinite(values)
-    if not finite.all():
-        first = int((~finite).argmax())
-        raise PyriteError(f"{name} of sample {rows[first]} is {values[first]}")
-    return values

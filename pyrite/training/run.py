@@ -66,17 +66,15 @@ class Run:
     @property
     def choice(self) -> str:
         """Which epoch's model is saved, and why; empty if there was no choice."""
-        saved, name = self._saved, f"epoch {self.epoch} of {len(self.history)}"
+        saved, last = self._saved, len(self.history)
         if "best_epoch" not in saved:
             return ""
-
-        def reached(epoch: int) -> str:
-            return f"{100 * self.history[epoch - 1]['validation_accuracy']:.1f} %"
-
-        own, best, last = reached(self.epoch), saved["best_epoch"], len(self.history)
-        if best != self.epoch:
-            return f"{name}, the last, {own} of held-out labels: the {reached(best)} of epoch {best} may be chance"
-        return f"{name} by held-out labels, {own}" + (f", to {reached(last)} of the last" if best < last else "")
+        chosen, best, name = saved["epoch"], saved["best_epoch"], f"epoch {saved['epoch']} of {last}"
+        accuracies = (self.history[epoch - 1]["validation_accuracy"] for epoch in (chosen, best, last))
+        own, at_best, at_last = (f"{100 * accuracy:.1f} %" for accuracy in accuracies)
+        if best != chosen:
+            return f"{name}, the last, {own} of held-out labels: the {at_best} of epoch {best} may be chance"
+        return f"{name} by held-out labels, {own}" + (f", to {at_last} of the last" if best < last else "")
 
     @property
     def _saved(self) -> Mapping[str, Any]:

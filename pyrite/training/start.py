@@ -8,7 +8,7 @@ from typing import TypeVar, final
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from pyrite.checks import whole_number
 from pyrite.criterion import Loss
@@ -77,7 +77,10 @@ def measure_start(
     if data is None:
         inputs = torch.randn((size, *shape), generator=torch.Generator().manual_seed(seed))
     else:
-        inputs = _first(data, seed)
+        rows = np.linspace(0, len(data) - 1, min(len(data), _FITTED)).astype(np.int64)
+        scale = Statistics.of(data.numeric, rows)
+        batches = Batches(data.numeric, data.labels, batch_size=_FITTED, seed=seed, normalise=scale)
+        inputs = next(iter(batches)).inputs
     # A net that the user passed is trained later, and batch norms change in training mode.
     net = build_model(deepcopy(model) if isinstance(model, nn.Module) else model, shape, count, seed, inputs)
     first = next(net.parameters())
@@ -122,9 +125,3 @@ def check_on_net(
     return underfitting(
         with_margin(read_loss(loss), start.margin), count, margin=start.margin, spread=start.spread, net=str(name)
     )
-
-
-def _first(data: Dataset, seed: int) -> Tensor:
-    rows = np.linspace(0, len(data) - 1, min(len(data), _FITTED)).astype(np.int64)
-    scale = Statistics.of(data.numeric, rows)
-    return next(iter(Batches(data.numeric, data.labels, batch_size=_FITTED, seed=seed, normalise=scale))).inputs

@@ -35,12 +35,12 @@ def test_statistics_by_hand() -> None:
             "q75": 3.0,
             "q95": 3.8,
             "max": 4.0,
-            "effective_share": 100 / 30 / 5,
+            "effective_fraction": 100 / 30 / 5,
         }
     )
     assert set(weight_statistics([]).values()) == {None}
     assert weight_statistics([]).keys() == found.keys()
-    assert weight_statistics([0.0, 0.0])["effective_share"] is None
+    assert weight_statistics([0.0, 0.0])["effective_fraction"] is None
 
 
 def test_effective_samples() -> None:

@@ -123,7 +123,7 @@ def test_as_much_of_the_identity_as_an_inverse_needs() -> None:
 
 
 def test_what_a_stage_passes_on() -> None:
-    passed = as_estimate(TRUE, identity_share=0.2)
+    passed = as_estimate(TRUE, identity_fraction=0.2)
     assert float(passed["estimated_noise_rate"]) == pytest.approx(1 - (0.7 + 0.6 + 0.6) / 3)
-    assert float(passed["identity_share"]) == 0.2
+    assert float(passed["identity_fraction"]) == 0.2
     assert passed["matrix"] is TRUE
