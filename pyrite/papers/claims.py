@@ -9,8 +9,10 @@ from math import isnan, nan
 from typing import Any, Final, Literal, NamedTuple, final
 
 import numpy as np
+import numpy.typing as npt
 from scipy.stats import spearmanr, t
 
+from pyrite.arrays import Floats
 from pyrite.errors import PyriteError
 from pyrite.papers.cells import CellResult
 from pyrite.papers.recipe import Check, Claimed, Labels
@@ -108,30 +110,25 @@ class Results:
         self.axes, self.cells, self.elsewhere = axes, cells, elsewhere
         self.seeds = sorted({seed for _, seed in cells})
 
-    def value(self, chosen: Mapping[str, str], seed: int, column: str) -> float:
-        """A number of a cell; nan if it is not finished or does not have it."""
-        cell = self.cells.get((tuple(chosen[axis] for axis in self.axes), seed))
-        if cell is None:
-            return nan
-        if column.startswith("-"):
-            return -self.value(chosen, seed, column[1:])
-        if column == "diff":  # what noise costs: its axis begins with none
-            if "noise" not in self.axes:
-                return nan
-            clean = {**chosen, "noise": self.axes["noise"][0]}
-            return self.value(clean, seed, "final_test_accuracy") - self.value(chosen, seed, "final_test_accuracy")
-        value = cell.value(column)
-        return nan if value is None else value
-
     def runs(self, chosen: Mapping[str, str]) -> list[CellResult]:
         """The finished runs of a cell, in the order of their seeds."""
         place = tuple(chosen[axis] for axis in self.axes)
         return [self.cells[place, seed] for seed in self.seeds if (place, seed) in self.cells]
 
+    def by_seed(self, chosen: Mapping[str, str], column: str) -> Floats:
+        """A number of a cell, one per seed; nan if it is not finished or does not have it."""
+        if column.startswith("-"):
+            return -self.by_seed(chosen, column[1:])
+        if column == "diff" and "noise" in self.axes:  # what noise costs: its axis begins with none
+            clean = {**chosen, "noise": self.axes["noise"][0]}
+            return self.by_seed(clean, "final_test_accuracy") - self.by_seed(chosen, "final_test_accuracy")
+        place = tuple(chosen[axis] for axis in self.axes)
+        cells = [self.cells.get((place, seed)) for seed in self.seeds]
+        return np.array([None if cell is None else cell.value(column) for cell in cells], np.float64)
+
     def values(self, chosen: Mapping[str, str], column: str) -> list[float]:
         """The number in every seed that has it."""
-        values = (self.value(chosen, seed, column) for seed in self.seeds)
-        return [value for value in values if not isnan(value)]
+        return [float(value) for value in self.by_seed(chosen, column) if not isnan(value)]
 
     def choices(self, *selectors: str) -> Iterator[tuple[dict[str, str], ...]]:
         """The labels that selectors stand for, once for every combination of labels that none of them names."""
@@ -179,12 +176,12 @@ def _findings(check: Check, results: Results) -> list[Finding]:
 
 def _difference(check: Check, results: Results, *choice: dict[str, str]) -> Finding:
     names = [" ".join(one.values()) for one in choice]
-    table = [[results.value(one, seed, check.column) for one in choice] for seed in results.seeds]
+    numbers = [results.by_seed(one, check.column) for one in choice]
     if check.than is not None:
         side = "above" if check.more else "below"
         words = f"{check.column} of {names[0]} {side} {check.than:g}"
-        return _judged(words, [row[0] for row in table], **{side: check.than})
-    gaps = [row[0] - row[1] - ((row[2] - row[3]) if check.beyond else 0.0) for row in table]
+        return _judged(words, numbers[0], **{side: check.than})
+    gaps = numbers[0] - numbers[1] - (numbers[2] - numbers[3] if check.beyond else 0)
     words = f"{check.column} of {names[0]} minus {names[1]}"
     words += f", beyond {names[2]} minus {names[3]}" if check.beyond else ""
     if check.within is not None:
@@ -195,10 +192,9 @@ def _difference(check: Check, results: Results, *choice: dict[str, str]) -> Find
 def _correlation(check: Check, results: Results) -> Finding:
     first, second = check.correlation
     found, known = [], np.empty((0, 2))
-    for seed in results.seeds:
-        chosen = [one for (one,) in results.choices(check.more)]
-        points = [(results.value(one, seed, first), results.value(one, seed, second)) for one in chosen]
-        known = np.array([point for point in points if not isnan(sum(point))])
+    chosen = [one for (one,) in results.choices(check.more)]
+    for points in np.transpose([[results.by_seed(one, name) for one in chosen] for name in check.correlation]):
+        known = points[~np.isnan(points).any(1)]
         varied = len(known) > 3 and np.ptp(known, 0).all()
         found.append(float(spearmanr(known).statistic) if varied else nan)
     where = f" with {check.more}" if check.more else ""
@@ -210,22 +206,20 @@ def _correlation(check: Check, results: Results) -> Finding:
 
 def _trend(check: Check, results: Results) -> Finding:
     """How many places the best label of one axis moves from the first label of the other axis to the last."""
-    found = []
-    for seed in results.seeds:
-        best = []
-        for along in (results.axes[check.along][0], results.axes[check.along][-1]):
-            chosen = [{**one, check.along: along} for (one,) in results.choices("")]
-            table = [[{**one, check.best: label} for one in chosen] for label in results.axes[check.best]]
-            means = np.mean([[results.value(one, seed, check.column) for one in row] for row in table], 1)
-            best.append(nan if np.isnan(means).any() else float(np.argmax(means)))
-        found.append(best[1] - best[0])
+    best = []
+    for along in (results.axes[check.along][0], results.axes[check.along][-1]):
+        chosen = [{**one, check.along: along} for (one,) in results.choices("")]
+        table = [[{**one, check.best: label} for one in chosen] for label in results.axes[check.best]]
+        means = np.mean([[results.by_seed(one, check.column) for one in row] for row in table], 1)
+        best.append(np.where(np.isnan(means).any(0), nan, means.argmax(0)))
     words = f"places that the best {check.best} moves up from the first {check.along} to the last"
-    return _judged(words, found, above=check.by)
+    return _judged(words, best[1] - best[0], above=check.by)
 
 
-def _judged(words: str, pairs: Sequence[float], above: float | None = None, below: float | None = None) -> Finding:
+def _judged(words: str, by_seed: npt.ArrayLike, above: float | None = None, below: float | None = None) -> Finding:
     """What follows for a mean that must lie above and below these: it does if its Student's interval does."""
-    values = np.array([value for value in pairs if not isnan(value)])
+    values = np.asarray(by_seed)
+    values = values[~np.isnan(values)]
     if not len(values):
         return Finding(words, "not run")
     mean, low, high = float(values.mean()), nan, nan

@@ -115,15 +115,14 @@ class Reproduction:
     def to_dict(self) -> dict[str, Any]:
         """For a program to read."""
         trained = {} if self.results is None else self.results.cells
-        cells = [
-            {"labels": list(labels), "seed": seed, "cell": cell.cell.key}
-            | {column: cell.value(column) for column in self.recipe.columns}
-            for (labels, seed), cell in trained.items()
-        ]
-        claims = [
-            {"id": v.claim, "status": v.status, "findings": [finding.to_dict() for finding in v.findings]}
-            for v in self.verdicts()
-        ]
+        cells = []
+        for (labels, seed), cell in trained.items():
+            values = {column: cell.value(column) for column in self.recipe.columns}
+            cells.append({"labels": list(labels), "seed": seed, "cell": cell.cell.key, **values})
+        claims = []
+        for verdict in self.verdicts():
+            findings = [finding.to_dict() for finding in verdict.findings]
+            claims.append({"id": verdict.claim, "status": verdict.status, "findings": findings})
         return {"recipe": self.name, "scale": self.scale, "command": self.command, "cells": cells, "claims": claims}
 
     def to_markdown(self) -> str:
