@@ -2,8 +2,7 @@
 
 from pyrite.curves.curve import Curve, CurveSum, Peak, Tails, bare_curve
 from pyrite.curves.family import AEL, AGCE, AUL, CE, GCE, IMAE, MAE, RCE, SCE, TCE, Focal, TruncatedGCE
-from pyrite.curves.initial import expected_margin, initial_margins
-from pyrite.curves.transforms import MEASURED, Scale, Shift, Unit, scale, shift
+from pyrite.curves.transforms import MEASURED, Scale, Shift, Unit, expected_margin, initial_margins, scale, shift
 from pyrite.curves.weight_net_curve import WeightNetCurve
 
 __all__ = [

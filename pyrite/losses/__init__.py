@@ -2,8 +2,7 @@
 
 from pyrite.losses.corrected import Backward, Forward
 from pyrite.losses.normalised import NCE, Decomposition, Normalised, UnitLoss, normalised, unit
-from pyrite.losses.own import OwnLoss
-from pyrite.losses.registry import LOSSES, PAPER_SETTINGS, loss
+from pyrite.losses.registry import LOSSES, PAPER_SETTINGS, OwnLoss, loss
 from pyrite.losses.regularised import MSE, BootHard, BootSoft, Confidence, Peer, Smooth
 from pyrite.losses.underfitting import Underfitting, grows_without_bound, tails, underfitting
 

@@ -14,8 +14,22 @@ from pyrite.soft_margin import check_labels, to_rows
 from pyrite.spec import construct
 
 
+class _Divided(Loss):
+    """A loss divided by the sum of what every label would cost."""
+
+    loss: Loss
+
+    def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
+        own, total = self.loss.at_label_and_total(scores, labels)
+        return own / total
+
+    def per_label(self, scores: Tensor) -> Tensor:
+        every = self.loss.per_label(scores)
+        return every / every.sum(1, keepdim=True)
+
+
 @final
-class Normalised(Loss):
+class Normalised(_Divided):
     """l(s, y) / sum over i of l(s, i), for a loss that is never negative.
 
     >>> from pyrite.curves import GCE
@@ -32,14 +46,6 @@ class Normalised(Loss):
         valid = least >= -1e-12 * most and most > 0
         require(valid, "loss", str(loss), "one whose value is never negative, nor always 0")
 
-    def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
-        own, total = self.loss.at_label_and_total(scores, labels)
-        return own / total
-
-    def per_label(self, scores: Tensor) -> Tensor:
-        every = self.loss.per_label(scores)
-        return every / every.sum(1, keepdim=True)
-
 
 @torch.no_grad()
 def _range(loss: Loss) -> tuple[float, float]:
@@ -54,21 +60,18 @@ def _range(loss: Loss) -> tuple[float, float]:
 
 
 class Decomposition(NamedTuple):
-    """The parts of NCE's gradient, one number per sample: gamma * (grad CE + epsilon * grad R).
-
-    ``bound`` is an upper bound of the weight (half the gradient's L1 norm), gamma (w_CE + epsilon (1 - 1/K)).
-    ``printed_bound`` is the paper's Eq. 3, gamma (1 + epsilon) w_CE, which takes every label's w_CE for that of
-    the given one; it does not hold for learned samples, where w_CE is small and that of the others is not.
-    """
+    """The parts of NCE's gradient, one number per sample: gamma * (grad CE + epsilon * grad R)."""
 
     gamma: Tensor
     epsilon: Tensor
-    bound: Tensor
+    bound: Tensor  # of the weight (half the gradient's L1 norm): gamma (w_CE + epsilon (1 - 1/K))
+    # The paper's Eq. 3, gamma (1 + epsilon) w_CE, which takes every label's w_CE for that of the given one. It does not
+    # hold for learned samples, where w_CE is small and that of the others is not.
     printed_bound: Tensor
 
 
 @final
-class NCE(Loss):
+class NCE(_Divided):
     """Normalised cross entropy: log p_y / sum over i of log p_i. Symmetric; the losses of all labels add up to 1.
 
     >>> NCE()(torch.tensor([1.0, 0.0, 0.0]), torch.tensor(0))
@@ -79,13 +82,7 @@ class NCE(Loss):
 
     def __init__(self, **options: Unpack[Options]) -> None:
         super().__init__(**options)
-        self._normalised = Normalised(CE())
-
-    def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
-        return self._normalised.at_label(scores, labels)
-
-    def per_label(self, scores: Tensor) -> Tensor:
-        return self._normalised.per_label(scores)
+        self.loss = CE()
 
     @torch.no_grad()
     def decomposition(self, scores: Tensor, labels: Tensor) -> Decomposition:
@@ -126,10 +123,9 @@ def unit(loss: Loss, classes: int | None = None, **options: Unpack[Options]) -> 
 class UnitLoss(Loss):
     """A loss that is no curve, divided by its largest weight at scores where all other classes are tied.
 
-    Along those scores every loss that treats classes equally is a function of the margin, as a curve is everywhere, and
-    its largest weight means the same. Over all score vectors the weight of ``nce`` can be larger: with 10 classes 1.4
-    times, with 50 classes 7 times, where one wrong class leads and the label's score is 25 or more below all others.
-    There it moves the other classes, not the label. Its sums with ``mae`` have their largest weight where others tie.
+    Along those scores every loss that treats classes equally is a function of the margin, as a curve is everywhere.
+    Over all scores the weight of ``nce`` can be larger: with 10 classes 1.4 times, with 50 classes 7 times, where one
+    wrong class leads and the label's score is 25 or more below all others. There it moves the others, not the label.
     """
 
     def __init__(self, loss: Loss, classes: int | None, **options: Unpack[Options]) -> None:

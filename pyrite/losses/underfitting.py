@@ -11,7 +11,7 @@ from torch import Tensor
 from pyrite.checks import number, require, whole_number
 from pyrite.criterion import Loss, Sum, classes_of, without_options
 from pyrite.curves import CE, MEASURED, Curve, Tails, expected_margin
-from pyrite.curves.initial import MOST_CLASSES
+from pyrite.curves.transforms import MOST_CLASSES
 from pyrite.errors import PyriteError
 from pyrite.losses.registry import loss as read
 from pyrite.losses.regularised import Confidence, Peer

@@ -6,14 +6,13 @@ from pyrite.methods.context import Context, Cycle
 from pyrite.methods.corrected import GLC, BackwardCorrection, ForwardCorrection, Masking, SModel
 from pyrite.methods.curriculum import Curriculum
 from pyrite.methods.elr import ELR
-from pyrite.methods.erm import ERM
 from pyrite.methods.joint import Joint
 from pyrite.methods.learner import Learner
 from pyrite.methods.members import Auto, CrossFit, Select
 from pyrite.methods.mentornet import Mentornet
 from pyrite.methods.meta_gradient import MetaGradient, meta_gradient
 from pyrite.methods.meta_weight import L2RW, MetaWeight, WeightNet
-from pyrite.methods.method import MetaSet, Method
+from pyrite.methods.method import ERM, MetaSet, Method
 from pyrite.methods.scheduled import D2L, Bootstrap, ScheduledConfidence, ScheduledPeer
 from pyrite.methods.self_corrected import SelfCorrected
 from pyrite.methods.small_loss import CoTeaching, SelfPaced, estimate_noise_rate

@@ -18,13 +18,9 @@ from pyrite.methods.method import Context, Method, PerSampleLoss, Step, Trainer
 class Bilevel(Method):
     """Weights for parts of a batch, from their gradients g_i and that of a validation part g_v.
 
-    One split of every batch is the validation part, the others are trained on, each with the weight
-    ω_i = g_v·g_i / (‖g_i‖² + μ), and all weights are divided by Σ|ω_i|. A split whose gradient points away from
-    that of the validation part has a negative weight: its loss is made larger. No clean labels are needed, and no
-    sample is held out, because another part of the samples validates in every step.
-
-    >>> str(Bilevel())
-    'bilevel(splits=8, mu=0.01)'
+    One split of every batch validates, another one in every step; each other split has the weight
+    ω_i = g_v·g_i / (‖g_i‖² + μ), divided by Σ|ω_i|. A split whose gradient points away from that of the validation
+    part has a negative weight: its loss is made larger.
 
     Jenni & Favaro, 2018 ("Deep bilevel learning").
     """
@@ -66,7 +62,10 @@ class BilevelTrainer(Trainer):
         mean = float(self.total(torch.stack([split.loss for split in splits]).sum())) / sum(sizes)
         if not abs(mean) < float("inf"):
             raise FloatingPointError(f"the loss is {mean}")
-        weights = self._split_weights(splits)
+        validation, *training = (self.total(split.gradient) for split in splits)
+        raw = torch.stack([validation @ one / (one @ one + self.method.mu) for one in training])
+        absolute_sum = raw.abs().sum()
+        weights = torch.cat([raw.new_zeros(1), raw / torch.where(absolute_sum == 0, 1.0, absolute_sum)])
         gradient = weights @ torch.stack([split.gradient for split in splits])
         parts = gradient.split([weight.numel() for weight in self.learner.weights])
         for weight, part, used in zip(self.learner.weights, parts, self.used, strict=True):
@@ -93,20 +92,12 @@ class BilevelTrainer(Trainer):
         ]
         return _Split(scores.detach(), by_scores, torch.cat(flat), summed.detach().double())
 
-    def _split_weights(self, splits: list[_Split]) -> Tensor:
-        """One per split: 0 for the first, which validates; the absolute values of the others add up to 1."""
-        validation, *training = (self.total(split.gradient) for split in splits)
-        raw = torch.stack([validation @ one / (one @ one + self.method.mu) for one in training])
-        absolute_sum = raw.abs().sum()
-        return torch.cat([raw.new_zeros(1), raw / torch.where(absolute_sum == 0, 1.0, absolute_sum)])
-
 
 def stratified_splits(labels: Tensor, index: Tensor, splits: int, turn: int) -> Tensor:
-    """The split of each sample of a batch.
+    """The split of each sample of a batch. A split has two samples or more, because batch norms need them.
 
     Samples are dealt out in the order of their labels, so that all splits have about the same labels, as the authors'
-    have; dealing begins at split ``turn``, so that no sample validates more often than others. A split has at least
-    two samples, because batch norms need them; with too few samples for two splits there is one.
+    have; dealing begins at split ``turn``, so that no sample validates more often than others.
     """
     count = max(1, min(splits, len(labels) // 2))
     numbers = torch.empty_like(labels)

@@ -81,9 +81,6 @@ class Corrected(Method, ABC):
 class ForwardCorrection(Corrected):
     """Forward correction: the loss of the probabilities of given labels, Tᵀp.
 
-    >>> str(ForwardCorrection())
-    "forward(matrix='estimate', percentile=97, at=0.2)"
-
     Patrini et al., 2017 ("Making deep neural networks robust to label noise: a loss correction approach").
     """
 
@@ -100,9 +97,6 @@ class BackwardCorrection(Corrected):
     """Backward correction: T⁻¹ times the losses of all labels, whose mean over the noise is the loss of true labels.
 
     An estimated matrix that can hardly be inverted is mixed with the identity first.
-
-    >>> str(BackwardCorrection(matrix="noise"))
-    "backward(matrix='noise', percentile=97, at=0.2)"
 
     Patrini et al., 2017 ("Making deep neural networks robust to label noise: a loss correction approach").
     """
@@ -125,11 +119,7 @@ class BackwardCorrection(Corrected):
 class GLC(Method):
     """The noise matrix is the mean prediction on gold samples of a net trained on given labels; then a second net.
 
-    The second net starts from the initial weights. It learns gold samples with cross entropy and all others with the
-    forward correction by that matrix; each sample counts the same.
-
-    >>> str(GLC(size=100))
-    'glc(size=100, at=0.5)'
+    The second net learns gold samples with cross entropy and all others with the forward correction by that matrix.
 
     Hendrycks et al., 2018 ("Using trusted data to train deep networks on labels corrupted by severe noise").
     """
@@ -159,8 +149,7 @@ class GLC(Method):
 class GLCTrainer(Trainer):
     """The second stage: steps on a batch and a batch of gold samples together.
 
-    There is a gold batch for every other batch, however few gold samples there are; their losses are multiplied so
-    that over an epoch each counts as much as any other sample.
+    Gold losses are multiplied so that over an epoch each sample counts as much as any other.
     """
 
     def __init__(self, context: Context, gold: Batches, matrix: Tensor) -> None:
@@ -197,9 +186,6 @@ class SModel(Method):
 
     The net is trained with cross entropy first; the layer starts from its confusion matrix; then both are trained.
 
-    >>> str(SModel())
-    's_model(at=0.2)'
-
     Goldberger & Ben-Reuven, 2017 ("Training deep neural networks using a noise adaptation layer").
     """
 
@@ -228,9 +214,6 @@ def _check_structure(name: str, structure: Matrix) -> str | Tensor:
 @dataclass(repr=False, eq=False)
 class Masking(Method):
     """A noise layer as in ``s_model``, which has only those transitions that a structure allows.
-
-    >>> str(Masking())
-    "masking(structure='estimate', threshold=0.05, at=0.2)"
 
     Han et al., 2018 ("Masking: a new perspective of noisy supervision").
     """
@@ -266,7 +249,7 @@ def _with_layer(method: Method, context: Context, at: float, estimate: Callable[
 class NoiseLayer(Trainer):
     """Steps on −log Σ_i T[i, y] p_i, by the weights of the net and by those of T = softmax(b), row by row.
 
-    T begins as ``matrix``. Entries of it that are 0 stay 0. The net alone predicts.
+    T begins as ``matrix``; entries of it that are 0 stay 0.
     """
 
     def __init__(self, context: Context, matrix: Tensor) -> None:

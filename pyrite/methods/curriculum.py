@@ -32,19 +32,15 @@ _Positive = Annotated[float, partial(number, above=0, most=1)]
 class Curriculum(Method):
     """Generalised cross entropy whose exponent q follows what the net has learned and what it has memorised.
 
-    A label that the net gives the probability p has the weight p^q (1 - p), which is p^q times that of cross entropy:
-    the larger q is, the less do labels count that the net doubts. Some times per epoch q becomes the larger of
+    A label of probability p has the weight p^q (1 - p), p^q times that of cross entropy. Some times per epoch q becomes
+    the larger of
 
     - ``gain`` times the mean p of the labels that were trained on, minus that of held-out labels: a net that has
       memorised nothing gives both the same;
     - the largest exponent for which the mean of p^q is at least ``keep``: labels lose weight once others are learned.
 
     Losses are divided by the mean of p^q, or by 0.4 if that is less, so that training is as fast as with cross entropy
-    and no learning rate has to change: the factor p^q is 1 on average, and at most 2.5 for a single sample.
-    With ``keep=1`` only the first counts, and training is cross entropy until something is memorised.
-
-    >>> str(Curriculum())
-    'curriculum(gain=4, most=1)'
+    and no learning rate has to change. With ``keep=1`` training is cross entropy until something is memorised.
     """
 
     # The fraction of the weights of cross entropy that is always kept. By default 1 where images are augmented, so that
@@ -115,11 +111,9 @@ class CurriculumTrainer(Trainer):
     def after_step(self, step: Step) -> None:
         self.seen = torch.cat([self.seen, -softplus(-step.margin.double())])
         self.steps += 1
-        if self.steps % self.every == 0:
-            self._move()
-
-    def _move(self) -> None:
-        """Set the exponent by the labels that were trained on since the last time, and by held-out labels now."""
+        if self.steps % self.every:
+            return
+        # Set the exponent by the labels that were trained on since the last time, and by held-out labels now.
         learned = largest_exponent(self.seen, self.keep, self.method.most)
         memorised = 0.0
         if self.held_out is not None:

@@ -22,9 +22,6 @@ class ELR(Method):
 
     Before each step t becomes momentum · t + (1 − momentum) · p; it begins at 0 and has no gradient.
 
-    >>> str(ELR())
-    'elr(coefficient=3, momentum=0.7)'
-
     Liu et al., 2020 ("Early-learning regularization prevents memorization of noisy labels").
     """
 

@@ -56,15 +56,6 @@ class Joint(Method):
             estimate=lambda first: {"soft_labels": first.get_buffer("labels")},
         )  # fmt: skip
 
-    def class_prior(self, context: Context) -> Tensor:
-        """The distribution of the classes, in float64."""
-        if self.prior == "given":
-            return context.class_frequencies
-        if self.prior == "uniform":
-            return torch.full((context.classes,), 1 / context.classes, dtype=torch.float64, device=context.device)
-        require(len(self.prior) == context.classes, "prior", self.prior, f"{context.classes} numbers, one per class")
-        return torch.tensor(self.prior, dtype=torch.float64, device=context.device)
-
 
 def _divergence(labels: Tensor, log_p: Tensor) -> Tensor:
     """KL(labels ‖ p) of each row. A label of 0 needs no probability."""
@@ -117,7 +108,12 @@ class JointTrainer(SoftLabels):
         super().__init__(context)
         # With a falling learning rate the net would memorise wrong labels before they change.
         self.learner.factor_at = lambda step: 1.0
-        self.method, self.prior = method, method.class_prior(context)
+        self.method, self.prior, classes = method, context.class_frequencies, context.classes
+        if method.prior == "uniform":
+            self.prior = torch.full_like(self.prior, 1 / classes)
+        elif method.prior != "given":
+            require(len(method.prior) == classes, "prior", method.prior, f"{classes} numbers, one per class")
+            self.prior = torch.tensor(method.prior, dtype=torch.float64, device=context.device)
         self.begin = min(max(1, round(method.begin * context.epochs)), context.epochs)
         # Samples that are not seen in an epoch, such as those of a last batch that is dropped, keep their labels.
         self.register_buffer("recent", self.labels.repeat(min(method.window, context.epochs), 1, 1))

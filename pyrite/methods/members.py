@@ -18,9 +18,8 @@ from pyrite.draws import Stream, uniforms
 from pyrite.errors import PyriteError
 from pyrite.methods.curriculum import Curriculum
 from pyrite.methods.elr import ELR
-from pyrite.methods.erm import ERM
 from pyrite.methods.learner import Learner
-from pyrite.methods.method import Composed, Context, Method, Step, Trainer
+from pyrite.methods.method import ERM, Composed, Context, Method, Step, Trainer
 from pyrite.methods.self_corrected import SelfCorrected
 
 Hits = npt.NDArray[np.bool_]
@@ -49,21 +48,10 @@ class Members(Trainer):
 class Select(Composed):
     """Train several methods side by side; after every epoch, those predict that are best on held-out given labels.
 
-    Each method has a net of its own, with initial weights of its own, and makes a step on every batch. A method is
-    left out of the prediction if the best one predicts more of the held-out labels by more than one standard error
-    (``pyrite.diagnostics.clearly_better``); the prediction is the mean of the probabilities of the others. Given labels
-    suffice for that: wrong ones lower the accuracy of all methods alike, except of those that follow them.
-
-    The learning rate is that of cross entropy. A method that weights samples more has its rate divided by that weight,
-    and the gradients of one whose scores could grow without bound are clipped, as in runs of their own. Observers see
-    the steps of the best method. If nothing is held out, all methods predict.
-
-    >>> from pyrite import CE
-    >>> from pyrite.methods import ELR, ERM
-    >>> str(Select(ERM(CE()), ELR()))
-    'select(erm(ce), elr(coefficient=3, momentum=0.7))'
-
-    McNemar, 1947, for the standard error.
+    Each method has a net and initial weights of its own. A method is left out of the prediction if the best one
+    predicts clearly more of the held-out labels (``pyrite.diagnostics.clearly_better``). Given labels suffice for
+    that: wrong ones lower the accuracy of all methods alike, except of those that follow them. Learning rates and
+    clipping are as in runs of their own. Observers see the steps of the best method.
     """
 
     def __init__(self, *methods: Method) -> None:
@@ -82,8 +70,6 @@ class Select(Composed):
 
 def as_good_as_the_best(hits: Sequence[Hits]) -> list[int]:
     """The best of several predictors, of equals the first, and then those that it does not clearly beat.
-
-    Each is described by which of the same labels it predicts.
 
     >>> as_good_as_the_best([np.array([1, 0, 0, 0], bool), np.array([1, 1, 1, 0], bool), np.array([1, 1, 0, 0], bool)])
     [1, 2]
@@ -150,9 +136,6 @@ class Auto(Method):
     Features, texts and embeddings are memorised within a few epochs, and which loss is best depends on the noise and
     on the length of training. Their nets are small, so three methods are trained side by side, and held-out labels
     decide. The recipe of a run has the method that was chosen.
-
-    >>> str(Auto().resolve_defaults(augmented=True, held_out=True))
-    'self_corrected(at=0.35, momentum=0.7)'
     """
 
     held_out = 0.05
@@ -172,13 +155,7 @@ class CrossFit(Composed):
     """Train ``folds`` nets with a method, each without its fold of the samples, and score every fold by its net.
 
     Every training sample then has scores of a net that never saw its label, which is what an audit needs. With two
-    folds each sample trains one net, so that the training costs as much as that of one net; scoring adds a forward
-    pass. All nets predict.
-
-    >>> from pyrite import CE
-    >>> from pyrite.methods import ERM
-    >>> str(CrossFit(ERM(CE()), folds=3))
-    'cross_fit(erm(ce), folds=3)'
+    folds the training costs as much as that of one net; scoring adds a forward pass. All nets predict.
 
     Chernozhukov et al., 2018 ("Double/debiased machine learning"), name the scheme.
     """
@@ -207,7 +184,11 @@ class CrossFitTrainer(Members):
     def step(self, batch: Batch) -> Step:
         """Every net makes a step without its fold. Observers see a sample as the net of the next fold does."""
         fold, learning_rate = self.fold[batch.index], self.learning_rate
-        unseen = self._score_unseen(batch, fold)
+        each, left_out = list[Tensor](), list[Tensor]()  # every sample's scores by the net that is not trained on it
+        for number, trainer in enumerate(self.trainers):
+            left_out.append((fold == number).nonzero().squeeze(1))
+            each += [trainer.predict(batch.inputs[left_out[-1]])] if len(left_out[-1]) else []
+        unseen = torch.cat(each)[torch.cat(left_out).argsort()] if each else batch.inputs.new_zeros((0, 2))
         shown = []
         for number, trainer in enumerate(self.trainers):
             rows = (fold != number).nonzero().squeeze(1)
@@ -216,14 +197,6 @@ class CrossFitTrainer(Members):
             step = trainer.step(Batch(*(part[rows] for part in batch)))
             shown.append(_Shown(step, rows, (fold[rows] + 1) % len(self.trainers) == number))
         return _joined([part for part in shown if len(part.step.index)], batch, unseen, learning_rate)
-
-    def _score_unseen(self, batch: Batch, fold: Tensor) -> Tensor:
-        """The scores of every sample by the net that is not trained on it."""
-        rows = [(fold == number).nonzero().squeeze(1) for number in range(len(self.trainers))]
-        each = [
-            trainer.predict(batch.inputs[own]) for trainer, own in zip(self.trainers, rows, strict=True) if len(own)
-        ]
-        return torch.cat(each)[torch.cat(rows).argsort()] if each else batch.inputs.new_zeros((0, 2))
 
     def facts(self) -> Mapping[str, float]:
         """The means of the facts of all trainers."""

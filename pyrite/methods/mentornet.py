@@ -16,6 +16,7 @@ from pyrite.data import Batch
 from pyrite.errors import PyriteError
 from pyrite.methods.method import Context, Method, PerSampleLoss, Step
 from pyrite.methods.small_loss import NoiseRateTrainer
+from pyrite.models import seeded
 from pyrite.npz_files import read_npz
 
 PREDEFINED: Final = "predefined"
@@ -35,14 +36,11 @@ def _check_mentor(name: str, mentor: Any) -> str:
 @final
 @dataclass(repr=False, eq=False)
 class Mentornet(Method):
-    """Every sample's loss ℓ is multiplied by a weight v that a mentor gives it.
+    """Every sample's loss ℓ is multiplied by a weight v that a mentor gives it, and divided by the sum of the weights.
 
     The threshold λ is a running mean of the ``percentile`` of the losses in a batch. The predefined mentor is
     v = 1 for ℓ ≤ λ, falling linearly to 0 at ℓ = (1 + width) λ. A data-driven mentor is a small network of ℓ, ℓ − λ and
-    the fraction of the run that is over. Losses are divided by the sum of the weights.
-
-    >>> str(Mentornet(percentile=0.6))
-    "mentornet(mentor='predefined', percentile=0.6)"
+    the fraction of the run that is over.
 
     Jiang et al., 2018 ("MentorNet: learning data-driven curriculum for very deep neural networks on corrupted labels").
     """
@@ -122,32 +120,20 @@ class MentornetTrainer(NoiseRateTrainer):
         }
 
 
-@final
-class Mentor(nn.Module):
-    """From the features of a sample to the logit of the probability that its label is right."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.last = nn.Linear(3, _HIDDEN), nn.Linear(_HIDDEN, 1)
-
-    def forward(self, features: Tensor) -> Tensor:
-        logits: Tensor = self.last(torch.tanh(self.first(features)))
-        return logits.squeeze(-1)
-
-
 def features_of(losses: Tensor, threshold: Tensor | float, progress: Tensor | float) -> Tensor:
-    """The inputs of a mentor: three numbers per loss, in float64."""
+    """The inputs of a mentor in float64: loss, distance to the threshold, and the fraction of the run that is over."""
     losses = losses.double()
-    parts = (losses, losses - threshold, torch.zeros_like(losses) + progress)
-    return torch.stack(parts, -1)
+    return torch.stack((losses, losses - threshold, torch.zeros_like(losses) + progress), -1)
 
 
-def train_mentor(lesson: Lesson) -> Mentor:
-    """A mentor trained to tell right labels from wrong ones. The same lesson gives the same mentor."""
+def train_mentor(lesson: Lesson) -> nn.Module:
+    """From the features of samples to logits of the probabilities that their labels are right.
+
+    The same lesson gives the same mentor.
+    """
     features, is_right = lesson
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
-        mentor = Mentor().double()
+    with seeded(0):
+        mentor = nn.Sequential(nn.Linear(3, _HIDDEN), nn.Tanh(), nn.Linear(_HIDDEN, 1), nn.Flatten(0)).double()
     optimiser = torch.optim.Adam(mentor.parameters(), lr=0.05)
     with torch.enable_grad():
         for _ in range(_STEPS):

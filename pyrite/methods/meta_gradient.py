@@ -224,10 +224,7 @@ class Passes:
 
 @contextmanager
 def same_draws(model: nn.Module) -> Iterator[Callable[[], AbstractContextManager[None]]]:
-    """Yield ``again``: a context in which random layers, such as dropout, repeat their first draws.
-
-    torch's random state is restored on exit.
-    """
+    """Yield ``again``, in which random layers repeat their first draws; torch's random state is restored on exit."""
     device = next(iter(model.parameters())).device
     gpus = [device] if device.type == "cuda" else []
     states = torch.get_rng_state(), [torch.cuda.get_rng_state(gpu) for gpu in gpus]
@@ -249,7 +246,7 @@ def virtual_step(
 ) -> tuple[Weights, Callable[[Mapping[str, Tensor]], Weights]]:
     """The weights after a step of plain SGD or an optimiser, and the backward function of that step.
 
-    That takes a gradient by the new weights to one by ``gradient``; for plain SGD it multiplies by −lr.
+    It takes a gradient by the new weights to one by ``gradient``.
     """
     if optimiser is None:
         moved = {name: (w - lr * gradient[name]).detach() for name, w in weights.items()}

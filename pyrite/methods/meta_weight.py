@@ -19,7 +19,6 @@ from pyrite.curves import CE, MAE
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
 from pyrite.methods.context import Cycle
-from pyrite.methods.erm import ERM
 from pyrite.methods.learner import Learner
 from pyrite.methods.meta_gradient import (
     Passes,
@@ -29,7 +28,7 @@ from pyrite.methods.meta_gradient import (
     same_draws,
     theta_gradient,
 )
-from pyrite.methods.method import Context, MetaSet, Method, PerSampleLoss, Step, Trainer
+from pyrite.methods.method import ERM, Context, MetaSet, Method, PerSampleLoss, Step, Trainer
 from pyrite.methods.trainer import Pass
 
 Again = Callable[[], AbstractContextManager[None]]
@@ -240,36 +239,34 @@ class MetaWeightTrainer(MetaTrainer):
         self.past: Tensor | None = None  # the weights of the weight network after every epoch
 
     def weigh(self, made: Pass, again: Again) -> tuple[Tensor, Tensor]:
-        losses = made.losses.detach()
+        losses, normalise = made.losses.detach(), self.method.normalise
         if self.learner.steps % self.method.every == 0:
-            self._learn(losses, self._slopes(made, again))
+            gradients = theta_gradient(self.net, losses, self._slopes(made, again), normalise)
+            if all(bool(part.isfinite().all()) for part in gradients):
+                for weight, part in zip(self.net.parameters(), gradients, strict=True):
+                    weight.grad = part
+                self.guide.optimiser.step()
+            else:
+                self.skipped += 1
         trust = self._trust(losses)
-        return normalised_weights(trust, self.method.normalise), trust
+        return normalised_weights(trust, normalise), trust
 
     def _slopes(self, made: Pass, again: Again) -> Tensor:
         """How the meta loss after the virtual step changes with each sample's weight."""
         method, fast = self.method, self.method.gradient == "fast"
+        omega = normalised_weights(self._trust(made.losses.detach()), method.normalise)
+        optimiser = self.learner.optimiser if method.virtual == "optimizer" else None
         direction = self.through.direction(
             made.losses,
-            normalised_weights(self._trust(made.losses.detach()), method.normalise),
+            omega,
             self.meta_batch(),
             self.learning_rate,
             fast=fast,
             keep=not self.lean,
-            optimiser=self.learner.optimiser if method.virtual == "optimizer" else None,
+            optimiser=optimiser,
         )
         with again():
             return self.slopes(direction, made, fast=fast)
-
-    def _learn(self, losses: Tensor, slopes: Tensor) -> None:
-        """A step of the weight network. If its gradient is not finite the step is skipped and counted."""
-        gradients = theta_gradient(self.net, losses, slopes, self.method.normalise)
-        if not all(bool(part.isfinite().all()) for part in gradients):
-            self.skipped += 1
-            return
-        for weight, part in zip(self.net.parameters(), gradients, strict=True):
-            weight.grad = part
-        self.guide.optimiser.step()
 
     @torch.no_grad()
     def _trust(self, losses: Tensor) -> Tensor:

@@ -75,9 +75,6 @@ class ScheduledLoss(Trainer):
 class Bootstrap(Method):
     """Cross entropy with the target β e_y + (1 − β) p (soft), or with the one-hot prediction in place of p (hard).
 
-    >>> str(Bootstrap("soft"))
-    "bootstrap(kind='soft', beta=0.95, warmup=0.2)"
-
     Reed et al., 2015.
     """
 
@@ -116,9 +113,6 @@ class _Growing(Method):
 class ScheduledPeer(_Growing):
     """A loss less α times the loss of another sample's scores under a third sample's label; α grows from 0.
 
-    >>> str(ScheduledPeer())
-    'peer(ce, alpha=1, warmup=0.06, ramp=0.94)'
-
     Liu & Guo, 2020.
     """
 
@@ -141,9 +135,6 @@ class ScheduledPeer(_Growing):
 @dataclass(repr=False, eq=False)
 class ScheduledConfidence(_Growing):
     """A loss less β times its mean over labels drawn as the given labels are distributed; β grows from 0.
-
-    >>> str(ScheduledConfidence())
-    'confidence(ce, beta=1, warmup=0.1, ramp=0.3)'
 
     Cheng et al., 2021 ("Learning with instance-dependent label noise: a sample sieve approach").
     """
@@ -168,13 +159,10 @@ class ScheduledConfidence(_Growing):
 class D2L(Method):
     """Cross entropy with the target α e_y + (1 − α) ŷ, where ŷ is the one-hot prediction and α follows the dimension.
 
-    Before every epoch the local intrinsic dimension (LID) of the representations is measured. While the net learns what
-    the classes have in common it falls; when it memorises wrong labels it rises. At the first epoch whose LID is
-    above mean + 2 σ of the ``window`` epochs before it, the turning point, the weights go back to those of the epoch
-    before. From then on α = exp(−(epoch / epochs) · LID / lowest LID); until then α is 1.
-
-    >>> str(D2L())
-    'd2l(k=20, window=5, skip=0.1)'
+    The local intrinsic dimension (LID) of the representations falls while the net learns what classes have in common,
+    and rises when it memorises wrong labels. At the first epoch whose LID is above mean + 2 σ of the ``window`` epochs
+    before it, the turning point, the weights go back to those of the epoch before. From then on
+    α = exp(−(epoch / epochs) · LID / lowest LID); until then α is 1.
 
     Ma et al., 2018.
     """

@@ -59,9 +59,8 @@ def estimate_noise_rate(margins: Tensor) -> float:
 class NoiseRateTrainer(Trainer):
     """A trainer with the noise rate of the run: given, or estimated when a warm-up has ended.
 
-    The estimate uses each sample's mean margin over the warm-up, because that separates wrong labels better than the
-    margins of a single epoch: early margins carry little information, and late ones are those of memorised labels. The
-    warm-up has a fifth of the epochs, at least 3 and at most 10, but not all of them.
+    The estimate uses each sample's mean margin over the warm-up: early margins carry little information, and late ones
+    are those of memorised labels. The warm-up has a fifth of the epochs, from 3 to 10, but not all of them.
     """
 
     saved: ClassVar[tuple[str, ...]] = (*Trainer.saved, "noise_rate")
@@ -91,10 +90,7 @@ class NoiseRateTrainer(Trainer):
 
 
 def with_smallest(losses: Tensor, count: int, index: Tensor | None = None) -> Tensor:
-    """1 for this number of the smallest losses, at least one of them, else 0.
-
-    Of equal losses, that of the sample with the lower index comes first: the same on any number of processes.
-    """
+    """1 for this number of the smallest losses, at least one of them, else 0; of equal ones, the lower index first."""
     values = losses.double().cpu().numpy()
     order = values.argsort(kind="stable") if index is None else np.lexsort((index.cpu().numpy(), values))
     chosen = torch.zeros_like(losses)
@@ -110,12 +106,8 @@ _Kept = Annotated[float, partial(number, above=0, most=1)]
 class SelfPaced(Method):
     """In every epoch the fraction of the samples with the smallest losses is trained on, and the fraction grows.
 
-    After a warm-up on all samples (a fifth of the epochs, from 3 to 10) the fraction grows linearly from ``first`` to
-    ``last`` over the rest of the run. The samples are chosen at the beginning of an epoch, by the loss that each
-    had when it was last seen.
-
-    >>> str(SelfPaced(last=0.7))
-    'self_paced(first=0.5, last=0.7)'
+    After a warm-up on all samples the fraction grows linearly over the rest of the run. The samples are chosen at the
+    beginning of an epoch, by the loss that each had when it was last seen.
 
     Kumar et al., 2010 ("Self-paced learning for latent variable models").
     """
@@ -180,11 +172,7 @@ class CoTeaching(Method):
     """Two nets that see the same batches. Each is trained on the samples that have the smallest losses for the other.
 
     The fraction of a batch that is left out, the forget rate, grows linearly from 0 to the noise rate: from the first
-    epoch if that is given, else after a warm-up on all samples (a fifth of the epochs, from 3 to 10), by whose
-    margins it is estimated. Both nets predict.
-
-    >>> str(CoTeaching(0.4))
-    'co_teaching(rate=0.4)'
+    epoch if that is given, else after the warm-up. Both nets predict.
 
     Han et al., 2018 ("Co-teaching: robust training of deep neural networks with extremely noisy labels").
     """

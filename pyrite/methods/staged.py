@@ -100,13 +100,7 @@ class Stages(Trainer):
 @final
 @dataclass(repr=False, eq=False)
 class Staged(Composed):
-    """One method after another, such as a warm-up with cross entropy before a robust loss.
-
-    >>> from pyrite import CE, MAE
-    >>> from pyrite.methods import ERM
-    >>> str(Staged(ERM(CE()), ERM(MAE()), at=0.1))
-    'staged(erm(ce), erm(mae), at=0.1)'
-    """
+    """One method after another, such as a warm-up with cross entropy before a robust loss."""
 
     first: Method
     then: Method
@@ -131,9 +125,6 @@ class FineTune(Method):
     """Cross entropy on the given labels, then on the clean labels of the meta set alone.
 
     Net, optimiser and schedule continue, so the second stage has the low learning rates at the end of the schedule.
-
-    >>> str(FineTune(size=100))
-    'fine_tune(size=100, at=0.8)'
     """
 
     size: Count = 1000  # samples in the meta set, whose labels are clean

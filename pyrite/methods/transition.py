@@ -14,16 +14,13 @@ from pyrite.soft_margin import row_margins
 def from_anchors(scores: Tensor, percentile: float | Tensor = 100.0) -> Tensor:
     """The noisy posterior of one sample per class, which is taken as a certain example of it.
 
-    A net that fits P(given | x) gives T[i, j] = P(given j | x) for a sample x that is certainly of class i. Row i is
-    the posterior of the sample with the largest probability of i or, as that may be an outlier, of the one at
+    Row i is the posterior of the sample with the largest probability of i or, as that may be an outlier, of the one at
     ``percentile`` of these probabilities, which may differ by class. Samples are compared by margins, as probabilities
-    near 1 are rounded. Rows of scores that are not finite are left out.
+    near 1 are rounded. Patrini et al., 2017, equations 12 and 13.
 
     >>> from_anchors(torch.tensor([[0.8, 0.2], [0.3, 0.7], [0.5, 0.5]]).log()).round(decimals=4)
     tensor([[0.8000, 0.2000],
             [0.3000, 0.7000]], dtype=torch.float64)
-
-    Patrini et al., 2017, equations 12 and 13.
     """
     rows = scores[scores.isfinite().all(1)].double()
     if not len(rows):
@@ -37,8 +34,8 @@ def from_anchors(scores: Tensor, percentile: float | Tensor = 100.0) -> Tensor:
 def wrong_by_matrix(scores: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
     """The probability that each label is wrong, if the scores are of P(given | x) and the noise is that of a matrix.
 
-    P(given | x) is P(true | x) times the matrix, so the latter's inverse gives it back. Where the net is surer than
-    the noise allows, that has negative entries, which are set to 0. Then Bayes' rule adds the label itself.
+    The inverse of the matrix gives P(true | x); negative entries, where the net is surer than the noise allows, are set
+    to 0. Then Bayes' rule adds the label itself.
 
     >>> scores = torch.tensor([[0.6, 0.4], [0.5, 0.5]]).log()
     >>> wrong_by_matrix(scores, torch.tensor([1, 0]), torch.tensor([[0.6, 0.4], [0.4, 0.6]])).round(decimals=3)
@@ -51,22 +48,16 @@ def wrong_by_matrix(scores: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
 
 
 def from_confusion(scores: Tensor, labels: Tensor) -> Tensor:
-    """How often each label is given to samples that the net predicts as a class: rows are predictions.
+    """How often each label is given to samples that the net predicts as a class, weighted by its probability.
 
-    T[i, j] is the mean over samples of [label is j], weighted by the probability of i. A class that is never predicted
-    keeps its label. Rows of scores that are not finite and labels below 0 are left out.
-
-    Goldberger & Ben-Reuven, 2017, section 3.
+    A class that is never predicted keeps its label. Goldberger & Ben-Reuven, 2017, section 3.
     """
     kept = scores.isfinite().all(1) & (labels >= 0)
     return _row_means(_sums_by_label(scores[kept], labels[kept]).mT.contiguous())
 
 
 def from_gold(scores: Tensor, labels: Tensor) -> Tensor:
-    """The mean noisy posterior of the samples whose true label is known. A class without samples keeps its label.
-
-    Hendrycks et al., 2018, section 3.
-    """
+    """The mean noisy posterior of the samples whose true label is known (Hendrycks et al., 2018, section 3)."""
     return _row_means(_sums_by_label(scores, labels))
 
 
@@ -85,9 +76,8 @@ def _row_means(sums: Tensor) -> Tensor:
 def invertible(matrix: Tensor, largest_condition: float = 100.0) -> tuple[Tensor, float]:
     """The matrix with as much of the identity mixed in, in tenths, as its inverse needs; and that fraction.
 
-    Classes that the first net confuses have rows that are nearly the same. Mixing in the identity is Patrini et al.'s
-    remedy. With a condition number beyond 100 the inverse multiplies losses, and the errors of the estimate, by so much
-    that training follows the errors.
+    The remedy is Patrini et al.'s. With a condition number beyond 100 the inverse multiplies losses, and the errors of
+    the estimate, by so much that training follows the errors.
     """
     identity = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
     for tenths in range(10):

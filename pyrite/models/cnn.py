@@ -22,9 +22,6 @@ class FastCNN(Architecture):
     There are no residual connections: convolutions are initialised as the identity on their input channels. Then GELU,
     batch norm, global max pooling, and scores that are scaled down, so that margins start small.
 
-    >>> str(FastCNN()), str(FastCNN(widths=[16, 32]))
-    ('fast_cnn', 'fast_cnn(widths=(16, 32))')
-
     Jordan, 2024 ("94% on CIFAR-10 in 3.29 seconds on a single GPU"), at smaller widths.
     """
 

@@ -19,21 +19,19 @@ def mean_scores(scores: Tensor) -> Tensor:
 
 
 def mirrored_scores(predict: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-    """The logarithm of the mean probabilities of images and their mirror images, as ``predict`` scores them.
-
-    >>> mirrored_scores(lambda images: images[:, 0, 0], torch.tensor([[[[0.2, 0.8]]]]).log()).exp()
-    tensor([[0.5000, 0.5000]])
-    """
+    """The logarithm of the mean probabilities of images and their mirror images, as ``predict`` scores them."""
     return mean_scores(torch.stack([predict(images), predict(images.flip(-1))]))
 
 
-@final
-class Ensemble(nn.Module):
-    """A module whose scores are the logarithms of the mean probabilities of several nets."""
-
+class _Nets(nn.Module):
     def __init__(self, nets: Sequence[nn.Module]) -> None:
         super().__init__()
         self.nets = nn.ModuleList(nets)
+
+
+@final
+class Ensemble(_Nets):
+    """A module whose scores are the logarithms of the mean probabilities of several nets."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         return mean_scores(torch.stack([net(inputs) for net in self.nets]))
@@ -60,12 +58,8 @@ class Mirrored(nn.Module):
 
 
 @final
-class SideBySide(nn.Module):
+class SideBySide(_Nets):
     """Nets of any architecture, called one after the other: inputs (N, ...) to scores (nets, N, K)."""
-
-    def __init__(self, nets: Sequence[nn.Module]) -> None:
-        super().__init__()
-        self.nets = nn.ModuleList(nets)
 
     def forward(self, inputs: Tensor) -> Tensor:
         return torch.stack([net(inputs) for net in self.nets])

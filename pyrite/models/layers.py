@@ -38,10 +38,7 @@ def he_weights(module: nn.Module) -> nn.Module:
 
 
 def fold_batch_norms(net: nn.Module) -> nn.Module:
-    """A copy in evaluation mode in which a batch norm that follows a convolution in an ``nn.Sequential`` is part of it.
-
-    The outputs are the same up to rounding.
-    """
+    """A copy in evaluation mode in which each batch norm after a convolution in an ``nn.Sequential`` is part of it."""
     folded = deepcopy(net).eval()
     for layers in folded.modules():
         if isinstance(layers, nn.Sequential):

@@ -18,11 +18,7 @@ _Limit = Annotated[float, partial(number, wanted="a number above 0, or None", ab
 @final
 @dataclass(frozen=True, repr=False)
 class MLP(Architecture):
-    """Layers of hidden units with ReLU, for features; an image is flattened to a row of pixels.
-
-    >>> str(MLP(hidden=[64, 32]))
-    'mlp(hidden=(64, 32))'
-    """
+    """Layers of hidden units with ReLU, for features; an image is flattened to a row of pixels."""
 
     _: KW_ONLY
     hidden: Widths = (256, 256)
@@ -49,11 +45,7 @@ class MLP(Architecture):
 
 @final
 class Linear(Architecture):
-    """One layer without hidden units: logistic regression with any loss. It starts near zero.
-
-    >>> str(Linear())
-    'linear'
-    """
+    """One layer without hidden units: logistic regression with any loss. It starts near zero."""
 
     learning_rate: ClassVar[float] = 0.02
 

@@ -107,11 +107,7 @@ class _ImagenetResnet(Architecture, ABC):
 
 @final
 class Resnet34(_ImagenetResnet):
-    """Residual net of 34 layers: 21.3 million parameters for CIFAR-10, 21.8 for ImageNet. He et al., 2016.
-
-    >>> str(Resnet34()), str(Resnet34(stem="small"))
-    ('resnet34', "resnet34(stem='small')")
-    """
+    """Residual net of 34 layers: 21.3 million parameters for CIFAR-10, 21.8 for ImageNet. He et al., 2016."""
 
     expansion = 1
 
@@ -131,9 +127,6 @@ class Resnet50(_ImagenetResnet):
 @dataclass(frozen=True, repr=False)
 class WRN(Architecture):
     """Wide residual net of any depth 6n + 4 and any width; ``wrn(depth=28, width=10)`` has 36.5 million parameters.
-
-    >>> str(WRN(depth=16, width=4))
-    'wrn(depth=16, width=4)'
 
     Zagoruyko & Komodakis, 2016.
     """

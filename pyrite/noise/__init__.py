@@ -1,10 +1,20 @@
 """Noise models, their transition matrices, and labels corrupted by them."""
 
 from pyrite.draws import check_seed
-from pyrite.noise.class_noise import Asymmetric, Clean, Flip, Flip2, Flips, Pairs, Symmetric, Uniform
+from pyrite.noise.class_noise import (
+    CIFAR100_SUPERCLASSES,
+    MAPS,
+    Asymmetric,
+    Clean,
+    Flip,
+    Flip2,
+    Flips,
+    Pairs,
+    Symmetric,
+    Uniform,
+)  # fmt: skip
 from pyrite.noise.from_files import Human, Matrix
 from pyrite.noise.instance import Instance
-from pyrite.noise.maps import CIFAR100_SUPERCLASSES, MAPS
 from pyrite.noise.model import ClassNoise, Noise, check_below, check_classes, to_labels
 from pyrite.noise.noisy_labels import NoisyLabels
 from pyrite.spec import Registry

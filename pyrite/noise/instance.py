@@ -6,6 +6,7 @@ from statistics import NormalDist
 from typing import ClassVar, Final, NamedTuple, final
 
 import numpy as np
+from scipy.special import softmax
 
 from pyrite.arrays import to_array
 from pyrite.checks import Fraction
@@ -56,7 +57,7 @@ class Instance(Noise):
             projection = normals(seed, Stream.PROJECTION, features * classes, label).reshape(features, classes)
             projection = projection[:, others]
             for part in _parts(index, features):
-                likeness, rate = _softmax(standardiser.apply(rows[part]) @ projection), rates[part]
+                likeness, rate = softmax(standardiser.apply(rows[part]) @ projection, axis=1), rates[part]
                 wrong = chance[part] < rate
                 # Given that a label is wrong, its random number divided by its rate is uniform in [0, 1).
                 chosen = (likeness[wrong].cumsum(1) <= (chance[part[wrong]] / rate[wrong])[:, None]).sum(1)
@@ -121,8 +122,3 @@ class _Standardiser(NamedTuple):
 
     def apply(self, rows: Array) -> Array:
         return np.asarray((np.ldexp(rows.astype(np.float64), -self.power) - self.mean) / self.scale)
-
-
-def _softmax(scores: Array) -> Array:
-    powers = np.exp(scores - scores.max(1, keepdims=True))
-    return np.asarray(powers / powers.sum(1, keepdims=True))

@@ -80,9 +80,9 @@ class RateNoise(ClassNoise, ABC):
 
 
 def _invert(row: Array, label: int, chance: Array) -> Array:
-    """A class for each number in [0, 1), by inverting the distribution ``row``.
+    """A class for each number in [0, 1), by inverting the distribution ``row``; the true class comes last.
 
-    The true class comes last, so that a sample that is wrong at one rate is wrong at every higher rate.
+    A sample that is wrong at one rate is then wrong at every higher rate.
     """
     order = np.append(np.delete(np.arange(len(row)), label), label)
     cumulative = np.cumsum(row[order])
@@ -93,8 +93,7 @@ def _invert(row: Array, label: int, chance: Array) -> Array:
 def _counts(row: Array, label: int, samples: int, tie_breaks: Array) -> Array:
     """The number of ``samples`` for each other class: in proportion, by the largest remainder method.
 
-    ``tie_breaks`` decides between equal remainders; deciding by the class number would always favour low classes.
-    Rounding to nine digits keeps 0.3 * 10 from being slightly less than 3.
+    ``tie_breaks`` decides between equal remainders. Rounding to nine digits keeps 0.3 * 10 from being less than 3.
     """
     wanted = np.round(row * samples, 9)
     wanted[label] = 0
