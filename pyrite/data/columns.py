@@ -204,19 +204,16 @@ def _numbers(
 
 def _parsed(cells: list[str], decimal: str) -> list[float]:
     """The numbers of cells, NaN for what is none."""
-    try:
+    with suppress(ValueError):
         if decimal == "." and not any("_" in cell for cell in cells):
             return list(map(float, cells))
-    except ValueError:
-        pass
     return [_number_or_nan(cell, decimal) for cell in cells]
 
 
 def _number_or_nan(cell: str, decimal: str) -> float:
-    try:
+    with suppress(ValueError):
         return number(cell, decimal)
-    except ValueError:
-        return math.nan
+    return math.nan
 
 
 def _check_cells(cells: npt.NDArray[Any], is_good: Callable[[str], bool], where: Where, problem: str) -> None:

@@ -129,17 +129,15 @@ class Source(NamedTuple):
     columns: tuple[tuple[str, str, int], ...]
 
 
-def _archive(name: str, md5: str) -> Download:
-    return Download(name, (f"https://www.cs.toronto.edu/~kriz/{name}",), md5)
-
-
+_KRIZ = "https://www.cs.toronto.edu/~kriz/"
+_FILE10, _FILE100 = "cifar-10-python.tar.gz", "cifar-100-python.tar.gz"
 CIFAR10 = Source(
-    "cifar10", "cifar-10-batches-py", _archive("cifar-10-python.tar.gz", "c58f30108f718f92721af3b95e74349a"),
+    "cifar10", "cifar-10-batches-py", Download(_FILE10, (_KRIZ + _FILE10,), "c58f30108f718f92721af3b95e74349a"),
     tuple(f"data_batch_{number}" for number in range(1, 6)), "test_batch", "batches.meta",
     (("labels", "label_names", 10),),
 )  # fmt: skip
 CIFAR100 = Source(
-    "cifar100", "cifar-100-python", _archive("cifar-100-python.tar.gz", "eb9058c3a382ffc7106e4002c42a8d85"),
+    "cifar100", "cifar-100-python", Download(_FILE100, (_KRIZ + _FILE100,), "eb9058c3a382ffc7106e4002c42a8d85"),
     ("train",), "test", "meta",
     (("fine_labels", "fine_label_names", 100), ("coarse_labels", "coarse_label_names", 20)),
 )  # fmt: skip

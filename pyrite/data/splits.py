@@ -83,23 +83,18 @@ def split(
     ordered = np.lexsort((drawn, group))
     first = np.cumsum(counts) - counts
     for part, size in enumerate(sizes.values(), start=1):
-        taken = _apportioned(counts, size, seed, part)
+        # In proportion to the classes, by the largest remainder method.
+        exact = counts * (size / counts.sum())
+        taken = np.floor(exact).astype(np.int64)
+        # Ties are broken at random, so that low class numbers are not favoured.
+        tie = uniforms(seed, Stream.SPLIT, len(counts), part)
+        by_remainder = np.lexsort((tie, -(exact - taken).round(9)))
+        by_remainder = by_remainder[taken[by_remainder] < counts[by_remainder]]
+        taken[by_remainder[: size - taken.sum()]] += 1
         for begin, count in zip(first, taken, strict=True):
             part_of[ordered[begin : begin + count]] = part
         first, counts = first + taken, counts - taken
     return Splits(*(np.flatnonzero(part_of == number) for number in range(4)))
-
-
-def _apportioned(counts: Labels, size: int, seed: int, number: int) -> Labels:
-    """The number of samples of each class, in proportion and with sum ``size``, by the largest remainder method."""
-    exact = counts * (size / counts.sum())
-    whole: Labels = np.floor(exact).astype(np.int64)
-    # Ties are broken at random, so that low class numbers are not favoured.
-    tie = uniforms(seed, Stream.SPLIT, len(counts), number)
-    by_remainder = np.lexsort((tie, -(exact - whole).round(9)))
-    by_remainder = by_remainder[whole[by_remainder] < counts[by_remainder]]
-    whole[by_remainder[: size - whole.sum()]] += 1
-    return whole
 
 
 def _column(labels: Any, name: str) -> Labels:

@@ -84,10 +84,12 @@ def read_table(
     test_part = None
     if test is not None:
         test_labels = encode_like(_labels(test, label), classes, f"{test.path}: the column {label!r}")
-        test_part = Dataset(f"{_stem(test)} test", test_inputs, test_labels, classes, paths=test.names_of_rows(name))
+        test_part = Dataset(
+            f"{Path(test.path).stem} test", test_inputs, test_labels, classes, paths=test.names_of_rows(name)
+        )
     decimal = table.decimal if isinstance(table, TextTable) else ""
     return Dataset(
-        _stem(table), inputs, labels, classes, test_part, columns=tuple(names), label=label,
+        Path(table.path).stem, inputs, labels, classes, test_part, columns=tuple(names), label=label,
         paths=table.names_of_rows(name), notes=tuple(notes),
         schema=Schema(kind_of(inputs), (len(names),), kinds, label, table.formats, decimal),
     )  # fmt: skip
@@ -162,7 +164,3 @@ def _listed(text: str, table: Table) -> list[str]:
     if not isinstance(text, str):
         raise PyriteError(f"{text!r} is not a list of columns: write their names with commas between them")
     return [name.strip() for name in text.split(",") if name.strip()]
-
-
-def _stem(table: Table) -> str:
-    return table.path.stem if isinstance(table.path, Path) else str(table.path)
