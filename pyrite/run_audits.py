@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Unpack, cast
@@ -21,7 +21,17 @@ from pyrite.errors import PyriteError
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, CrossFit, method as read_method
 from pyrite.settings import Settings
-from pyrite.training import Observer, Run, Watching, given_settings, reading, resolve, train_job, train_once
+from pyrite.training import (
+    DataChanged,
+    Observer,
+    Run,
+    Watching,
+    given_settings,
+    reading,
+    resolve,
+    train_job,
+    train_once,
+)
 
 # What an audit of tables and texts cross-fits. Their classes may overlap, and absolute error hides where they do.
 _OVERLAPPING: Final = "erm(gce(q=0.4))"
@@ -157,9 +167,13 @@ def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
         done = f"{len(run.history)} of {run.config.epochs} epochs are done"
         notes.append(f"{run.path} is unfinished, {done}: continue with pyrite train --resume {run.path}")
     issues = None
-    with suppress(ValueError):  # missing or changed since; the run has the evidence, only copies cannot be found
+    try:
         issues = data_issues(replace(run.dataset(), labels=given))
         notes += issues.sentences()
+    except DataChanged:  # suspects would be named by their places among other samples
+        raise
+    except ValueError:  # the data are missing; the run has the evidence, only copies cannot be found
+        pass
     with _shown(progress) as advance:
         return audit_margins(
             np.where(np.isin(part, (Part.TRAIN, Part.VALIDATION))[:, None], samples["class_margins"], np.nan),

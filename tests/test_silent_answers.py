@@ -1,6 +1,7 @@
 """Answers that were once wrong without a word: each test is one of them, tried as a user would."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from PIL import Image
 from sklearn.datasets import load_iris
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -107,6 +109,94 @@ def test_scores_of_pairs_of_classes_are_refused(model: Any, piped: bool) -> None
         pyrite.RobustClassifier(model=wrapped).fit(X, y)
     two = y < 2
     assert pyrite.RobustClassifier(model=wrapped).fit(X[two], y[two]).score(X[two], y[two]) > 0.95
+
+
+def table(rows: int = 120) -> pd.DataFrame:
+    random = np.random.default_rng(0)
+    numbers = random.normal(size=(rows, 2))
+    labels = np.where(numbers[:, 0] + 0.1 * random.normal(size=rows) > 0, "yes", "no")
+    return pd.DataFrame(
+        {"a": numbers[:, 0], "b": numbers[:, 1], "city": np.resize(["Oslo", "Rome"], rows), "label": labels}
+    )
+
+
+def corrected(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(
+        label=np.where(np.arange(len(frame)) == 7, "no", np.where(frame.index == 8, "yes", frame.label))
+    )
+
+
+WORDS = ["audit", "t.csv", "--epochs", "2", "--model", "mlp(hidden=[4])", "--out", "run"]
+
+
+@pytest.fixture(scope="module")
+def audited(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder with a table and its audit."""
+    folder = tmp_path_factory.mktemp("audited")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        table().to_csv("t.csv", index=False)
+        assert CliRunner().invoke(app, WORDS).exit_code == 0
+        yield folder
+        table().to_csv("t.csv", index=False)
+        assert CliRunner().invoke(app, WORDS).exit_code == 0  # read, because nothing has changed
+
+
+@pytest.mark.parametrize(
+    ("change", "what"),
+    [
+        (corrected, "labels"),
+        (lambda frame: frame[:60], "inputs and labels"),
+        (lambda frame: frame.sort_values("a"), "inputs and labels"),
+        (lambda frame: frame.assign(city=frame.city[::-1].to_numpy()), "inputs"),
+        (lambda frame: frame.assign(b=frame.b + 1e-9), "inputs"),
+        (lambda frame: frame.rename(columns={"b": "c"}), "inputs"),
+    ],
+    ids=["corrected", "fewer", "sorted", "category", "number", "column"],
+)
+def test_data_that_changed_are_not_those_of_the_run(change: Any, what: str, audited: Path) -> None:
+    change(table()).to_csv("t.csv", index=False)
+    for words in (WORDS, ["audit", "run"]):
+        done = CliRunner().invoke(app, words)
+        assert isinstance(done.exception, pyrite.PyriteError), done.output
+        assert f"has changed since run was begun: other {what}." in str(done.exception)
+
+
+def test_images_that_changed(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for number in range(60):
+        path = tmp_path / "photos" / ("cat", "dog")[number % 2] / f"{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(random.integers(0, 256, (8, 8, 3)).astype(np.uint8)).save(path)
+    options: dict[str, Any] = {"epochs": 1, "model": "mlp(hidden=[4])", "out": tmp_path / "run", "progress": False}
+    pyrite.audit(tmp_path / "photos", **options)
+    pyrite.audit(tmp_path / "photos", **options)
+    path = tmp_path / "photos" / "cat" / "0.png"
+    before = path.read_bytes()
+    Image.fromarray(random.integers(0, 256, (8, 8, 3)).astype(np.uint8)).save(path)
+    with pytest.raises(pyrite.PyriteError, match=r"photos has changed since .* was begun: other inputs\."):
+        pyrite.audit(tmp_path / "photos", **options)
+    path.write_bytes(before)
+    pyrite.audit(tmp_path / "photos", **options)
+    path.rename(tmp_path / "photos" / "dog" / "0.png")
+    with pytest.raises(pyrite.PyriteError, match=r"other inputs and labels\."):
+        pyrite.audit(tmp_path / "photos", **options)
+
+
+@pytest.mark.parametrize("changed", ["labels", "corrections"])
+def test_runs_of_a_comparison_are_those_of_its_data(changed: str, tmp_path: Path) -> None:
+    frame, decisions = table(), tmp_path / "decisions.csv"
+    decisions.write_text(f"index,old,new,decision\n3,{frame.label[3]},,drop\n")
+    options: dict[str, Any] = {"epochs": 1, "model": "mlp(hidden=[4])", "out": tmp_path / "runs", "progress": False}
+    options |= {"label": "label", "corrections": decisions}
+    pyrite.compare(frame, ["ce"], **options)
+    pyrite.compare(frame, ["ce"], **options)
+    if changed == "labels":
+        frame = corrected(frame)
+    else:
+        decisions.write_text(f"index,old,new,decision\n4,{frame.label[4]},,drop\n")
+    with pytest.raises(pyrite.PyriteError, match="has changed since"):
+        pyrite.compare(frame, ["ce"], **options)
 
 
 def test_predictions_do_not_overwrite_what_is_predicted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

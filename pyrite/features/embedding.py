@@ -3,7 +3,7 @@
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, cached_property, partial
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from pyrite import models
 from pyrite.checks import whole_number
-from pyrite.data import Dataset, InputKind, Inputs, LazyImages, Records
+from pyrite.data import Dataset, InputKind, Inputs, LazyImages, Records, content, digest
 from pyrite.errors import PyriteError
 from pyrite.features.contract import Encoder, Features, State
 from pyrite.files import npz_bytes, write
@@ -89,11 +89,7 @@ class Embeddings(Features):
         """From the cache, if they are there and whole, or computed. A disk that is full is no error."""
         if len(inputs) < _WORTH_A_FILE or not self.encoder.cached:
             return self._compute(inputs)
-        hashed = hashlib.blake2b(self._net.encode(), digest_size=20)
-        for part in _content(inputs):
-            hashed.update(len(part).to_bytes(8, "little"))  # so that no two lists of parts look the same
-            hashed.update(part)
-        name = hashed.hexdigest()
+        name = digest([self._net.encode(), *content(inputs)])
         path = cache_folder() / name[:2] / f"{name}.npz"
         with suppress(ValueError):
             rows = read_npz(path).get("rows")
@@ -233,21 +229,3 @@ def cache_folder() -> Path:
     import pooch
 
     return Path(pooch.os_cache("pyrite")) / "embeddings"
-
-
-def _content(inputs: Inputs) -> Iterator[bytes]:
-    """The bytes that samples consist of; of images in files, those of the files."""
-    if isinstance(inputs, Records):
-        yield b"texts"
-        for text in inputs.texts():
-            yield text.encode("utf-8", "surrogatepass")
-    elif isinstance(inputs, LazyImages):
-        yield f"files {inputs.shape[1:]} {inputs.warp}".encode()
-        for index in range(len(inputs)):
-            try:
-                yield inputs.path(index).read_bytes()
-            except OSError:
-                yield b""
-    else:
-        yield f"array {inputs.dtype.str} {inputs.shape[1:]}".encode()
-        yield inputs.tobytes()

@@ -10,7 +10,7 @@ from pyrite.training.optimisers import OPTIMISERS, SCHEDULES, states_rate
 from pyrite.training.pace import Pace, measure_pace
 from pyrite.training.progress import FAR, divergence
 from pyrite.training.record import Record
-from pyrite.training.run import Run, net_scores
+from pyrite.training.run import DataChanged, Run, net_scores
 from pyrite.training.run_folder import new_folder
 from pyrite.training.start import Start, check_on_net, measure_start
 
@@ -21,6 +21,7 @@ __all__ = [
     "OPTIMISERS",
     "SCHEDULES",
     "Config",
+    "DataChanged",
     "Diverged",
     "Job",
     "Observer",

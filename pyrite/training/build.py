@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pyrite.data import Batches, Dataset, Growth, LazyImages, Part, Statistics, describe
+from pyrite.data import Batches, Dataset, Growth, LazyImages, Part, Statistics, checksums, describe
 from pyrite.draws import Stream, torch_seed
 from pyrite.errors import PyriteError
 from pyrite.methods import Context, Learner, Trainer
@@ -42,6 +42,7 @@ class Training:
         self.job, self.config = job, job.config
         config, self._device = job.config, local_device(job.config.device)
         check_device(self._device)
+        self.checksums = checksums(job.data)
         self.prepared = prepare(job, folder, progress)
         self.data, self.labels = self.prepared.data, self.prepared.labels
         data, labels, features, net = self.data, self.labels, self.prepared.features, config.model
@@ -167,7 +168,9 @@ class Training:
         """What is needed to use the net later."""
         data, raw, scale = self.data, self.job.data, self.scale
         facts = {"classes": data.classes, "shape": data.inputs.shape[1:], "mean": scale.mean, "std": scale.std}
-        return facts | {**self.prepared.counts, "inputs": describe(raw), "notes": raw.notes}
+        return facts | {
+            **self.prepared.counts, "inputs": describe(raw), "notes": raw.notes, "checksums": self.checksums
+        }  # fmt: skip
 
     def at_the_end(self) -> dict[str, Any]:
         """Measure what would take too long after every epoch."""

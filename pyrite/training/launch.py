@@ -25,7 +25,7 @@ from pyrite.training.loop import Observer, fit
 from pyrite.training.prepare import read_corrections
 from pyrite.training.progress import Progress
 from pyrite.training.record import Record
-from pyrite.training.run import Run
+from pyrite.training.run import DataChanged, Run
 from pyrite.training.run_files import read_json
 from pyrite.training.run_folder import RunFolder, locked, new_folder
 
@@ -108,6 +108,10 @@ def train_once(job: Job, out: str | os.PathLike[str], **watching: Unpack[Watchin
     run = Run.load(out)
     if differ := job.config.differences(run.config.recipe):
         raise PyriteError(f"{out} holds a run with other {', '.join(differ)}: choose another out")
+    run.check_data(job.data)
+    copy = out / "corrections.csv"
+    if job.config.corrections is not None and copy.exists() and copy.read_bytes() != read_corrections(job.config):
+        raise DataChanged(f"{job.config.corrections} has changed since {out} was begun: choose another out")
     return run if run.finished else _continue_run(job, out, watching)
 
 

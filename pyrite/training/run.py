@@ -13,7 +13,7 @@ from torch import nn
 
 from pyrite.checks import is_whole
 from pyrite.curves import WeightNetCurve
-from pyrite.data import DATASETS, Batches, Dataset, Inputs, Numeric, Records, Statistics, load, read_like
+from pyrite.data import DATASETS, Batches, Dataset, Inputs, Numeric, Records, Statistics, checksums, load, read_like
 from pyrite.errors import PyriteError
 from pyrite.features import Features, OwnModule, read_state
 from pyrite.models import Architecture, Ensemble, Mirrored
@@ -21,6 +21,10 @@ from pyrite.training.config import Config, Missing, load_data, python_name
 from pyrite.training.metrics import COLUMNS, SAMPLE_COLUMNS, Line, measure, outcome_of
 from pyrite.training.prediction import Predictions
 from pyrite.training.run_files import read_history, read_json, read_npz, read_weights
+
+
+class DataChanged(PyriteError):  # noqa: N818  # as RunFailed
+    """Data are no longer those that a run was begun with."""
 
 
 @final
@@ -149,12 +153,18 @@ class Run:
         """The data it was trained on, read once."""
         if self._data is None:
             self._data = load_data(self.config)
-        data = self._data
-        paths = self.labels["path"].tolist() if "path" in self.labels else list(data.paths)
-        if len(data) != len(self.labels["given"]) or list(data.paths) != paths:
-            self._data = None
-            raise PyriteError(f"{self.config.data} has changed since {self.path} was trained: it has other samples")
-        return data
+            self.check_data(self._data)
+        return self._data
+
+    def check_data(self, data: Dataset) -> None:
+        """Raise ``DataChanged`` unless these are the data that the run was begun with."""
+        began = self.facts.get("checksums", {}) if (self.path / "run.json").exists() else {}
+        now = checksums(data) if began else {}
+        if changed := [name for name in sorted({*began, *now}) if began.get(name) != now.get(name)]:
+            raise DataChanged(
+                f"{data.name} has changed since {self.path} was begun: other {' and '.join(changed)}. Put back what it "
+                "was, use another folder, or remove this one"
+            )
 
     def method_arrays(self) -> dict[str, npt.NDArray[Any]]:
         """``method.npz``: the arrays of the method, by its own names; empty if there are none."""

@@ -352,10 +352,13 @@ def test_a_folder_that_changed_shows_no_wrong_pictures(tmp_path: Path) -> None:
     (tmp_path / "photos" / "dark" / "00.png").rename(tmp_path / "photos" / "light" / "99.png")
     with pytest.raises(ValueError, match="has changed since"):
         pyrite.Run.load(found.run.path).dataset()
+    with pytest.raises(ValueError, match="other inputs and labels"):
+        pyrite.audit(tmp_path / "run")
+    assert 'id="sheet-0"' in write_audit_page(found, tmp_path / "page.html", data=data).read_text()
+    (tmp_path / "photos").rename(tmp_path / "elsewhere")
     again = pyrite.audit(tmp_path / "run")
     assert again.data_issues is None
     assert (again.score == found.score).all()
-    assert 'id="sheet-0"' in write_audit_page(found, tmp_path / "page.html", data=data).read_text()
     assert 'id="sheet-0"' not in write_audit_page(again, tmp_path / "page.html").read_text()
 
 
