@@ -3,15 +3,16 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Annotated, Any, final
+from typing import Annotated, Any, cast, final
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, one_hot
 
 from pyrite.checks import Count, NotNegative, number, require
-from pyrite.criterion import to_numbers
+from pyrite.curves import CE
 from pyrite.data import Batch
+from pyrite.losses import Confidence
 from pyrite.methods.method import Context, Method, RunPart, Step, Trainer
 from pyrite.methods.staged import Stages
 from pyrite.soft_margin import row_margins, widened
@@ -21,11 +22,9 @@ def _check_prior(name: str, prior: Any) -> str | list[float]:
     if isinstance(prior, str):
         require(prior in ("given", "uniform"), name, prior, "given, uniform or one number per class")
         return prior
-    values = to_numbers(prior, name)
-    numbers: list[float] = values.tolist()
-    require(values.dim() == 1 and bool((values >= 0).all()), name, numbers, "one number per class, 0 or more")
-    require(abs(float(values.sum()) - 1) < 1e-6, name, numbers, f"summing to 1, not {float(values.sum()):g}")
-    return numbers
+    checked = Confidence(CE(), prior=prior).prior  # which has the same prior
+    assert checked is not None
+    return cast(list[float], checked.tolist())
 
 
 @final

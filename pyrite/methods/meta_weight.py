@@ -30,6 +30,7 @@ from pyrite.methods.meta_gradient import (
 )
 from pyrite.methods.method import ERM, Context, MetaSet, Method, PerSampleLoss, Step, Trainer
 from pyrite.methods.trainer import Pass
+from pyrite.models import seeded
 
 Again = Callable[[], AbstractContextManager[None]]
 
@@ -227,8 +228,7 @@ class MetaWeightTrainer(MetaTrainer):
             if self.learner.clip is not None:
                 raise PyriteError("clip is set, which virtual='optimizer' leaves out: use virtual='sgd'")
         self.method = method
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(context.meta.seed)
+        with seeded(context.meta.seed):
             self.net = WeightNet(method.hidden).to(self.learner.weights[0].device, self.learner.dtype)
         momentum: Any = {"momentum": 0.9, "nesterov": True} if method.optimiser == "nesterov" else {}
         optimiser: Any = torch.optim.Adam if method.optimiser == "adam" else partial(torch.optim.SGD, **momentum)

@@ -72,7 +72,7 @@ class Architecture(HasSpec, ABC):
                 used by nets whose first layer whitens the inputs or divides them into bins. Without them such a layer
                 uses general defaults.
         """
-        size = self.check_size(shape, classes)
+        size = self.check(shape, classes)
         with seeded(seed):
             body, head = self.parts(size, int(classes))
         network = Network(body, head, size, self.any_size)
@@ -82,22 +82,15 @@ class Architecture(HasSpec, ABC):
                     layer.fit(inputs if isinstance(inputs, Tensor) else inputs(), seed)
         return network
 
-    def check_size(self, shape: Sequence[int], classes: int) -> Shape:
+    def check(self, shape: Sequence[int], classes: int) -> Shape:
         """The shape as a tuple, if the net can be built for it and fits into memory while it is trained."""
-        size = self.check(shape)
+        size, smallest = check_shape(shape), self.smallest
+        if smallest is not None and len(size) != 3:
+            raise PyriteError(f"shape is {size}, but {self} takes images: (channels, height, width)")
+        if smallest is not None and min(size[1:]) < smallest:
+            raise PyriteError(f"shape is {size}, but {self} takes images from {smallest} x {smallest} on")
         weights = self.least_weights(size, whole_number("classes", classes, 2))
         check_memory(_COPIES * 4 * weights, f"training {self} with its {weights:,} weights")
-        return size
-
-    def check(self, shape: Sequence[int]) -> Shape:
-        """The shape as a tuple; a ValueError if the net cannot be built for it."""
-        size = check_shape(shape)
-        if self.smallest is None:
-            return size
-        if len(size) != 3:
-            raise PyriteError(f"shape is {size}, but {self} takes images: (channels, height, width)")
-        if min(size[1:]) < self.smallest:
-            raise PyriteError(f"shape is {size}, but {self} takes images from {self.smallest} x {self.smallest} on")
         return size
 
 

@@ -61,8 +61,8 @@ class EfficientnetLite0(Architecture):
     def without_weights(self) -> "EfficientnetLite0":
         return replace(self, pretrained=False)
 
-    def check(self, shape: Sequence[int]) -> Shape:
-        size = super().check(shape)
+    def check(self, shape: Sequence[int], classes: int) -> Shape:
+        size = super().check(shape, classes)
         if self.pretrained:
             lite0_file()
             if size[0] not in (1, 3):

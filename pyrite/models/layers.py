@@ -53,8 +53,8 @@ class Whitening(nn.Module):
     """Patches in the coordinates of their principal components, each of variance 1, and the same negated.
 
     The filters are a buffer, so that neither an optimiser nor weight decay changes them; only the bias is trained.
-    Before ``fit`` they are those of a general image: the correlation of pixels falls exponentially with their distance
-    and is 0.9 between channels.
+    Before ``fit`` they are those of a general image: the correlation of pixels falls exponentially with their distance,
+    to 0.95 at one pixel, and is 0.9 between channels.
 
     Page, 2018 ("How to train your ResNet"); Jordan, 2024.
     """
@@ -65,7 +65,13 @@ class Whitening(nn.Module):
         super().__init__()
         self.channels, self.patch = channels, patch
         self.out_channels = 2 * channels * patch**2
-        self.register_buffer("filters", self._filters(_general_covariance(channels, patch)).float())
+        side = torch.arange(patch, dtype=torch.float64)
+        places = torch.cartesian_prod(side, side)
+        colour = torch.full((channels, channels), 0.9, dtype=torch.float64).fill_diagonal_(1)
+        # The diagonal makes all eigenvalues distinct; for equal ones the choice of eigenvectors would be arbitrary.
+        distinct = torch.linspace(0, 0.01, channels * patch**2, dtype=torch.float64).diag()
+        covariance = torch.kron(colour, 0.95 ** torch.cdist(places, places)) + distinct
+        self.register_buffer("filters", self._filters(covariance).float())
         self.bias = nn.Parameter(torch.zeros(self.out_channels))
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -101,16 +107,6 @@ class Whitening(nn.Module):
         scaled = directions / (variances.clamp(min=0) + _FLOOR * variances.mean()).sqrt()
         filters = scaled.T.flip(0).reshape(-1, self.channels, self.patch, self.patch)
         return torch.cat([filters, -filters])
-
-
-def _general_covariance(channels: int, patch: int) -> Tensor:
-    """Correlations similar to those of photographs: 0.95 at a distance of one pixel, 0.9 between channels."""
-    side = torch.arange(patch, dtype=torch.float64)
-    places = torch.cartesian_prod(side, side)
-    space = 0.95 ** torch.cdist(places, places)
-    colour = torch.full((channels, channels), 0.9, dtype=torch.float64).fill_diagonal_(1)
-    # The diagonal makes all eigenvalues distinct; for equal ones the choice of eigenvectors would be arbitrary.
-    return torch.kron(colour, space) + torch.linspace(0, 0.01, channels * patch**2, dtype=torch.float64).diag()
 
 
 @final

@@ -95,7 +95,10 @@ class _ImagenetResnet(Architecture, ABC):
         layers = _two if self.expansion == 1 else _bottleneck
 
         def block(before: int, width: int, stride: int) -> nn.Module:
-            return _Residual(layers(before, width, stride), _projection(before, self.expansion * width, stride))
+            inside, after, shortcut = layers(before, width, stride), self.expansion * width, nn.Sequential()
+            if before != after or stride > 1:  # option B of the paper
+                shortcut.extend([conv(before, after, stride, 1), nn.BatchNorm2d(after)])
+            return _Residual(inside, shortcut)
 
         large = self.stem == "large" or (self.stem == "auto" and min(shape[1:]) >= _LARGE)
         stem = [conv(shape[0], 64, 2, 7) if large else conv(shape[0], 64), nn.BatchNorm2d(64), nn.ReLU()]
@@ -213,13 +216,6 @@ class _Padded(nn.Module):
             return x
         around = (0, 0, 0, 0, self.channels // 2, self.channels - self.channels // 2)
         return pad(x[:, :, :: self.stride, :: self.stride], around)
-
-
-def _projection(before: int, after: int, stride: int) -> nn.Module:
-    """The identity, or a 1 x 1 convolution where sizes differ (option B of the paper)."""
-    if before == after and stride == 1:
-        return nn.Identity()
-    return nn.Sequential(conv(before, after, stride, 1), nn.BatchNorm2d(after))
 
 
 @final

@@ -71,7 +71,7 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
     suiting = "" if features is None else features.model
     net = config.model if "model" in config else architecture(suiting) if suiting else default_architecture(shape)
     if isinstance(net, Architecture):
-        net.check_size(shape, len(data.classes))
+        net.check(shape, len(data.classes))
     method, validation = config.method, config.validation
     if unmeasured(method):
         if features is not None:  # they are fitted later, on the samples that are trained on
