@@ -14,8 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from pyrite.checks import whole_number
-
 Array = np.ndarray[Any, Any]
 
 TORCH_GENERATOR: Final = RLock()
@@ -75,8 +73,3 @@ def torch_seed(seed: int, stream: Stream, *key: int) -> int:
     """A seed for ``torch.manual_seed`` that depends on the seed, the purpose and ``key``."""
     drawn = np.random.SeedSequence(seed, spawn_key=(*stream.value, *key)).generate_state(1, np.uint64)
     return int(drawn[0] >> np.uint64(1))
-
-
-def check_seed(seed: object) -> int:
-    """The seed as an ``int``; a ValueError if it is not a whole number of 0 or more."""
-    return whole_number("seed", seed, least=0)

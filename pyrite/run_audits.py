@@ -13,10 +13,9 @@ from rich.progress import Progress as Bar
 
 from pyrite.auditing import FEWEST, Audit, Kind, audit_margins, audit_scores, check_enough, data_issues
 from pyrite.auditing.noise_fit import Progress
-from pyrite.checks import is_whole
+from pyrite.checks import is_whole, whole_number
 from pyrite.curves import expected_margin
 from pyrite.data import Data, Dataset, Part, is_object, load
-from pyrite.draws import check_seed
 from pyrite.errors import PyriteError
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, CrossFit, method as read_method
@@ -102,7 +101,7 @@ def _only_seed(options: Settings, out: object, reason: str) -> int:
     rest = [name for name, value in {**options, "out": out}.items() if value is not None and name != "seed"]
     if rest:
         raise PyriteError(f"{rest[0]} is for training, and {reason}")
-    return check_seed(options.get("seed") or 0)
+    return whole_number("seed", options.get("seed") or 0, least=0)
 
 
 def _train_and_audit(what: Data, out: str | os.PathLike[str] | None, watching: Watching, options: Settings) -> Audit:

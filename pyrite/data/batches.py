@@ -17,7 +17,7 @@ from pyrite.data.augment import CropFlip, Draws, Growth, crop_and_flip, jittered
 from pyrite.data.dataset import Labels, Numeric, check_inputs
 from pyrite.data.images import LazyImages, Unreadable
 from pyrite.data.statistics import Statistics, check_finite
-from pyrite.draws import Stream, check_seed, order
+from pyrite.draws import Stream, order
 from pyrite.errors import PyriteError
 
 __all__ = ["Batch", "Batches"]
@@ -106,7 +106,7 @@ class Batches:
         self.inputs, self.labels = inputs, torch.from_numpy(column.astype(np.int64))  # a copy, which batches may change
         self.index = np.arange(len(inputs)) if index is None else _checked_index(np.asarray(index), len(inputs))
         self.most = None if most is None else whole_number("most", most, 1)
-        self.seed, self.shuffle, self.drop_last = check_seed(seed), shuffle, drop_last
+        self.seed, self.shuffle, self.drop_last = whole_number("seed", seed, least=0), shuffle, drop_last
         self.device = torch.device(device)
         self.augment, self.growth, self.normalise = augment, growth, normalise
         self.epoch = self.position = 0

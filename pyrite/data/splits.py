@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from pyrite.checks import is_whole, number, one_of, whole_number
 from pyrite.data.dataset import Labels
-from pyrite.draws import Stream, check_seed, uniforms
+from pyrite.draws import Stream, uniforms
 from pyrite.errors import PyriteError
 
 
@@ -76,7 +76,7 @@ def split(
     if sum(sizes.values()) >= len(given):
         requested = ", ".join(f"{name} {size}" for name, size in sizes.items() if size)
         raise PyriteError(f"too few samples: {len(given)}, of which {requested or 'nothing'} leave none to train on")
-    drawn = uniforms(check_seed(seed), Stream.SPLIT, len(given))
+    drawn = uniforms(whole_number("seed", seed, least=0), Stream.SPLIT, len(given))
     part_of = np.zeros(len(given), np.int64)
     # Sorted by class and at random within a class: each part takes the next samples of every class.
     _, group, counts = np.unique(groups, return_inverse=True, return_counts=True)

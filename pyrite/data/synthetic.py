@@ -11,7 +11,7 @@ from pyrite.checks import check_memory, number, whole_number
 from pyrite.data.dataset import Dataset, Labels
 from pyrite.data.images import LazyImages, Pixels
 from pyrite.data.splits import split
-from pyrite.draws import Stream, check_seed, normals, order, uniforms
+from pyrite.draws import Stream, normals, order, uniforms
 from pyrite.errors import PyriteError
 
 _AT_ONCE = 5000  # images whose means are computed at once, in float32
@@ -43,7 +43,7 @@ def blobs(classes: int = 3, features: int = 2, samples: int = 1000, spread: floa
     """
     _check(spread, classes=classes, features=features, samples=samples)
     check_memory(_BYTES * (samples + classes) * (features + 1), f"blobs of {samples} samples of {features} features")
-    seed = check_seed(seed)
+    seed = whole_number("seed", seed, least=0)
     centres = normals(seed, Stream.SYNTHETIC, classes * features, 0).reshape(classes, features)
     if features == 2:
         angle = 2 * np.pi * np.arange(classes) / classes
@@ -61,7 +61,7 @@ def gratings(classes: int = 4, size: int = 16, samples: int = 512, spread: float
     """Small colour images of stripes, whose direction is the class; phase and noise are random."""
     _check(spread, classes=classes, size=size, samples=samples)
     check_memory(_BYTES * (samples + classes) * 3 * size**2, f"gratings of {samples} images of {size} x {size}")
-    seed = check_seed(seed)
+    seed = whole_number("seed", seed, least=0)
     row, column = np.mgrid[:size, :size] * (2 * np.pi * 2 / size)
 
     def images(labels: Labels, number: int) -> Pixels:

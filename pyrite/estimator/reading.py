@@ -10,7 +10,7 @@ from pyrite.data import Dataset, Records, describe, read_like, texts
 from pyrite.data.tables import frame_table, is_frame
 from pyrite.errors import PyriteError
 from pyrite.estimator.rows import Floats
-from pyrite.features import Features, default_features, encoder
+from pyrite.features import Features, default_features
 
 
 @final
@@ -18,7 +18,7 @@ class Reader:
     """What turns rows into numbers, fitted to the rows of ``fit``. No label is used for it."""
 
     def __init__(self, records: Records, named: bool) -> None:
-        described = encoder(default_features(records))
+        described = default_features(records)
         assert described is not None
         labels = np.zeros(len(records), np.int64)
         self._described = describe(Dataset("X", records, labels, ("",)))

@@ -27,16 +27,16 @@ def encoder(spec: str | Encoder) -> Encoder | None:
     return None if spec == "none" else FEATURES.read(spec)
 
 
-def default_features(inputs: Inputs) -> str:
-    """What suits the samples: ``table`` for tables, ``tfidf`` for texts, ``none`` for images and plain numbers."""
+def default_features(inputs: Inputs) -> Encoder | None:
+    """What suits the samples: ``table`` for tables, ``tfidf`` for texts, None for images and plain numbers."""
     kind = kind_of(inputs)
-    return str(Table()) if kind == "table" else str(Tfidf()) if kind == "text" else "none"
+    return Table() if kind == "table" else Tfidf() if kind == "text" else None
 
 
 def as_numbers(inputs: Inputs) -> Numeric:
     """Images and numbers unchanged; records by the features that suit them, fitted to all rows, as noise uses them."""
     if not isinstance(inputs, Records):
         return inputs
-    described = encoder(default_features(inputs))
+    described = default_features(inputs)
     assert described is not None
     return described.fit(inputs, np.arange(len(inputs))).transform(inputs)

@@ -88,7 +88,7 @@ def build_model(
     if isinstance(model, nn.Module):
         return model
     if isinstance(model, str | Architecture):
-        return architecture(model).build(shape, classes, seed, inputs)
+        return MODELS.read(model).build(shape, classes, seed, inputs)
     if not callable(model):
         raise PyriteError(f"model is {model!r}, but must be a text such as 'resnet20', an nn.Module or a factory")
     size = check_shape(shape)

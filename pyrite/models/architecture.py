@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.checks import check_fields, check_memory, is_whole, whole_number
-from pyrite.draws import TORCH_GENERATOR, check_seed
+from pyrite.draws import TORCH_GENERATOR
 from pyrite.errors import PyriteError
 from pyrite.models.layers import TableInputs, Whitening
 from pyrite.spec import HasSpec
@@ -138,7 +138,7 @@ def seeded(seed: int) -> Iterator[None]:
 
     Weights are drawn on the CPU even if another device is the default, so that a seed means the same on all machines.
     """
-    if check_seed(seed) >= 2**64:
+    if whole_number("seed", seed, least=0) >= 2**64:
         raise PyriteError(f"seed is {seed}, but torch takes seeds below 2**64")
     devices = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     with TORCH_GENERATOR, torch.random.fork_rng(devices=devices), torch.device("cpu"):

@@ -1,6 +1,6 @@
 """Noise models, their transition matrices, and labels corrupted by them."""
 
-from pyrite.draws import check_seed
+from pyrite.checks import whole_number
 from pyrite.noise.class_noise import (
     CIFAR100_SUPERCLASSES,
     MAPS,
@@ -69,7 +69,7 @@ def corrupt(
     >>> noisy.rate, noisy.given[:12].tolist()
     (0.4, [0, 1, 2, 0, 2, 2, 0, 0, 2, 1, 0, 1])
     """
-    model, seed, true = noise_model(noise), check_seed(seed), to_labels(labels)
+    model, seed, true = noise_model(noise), whole_number("seed", seed, least=0), to_labels(labels)
     if classes is None:
         classes = model.classes or max(2, int(true.max()) + 1)
     classes = check_classes(classes)

@@ -8,8 +8,8 @@ from typing import Annotated, Final, NamedTuple, final
 
 import numpy as np
 
-from pyrite.checks import Count, is_whole, require
-from pyrite.draws import Array, Stream, check_seed, uniforms
+from pyrite.checks import Count, is_whole, require, whole_number
+from pyrite.draws import Array, Stream, uniforms
 from pyrite.errors import PyriteError
 from pyrite.noise.model import Drawn, Noise, RateNoise, check_classes
 from pyrite.spec import nearest
@@ -237,7 +237,7 @@ class Pairs(RateNoise):
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
         groups, rates = _lists("groups", self.groups, GROUPS, classes), {}
-        chance = uniforms(check_seed(seed), Stream.MATRIX, classes)
+        chance = uniforms(whole_number("seed", seed, least=0), Stream.MATRIX, classes)
         for group in groups:
             one, other = sorted(group, key=lambda label: float(chance[label]))[:2]
             rates[one, other] = rates[other, one] = self.rate
@@ -250,7 +250,7 @@ def _other_classes(classes: int, count: int, seed: int) -> Array:
     Other classes are numbered 0 to K - 2, counted upwards from the class. The first is one of K - 1, the second one of
     the K - 2 that are left, and the rest come in a random order from a separate stream.
     """
-    chance = uniforms(check_seed(seed), Stream.MATRIX, 2 * classes).reshape(classes, 2)
+    chance = uniforms(whole_number("seed", seed, least=0), Stream.MATRIX, 2 * classes).reshape(classes, 2)
     # The product with a number just below 1 may round up to K - 1.
     first = np.minimum(np.floor(chance[:, 0] * (classes - 1)), classes - 2).astype(np.int64)
     second = np.clip(np.floor(chance[:, 1] * (classes - 2)), 0, max(classes - 3, 0)).astype(np.int64)

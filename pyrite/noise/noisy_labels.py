@@ -9,7 +9,8 @@ from typing import Any, Final, final
 import numpy as np
 
 import pyrite
-from pyrite.draws import Array, check_seed
+from pyrite.checks import whole_number
+from pyrite.draws import Array
 from pyrite.errors import PyriteError
 from pyrite.files import npz_bytes, write_or_refuse
 from pyrite.noise.model import check_classes, measured, to_labels
@@ -129,7 +130,7 @@ class NoisyLabels:
 def _checked(given: Array, true: Array, matrix: Array, manifest: Any) -> NoisyLabels:
     if manifest["format"] != _FORMAT:
         raise PyriteError(f"its format is {manifest['format']!r}, and this version reads {_FORMAT}")
-    classes, seed = check_classes(manifest["classes"]), check_seed(manifest["seed"])
+    classes, seed = check_classes(manifest["classes"]), whole_number("seed", manifest["seed"], least=0)
     given, true = to_labels(given, "given"), to_labels(true, "true")
     if len(given) != len(true) or max(given.max(), true.max()) >= classes:
         raise PyriteError(f"its labels do not fit each other or its {classes} classes")

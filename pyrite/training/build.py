@@ -18,9 +18,9 @@ from pyrite.draws import Stream, torch_seed
 from pyrite.errors import PyriteError
 from pyrite.methods import Context, Learner, Trainer
 from pyrite.models import Architecture, build_model, reinitialised
-from pyrite.processes import all_gather, broadcast_weights, local_device, rank, sync_batch_norm, world_size
+from pyrite.processes import broadcast_weights, local_device, rank, sync_batch_norm, world_size
 from pyrite.training.config import Config, Job, python_name
-from pyrite.training.evaluation import Evaluation, measure_retrieval
+from pyrite.training.evaluation import Evaluation
 from pyrite.training.prepare import prepare
 from pyrite.training.record import Record
 
@@ -171,20 +171,6 @@ class Training:
         return facts | {
             **self.prepared.counts, "inputs": describe(raw), "notes": raw.notes, "checksums": self.checksums
         }  # fmt: skip
-
-    def at_the_end(self) -> dict[str, Any]:
-        """Measure what would take too long after every epoch."""
-        data, evaluated = self.data, (self.evaluation.test, self.evaluation.validation)
-        results: dict[str, Any] = {"final_model": self.evaluation.final_model(self.batches, self.record)}
-        parts = [part.unreadable.values() for part in (self.batches, *evaluated) if part is not None]
-        own = {entry.path: entry.reason for part in (data.unreadable, *parts) for entry in part}
-        results["unreadable"] = {path: reason for found in all_gather(own) for path, reason in found.items()}
-        if data.test is not None and data.test.tracklets is not None:
-            try:
-                results["retrieval"] = measure_retrieval(self.trainer, data.test, self.scale)
-            except ValueError as error:  # a net without embeddings is saved all the same
-                results["retrieval"] = {"unknown": str(error)}
-        return results
 
 
 def check_device(device: str) -> None:

@@ -200,10 +200,18 @@ def given_settings(settings: Settings) -> dict[str, Any]:
 
     Each length of training, and a method or a loss, is in it at most once.
     """
-    own = _without_aliases({name: value for name, value in settings.items() if value is not None})
+    own: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     path = own.pop("config", None)
-    file = {} if path is None else _without_aliases(read_file(path))
+    file = {} if path is None else read_file(path)
     file.pop("version", None)
+    for source in (own, file):
+        if "optimizer" in source:
+            if "optimiser" in source:
+                raise PyriteError("optimiser and optimizer are both given: they are the same")
+            source["optimiser"] = source.pop("optimizer")
+        for name in source:
+            if name not in SETTINGS and name not in SHORT:
+                raise PyriteError(f"a recipe has no {name!r}: {nearest(name, [*SETTINGS, *SHORT])}")
     if "iterations" in file:  # a recipe has the number of epochs too that follows from it
         file.pop("epochs", None)
     for group in (("epochs", "iterations", "minutes"), ("method", "loss")):
@@ -266,15 +274,6 @@ def _read_or_missing(name: str, value: object) -> object:
         return Missing(value, str(error))
 
 
-def _without_aliases(values: dict[str, Any]) -> dict[str, Any]:
-    if "optimizer" in values and "optimiser" in values:
-        raise PyriteError("optimiser and optimizer are both given: they are the same")
-    for name in values:
-        if name not in SETTINGS and name not in SHORT and name != "version":
-            raise PyriteError(f"a recipe has no {name!r}: {nearest(name, [*SETTINGS, *SHORT])}")
-    return {"optimiser" if name == "optimizer" else name: value for name, value in values.items()}
-
-
 def _check_plain(values: Mapping[str, Any]) -> None:
     """Refuse values of another type than their setting has; what a spec string describes is read later."""
     for name, value in values.items():
@@ -293,7 +292,7 @@ def _checked(name: str, value: object) -> object:
     if isinstance(value, np.generic):
         value = value.item()
     if SETTINGS[name].spec:
-        if value is None or (value == "none" and SETTINGS[name].none):
+        if value is None or (SETTINGS[name].none and isinstance(value, str) and value == "none"):
             return None
         module, _, reader = SETTINGS[name].spec.partition(":")
         makes = getattr(import_module(module), reader)

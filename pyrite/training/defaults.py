@@ -9,10 +9,10 @@ from pyrite.checks import number
 from pyrite.curves import MEASURED
 from pyrite.data import DATASETS, CropFlip, Data, Dataset, is_object, load
 from pyrite.errors import PyriteError
-from pyrite.features import Encoder, default_features, encoder
+from pyrite.features import Encoder, default_features
 from pyrite.losses import OwnLoss, loss as read_loss
 from pyrite.methods import ERM, Method
-from pyrite.models import MLP, Architecture, FastCNN, Linear as LinearNet, architecture, default_architecture
+from pyrite.models import MLP, MODELS, Architecture, FastCNN, Linear as LinearNet, default_architecture
 from pyrite.processes import fast_bfloat16
 from pyrite.settings import Settings
 from pyrite.training.config import Config, Job, Missing, given_settings, load_data, reading
@@ -63,13 +63,13 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
     if config.label and config.label != data.label:
         column = f"those of the column {data.label!r}" if data.label else "in no column"
         raise PyriteError(f"label is {config.label!r}, but the labels of {data.name} are {column}")
-    features = config.features if "features" in config else encoder(default_features(data.inputs))
+    features = config.features if "features" in config else default_features(data.inputs)
     if features is not None:
         features.check(data)
     # Of features the kind; their width is known when they are fitted.
     shape = tuple(data.inputs.shape[1:]) if features is None else (1,)
     suiting = "" if features is None else features.model
-    net = config.model if "model" in config else architecture(suiting) if suiting else default_architecture(shape)
+    net = config.model if "model" in config else MODELS.read(suiting) if suiting else default_architecture(shape)
     if isinstance(net, Architecture):
         net.check(shape, len(data.classes))
     method, validation = config.method, config.validation

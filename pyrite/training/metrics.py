@@ -64,11 +64,8 @@ class Epoch:
         rates, total, *groups = self.weight_sums
         clean, noisy = _ratio(groups[1], groups[0]), _ratio(groups[3], groups[2])
         means = {"alpha": _ratio(2 * total, rates), "clean": clean, "noisy": noisy, "snr": _ratio(clean, noisy)}
-        return SimpleNamespace(**weight_statistics(self.weight[~np.isnan(self.weight)]), **means)
-
-    @property
-    def margin_size(self) -> float | None:
-        return float(np.median(np.abs(self.margin))) if len(self.margin) else None
+        size = float(np.median(np.abs(self.margin))) if len(self.margin) else None
+        return SimpleNamespace(**weight_statistics(self.weight[~np.isnan(self.weight)]), **means, margin_size=size)
 
     @cached_property
     def aucs(self) -> SimpleNamespace:
@@ -194,7 +191,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "final_hybrid_accuracy": Metric(
         "true labels of training and test samples together", _of("hybrid"), "model", "hybrid", by_default=False
     ),
-    "margin_size": _number("median size of a margin", "margin_size"),
+    "margin_size": _number("median size of a margin", "weights.margin_size"),
     # Twice the weight is the L1 norm of a sample's gradient. The curriculum paper prints the norm of the margin's
     # gradient, which is always 2; that of the loss is meant.
     "alpha": _number("mean weight in training, times 2", "weights.alpha", "alpha"),

@@ -24,6 +24,7 @@ from pyrite.errors import PyriteError
 from pyrite.files import acquire, npz_bytes, write
 from pyrite.processes import all_gather, join, rank, world_size
 from pyrite.training.build import Training
+from pyrite.training.evaluation import measure_retrieval
 from pyrite.training.loop import Observer, RunFailed
 from pyrite.training.progress import divergence
 from pyrite.training.run_files import STATE, pack, read_json, read_npz, unpack
@@ -179,7 +180,18 @@ class RunFolder(Observer):
         if saved["epoch"] != len(history):
             files["last.safetensors"] = _weights(training.trainer.model)
             training.evaluation.restore_best()
-        results = {"finished": True, "saved": saved, "nets": len(training.trainer.predictors), **training.at_the_end()}
+        # What would take too long after every epoch is measured now.
+        results: dict[str, Any] = {"finished": True, "saved": saved, "nets": len(training.trainer.predictors)}
+        results["final_model"] = training.evaluation.final_model(training.batches, training.record)
+        evaluated, data = (training.evaluation.test, training.evaluation.validation), training.data
+        parts = [part.unreadable.values() for part in (training.batches, *evaluated) if part is not None]
+        own = {entry.path: entry.reason for part in (data.unreadable, *parts) for entry in part}
+        results["unreadable"] = {path: reason for found in all_gather(own) for path, reason in found.items()}
+        if data.test is not None and data.test.tracklets is not None:
+            try:
+                results["retrieval"] = measure_retrieval(training.trainer, data.test, training.scale)
+            except ValueError as error:  # a net without embeddings is saved all the same
+                results["retrieval"] = {"unknown": str(error)}
         files = {"model.safetensors": _weights(training.trainer.model), **files}
         self._write({} if rank() else files | {"run.json": self._facts(results, warned)})
 
