@@ -64,13 +64,18 @@ class Settings(TypedDict, total=False):
     config: Annotated[str | os.PathLike[str] | None, Setting(
         "A TOML file of settings, such as a recipe.toml; flags override it.", short=True)]
     label: Annotated[str | Sequence[Any] | None, Setting(  # a column, or the labels themselves
-        "The column of the labels; by default one that is called so, or the last of few values.", reads=True)]
+        "The column of the labels, or several with commas, one of each annotator; by default one that is called so, or "
+        "the last of few values. Of a folder, a table of its files and their labels.", reads=True)]
     text: Annotated[str | None, Setting(
         "The column of texts to learn from, or several with commas; all other columns are left out.", reads=True)]
     ignore: Annotated[str | None, Setting(
         "Columns to leave out, with commas between them, such as 'id,url'.", reads=True)]
     name: Annotated[str | None, Setting(
         "The column that names a sample in reports; it is not learned from.", reads=True)]
+    sample: Annotated[str | None, Setting(
+        "The column of samples where a row is one label, or where files have a table of labels.", reads=True)]
+    annotator: Annotated[str | None, Setting(
+        "The column that names who gave a label, in a table with one row per label.", reads=True)]
     features: Annotated[str | Features | None, Setting(
         "What samples become, such as 'tfidf'; none for raw images or plain numbers.",
         spec="pyrite.training.config:read_features", none=True)]

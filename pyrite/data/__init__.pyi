@@ -1,3 +1,8 @@
+from .annotations import (
+    Annotations as Annotations,
+    annotation_numbers as annotation_numbers,
+    are_several as are_several,
+)
 from .augment import CropFlip as CropFlip, Growth as Growth
 from .batches import Batch as Batch, Batches as Batches
 from .corrections import Corrections as Corrections, read_content as read_content

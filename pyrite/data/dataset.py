@@ -4,7 +4,7 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,9 @@ import numpy.typing as npt
 from pyrite.data.images import LazyImages, Unreadable
 from pyrite.data.records import Records, Schema
 from pyrite.errors import PyriteError
+
+if TYPE_CHECKING:  # which imports this file
+    from pyrite.data.annotations import Annotations
 
 Labels = npt.NDArray[np.int64]
 
@@ -62,6 +65,7 @@ class Dataset:
         label: the name of the label column.
         schema: how the samples of a table were read.
         notes: sentences about how it was read, such as which column was taken for the labels.
+        annotations: the labels of several annotators, of which ``labels`` are the most frequent ones.
     """
 
     name: str
@@ -82,6 +86,7 @@ class Dataset:
     label: str = ""
     schema: Schema | None = None
     notes: tuple[str, ...] = ()
+    annotations: "Annotations | None" = None
 
     def __post_init__(self) -> None:
         if np.ma.is_masked(self.labels):
@@ -99,6 +104,12 @@ class Dataset:
         for column, values in (("labels", self.labels), ("true", self.true)):
             if values is not None:
                 check_range(values, len(self.classes), f"{column} of {self.name}")
+        if self.annotations is not None:
+            if len(self.annotations.labels) != len(self.labels):
+                raise PyriteError(
+                    f"{self.name} has {len(self.labels)} samples, but annotators label {len(self.annotations.labels)}"
+                )
+            check_range(self.annotations.labels.max(1), len(self.classes), f"annotations of {self.name}")
         names = self.inputs.names if isinstance(self.inputs, LazyImages) else self.paths
         if len(names) not in (0, len(self.labels)):
             raise PyriteError(f"{self.name} has {len(self.labels)} samples but {len(names)} paths")

@@ -9,7 +9,8 @@ from typing import Final, NoReturn
 
 import numpy as np
 
-from pyrite.data.dataset import Dataset, Labels, check_names
+from pyrite.data.annotations import encode_cells, read_label_file
+from pyrite.data.dataset import Dataset, Labels, check_names, encode
 from pyrite.data.files import as_path, read_bytes
 from pyrite.data.images import SUFFIXES, LazyImages, look_at
 from pyrite.data.records import texts as to_records
@@ -24,7 +25,14 @@ _LARGEST_TEXT = 2**20  # bytes of a file that are read: nobody labels a book as 
 _ReadPart = Callable[[str, Path, list[str], Labels, tuple[str, ...], Dataset | None], Dataset]
 
 
-def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | None = None) -> Dataset:
+def folder(
+    path: str,
+    size: int | tuple[int, int] | None = None,
+    lazy: bool | None = None,
+    label: str = "",
+    sample: str = "",
+    annotator: str = "",
+) -> Dataset:
     """Images in one folder per class; with folders ``train`` and ``test`` if there is a test part.
 
     Args:
@@ -33,6 +41,10 @@ def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | No
             size of all images if it is at most 224, or else a square with the median of their shorter sides, at most
             224.
         lazy: read images only when they are used. By default if they take more than 2 GiB.
+        label: a table with the labels of the files, in place of class folders: a column of files, and one column of
+            labels or one for each annotator.
+        sample: the column of files in that table; the first by default.
+        annotator: the column that names who gave a label, in a table with one row per label.
     """
 
     def part(
@@ -59,6 +71,8 @@ def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | No
         paths = tuple(compress(images.names, decoded))
         return Dataset(name, pixels, labels[good][decoded], classes, unreadable=(*bad, *undecodable), paths=paths)
 
+    if label:
+        return _read_labelled(path, SUFFIXES, part, label, sample, annotator)
     data = _read_parts(path, SUFFIXES, part)
     if len(np.unique(data.labels)) < 2:
         first = f"; the first that cannot: {data.unreadable[0].reason}" if data.unreadable else ""
@@ -66,8 +80,13 @@ def folder(path: str, size: int | tuple[int, int] | None = None, lazy: bool | No
     return data
 
 
-def texts(path: str) -> Dataset:
-    """Texts in one folder per class, as .txt files in UTF-8; with folders ``train`` and ``test`` for a test part."""
+def texts(path: str, label: str = "", sample: str = "", annotator: str = "") -> Dataset:
+    """Texts in one folder per class, as .txt files in UTF-8; with folders ``train`` and ``test`` for a test part.
+
+    Args:
+        path: the folder.
+        label, sample, annotator: a table of labels in place of class folders, as ``folder`` takes it.
+    """
 
     def part(
         name: str, root: Path, files: list[str], labels: Labels, classes: tuple[str, ...], train: Dataset | None
@@ -78,6 +97,8 @@ def texts(path: str) -> Dataset:
         content = to_records([read_text_file(root / file) for file in files])
         return Dataset(name, content, labels, classes, paths=tuple(files))
 
+    if label:
+        return _read_labelled(path, TEXTS, part, label, sample, annotator)
     return _read_parts(path, TEXTS, part)
 
 
@@ -133,6 +154,36 @@ def _read_parts(path: str, endings: frozenset[str], read: _ReadPart) -> Dataset:
     validation = found.get("val")
     train, test = next(iter(found.values())), found.get("test", validation)
     return replace(train, test=test, validation=validation if "test" in found else None)
+
+
+def _read_labelled(
+    path: str, endings: frozenset[str], read: _ReadPart, label: str, sample: str, annotator: str
+) -> Dataset:
+    """The files of a folder that a table labels, each of which it names by its path in the folder or its own name."""
+    root = as_path(path)
+    if not root.is_dir():
+        raise PyriteError(f"{root} is not a folder")
+    samples, cells, names = read_label_file(as_path(label), sample, annotator)
+    files = files_below(root, endings)
+    known = {Path(file).name: file for file in files} | {Path(file).as_posix(): file for file in files}
+    absent = [name for name in samples if name not in known]
+    if absent:
+        raise PyriteError(f"{label}: {absent[0]!r} is not a file in {root}, nor are {len(absent) - 1} others")
+    what, order = f"{label}: the labels", sorted(range(len(samples)), key=lambda row: known[samples[row]])
+    annotations = None
+    if len(names) > 1:
+        annotations, classes = encode_cells(cells[order], names, what)
+        labels = annotations.majority(len(classes))
+    else:
+        labels, classes = encode(cells[order, 0].tolist(), what)
+    data = read(root.resolve().name, root, [known[samples[row]] for row in order], labels, classes, None)
+    if annotations is not None:
+        place = {known[samples[row]]: number for number, row in enumerate(order)}
+        rows = [place[name] for name in data.paths]  # without what cannot be read
+        annotations = replace(annotations, labels=annotations.labels[rows])
+    left = len(files) - len(samples)
+    notes = (f"{left:,} files in {root} have no row in {label}, and are left out",) if left else ()
+    return replace(data, annotations=annotations, label=label, notes=notes)
 
 
 def _subfolders(root: Path) -> list[str]:

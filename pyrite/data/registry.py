@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.checks import one_of
+from pyrite.data.annotations import annotation_cells, are_several, encode_cells
 from pyrite.data.dataset import Dataset, Inputs, Numeric, check_inputs, check_names, check_range, encode, encode_like
 from pyrite.data.files import as_path
 from pyrite.data.folders import TEXTS, files_below, folder, read_text_file, texts
@@ -257,13 +258,30 @@ def _call(name: str, maker: Callable[..., Dataset], options: dict[str, Any]) -> 
     return call(name, maker, **options)
 
 
-def _from_object(data: Any, label: Any = "", text: str = "", ignore: str = "", name: str = "") -> Dataset:
-    """A data set from a frame, a list of texts or an array, with the labels or the name of their column."""
+def _from_object(
+    data: Any,
+    label: Any = "",
+    text: str = "",
+    ignore: str = "",
+    name: str = "",
+    sample: str = "",
+    annotator: str = "",
+) -> Dataset:
+    """A data set from a frame, a list of texts or an array, with the labels or the names of their columns."""
+    if are_several(label):
+        cells, names = annotation_cells(label)
+        if len(cells) != len(data):
+            raise PyriteError(f"label has {len(cells)} rows of labels, but there are {len(data)} samples")
+        annotations, classes = encode_cells(cells, names, "label")
+        labels = annotations.majority(len(classes))
+        found = _from_object(data, [classes[number] for number in labels], text, ignore, name)
+        return replace(found, labels=labels, classes=classes, annotations=annotations)
     if is_frame(data):
         table = frame_table(data)
-        if not isinstance(label, str):
+        columns = isinstance(label, list | tuple) and len(label) > 1 and {*map(str, label)} <= {*table.names}
+        if not isinstance(label, str) and not columns:
             table, label = table.with_labels(label)
-        return read_table(table, label, text, ignore, name)
+        return read_table(table, label, text, ignore, name, sample=sample, annotator=annotator)
     if isinstance(label, str):
         raise PyriteError("label is missing: pass the labels of the samples, one per sample")
     if text or ignore or name:

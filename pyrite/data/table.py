@@ -1,5 +1,6 @@
 """Tables with a label column: delimited text, Parquet, and data frames."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
@@ -7,7 +8,8 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.data.dataset import Dataset, encode, encode_like
+from pyrite.data.annotations import annotated_rows, encode_cells, majority_like
+from pyrite.data.dataset import Dataset, Labels, encode, encode_like
 from pyrite.data.files import as_path
 from pyrite.data.records import Column, Records, Schema, kind_of, listed
 from pyrite.data.tables import Table, TextTable, parquet_table
@@ -27,6 +29,8 @@ def csv(
     text: str = "",
     ignore: str = "",
     name: str = "",
+    sample: str = "",
+    annotator: str = "",
     delimiter: str | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
@@ -35,64 +39,109 @@ def csv(
 
     Args:
         path: the file.
-        label: the label column. By default the one called label, target, class or y, or the last one if it has few
-            distinct values.
+        label: the label column, or one for each of several annotators, with commas between them and gaps in them. By
+            default the one called label, target, class or y, or the last one if it has few distinct values.
         test: another file with the same columns, the test part.
         text: the column of texts to learn from, or several with commas between them; all others are left out.
         ignore: columns to leave out, with commas between them.
         name: the column that names a sample.
+        sample: the same; it is needed where ``annotator`` is given.
+        annotator: the column that names who gave a label, in a table with one row per label. Of the rows of a sample,
+            the first has its columns.
         delimiter: between cells; by default a comma, semicolon, tab or bar, whichever parts the header.
         decimal: the decimal mark of numbers; by default what the numbers show.
         encoding: of the file; UTF-8, or UTF-16 with a byte order mark, by default.
     """
     table = TextTable(as_path(path), delimiter, decimal, encoding)
     other = None if test is None else TextTable(as_path(test), delimiter, decimal, encoding)
-    return read_table(table, label, text, ignore, name, other)
+    return read_table(table, label, text, ignore, name, other, sample, annotator)
 
 
 def parquet(
-    path: str, label: str = "", test: str | None = None, text: str = "", ignore: str = "", name: str = ""
+    path: str,
+    label: str = "",
+    test: str | None = None,
+    text: str = "",
+    ignore: str = "",
+    name: str = "",
+    sample: str = "",
+    annotator: str = "",
 ) -> Dataset:
     """A Parquet table, with the columns and arguments of ``csv``. Needs the extra ``parquet``."""
     table = parquet_table(as_path(path))
-    return read_table(table, label, text, ignore, name, None if test is None else parquet_table(as_path(test)))
+    other = None if test is None else parquet_table(as_path(test))
+    return read_table(table, label, text, ignore, name, other, sample, annotator)
 
 
 def read_table(
-    table: Table, label: str = "", text: str = "", ignore: str = "", name: str = "", test: Table | None = None
+    table: Table,
+    label: str | Sequence[str] = "",
+    text: str = "",
+    ignore: str = "",
+    name: str = "",
+    test: Table | None = None,
+    sample: str = "",
+    annotator: str = "",
 ) -> Dataset:
     """The data set in a table; ``csv`` explains the arguments."""
-    wanted, left_out = _listed(text, table), _listed(ignore, table)
-    for column in filter(None, (label, name, *wanted, *left_out)):
+    wanted, left_out, name = _listed(text, table), _listed(ignore, table), name or sample
+    given = _listed(label, table) if isinstance(label, str) else [*label]
+    for column in filter(None, (*given, name, annotator, *wanted, *left_out)):
         table.check_column(column)
     notes: list[str] = []
-    if not label:
-        label, note = _guess_label(table, {*wanted, *left_out, name})
-        notes += [note] if note else []
-    if label in (name, *wanted, *left_out):
-        raise PyriteError(f"{table.path}: the column {label!r} has the labels, so that it cannot be anything else too")
-    names = wanted or _inputs(table, {label, *left_out} | ({name} if name else set()), notes)
-    labels, classes = encode(_labels(table, label), f"{table.path}: the labels in the column {label!r}")
-    columns = [table.column(column, "text" if wanted else None) for column in names]
+    if not given:
+        guessed, note = _guess_label(table, {*wanted, *left_out, name, annotator})
+        given, notes = [guessed], [note] if note else []
+    taken = Counter(filter(None, (*given, annotator, name, *wanted, *left_out)))
+    for column in (*given, annotator):
+        if taken[column] > 1:
+            raise PyriteError(
+                f"{table.path}: the column {column!r} has the labels, so that it cannot be anything else too"
+            )
+    names = wanted or _inputs(table, {*taken}, notes)
+    what = f"{table.path}: the labels in the column {', '.join(map(repr, given))}"
+    rows, annotations = np.arange(len(table)), None
+    if annotator or len(given) > 1:
+        rows, cells, by = annotated_rows(table, given, sample, annotator)
+        annotations, classes = encode_cells(cells, by, what)
+        labels = annotations.majority(len(classes))
+    else:
+        labels, classes = encode(_labels(table, given[0]), what)
+    columns = _some(rows, [table.column(column, "text" if wanted else None) for column in names])
     if all(column.missing.all() for column in columns):
         raise PyriteError(f"{table.path}: the column {names[0]!r} is empty: there is nothing to learn from")
     kinds = {column.name: column.kind for column in columns}
-    test_columns = columns if test is None else test.columns(kinds, table.formats)
+    test_columns, test_rows = columns, np.arange(0 if test is None else len(test))
+    if test is not None:
+        if annotations is None:
+            test_labels = encode_like(_labels(test, given[0]), classes, f"{test.path}: the column {given[0]!r}")
+        else:
+            test_rows, cells, by = annotated_rows(test, given, sample, annotator)
+            test_labels = majority_like(cells, by, classes, f"{test.path}: the column {given[0]!r}")
+        test_columns = _some(test_rows, test.columns(kinds, table.formats))
     # Plain numbers if all are numbers and none is missing in any part.
     plain = all(column.kind == "number" and not column.missing.any() for column in (*columns, *test_columns))
     inputs, test_inputs = ((as_array if plain else Records)(part) for part in (columns, test_columns))
     test_part = None
     if test is not None:
-        test_labels = encode_like(_labels(test, label), classes, f"{test.path}: the column {label!r}")
-        test_part = Dataset(
-            f"{Path(test.path).stem} test", test_inputs, test_labels, classes, paths=test.names_of_rows(name)
-        )
+        paths = _names(test, name, test_rows)
+        test_part = Dataset(f"{Path(test.path).stem} test", test_inputs, test_labels, classes, paths=paths)
     decimal = table.decimal if isinstance(table, TextTable) else ""
+    text_label = label if isinstance(label, str) and label else ",".join(given)
     return Dataset(
-        Path(table.path).stem, inputs, labels, classes, test_part, columns=tuple(names), label=label,
-        paths=table.names_of_rows(name), notes=tuple(notes),
-        schema=Schema(kind_of(inputs), (len(names),), kinds, label, table.formats, decimal),
+        Path(table.path).stem, inputs, labels, classes, test_part, columns=tuple(names), label=text_label,
+        paths=_names(table, name, rows), notes=tuple(notes), annotations=annotations,
+        schema=Schema(kind_of(inputs), (len(names),), kinds, text_label, table.formats, decimal),
     )  # fmt: skip
+
+
+def _some(rows: Labels, columns: Sequence[Column]) -> list[Column]:
+    return [column._replace(values=column.values[rows]) for column in columns]
+
+
+def _names(table: Table, name: str, rows: Labels) -> tuple[str, ...]:
+    names = table.names_of_rows(name)
+    return tuple(names[row] for row in rows.tolist()) if names else ()
 
 
 def as_array(columns: Sequence[Column]) -> npt.NDArray[np.float64]:

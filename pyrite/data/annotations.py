@@ -1,0 +1,222 @@
+"""Labels of several annotators: read from columns, long tables and arrays, with gaps."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, final
+
+import numpy as np
+import numpy.typing as npt
+
+from pyrite.data.dataset import Labels, encode, encode_like, is_missing
+from pyrite.data.tables import Table, TextTable, parquet_table
+from pyrite.errors import PyriteError
+
+__all__ = [
+    "Annotations",
+    "annotated_rows",
+    "annotation_cells",
+    "annotation_numbers",
+    "are_several",
+    "encode_cells",
+    "majority_like",
+    "read_label_file",
+]
+
+Cells = npt.NDArray[Any]
+"""Labels as texts, one row per sample, one column per annotator, empty where there is none."""
+
+_COMPARED: Final = 50  # labels of two annotators for the same samples from which on it is odd if they never agree
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Annotations:
+    """The labels of several annotators.
+
+    Attributes:
+        labels: class numbers, one row per sample, one column per annotator, −1 for a gap.
+        names: of the annotators.
+    """
+
+    labels: Labels
+    names: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if len(self.names) != self.labels.shape[1]:
+            raise PyriteError(f"there are {len(self.names)} names of {self.labels.shape[1]} annotators")
+        if len(self.names) < 2:
+            raise PyriteError(f"there is one annotator, {self.names[0]!r}: pass its labels as a plain list or column")
+        none = (self.labels < 0).all(axis=1)
+        if none.any():
+            raise PyriteError(f"sample {int(none.argmax())} has no label of any annotator: leave out such samples")
+        unused = (self.labels < 0).all(axis=0)
+        if unused.any():
+            raise PyriteError(f"the annotator {self.names[int(unused.argmax())]!r} gives no label: leave it out")
+
+    def majority(self, classes: int) -> Labels:
+        """The most frequent label of each sample; of equal ones the class that is more frequent among all labels."""
+        counts = np.stack([(self.labels == number).sum(1) for number in range(classes)], 1)
+        frequency = np.bincount(self.labels[self.labels >= 0], minlength=classes)
+        return np.asarray((counts + frequency / (frequency.sum() + 1)).argmax(1))
+
+    def check_agreement(self) -> tuple[str, ...]:
+        """Sentences about annotators who always or never agree; an error if nothing can be learned from comparing."""
+        both, same = self._pairs()
+        compared, pairs = int(np.triu(both, 1).sum()), np.argwhere(np.triu(both, 1) >= _COMPARED)
+        if not compared:
+            return ("no sample has labels of two annotators, so that their rates rest on the model alone",)
+        agreed = int(np.triu(same, 1).sum())
+        if compared >= _COMPARED and agreed in (0, compared):
+            word = "never agree" if not agreed else "always agree"
+            cure = (
+                "check that all name the classes alike" if not agreed else "copies of one opinion say nothing; pass one"
+            )
+            raise PyriteError(f"the annotators {word}, in {compared:,} pairs of labels for the same sample: {cure}")
+        sentences = []
+        for one, two in pairs.tolist():
+            if same[one, two] in (0, both[one, two]):
+                word = "always" if same[one, two] else "never"
+                sentences.append(
+                    f"{self.names[one]} and {self.names[two]} {word} agree, on {both[one, two]:,} samples: "
+                    + ("one may be a copy, and counts twice" if same[one, two] else "do they name the classes alike?")
+                )
+        return tuple(sentences[:5])
+
+    def _pairs(self) -> tuple[Labels, Labels]:
+        """How many samples two annotators both label, and on how many of those they agree."""
+        given = (self.labels >= 0).astype(np.int64)
+        same = np.zeros((len(self.names),) * 2, np.int64)
+        for number in np.unique(self.labels[self.labels >= 0]).tolist():
+            own = (self.labels == number).astype(np.int64)
+            same += own.T @ own
+        return given.T @ given, same
+
+
+def are_several(labels: object) -> bool:
+    """Whether these are labels of several annotators: a table or nested lists, not a list of labels."""
+    shape = getattr(labels, "shape", None)
+    if shape is not None:
+        return len(shape) == 2
+    return isinstance(labels, list | tuple) and bool(labels) and isinstance(labels[0], list | tuple | np.ndarray)
+
+
+def annotation_cells(labels: Any) -> tuple[Cells, tuple[str, ...]]:
+    """Labels of any type as texts, and the names of the annotators: those of a frame's columns, or numbers from 1.
+
+    None and NaN are gaps, and so is −1 among numbers.
+
+    >>> annotation_cells(np.array([[0.0, np.nan], [2.0, -1.0]]))[0].tolist()
+    [['0', ''], ['2', '']]
+    """
+    names = tuple(map(str, labels.columns)) if hasattr(labels, "columns") else ()
+    values = labels.to_numpy() if hasattr(labels, "to_numpy") else labels
+    try:
+        table = np.array(values, object) if not isinstance(values, np.ndarray) else values
+    except ValueError as error:
+        raise PyriteError(f"label cannot be read as one row per sample, one column per annotator: {error}") from None
+    if table.ndim != 2:
+        raise PyriteError(f"label has the shape {table.shape}, but must have one column per annotator")
+    if isinstance(values, np.ma.MaskedArray):
+        table = np.ma.getdata(values).astype(object)
+        table[np.ma.getmaskarray(values)] = None
+    cells = np.array([[_cell(value) for value in row] for row in table.tolist()], object).reshape(table.shape)
+    return cells, names or tuple(str(number + 1) for number in range(table.shape[1]))
+
+
+def _cell(value: Any) -> str:
+    if value is None or value != value or (not isinstance(value, str | bool) and value == -1):
+        return ""
+    return str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def annotation_numbers(labels: Any) -> Annotations:
+    """Class numbers from an array with gaps."""
+    cells, names = annotation_cells(labels)
+    numbers = np.full(cells.shape, -1, np.int64)
+    for place in np.argwhere(cells != ""):
+        text = cells[tuple(place)]
+        if not (text.isascii() and text.isdecimal()):
+            raise PyriteError(f"labels is {text} at index {tuple(place.tolist())}, but must be a class number or a gap")
+        numbers[tuple(place)] = int(text)
+    return Annotations(numbers, names)
+
+
+def encode_cells(cells: Cells, names: Sequence[str], what: str) -> tuple[Annotations, tuple[str, ...]]:
+    """Class numbers, and the names of the classes."""
+    known = ~np.vectorize(is_missing, otypes=[bool])(cells)
+    none = ~known.any(axis=1)
+    if none.any():
+        raise PyriteError(f"{what}: no annotator labels sample {int(none.argmax())}: leave out such samples")
+    codes, classes = encode(cells[known].tolist(), what)
+    labels = np.full(cells.shape, -1, np.int64)
+    labels[known] = codes
+    return Annotations(labels, tuple(names)), classes
+
+
+def majority_like(cells: Cells, names: Sequence[str], classes: Sequence[str], what: str) -> Labels:
+    """The most frequent labels of a test part, by the classes of the training part."""
+    annotations, own = encode_cells(cells, names, what)
+    return encode_like([own[number] for number in annotations.majority(len(own))], classes, what)
+
+
+def annotated_rows(
+    table: Table, label: Sequence[str], sample: str, annotator: str
+) -> tuple[Labels, Cells, tuple[str, ...]]:
+    """The first row of every sample, labels by sample and annotator, and the names of the annotators."""
+    if not annotator:
+        cells = np.stack([table.texts(column) for column in label], 1)
+        return np.arange(len(table)), cells, tuple(label)
+    if not sample or len(label) != 1:
+        missing = "sample names none" if not sample else f"label names {len(label)} columns"
+        raise PyriteError(
+            f"annotator is {annotator!r}, so that a row is one label: name the columns of samples and of labels with "
+            f"sample and label, but {missing}"
+        )
+    return _long_rows(table, sample, annotator, label[0])
+
+
+def _long_rows(table: Table, sample: str, annotator: str, label: str) -> tuple[Labels, Cells, tuple[str, ...]]:
+    samples, who, given = (table.texts(column).tolist() for column in (sample, annotator, label))
+    for column, cells in ((sample, samples), (annotator, who)):
+        if "" in cells:
+            raise PyriteError(f"{table.cell(cells.index(''), column)}: the cell is empty")
+    first: dict[str, int] = {}
+    place: dict[str, int] = {}
+    for row, (one, by) in enumerate(zip(samples, who, strict=True)):
+        first.setdefault(one, row)
+        place.setdefault(by, len(place))
+    number = {one: index for index, one in enumerate(first)}
+    cells = np.full((len(first), len(place)), "", object)
+    for row, (one, by, value) in enumerate(zip(samples, who, given, strict=True)):
+        old = cells[number[one], place[by]]
+        if old and value and old != value:
+            raise PyriteError(f"{table.cell(row, label)}: {by!r} labels {one!r} twice, as {old!r} and as {value!r}")
+        cells[number[one], place[by]] = value or old
+    return np.fromiter(first.values(), np.int64), cells, tuple(place)
+
+
+def read_label_file(path: Path, sample: str, annotator: str) -> tuple[list[str], Cells, tuple[str, ...]]:
+    """Samples, their labels by annotator, and the names of the annotators, from a table beside the samples.
+
+    Its first column names the samples unless ``sample`` names another; every other column is an annotator. With
+    ``annotator`` a row is one label, in the column ``label``, or in the only one that is left.
+    """
+    table = parquet_table(path) if path.suffix.lower() == ".parquet" else TextTable(path)
+    sample = sample or table.names[0]
+    for column in filter(None, (sample, annotator)):
+        table.check_column(column)
+    rest = [column for column in table.names if column not in (sample, annotator)]
+    if annotator and len(rest) > 1 and "label" in rest:
+        rest = ["label"]
+    if not rest:
+        raise PyriteError(f"{path}: there is no column of labels beside {sample!r}")
+    rows, cells, names = annotated_rows(table, rest, sample, annotator)
+    samples = table.texts(sample)[rows].tolist()
+    twice = [name for name, times in Counter(samples).items() if times > 1]
+    if twice:
+        raise PyriteError(
+            f"{path}: two rows are of the sample {twice[0]!r}: with one row per label, name the annotator"
+        )
+    return samples, cells, names
