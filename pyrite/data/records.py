@@ -1,5 +1,6 @@
 """``Records``: samples that are not numbers yet, as named columns; and ``Schema``, what samples look like."""
 
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, final, get_args
@@ -61,25 +62,12 @@ class Records:
                 raise PyriteError(
                     f"columns[{place}] has {len(column.values)} rows, but columns[0] has {len(self.columns[0].values)}"
                 )
-        twice = [name for name in self.names if self.names.count(name) > 1]
-        if twice:
-            raise PyriteError(f"two columns are called {twice[0]!r}")
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        return tuple(column.name for column in self.columns)
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]:
-        return tuple(column.kind for column in self.columns)
-
-    @property
-    def is_text(self) -> bool:
-        return set(self.kinds) == {"text"}
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return len(self), len(self.columns)
+        self._by_name = {column.name: column for column in self.columns}
+        self.names, self.kinds = tuple(self._by_name), tuple(column.kind for column in self.columns)
+        if len(self.names) < len(self.columns):
+            ((twice, _),) = Counter(column.name for column in self.columns).most_common(1)
+            raise PyriteError(f"two columns are called {twice!r}")
+        self.is_text, self.shape = set(self.kinds) == {"text"}, (len(self), len(self.columns))
 
     def __len__(self) -> int:
         return len(self.columns[0].values)
@@ -94,7 +82,7 @@ class Records:
 
     def column(self, name: str) -> Column:
         """The column of this name."""
-        return self.columns[self.names.index(name)]
+        return self._by_name[name]
 
     def cells(self, row: int) -> tuple[str, ...]:
         """One row as texts for a reader; empty where a cell is missing."""
