@@ -70,22 +70,21 @@ def _best_so_far(axes: Axes, tuning: Tuning) -> None:
     known = [(trial.number, trial.value) for trial in tuning.trials if trial.value is not None]
     accumulate = (np.maximum if tuning.criterion.rises else np.minimum).accumulate
     best = accumulate([value for _, value in known]).tolist()
-    numbers, best = [*(number for number, _ in known), tuning.trials[-1].number], [*best, best[-1]]
-    axes.step(numbers, best, where="post", color="0.5", linewidth=1.4, zorder=2)
+    numbers = [*(number for number, _ in known), tuning.trials[-1].number]
+    axes.step(numbers, [*best, best[-1]], where="post", color="0.5", linewidth=1.4, zorder=2)
 
 
 def _span(axes: Axes, allowed: Between) -> None:
     """Show the whole range, also where nothing was tried."""
-    if allowed.log:
-        axes.set_xscale("log")
-        edge = (allowed.high / allowed.low) ** 0.04
-        axes.set_xlim(allowed.low / edge, allowed.high * edge)
-        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=4))
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.xaxis.set_minor_locator(NullLocator())
-    else:
+    if not allowed.log:
         edge = 0.04 * (allowed.high - allowed.low)
         axes.set_xlim(allowed.low - edge, allowed.high + edge)
+        return
+    edge = (allowed.high / allowed.low) ** 0.04
+    axes.set(xscale="log", xlim=(allowed.low / edge, allowed.high * edge))
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5), numticks=4))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+    axes.xaxis.set_minor_locator(NullLocator())
 
 
 def _finish(axes: Axes, tuning: Tuning, labelled: bool = True) -> None:
