@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from pyrite.cli.app import app
@@ -109,9 +110,14 @@ def test_finished_cells_are_not_trained_again(path: Path) -> None:
 
 
 def test_the_time_is_estimated_from_first_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a clock on which every step takes a second."""
-    ticks = count()
-    monkeypatch.setattr("pyrite.training.pace.perf_counter", lambda: float(next(ticks)))
+    """With a clock on which every step takes a second; steps of several workers have one thread each."""
+    ticks, threads, before = count(), list[int](), torch.get_num_threads()
+
+    def clock() -> float:
+        threads.append(torch.get_num_threads())
+        return float(next(ticks))
+
+    monkeypatch.setattr("pyrite.training.pace.perf_counter", clock)
     more = '"L2RW" = { method = "l2rw(size=20)" }\n[axes.noise]'
     (tmp_path / "mine.toml").write_text(RECIPE.replace("[axes.noise]", more).replace("samples = 150", "samples = 300"))
     told: list[tuple[int, int, float]] = []
@@ -120,9 +126,15 @@ def test_the_time_is_estimated_from_first_steps(tmp_path: Path, monkeypatch: pyt
         told.append((missing, expected, seconds))
         raise InterruptedError
 
-    for workers in (1, 2):
-        with pytest.raises(InterruptedError):
-            reproduce(str(tmp_path / "mine.toml"), out=tmp_path, seeds=1, workers=workers, estimate=tell)
+    try:
+        torch.set_num_threads(2)
+        for workers in (1, 2):
+            with pytest.raises(InterruptedError):
+                reproduce(str(tmp_path / "mine.toml"), out=tmp_path, seeds=1, workers=workers, estimate=tell)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert threads == [2] * 10 + [1] * 10
     # Three batches per epoch, of 300 samples and of 280 without the meta set; all predictions in batches of 128.
     tested = 2 * len(test) if (test := load("digits").test) else 0
     one, other = (2 * 3 + (tested + trained) / 128 / 3 for trained in (300, 280))

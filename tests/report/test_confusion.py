@@ -27,6 +27,9 @@ def test_ten_classes_have_names_and_numbers() -> None:
     matrix = noise_model("asymmetric(0.4)").matrix(10)
     figure = matrix_figure(matrix, names, "title")
     assert ticks(figure) == names
+    # 0.45 inches per class and a frame, up to 9.5, and at least 4.5, so that a number fits into its cell.
+    sizes = [matrix_figure(np.eye(classes)).get_size_inches().tolist() for classes in (2, 10, 50)]
+    assert sizes == [[5.8, 4.5], pytest.approx([8.4, 7.1]), [10.8, 9.5]]
     assert sorted(texts(figure)) == sorted(["60", "40"] * 5 + ["100"] * 5)
     image = figure.axes[0].images[0]
     assert np.array_equal(image.get_array(), matrix)
