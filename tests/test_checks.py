@@ -1,10 +1,14 @@
 import fractions
 import math
+import re
+from dataclasses import dataclass
+from functools import partial
+from typing import Annotated, Literal
 
 import numpy as np
 import pytest
 
-from pyrite.checks import flag, is_number, is_whole, number, one_of, require, whole_number
+from pyrite.checks import Count, check_fields, flag, is_number, is_whole, number, one_of, require, whole_number
 
 NOT_NUMBERS = [True, np.True_, "1", None, [1], math.nan, np.float32("nan"), math.inf, -math.inf, 1j, b"1"]
 WHOLE = [3, np.int64(3), np.uint8(3), np.int8(3)]
@@ -91,3 +95,28 @@ def test_require() -> None:
     require(True, "x", 1, "2")
     with pytest.raises(ValueError, match=r"^x is 1, but must be 2$"):
         require(False, "x", 1, "2")
+
+
+@dataclass(frozen=True)
+class Described:
+    q: Annotated[float, partial(number, above=0)] = 1
+    count: Count | None = None
+    kind: Literal["hard", "soft"] = "hard"
+    free: object = None
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+
+def test_fields_are_checked_by_their_annotations() -> None:
+    assert type(Described(np.float32(2)).q) is float
+    assert type(Described(count=np.int64(2)).count) is int
+    assert Described(free="anything").count is None
+    for wrong, words in (
+        ({"q": 0}, "q is 0, but must be a number above 0"),
+        ({"q": None}, "q is None"),
+        ({"count": 0}, "count is 0, but must be a whole number, 1 or more"),
+        ({"kind": "firm"}, "kind is 'firm', but must be one of 'hard', 'soft'"),
+    ):
+        with pytest.raises(ValueError, match=re.escape(words)):
+            Described(**wrong)

@@ -26,10 +26,10 @@ _BETA = {"hard": 0.8, "soft": 0.95}
 _OfRun = Annotated[float, partial(number, wanted="a fraction of the run, from 0 to 1", least=0, most=1)]
 
 
-def ramp(first: float, last: float, warmup: float, length: float, epochs: int) -> Callable[[int], float]:
+def ramped(first: float, last: float, warmup: float, length: float, epochs: int) -> Callable[[int], float]:
     """A value for each epoch: ``first`` in the warm-up, then along a line to ``last``; fractions of a run.
 
-    >>> value_at = ramp(first=0, last=2, warmup=0.1, length=0.4, epochs=10)
+    >>> value_at = ramped(first=0, last=2, warmup=0.1, length=0.4, epochs=10)
     >>> [value_at(epoch) for epoch in range(1, 8)]
     [0.0, 0.0, 0.5, 1.0, 1.5, 2.0, 2.0]
     """
@@ -89,7 +89,7 @@ class Bootstrap(Method):
     def start(self, context: Context) -> ScheduledLoss:
         assert self.beta is not None
         loss = BootHard() if self.kind == "hard" else BootSoft()
-        return ScheduledLoss(context, loss, "beta", ramp(1.0, self.beta, self.warmup, 0.0, context.epochs))
+        return ScheduledLoss(context, loss, "beta", ramped(1.0, self.beta, self.warmup, 0.0, context.epochs))
 
 
 class _Growing(Method):
@@ -127,7 +127,7 @@ class ScheduledPeer(_Growing):
 
     def start(self, context: Context) -> ScheduledLoss:
         assert self.loss is not None
-        plan = ramp(0.0, self.alpha, self.warmup, self.ramp, context.epochs)
+        plan = ramped(0.0, self.alpha, self.warmup, self.ramp, context.epochs)
         return ScheduledLoss(context, Peer(self.loss), "alpha", plan)
 
 
@@ -151,7 +151,7 @@ class ScheduledConfidence(_Growing):
     def start(self, context: Context) -> ScheduledLoss:
         assert self.loss is not None
         loss = Confidence(self.loss, prior=context.class_frequencies.cpu())
-        return ScheduledLoss(context, loss, "beta", ramp(0.0, self.beta, self.warmup, self.ramp, context.epochs))
+        return ScheduledLoss(context, loss, "beta", ramped(0.0, self.beta, self.warmup, self.ramp, context.epochs))
 
 
 @final

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy, one_hot
 import pyrite
 from pyrite.data import Batches
 from pyrite.methods import Context, Learner, method
-from pyrite.methods.scheduled import ramp
+from pyrite.methods.scheduled import ramped
 from pyrite.training import fit
 from tests.training.together import features
 
@@ -92,7 +92,7 @@ def test_what_is_said_of_an_epoch_hides_nothing_of_the_history(name: str, tmp_pa
 
 def test_the_schedule_of_cores() -> None:
     """0 for 10 of 100 epochs, to 2 within 30, then 2."""
-    values = [*map(ramp(0, 2, 0.1, 0.3, epochs=100), range(1, 101))]
+    values = [*map(ramped(0, 2, 0.1, 0.3, epochs=100), range(1, 101))]
     assert values[:11] == [0] * 11
     np.testing.assert_allclose(np.diff(values[10:41]), 2 / 30)
     assert values[40:] == [2] * 60
@@ -100,7 +100,7 @@ def test_the_schedule_of_cores() -> None:
 
 def test_a_jump_comes_after_the_warm_up_whatever_its_rounding() -> None:
     for epochs, warmup, first in ((30, 0.1, 4), (10, 0.3, 4), (7, 0.0, 1), (5, 1.0, 6)):
-        value_at = ramp(1, 0.5, warmup, 0, epochs)
+        value_at = ramped(1, 0.5, warmup, 0, epochs)
         assert [value_at(epoch) == 0.5 for epoch in range(1, 7)] == [epoch >= first for epoch in range(1, 7)]
 
 
