@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 import typer
 
-from pyrite.cli.settings import with_settings
-from pyrite.cli.terminal import AsJson, failures, is_first, print_json, warn
+from pyrite.cli.terminal import AsJson, failures, is_first, print_json, warn, with_settings
 from pyrite.errors import PyriteError
 
 if TYPE_CHECKING:

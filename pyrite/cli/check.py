@@ -4,8 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pyrite.cli.settings import with_settings
-from pyrite.cli.terminal import AsJson, print_json
+from pyrite.cli.terminal import AsJson, print_json, with_settings
 from pyrite.errors import PyriteError
 from pyrite.settings import READING
 

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 import typer
 
-from pyrite.cli.settings import with_settings
-from pyrite.cli.terminal import AsJson, DataName, failures, is_first, print_json, print_table, warn
+from pyrite.cli.terminal import AsJson, DataName, failures, is_first, print_json, print_table, warn, with_settings
 
 if TYPE_CHECKING:
     from pyrite.comparing import Comparison

@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pyrite.cli.settings import with_settings
-from pyrite.cli.terminal import AsJson, DataName, Seed, print_json, warn
+from pyrite.cli.terminal import AsJson, DataName, Seed, print_json, warn, with_settings
 from pyrite.settings import READING
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 import typer
 
-from pyrite.cli.settings import with_settings
-from pyrite.cli.terminal import AsJson, DataName, failures, print_json, print_table, warn
+from pyrite.cli.terminal import AsJson, DataName, failures, print_json, print_table, warn, with_settings
 
 if TYPE_CHECKING:
     from pyrite.settings import Settings

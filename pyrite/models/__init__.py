@@ -10,8 +10,8 @@ from pyrite.models.architecture import Architecture, Network, check_shape, embed
 from pyrite.models.bn_inception import BNInception
 from pyrite.models.cnn import CNN4, CNN8, FastCNN
 from pyrite.models.efficientnet import EfficientnetLite0
-from pyrite.models.ensemble import Ensemble, Mirrored, SideBySide, Stacked, mean_scores, mirrored_scores
-from pyrite.models.layers import Whitening, fold_batch_norms
+from pyrite.models.ensemble import Ensemble, Mirrored, SideBySide, Stacked
+from pyrite.models.layers import Whitening, fold_batch_norms, mean_scores, mirrored_scores
 from pyrite.models.mlp import MLP, Linear
 from pyrite.models.resnet import WRN, Resnet20, Resnet32, Resnet34, Resnet44, Resnet50, Resnet56, Resnet110
 from pyrite.spec import Registry

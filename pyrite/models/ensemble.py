@@ -1,7 +1,6 @@
 """Several nets, or several views of an image, as one module."""
 
-import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import final
 
 import torch
@@ -10,17 +9,7 @@ from torch.nn.functional import batch_norm
 
 from pyrite.errors import PyriteError
 from pyrite.models.architecture import Network, embed
-from pyrite.models.layers import TableInputs
-
-
-def mean_scores(scores: Tensor) -> Tensor:
-    """The logarithm of the mean probabilities of several nets, from scores of shape (nets, N, K)."""
-    return torch.logsumexp(torch.log_softmax(scores, -1), 0) - math.log(len(scores))
-
-
-def mirrored_scores(predict: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-    """The logarithm of the mean probabilities of images and their mirror images, as ``predict`` scores them."""
-    return mean_scores(torch.stack([predict(images), predict(images.flip(-1))]))
+from pyrite.models.layers import TableInputs, mean_scores, mirrored_scores
 
 
 class _Nets(nn.Module):

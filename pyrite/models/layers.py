@@ -1,5 +1,7 @@
-"""Layers that several architectures have in common, and first layers that are fitted to the inputs."""
+"""Layers that several architectures have in common, first layers fitted to the inputs, and mean predictions."""
 
+import math
+from collections.abc import Callable
 from copy import deepcopy
 from itertools import pairwise
 from typing import Final, final
@@ -146,3 +148,13 @@ class TableInputs(nn.Module):
         if self.bins:
             places = torch.linspace(0, 1, self.bins + 1, dtype=torch.float64)
             self.edges.copy_(inputs.detach().cpu().flatten(1).double().quantile(places, dim=0).T)
+
+
+def mean_scores(scores: Tensor) -> Tensor:
+    """The logarithm of the mean probabilities of several nets, from scores of shape (nets, N, K)."""
+    return torch.logsumexp(torch.log_softmax(scores, -1), 0) - math.log(len(scores))
+
+
+def mirrored_scores(predict: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
+    """The logarithm of the mean probabilities of images and their mirror images, as ``predict`` scores them."""
+    return mean_scores(torch.stack([predict(images), predict(images.flip(-1))]))

@@ -2,7 +2,7 @@
 
 from pyrite.training.build import check_device, make_learner
 from pyrite.training.config import Config, Job, given_settings, python_name, reading
-from pyrite.training.defaults import resolve
+from pyrite.training.defaults import Start, check_on_net, measure_start, resolve
 from pyrite.training.launch import RunObserver, Watching, train, train_job, train_once
 from pyrite.training.loop import Diverged, Observer, RunFailed, fit
 from pyrite.training.metrics import COLUMNS, METRICS
@@ -12,7 +12,6 @@ from pyrite.training.progress import FAR, divergence
 from pyrite.training.record import Record
 from pyrite.training.run import DataChanged, Run, net_scores
 from pyrite.training.run_folder import new_folder
-from pyrite.training.start import Start, check_on_net, measure_start
 
 __all__ = [
     "COLUMNS",

@@ -1,25 +1,51 @@
-"""From the user's arguments to a job: the defaults that suit the data, the net and the method."""
+"""From the user's arguments to a job: the defaults that suit the data, the net and the method.
+
+Also where a net starts: its scores and margins before training, and losses that are moved there.
+"""
 
 import math
 import os
-from dataclasses import replace
-from typing import Any, Final, Unpack
+from collections.abc import Iterator, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any, Final, TypeVar, Unpack, final
 
-from pyrite.checks import number
-from pyrite.curves import MEASURED
-from pyrite.data import DATASETS, CropFlip, Data, Dataset, is_object, load
+import numpy as np
+import numpy.typing as npt
+import torch
+from torch import nn
+
+from pyrite.checks import number, whole_number
+from pyrite.criterion import Loss
+from pyrite.curves import MEASURED, Scale, Shift
+from pyrite.data import DATASETS, Batches, CropFlip, Data, Dataset, Statistics, is_object, load
 from pyrite.errors import PyriteError
 from pyrite.features import Encoder, default_features
-from pyrite.losses import OwnLoss, loss as read_loss
+from pyrite.losses import OwnLoss, Underfitting, loss as read_loss, underfitting
 from pyrite.methods import ERM, Method
-from pyrite.models import MLP, MODELS, Architecture, FastCNN, Linear as LinearNet, default_architecture
+from pyrite.models import (
+    MLP,
+    MODELS,
+    Architecture,
+    Factory,
+    FastCNN,
+    Linear as LinearNet,
+    build_model,
+    default_architecture,
+    seeded,
+)
 from pyrite.processes import fast_bfloat16
 from pyrite.settings import Settings
+from pyrite.soft_margin import margins
 from pyrite.training.config import Config, Job, Missing, given_settings, load_data, reading
 from pyrite.training.optimisers import SGD, Linear
 from pyrite.training.pace import fitting
-from pyrite.training.start import measure_start, parts_of, unmeasured, with_margin
 
+_FITTED = 2048  # inputs for the layers that are fitted to them, as in training
+_SHAPE = (3, 32, 32)  # of the inputs where no data is given
+
+Model = str | Architecture | nn.Module | Factory | None
+Thing = TypeVar("Thing", Loss, Method)
 _LARGE_ENOUGH: Final = 24  # pixels of a side: images may be halved in the first epochs, and convolutions take the time
 
 
@@ -169,3 +195,104 @@ def _learning_rate(net: object, features: Encoder | None, method: Method, clippe
     averages = isinstance(net, Architecture) and net.averages
     bounded = clipped_by_default and isinstance(method, ERM) and averages
     return float(f"{suits / (1.0 if bounded else method.largest_weight):.3g}")
+
+
+@final
+@dataclass(frozen=True)
+class Start:
+    """A net before training.
+
+    Attributes:
+        margins: of every class as the label, for each input of a batch; sorted.
+        spread: the standard deviation of the scores of an input, over the classes: sigma of Eq. 4.
+    """
+
+    margins: npt.NDArray[np.float64]
+    spread: float
+
+    @property
+    def margin(self) -> float:
+        """The mean margin, to four digits: the E by which ``shift`` and ``scale`` move a curve."""
+        return float(f"{self.margins.mean():.4g}")
+
+
+def measure_start(
+    model: Model,
+    data: Dataset | None = None,
+    *,
+    shape: Sequence[int] = _SHAPE,
+    classes: int | None = None,
+    seed: int = 0,
+    batch_size: int = 128,
+) -> Start:
+    """The margins of a net on one batch before training, in training mode, as its first step sees them.
+
+    The mean is over all classes as labels, so that it depends on no labels.
+
+    Args:
+        model: as for ``train``.
+        data: where the batch is from; without it, ``shape`` and ``classes`` say what the net is for, and the inputs
+            are normal random numbers.
+        shape: of an input.
+        classes: the number of classes.
+        seed: of the net's initial weights and of the batch.
+        batch_size: the size of the batch.
+
+    >>> start = measure_start("fast_cnn", classes=10)
+    >>> start.margin < -2.19, start.spread < 0.3
+    (True, True)
+    """
+    if data is not None:
+        shape, classes = data.inputs.shape[1:], len(data.classes)
+    count, size = whole_number("classes", classes, least=2), whole_number("batch_size", batch_size, least=2)
+    if data is None:
+        inputs = torch.randn((size, *shape), generator=torch.Generator().manual_seed(seed))
+    else:
+        rows = np.linspace(0, len(data) - 1, min(len(data), _FITTED)).astype(np.int64)
+        scale = Statistics.of(data.numeric, rows)
+        batches = Batches(data.numeric, data.labels, batch_size=_FITTED, seed=seed, normalise=scale)
+        inputs = next(iter(batches)).inputs
+    # A net that the user passed is trained later, and batch norms change in training mode.
+    net = build_model(deepcopy(model) if isinstance(model, nn.Module) else model, shape, count, seed, inputs)
+    first = next(net.parameters())
+    with seeded(seed), torch.no_grad():
+        scores = net.train()(inputs[:size].to(first.device, first.dtype)).double().cpu()
+    return Start(np.sort(margins(scores).flatten().numpy()), float(scores.var(1).mean().sqrt()))
+
+
+def with_margin(thing: Thing, margin: float) -> Thing:
+    """A copy of a method or a loss, with this margin in place of ``MEASURED``."""
+    copy = deepcopy(thing)
+    for part in unmeasured(copy):
+        part.start_at(margin)
+    return copy
+
+
+def unmeasured(thing: object) -> list[Scale | Shift]:
+    """The curves within a method or a loss whose margin must be measured."""
+    return [part for part in parts_of(thing) if isinstance(part, Scale | Shift) and part.margin == MEASURED]
+
+
+def parts_of(thing: object) -> Iterator[object]:
+    """The losses of a method, and those within a loss."""
+    if isinstance(thing, nn.Module):
+        yield from thing.modules()
+    elif isinstance(thing, Method | list | tuple):
+        for item in vars(thing).values() if isinstance(thing, Method) else thing:
+            yield from parts_of(item)
+
+
+def check_on_net(
+    loss: str, model: Model = None, data: Dataset | None = None, classes: int | None = None, seed: int = 0
+) -> Underfitting:
+    """As ``underfitting``, at the margin that a net really has before training.
+
+    >>> check_on_net("mae", "fast_cnn", classes=100).net
+    'fast_cnn'
+    """
+    start = measure_start(model, data, classes=classes, seed=seed)
+    count = len(data.classes) if data is not None else whole_number("classes", classes, least=2)
+    name = model or default_architecture(_SHAPE if data is None else data.inputs.shape[1:])
+    return underfitting(
+        with_margin(read_loss(loss), start.margin), count, margin=start.margin, spread=start.spread, net=str(name)
+    )
