@@ -15,7 +15,7 @@ from pyrite.auditing import FEWEST, Audit, Kind, audit_margins, audit_scores, ch
 from pyrite.auditing.noise_fit import Progress
 from pyrite.checks import is_whole, whole_number
 from pyrite.curves import expected_margin
-from pyrite.data import Data, Dataset, Part, is_object, load
+from pyrite.data import Data, Dataset, Part, has_labels, is_frame, is_object, load, with_labels
 from pyrite.errors import PyriteError
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, CrossFit, method as read_method
@@ -39,6 +39,7 @@ _FEW: Final = 4000  # samples below which there are four folds: half of them wou
 
 def audit(
     what: object,
+    labels: object | None = None,
     *,
     scores: object | None = None,
     kind: Kind | None = None,
@@ -54,7 +55,8 @@ def audit(
 
     Args:
         what: data, as ``train`` takes them, which are trained on first; a run or its folder; or, with ``scores``, the
-            given labels as class numbers. A list of texts is data if its ``label``s are given too.
+            given labels as class numbers.
+        labels: the labels of the samples, if ``what`` is samples: ``audit(X, y)`` is ``audit((X, y))``.
         scores: the scores of a model, one row per sample, one column per class. The model must not have
             been trained on that sample's label: memorised labels look right. Their scale does not matter. A list of
             such tables, of models that differ, shows how many errors are the models' own.
@@ -74,8 +76,11 @@ def audit(
     >>> audit(labels, scores=scores, kind="logits", classes=["cat", "dog", "emu"])
     <audit: about 10.0 % (7 to 12 %) of 600 labels look wrong; most often cat labelled as dog>
     """
-    is_table = is_object(what) and (hasattr(what, "columns") or options.get("label") is not None)
-    if isinstance(what, Run | Dataset | str | Path) or (scores is None and is_table):
+    beside = scores is None and is_object(what) and not is_frame(what)
+    if labels is None and beside and not isinstance(options.get("label", ""), str):
+        labels = options.pop("label")
+    what = what if labels is None else with_labels(what, labels)
+    if isinstance(what, Run | Dataset | str | Path) or (scores is None and has_labels(what)):
         if any(part is not None for part in (scores, kind, embeddings, classes)):
             raise PyriteError(
                 "data and runs have their own scores and classes: leave out scores, kind, embeddings and classes"

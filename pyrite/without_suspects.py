@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from pyrite.auditing import Audit
-from pyrite.data import Data
+from pyrite.data import Data, is_object, load
 from pyrite.errors import PyriteError
 from pyrite.processes import rank
 from pyrite.run_audits import audit
-from pyrite.settings import Settings
-from pyrite.training import Config, Observer, Run, given_settings, new_folder, resolve, train_once
+from pyrite.settings import READING, Settings
+from pyrite.training import Config, Observer, Run, given_settings, new_folder, reading, resolve, train_once
 
 
 def train_without_suspects(
@@ -36,6 +36,11 @@ def train_without_suspects(
             dropped; in the first run a fifth is held out if ``validation`` is not given.
     """
     device, first_options = _first_options(options)
+    if is_object(data):  # is read once
+        data = load(data, **reading(given_settings(options)))
+        for each in (options, first_options):
+            for name in READING:
+                each.pop(name, None)  # type: ignore[misc]
     folder = None if out is None else Path(out)
     if folder is None or not (folder / "audit" / "recipe.toml").exists():
         folder = new_folder(folder, device)

@@ -12,14 +12,14 @@ from torch import nn
 
 from pyrite.checks import whole_number
 from pyrite.comparing.grid import Table, mean_and_deviation, run_grid, write_results
-from pyrite.data import Data
+from pyrite.data import Data, is_object, load
 from pyrite.errors import PyriteError
 from pyrite.losses import LOSSES, loss as read_loss
 from pyrite.methods import ERM, METHODS, Method
 from pyrite.processes import join, rank
-from pyrite.settings import Settings
+from pyrite.settings import READING, Settings
 from pyrite.spec import build, nearest
-from pyrite.training import COLUMNS, Observer, Run, Watching, given_settings, resolve, train_once
+from pyrite.training import COLUMNS, Observer, Run, Watching, given_settings, reading, resolve, train_once
 
 DEMO_LOSSES: Final = ("ce", "mae", "gce(q=0.7)", "imae(T=8)", "unit(scale(mae, tau=2, classes=10))")
 
@@ -147,6 +147,9 @@ def compare(
     if with_clean and not given.get("noise"):
         raise PyriteError("with_clean compares with runs without noise, but there is no noise: pass it")
     named = _named(methods)
+    if is_object(data):  # is read once
+        data = load(data, **reading(given))
+        options = {name: value for name, value in options.items() if name not in READING}  # type: ignore[assignment]
     folder = Path(out)
     join(str(given.get("device", "cpu")))
     tasks = [

@@ -10,6 +10,12 @@ from .dataset import Dataset as Dataset, Inputs as Inputs, Numeric as Numeric, T
 from .digest import checksums as checksums, content as content, digest as digest
 from .files import data_folder as data_folder
 from .images import LazyImages as LazyImages, Unreadable as Unreadable
+from .python_objects import (
+    has_labels as has_labels,
+    is_collection as is_collection,
+    is_object as is_object,
+    with_labels as with_labels,
+)
 from .records import (
     Column as Column,
     InputKind as InputKind,
@@ -24,9 +30,9 @@ from .registry import (
     Data as Data,
     Samples as Samples,
     describe as describe,
-    is_object as is_object,
     load as load,
     read_like as read_like,
 )
 from .splits import Part as Part, Splits as Splits, split as split
 from .statistics import Statistics as Statistics
+from .tables import is_frame as is_frame

@@ -1,7 +1,7 @@
 """Folders of images or texts: one folder per class, with folders ``train`` and ``test`` if there is a test part."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import compress
 from pathlib import Path
@@ -10,9 +10,9 @@ from typing import Final, NoReturn
 import numpy as np
 
 from pyrite.data.annotations import encode_cells, read_label_file
-from pyrite.data.dataset import Dataset, Labels, check_names, encode
+from pyrite.data.dataset import Dataset, Labels, Numeric, check_names, encode
 from pyrite.data.files import as_path, read_bytes
-from pyrite.data.images import SUFFIXES, LazyImages, look_at
+from pyrite.data.images import SUFFIXES, Header, LazyImages, Unreadable, look_at
 from pyrite.data.records import texts as to_records
 from pyrite.errors import PyriteError
 
@@ -50,26 +50,10 @@ def folder(
     def part(
         name: str, root: Path, files: list[str], labels: Labels, classes: tuple[str, ...], train: Dataset | None
     ) -> Dataset:
-        good, headers, bad = look_at(root, files)
-        if not good:
-            raise PyriteError(
-                f"{root}: none of {len(files)} files in its {len(classes)} class folders is an image"
-                + (f"; the first: {bad[0].reason}" if bad else "")
-            )
-        if train is not None:
-            channels, *sides = train.inputs.shape[1:]
-            chosen: int | tuple[int, int] = (sides[0], sides[1])
-        else:
-            sizes = {(header.height, header.width) for header in headers}
-            side = max(1, min(int(np.median([min(header.width, header.height) for header in headers])), LARGEST_SIDE))
-            common = sizes.pop() if len(sizes) == 1 and max(max(sizes)) <= LARGEST_SIDE else (side, side)
-            channels, chosen = 1 if all(header.grey for header in headers) else 3, common if size is None else size
-        images = LazyImages(root, [files[index] for index in good], chosen, channels)
-        if lazy or (lazy is None and images.nbytes > IN_MEMORY):
-            return Dataset(name, images, labels[good], classes, unreadable=tuple(bad))
-        pixels, decoded, undecodable = images.read(threads=8)
-        paths = tuple(compress(images.names, decoded))
-        return Dataset(name, pixels, labels[good][decoded], classes, unreadable=(*bad, *undecodable), paths=paths)
+        shape = None if train is None else tuple(train.inputs.shape[1:])
+        inputs, kept, bad = image_files(root, files, shape, size, lazy)
+        paths = tuple(files[row] for row in kept)
+        return Dataset(name, inputs, labels[kept], classes, unreadable=tuple(bad), paths=paths)
 
     if label:
         return _read_labelled(path, SUFFIXES, part, label, sample, annotator)
@@ -78,6 +62,40 @@ def folder(
         first = f"; the first that cannot: {data.unreadable[0].reason}" if data.unreadable else ""
         raise PyriteError(f"{path}: only one of {len(data.classes)} class folders holds images that can be read{first}")
     return data
+
+
+def image_files(
+    root: Path,
+    files: Sequence[str],
+    shape: Sequence[int] | None = None,
+    size: int | tuple[int, int] | None = None,
+    lazy: bool | None = None,
+) -> tuple[Numeric, list[int], list[Unreadable]]:
+    """The images in files, the positions of those that can be read, and the others.
+
+    ``shape`` is that of the training data, (C, H, W), if these are others. ``size`` and ``lazy`` are as for ``folder``.
+    """
+    good, headers, bad = look_at(root, files)
+    if not good:
+        reason = f"; the first: {bad[0].reason}" if bad else ""
+        raise PyriteError(f"{root}: no image can be read: none of {len(files)} files is one{reason}")
+    if shape is not None:
+        channels, chosen = shape[0], (shape[1], shape[2])
+    else:
+        channels = 1 if all(header.grey for header in headers) else 3
+        chosen = common_size(headers) if size is None else size  # type: ignore[assignment]
+    images = LazyImages(root, [files[index] for index in good], chosen, channels)
+    if lazy or (lazy is None and images.nbytes > IN_MEMORY):
+        return images, good, bad
+    pixels, decoded, undecodable = images.read(threads=8)
+    return pixels, list(compress(good, decoded)), [*bad, *undecodable]
+
+
+def common_size(headers: Sequence[Header]) -> tuple[int, int]:
+    """The size of all images, if it is one, and no larger than 224; or a square of the median of the shorter sides."""
+    sizes = {(header.height, header.width) for header in headers}
+    side = max(1, min(int(np.median([min(header.width, header.height) for header in headers])), LARGEST_SIDE))
+    return sizes.pop() if len(sizes) == 1 and max(max(sizes)) <= LARGEST_SIDE else (side, side)
 
 
 def texts(path: str, label: str = "", sample: str = "", annotator: str = "") -> Dataset:

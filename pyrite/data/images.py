@@ -47,20 +47,25 @@ def read_image(path: Path, size: tuple[int, int], channels: int = 3, warp: bool 
     ...
     pyrite.PyriteError: missing.png: no such file
     """
-    from PIL import Image, ImageOps
-
     with _opened(path) as image:
-        plain: Image.Image = image
-        if plain.mode.startswith("I;16"):  # Pillow would clip 16 bits to 255 instead of scaling them
-            plain = Image.fromarray((np.asarray(plain, np.uint16) >> 8).astype(np.uint8))
-        if "transparency" in plain.info:
-            plain = plain.convert("RGBA")
-        plain = plain.convert("L" if channels == 1 else "RGB")
-        wide_high = size[1], size[0]
-        if plain.size != wide_high:
-            plain = plain.resize(wide_high) if warp else ImageOps.fit(plain, wide_high)
-        pixels = np.asarray(plain, np.uint8)
-        return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
+        return to_pixels(image, size, channels, warp)
+
+
+def to_pixels(image: "Image", size: tuple[int, int], channels: int, warp: bool = False) -> Pixels:
+    """An image of Pillow as ``read_image`` returns it."""
+    import PIL.Image
+    from PIL import ImageOps
+
+    if image.mode.startswith("I;16"):  # Pillow would clip 16 bits to 255 instead of scaling them
+        image = PIL.Image.fromarray((np.asarray(image, np.uint16) >> 8).astype(np.uint8))
+    if "transparency" in image.info:
+        image = image.convert("RGBA")
+    image = image.convert("L" if channels == 1 else "RGB")
+    wide_high = size[1], size[0]
+    if image.size != wide_high:
+        image = image.resize(wide_high) if warp else ImageOps.fit(image, wide_high)
+    pixels = np.asarray(image, np.uint8)
+    return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
 def look_at(root: Path, names: Sequence[str]) -> tuple[list[int], list[Header], list[Unreadable]]:

@@ -7,7 +7,6 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from functools import partial
-from itertools import compress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -15,16 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.checks import one_of
-from pyrite.data.annotations import annotation_cells, are_several, encode_cells
-from pyrite.data.dataset import Dataset, Inputs, Numeric, check_inputs, check_names, check_range, encode, encode_like
+from pyrite.data.dataset import Dataset, Inputs, check_names, check_range, encode, encode_like
 from pyrite.data.files import as_path
-from pyrite.data.folders import TEXTS, files_below, folder, read_text_file, texts
-from pyrite.data.images import SUFFIXES, LazyImages, Unreadable, look_at
+from pyrite.data.folders import TEXTS, files_below, folder, image_files, read_text_file, texts
+from pyrite.data.images import SUFFIXES, Unreadable
+from pyrite.data.items import check_like, described as described_as
 from pyrite.data.official import cifar10, cifar10n, cifar100, cifar100n, fashion_mnist, mnist
+from pyrite.data.python_objects import Indexed, find, is_object, load_object, make_plain
 from pyrite.data.records import Kind, Records, Schema, kind_of, listed, texts as to_records
 from pyrite.data.statistics import check_finite, to_features
 from pyrite.data.synthetic import blobs, digits, gratings, reduced
-from pyrite.data.table import as_array, csv, parquet, read_table
+from pyrite.data.table import as_array, csv, parquet
 from pyrite.data.tables import Frame, Table, TextTable, frame_table, is_frame, parquet_table
 from pyrite.data.web import clothing1m, mars, webvision
 from pyrite.errors import PyriteError
@@ -32,8 +32,9 @@ from pyrite.npz_files import read_npz
 from pyrite.settings import READING
 from pyrite.spec import Registry, build, call, nearest
 
-Data = str | os.PathLike[str] | Dataset | Frame | Sequence[str] | npt.NDArray[Any]
-"""What is trained on: a name, a path, a data set, a frame, a list of texts, or an array."""
+Data = str | os.PathLike[str] | Dataset | Frame | Sequence[Any] | Mapping[str, Any] | npt.NDArray[Any] | Indexed
+"""What is trained on: a name, a path, a data set, a frame, a list of texts, an array or tensor, ``(X, y)``, or a data
+set or loader of PyTorch or Hugging Face."""
 
 
 _CHANNELS = (1, 3, 4)  # grey, RGB, RGBA
@@ -156,12 +157,8 @@ def _from_npz(path: Path, schema: Schema, name: str) -> Samples:
     arrays = read_npz(path, ("x",))
     if "x" not in arrays:
         raise PyriteError(f"{path}: there is no array 'x'")
-    return _from_array(_to_images(arrays["x"], None, f"{path}: x"), schema, f"{path}: x")
-
-
-def _from_array(inputs: Numeric, schema: Schema, what: str) -> Samples:
-    if tuple(inputs.shape[1:]) != tuple(schema.shape):
-        raise PyriteError(f"{what} has samples of shape {inputs.shape[1:]}, but the model takes {tuple(schema.shape)}")
+    inputs = _to_images(arrays["x"], None, f"{path}: x")
+    check_like(inputs.shape, inputs.dtype, schema, f"{path}: x")
     return Samples(inputs)
 
 
@@ -187,8 +184,8 @@ DATASETS: Registry[Dataset] = Registry("data set", {load.__name__: load for load
 def load(data: Any, **options: Any) -> Dataset:
     """The data set that ``data`` names: a registered name, a spec, a folder of images or texts, a table or an .npz.
 
-    It may also be a pandas or polars frame, a list of texts, or an array; ``label`` is then the name of the label
-    column, or the labels themselves.
+    It may also be an object: a pandas or polars frame, a list of texts, arrays or tensors, a data set of PyTorch or
+    Hugging Face; ``label`` is then the name of the label column, or the labels themselves.
 
     ``options`` are passed to its loader. A registered name takes precedence over a folder of the same name, which can
     be given as ``./name``.
@@ -203,7 +200,7 @@ def load(data: Any, **options: Any) -> Dataset:
             raise PyriteError(f"{data!r} is loaded already: pass {', '.join(options)} when loading it")
         return data
     if is_object(data):
-        return _from_object(data, **options)
+        return load_object(data, **options)
     if not isinstance(data, str | Path):
         raise PyriteError(f"data is a {type(data).__name__}, but must be a name or a path")
     text = str(data).strip()
@@ -258,60 +255,6 @@ def _call(name: str, maker: Callable[..., Dataset], options: dict[str, Any]) -> 
     return call(name, maker, **options)
 
 
-def _from_object(
-    data: Any,
-    label: Any = "",
-    text: str = "",
-    ignore: str = "",
-    name: str = "",
-    sample: str = "",
-    annotator: str = "",
-) -> Dataset:
-    """A data set from a frame, a list of texts or an array, with the labels or the names of their columns."""
-    if are_several(label):
-        cells, names = annotation_cells(label)
-        if len(cells) != len(data):
-            raise PyriteError(f"label has {len(cells)} rows of labels, but there are {len(data)} samples")
-        annotations, classes = encode_cells(cells, names, "label")
-        labels = annotations.majority(len(classes))
-        found = _from_object(data, [classes[number] for number in labels], text, ignore, name)
-        return replace(found, labels=labels, classes=classes, annotations=annotations)
-    if is_frame(data):
-        table = frame_table(data)
-        columns = isinstance(label, list | tuple) and len(label) > 1 and {*map(str, label)} <= {*table.names}
-        if not isinstance(label, str) and not columns:
-            table, label = table.with_labels(label)
-        return read_table(table, label, text, ignore, name, sample=sample, annotator=annotator)
-    if isinstance(label, str):
-        raise PyriteError("label is missing: pass the labels of the samples, one per sample")
-    if text or ignore or name:
-        raise PyriteError(f"data is a {type(data).__name__}, which has no columns: leave out text, ignore and name")
-    if not isinstance(data, np.ndarray) or data.dtype.kind in "OUT":
-        import pandas
-
-        column = to_records(list(data), "data").columns[0].values
-        table, label = frame_table(pandas.DataFrame({"text": column}), "texts").with_labels(label)
-        return read_table(table, label, text="text")
-    if len(label) != len(data):
-        raise PyriteError(f"label has {len(label)} labels, but there are {len(data)} samples")
-    return Dataset("arrays", _to_numbers(data), *encode(np.asarray(label).tolist(), "label"))
-
-
-def _to_numbers(values: npt.NDArray[Any]) -> Numeric:
-    """Images unchanged, and numbers of any type in float64."""
-    if values.ndim != 2:
-        check_inputs(values, "data")
-        return values
-    if values.dtype.kind not in "biuf":
-        raise PyriteError(f"data is an array of {values.dtype}, but must hold numbers")
-    return to_features(values, "data")
-
-
-def is_object(data: object) -> bool:
-    """Whether ``load`` takes it for samples: a frame, an array, or a list of texts."""
-    return not isinstance(data, str | Path) and (isinstance(data, list | tuple | np.ndarray) or is_frame(data))
-
-
 def describe(data: Dataset) -> dict[str, Any]:
     """How the samples of a data set look, ready for JSON: what ``read_like`` needs to read others."""
     schema, inputs = data.schema, data.inputs
@@ -329,20 +272,17 @@ def read_like(source: Any, described: Mapping[str, Any], name: str = "") -> Samp
     that was trained on data as ``described``. ``name`` is the column that names a sample."""
     schema = Schema(**described)
     if isinstance(source, Dataset):
+        if schema.kind in ("images", "numbers"):
+            check_like(source.numeric.shape, source.numeric.dtype, schema, source.name)
         return Samples(source.inputs, source.paths, source.unreadable)
     if isinstance(source, Records):
         return Samples(source)
-    if is_frame(source):
-        return _from_table(frame_table(source), schema, name)
     if is_object(source):
-        if schema.kind == "text":
-            return Samples(to_records(list(source), next(iter(schema.columns))))
-        if schema.kind == "table":
-            columns = listed(schema.columns)
-            raise PyriteError(
-                f"data is a {type(source).__name__}, but the model takes a table with the columns {columns}"
-            )
-        return _from_array(_to_numbers(np.asarray(source)), schema, "data")
+        plain = make_plain(source, None, like=schema)
+        if is_frame(plain.data):
+            return _from_table(frame_table(plain.data), schema, name)
+        found = find(plain, schema)
+        return Samples(found.inputs, found.names, found.unreadable)
     path = as_path(source)
     if not os.path.exists(path):
         raise PyriteError(f"there is no file or folder {str(path)!r}")
@@ -361,10 +301,7 @@ def _from_files(path: Path, schema: Schema) -> Samples:
         raise PyriteError(
             f"{path}: the model takes a table with the columns {listed(schema.columns)}, as .csv or .parquet"
         )
-    good, _, bad = look_at(root, files)
-    if not good:
-        raise PyriteError(f"{path}: no image can be read" + (f"; the first: {bad[0].reason}" if bad else ""))
-    channels, height, width = schema.shape
-    images = LazyImages(root, [files[index] for index in good], (height, width), channels)
-    pixels, decoded, undecodable = images.read(threads=8)
-    return Samples(pixels, tuple(compress(images.names, decoded)), (*bad, *undecodable))
+    if schema.dtype != "uint8":
+        raise PyriteError(f"{path}: the model was trained on {described_as(schema)}: pass an array or a Dataset")
+    inputs, kept, bad = image_files(root, files, schema.shape, lazy=False)
+    return Samples(inputs, tuple(files[row] for row in kept), tuple(bad))

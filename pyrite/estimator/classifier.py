@@ -13,14 +13,16 @@ from torch import nn
 
 from pyrite.auditing import FEWEST, Audit, audit_scores
 from pyrite.checks import is_whole, whole_number
-from pyrite.data.dataset import check_inputs, is_missing
+from pyrite.data import Schema
+from pyrite.data.dataset import is_missing
+from pyrite.data.items import check_like, to_numbers
 from pyrite.data.statistics import to_float64
 from pyrite.errors import PyriteError
 from pyrite.estimator.candidates import Candidate, Inputs, boosting, is_estimator, linear, wrap
 from pyrite.estimator.kernel import KernelCandidate
 from pyrite.estimator.mixture import judge, train_mixture, why_doubtful
 from pyrite.estimator.nets import NetCandidate
-from pyrite.estimator.reading import Reader
+from pyrite.estimator.reading import Reader, plain_rows
 from pyrite.estimator.rows import Floats, Ints, Rows, assign_folds, inner_statistics
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, method
@@ -103,11 +105,13 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         self.folds, self.members = folds, members
         self.random_state, self.device, self.verbose = random_state, device, verbose
 
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
-        """Train on rows of features, uint8 images of shape (N, C, H, W), a data frame, or a list of texts.
+    def fit(self, X: Any, y: Any = None, sample_weight: Any = None) -> Self:  # noqa: N803  # scikit-learn's name
+        """Train on rows of features, images of shape (N, C, H, W), a data frame, a list of texts, or a data set.
 
-        The columns of a frame may be numbers with gaps, truth values, categories, dates or texts.
+        The columns of a frame may be numbers with gaps, truth values, categories, dates or texts. A ``Dataset`` or
+        ``DataLoader`` of PyTorch or a ``Dataset`` of Hugging Face has its own labels, in place of ``y``.
         """
+        X, y = plain_rows(X, y)  # noqa: N806
         _check_labels(y)
         _check_weights(sample_weight)
         self._reader = Reader.for_rows(X)
@@ -122,6 +126,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         used = inputs[rows.order]
         self._scale = inner_statistics(used) if inputs.ndim == 2 else None
         self._shape = inputs.shape[1:]
+        described: dict[str, Any] = {"kind": "images", "shape": self._shape, "columns": {}, "dtype": str(inputs.dtype)}
+        if self._reader is not None:
+            described = self._reader.described
+        elif inputs.ndim == 2:
+            described |= {"kind": "numbers", "dtype": ""}
+        self._like = Schema(**described)
         try:
             self._train(Inputs(used, self._prepared(used)), labels[rows.order], rows, seed)
         except RunFailed as error:
@@ -150,9 +160,12 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def _scores(self, X: Any) -> Floats:  # noqa: N803
         check_is_fitted(self)
+        X, _ = plain_rows(X, like=self._like)  # noqa: N806
         inputs = _checked(self, X, reset=False) if self._reader is None else self._reader.transform(X)
         if inputs.shape[1:] != self._shape:
             raise PyriteError(f"X has rows of shape {inputs.shape[1:]}, but the classifier was fitted to {self._shape}")
+        if inputs.ndim == 4:
+            check_like(inputs.shape, inputs.dtype, self._like, "X")
         return self._mixture.log_probabilities(Inputs(inputs, self._prepared(inputs)))
 
     def _prepared(self, inputs: npt.NDArray[Any]) -> npt.NDArray[Any]:
@@ -286,7 +299,7 @@ def _checked(estimator: RobustClassifier, inputs: Any, *labels: Any, **options: 
     _check_not_masked(inputs, "X")
     kind: dict[str, Any] = {"dtype": np.float64}
     if getattr(inputs, "ndim", 2) == 4:
-        check_inputs(np.asarray(inputs), "the images X")
+        inputs = to_numbers(np.asarray(inputs))
         kind = {"dtype": inputs.dtype, "allow_nd": True}
     elif isinstance(inputs, np.ndarray) and inputs.ndim == 2 and inputs.dtype.kind in "iu":
         to_float64(inputs, lambda row, column: f"X, row {row}, column {column}")

@@ -6,11 +6,40 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.data import Dataset, Records, describe, read_like, texts
+from pyrite.data import Dataset, Records, Schema, describe, is_collection, read_like, texts
+from pyrite.data.items import to_array
+from pyrite.data.python_objects import find, label_values, make_plain
 from pyrite.data.tables import frame_table, is_frame
 from pyrite.errors import PyriteError
 from pyrite.estimator.rows import Floats
 from pyrite.features import Features, default_features
+
+
+def plain_rows(rows: Any, labels: Any = None, like: Schema | None = None) -> tuple[Any, Any]:
+    """Rows and labels of tensors, and of data sets of PyTorch or Hugging Face; others as they are.
+
+    Args:
+        rows: what ``fit`` or ``predict`` is given.
+        labels: those of ``fit``; None if the rows have their own.
+        like: what the rows of ``fit`` looked like, for ``predict``.
+    """
+    if not is_collection(rows):
+        return rows, to_array(labels)
+    plain = make_plain(rows, ("" if labels is None else labels) if like is None else None, like=like)
+    if is_frame(plain.data):
+        frame: Any = plain.data
+        if like is None and isinstance(plain.label, str):
+            labels, frame = frame[plain.label].to_numpy(), frame.drop(columns=plain.label)
+        return frame[[plain.text]] if plain.text else frame, labels
+    found = find(plain, like)
+    for sentence in (*plain.notes, *found.notes):
+        warnings.warn(sentence, UserWarning, stacklevel=3)
+    inputs = found.inputs.texts() if isinstance(found.inputs, Records) else found.inputs[:]
+    if like is not None or found.labels is None:
+        return inputs, None
+    values = label_values(found.labels, len(found.inputs))
+    names = plain.classes if plain.classes and not isinstance(values[0], str) else ()
+    return inputs, np.array([names[value] for value in values] if names else values)
 
 
 @final
@@ -21,7 +50,7 @@ class Reader:
         described = default_features(records)
         assert described is not None
         labels = np.zeros(len(records), np.int64)
-        self._described = describe(Dataset("X", records, labels, ("",)))
+        self.described = describe(Dataset("X", records, labels, ("",)))
         self.columns = records.names if named else ()  # of a frame; a list of texts has none
         self.features: Features = described.fit(records, np.arange(len(records)))
 
@@ -45,7 +74,7 @@ class Reader:
             raise PyriteError(f"X is a {type(rows).__name__}, but the classifier was fitted to a frame with columns")
         if not self.columns and listed is None:
             raise PyriteError(f"X is a {type(rows).__name__}, but the classifier was fitted to a list of texts")
-        samples = read_like(rows if listed is None else listed, self._described)
+        samples = read_like(rows if listed is None else listed, self.described)
         for sentence in self.features.unfamiliar(samples.inputs):
             warnings.warn(f"{sentence}: its rows are predicted by the other columns", UserWarning, stacklevel=4)
         return np.asarray(self.features.transform(samples.inputs), np.float64)

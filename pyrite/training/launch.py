@@ -12,7 +12,7 @@ from typing import Protocol, TypedDict, Unpack, runtime_checkable
 
 import torch
 
-from pyrite.data import Data, Dataset, is_object, load
+from pyrite.data import Data, Dataset, is_frame, is_object, load, with_labels
 from pyrite.errors import PyriteError
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM
@@ -52,6 +52,7 @@ class Watching(TypedDict, total=False):
 
 def train(
     data: Data | None = None,
+    labels: object | None = None,
     *,
     out: str | os.PathLike[str] | None = None,
     resume: str | os.PathLike[str] | None = None,
@@ -65,8 +66,10 @@ def train(
     Ctrl-C saves the run before it raises ``KeyboardInterrupt``.
 
     Args:
-        data: a name, a folder, a file, a pandas or polars frame, a list of texts with their ``label``s, or a data set
-            that is read already.
+        data: a name, a folder, a file, a pandas or polars frame, arrays, tensors or a list of texts with their labels,
+            a ``Dataset`` or ``DataLoader`` of PyTorch, a ``Dataset`` or ``DatasetDict`` of Hugging Face, or a data set
+            that is read already. docs/data.md describes each.
+        labels: the labels of the samples, if ``data`` has none: ``train(X, y)`` is ``train((X, y))``.
         out: the folder of the run; by default a new one in ``runs``, named after the time.
         resume: the folder of a run to continue. It ends with the same bytes as an uninterrupted run. Data, net, loss or
             method that were passed as objects must be passed again; everything else is in the folder.
@@ -81,6 +84,10 @@ def train(
             taken, at this learning rate; ``config`` is a TOML file of settings, which keywords override.
     """
     watching: Watching = {"progress": progress, "observers": observers, "stop": stop}
+    beside = is_object(data) and not is_frame(data)  # of a frame, a list may name columns
+    if labels is None and beside and not isinstance(settings.get("label", ""), str):
+        labels = settings.pop("label")
+    data = data if labels is None else with_labels(data, labels)
     if resume is None:
         return train_job(resolve(data, **settings), out, **watching)
     if out is not None or any(isinstance(value, str | os.PathLike | int | float) for value in settings.values()):

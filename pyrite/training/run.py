@@ -216,9 +216,12 @@ class Run:
         return None if described is None else described.restore(read_state(self.path / "features.npz"))
 
     def scores(self, inputs: Inputs, batch_size: int = 500) -> npt.NDArray[Any]:
-        """Scores of samples as the data set had them: images (uint8, N × C × H × W), features (N × F) or records."""
+        """Scores of samples as the data set had them: images (N × C × H × W), features (N × F) or records."""
         if self.features is not None:
             inputs = self.features.transform(inputs)
+        elif not isinstance(inputs, Records) and inputs.shape[1] != self.facts["inputs"]["shape"][0]:
+            shape = tuple(self.facts["inputs"]["shape"])
+            raise PyriteError(f"inputs have samples of shape {inputs.shape[1:]}, but the model takes {shape}")
         if isinstance(inputs, Records):
             raise PyriteError(f"inputs are {inputs}, but {self.path} was trained on plain images or numbers")
         scale = Statistics(tuple(self.facts["mean"]), tuple(self.facts["std"]))
@@ -228,8 +231,9 @@ class Run:
         """The predictions of the model for new samples, which need no labels.
 
         Args:
-            samples: a file or folder, a data frame, a list of texts, an array or a data set, of the kind that the model
-                was trained on. A table must have the columns of the training data, and may have others.
+            samples: a file or folder, a data frame, a list of texts, an array or tensor, or a data set, also of PyTorch
+                or Hugging Face, of the kind that the model was trained on. A table must have the columns of the
+                training data, and may have others.
             name: the column of a table that names a sample.
         """
         named = isinstance(samples, str) and samples.partition("(")[0].strip() in DATASETS

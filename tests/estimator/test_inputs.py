@@ -30,7 +30,7 @@ def changed(values: np.ndarray, value: object) -> np.ndarray:
         (X, Y, np.ma.masked_array(np.ones(60), Y == 1), "sample_weight is a masked array"),
         (X, Y, changed(np.ones(60), -0.5), "sample_weight is -0.5 at index 3: weights must be 0 or more"),
         (X.astype(int) + 2**60, Y, None, "X, row 0, column 0: .* differ by less than float64 resolves"),
-        (np.zeros((60, 16, 16, 3), np.uint8), Y, None, r"looks like \(N, H, W, C\)"),
+        (np.full((60, 1, 4, 4), np.nan), Y, None, "data, image 0, value 0: nan is not a finite number"),
         (X[:1], Y[:1], None, "all of one class: a classifier needs two or more"),
     ],
 )

@@ -1,0 +1,405 @@
+"""Data that are passed in Python: frames, arrays and tensors, lists, and the data sets of PyTorch and Hugging Face."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Protocol
+
+import numpy as np
+
+from pyrite.data.annotations import annotation_cells, are_several, encode_cells
+from pyrite.data.dataset import Dataset, Inputs, Labels, check_names, check_range, encode, encode_like
+from pyrite.data.folders import image_files
+from pyrite.data.hub import is_hub, read_hub
+from pyrite.data.images import SUFFIXES, Unreadable
+from pyrite.data.items import check_like, described, is_picture, read_items, to_array, to_numbers
+from pyrite.data.records import Records, Schema, texts
+from pyrite.data.table import read_table
+from pyrite.data.tables import frame_table, is_frame
+from pyrite.errors import PyriteError
+
+_TESTS: Final = ("test", "validation", "valid", "val", "dev", "eval")  # parts of a dict; the first is tested on
+
+
+class Indexed(Protocol):
+    """A map-style data set, as PyTorch's and Hugging Face's are, or a loader of one."""
+
+    def __len__(self) -> int: ...
+
+
+class Labelled(NamedTuple):
+    """Samples and their labels."""
+
+    data: Any
+    labels: Any
+
+
+class Plain(NamedTuple):
+    """An object without what is around it, such as a loader: a frame, or what ``find`` reads; and its labels, which
+    are a column or key, the labels themselves, or numbers of ``classes``."""
+
+    data: Any
+    label: Any = ""
+    text: str = ""
+    classes: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    name: str = ""
+    key: str = ""  # the column or key of the labels, if they are in one
+
+
+class Found(NamedTuple):
+    """Samples of an object, with labels if it has any."""
+
+    inputs: Inputs
+    labels: Any = None
+    names: tuple[str, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+def is_object(data: object) -> bool:
+    """Whether ``load`` takes it for samples, and not for a name or a path."""
+    if data is None or isinstance(data, str | bytes | os.PathLike | Dataset | Records | type):
+        return False
+    return is_frame(data) or any(hasattr(data, name) for name in ("__getitem__", "__iter__"))
+
+
+def is_collection(data: object) -> bool:
+    """Whether it is a tensor, a data set of PyTorch or Hugging Face, a loader, a list of their items, or ``(X, y)``."""
+    if isinstance(data, list):
+        return bool(data) and (isinstance(data[0], tuple | Mapping) or _is_tensor(data[0]) or is_picture(data[0]))
+    of_torch = _is_tensor(data) or _is_torch(data, "Dataset", "DataLoader")
+    return of_torch or is_hub(data) or _is_pair(data) or _is_files(data)
+
+
+def has_labels(data: object) -> bool:
+    """Whether an object has labels of its own, or may have a column of them."""
+    if isinstance(data, list):
+        return bool(data) and isinstance(data[0], tuple | Mapping)
+    return is_frame(data) or isinstance(data, Mapping) or (is_collection(data) and not _is_tensor(data))
+
+
+def with_labels(data: Any, labels: Any) -> Labelled:
+    """Samples with their labels, which ``load`` reads."""
+    if not is_object(data) or isinstance(data, Mapping) or _is_pair(data):
+        raise PyriteError(f"labels are given, but data is {_shown(data)}, which has its own: leave out the labels")
+    return Labelled(data, labels)
+
+
+def load_object(
+    data: Any,
+    label: Any = "",
+    text: str = "",
+    ignore: str = "",
+    name: str = "",
+    sample: str = "",
+    annotator: str = "",
+) -> Dataset:
+    """A data set from an object. ``label`` is the column or key of the labels, or the labels themselves; with several
+    annotators their columns, or one column for each. ``csv`` explains the rest."""
+    columns = {"ignore": ignore, "name": name, "sample": sample, "annotator": annotator}
+    if isinstance(data, Mapping):
+        return _load_parts(data, label, text, columns)
+    plain = make_plain(data, label, text)
+    if not are_several(plain.label):
+        return _load_plain(plain, columns)
+    cells, names = annotation_cells(to_array(plain.label))
+    if len(cells) != len(plain.data):
+        raise PyriteError(f"label has {len(cells)} rows of labels, but there are {len(plain.data)} samples")
+    if np.isin(cells, ("0", "1")).all() and ((cells == "1").sum(1) == 1).all() and cells.shape[1] > 2:
+        raise PyriteError("label looks one-hot, but must hold one number or text per sample: pass label.argmax(1)")
+    annotations, classes = encode_cells(cells, names, "label")
+    labels = annotations.majority(len(classes))
+    made = _load_plain(plain._replace(label=[classes[number] for number in labels]), columns)
+    return replace(made, labels=labels, classes=classes, annotations=annotations)
+
+
+def _load_plain(plain: Plain, columns: Mapping[str, Any]) -> Dataset:
+    if is_frame(plain.data):
+        table, column = frame_table(plain.data), plain.label
+        several = isinstance(column, list | tuple) and len(column) > 1 and {*map(str, column)} <= {*table.names}
+        if isinstance(column, str) or several:
+            made = read_table(table, column, plain.text, **columns)
+        else:
+            table, column = table.with_labels(to_array(column))
+            made = _without_key(read_table(table, column, plain.text, **columns))
+        made = replace(made, name=plain.name or made.name)
+        if plain.classes:  # in the order of the data set, not of the alphabet
+            labels = encode_like(table.texts(column).tolist(), plain.classes, "label")
+            made = replace(made, labels=labels, classes=plain.classes)
+        return replace(made, notes=(*plain.notes, *made.notes))
+    if plain.text or any(columns.values()):
+        given = [option for option, value in {"text": plain.text, **columns}.items() if value]
+        kind = type(plain.data).__name__
+        raise PyriteError(f"data is a {kind}, which has no columns: leave out {' and '.join(given)}")
+    found = find(plain)
+    if found.labels is None:
+        raise PyriteError("label is missing: pass the labels of the samples, one per sample")
+    if isinstance(found.inputs, Records):
+        return _load_texts(found, plain)
+    numbers, classes = _numbered(found, plain.classes)
+    return Dataset(
+        plain.name or "arrays", found.inputs, numbers, classes, paths=found.names, label=plain.key,
+        unreadable=found.unreadable, notes=(*plain.notes, *found.notes),
+    )  # fmt: skip
+
+
+def _load_texts(found: Found, plain: Plain) -> Dataset:
+    import pandas
+
+    assert isinstance(found.inputs, Records)
+    labels, classes = _numbered(found, plain.classes)
+    values = np.array(classes, object)[labels]
+    frame = pandas.DataFrame({"text": found.inputs.columns[0].values, "label": values})
+    made = read_table(frame_table(frame, plain.name or "texts"), "label", "text")
+    made = replace(made, labels=labels, classes=classes, notes=(*plain.notes, *found.notes))
+    return _without_key(made, plain.key)
+
+
+def _without_key(data: Dataset, key: str = "") -> Dataset:
+    """A data set whose labels were passed beside the samples, not in a column; ``key`` is that of dicts, if any."""
+    return replace(data, label=key, schema=None if data.schema is None else replace(data.schema, label=key))
+
+
+def make_plain(data: Any, label: Any = "", text: str = "", like: Schema | None = None) -> Plain:
+    """An object without loaders and pairs around it, and what the labels of its samples are."""
+    notes: list[str] = []
+    if _is_pair(data):
+        if not _is_empty(label):
+            raise PyriteError("the labels are given twice: in (X, y), and as label")
+        data, label = data
+    if _is_torch(data, "DataLoader"):
+        notes += _loader_notes(data)
+        data = data.dataset
+    if is_hub(data):
+        hub = read_hub(data, label, text, like)
+        return Plain(hub.data, hub.label, hub.text, hub.classes, (*notes, *hub.notes), hub.name, hub.key)
+    _refuse_streams(data)
+    base, _ = _base(data)
+    collection = is_collection(data) and not isinstance(data, list) and not _is_tensor(data)
+    name = type(base).__name__ if collection else ""
+    classes = _class_names(base) if isinstance(label, str) or label is None else ()
+    return Plain(to_array(data), label, text, classes, tuple(notes), name, label if isinstance(label, str) else "")
+
+
+def find(plain: Plain, like: Schema | None = None) -> Found:
+    """The samples of an object that is no frame, with their labels; ``like`` as for ``read_items``."""
+    data = plain.data
+    base, rows = _base(data)
+    if _is_files(base) and (like is None or like.dtype == "uint8"):
+        found = _from_files(base, rows, like)
+    elif isinstance(data, np.ndarray) and data.dtype.kind not in "OUT":
+        found = Found(to_numbers(data))
+    elif _is_torch(data, "TensorDataset") and type(data).__name__ == "TensorDataset":
+        if len(data.tensors) > 2:
+            raise PyriteError(f"data has {len(data.tensors)} tensors, but must have two: pass TensorDataset(X, y)")
+        inputs, *labels = map(to_array, data.tensors)
+        found = Found(to_numbers(inputs), labels[0] if labels else None)
+    elif isinstance(data, np.ndarray) or (isinstance(data, list | tuple) and data and isinstance(data[0], str)):
+        column = next(iter(like.columns)) if like is not None and like.kind == "text" else "data"
+        found = Found(texts(list(data), column))
+    else:
+        key = plain.label if isinstance(plain.label, str) else like.label if like is not None else ""
+        items = read_items(data, key, like)
+        found = Found(items.inputs, items.labels, notes=items.notes)
+    if like is not None and isinstance(found.inputs, Records) != (like.kind == "text"):
+        raise PyriteError(f"data is a {type(data).__name__}, but the model was trained on {described(like)}")
+    if like is not None and not isinstance(found.inputs, Records):
+        check_like(found.inputs.shape, found.inputs.dtype, like, "data")
+    return found if isinstance(plain.label, str) else found._replace(labels=plain.label)
+
+
+def _numbered(found: Found, classes: tuple[str, ...]) -> tuple[Labels, tuple[str, ...]]:
+    """Class numbers of labels that are anything, and the names of the classes."""
+    values = label_values(found.labels, len(found.inputs))
+    if not classes:
+        return encode(values, "label")
+    check_names(classes, "the classes of the data")
+    if isinstance(values[0], str):
+        return encode_like(values, classes, "label"), classes
+    labels = np.asarray(values)
+    check_range(labels, len(classes), "label")
+    return labels.astype(np.int64), classes
+
+
+def label_values(labels: Any, count: int) -> list[Any]:
+    """Labels as whole numbers or texts, one per sample."""
+    if isinstance(labels, list | tuple):
+        labels = [to_array(value) for value in labels]
+    try:
+        array = np.asarray(to_array(labels))
+    except ValueError:
+        raise PyriteError("label holds values of several shapes, but must hold one number or text per sample") from None
+    if len(labels) != count:
+        raise PyriteError(f"label has {len(labels)} labels, but there are {count} samples")
+    if array.ndim != 1:
+        raise PyriteError(f"label has the shape {array.shape}, but must hold one number or text per sample")
+    if array.dtype.kind == "f" and np.isfinite(array).all():
+        if (array % 1).any():
+            index = int((array % 1 != 0).argmax())
+            raise PyriteError(
+                f"label is {array[index]} at index {index}, but labels are classes: put the numbers into ranges first"
+            )
+        array = array.astype(np.int64)
+    values: list[Any] = array.tolist() if array.dtype.kind != "U" else list(map(str, labels))
+    return values
+
+
+def _load_parts(data: Mapping[str, Any], label: Any, text: str, columns: Mapping[str, Any]) -> Dataset:
+    """The training part of a dict of parts, with the test part and the validation part."""
+    if any(not is_object(part) for part in data.values()) or not data or any(map(_is_column, data.values())):
+        raise PyriteError(
+            f"data is a {type(data).__name__} with the keys {', '.join(map(repr, data))}, but must have the data set "
+            "'train' and maybe 'test': pass (X, y), or pandas.DataFrame(data)"
+        )
+    if "train" not in data and len(data) > 1:
+        first = next(iter(data))
+        raise PyriteError(
+            f"data has the parts {', '.join(map(repr, data))}, none of which is 'train': pass one, as data[{first!r}]"
+        )
+    main = "train" if "train" in data else next(iter(data))
+    train = load_object(data[main], label, text, **columns)
+    keys = [key for key in _TESTS if key in data and key != main]
+    read = {key: _read_part(data[key], train, label if isinstance(label, str) else "", key) for key in keys[:2]}
+    notes = [f"the part {key!r} has no labels, and is left out" for key, part in read.items() if part is None]
+    rest = [key for key in data if key != main and key not in read]
+    notes += [f"parts of the data that are not read: {', '.join(map(repr, rest))}"] if rest else []
+    test, validation, *_ = *(part for part in read.values() if part is not None), None, None
+    return replace(train, test=test, validation=validation, notes=(*train.notes, *notes))
+
+
+def _read_part(data: Any, train: Dataset, label: str, key: str) -> Dataset | None:
+    """Another part of a data set, read as the training part was; None if its labels are hidden."""
+    from pyrite.data.registry import describe, read_like
+
+    like, what = describe(train), f"label of the part {key!r}"
+    plain = make_plain(data, label, like=Schema(**like))
+    if plain.label is None:
+        return None
+    if is_frame(plain.data):
+        table = frame_table(plain.data)
+        table.check_column(train.label)
+        found = Found(read_like(plain.data, like).inputs, table.texts(train.label).tolist())
+    else:
+        found = find(plain, Schema(**like))
+    if found.labels is None:
+        raise PyriteError(f"the part {key!r} of the data has no labels: leave it out")
+    values = label_values(found.labels, len(found.inputs))
+    labels = np.asarray(values)
+    if plain.classes and labels.dtype.kind in "iu":
+        check_range(labels, len(train.classes), what)
+    else:
+        labels = encode_like(values, train.classes, what)
+    return Dataset(f"{train.name} {key}", found.inputs, labels.astype(np.int64), train.classes, paths=found.names)
+
+
+def _is_column(value: object) -> bool:
+    """Whether a value of a dict looks like a column or an array, and not like a data set."""
+    return isinstance(value, np.ndarray) or _is_tensor(value) or (isinstance(value, list) and not has_labels(value))
+
+
+def _shown(data: object) -> str:
+    return repr(str(data)) if isinstance(data, str | os.PathLike) else f"a {type(data).__name__}"
+
+
+def _is_empty(label: Any) -> bool:
+    return label is None or (isinstance(label, str) and not label)
+
+
+def _is_torch(data: object, *names: str) -> bool:
+    """Whether it is an object of these classes of ``torch.utils.data``; none is if torch is not imported."""
+    module = sys.modules.get("torch.utils.data")
+    return module is not None and isinstance(data, tuple(getattr(module, name) for name in names))
+
+
+def _is_tensor(data: object) -> bool:
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(data, torch.Tensor)
+
+
+def _is_pair(data: object) -> bool:
+    """Whether it is ``(X, y)``, and not two texts or two rows of numbers."""
+    if isinstance(data, Labelled):
+        return True
+    if not isinstance(data, tuple) or len(data) != 2 or any(isinstance(part, str) for part in data):
+        return False
+    first, second = data
+    if isinstance(first, list | tuple):
+        return len(first) > 0 and not isinstance(first[0], int | float | np.number) and is_object(second)
+    return is_object(first) and is_object(second)
+
+
+def _is_files(data: object) -> bool:
+    """Whether it is an ``ImageFolder`` of torchvision, or an object like it: image files with class numbers."""
+    if not all(hasattr(data, name) for name in ("samples", "classes", "class_to_idx")):
+        return False
+    samples: Any = data.samples  # type: ignore[attr-defined]
+    pairs = isinstance(samples, list) and samples and isinstance(samples[0], tuple) and len(samples[0]) == 2
+    return bool(pairs) and isinstance(samples[0][0], str | Path) and Path(samples[0][0]).suffix.lower() in SUFFIXES
+
+
+def _base(data: Any) -> tuple[Any, Labels | None]:
+    """The data set of which nested subsets select items, and which these are; None for all of them."""
+    rows: Labels | None = None
+    while _is_torch(data, "Subset"):
+        own = np.asarray(data.indices, np.int64)
+        data, rows = data.dataset, own if rows is None else own[rows]
+    return data, rows
+
+
+def _class_names(data: Any) -> tuple[str, ...]:
+    if _is_torch(data, "ConcatDataset"):
+        found = {_class_names(_base(part)[0]) for part in data.datasets}
+        return found.pop() if len(found) == 1 else ()
+    names = getattr(data, "classes", None) if _is_torch(data, "Dataset") or _is_files(data) else None
+    return tuple(map(str, names)) if isinstance(names, list | tuple) and len(names) > 1 else ()
+
+
+def _from_files(data: Any, rows: Labels | None, like: Schema | None) -> Found:
+    """The image files of an ``ImageFolder``; large sets are read when they are used."""
+    chosen = data.samples if rows is None else [data.samples[row] for row in rows.tolist()]
+    root = Path(getattr(data, "root", "") or os.path.commonpath([os.path.dirname(path) for path, _ in chosen]))
+    files = [os.path.relpath(path, root) for path, _ in chosen]
+    shape = None if like is None else (like.shape[0], like.shape[1], like.shape[2])
+    inputs, kept, bad = image_files(root, files, shape)
+    has_transform = getattr(data, "transform", None) is not None
+    note = (
+        "the images are read from their files, without the transform of the data set; a list of its items, "
+        "[data[i] for i in range(len(data))], has it"
+    )
+    return Found(
+        inputs, [chosen[row][1] for row in kept], tuple(files[row] for row in kept), tuple(bad),
+        (note,) if has_transform else (),
+    )  # fmt: skip
+
+
+def _loader_notes(loader: Any) -> list[str]:
+    """Sentences about what a loader does to its data set that is not done here."""
+    import torch.utils.data as torch_data
+
+    sampler, notes = loader.sampler, []
+    if isinstance(sampler, torch_data.SubsetRandomSampler):
+        raise PyriteError(
+            "data is a DataLoader whose sampler selects a part of its data set: pass "
+            "torch.utils.data.Subset(loader.dataset, loader.sampler.indices)"
+        )
+    usual = torch_data.SequentialSampler, torch_data.RandomSampler
+    batches = type(loader.batch_sampler).__name__ if loader.batch_sampler is not None else "BatchSampler"
+    name = type(sampler).__name__ if not isinstance(sampler, usual) else batches
+    if name != "BatchSampler" and not _is_torch(loader.dataset, "IterableDataset"):
+        notes.append(f"the {name} of the DataLoader is not used: every item of its data set is read once")
+    if loader.collate_fn not in (torch_data.default_collate, torch_data.default_convert):
+        notes.append("the collate_fn of the DataLoader is not used: items are read from its data set")
+    return notes
+
+
+def _refuse_streams(data: Any) -> None:
+    if _is_torch(data, "IterableDataset"):
+        raise PyriteError(
+            f"data is a {type(data).__name__}, an IterableDataset, whose items have neither number nor index: pass "
+            "list(data), if it fits into memory, or a Dataset with __len__ and __getitem__"
+        )
+    if not hasattr(data, "__getitem__"):
+        raise PyriteError(f"data is a {type(data).__name__}, which can only be iterated over: pass list(data)")
