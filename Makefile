@@ -39,7 +39,7 @@ bench: .venv/.dev
 faults: .venv/.dev
 	$(BIN)/python -m benchmarks.faults
 
-.venv/.package: pyproject.toml constraints.txt
+.venv/.package: pyproject.toml constraints.txt hatch_build.py pyrite/kernel/kernel.c
 	$(PYTHON) -m venv .venv
 	$(INSTALL) .
 	@touch $@

@@ -15,11 +15,14 @@ from typing import Any, ClassVar, Literal, Self, TypedDict, Unpack, final
 import torch
 from torch import Tensor, nn
 
+from pyrite import kernel
 from pyrite.checks import flag, is_number, number, require, whole_number
 from pyrite.errors import PyriteError
+from pyrite.kernel import Term
 from pyrite.soft_margin import check_labels, to_rows, wide_dtype, widened
 from pyrite.spec import construct, write_spec
 
+_INTEGERS = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8}
 _DEFAULTS: dict[str, object] = {"reduction": "mean", "ignore_index": -100, "weight": None, "check": False}
 
 
@@ -95,6 +98,10 @@ class Loss(nn.Module, ABC):
         every, wide = self.per_label(scores), wide_dtype(scores)
         return every.gather(1, labels.unsqueeze(1)).squeeze(1).to(wide), every.sum(1, dtype=wide)
 
+    def compiled_terms(self, classes: int) -> tuple[Term, ...] | None:
+        """This loss as a sum that the compiled kernel has; None if it does not have it."""
+        return None
+
     def per_sample(self, rows: Tensor, labels: Tensor, weight: Tensor | None, valid: Tensor | None) -> Tensor:
         """The loss of each row, in expectation where its label is a distribution.
 
@@ -113,6 +120,40 @@ class Loss(nn.Module, ABC):
 
     def forward(self, scores: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """The loss of ``scores`` under ``labels``; with ``sample_weight`` the mean is the weighted mean."""
+        value = self._compiled(scores, labels, sample_weight)
+        return self.plain(scores, labels, sample_weight) if value is None else value
+
+    def _compiled(self, scores: Tensor, labels: Tensor, sample_weight: Tensor | None) -> Tensor | None:
+        """The loss by the compiled kernel; None where it cannot be used, and where an argument is to be refused."""
+        rows, weight = to_rows(scores, finite=self.check), self._buffers["weight"]
+        if not isinstance(labels, Tensor) or not kernel.takes(rows, labels):
+            return None
+        shape = scores.shape[:1] + scores.shape[2:] if scores.dim() != 2 else scores.shape[:1]
+        terms = self.compiled_terms(rows.shape[1])
+        if terms is None or labels.shape != shape or labels.dtype not in _INTEGERS:
+            return None
+        if weight is not None:
+            if type(self).per_sample is not Loss.per_sample or not weight.is_cpu or len(weight) != rows.shape[1]:
+                return None
+            weight = weight.to(torch.float64)
+        if sample_weight is not None:
+            if not isinstance(sample_weight, Tensor) or sample_weight.shape != shape or sample_weight.requires_grad:
+                return None
+            if not kernel.takes(sample_weight, labels):
+                return None
+            sample_weight = sample_weight.reshape(-1).to(torch.float64).contiguous()
+        if rows.stride(1) != 1:
+            rows = rows.contiguous()
+        if labels.dim() != 1 or labels.dtype != torch.int64 or not labels.is_contiguous():
+            labels = labels.reshape(-1).to(torch.int64).contiguous()
+        try:
+            value: Tensor = _Compiled.apply(rows, labels, (self, terms, weight, sample_weight, self._dtype(scores)))
+        except IndexError:  # a label is no class: ``plain`` refuses it, in the words for every case
+            return None
+        return value.reshape(shape) if self.reduction == "none" else value
+
+    def plain(self, scores: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        """The same in torch's operations, which can be compiled, transformed and differentiated any number of times."""
         rows, weight, valid, counts = to_rows(scores, finite=self.check), self.weight, None, []
         if weight is not None:
             wanted = f"one number for each of {rows.shape[1]} classes"
@@ -144,20 +185,21 @@ class Loss(nn.Module, ABC):
         return self._reduced(values if valid is None else torch.where(valid, values, 0.0), counts, shape, scores)
 
     def _reduced(self, values: Tensor, counts: list[Tensor], shape: torch.Size, scores: Tensor) -> Tensor:
-        """The losses of all samples reduced, where the product of ``counts`` is what each counts in the mean.
-
-        The dtype is that of the scores; under autocast at least float32, as torch's, so that a loss can be scaled up.
-        """
+        """The losses of all samples reduced, where the product of ``counts`` is what each counts in the mean."""
         if self.reduction == "none":
             result = values.reshape(shape)
         elif self.reduction == "sum":
             result = values.sum()
         else:
             result = values.sum() / math.prod(counts[1:], start=counts[0]).sum() if counts else values.mean()
-        kind, dtype = scores.device.type, scores.dtype
+        return result.to(self._dtype(scores))
+
+    def _dtype(self, scores: Tensor) -> torch.dtype:
+        """That of the scores; under autocast at least float32, as torch's, so that a loss can be scaled up."""
+        kind = "cpu" if scores.is_cpu else scores.device.type
         if torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind):
-            dtype = torch.promote_types(dtype, torch.float32)
-        return result.to(dtype)
+            return torch.promote_types(scores.dtype, torch.float32)
+        return scores.dtype
 
     def is_symmetric(self, classes: int) -> bool:
         """Whether the losses under all labels add up to the same number whatever the scores.
@@ -226,6 +268,40 @@ class Loss(nn.Module, ABC):
         return self
 
 
+class _Compiled(torch.autograd.Function):
+    """A loss by the compiled kernel, from (M, C) scores and (M,) labels to what the loss returns.
+
+    One pass over the scores gives the value and its derivatives by each row's margin; another gives the gradient.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, labels: Tensor, call: tuple[Any, ...]) -> Tensor:
+        ctx.loss, terms, weight, sample_weight, dtype = call
+        ctx.ignored, reduction = ctx.loss.ignore_index, ctx.loss.reduction
+        values = torch.empty(len(rows), dtype=torch.float64) if reduction == "none" else None
+        numbers, total, count = kernel.losses(rows, labels, terms, ctx.ignored, weight, sample_weight, values)
+        ctx.save_for_backward(rows, labels, numbers, sample_weight)
+        if values is not None:
+            return values.to(dtype)
+        ctx.divisor = count if reduction == "mean" else 1.0
+        return torch.full((), total / ctx.divisor if ctx.divisor else torch.nan, dtype=dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None]:
+        rows, labels, numbers, sample_weight = ctx.saved_tensors
+        given, again = grads[0], torch.is_grad_enabled()
+        if again or kernel.transformed(given):  # the gradient is to be differentiated too, or there are many
+            with torch.enable_grad():
+                x = rows if again else rows.detach().requires_grad_()
+                value = ctx.loss.plain(x, labels, sample_weight).to(given.dtype)
+                return torch.autograd.grad(value, x, given, create_graph=again)[0], None, None
+        if given.dim():
+            factor: Tensor | float = given.to(torch.float64).contiguous()
+        else:
+            factor = given.item() / ctx.divisor if ctx.divisor else torch.nan
+        return kernel.gradient_of_losses(rows, labels, numbers, ctx.ignored, factor), None, None
+
+
 class Terms(Loss):
     """Losses with factors, added up. The sum has the options; its terms have none of their own."""
 
@@ -236,6 +312,15 @@ class Terms(Loss):
 
     def terms(self) -> list[tuple[float, Any]]:
         return list(zip(self.factors, self.losses, strict=True))
+
+    def compiled_terms(self, classes: int) -> tuple[Term, ...] | None:
+        found: tuple[Term, ...] = ()
+        for factor, loss in self.terms():
+            terms = scaled_terms(factor, loss.compiled_terms(classes))
+            if terms is None:
+                return None
+            found += terms
+        return found
 
     def spec_parts(self) -> Iterable[object]:
         """The losses that are added up."""
@@ -318,6 +403,13 @@ def _option(name: str, value: Any) -> Any:
         value = to_numbers(value, name)
         require(value.dim() == 1, name, tuple(value.shape), "one number per class")
     return value
+
+
+def scaled_terms(factor: float, terms: tuple[Term, ...] | None) -> tuple[Term, ...] | None:
+    """Terms of the compiled kernel, if it has them, each with its factor multiplied."""
+    if factor == 1 or terms is None:
+        return terms
+    return tuple(term._replace(factor=factor * term.factor) for term in terms)
 
 
 def add_up(parts: Iterable[Tensor]) -> Tensor:

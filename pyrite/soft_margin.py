@@ -9,23 +9,22 @@ scores of 32 bits or less. A float32 margin of 30 would by its rounding alone pu
 """
 
 from collections.abc import Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 from torch.nn.functional import logsigmoid
 
+from pyrite import kernel
 from pyrite.errors import PyriteError
+from pyrite.kernel import transformed
 
 # Rows are worked through in blocks of this many scores: 2 MiB of float32 stay in a core's cache, and
 # on other devices a block is large enough to fill them (measured: docs/performance.md).
 CPU_BLOCK = 1 << 19
 DEVICE_BLOCK = 1 << 25
-# So few that the calls take longer than the numbers; so few that memory is no matter, and exponentials are kept.
-SMALL, KEEP = 1 << 15, 1 << 22
-# Up to here the exponential of a margin is a normal number of float64, with all its digits.
-REACH = 700.0
+# So few scores that memory is no matter.
+FEW = 1 << 22
 
 
 def margin(scores: Tensor, labels: Tensor) -> Tensor:
@@ -56,41 +55,16 @@ def margins(scores: Tensor) -> Tensor:
     return every.reshape(scores.movedim(1, -1).shape).movedim(-1, 1)
 
 
-class _Potential(Protocol):
-    """A function phi of the margin, with w = -phi' to differentiate by, and both in one as ``value_at``."""
-
-    def phi(self, margin: Tensor) -> Tensor: ...
-
-    def w(self, margin: Tensor) -> Tensor: ...
-
-    def value_at(self, margin: Tensor) -> Tensor: ...
+def row_margin(rows: Tensor, labels: Tensor) -> Tensor:
+    """``margin`` of (M, C) scores and (M,) labels, in the wide dtype and without checks."""
+    delta: Tensor = (_differentiable if transformed(rows) else _Rows.apply)(rows, labels, False)[0]
+    return delta
 
 
-def row_margin(rows: Tensor, labels: Tensor, of: _Potential | None = None) -> Tensor:
-    """``margin`` of (M, C) scores and (M,) labels, or a function of it; in the wide dtype and without checks."""
-    if transformed(rows):
-        delta = _differentiable(rows, labels)[0]
-        return delta if of is None else of.value_at(delta)
-    result: Tensor = _Rows.apply(rows, labels, False, of)[0]
-    return result
-
-
-def row_margin_and_total(rows: Tensor, labels: Tensor, of: _Potential | None = None) -> tuple[Tensor, Tensor]:
+def row_margin_and_total(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """``row_margin``, and the cross entropy summed over all labels: the sum of -log p_i over every i."""
-    if transformed(rows):
-        delta, _, total = _differentiable(rows, labels)
-        return delta if of is None else of.value_at(delta), total
-    value, total = _Rows.apply(rows, labels, True, of)
-    return value, total
-
-
-def transformed(tensor: Tensor) -> bool:
-    """Whether torch.compile, torch.func or forward-mode differentiation is active, which need plain operations."""
-    return (
-        torch.compiler.is_compiling()
-        or torch._C._are_functorch_transforms_active()  # what autograd.Function.apply asks too
-        or forward_ad.unpack_dual(tensor).tangent is not None
-    )
+    found: tuple[Tensor, Tensor] = (_differentiable if transformed(rows) else _Rows.apply)(rows, labels, True)
+    return found
 
 
 def row_margins(rows: Tensor) -> Tensor:
@@ -181,91 +155,54 @@ def check_labels(scores: Tensor, labels: Tensor, ignore_index: int | None = None
 class _Rows(torch.autograd.Function):
     """(M, C) scores and (M,) labels to the margin and, if asked, the total cross entropy.
 
-    Of many scores it keeps two numbers per row and recomputes the softmax over the others in the backward pass, so
-    the gradient is the only thing of the scores' size that is ever allocated, and ``retain_graph`` works.
+    It keeps a few numbers per row and recomputes the softmax over the others in the backward pass, so the gradient is
+    the only thing of the scores' size that is ever allocated, and ``retain_graph`` works. Without the compiled kernel
+    rows are worked through in blocks.
     """
 
     @staticmethod
-    def forward(
-        ctx: Any, rows: Tensor, labels: Tensor, with_total: bool, of: _Potential | None
-    ) -> tuple[Tensor, Tensor | None]:
+    def forward(ctx: Any, rows: Tensor, labels: Tensor, with_total: bool) -> tuple[Tensor, Tensor | None]:
         ctx.set_materialize_grads(False)
-        ctx.of = of
-        delta, parts, kept = _small(rows, labels, with_total) or _large(rows, labels, with_total)
-        ctx.save_for_backward(rows, labels, delta, *kept)
-        total = None if parts is None else _total(delta, *parts, rows.shape[1])
-        return (delta if of is None else of.phi(delta)), total
+        if kernel.takes(rows, labels) and rows.stride(1) == 1 and labels.is_contiguous():
+            numbers = kernel.margins(rows, labels, with_total)
+            ctx.save_for_backward(rows, labels, numbers)
+            return numbers[0].clone(), numbers[3].clone() if with_total else None
+        delta, total, kept = _in_blocks(rows, labels, with_total)
+        ctx.save_for_backward(rows, labels, *kept)
+        return delta, total
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, None, None, None]:
-        """The margin's gradient is 1 at the label and minus the softmax q_j over the others; the total's is C p_j - 1,
-        with p_j = sigmoid(-delta) q_j. So a row's gradient has a number at the label, a factor of q, and a constant."""
-        rows, labels, delta, mass, top, others = ctx.saved_tensors
-        g_value, g_total = grads
-        if g_value is None and g_total is None:
-            return None, None, None, None
-        index, classes, softmax = labels.unsqueeze(1), rows.shape[1], None
-        if torch.is_grad_enabled():  # the gradient is to be differentiated too
-            delta, softmax, _ = _differentiable(rows, labels)
-        at_label = (
-            torch.zeros_like(delta) if g_value is None else g_value if ctx.of is None else -g_value * ctx.of.w(delta)
-        )
-        factor = -at_label
-        if g_total is not None:
-            at_label = at_label + g_total * (classes * logsigmoid(delta).exp() - 1)
-            factor = factor + g_total * (classes * logsigmoid(-delta).exp())
-        constant = None if g_total is None else -g_total
-        if softmax is not None:
-            grad = softmax * factor.unsqueeze(1).to(softmax.dtype)
-            grad = grad if constant is None else grad + constant.unsqueeze(1).to(grad.dtype)
-            return grad.scatter(1, index, at_label.unsqueeze(1).to(grad.dtype)).to(rows.dtype), None, None, None
-        if others is None:
-            return _in_blocks(rows, labels, top, at_label, factor / mass, constant), None, None, None
-        grad = others * (factor / mass).unsqueeze(1).to(others.dtype)
-        if constant is not None:
-            grad.add_(constant.unsqueeze(1).to(grad.dtype))
-        return grad.scatter_(1, index, at_label.unsqueeze(1).to(grad.dtype)).to(rows.dtype), None, None, None
+    def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, None, None]:
+        rows, labels, *kept = ctx.saved_tensors
+        given = [grad for grad in grads if grad is not None]
+        if not given:
+            return None, None, None
+        again = torch.is_grad_enabled()  # the gradient is to be differentiated too
+        if again or transformed(given[0]):
+            with torch.enable_grad():
+                x = rows if again else rows.detach().requires_grad_()
+                found = _differentiable(x, labels, grads[1] is not None)
+                outputs = [value for value, grad in zip(found, grads, strict=True) if grad is not None]
+                return torch.autograd.grad(outputs, x, given, create_graph=again)[0], None, None
+        g_delta = torch.zeros_like(given[0]) if grads[0] is None else grads[0].contiguous()
+        g_total = None if grads[1] is None else grads[1].contiguous()
+        gradient: Any = kernel.gradient if len(kept) == 1 else _gradient_in_blocks
+        return gradient(rows, labels, *kept, g_delta, g_total), None, None
 
 
-# What the forward pass finds: the margin; what the total is made of (see _total); and what is kept: mass, largest score
-# (None for the label's), exponentials (None where they are recomputed).
-_Found = tuple[Tensor, tuple[Tensor, Tensor] | None, tuple[Tensor, Tensor | None, Tensor | None]]
-
-
-def _small(rows: Tensor, labels: Tensor, with_total: bool) -> _Found | None:
-    """With few scores the time goes into calls: as few as can be, in float64 and relative to the label's score.
-
-    None where there are many scores, where they are too far apart for that, or where asking that would mean a wait.
-    """
-    if rows.numel() > SMALL or rows.device.type != "cpu":
-        return None
+def _in_blocks(
+    rows: Tensor, labels: Tensor, with_total: bool
+) -> tuple[Tensor, Tensor | None, tuple[Tensor, Tensor, Tensor]]:
+    """Margin and total; and what is kept: margin, mass and largest score of the others."""
     index = labels.unsqueeze(1)
-    others = rows.to(torch.float64, copy=True)
-    others.sub_(others.gather(1, index))
-    distance = others.sum(1) if with_total else None
-    mass = others.exp_().scatter_(1, index, 0.0).sum(1)
-    delta = mass.log().neg_()
-    if not (delta.abs() < REACH).all():
-        return None
-    # Relative to the label's score: s_i - top = (s_i - s_y) - log(mass), if top stands for log of the others' mass.
-    parts = None if distance is None else (-logsigmoid(-delta), distance + (rows.shape[1] - 1) * delta)
-    return delta, parts, (mass, None, others)
-
-
-def _large(rows: Tensor, labels: Tensor, with_total: bool) -> _Found:
-    """In blocks, keeping two numbers per row and, where there is room, the exponentials."""
-    index = labels.unsqueeze(1)
-    room = None
-    if rows.numel() <= KEEP:
-        room = torch.empty_like(rows, dtype=_working(rows), memory_format=torch.contiguous_format)
-    blocks = [_statistics(rows[here], buffer, index[here], with_total) for here, buffer in _blocks(rows, into=room)]
+    blocks = [_statistics(rows[here], buffer, index[here], with_total) for here, buffer in _blocks(rows)]
     tops, masses, drops = zip(*blocks, strict=True)
     top, mass = torch.cat(tops), torch.cat(masses)
     log_mass = mass.log()
     own = rows.gather(1, index).to(mass.dtype).sub_(top).squeeze(1)
-    kept = (mass.clamp(min=0.5), top, room)  # it is at least 1, or 0 where all others are -inf
-    parts = (torch.logaddexp(log_mass, own), torch.cat(drops)) if with_total else None
-    return own - log_mass, parts, kept
+    delta = own - log_mass
+    total = _total(delta, torch.logaddexp(log_mass, own), torch.cat(drops), rows.shape[1]) if with_total else None
+    return delta, total, (delta, mass.clamp(min=0.5), top)  # the mass is at least 1, or 0 where all others are -inf
 
 
 def _statistics(rows: Tensor, buffer: Tensor, index: Tensor, with_total: bool) -> tuple[Tensor, Tensor, Tensor | None]:
@@ -283,12 +220,19 @@ def _statistics(rows: Tensor, buffer: Tensor, index: Tensor, with_total: bool) -
     return top, buffer.exp_().sum(1, dtype=wide_dtype(buffer)), drop
 
 
-def _in_blocks(
-    rows: Tensor, labels: Tensor, top: Tensor, at_label: Tensor, factor: Tensor, constant: Tensor | None
+def _gradient_in_blocks(
+    rows: Tensor, labels: Tensor, delta: Tensor, mass: Tensor, top: Tensor, g_delta: Tensor, g_total: Tensor | None
 ) -> Tensor:
-    """The gradient, a block at a time: the softmax over the others is computed in its place."""
-    index, label, factor = (part.unsqueeze(1) for part in (labels, at_label.to(top.dtype), factor.to(top.dtype)))
-    constant = None if constant is None else constant.unsqueeze(1).to(top.dtype)
+    """The margin's gradient is 1 at the label and minus the softmax q_j over the others; the total's is C p_j - 1,
+    with p_j = sigmoid(-delta) q_j. So a row's gradient has a number at the label, a factor of q, and a constant."""
+    at_label, factor, constant = g_delta, -g_delta, None
+    if g_total is not None:
+        at_label = at_label + g_total * (rows.shape[1] * logsigmoid(delta).exp() - 1)
+        factor = factor + g_total * (rows.shape[1] * logsigmoid(-delta).exp())
+        constant = -g_total.unsqueeze(1).to(top.dtype)
+    index, label, factor = (
+        part.unsqueeze(1) for part in (labels, at_label.to(top.dtype), (factor / mass).to(top.dtype))
+    )
     grad = torch.empty_like(rows, memory_format=torch.contiguous_format)
     for here, buffer in _blocks(rows, into=grad):
         torch.sub(rows[here], top[here], out=buffer)
@@ -301,21 +245,21 @@ def _in_blocks(
     return grad
 
 
-def _differentiable(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Margin, softmax over the others and total, in operations torch can differentiate and compile."""
+def _differentiable(rows: Tensor, labels: Tensor, with_total: bool) -> tuple[Any, ...]:
+    """Margin and total, in operations torch can differentiate and compile."""
     hot = torch.arange(rows.shape[1], device=rows.device) == labels.unsqueeze(1)
     x = rows.to(_working(rows))
     others = torch.where(hot, -torch.inf, x)
     top = _finite(others.detach().amax(1, keepdim=True))
-    spread = (others - top).exp()
-    mass = spread.sum(1, dtype=wide_dtype(rows))
+    mass = (others - top).exp().sum(1, dtype=wide_dtype(rows))
     # The mass is at least 1, or 0 where all others are -inf; then its logarithm has no derivative, and needs none.
     log_mass = torch.where(mass > 0, mass.clamp(min=0.5).log(), -torch.inf)
     own = x.gather(1, labels.unsqueeze(1)).squeeze(1).to(mass.dtype) - top.squeeze(1)
-    drop = torch.where(hot, 0.0, x - top).sum(1)
-    softmax = spread / mass.clamp(min=0.5).unsqueeze(1).to(x.dtype)
     delta = own - log_mass
-    return delta, softmax, _total(delta, torch.logaddexp(log_mass, own), drop, rows.shape[1])
+    if not with_total:
+        return delta, None
+    drop = torch.where(hot, 0.0, x - top).sum(1)
+    return delta, _total(delta, torch.logaddexp(log_mass, own), drop, rows.shape[1])
 
 
 def _total(delta: Tensor, whole: Tensor, drop: Tensor, classes: int) -> Tensor:
@@ -334,7 +278,7 @@ def _blocks(rows: Tensor, into: Tensor | None = None) -> Iterator[tuple[slice, T
     size = max(1, (CPU_BLOCK if rows.device.type == "cpu" else DEVICE_BLOCK) // classes)
     if into is None or into.dtype != work:
         buffer = rows.new_empty((min(size, count), classes), dtype=work)
-    for start in range(0, count, size):
+    for start in range(0, max(count, 1), size):
         here = slice(start, min(start + size, count))
         yield here, buffer[: here.stop - start] if into is None or into.dtype != work else into[here]
 
@@ -353,7 +297,7 @@ def widened(rows: Tensor) -> Tensor:
 
     Every class's margin has the scores' size, and in float32 its rounding alone puts some 1e-6 on the weights.
     """
-    return rows.to(wide_dtype(rows)) if rows.numel() <= KEEP else rows
+    return rows.to(wide_dtype(rows)) if rows.numel() <= FEW else rows
 
 
 def _finite(top: Tensor) -> Tensor:

@@ -1,5 +1,6 @@
 """Set for every test, and what is said at the end of them."""
 
+import subprocess
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -31,6 +32,29 @@ def cache_of_the_tests(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Non
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYRITE_CACHE", str(tmp_path_factory.mktemp("cache")))
         yield
+
+
+@pytest.fixture(scope="session")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """The compiled kernel: that of the installation, or one that is compiled for the tests."""
+    from pyrite import kernel
+    from pyrite.kernel.build import compile_kernel
+
+    try:
+        return kernel.library() or kernel.load(compile_kernel(tmp_path_factory.mktemp("kernel")))
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("no C compiler")
+
+
+@pytest.fixture(params=["compiled", "torch"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The two ways rows are computed: by the compiled kernel, and by torch's operations in blocks, here small ones."""
+    from pyrite import kernel, soft_margin
+
+    found = request.getfixturevalue("library") if request.param == "compiled" else None
+    monkeypatch.setattr(kernel, "library", lambda: found)
+    monkeypatch.setattr(soft_margin, "CPU_BLOCK", 15)
+    return str(request.param)
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """The margin against float64, mpmath and hand-made cases."""
 
+from typing import Any
+
 import mpmath
 import pytest
 import torch
@@ -7,7 +9,7 @@ import torch.nn.functional as F
 from hypothesis import given, settings, strategies as st
 
 import pyrite
-from pyrite import soft_margin
+from pyrite import kernel, soft_margin
 
 
 def exact(scores: torch.Tensor, label: int) -> mpmath.mpf:
@@ -21,12 +23,8 @@ def ulp(value: torch.Tensor) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("classes", [2, 3, 10, 1000, 128_256])
-@pytest.mark.parametrize(("small", "keep"), [(0, 0), (0, 1 << 22), (1 << 15, 0)])
-def test_value_to_two_ulp_of_the_largest_score(
-    classes: int, small: int, keep: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(soft_margin, "SMALL", small)
-    monkeypatch.setattr(soft_margin, "KEEP", keep)
+@pytest.mark.usefixtures("kernel")
+def test_value_to_two_ulp_of_the_largest_score(classes: int) -> None:
     generator = torch.Generator().manual_seed(classes)
     scores = 4 * torch.randn(16, classes, generator=generator)
     labels = torch.randint(classes, (16,), generator=generator)
@@ -104,11 +102,9 @@ def test_shapes(shape: tuple[int, ...]) -> None:
     assert torch.allclose(every.gather(axis, labels.unsqueeze(axis)).squeeze(axis), found, rtol=1e-12)
 
 
-@pytest.mark.parametrize(("small", "keep"), [(0, 0), (0, 1 << 22), (1 << 15, 0)])
-def test_masked_classes_are_as_if_absent(small: int, keep: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("kernel")
+def test_masked_classes_are_as_if_absent() -> None:
     """Scores of -inf are how classes are masked out; torch's cross entropy takes them, and so do we."""
-    monkeypatch.setattr(soft_margin, "SMALL", small)
-    monkeypatch.setattr(soft_margin, "KEEP", keep)
     scores = torch.tensor([[1.0, -torch.inf, 2.0], [3.0, -torch.inf, -torch.inf], [0.5, 0.25, -torch.inf]])
     labels = torch.tensor([0, 0, 1])
     for reduction in ("none", "mean"):
@@ -122,10 +118,9 @@ def test_masked_classes_are_as_if_absent(small: int, keep: int, monkeypatch: pyt
     assert float(pyrite.margin(scores, labels)[1]) == float("inf")
 
 
-@pytest.mark.parametrize("small", [0, 1 << 15])
-def test_minus_infinity_is_a_limit_and_not_nan(small: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("kernel")
+def test_minus_infinity_is_a_limit_and_not_nan() -> None:
     """Against scores of -1e4 in its place: the numbers of every loss are at their limits there."""
-    monkeypatch.setattr(soft_margin, "SMALL", small)
     alone, masked, label = [1.0, -torch.inf, -torch.inf], [-torch.inf, 1.0, 2.0], torch.tensor([0])
     for row, specs in ((alone, ("ce", "focal", "gce", "nce")), (masked, ("ce", "focal", "gce", "sce"))):
         for loss in map(pyrite.loss, specs):
@@ -140,24 +135,23 @@ def test_minus_infinity_is_a_limit_and_not_nan(small: int, monkeypatch: pytest.M
     assert pyrite.NCE()(torch.tensor([[1.0, -torch.inf, 2.0]]), torch.tensor([0])) == 0
 
 
-def test_how_rows_are_worked_through_does_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One row, five rows, all rows at a time are equal to the bit; the ways of smaller batches to rounding."""
+def test_how_rows_are_worked_through_does_not_show(library: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row, five rows, all rows at a time are equal to the bit; the compiled kernel to rounding."""
     scores = (4 * torch.randn(37, 11, generator=torch.Generator().manual_seed(0))).requires_grad_()
     labels = torch.randint(11, (37,), generator=torch.Generator().manual_seed(1))
     for loss in (pyrite.CE(), pyrite.NCE(), pyrite.IMAE()):
         results = []
-        for block, keep, small in ((1, 0, 0), (55, 0, 0), (1 << 19, 0, 0), (1, 1 << 22, 0), (1, 0, 1 << 15)):
+        for block, compiled in ((1, None), (55, None), (1 << 19, None), (1, library)):
             monkeypatch.setattr(soft_margin, "CPU_BLOCK", block)
-            monkeypatch.setattr(soft_margin, "KEEP", keep)
-            monkeypatch.setattr(soft_margin, "SMALL", small)
+            monkeypatch.setattr(kernel, "library", lambda compiled=compiled: compiled)
             value = loss(scores, labels)
             results.append((value.detach(), *torch.autograd.grad(value, scores)))
         for value, grad in results[1:3]:
             assert torch.equal(value, results[0][0])
             assert torch.equal(grad, results[0][1])
-        for value, grad in results[3:]:
-            assert torch.allclose(value, results[0][0], rtol=3e-7)
-            assert torch.allclose(grad, results[0][1], rtol=1e-6, atol=1e-9)
+        value, grad = results[3]
+        assert torch.allclose(value, results[0][0], rtol=3e-7)
+        assert torch.allclose(grad, results[0][1], rtol=1e-6, atol=1e-9)
 
 
 def test_the_graph_can_be_used_twice() -> None:
@@ -224,6 +218,7 @@ def test_index_of_a_bad_label_in_an_image() -> None:
         pyrite.margin(torch.randn(2, 4, 3), labels)
 
 
+@pytest.mark.usefixtures("kernel")
 @pytest.mark.parametrize("spec", ["ce", "imae(T=8)", "nce", "smooth(ce, rate=0.1)"])
 def test_nothing_of_the_scores_size_but_the_gradient(spec: str) -> None:
     """What torch allocates in a step, by its own profiler: cross entropy takes 3 times the scores, we once."""
@@ -231,7 +226,6 @@ def test_nothing_of_the_scores_size_but_the_gradient(spec: str) -> None:
 
     scores = torch.randn(48, 1 << 17, requires_grad=True)
     labels = torch.randint(1 << 17, (48,))
-    assert scores.numel() > soft_margin.KEEP
     assert extra_memory(F.cross_entropy, scores, labels) > 2.9
     assert extra_memory(pyrite.loss(spec), scores, labels) < 1.01
     half = scores.detach().bfloat16().requires_grad_()

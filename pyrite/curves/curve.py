@@ -12,7 +12,8 @@ from torch import Tensor
 from pyrite.checks import is_number
 from pyrite.criterion import Loss, Terms, add_up, bare, common_options
 from pyrite.errors import PyriteError
-from pyrite.soft_margin import row_margin, row_margins, transformed
+from pyrite.kernel import Term, transformed
+from pyrite.soft_margin import row_margin, row_margins
 
 # Where the numbers a curve is asked for are looked up: w is constant to rounding beyond either end.
 _GRID_END = 60.0
@@ -27,6 +28,9 @@ def gauss(count: int) -> tuple[Tensor, Tensor]:
 
 
 _GAUSS = gauss(5)  # for an integral between two neighbours of a grid
+
+COMPILED: dict[type, tuple[float, tuple[str, ...]]] = {}
+"""The curves that the compiled kernel has: their kinds, and which of their attributes are its parameters."""
 
 
 class Peak(NamedTuple):
@@ -143,10 +147,16 @@ class Curve(Loss):
         return 0.0 if ratio < 1e-6 else 1.0 if ratio > 1 - 1e-6 else ratio
 
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
-        return row_margin(scores, labels, of=self)
+        return self.value_at(row_margin(scores, labels))
 
     def per_label(self, scores: Tensor) -> Tensor:
         return self.value_at(row_margins(scores))
+
+    def compiled_terms(self, classes: int) -> tuple[Term, ...] | None:
+        if type(self) not in COMPILED:
+            return None
+        kind, parameters = COMPILED[type(self)]
+        return (Term(kind, *[getattr(self, name) for name in parameters]),)
 
     def __add__(self, other: Loss) -> Loss:
         if isinstance(other, Curve):
@@ -167,6 +177,8 @@ class Curve(Loss):
 @final
 class CurveSum(Terms, Curve):
     """A weighted sum of curves is a curve."""
+
+    compiled_terms = Terms.compiled_terms
 
     def phi(self, margin: Tensor) -> Tensor:
         return add_up(factor * curve.phi(margin) for factor, curve in self.terms())

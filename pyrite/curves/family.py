@@ -14,7 +14,8 @@ from torch.nn.functional import logsigmoid
 
 from pyrite.checks import number, whole_number
 from pyrite.criterion import Options, OptionsButWeight
-from pyrite.curves.curve import Curve, gauss, merged
+from pyrite.curves.curve import COMPILED, Curve, gauss, merged
+from pyrite.kernel import KINDS
 from pyrite.soft_margin import row_margin_and_total
 
 
@@ -37,7 +38,8 @@ class CE(Curve):
         return logsigmoid(-margin).exp()
 
     def at_label_and_total(self, scores: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        return row_margin_and_total(scores, labels, of=self)
+        margin, total = row_margin_and_total(scores, labels)
+        return self.value_at(margin), total
 
 
 @final
@@ -329,3 +331,18 @@ class IMAE(Curve):
 
 
 _GAUSS = gauss(16)  # to rounding for T <= 40, 2e-8 of the value for T = 300 (against mpmath)
+
+COMPILED |= {
+    CE: (KINDS["ce"], ()),
+    Focal: (KINDS["focal"], ("q",)),
+    MAE: (KINDS["proportional"], ("factor",)),
+    RCE: (KINDS["proportional"], ("factor",)),
+    GCE: (KINDS["gce"], ("q",)),
+    TruncatedGCE: (KINDS["truncated_gce"], ("q", "_threshold")),
+    SCE: (KINDS["sce"], ("q",)),
+    TCE: (KINDS["tce"], ("q",)),
+    AUL: (KINDS["aul"], ("a", "q")),
+    AGCE: (KINDS["agce"], ("a", "q")),
+    AEL: (KINDS["ael"], ("q",)),
+    IMAE: (KINDS["imae"], ("T", "_whole")),
+}

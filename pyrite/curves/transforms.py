@@ -11,9 +11,10 @@ import numpy as np
 from torch import Tensor
 
 from pyrite.checks import number, require, whole_number
-from pyrite.criterion import Options
+from pyrite.criterion import Options, scaled_terms
 from pyrite.curves.curve import Curve, Peak, Tails, bare_curve
 from pyrite.errors import PyriteError
+from pyrite.kernel import Term
 
 MEASURED = "measured"
 """In place of a margin: training measures it on its net and data before the first step."""
@@ -42,6 +43,9 @@ class Unit(Curve):
 
     def w(self, margin: Tensor) -> Tensor:
         return self._factor * self.curve.w(margin)
+
+    def compiled_terms(self, classes: int) -> tuple[Term, ...] | None:
+        return scaled_terms(self._factor, self.curve.compiled_terms(classes))
 
     def peak(self) -> Peak:
         return Peak(self.curve.peak().margin, 1.0)
@@ -96,6 +100,13 @@ class _Moved(Curve):
     def w(self, margin: Tensor) -> Tensor:
         slope, offset = self._line
         return self.curve.w(slope * margin + offset)
+
+    def compiled_terms(self, classes: int) -> tuple[Term, ...] | None:
+        (slope, offset), terms = self._line, self.curve.compiled_terms(classes)
+        return terms and tuple(
+            Term(kind, a, b, factor / slope, scale * slope, shift + scale * offset)
+            for kind, a, b, factor, scale, shift in terms
+        )
 
     def peak(self) -> Peak:
         """The largest weight is known although its place may not be: NaN until it is measured."""

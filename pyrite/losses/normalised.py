@@ -6,12 +6,15 @@ import torch
 from torch import Tensor
 
 from pyrite.checks import require, whole_number
-from pyrite.criterion import Loss, Options, bare, classes_of
+from pyrite.criterion import Loss, Options, bare, classes_of, scaled_terms
 from pyrite.curves import CE, Curve, Unit
 from pyrite.curves.curve import largest
 from pyrite.errors import PyriteError
+from pyrite.kernel import KINDS, Term
 from pyrite.soft_margin import check_labels, to_rows
 from pyrite.spec import construct
+
+_TERMS = (Term(KINDS["nce"]),)
 
 
 class _Divided(Loss):
@@ -26,6 +29,9 @@ class _Divided(Loss):
     def per_label(self, scores: Tensor) -> Tensor:
         every = self.loss.per_label(scores)
         return every / every.sum(1, keepdim=True)
+
+    def compiled_terms(self, classes: int) -> tuple[Term, ...] | None:
+        return _TERMS if type(self.loss) is CE else None
 
 
 @final
@@ -154,6 +160,9 @@ class UnitLoss(Loss):
 
     def per_sample(self, rows: Tensor, labels: Tensor, weight: Tensor | None, valid: Tensor | None) -> Tensor:
         return self._factor * self.loss.per_sample(self._checked(rows), labels, weight, valid)
+
+    def compiled_terms(self, classes: int) -> tuple[Term, ...] | None:
+        return scaled_terms(self._factor, self.loss.compiled_terms(classes)) if classes == self.classes else None
 
     def __repr__(self) -> str:
         return "unit" + construct(self, **self._further_options()).removeprefix("UnitLoss")

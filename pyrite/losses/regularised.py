@@ -12,6 +12,7 @@ from pyrite.checks import number, require
 from pyrite.criterion import Loss, Options, bare, to_numbers
 from pyrite.curves import CE
 from pyrite.errors import PyriteError
+from pyrite.kernel import KINDS, Term
 from pyrite.soft_margin import row_margins
 
 
@@ -72,6 +73,9 @@ class Smooth(Loss):
         own, total = self.loss.at_label_and_total(scores, labels)
         return (1 - self.rate) * own + self.rate / scores.shape[1] * total
 
+    def compiled_terms(self, classes: int) -> tuple[Term, ...] | None:
+        return _with_total(self.loss, 1 - self.rate, self.rate / classes)
+
     def per_label(self, scores: Tensor) -> Tensor:
         every = self.loss.per_label(scores)
         return (1 - self.rate) * every + self.rate * every.mean(1, keepdim=True)
@@ -112,6 +116,9 @@ class Confidence(Loss):
             own, total = self.loss.at_label_and_total(scores, labels)
             return own - self.beta / scores.shape[1] * total
         return _pick(self.per_label(scores), labels)
+
+    def compiled_terms(self, classes: int) -> tuple[Term, ...] | None:
+        return _with_total(self.loss, 1.0, -self.beta / classes) if self.prior is None else None
 
     def per_label(self, scores: Tensor) -> Tensor:
         every = self.loss.per_label(scores)
@@ -211,6 +218,11 @@ class BootHard(_Bootstrapped):
 
     def under_itself(self, scores: Tensor) -> Tensor:
         return self.ce.at_label(scores, scores.detach().argmax(1))
+
+
+def _with_total(loss: Loss, own: float, total: float) -> tuple[Term, ...] | None:
+    """Factors times cross entropy and the sum of it over all labels, as the compiled kernel has them."""
+    return (Term(KINDS["ce"], factor=own), Term(KINDS["total"], factor=total)) if type(loss) is CE else None
 
 
 def _pick(every: Tensor, labels: Tensor) -> Tensor:

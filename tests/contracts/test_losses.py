@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 import pyrite
-from pyrite import soft_margin
 from tests.examples import CLASSES, curves, instance, losses
 
 Subject = TypeVar("Subject", bound=pyrite.Loss | list[pyrite.Loss])
@@ -50,16 +49,6 @@ def couples(loss: pyrite.Loss) -> bool:
 every_loss = of_every(LOSSES)
 every_curve = of_every(CURVES)
 every_independent_loss = of_every({spec: loss for spec, loss in LOSSES.items() if not couples(loss)})
-
-
-@pytest.fixture(params=["small", "whole", "blocks"])
-def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The ways rows are worked through; left alone, these small batches would only see the first."""
-    if request.param != "small":
-        monkeypatch.setattr(soft_margin, "SMALL", 0)
-    if request.param == "blocks":
-        monkeypatch.setattr(soft_margin, "KEEP", 0)
-        monkeypatch.setattr(soft_margin, "CPU_BLOCK", 3 * CLASSES)
 
 
 every_kernel = pytest.mark.usefixtures("kernel")
