@@ -53,14 +53,10 @@ def print_json(values: object) -> None:
 def print_table(
     headings: Sequence[str], rows: Sequence[Sequence[str]], *, left: int = 1, caption: str | None = None
 ) -> None:
-    """Print a table, in columns.
+    """Print a table, in columns; without ``headings`` if those are empty.
 
-    Args:
-        headings: one per column; empty for a table without headings.
-        rows: the cells, as text.
-        left: the number of columns with text, which is aligned to the left and wraps in a narrow window. In the others,
-            which contain numbers, the headings wrap.
-        caption: printed below the table.
+    The first ``left`` columns have text, which is aligned to the left and wraps in a narrow window. In the others,
+    which contain numbers, the headings wrap.
     """
     from rich.console import Console
     from rich.table import Table
@@ -92,13 +88,8 @@ def with_settings(
     """Give a command one flag per setting, in place of its ``**options``.
 
     Flags that are not used are not among the options, so that a configuration file or the library decides. A parameter
-    of the command itself replaces the setting of the same name.
-
-    Args:
-        without: settings without a flag.
-        only: the settings that have one; all by default.
-        as_text: settings whose flag is not read as a number.
-        defaults: whether the help shows the defaults of the settings; False if the command has others.
+    of the command itself replaces the setting of the same name. Flags of ``as_text`` are not read as numbers. Without
+    ``defaults``, the help shows no defaults, because the command has others.
     """
 
     def decorate(command: Command) -> Command:

@@ -32,10 +32,7 @@ _NORMS: Final = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
 class Training:
     """A job that is ready to run: its samples and labels, batches, nets, trainer, record and evaluation.
 
-    Args:
-        job: what is trained.
-        folder: of the run if it is resumed.
-        progress: show a bar while samples are embedded.
+    ``folder`` is that of a run that is resumed. With ``progress``, a bar is shown while samples are embedded.
     """
 
     def __init__(self, job: Job, folder: Path | None = None, progress: bool = False) -> None:

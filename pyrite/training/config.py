@@ -166,14 +166,9 @@ class Config:
 @final
 @dataclass(frozen=True, eq=False)
 class Job:
-    """Everything that decides a run.
+    """Everything that decides a run."""
 
-    Attributes:
-        config: the settings, with all defaults filled in.
-        data: what is trained on.
-    """
-
-    config: Config
+    config: Config  # with all defaults filled in
     data: Dataset
 
     def with_config(self, **changes: Any) -> "Job":

@@ -94,10 +94,7 @@ def measure_pace(job: Job) -> Pace:
 def fitting(job: Job, seconds: float, *, widen: bool = False) -> dict[str, Any]:
     """The settings of a run that takes so long on this machine: ``epochs`` and, if it may be wider, ``model``.
 
-    Args:
-        job: a run of any length.
-        seconds: the time.
-        widen: whether a wider net may be taken where the time is long enough. Only ``fast_cnn`` is widened.
+    With ``widen``, a wider net may be taken where the time is long enough. Only ``fast_cnn`` is widened.
     """
     found: dict[str, Any] = {}
     for net in (job.config.model, *(_wider(job.config.model) if widen else ())):

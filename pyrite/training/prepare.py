@@ -34,13 +34,7 @@ class Prepared:
 
 
 def prepare(job: Job, folder: Path | None = None, progress: bool = False) -> Prepared:
-    """Prepare the samples of a job.
-
-    Args:
-        job: what is trained.
-        folder: of the run if it is resumed, with its corrections and the state of its features.
-        progress: show a bar while samples are embedded.
-    """
+    """Prepare the samples of a job; ``folder`` of a run that is resumed has its corrections and its features."""
     config, data, wanted = job.config, job.data, job.config.method.meta_set
     given, true, matrix = (data.labels, data.true, None) if config.noise is None else _noisy(job, config.noise)
     if wanted and wanted.clean and true is None and data.clean is None:
