@@ -79,6 +79,36 @@ def stars() -> list[int]:
     return [5 - 4 * (row % 2) for row in range(ROWS)]
 
 
+def objects(folder: Path) -> dict[str, Any]:
+    """What the expressions of the table name."""
+    import datasets
+    from torch import tensor
+    from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+    class ImageFolder(Dataset[Any]):
+        """What torchvision's class has."""
+
+        def __init__(self) -> None:
+            self.classes, self.class_to_idx, self.samples = ["a", "b"], {"a": 0, "b": 1}, []
+            for row in range(ROWS):
+                path = folder / f"{row}.png"
+                Image.new("RGB", (20, 24), (4 * row, 90 * (row % 2), 50)).save(path)
+                self.samples.append((str(path), row % 2))
+
+    columns = datasets.Dataset.from_dict({"review": texts(), "stars": stars()})
+    dataset = TensorDataset(tensor(load_wine().data[:ROWS]), tensor(stars()))
+    return {
+        "frame": customers(),
+        "texts": texts(),
+        "labels": stars(),
+        "dataset": dataset,
+        "loader": DataLoader(dataset, batch_size=16, shuffle=True),
+        "image_folder": ImageFolder(),
+        "hf_dataset": columns.rename_column("stars", "label"),
+        "dataset_dict": datasets.DatasetDict(train=columns, test=columns),
+    }
+
+
 COMMANDS = [code for code in typed() if code.startswith("pyrite ")]
 EXPRESSIONS = [code for code in typed() if not code.startswith("pyrite ")]
 
@@ -110,15 +140,16 @@ def test_commands(command: str, place: Path, tmp_path: Path, monkeypatch: pytest
 @pytest.mark.parametrize("expression", EXPRESSIONS)
 def test_expressions(expression: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"pyrite": pyrite, "frame": customers(), "texts": texts(), "labels": stars()}
     x, y = load_wine(return_X_y=True)
     from torch import nn, tensor
 
-    trained = "pyrite.audit(" in expression
+    names = {"pyrite": pyrite, "X": x, "y": y, "nn": nn, **objects(tmp_path)}
+    trained = re.match(r"pyrite\.(audit|train)\(", expression)
     short = re.sub(r"\)$", f", epochs=1, out={str(tmp_path / 'run')!r})", expression) if trained else expression
-    made = eval(short, names | {"X": x, "y": y, "nn": nn})
+    made = eval(short, names)
     if trained:
-        assert len(made.labels) == ROWS
+        labels = made.labels if trained[1] == "audit" else made.labels["given"]
+        assert len(labels) == (len(y) if "(X" in expression else ROWS)
     elif isinstance(made, nn.Module):
         assert float(made(tensor([[2.0, 0.0]]), tensor([0]))) > 0
     else:

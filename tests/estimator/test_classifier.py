@@ -170,8 +170,9 @@ def test_images() -> None:
     assert fitted.n_features_in_ == 3
     with pytest.raises(ValueError, match=r"rows of shape \(3, 8, 8\)"):
         fitted.predict(images[:, :, :8, :8])
-    with pytest.raises(ValueError, match="bytes"):
-        quick().fit(images / 255, labels)
+    with pytest.raises(ValueError, match="X has images of float32, but the model was trained on images of bytes"):
+        fitted.predict(images / 255)
+    assert quick().fit(images.transpose(0, 2, 3, 1) / 255, labels).n_features_in_ == 3
 
 
 def test_a_net_of_ones_own() -> None:
