@@ -10,12 +10,23 @@ from typing import Any, Final, Unpack, cast
 import numpy as np
 from rich.console import Console
 from rich.progress import Progress as Bar
+from scipy.special import log_expit
 
-from pyrite.auditing import FEWEST, Audit, Kind, audit_margins, audit_scores, check_enough, data_issues
+from pyrite.auditing import (
+    FEWEST,
+    Audit,
+    Kind,
+    audit_annotated,
+    audit_margins,
+    audit_scores,
+    check_enough,
+    data_issues,
+    with_annotators,
+)
 from pyrite.auditing.noise_fit import Progress
 from pyrite.checks import is_whole, whole_number
 from pyrite.curves import expected_margin
-from pyrite.data import Data, Dataset, Part, has_labels, is_frame, is_object, load, with_labels
+from pyrite.data import Data, Dataset, Part, are_several, has_labels, is_frame, is_object, load, with_labels
 from pyrite.errors import PyriteError
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, CrossFit, method as read_method
@@ -55,7 +66,8 @@ def audit(
 
     Args:
         what: data, as ``train`` takes them, which are trained on first; a run or its folder; or, with ``scores``, the
-            given labels as class numbers.
+            given labels as class numbers. Labels of several annotators are a table, one row per sample, one column per
+            annotator, with −1, None or NaN for gaps.
         labels: the labels of the samples, if ``what`` is samples: ``audit(X, y)`` is ``audit((X, y))``.
         scores: the scores of a model, one row per sample, one column per class. The model must not have
             been trained on that sample's label: memorised labels look right. Their scale does not matter. A list of
@@ -95,6 +107,8 @@ def audit(
     seed = _only_seed(options, out, "with given scores nothing is trained")
     if scores is None:
         raise PyriteError("scores are missing: pass the scores of a model, or a run in place of the labels")
+    if are_several(what):
+        return audit_annotated(what, scores=scores, kind=kind, embeddings=embeddings, classes=classes, seed=seed)
     with _shown(progress) as advance:
         return audit_scores(
             what, scores=scores, kind=kind, embeddings=embeddings, classes=classes, seed=seed, progress=advance
@@ -114,6 +128,8 @@ def _train_and_audit(what: Data, out: str | os.PathLike[str] | None, watching: W
     given.pop("data", None)  # of a recipe
     data = load(what, **reading(given)) if not isinstance(what, Dataset) else what
     check_enough(data.labels, data.classes, _used(given, data))
+    if data.annotations is not None:
+        data.annotations.check_agreement()  # before training
     chosen = default_options(given, data)
     defaults = {name: value for name, value in chosen.items() if name not in given or name == "method"}
     if "method" in defaults:  # which has the loss in it
@@ -179,7 +195,7 @@ def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
     except ValueError:  # the data are missing; the run has the evidence, only copies cannot be found
         pass
     with _shown(progress) as advance:
-        return audit_margins(
+        result = audit_margins(
             np.where(np.isin(part, (Part.TRAIN, Part.VALIDATION))[:, None], samples["class_margins"], np.nan),
             given,
             samples["unseen"] > 0 if "unseen" in samples else part == Part.VALIDATION,
@@ -193,6 +209,11 @@ def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
             paths=labels.get("path"),
             progress=advance,
         )
+    if run.annotations is None:
+        return result
+    unseen = samples["unseen"] > 0 if "unseen" in samples else part == Part.VALIDATION
+    log_p = np.where(unseen[:, None], log_expit(samples["class_margins"].astype(np.float64)), np.nan)
+    return with_annotators(result, run.annotations, log_p, seed=seed)
 
 
 @contextmanager

@@ -1,6 +1,8 @@
 """Which labels are wrong, from scores or margins: arrays in, an ``Audit`` out. ``pyrite.run_audits`` also trains."""
 
-from pyrite.auditing.audit import Audit, Confusion
+from pyrite.auditing.annotators import AnnotatorFit, fit_annotators
+from pyrite.auditing.audit import Annotator, Audit, Confusion
+from pyrite.auditing.from_annotators import audit_annotated, with_annotators
 from pyrite.auditing.from_scores import FEWEST, audit_margins, audit_scores, check_enough
 from pyrite.auditing.issues import DataIssues, data_issues
 from pyrite.auditing.review import Review
@@ -10,6 +12,8 @@ from pyrite.auditing.scores import Kind
 __all__ = [
     "FEWEST",
     "SCORES",
+    "Annotator",
+    "AnnotatorFit",
     "Audit",
     "AuditScore",
     "Confusion",
@@ -17,8 +21,11 @@ __all__ = [
     "Evidence",
     "Kind",
     "Review",
+    "audit_annotated",
     "audit_margins",
     "audit_scores",
     "check_enough",
     "data_issues",
+    "fit_annotators",
+    "with_annotators",
 ]

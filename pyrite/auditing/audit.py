@@ -16,7 +16,7 @@ from scipy.special import expit
 from pyrite.arrays import Flags, Floats, Ints
 from pyrite.auditing.issues import DataIssues
 from pyrite.auditing.sample_scores import SCORES
-from pyrite.data import Records
+from pyrite.data import Annotations, Records
 from pyrite.data.corrections import to_cell
 from pyrite.files import write_or_refuse
 
@@ -26,8 +26,9 @@ if TYPE_CHECKING:  # for annotations alone
     from pyrite.auditing.review import Decisions, Review
     from pyrite.training import Run
 
-__all__ = ["Audit", "Confusion"]
+__all__ = ["Annotator", "Audit", "Confusion"]
 
+_LABEL_NEXT: Final = 100  # samples to label once more that the JSON lists
 _MOST_LISTED: Final = 100  # classes; the matrices of 1,000 would take 60 MB as JSON
 
 
@@ -38,6 +39,16 @@ class Confusion(NamedTuple):
     given: str
     fraction: float
     labels: int
+
+
+class Annotator(NamedTuple):
+    """One of several annotators: the fraction of its labels that are wrong, with an interval of 95 %, their number, and
+    ``matrix[i, j]``, how often it gives j to samples of class i."""
+
+    rate: float
+    interval: tuple[float, float]
+    labels: int
+    matrix: Floats
 
 
 @final
@@ -69,6 +80,10 @@ class Audit:
         data_issues: problems that need no net to be seen: copies, near-empty classes, unreadable files.
         run: the run that the evidence is from, with its model; None if scores were given.
         review: the review that the probabilities were recalibrated by; None before one.
+        annotators: by name, where several gave labels; ``labels`` are then what they agree on without the model, and
+            ``suggested`` and ``posterior`` are the consensus with it.
+        annotations: the labels of several annotators; None if there are none.
+        model_rate: how often the class that the model prefers is wrong, by the consensus; NaN if it is not known.
     """
 
     labels: Ints
@@ -93,6 +108,9 @@ class Audit:
     data_issues: DataIssues | None = None
     run: "Run | None" = None
     review: "Review | None" = None
+    annotators: Mapping[str, Annotator] = field(default_factory=dict)
+    annotations: Annotations | None = None
+    model_rate: float = np.nan
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -147,6 +165,11 @@ class Audit:
         """The most likely true class, which may be the given one."""
         return self.choices[:, 0]
 
+    @property
+    def label_next(self) -> Ints:
+        """Rows in the order in which one more label of an annotator would help the consensus most."""
+        return self.ranked_by("label_gain")
+
     @cached_property
     def confusions(self) -> tuple[Confusion, ...]:
         """Which wrong labels are given to which class, the most frequent first."""
@@ -165,7 +188,15 @@ class Audit:
             return f"cannot tell which of {len(self):,} labels are wrong: the evidence does not separate them"
         low, high = self.noise_interval
         within = "" if np.isnan(low) else f" ({100 * low:.0f} to {100 * high:.0f} %)"
-        rate = f"about {100 * self.noise_rate:.1f} %{within} of {len(self):,} labels look wrong"
+        what = f"consensus labels of {len(self.annotators)} annotators" if self.annotators else "labels"
+        rate = f"about {100 * self.noise_rate:.1f} %{within} of {len(self):,} {what} look wrong"
+        if self.annotators:
+            each = self.annotators.values()
+            count = sum(one.labels for one in each)
+            wrong = sum(one.rate * one.labels for one in each) / count
+            least, most = (end(self.annotators.items(), key=lambda item: item[1].rate) for end in (min, max))
+            ends = f"from {100 * least[1].rate:.1f} % ({least[0]}) to {100 * most[1].rate:.1f} % ({most[0]})"
+            rate += f", and {100 * wrong:.1f} % of their {count:,} single labels, {ends}"
         if not self.confusions:
             return rate
         first = self.confusions[0]
@@ -211,6 +242,16 @@ class Audit:
             "data_issues": None if self.data_issues is None else self.data_issues.summary(),
             "run": None if self.run is None else str(self.run.path),
             "review": None if self.review is None else self.review.summary(),
+        } | ({} if not self.annotators else self._annotator_summary())
+
+    def _annotator_summary(self) -> dict[str, Any]:
+        return {
+            "annotators": {
+                name: {"rate": one.rate, "interval": list(one.interval), "labels": one.labels}
+                for name, one in self.annotators.items()
+            },
+            "model_rate": None if np.isnan(self.model_rate) else self.model_rate,
+            "label_next": self.index[self.label_next[:_LABEL_NEXT]].tolist(),
         }
 
     def to_json(self, path: str | Path) -> Path:
@@ -227,9 +268,9 @@ class Audit:
     def to_csv(self, path: str | Path) -> Path:
         """Write all samples in the order of the ranking: the first lines are the suspects.
 
-        Its columns are index, path, given, suggested, wrong_probability, score, suspect, after a review ``reviewed``
-        (the decision), the audit scores, and the columns of the table that the samples are rows of, if the data of the
-        run can be read.
+        Its columns are index, path, given, suggested, with several annotators consensus and consensus_probability, then
+        wrong_probability, score, suspect, after a review ``reviewed`` (the decision), the audit scores, and the columns
+        of the table that the samples are rows of, if the data of the run can be read.
         ``pyrite train --corrections`` and ``--drop-suspects`` read it. Names that a spreadsheet would take for a
         formula are written with an apostrophe before them, which is removed when they are read.
         """
@@ -250,6 +291,7 @@ class Audit:
             "path": np.array(self.paths or [""] * len(self), object),
             "given": names[self.labels],
             "suggested": names[self.suggested],
+            **self._consensus_columns(),
             "wrong_probability": self.wrong_probability,
             "score": self.score,
             "suspect": self.is_suspect.astype(int),
@@ -258,6 +300,14 @@ class Audit:
             columns["reviewed"] = np.full(len(self), "", object)
             columns["reviewed"][self.review.rows] = self.review.decision
         return {name: values[self.ranking] for name, values in (columns | {**self.evidence}).items()}
+
+    def _consensus_columns(self) -> dict[str, npt.NDArray[Any]]:
+        if not self.annotators:
+            return {}
+        return {
+            "consensus": np.array(self.classes, object)[self.suggested],
+            "consensus_probability": self.likelihoods[:, 0],
+        }
 
     def _own_columns(self, taken: Container[str]) -> dict[str, npt.NDArray[Any]]:
         """The columns of the user's table in the order of the ranking."""

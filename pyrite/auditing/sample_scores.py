@@ -116,8 +116,23 @@ class Trust(AuditScore):
         return None if trust is None or np.isnan(trust).all() else trust
 
 
+class LabelGain(AuditScore):
+    """The expected rise of the probability of the consensus by one more label of a typical annotator."""
+
+    name = "label_gain"
+    heading = "to label once more"
+    help = "by how much one more label would raise the probability that the consensus of the annotators is right"
+    listed = (
+        "Samples for which one more label would help the consensus of the annotators most, by the probabilities of the "
+        "classes and the errors that annotators make. Have these labelled once more first."
+    )
+
+    def compute(self, evidence: Evidence) -> Floats | None:
+        return evidence.recorded.get("label_gain")
+
+
 SCORES: Final[dict[str, AuditScore]] = {
-    score.name: score for score in (NoClass(), Margin(), LastMargin(), Agreement(), Trust())
+    score.name: score for score in (NoClass(), Margin(), LastMargin(), Agreement(), Trust(), LabelGain())
 }
 
 

@@ -10,6 +10,8 @@ import typer
 from pyrite.cli.terminal import AsJson, failures, is_first, print_json, warn, with_settings
 from pyrite.errors import PyriteError
 
+_SHOWN = 5  # annotators, and samples to label once more
+
 if TYPE_CHECKING:
     from pyrite.auditing import Audit
     from pyrite.settings import Settings
@@ -22,7 +24,9 @@ def audit(
         list[Path] | None,
         typer.Option(help="Scores of a model of yours, .npy: one row per sample. Again for another model."),
     ] = None,
-    labels: Annotated[Path | None, typer.Option(help="With --scores: the given labels, .npy or .txt.")] = None,
+    labels: Annotated[
+        Path | None, typer.Option(help="With --scores: the given labels, .npy, .txt or .csv; a column per annotator.")
+    ] = None,
     kind: Annotated[str | None, typer.Option(help="What they are: logits, probabilities, log-probabilities.")] = None,
     embeddings: Annotated[Path | None, typer.Option(help="With --scores: one row per sample, .npy.")] = None,
     reviewed: Annotated[Path | None, typer.Option(help="Decisions of a review, as the page downloads them.")] = None,
@@ -94,20 +98,39 @@ def _array(path: Path) -> Any:
 
 
 def _labels(path: Path) -> Any:
-    """Class numbers: a .npy file, or a text file with one per line."""
+    """Class numbers: a .npy file, a text file with one per line, or a .csv with a column per annotator."""
     import numpy as np
 
     if path.suffix == ".npy":
         return np.asarray(_array(path))
+    is_table = path.suffix.lower() == ".csv"
+    if is_table:
+        from pandas import DataFrame
+
+        from pyrite.data.tables import TextTable
+
+        table = TextTable(path)
+        if len(table.names) > 1:
+            return DataFrame({name: table.texts(name) for name in table.names})
     try:
-        return np.array([int(line) for line in path.read_text(encoding="utf-8").split()], np.int64)
+        lines = path.read_text(encoding="utf-8").split()
+        return np.array([int(line) for line in lines[is_table:]], np.int64)  # a table has a header
     except (OSError, ValueError) as error:
-        wanted = "labels are a .npy file, or a text file with one class number per line"
+        wanted = "labels are a .npy file, a text file with one class number per line, or a .csv with a header"
         raise PyriteError(f"cannot read {path}: {wanted} ({error})") from None
 
 
 def _print(result: "Audit", folder: Path) -> None:
     typer.echo(f"{result.sentence[0].upper()}{result.sentence[1:]}.")
+    for name, one in islice(result.annotators.items(), _SHOWN):
+        low, high = one.interval
+        wrong = f"{100 * one.rate:.1f} % ({100 * low:.0f} to {100 * high:.0f} %)"
+        typer.echo(f"  {name}: {wrong} of {one.labels:,} labels are wrong")
+    if len(result.annotators) > _SHOWN:
+        typer.echo(f"  and {len(result.annotators) - _SHOWN:,} more annotators, in audit.json")
+    if result.annotators:
+        named = [result.paths[row] if result.paths else str(result.index[row]) for row in result.label_next[:_SHOWN]]
+        typer.echo(f"One more label would help most for the samples {', '.join(named)}.")
     if result.advice:
         typer.echo(f"{result.advice[0].upper()}{result.advice[1:]}.")
     if result.review is not None and result.can_tell:

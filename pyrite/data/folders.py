@@ -201,7 +201,7 @@ def _read_labelled(
         annotations = replace(annotations, labels=annotations.labels[rows])
     left = len(files) - len(samples)
     notes = (f"{left:,} files in {root} have no row in {label}, and are left out",) if left else ()
-    return replace(data, annotations=annotations, label=label, notes=notes)
+    return replace(data, annotations=annotations, label=os.path.abspath(as_path(label)), notes=notes)
 
 
 def _subfolders(root: Path) -> list[str]:

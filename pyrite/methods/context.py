@@ -60,6 +60,7 @@ class Context:
         meta: batches of the meta set that the method declares by ``meta_set``.
         noise_matrix: T[i, j] = P(given j | true i) of the noise that made the labels, where it was simulated.
         held_out: batches of samples that are not trained on, with their given labels, if there are any.
+        soft_labels: the probability of every class, one row per sample, where several annotators gave labels.
 
     Attributes:
         seed: of the run. Whatever is random in a method comes from it.
@@ -78,11 +79,13 @@ class Context:
         meta: Batches | None = None,
         noise_matrix: Tensor | None = None,
         held_out: Batches | None = None,
+        soft_labels: Tensor | None = None,
     ) -> None:
         self.batches, self.epochs, self.classes, self.held_out = batches, epochs, classes, held_out
         self.seed, self.device = batches.seed, batches.device
         self.samples, self.steps_per_epoch = len(batches.labels), len(batches)
         self._make, self._meta, self._noise_matrix = make_learner, meta, noise_matrix
+        self._soft_labels = None if soft_labels is None else soft_labels.to(self.device)
         self._made = 0
         self._learners: Sequence[Learner] = ()
 
@@ -96,6 +99,10 @@ class Context:
         index = torch.from_numpy(self.batches.index)
         labels[index] = self.batches.labels[index]
         return labels.to(self.device)
+
+    def targets(self, batch: Batch) -> Tensor:
+        """What a loss compares the scores of a batch with: labels, or the distributions that annotators agree on."""
+        return batch.labels if self._soft_labels is None else self._soft_labels[batch.index]
 
     @cached_property
     def class_frequencies(self) -> Tensor:

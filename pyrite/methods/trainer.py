@@ -133,7 +133,8 @@ class Trainer(Stateful):
 
     def losses(self, scores: Tensor, batch: Batch) -> Tensor:
         """The loss of each sample; or their sum, where it is not a sum over samples."""
-        losses: Tensor = self.loss(scores, batch.labels)
+        hard = self.loss.ignore_index >= 0  # a distribution cannot be ignored
+        losses: Tensor = self.loss(scores, batch.labels if hard else self.context.targets(batch))
         return losses
 
     def weights(self, batch: Batch, losses: Tensor | None) -> Tensor | None:

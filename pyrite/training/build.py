@@ -58,7 +58,7 @@ class Training:
         self.trainer = config.method.start(
             Context(
                 self.batches, self._make_learner, epochs=config.epochs, classes=len(data.classes), meta=meta,
-                noise_matrix=self.prepared.noise_matrix, held_out=held_out,
+                noise_matrix=self.prepared.noise_matrix, held_out=held_out, soft_labels=self.prepared.soft_labels,
             )
         )  # fmt: skip
         if not isinstance(self.trainer, Trainer):

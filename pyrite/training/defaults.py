@@ -66,6 +66,8 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **settin
     elif data is not None:  # a relative path would be wrong when the run is resumed from another folder
         is_path = str(data) not in DATASETS and os.path.exists(str(data))
         given["data"] = os.path.abspath(str(data)) if is_path else str(data)
+        if os.path.isdir(str(data)) and isinstance(given.get("label"), str) and given["label"]:  # a table of labels
+            given["label"] = os.path.abspath(os.path.expanduser(given["label"]))
     if given.get("corrections"):
         given["corrections"] = os.path.abspath(os.path.expanduser(str(given["corrections"])))
     config = Config(given).require_objects()

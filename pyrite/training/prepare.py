@@ -9,12 +9,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from pyrite.data import Corrections, Dataset, Inputs, LazyImages, Part, Unreadable, read_content, split
+from pyrite.auditing import fit_annotators
+from pyrite.data import Annotations, Corrections, Dataset, Inputs, LazyImages, Part, Unreadable, read_content, split
 from pyrite.errors import PyriteError
 from pyrite.features import Encoder, Features, as_numbers, read_state, state_bytes
+from pyrite.files import npz_bytes
 from pyrite.noise import Noise, corrupt
 from pyrite.processes import all_gather, rank
 from pyrite.training.config import Config, Job
+from pyrite.training.run_files import read_npz
 
 Columns = dict[str, npt.NDArray[Any]]
 
@@ -31,12 +34,19 @@ class Prepared:
     files: dict[str, bytes]  # the contents of ``corrections.csv`` and ``features.npz``, where there are such
     counts: dict[str, int]  # of corrected labels and dropped samples, if there are corrections
     warnings: tuple[str, ...]  # sentences about corrections
+    soft_labels: Tensor | None = None  # the consensus of several annotators
 
 
 def prepare(job: Job, folder: Path | None = None, progress: bool = False) -> Prepared:
     """Prepare the samples of a job; ``folder`` of a run that is resumed has its corrections and its features."""
     config, data, wanted = job.config, job.data, job.config.method.meta_set
     given, true, matrix = (data.labels, data.true, None) if config.noise is None else _noisy(job, config.noise)
+    files, consensus = dict[str, bytes](), None
+    if data.annotations is not None:
+        consensus = _consensus(job, data.annotations, folder)
+        given = consensus.argmax(1)
+        named = {"labels": data.annotations.labels, "names": np.array(data.annotations.names), "consensus": consensus}
+        files["annotations.npz"] = npz_bytes(named)
     if wanted and wanted.clean and true is None and data.clean is None:
         raise PyriteError(
             f"{config.method} learns from samples whose true labels are known, and those of {data.name} are not: use a "
@@ -46,7 +56,7 @@ def prepare(job: Job, folder: Path | None = None, progress: bool = False) -> Pre
     if count > len(given):
         raise PyriteError(f"samples is {count}, but {data.name} has {len(given)}")
     chosen = np.arange(len(given)) if count == len(given) else split(given, meta=count, seed=config.seed).meta
-    corrected, kept, files = given, chosen, dict[str, bytes]()
+    corrected, kept = given, chosen
     warnings: tuple[str, ...] = ()
     if config.corrections:
         content = files["corrections.csv"] = read_corrections(config, folder)
@@ -66,7 +76,29 @@ def prepare(job: Job, folder: Path | None = None, progress: bool = False) -> Pre
     if config.features is not None:
         data, features = _encoded(job, config.features, part, folder, progress)
         files["features.npz"] = state_bytes(features.state())
-    return Prepared(data, labels, matrix, features, files, counts, warnings)
+    soft_labels = None
+    if consensus is not None:
+        changed_rows = np.flatnonzero(corrected != given)
+        consensus[changed_rows] = np.eye(consensus.shape[1])[corrected[changed_rows]]
+        soft_labels = torch.tensor(consensus, dtype=torch.float32)
+    return Prepared(data, labels, matrix, features, files, counts, warnings, soft_labels)
+
+
+def _consensus(job: Job, annotations: Annotations, folder: Path | None) -> npt.NDArray[np.float64]:
+    """The probability of every class by the labels of several annotators, found by process 0 for all.
+
+    A resumed run has what it began with, because another machine might find other last digits.
+    """
+    if job.config.noise is not None:
+        raise PyriteError(f"noise is {str(job.config.noise)!r}, but several annotators give labels: leave out noise")
+    path = None if folder is None else folder / "annotations.npz"
+    own = None
+    if rank() == 0 and path is not None and path.exists():
+        own = read_npz(path, "consensus")["consensus"]
+    elif rank() == 0:
+        own = fit_annotators(annotations.labels, len(job.data.classes), errors=False).posterior
+    found: npt.NDArray[np.float64] = next(each for each in all_gather(own) if each is not None)
+    return found.copy()
 
 
 def _noisy(job: Job, noise: Noise) -> tuple[npt.NDArray[Any], npt.NDArray[Any] | None, Tensor | None]:

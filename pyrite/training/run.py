@@ -13,7 +13,19 @@ from torch import nn
 
 from pyrite.checks import is_whole
 from pyrite.curves import WeightNetCurve
-from pyrite.data import DATASETS, Batches, Dataset, Inputs, Numeric, Records, Statistics, checksums, load, read_like
+from pyrite.data import (
+    DATASETS,
+    Annotations,
+    Batches,
+    Dataset,
+    Inputs,
+    Numeric,
+    Records,
+    Statistics,
+    checksums,
+    load,
+    read_like,
+)
 from pyrite.errors import PyriteError
 from pyrite.features import Features, OwnModule, read_state
 from pyrite.models import Architecture, Ensemble, Mirrored
@@ -133,6 +145,19 @@ class Run:
         if not integers or (len(given) and not 0 <= given.min() <= given.max() < len(self.classes)):
             raise PyriteError(f"{path} is damaged: it holds labels that are no class")
         return labels
+
+    @cached_property
+    def annotations(self) -> Annotations | None:
+        """The labels of several annotators, from ``annotations.npz``; None if one label of each sample was given."""
+        path = self.path / "annotations.npz"
+        if not path.exists():
+            return None
+        found = read_npz(path, "labels", "names")
+        labels, names = found["labels"], tuple(map(str, found["names"].tolist()))
+        whole = labels.dtype.kind in "iu" and labels.shape == (len(self.labels["given"]), len(names))
+        if not whole or not -1 <= labels.min() <= labels.max() < len(self.classes):
+            raise PyriteError(f"{path} is damaged: it does not hold class numbers of these samples")
+        return Annotations(labels.astype(np.int64), names)
 
     @cached_property
     def samples(self) -> dict[str, npt.NDArray[Any]]:
