@@ -19,6 +19,7 @@ from pyrite.auditing.sample_scores import SCORES
 from pyrite.data import Annotations, Records
 from pyrite.data.corrections import to_cell
 from pyrite.files import write_or_refuse
+from pyrite.text_tables import Table
 
 if TYPE_CHECKING:  # for annotations alone
     from pandas import DataFrame
@@ -117,6 +118,22 @@ class Audit:
 
     def __repr__(self) -> str:
         return f"<audit: {self.sentence}>"
+
+    def table(self, count: int = 10) -> Table:
+        """The first samples of the ranking: given and suggested label, and how likely the given one is wrong."""
+        columns = self._columns()
+        sample = "path" if self.paths else "index"
+        names = {sample: "sample", "given": "given", "suggested": "suggested", "wrong_probability": "probably wrong"}
+        cells = [[str(value) for value in columns[name][:count].tolist()] for name in list(names)[:-1]]
+        wrong = columns["wrong_probability"][:count].tolist()
+        cells.append([f"{100 * value:.0f} %" if value == value else "unknown" for value in wrong])
+        return Table(tuple(names.values()), tuple(zip(*cells, strict=True)), title=self.sentence)
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html()
 
     @cached_property
     def wrong_probability(self) -> Floats:

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, Unpack, final
 from torch import nn
 
 from pyrite.checks import whole_number
-from pyrite.comparing.grid import Table, mean_and_deviation, run_grid, write_results
+from pyrite.comparing.grid import mean_and_deviation, run_grid, write_results
 from pyrite.data import Data, is_object, load
 from pyrite.errors import PyriteError
 from pyrite.losses import LOSSES, loss as read_loss
@@ -19,6 +19,7 @@ from pyrite.methods import ERM, METHODS, Method
 from pyrite.processes import join, rank
 from pyrite.settings import READING, Settings
 from pyrite.spec import build, nearest
+from pyrite.text_tables import Table
 from pyrite.training import COLUMNS, Observer, Run, Watching, given_settings, reading, resolve, train_once
 
 DEMO_LOSSES: Final = ("ce", "mae", "gce(q=0.7)", "imae(T=8)", "unit(scale(mae, tau=2, classes=10))")
@@ -81,6 +82,15 @@ class Comparison:
         columns = self.columns(names)
         rows = tuple((row.name, *(row.formatted(name) for name in columns)) for row in self.rows)
         return Table(("loss", *columns.values()), rows)
+
+    def __repr__(self) -> str:
+        return f"<comparison {self.path}: {', '.join(row.name for row in self.rows)}>"
+
+    def __str__(self) -> str:
+        return str(self.table())
+
+    def _repr_html_(self) -> str:
+        return self.table().to_html()
 
     def to_markdown(self) -> str:
         """The table, as Markdown."""

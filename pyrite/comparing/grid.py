@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import torch
 
@@ -46,28 +46,6 @@ def run_grid(
                     yield running.pop(future), future.result()
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-class Table(NamedTuple):
-    """Headings and cells, as text."""
-
-    headings: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    code: int = 0  # the number of the column with specs, which are code in Markdown
-
-    def to_markdown(self) -> str:
-        """As GitHub's Markdown.
-
-        >>> print(Table(("loss", "final"), (("ce", "91.20"),)).to_markdown(), end="")
-        | loss | final |
-        |---|---|
-        | `ce` | 91.20 |
-        """
-        lines = [f"| {' | '.join(self.headings)} |", "|---" * len(self.headings) + "|"]
-        for row in self.rows:
-            cells = (f"`{cell}`" if place == self.code else cell for place, cell in enumerate(row))
-            lines.append(f"| {' | '.join(cells)} |")
-        return "\n".join(lines) + "\n"
 
 
 def train_command(data: str, settings: Mapping[str, Any]) -> str:

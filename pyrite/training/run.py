@@ -29,6 +29,7 @@ from pyrite.data import (
 from pyrite.errors import PyriteError
 from pyrite.features import Features, OwnModule, read_state
 from pyrite.models import Architecture, Ensemble, Mirrored
+from pyrite.text_tables import Table
 from pyrite.training.config import Config, Missing, load_data, python_name
 from pyrite.training.metrics import COLUMNS, SAMPLE_COLUMNS, Line, measure, outcome_of
 from pyrite.training.prediction import Predictions
@@ -266,8 +267,20 @@ class Run:
         notes = () if self.features is None else self.features.unfamiliar(new.inputs)
         return Predictions(self.classes, softmax(self.scores(new.inputs), axis=1), new.names, new.unreadable, notes)
 
+    def __str__(self) -> str:
+        return str(self._shown())
+
+    def _repr_html_(self) -> str:
+        return self._shown().to_html()
+
+    def _shown(self) -> Table:
+        known = {COLUMNS[name]: value for name, value in self.table.items() if value is not None}
+        rows = [(each.explanation, f"{each.formatted(value)} %") for each, value in known.items() if each.by_default]
+        return Table(("", ""), tuple(rows), title=repr(self)[1:-1])
+
     def __repr__(self) -> str:
-        return f"<run {self.path}: {self.config.method} on {self.config.data}, {len(self.history)} epochs>"
+        epochs = f"{len(self.history)} epoch{'s' * (len(self.history) != 1)}"
+        return f"<run {self.path}: {self.config.method} on {self.config.data}, {epochs}>"
 
 
 def _known(described: Any) -> Any:
