@@ -76,6 +76,8 @@ class Settings(TypedDict, total=False):
         "The column of samples where a row is one label, or where files have a table of labels.", reads=True)]
     annotator: Annotated[str | None, Setting(
         "The column that names who gave a label, in a table with one row per label.", reads=True)]
+    group: Annotated[str | Sequence[Any] | None, Setting(  # a column, or the groups themselves
+        "The column of what samples belong to, such as 'patient': groups are held out as a whole.", reads=True)]
     features: Annotated[str | Features | None, Setting(
         "What samples become, such as 'tfidf'; none for raw images or plain numbers.",
         spec="pyrite.training.config:read_features", none=True)]

@@ -33,6 +33,6 @@ from .registry import (
     load as load,
     read_like as read_like,
 )
-from .splits import Part as Part, Splits as Splits, split as split
+from .splits import Part as Part, Splits as Splits, first_members as first_members, split as split
 from .statistics import Statistics as Statistics
 from .tables import is_frame as is_frame

@@ -4,11 +4,13 @@ import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.data.copies import copy_groups
 from pyrite.data.images import LazyImages, Unreadable
 from pyrite.data.records import Records, Schema
 from pyrite.errors import PyriteError
@@ -62,6 +64,7 @@ class Dataset:
         paths: the file of each sample, relative to the folder of the data, or the name that a column gives it, as text
             that can be encoded in UTF-8.
         columns: the names of the features.
+        groups: the number of each sample's group, such as its patient. Where samples are held out, groups stay whole.
         label: the name of the label column.
         schema: how the samples of a table were read.
         notes: sentences about how it was read, such as which column was taken for the labels.
@@ -83,6 +86,7 @@ class Dataset:
     tracklets: Tracklets | None = None
     paths: tuple[str, ...] = ()
     columns: tuple[str, ...] = ()
+    groups: Labels | None = None
     label: str = ""
     schema: Schema | None = None
     notes: tuple[str, ...] = ()
@@ -110,6 +114,8 @@ class Dataset:
                     f"{self.name} has {len(self.labels)} samples, but annotators label {len(self.annotations.labels)}"
                 )
             check_range(self.annotations.labels.max(1), len(self.classes), f"annotations of {self.name}")
+        if self.groups is not None and self.groups.shape != self.labels.shape:
+            raise PyriteError(f"{self.name} has {len(self.labels)} samples but {len(self.groups)} groups")
         names = self.inputs.names if isinstance(self.inputs, LazyImages) else self.paths
         if len(names) not in (0, len(self.labels)):
             raise PyriteError(f"{self.name} has {len(self.labels)} samples but {len(names)} paths")
@@ -123,6 +129,11 @@ class Dataset:
 
     def __len__(self) -> int:
         return len(self.labels)
+
+    @cached_property
+    def kept_together(self) -> Labels:
+        """The same number for samples that must not be held out from each other: copies, near copies and groups."""
+        return copy_groups(self.inputs, self.groups)
 
     @property
     def numeric(self) -> Numeric:

@@ -53,7 +53,7 @@ def content(inputs: Inputs, *, whole_files: bool = True) -> Iterator[bytes | mem
 def checksums(data: Dataset) -> dict[str, str]:
     """Checksums of the inputs, the labels, the names of the samples and the parts to test and validate on."""
     several = None if data.annotations is None else data.annotations.labels
-    labels = [_bytes(values) for values in (data.labels, data.true, several) if values is not None]
+    labels = [_bytes(values) for values in (data.labels, data.true, several, data.groups) if values is not None]
     texts = (*data.classes, "", *data.paths)
     found = {
         "inputs": digest(content(data.inputs, whole_files=False)),

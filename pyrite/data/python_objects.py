@@ -16,7 +16,7 @@ from pyrite.data.hub import is_hub, read_hub
 from pyrite.data.images import SUFFIXES, Unreadable
 from pyrite.data.items import check_like, described, is_picture, read_items, to_array, to_numbers
 from pyrite.data.records import Records, Schema, texts
-from pyrite.data.table import read_table
+from pyrite.data.table import as_groups, read_table
 from pyrite.data.tables import frame_table, is_frame
 from pyrite.errors import PyriteError
 
@@ -96,10 +96,14 @@ def load_object(
     name: str = "",
     sample: str = "",
     annotator: str = "",
+    group: Any = "",
 ) -> Dataset:
     """A data set from an object. ``label`` is the column or key of the labels, or the labels themselves; with several
     annotators their columns, or one column for each. ``csv`` explains the rest."""
-    columns = {"ignore": ignore, "name": name, "sample": sample, "annotator": annotator}
+    if not isinstance(group, str):
+        made = load_object(data, label, text, ignore, name, sample, annotator)
+        return replace(made, groups=as_groups(to_array(group), "group"))
+    columns = {"ignore": ignore, "name": name, "sample": sample, "annotator": annotator, "group": group}
     if isinstance(data, Mapping):
         return _load_parts(data, label, text, columns)
     plain = make_plain(data, label, text)

@@ -47,12 +47,14 @@ def split(
     seed: int,
     stratify: Literal["given", "true"] | None = "given",
     true: npt.ArrayLike | None = None,
+    groups: npt.ArrayLike | None = None,
 ) -> Splits:
     """Split the samples at random into disjoint parts, stratified by class.
 
     The size of a part is a number of samples or a fraction of all; the remaining samples are for training. Parts are
     stratified by the *given*, noisy labels, because true labels are not known in practice. ``stratify="true"``
     stratifies by the true labels, which must be passed too; its results are not comparable with a noisy meta set.
+    Samples with the same number in ``groups`` are in the same part; sizes are then approximate.
 
     >>> parts = split([0, 0, 0, 0, 1, 1, 1, 1], meta=2, test=0.25, seed=0)
     >>> len(parts.train), len(parts.meta), len(parts.test)
@@ -64,9 +66,9 @@ def split(
         raise PyriteError("true labels are used only with stratify='true'")
     if true is None and stratify == "true":
         raise PyriteError("stratify='true' needs the true labels: pass them as true")
-    groups = np.zeros_like(given) if stratify is None else given if stratify == "given" else _column(true, "true")
-    if len(groups) != len(given):
-        raise PyriteError(f"true has {len(groups)} labels, labels has {len(given)}")
+    strata = np.zeros_like(given) if stratify is None else given if stratify == "given" else _column(true, "true")
+    if len(strata) != len(given):
+        raise PyriteError(f"true has {len(strata)} labels, labels has {len(given)}")
     sizes, wanted = {}, "a number of samples, or a fraction of them below 1"
     for name, size in (("meta", meta), ("validation", validation), ("test", test)):
         if is_whole(size):
@@ -76,10 +78,16 @@ def split(
     if sum(sizes.values()) >= len(given):
         requested = ", ".join(f"{name} {size}" for name, size in sizes.items() if size)
         raise PyriteError(f"too few samples: {len(given)}, of which {requested or 'nothing'} leave none to train on")
-    drawn = uniforms(whole_number("seed", seed, least=0), Stream.SPLIT, len(given))
-    part_of = np.zeros(len(given), np.int64)
+    member = first_members(np.arange(len(given)) if groups is None else _column(groups, "groups"))
+    lead = np.unique(member)
+    if len(lead) < len(given):  # one sample of each group stands for it
+        sizes = {name: round(size * len(lead) / len(given)) for name, size in sizes.items()}
+        if sum(sizes.values()) >= len(lead):
+            raise PyriteError(f"too few groups: {len(lead)}, and none may be in two parts")
+    drawn = uniforms(whole_number("seed", seed, least=0), Stream.SPLIT, len(lead))
+    part_of = np.zeros(len(lead), np.int64)
     # Sorted by class and at random within a class: each part takes the next samples of every class.
-    _, group, counts = np.unique(groups, return_inverse=True, return_counts=True)
+    _, group, counts = np.unique(strata[lead], return_inverse=True, return_counts=True)
     ordered = np.lexsort((drawn, group))
     first = np.cumsum(counts) - counts
     for part, size in enumerate(sizes.values(), start=1):
@@ -94,7 +102,18 @@ def split(
         for begin, count in zip(first, taken, strict=True):
             part_of[ordered[begin : begin + count]] = part
         first, counts = first + taken, counts - taken
+    part_of = part_of[np.searchsorted(lead, member)]
     return Splits(*(np.flatnonzero(part_of == number) for number in range(4)))
+
+
+def first_members(groups: Labels) -> Labels:
+    """For every sample the number of the first one in its group.
+
+    >>> first_members(np.array([7, 2, 7, 7, 2]))
+    array([0, 1, 0, 0, 1])
+    """
+    _, first, group = np.unique(groups, return_index=True, return_inverse=True)
+    return np.asarray(first[group], np.int64)
 
 
 def _column(labels: Any, name: str) -> Labels:

@@ -31,6 +31,7 @@ def csv(
     name: str = "",
     sample: str = "",
     annotator: str = "",
+    group: str = "",
     delimiter: str | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
@@ -48,13 +49,14 @@ def csv(
         sample: the same; it is needed where ``annotator`` is given.
         annotator: the column that names who gave a label, in a table with one row per label. Of the rows of a sample,
             the first has its columns.
+        group: the column of what samples belong to, such as a patient. Where samples are held out, groups stay whole.
         delimiter: between cells; by default a comma, semicolon, tab or bar, whichever parts the header.
         decimal: the decimal mark of numbers; by default what the numbers show.
         encoding: of the file; UTF-8, or UTF-16 with a byte order mark, by default.
     """
     table = TextTable(as_path(path), delimiter, decimal, encoding)
     other = None if test is None else TextTable(as_path(test), delimiter, decimal, encoding)
-    return read_table(table, label, text, ignore, name, other, sample, annotator)
+    return read_table(table, label, text, ignore, name, other, sample, annotator, group)
 
 
 def parquet(
@@ -66,11 +68,12 @@ def parquet(
     name: str = "",
     sample: str = "",
     annotator: str = "",
+    group: str = "",
 ) -> Dataset:
     """A Parquet table, with the columns and arguments of ``csv``. Needs the extra ``parquet``."""
     table = parquet_table(as_path(path))
     other = None if test is None else parquet_table(as_path(test))
-    return read_table(table, label, text, ignore, name, other, sample, annotator)
+    return read_table(table, label, text, ignore, name, other, sample, annotator, group)
 
 
 def read_table(
@@ -82,23 +85,24 @@ def read_table(
     test: Table | None = None,
     sample: str = "",
     annotator: str = "",
+    group: str = "",
 ) -> Dataset:
     """The data set in a table; ``csv`` explains the arguments."""
     wanted, left_out, name = _listed(text, table), _listed(ignore, table), name or sample
     given = _listed(label, table) if isinstance(label, str) else [*label]
-    for column in filter(None, (*given, name, annotator, *wanted, *left_out)):
+    for column in filter(None, (*given, name, annotator, group, *wanted, *left_out)):
         table.check_column(column)
     notes: list[str] = []
     if not given:
-        guessed, note = _guess_label(table, {*wanted, *left_out, name, annotator})
+        guessed, note = _guess_label(table, {*wanted, *left_out, name, annotator, group})
         given, notes = [guessed], [note] if note else []
     taken = Counter(filter(None, (*given, annotator, name, *wanted, *left_out)))
     for column in (*given, annotator):
-        if taken[column] > 1:
+        if taken[column] > 1 or (group and column == group):
             raise PyriteError(
                 f"{table.path}: the column {column!r} has the labels, so that it cannot be anything else too"
             )
-    names = wanted or _inputs(table, {*taken}, notes)
+    names = wanted or _inputs(table, {*taken, group}, notes)
     what = f"{table.path}: the labels in the column {', '.join(map(repr, given))}"
     rows, annotations = np.arange(len(table)), None
     if annotator or len(given) > 1:
@@ -126,13 +130,24 @@ def read_table(
     if test is not None:
         paths = _names(test, name, test_rows)
         test_part = Dataset(f"{Path(test.path).stem} test", test_inputs, test_labels, classes, paths=paths)
+    groups = as_groups(table.texts(group)[rows], f"{table.path}: the column {group!r}") if group else None
     decimal = table.decimal if isinstance(table, TextTable) else ""
     text_label = label if isinstance(label, str) and label else ",".join(given)
     return Dataset(
         Path(table.path).stem, inputs, labels, classes, test_part, columns=tuple(names), label=text_label,
-        paths=_names(table, name, rows), notes=tuple(notes), annotations=annotations,
+        paths=_names(table, name, rows), notes=tuple(notes), annotations=annotations, groups=groups,
         schema=Schema(kind_of(inputs), (len(names),), kinds, text_label, table.formats, decimal),
     )  # fmt: skip
+
+
+def as_groups(values: npt.ArrayLike, what: str) -> Labels:
+    """A number for every group, by what it is called."""
+    names = np.asarray(values).astype(str)
+    if names.ndim != 1 or len(np.unique(names)) < 2:
+        raise PyriteError(f"{what} has the shape {names.shape} and fewer than two groups: there must be one per sample")
+    if (empty := np.flatnonzero(names == "")).size:
+        raise PyriteError(f"{what} has no group in row {empty[0] + 1}: fill it, or remove the row")
+    return np.asarray(np.unique(names, return_inverse=True)[1], np.int64)
 
 
 def _some(rows: Labels, columns: Sequence[Column]) -> list[Column]:

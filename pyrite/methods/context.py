@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any, final
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
@@ -61,6 +62,7 @@ class Context:
         noise_matrix: T[i, j] = P(given j | true i) of the noise that made the labels, where it was simulated.
         held_out: batches of samples that are not trained on, with their given labels, if there are any.
         soft_labels: the probability of every class, one row per sample, where several annotators gave labels.
+        groups: returns the number of every sample's group. What a method holds out are whole groups.
 
     Attributes:
         seed: of the run. Whatever is random in a method comes from it.
@@ -80,10 +82,12 @@ class Context:
         noise_matrix: Tensor | None = None,
         held_out: Batches | None = None,
         soft_labels: Tensor | None = None,
+        groups: Callable[[], npt.NDArray[np.int64]] | None = None,
     ) -> None:
         self.batches, self.epochs, self.classes, self.held_out = batches, epochs, classes, held_out
         self.seed, self.device = batches.seed, batches.device
         self.samples, self.steps_per_epoch = len(batches.labels), len(batches)
+        self.groups = groups or (lambda: np.arange(self.samples))
         self._make, self._meta, self._noise_matrix = make_learner, meta, noise_matrix
         self._soft_labels = None if soft_labels is None else soft_labels.to(self.device)
         self._made = 0

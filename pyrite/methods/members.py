@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pyrite.checks import whole_number
 from pyrite.curves import CE
-from pyrite.data import Batch, Batches
+from pyrite.data import Batch, Batches, first_members
 from pyrite.diagnostics import clearly_better
 from pyrite.draws import Stream, uniforms
 from pyrite.errors import PyriteError
@@ -176,7 +176,8 @@ class CrossFitTrainer(Members):
     """One trainer per fold."""
 
     def __init__(self, method: CrossFit, context: Context) -> None:
-        fold, folds = _assigned(context.labels, method.folds, context.seed), method.folds
+        folds = method.folds
+        fold = _assigned(context.labels, folds, context.seed, context.groups())
         parts = [context.part(fold != each, each, folds) for each in range(folds)]
         super().__init__(context, [method.method.start(part) for part in parts])
         self.fold = fold
@@ -204,18 +205,25 @@ class CrossFitTrainer(Members):
         return {name: float(np.mean([facts[name] for facts in each if name in facts])) for name in each[0]}
 
 
-def _assigned(labels: Tensor, folds: int, seed: int) -> Tensor:
+def _assigned(labels: Tensor, folds: int, seed: int, groups: npt.NDArray[np.int64]) -> Tensor:
     """The fold of every sample, with every class spread evenly over the folds; −1 for samples that are not trained on.
 
-    >>> _assigned(torch.tensor([0, 0, 1, -1, 1, 0]), 2, seed=0).tolist()
+    Groups are in one fold.
+
+    >>> _assigned(torch.tensor([0, 0, 1, -1, 1, 0]), 2, seed=0, groups=np.array([0, 1, 2, 3, 4, 0])).tolist()
     [0, 1, 0, -1, 1, 0]
     """
     given = labels.cpu().numpy()
+    used = np.flatnonzero(given >= 0)
+    member = used[first_members(groups[used])]
+    if len(np.unique(member)) < folds:
+        raise PyriteError(f"{len(np.unique(member))} groups cannot be divided into {folds} folds")
     # Classes are dealt one after the other, so that the sizes of the folds differ by at most one.
     dealt = np.lexsort((uniforms(seed, Stream.FOLDS, len(given)), given))
-    dealt = dealt[given[dealt] >= 0]
+    dealt = dealt[np.isin(dealt, member)]
     fold = np.full(len(given), -1)
     fold[dealt] = np.arange(len(dealt)) % folds
+    fold[used] = fold[member]
     return torch.from_numpy(fold).to(labels.device)
 
 

@@ -59,6 +59,7 @@ class Training:
             Context(
                 self.batches, self._make_learner, epochs=config.epochs, classes=len(data.classes), meta=meta,
                 noise_matrix=self.prepared.noise_matrix, held_out=held_out, soft_labels=self.prepared.soft_labels,
+                groups=lambda: job.data.kept_together,
             )
         )  # fmt: skip
         if not isinstance(self.trainer, Trainer):

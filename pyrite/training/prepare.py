@@ -62,7 +62,8 @@ def prepare(job: Job, folder: Path | None = None, progress: bool = False) -> Pre
         content = files["corrections.csv"] = read_corrections(config, folder)
         corrected, kept, warnings = _corrected(config, replace(data, labels=given), chosen, content)
     meta = wanted.size if wanted and not (wanted.clean and data.clean is not None) else 0
-    parts = split(corrected[kept], meta=meta, validation=config.validation or 0.0, seed=config.seed)
+    groups = data.kept_together[kept] if meta or config.validation else None
+    parts = split(corrected[kept], meta=meta, validation=config.validation or 0.0, seed=config.seed, groups=groups)
     part = np.full(len(given), Part.UNUSED, np.int8)
     for name, rows in ((Part.TRAIN, parts.train), (Part.VALIDATION, parts.validation), (Part.META, parts.meta)):
         part[kept[rows]] = name

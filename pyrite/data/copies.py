@@ -1,0 +1,148 @@
+"""Copies and near copies of samples, which must not be held out from a net that is trained on their twins."""
+
+import re
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from scipy.spatial import KDTree
+
+from pyrite.data.images import LazyImages
+from pyrite.data.records import Records
+
+Labels = npt.NDArray[np.int64]
+Inputs = npt.NDArray[Any] | LazyImages | Records
+
+COMMON: Final = 20
+"""So many samples or more that are alike are a value that occurs often, and not copies of one sample."""
+
+_NEAR: Final = 1 / 20  # of the distance at which the nearest of as many independent samples would be expected
+_AXES: Final = 12  # of the space in which near copies are looked for
+_SIDE: Final = 8  # pixels of the side of an image there
+_RARE: Final = 50  # texts with a word that is rare
+_SIMILAR: Final = 0.8  # the cosine of the words of texts that are near copies
+_MOST: Final = 200_000  # samples; among more, only equal ones are found
+
+
+def copy_groups(inputs: Inputs, groups: Labels | None = None) -> Labels:
+    """A number for every sample, the same for copies, near copies and members of one of the given ``groups``.
+
+    Near copies are samples that are much closer to each other than independent samples would be: rows with jitter,
+    images that were saved again, texts with a changed word.
+    """
+    count = len(inputs)
+    pairs = [_equal(inputs)]
+    if count <= _MOST and isinstance(inputs, Records) and inputs.is_text:
+        pairs.append(_similar(inputs.texts()))
+    elif count <= _MOST:
+        pairs.append(_near(_points(inputs), tabular=inputs.ndim == 2))
+    alike = _components(count, np.concatenate(pairs))
+    common = np.bincount(alike)[alike] >= COMMON
+    alike = np.where(common, alike.max() + 1 + np.arange(count), alike)
+    if groups is not None:
+        edges = [_chained(np.unique(numbers, return_inverse=True)[1]) for numbers in (alike, groups)]
+        alike = _components(count, np.concatenate(edges))
+    return np.asarray(np.unique(alike, return_inverse=True)[1], np.int64)
+
+
+def _chained(numbers: Labels) -> npt.NDArray[np.int64]:
+    """Pairs that connect all samples with the same number."""
+    order = np.argsort(numbers, kind="stable")
+    same = numbers[order][1:] == numbers[order][:-1]
+    return np.stack([order[:-1][same], order[1:][same]], 1)
+
+
+def _components(count: int, pairs: npt.NDArray[np.int64]) -> Labels:
+    graph = coo_array((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), (count, count))
+    return np.asarray(connected_components(graph, directed=False)[1], np.int64)
+
+
+def _equal(inputs: Inputs) -> npt.NDArray[np.int64]:
+    """Pairs of samples whose bytes are the same; of images in files, those of the files."""
+    if isinstance(inputs, Records):
+        rows = map(inputs.cells, range(len(inputs)))
+        keys = [hash(tuple(re.findall(r"\w+", " ".join(row).casefold()) if inputs.is_text else row)) for row in rows]
+    elif isinstance(inputs, LazyImages):
+        keys = [hash(_file(inputs, row)) for row in range(len(inputs))]
+    else:
+        keys = [hash(row.tobytes()) for row in inputs]
+    return _chained(np.array(keys, np.int64))
+
+
+def _file(inputs: LazyImages, row: int) -> bytes:
+    try:
+        return inputs.path(row).read_bytes()
+    except OSError:
+        return str(inputs.path(row)).encode()
+
+
+def _points(inputs: Inputs) -> npt.NDArray[np.float64]:
+    """Samples as points, with near copies next to each other."""
+    if isinstance(inputs, Records):
+        return _of_table(inputs)
+    if isinstance(inputs, LazyImages):
+        small = LazyImages(inputs.root, inputs.names, _SIDE, inputs.channels, warp=True)
+        images, good, _ = small.read(np.arange(len(small)))
+        points = np.full((len(small), images[0].size if len(images) else 1), np.nan)
+        points[good] = images.reshape(len(images), -1)
+        return points
+    if inputs.ndim == 2:
+        return np.asarray(inputs, np.float64)
+    height, width = (np.linspace(0, side, min(_SIDE, side) + 1).astype(int)[:-1] for side in inputs.shape[2:])
+    sums = np.add.reduceat(np.add.reduceat(inputs, height, axis=2, dtype=np.float32), width, axis=3, dtype=np.float32)
+    return sums.reshape(len(inputs), -1).astype(np.float64)
+
+
+def _of_table(records: Records) -> npt.NDArray[np.float64]:
+    """Numbers as they are; texts and categories as numbers."""
+    columns = []
+    for column in records.columns:
+        if column.values.dtype == object:
+            columns.append(np.unique(column.values.astype(str), return_inverse=True)[1].astype(np.float64))
+        else:
+            columns.append(column.values.astype("M8[s]").astype(np.float64) if column.kind == "date" else column.values)
+    return np.stack(columns, 1)
+
+
+def _similar(texts: list[str]) -> npt.NDArray[np.int64]:
+    """Pairs of texts that share nearly all of their words, among those that share a rare one."""
+    from sklearn.feature_extraction.text import TfidfVectorizer
+
+    try:
+        words = TfidfVectorizer(token_pattern=r"(?u)\w+").fit_transform(texts)
+    except ValueError:  # there are no words
+        return np.empty((0, 2), np.int64)
+    frequency = np.bincount(words.indices, minlength=words.shape[1])
+    rare = words[:, (frequency > 1) & (frequency <= _RARE)]
+    pairs = np.stack((rare @ rare.T).nonzero(), 1)
+    pairs = pairs[pairs[:, 0] < pairs[:, 1]]
+    blocks = np.array_split(pairs, 1 + len(pairs) // 100_000)
+    cosine = [np.asarray(words[block[:, 0]].multiply(words[block[:, 1]]).sum(1)).reshape(-1) for block in blocks]
+    return np.asarray(pairs[np.concatenate(cosine) > _SIMILAR], np.int64)
+
+
+def _near(points: npt.NDArray[np.float64], *, tabular: bool) -> npt.NDArray[np.int64]:
+    """Pairs of points that are much closer to each other than the nearest of independent points would be.
+
+    The columns of a table have a scale each, and gaps and values that repeat must be the same; pixels have one scale.
+    """
+    known = ~np.isnan(points)
+    values = np.where(known, points, 0)
+    spread, exact = values.std(0), np.empty((len(points), 0))
+    if tabular:
+        repeats = np.array([len(np.unique(column)) < len(column) / 5 for column in values.T])
+        exact, values, spread = np.hstack([values[:, repeats], known]), values[:, ~repeats], spread[~repeats]
+    varied = spread > 0
+    if varied.sum() < 2:
+        return np.empty((0, 2), np.int64)
+    scaled = (values / (np.where(varied, spread, 1) if tabular else spread.max()))[:, varied]
+    if scaled.shape[1] > _AXES:  # the axes that samples differ most along: noise has all others
+        variances, vectors = np.linalg.eigh(np.cov(scaled, rowvar=False))
+        scaled = scaled @ vectors[:, -_AXES:] / np.sqrt(np.maximum(variances[-_AXES:], 1e-12))
+    axes = scaled.shape[1]
+    radius = _NEAR * np.sqrt(2 * axes) * len(scaled) ** (-1 / axes)
+    kinds = np.unique(exact, axis=0, return_inverse=True)[1].reshape(-1, 1) * (4 * radius)
+    found = KDTree(np.hstack([scaled, kinds])).query_pairs(radius, output_type="ndarray")
+    return np.asarray(found, np.int64).reshape(-1, 2)

@@ -1,0 +1,174 @@
+"""Copies, near copies and groups: found among real samples and made ones, and never on both sides of a split."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+import pytest
+from PIL import Image
+from sklearn.datasets import load_breast_cancer, load_digits, load_wine
+
+import pyrite
+from pyrite.data import LazyImages, split, texts
+from pyrite.data.copies import COMMON, copy_groups
+
+WORDS = [f"{first}{middle}{last}" for first in "bdfgk" for middle in ("ar", "el", "in", "o") for last in "mnprst"]
+
+
+def sentences(count: int, length: int = 12) -> list[str]:
+    random = np.random.default_rng(0)
+    return [" ".join(random.choice(WORDS, length)) for _ in range(count)]
+
+
+def one_word_changed(text: str) -> str:
+    return " ".join(["another", *text.split()[1:]])
+
+
+def twins(inputs: Any) -> npt.NDArray[np.bool_]:
+    """Whether each sample of the first half has its twin of the second half in its group, and nobody else."""
+    groups = copy_groups(inputs)
+    half = len(groups) // 2
+    same: npt.NDArray[np.bool_] = groups[:half] == groups[half:]
+    return same & (np.bincount(groups)[groups[:half]] == 2)
+
+
+@pytest.mark.parametrize("load", [load_breast_cancer, load_wine])
+@pytest.mark.parametrize("jitter", [0, 1e-6, 1e-3])
+def test_rows(load: Any, jitter: float) -> None:
+    rows, random = load().data, np.random.default_rng(0)
+    assert len(np.unique(copy_groups(rows))) == len(rows)  # real ones are no copies
+    assert twins(np.concatenate([rows, rows + jitter * rows.std(0) * random.normal(size=rows.shape)])).all()
+
+
+def test_images(tmp_path: Path) -> None:
+    images, random = load_digits().images[:400], np.random.default_rng(0)
+    pixels = np.kron(images[:, None] * 15, np.ones((1, 3, 2, 2))).astype(np.uint8)
+    assert len(np.unique(copy_groups(pixels))) == 400
+    noisy = np.clip(pixels + random.normal(0, 3, pixels.shape), 0, 255).astype(np.uint8)
+    assert twins(np.concatenate([pixels, noisy])).all()
+    for number, image in enumerate(pixels[:100]):
+        picture = Image.fromarray(image.transpose(1, 2, 0))
+        picture.save(tmp_path / f"{number:03}.png")
+        picture.save(tmp_path / f"{number:03}.jpg", quality=95)
+    names = [f"{number:03}.{kind}" for kind in ("png", "jpg") for number in range(100)]
+    assert twins(LazyImages(tmp_path, names, 16)).mean() > 0.95
+
+
+@pytest.mark.parametrize("change", [str, str.upper, lambda text: f"  {text}!", one_word_changed])
+def test_texts(change: Any) -> None:
+    given = sentences(300)
+    assert len(np.unique(copy_groups(texts(given)))) == 300
+    assert twins(texts(given + [change(text) for text in given])).mean() > 0.9
+    assert len(copy_groups(texts(["", "!", ""]))) == 3
+
+
+def test_records_with_gaps_and_categories() -> None:
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(
+        {"a": random.normal(size=200), "b": random.normal(size=200), "label": np.resize(["x", "y"], 200)}
+    )
+    frame["city"] = random.choice(["Oslo", "Rome", "Bern"], 200)
+    frame.loc[::7, "a"] = np.nan
+    assert len(np.unique(pyrite.data.load(frame).kept_together)) >= 198  # two numbers may be close by chance
+    both = pd.concat([frame, frame.assign(b=frame.b + 1e-6)], ignore_index=True)
+    assert twins(pyrite.data.load(both).inputs).mean() > 0.97
+    moved = pd.concat([frame, frame.assign(city=frame.city.map({"Oslo": "Rome", "Rome": "Bern", "Bern": "Oslo"}))])
+    assert len(np.unique(pyrite.data.load(moved.reset_index(drop=True)).kept_together)) >= 396
+
+
+def test_a_value_that_many_share_is_no_copy() -> None:
+    rows = np.random.default_rng(0).normal(size=(100, 3))
+    rows[: COMMON - 1], rows[COMMON : 2 * COMMON] = rows[0], rows[COMMON]
+    sizes = np.bincount(copy_groups(rows))
+    assert sorted(sizes)[-2:] == [1, COMMON - 1]
+
+
+def test_groups_join_copies() -> None:
+    rows = np.random.default_rng(0).normal(size=(6, 2))
+    rows[3] = rows[0]
+    assert copy_groups(rows, np.array([0, 1, 2, 3, 3, 4])).tolist() == [0, 1, 2, 0, 0, 3]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_split_leaves_groups_whole(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    labels, groups = random.integers(0, 3, 900), random.integers(0, 200, 900)
+    parts = split(labels, meta=0.1, validation=0.2, test=0.3, seed=seed, groups=groups)
+    each = [parts.train, parts.meta, parts.validation, parts.test]
+    assert np.array_equal(np.sort(np.concatenate(each)), np.arange(900))
+    assert sum(len(np.unique(groups[part])) for part in each) == len(np.unique(groups))
+    for part, wanted in zip(each, (0.4, 0.1, 0.2, 0.3), strict=True):
+        assert len(part) / 900 == pytest.approx(wanted, abs=0.05)
+    alone = split(labels, meta=0.1, validation=0.2, seed=seed, groups=np.arange(900))
+    assert np.array_equal(alone.validation, split(labels, meta=0.1, validation=0.2, seed=seed).validation)
+    with pytest.raises(pyrite.PyriteError, match="too few groups: 2"):
+        split(labels, meta=0, validation=0.9, seed=0, groups=groups % 2)
+
+
+def patients() -> pd.DataFrame:
+    """Ten rows of each of 40 patients, whose numbers give them away, and whose labels are drawn by patient."""
+    random = np.random.default_rng(0)
+    who = np.repeat(np.arange(40), 10)
+    own, label = 3 * random.normal(size=(40, 4)), random.integers(0, 2, 40)
+    frame = pd.DataFrame(own[who] + 0.3 * random.normal(size=(400, 4)), columns=list("abcd"))
+    return frame.assign(patient=[f"p{number}" for number in who], label=np.where(label[who], "yes", "no"))
+
+
+@pytest.mark.parametrize("how", ["column", "array"])
+def test_patients_are_held_out_as_a_whole(how: str, tmp_path: Path) -> None:
+    frame = patients()
+    options: dict[str, Any] = {"group": "patient"}
+    if how == "array":
+        options = {"group": frame.patient.tolist(), "ignore": "patient"}
+    data = pyrite.data.load(frame, label="label", **options)
+    assert data.columns == ("a", "b", "c", "d")
+    accuracy = {}
+    for name, given in (("alone", {"ignore": "patient"}), ("whole", options)):
+        run = pyrite.train(
+            frame, label="label", model="mlp(hidden=[64])", epochs=20, validation=0.3, out=tmp_path / name, **given
+        )
+        accuracy[name] = run.history[-1]["validation_accuracy"]
+        held_out = frame.patient[run.labels["part"] == pyrite.data.Part.VALIDATION]
+        rest = frame.patient[run.labels["part"] == pyrite.data.Part.TRAIN]
+        assert {*held_out}.isdisjoint(rest) == (name == "whole")
+    assert accuracy["alone"] > 0.8  # patients are recognised
+    assert accuracy["whole"] < 0.7  # and labels cannot be predicted otherwise
+    trainer_of = pyrite.audit(
+        frame, label="label", model="mlp(hidden=[8])", epochs=2, out=tmp_path / "audit", **options
+    )
+    assert len(trainer_of) == 400
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"group": "patents"}, "no column is called 'patents'"),
+        ({"group": "label"}, "cannot be anything else too"),
+        ({"group": ["a"] * 400, "ignore": "patient"}, "fewer than two groups"),
+        ({"group": ["a", "b"], "ignore": "patient"}, "400 samples but 2 groups"),
+    ],
+)
+def test_what_is_no_group(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(pyrite.PyriteError, match=words):
+        pyrite.data.load(patients(), label="label", **options)
+
+
+def test_an_empty_group() -> None:
+    frame = patients()
+    frame.loc[3, "patient"] = None
+    with pytest.raises(pyrite.PyriteError, match="no group in row 4"):
+        pyrite.data.load(frame, label="label", group="patient")
+
+
+def noisy_table(copies: int) -> pd.DataFrame:
+    rows, labels = load_breast_cancer(return_X_y=True, as_frame=True)
+    wrong = np.random.default_rng(1).random(len(labels)) < 0.25
+    frame = rows.assign(label=np.where(wrong, 1 - labels, labels))
+    return pd.concat([frame] * copies, ignore_index=True)
+
+
+def test_copies_do_not_hide_wrong_labels(tmp_path: Path) -> None:
+    found = [pyrite.audit(noisy_table(copies), epochs=15, out=tmp_path / str(copies)) for copies in (1, 4)]
+    assert found[1].noise_rate == pytest.approx(found[0].noise_rate, abs=0.03)
