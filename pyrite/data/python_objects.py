@@ -1,7 +1,6 @@
 """Data that are passed in Python: frames, arrays and tensors, lists, and the data sets of PyTorch and Hugging Face."""
 
 import os
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,11 +12,20 @@ from pyrite.data.annotations import annotation_cells, are_several, encode_cells
 from pyrite.data.dataset import Dataset, Inputs, Labels, check_names, check_range, encode, encode_like
 from pyrite.data.folders import image_files
 from pyrite.data.hub import is_hub, read_hub
-from pyrite.data.images import SUFFIXES, Unreadable
+from pyrite.data.images import Unreadable
 from pyrite.data.items import check_like, described, is_picture, read_items, to_array, to_numbers
 from pyrite.data.records import Records, Schema, texts
 from pyrite.data.table import as_groups, read_table
 from pyrite.data.tables import frame_table, is_frame
+from pyrite.data.torch_objects import (
+    base_of,
+    class_names,
+    is_files,
+    is_tensor,
+    is_torch,
+    loader_notes,
+    refuse_streams,
+)
 from pyrite.errors import PyriteError
 
 _TESTS: Final = ("test", "validation", "valid", "val", "dev", "eval")  # parts of a dict; the first is tested on
@@ -69,16 +77,16 @@ def is_object(data: object) -> bool:
 def is_collection(data: object) -> bool:
     """Whether it is a tensor, a data set of PyTorch or Hugging Face, a loader, a list of their items, or ``(X, y)``."""
     if isinstance(data, list):
-        return bool(data) and (isinstance(data[0], tuple | Mapping) or _is_tensor(data[0]) or is_picture(data[0]))
-    of_torch = _is_tensor(data) or _is_torch(data, "Dataset", "DataLoader")
-    return of_torch or is_hub(data) or _is_pair(data) or _is_files(data)
+        return bool(data) and (isinstance(data[0], tuple | Mapping) or is_tensor(data[0]) or is_picture(data[0]))
+    of_torch = is_tensor(data) or is_torch(data, "Dataset", "DataLoader") or isinstance(data, Mapping)
+    return of_torch or is_hub(data) or _is_pair(data) or is_files(data)
 
 
 def has_labels(data: object) -> bool:
     """Whether an object has labels of its own, or may have a column of them."""
     if isinstance(data, list):
         return bool(data) and isinstance(data[0], tuple | Mapping)
-    return is_frame(data) or isinstance(data, Mapping) or (is_collection(data) and not _is_tensor(data))
+    return is_frame(data) or (is_collection(data) and not is_tensor(data))
 
 
 def with_labels(data: Any, labels: Any) -> Labelled:
@@ -170,33 +178,36 @@ def _without_key(data: Dataset, key: str = "") -> Dataset:
 def make_plain(data: Any, label: Any = "", text: str = "", like: Schema | None = None) -> Plain:
     """An object without loaders and pairs around it, and what the labels of its samples are."""
     notes: list[str] = []
+    if isinstance(data, Mapping) and data:
+        kind, parts = type(data).__name__, list(map(repr, data))
+        raise PyriteError(f"data is a {kind} with the parts {', '.join(parts)}: pass one, as data[{parts[0]}]")
     if _is_pair(data):
         if not _is_empty(label):
             raise PyriteError("the labels are given twice: in (X, y), and as label")
         data, label = data
-    if _is_torch(data, "DataLoader"):
-        notes += _loader_notes(data)
+    if is_torch(data, "DataLoader"):
+        notes += loader_notes(data)
         data = data.dataset
     if is_hub(data):
         hub = read_hub(data, label, text, like)
         return Plain(hub.data, hub.label, hub.text, hub.classes, (*notes, *hub.notes), hub.name, hub.key)
-    _refuse_streams(data)
-    base, _ = _base(data)
-    collection = is_collection(data) and not isinstance(data, list) and not _is_tensor(data)
+    refuse_streams(data)
+    base, _ = base_of(data)
+    collection = is_collection(data) and not isinstance(data, list) and not is_tensor(data)
     name = type(base).__name__ if collection else ""
-    classes = _class_names(base) if isinstance(label, str) or label is None else ()
+    classes = class_names(base) if isinstance(label, str) or label is None else ()
     return Plain(to_array(data), label, text, classes, tuple(notes), name, label if isinstance(label, str) else "")
 
 
 def find(plain: Plain, like: Schema | None = None) -> Found:
     """The samples of an object that is no frame, with their labels; ``like`` as for ``read_items``."""
     data = plain.data
-    base, rows = _base(data)
-    if _is_files(base) and (like is None or like.dtype == "uint8"):
+    base, rows = base_of(data)
+    if is_files(base) and (like is None or like.dtype == "uint8"):
         found = _from_files(base, rows, like)
     elif isinstance(data, np.ndarray) and data.dtype.kind not in "OUT":
         found = Found(to_numbers(data))
-    elif _is_torch(data, "TensorDataset") and type(data).__name__ == "TensorDataset":
+    elif is_torch(data, "TensorDataset") and type(data).__name__ == "TensorDataset":
         if len(data.tensors) > 2:
             raise PyriteError(f"data has {len(data.tensors)} tensors, but must have two: pass TensorDataset(X, y)")
         inputs, *labels = map(to_array, data.tensors)
@@ -239,7 +250,10 @@ def label_values(labels: Any, count: int) -> list[Any]:
     if len(labels) != count:
         raise PyriteError(f"label has {len(labels)} labels, but there are {count} samples")
     if array.ndim != 1:
-        raise PyriteError(f"label has the shape {array.shape}, but must hold one number or text per sample")
+        raise PyriteError(
+            f"label has the shape {array.shape}, but must hold one number or text per sample: argmax(1) makes numbers "
+            "of one-hot rows"
+        )
     if array.dtype.kind == "f" and np.isfinite(array).all():
         if (array % 1).any():
             index = int((array % 1 != 0).argmax())
@@ -301,7 +315,7 @@ def _read_part(data: Any, train: Dataset, label: str, key: str) -> Dataset | Non
 
 def _is_column(value: object) -> bool:
     """Whether a value of a dict looks like a column or an array, and not like a data set."""
-    return isinstance(value, np.ndarray) or _is_tensor(value) or (isinstance(value, list) and not has_labels(value))
+    return isinstance(value, np.ndarray) or is_tensor(value) or (isinstance(value, list) and not has_labels(value))
 
 
 def _shown(data: object) -> str:
@@ -310,17 +324,6 @@ def _shown(data: object) -> str:
 
 def _is_empty(label: Any) -> bool:
     return label is None or (isinstance(label, str) and not label)
-
-
-def _is_torch(data: object, *names: str) -> bool:
-    """Whether it is an object of these classes of ``torch.utils.data``; none is if torch is not imported."""
-    module = sys.modules.get("torch.utils.data")
-    return module is not None and isinstance(data, tuple(getattr(module, name) for name in names))
-
-
-def _is_tensor(data: object) -> bool:
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(data, torch.Tensor)
 
 
 def _is_pair(data: object) -> bool:
@@ -333,32 +336,6 @@ def _is_pair(data: object) -> bool:
     if isinstance(first, list | tuple):
         return len(first) > 0 and not isinstance(first[0], int | float | np.number) and is_object(second)
     return is_object(first) and is_object(second)
-
-
-def _is_files(data: object) -> bool:
-    """Whether it is an ``ImageFolder`` of torchvision, or an object like it: image files with class numbers."""
-    if not all(hasattr(data, name) for name in ("samples", "classes", "class_to_idx")):
-        return False
-    samples: Any = data.samples  # type: ignore[attr-defined]
-    pairs = isinstance(samples, list) and samples and isinstance(samples[0], tuple) and len(samples[0]) == 2
-    return bool(pairs) and isinstance(samples[0][0], str | Path) and Path(samples[0][0]).suffix.lower() in SUFFIXES
-
-
-def _base(data: Any) -> tuple[Any, Labels | None]:
-    """The data set of which nested subsets select items, and which these are; None for all of them."""
-    rows: Labels | None = None
-    while _is_torch(data, "Subset"):
-        own = np.asarray(data.indices, np.int64)
-        data, rows = data.dataset, own if rows is None else own[rows]
-    return data, rows
-
-
-def _class_names(data: Any) -> tuple[str, ...]:
-    if _is_torch(data, "ConcatDataset"):
-        found = {_class_names(_base(part)[0]) for part in data.datasets}
-        return found.pop() if len(found) == 1 else ()
-    names = getattr(data, "classes", None) if _is_torch(data, "Dataset") or _is_files(data) else None
-    return tuple(map(str, names)) if isinstance(names, list | tuple) and len(names) > 1 else ()
 
 
 def _from_files(data: Any, rows: Labels | None, like: Schema | None) -> Found:
@@ -377,33 +354,3 @@ def _from_files(data: Any, rows: Labels | None, like: Schema | None) -> Found:
         inputs, [chosen[row][1] for row in kept], tuple(files[row] for row in kept), tuple(bad),
         (note,) if has_transform else (),
     )  # fmt: skip
-
-
-def _loader_notes(loader: Any) -> list[str]:
-    """Sentences about what a loader does to its data set that is not done here."""
-    import torch.utils.data as torch_data
-
-    sampler, notes = loader.sampler, []
-    if isinstance(sampler, torch_data.SubsetRandomSampler):
-        raise PyriteError(
-            "data is a DataLoader whose sampler selects a part of its data set: pass "
-            "torch.utils.data.Subset(loader.dataset, loader.sampler.indices)"
-        )
-    usual = torch_data.SequentialSampler, torch_data.RandomSampler
-    batches = type(loader.batch_sampler).__name__ if loader.batch_sampler is not None else "BatchSampler"
-    name = type(sampler).__name__ if not isinstance(sampler, usual) else batches
-    if name != "BatchSampler" and not _is_torch(loader.dataset, "IterableDataset"):
-        notes.append(f"the {name} of the DataLoader is not used: every item of its data set is read once")
-    if loader.collate_fn not in (torch_data.default_collate, torch_data.default_convert):
-        notes.append("the collate_fn of the DataLoader is not used: items are read from its data set")
-    return notes
-
-
-def _refuse_streams(data: Any) -> None:
-    if _is_torch(data, "IterableDataset"):
-        raise PyriteError(
-            f"data is a {type(data).__name__}, an IterableDataset, whose items have neither number nor index: pass "
-            "list(data), if it fits into memory, or a Dataset with __len__ and __getitem__"
-        )
-    if not hasattr(data, "__getitem__"):
-        raise PyriteError(f"data is a {type(data).__name__}, which can only be iterated over: pass list(data)")

@@ -308,6 +308,7 @@ def test_what_a_loader_does_besides_is_a_note() -> None:
         ((np.where(FLOATS > 3, np.nan, FLOATS), Y), "nan is not a finite number"),
         ((X, np.eye(3)[Y]), "label looks one-hot, but must hold one number or text per sample: pass label.argmax(1)"),
         ((X, Y[:, None]), "one annotator"),
+        (TensorDataset(torch.tensor(X), torch.eye(3)[Y]), "argmax(1) makes numbers of one-hot rows"),
         ((X, Y + 0.5), "label is 0.5 at index 0, but labels are classes: put the numbers into ranges first"),
         ((X, Y[:4]), "label has 4 labels, but there are 60 samples"),
         ((X, [Y[0], X[0], *Y[2:]]), "label holds values of several shapes"),
@@ -338,6 +339,7 @@ def test_predictions_of_other_samples_are_refused(trained: Any, refused: Any) ->
         assert "has samples of shape (3,), but the model takes (4,)" in refused(run.predict, wrong)
     assert "samples of shape (3,), but the model takes (4,)" in refused(run.scores, X[:, :3])
     assert "trained on 4 numbers per sample" in refused(run.predict, TEXTS)
+    assert "with the parts 'train': pass one, as data['train']" in refused(run.predict, {"train": tensors()})
     assert "item 0 has samples of shape (3,)" in refused(run.predict, [{"x": X[0, :3]}])
     images = trained(PIXELS, Y, key=id(PIXELS))[0]
     said = "has images of float32, but the model was trained on images of bytes from 0 to 255 (uint8)"
@@ -396,6 +398,8 @@ def test_the_classifier() -> None:
     np.testing.assert_array_equal(fitted(tensors(FLOATS)).predict_proba(FLOATS.transpose(0, 2, 3, 1)), expected)
     texts = table(text=TEXTS, label=Y.tolist())
     assert set(fitted(texts).predict(texts)) <= set(NAMES)
+    with pytest.raises(ValueError, match="DatasetDict with the parts 'train': pass one, as data\\['train'\\]"):
+        fitted(hub.DatasetDict(train=texts))
     with pytest.raises(ValueError, match="requires y to be passed"):
         fitted(torch.tensor(X))
     with pytest.raises(ValueError, match=r"samples of shape \(3,\), but the model takes \(4,\)"):

@@ -1,0 +1,81 @@
+"""What is recognised of PyTorch and torchvision: tensors, data sets, subsets, loaders, and folders of images."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pyrite.data.dataset import Labels
+from pyrite.data.images import SUFFIXES
+from pyrite.errors import PyriteError
+
+
+def is_torch(data: object, *names: str) -> bool:
+    """Whether it is an object of these classes of ``torch.utils.data``; none is if torch is not imported."""
+    module = sys.modules.get("torch.utils.data")
+    return module is not None and isinstance(data, tuple(getattr(module, name) for name in names))
+
+
+def is_tensor(data: object) -> bool:
+    """Whether it is a tensor."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(data, torch.Tensor)
+
+
+def is_files(data: object) -> bool:
+    """Whether it is an ``ImageFolder`` of torchvision, or an object like it: image files with class numbers."""
+    if not all(hasattr(data, name) for name in ("samples", "classes", "class_to_idx")):
+        return False
+    samples: Any = data.samples  # type: ignore[attr-defined]
+    pairs = isinstance(samples, list) and samples and isinstance(samples[0], tuple) and len(samples[0]) == 2
+    return bool(pairs) and isinstance(samples[0][0], str | Path) and Path(samples[0][0]).suffix.lower() in SUFFIXES
+
+
+def base_of(data: Any) -> tuple[Any, Labels | None]:
+    """The data set of which nested subsets select items, and which these are; None for all of them."""
+    rows: Labels | None = None
+    while is_torch(data, "Subset"):
+        own = np.asarray(data.indices, np.int64)
+        data, rows = data.dataset, own if rows is None else own[rows]
+    return data, rows
+
+
+def class_names(data: Any) -> tuple[str, ...]:
+    """The names of the classes, if the data set has them."""
+    if is_torch(data, "ConcatDataset"):
+        found = {class_names(base_of(part)[0]) for part in data.datasets}
+        return found.pop() if len(found) == 1 else ()
+    names = getattr(data, "classes", None) if is_torch(data, "Dataset") or is_files(data) else None
+    return tuple(map(str, names)) if isinstance(names, list | tuple) and len(names) > 1 else ()
+
+
+def loader_notes(loader: Any) -> list[str]:
+    """Sentences about what a loader does to its data set that is not done here."""
+    import torch.utils.data as torch_data
+
+    sampler, notes = loader.sampler, []
+    if isinstance(sampler, torch_data.SubsetRandomSampler):
+        raise PyriteError(
+            "data is a DataLoader whose sampler selects a part of its data set: pass "
+            "torch.utils.data.Subset(loader.dataset, loader.sampler.indices)"
+        )
+    usual = torch_data.SequentialSampler, torch_data.RandomSampler
+    batches = type(loader.batch_sampler).__name__ if loader.batch_sampler is not None else "BatchSampler"
+    name = type(sampler).__name__ if not isinstance(sampler, usual) else batches
+    if name != "BatchSampler" and not is_torch(loader.dataset, "IterableDataset"):
+        notes.append(f"the {name} of the DataLoader is not used: every item of its data set is read once")
+    if loader.collate_fn not in (torch_data.default_collate, torch_data.default_convert):
+        notes.append("the collate_fn of the DataLoader is not used: items are read from its data set")
+    return notes
+
+
+def refuse_streams(data: Any) -> None:
+    """Raise PyriteError for what has no numbered items."""
+    if is_torch(data, "IterableDataset"):
+        raise PyriteError(
+            f"data is a {type(data).__name__}, an IterableDataset, whose items have neither number nor index: pass "
+            "list(data), if it fits into memory, or a Dataset with __len__ and __getitem__"
+        )
+    if not hasattr(data, "__getitem__"):
+        raise PyriteError(f"data is a {type(data).__name__}, which can only be iterated over: pass list(data)")
