@@ -1,15 +1,12 @@
 """Audits of a run that exists, or of one that is trained for the audit."""
 
 import os
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, Unpack, cast
 
 import numpy as np
-from rich.console import Console
-from rich.progress import Progress as Bar
 from scipy.special import log_expit
 
 from pyrite.auditing import (
@@ -23,7 +20,6 @@ from pyrite.auditing import (
     data_issues,
     with_annotators,
 )
-from pyrite.auditing.noise_fit import Progress
 from pyrite.checks import is_whole, whole_number
 from pyrite.curves import expected_margin
 from pyrite.data import Data, Dataset, Part, are_several, has_labels, is_frame, is_object, load, with_labels
@@ -100,7 +96,7 @@ def audit(
         if isinstance(what, str | Path) and os.path.isfile(os.path.join(what, "recipe.toml")):
             what = Run.load(what)
         if isinstance(what, Run):
-            return audit_run(what, _only_seed(options, out, f"{what.path} is trained already"), progress)
+            return audit_run(what, _only_seed(options, out, f"{what.path} is trained already"))
         return _train_and_audit(
             cast(Data, what), out, {"progress": progress, "observers": observers, "stop": stop}, options
         )
@@ -109,10 +105,7 @@ def audit(
         raise PyriteError("scores are missing: pass the scores of a model, or a run in place of the labels")
     if are_several(what):
         return audit_annotated(what, scores=scores, kind=kind, embeddings=embeddings, classes=classes, seed=seed)
-    with _shown(progress) as advance:
-        return audit_scores(
-            what, scores=scores, kind=kind, embeddings=embeddings, classes=classes, seed=seed, progress=advance
-        )
+    return audit_scores(what, scores=scores, kind=kind, embeddings=embeddings, classes=classes, seed=seed)
 
 
 def _only_seed(options: Settings, out: object, reason: str) -> int:
@@ -136,7 +129,7 @@ def _train_and_audit(what: Data, out: str | os.PathLike[str] | None, watching: W
         given.pop("loss", None)
     job = resolve(what, loaded=data, **given | defaults)
     run = train_job(job, **watching) if out is None else train_once(job, out, **watching)
-    return audit_run(Run(run.path, run.config, run.history, data), run.config.seed, watching["progress"])
+    return audit_run(Run(run.path, run.config, run.history, data), run.config.seed)
 
 
 def default_method(classes: int) -> str:
@@ -172,7 +165,7 @@ def _used(given: dict[str, Any], data: Dataset) -> int:
     return wanted if is_whole(wanted) and wanted > 0 else len(data)
 
 
-def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
+def audit_run(run: Run, seed: int) -> Audit:
     """Audit what a run recorded, and find problems of its data if they can still be read."""
     if not run.history or not (run.path / "samples.npz").exists():
         raise PyriteError(f"{run.path} has not finished an epoch: pyrite train --resume {run.path}")
@@ -194,33 +187,20 @@ def audit_run(run: Run, seed: int, progress: bool | None = False) -> Audit:
         raise
     except ValueError:  # the data are missing; the run has the evidence, only copies cannot be found
         pass
-    with _shown(progress) as advance:
-        result = audit_margins(
-            np.where(np.isin(part, (Part.TRAIN, Part.VALIDATION))[:, None], samples["class_margins"], np.nan),
-            given,
-            samples["unseen"] > 0 if "unseen" in samples else part == Part.VALIDATION,
-            run.classes,
-            samples,
-            seed,
-            warnings=notes,
-            data_issues=issues,
-            run=run,
-            true=labels.get("true"),
-            paths=labels.get("path"),
-            progress=advance,
-        )
+    unseen = samples["unseen"] > 0 if "unseen" in samples else part == Part.VALIDATION
+    result = audit_margins(
+        np.where(np.isin(part, (Part.TRAIN, Part.VALIDATION))[:, None], samples["class_margins"], np.nan),
+        given,
+        unseen,
+        run.classes,
+        samples,
+        warnings=notes,
+        data_issues=issues,
+        run=run,
+        true=labels.get("true"),
+        paths=labels.get("path"),
+    )
     if run.annotations is None:
         return result
-    unseen = samples["unseen"] > 0 if "unseen" in samples else part == Part.VALIDATION
     log_p = np.where(unseen[:, None], log_expit(samples["class_margins"].astype(np.float64)), np.nan)
     return with_annotators(result, run.annotations, log_p, seed=seed)
-
-
-@contextmanager
-def _shown(wanted: bool | None) -> Iterator[Progress]:
-    """A progress bar on standard error, if that is a terminal and ``wanted`` is not False."""
-    console = Console(stderr=True)
-    hidden = wanted is False or not console.is_terminal or os.environ.get("RANK", "0") != "0"
-    with Bar(console=console, transient=True, disable=hidden) as bar:
-        task = bar.add_task("fitting the noise", total=1.0)
-        yield lambda done: bar.update(task, completed=done)

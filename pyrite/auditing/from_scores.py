@@ -7,32 +7,23 @@ from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import expit
+from scipy.special import expit, log_expit
 
 from pyrite.arrays import Flags, Floats, Ints
 from pyrite.auditing.audit import Audit
-from pyrite.auditing.noise_fit import Progress, fit_noise
-from pyrite.auditing.noise_model import (
-    NoiseFit,
-    best_threshold,
+from pyrite.auditing.noise_fit import LabelGroups, NoiseFit, fit_noise
+from pyrite.auditing.noise_rate import NoiseRate, OddsCalibration, estimate_rate
+from pyrite.auditing.posterior import (
     class_probabilities,
     likely_classes,
     log_odds,
+    noise_matrix,
+    sums_by_label,
+    suspect_threshold,
     values_at_same_ranks,
-    with_error_odds,
 )
-from pyrite.auditing.noise_rate import NoiseRate, RateFeatures, estimate_rate
 from pyrite.auditing.sample_scores import Evidence, compute_scores
-from pyrite.auditing.scores import (
-    Kind,
-    by_blocks,
-    check_labels,
-    combine_scores,
-    gap_of,
-    to_margins,
-    top_two,
-    typical_gap,
-)
+from pyrite.auditing.scores import Kind, by_blocks, check_labels, combine_scores, gap_of, in_blocks, to_log_p
 from pyrite.errors import PyriteError
 
 __all__ = ["FEWEST", "audit_margins", "audit_scores", "check_enough"]
@@ -40,10 +31,10 @@ __all__ = ["FEWEST", "audit_margins", "audit_scores", "check_enough"]
 FEWEST: Final = 50
 """The fewest samples from which label noise can be estimated."""
 
-_FITTED: Final = 5_000_000  # scores that the noise is fitted to; of a larger table, a random subset of the rows
+_FITTED: Final = 2_000_000  # scores that the noise is fitted to; of a larger table, a random subset of the rows
 _CERTAIN: Final = 30.0  # larger margins are clipped: they differ from this by less than 1e-13 in probability
 
-_MarginsOf = Callable[[slice], Floats]
+_LogP = Callable[[slice], Floats]
 
 
 def audit_scores(
@@ -54,15 +45,14 @@ def audit_scores(
     embeddings: object | None = None,
     classes: Sequence[str] | None = None,
     seed: int = 0,
-    progress: Progress = lambda done: None,
 ) -> Audit:
     """Audit labels by the scores of nets that did not learn them.
 
     The result does not depend on the scale of the scores, on a number added to a row, or on the order of rows and
-    classes. ``pyrite.audit`` describes the arguments; ``seed`` is for the standard errors.
+    classes. ``pyrite.audit`` describes the arguments; ``seed`` chooses the rows of a large table that are fitted.
     """
     given = check_labels(labels)
-    table, kind, agreement = combine_scores(scores, embeddings, given, kind)
+    table, kind = combine_scores(scores, embeddings, given, kind)
     names = tuple(map(str, range(table.shape[1]) if classes is None else classes))
     if len(names) != table.shape[1]:
         raise PyriteError(f"classes has {len(names)} names, but scores have {table.shape[1]} columns")
@@ -73,20 +63,23 @@ def audit_scores(
         fitted = np.sort(np.random.default_rng(seed).choice(fitted, min(count, len(given)), replace=False))
     some = table if len(fitted) == len(table) else table[fitted]
     gap = gap_of(some, kind)
-    margins = np.concatenate(by_blocks(partial(_margins_of, some, kind, gap), some.shape))
-    fit = fit_noise(margins, given[fitted], seed, progress)
-    features = RateFeatures.of(fit, margins, given[fitted])
-    del some, margins
-    margins_of = partial(_margins_of, table, kind, gap)
-    absent = {"scores of a second model": agreement is None, "embeddings": embeddings is None}
-    further = [name for name in absent if absent[name]]
-    score = _log_odds(fit, margins_of, given)
-    rate = estimate_rate(features, score[fitted], agreement, further)
-    parts = by_blocks(lambda rows: compute_scores(Evidence(margins_of(rows), given[rows])), table.shape)
+    groups = LabelGroups(to_log_p(some, kind, gap), given[fitted])
+    fit, rate = fit_noise(groups), estimate_rate(groups)
+    del some, groups
+
+    log_p = partial(_log_p, table, kind, gap)
+
+    def look(rows: slice) -> dict[str, Floats]:
+        values = log_p(rows)
+        odds = log_odds(fit.log_joint(values, given[rows]), given[rows])
+        return {"": odds, **compute_scores(Evidence(values, given[rows]))}
+
+    parts = by_blocks(look, table.shape)
     evidence = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    odds = evidence.pop("")
     return _conclude(
-        fit, rate, margins_of, given, score + rate.shift, classes=names, index=np.arange(len(given)),
-        evidence=evidence, warnings=_absent_classes(given, names),
+        fit, rate, log_p, given, OddsCalibration.of(odds, rate.rate, rate.slope)(odds), classes=names,
+        index=np.arange(len(given)), evidence=evidence, warnings=(*_absent_classes(given, names), *rate.warnings),
     )  # fmt: skip
 
 
@@ -96,12 +89,10 @@ def audit_margins(
     held_out: Flags,
     classes: tuple[str, ...],
     recorded: Mapping[str, npt.NDArray[Any]],
-    seed: int = 0,
     *,
     warnings: Sequence[str] = (),
     true: Ints | None = None,
     paths: npt.NDArray[Any] | None = None,
-    progress: Progress = lambda done: None,
     **columns: Any,
 ) -> Audit:
     """Audit what was recorded of every sample during training, by any training loop.
@@ -116,34 +107,31 @@ def audit_margins(
         held_out: True for samples that were not trained on.
         classes: their names.
         recorded: what else is known of the samples, as ``Record.arrays`` has it.
-        seed: for the standard errors.
         warnings, true, paths, columns: passed to ``Audit``.
-        progress: called with the fraction of the work that is done.
     """
     index = np.flatnonzero(np.isfinite(margins).all(1))
     labels, unseen = given[index], held_out[index]
-    recorded_margins = margins[index].astype(np.float64)
-    clipped = np.clip(recorded_margins, -_CERTAIN, _CERTAIN)
+    log_p = log_expit(np.clip(margins[index].astype(np.float64), -_CERTAIN, _CERTAIN))
     check_enough(labels, classes)
     warnings = (*_absent_classes(labels, classes), *warnings)
-    enough = unseen.sum() >= FEWEST
-    if enough:
-        fit = fit_noise(clipped[unseen], labels[unseen], seed, progress)
+    rate = None
+    if unseen.sum() >= FEWEST and len(np.unique(labels[unseen])) > 1:
+        groups = LabelGroups(log_p[unseen], labels[unseen])
+        fit, rate = fit_noise(groups), estimate_rate(groups)
     else:
-        fit = NoiseFit.initial(len(classes), typical_gap(*top_two(clipped)))
+        fit = NoiseFit.initial(len(classes))
         warnings = (*warnings, _too_few_held_out(int(unseen.sum()), len(labels)))
-    margins_of: _MarginsOf = partial(getitem, clipped)  # type: ignore[assignment]
-    score, rate = _log_odds(fit, margins_of, labels), None
-    if enough:
-        rate = estimate_rate(RateFeatures.of(fit, clipped[unseen], labels[unseen]), score[unseen])
-        score += rate.shift
+    score = log_odds(fit.log_joint(log_p, labels), labels)
+    if rate is not None:
+        score = OddsCalibration.of(score[unseen], rate.rate, rate.slope)(score)
     if fit.can_tell:
         # Memorising a label lowers its score, so the score of a trained sample can be too low but not too high.
         score[~unseen] = np.maximum(score[~unseen], values_at_same_ranks(score[~unseen], score[unseen]))
     known = {name: values[index] for name, values in recorded.items() if len(values) == len(given)}
+    log_p_of: _LogP = partial(getitem, log_p)  # type: ignore[assignment]
     return _conclude(
-        fit, rate, margins_of, labels, score, classes=classes, index=index,
-        evidence=compute_scores(Evidence(recorded_margins, labels, known)),
+        fit, rate, log_p_of, labels, score, classes=classes, index=index,
+        evidence=compute_scores(Evidence(log_p, labels, known)),
         warnings=warnings, true=None if true is None else true[index],
         paths=() if paths is None else tuple(paths[index].tolist()), **columns,
     )  # fmt: skip
@@ -159,23 +147,16 @@ def check_enough(labels: Ints, classes: Sequence[str], used: int | None = None) 
         raise PyriteError(f"all labels are {classes[present[0]]!r}: with one class no label can be wrong")
 
 
-def _margins_of(table: npt.NDArray[Any], kind: Kind, gap: float, rows: slice) -> Floats:
-    return to_margins(table[rows], kind, gap)
+def _log_p(table: npt.NDArray[Any], kind: Kind, gap: float, rows: slice) -> Floats:
+    return to_log_p(table[rows], kind, gap)
 
 
-def _log_odds(fit: NoiseFit, margins_of: _MarginsOf, labels: Ints) -> Floats:
-    def score(rows: slice) -> Floats:
-        return log_odds(fit.log_joint(margins_of(rows), labels[rows]), labels[rows])
-
-    return np.concatenate(by_blocks(score, (len(labels), len(fit.matrix))))
-
-
-def _probabilities(fit: NoiseFit, margins_of: _MarginsOf, labels: Ints, score: Floats) -> npt.NDArray[np.float32]:
+def _probabilities(fit: NoiseFit, log_p: _LogP, labels: Ints, score: Floats) -> npt.NDArray[np.float32]:
     """The probability of every true class, one row per sample."""
     result = np.empty((len(labels), len(fit.matrix)), np.float32)
 
     def fill(rows: slice) -> None:
-        joint = fit.log_joint(margins_of(rows), labels[rows])
+        joint = fit.log_joint(log_p(rows), labels[rows])
         result[rows] = class_probabilities(joint, labels[rows], score[rows])
 
     by_blocks(fill, result.shape)
@@ -183,35 +164,43 @@ def _probabilities(fit: NoiseFit, margins_of: _MarginsOf, labels: Ints, score: F
 
 
 def _conclude(
-    fit: NoiseFit, rate: NoiseRate | None, margins_of: _MarginsOf, labels: Ints, score: Floats, **columns: Any
+    fit: NoiseFit, rate: NoiseRate | None, log_p: _LogP, labels: Ints, score: Floats, **columns: Any
 ) -> Audit:
     """The audit by this fit; only a ranking if the fit cannot separate wrong labels."""
 
-    def choose(rows: slice) -> tuple[Ints, Floats]:
-        joint = fit.log_joint(margins_of(rows), labels[rows])
-        return likely_classes(class_probabilities(joint, labels[rows], score[rows]), labels[rows])
+    def choose(rows: slice) -> tuple[Ints, Floats, tuple[Ints, Floats]]:
+        joint = fit.log_joint(log_p(rows), labels[rows])
+        chances = class_probabilities(joint, labels[rows], score[rows])
+        return *likely_classes(chances, labels[rows]), sums_by_label(chances, labels[rows])
 
-    choices, likelihoods = map(np.concatenate, zip(*by_blocks(choose, (len(labels), len(fit.matrix))), strict=True))
+    counts = np.zeros_like(fit.matrix)
+    choices, likelihoods = [], []
+    for classes, chances, (present, sums) in in_blocks(choose, (len(labels), len(counts))):
+        choices.append(classes)
+        likelihoods.append(chances)
+        counts[:, present] += sums.T
     columns |= {
         "labels": labels,
         "score": score,
-        "choices": choices,
-        "likelihoods": likelihoods,
-        "probabilities": partial(_probabilities, fit, margins_of, labels),
+        "choices": np.concatenate(choices),
+        "likelihoods": np.concatenate(likelihoods),
+        "probabilities": partial(_probabilities, fit, log_p, labels),
     }
     if rate is None or not fit.can_tell:
         unknown = np.full_like(fit.matrix, np.nan)
         columns |= dict.fromkeys(("threshold", "noise_rate", "noise_rate_error"), np.nan)
         return Audit(can_tell=False, matrix=unknown, matrix_error=unknown, **columns)
     wrong = expit(score)
+    matrix, matrix_error = noise_matrix(counts)
+    noise_rate = float(wrong.mean())
     return Audit(
-        threshold=best_threshold(wrong),
-        noise_rate=float(wrong.mean()),
+        threshold=suspect_threshold(wrong),
+        noise_rate=noise_rate,
         noise_rate_error=rate.error,
-        noise_interval=(rate.low, rate.high),
+        noise_interval=(min(rate.low, noise_rate), max(rate.high, noise_rate)),
         advice=rate.advice,
-        matrix=with_error_odds(fit.matrix, rate.shift),
-        matrix_error=fit.matrix_error,
+        matrix=matrix,
+        matrix_error=matrix_error,
         **columns,
     )
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, Final, final
 
 import numpy as np
-from scipy.special import expit, logit
+from scipy.special import expit
 
 from pyrite.arrays import Flags, Floats, Ints
 from pyrite.auditing.audit import Audit
-from pyrite.auditing.noise_model import best_threshold, with_error_odds
+from pyrite.auditing.posterior import noise_matrix, sums_by_label, suspect_threshold
 from pyrite.auditing.recalibration import Estimate, Recalibration, Strata, exact_estimate, stratify
 from pyrite.data import Dataset
 from pyrite.data.corrections import DECISIONS, Corrections
@@ -31,6 +31,7 @@ CHECKED: Final = 100
 _VERDICTS: Final = {"keep": 0, "relabel": 1, "drop": 1, "unsure": -1}
 _WITHOUT_SUSPECTS: Final = 200  # rows of the ranking that are reviewed if there are no suspects
 _ADVICE: Final = f"a check of {CHECKED} random labels on the page would narrow this"
+_CHECK: Final = 30  # decisions from which on the interval of the audit does not count, and a random check overrules it
 _SEEN: Final = 20.0  # the log-odds of a label that a reviewer found to be wrong
 
 
@@ -111,10 +112,17 @@ class Review:
     def rate(self) -> Estimate:
         """The noise rate, by the audit and all decisions.
 
-        Its interval is limited by that of the audit as long as that contains the estimate.
+        As long as the interval of the audit contains the estimate, it limits that of the review, with each decision
+        less, and not at all from ``_CHECK`` on. Once the random check has so many labels, the interval contains that of
+        the check: it overrules the audit.
         """
-        (value, low, high), (least, most) = self.estimate(np.arange(len(self.before))), self.before.noise_interval
-        return Estimate(value, max(low, least) if least <= value else low, min(high, most) if most >= value else high)
+        value, low, high = self.estimate(np.arange(len(self.before)))
+        (least, most), trust = self.before.noise_interval, max(1 - self.counted / _CHECK, 0.0)
+        least, most = trust * least, 1 - trust * (1 - most)
+        low, high = max(low, least) if least <= value else low, min(high, most) if most >= value else high
+        if self.check is not None and self.checked[0] >= _CHECK:
+            low, high = min(low, self.check.low), max(high, self.check.high)
+        return Estimate(value, low, high)
 
     @cached_property
     def precision(self) -> Estimate | None:
@@ -176,21 +184,29 @@ class Review:
         score[self.verdict == 1] = _SEEN
         score[self.verdict == 0] = -_SEEN
         choices, likelihoods = self._reordered(score)
-        rate = self.rate
-        new_odds, old_odds = logit(np.clip((rate.value, old.noise_rate), 1e-9, 1 - 1e-9)).tolist()
-        return replace(
+        rate, noise_rate = (
+            self.rate,
+            float(expit(score).mean()),
+        )  # strata have one probability, so these differ a little
+        after = replace(
             old,
             score=score,
             choices=choices,
             likelihoods=likelihoods,
-            threshold=best_threshold(expit(score)),
-            noise_rate=rate.value,
+            threshold=suspect_threshold(expit(score)),
+            noise_rate=noise_rate,
             noise_rate_error=(rate.high - rate.low) / 4,
-            noise_interval=(rate.low, rate.high),
+            noise_interval=(min(rate.low, noise_rate), max(rate.high, noise_rate)),
             advice="" if self.checked[0] >= CHECKED else _ADVICE,
-            matrix=with_error_odds(old.matrix, new_odds - old_odds),
             review=self,
         )
+        if old.probabilities is None:
+            return after
+        counts = np.zeros_like(old.matrix)
+        present, sums = sums_by_label(after.posterior, after.labels)
+        counts[:, present] = sums.T
+        matrix, error = noise_matrix(counts)
+        return replace(after, matrix=matrix, matrix_error=error)
 
     def _reordered(self, score: Floats) -> tuple[Ints, Floats]:
         """The likely classes by the new probabilities: the given one, the others in proportion, a reviewer's choice."""

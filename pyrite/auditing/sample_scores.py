@@ -10,9 +10,9 @@ from typing import Any, ClassVar, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import log_expit, logsumexp
 
 from pyrite.arrays import Floats, Ints
+from pyrite.auditing.noise_fit import log_sum_exp
 
 __all__ = ["SCORES", "AuditScore", "Evidence", "compute_scores"]
 
@@ -21,12 +21,12 @@ class Evidence(NamedTuple):
     """What scores are computed from, one row per sample.
 
     Attributes:
-        margins: of all classes.
+        log_p: log-probabilities of all classes, up to a constant per sample.
         labels: the given ones.
         recorded: what a run recorded of the samples, by name; empty where scores were given.
     """
 
-    margins: Floats
+    log_p: Floats
     labels: Ints
     recorded: Mapping[str, npt.NDArray[Any]] = {}
 
@@ -69,9 +69,8 @@ class NoClass(AuditScore):
     )
 
     def compute(self, evidence: Evidence) -> Floats:
-        logs = log_expit(evidence.margins)
-        logs -= logsumexp(logs, axis=1, keepdims=True)
-        return np.asarray(np.exp(logs.mean(1) + np.log(logs.shape[1])))
+        mean = evidence.log_p.mean(1) - log_sum_exp(evidence.log_p)[:, 0]
+        return np.asarray(np.exp(mean + np.log(evidence.log_p.shape[1])))
 
 
 class Margin(AuditScore):
@@ -80,7 +79,8 @@ class Margin(AuditScore):
     help = "the margin of the label, averaged over the epochs"
 
     def compute(self, evidence: Evidence) -> Floats | None:
-        return evidence.margins[np.arange(len(evidence.labels)), evidence.labels] if evidence.recorded else None
+        margins = evidence.recorded.get("class_margins")
+        return None if margins is None else margins[np.arange(len(margins)), evidence.labels].astype(np.float64)
 
 
 class LastMargin(AuditScore):

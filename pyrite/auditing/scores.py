@@ -1,10 +1,9 @@
-"""Scores of models as a user passes them: checks, their margins in one scale, and several models as one table."""
+"""Scores of models as a user passes them: checks, log-probabilities in one scale, several models as one table."""
 
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from itertools import combinations
-from typing import Any, Final, Literal, NamedTuple, TypeVar, get_args
+from typing import Any, Final, Literal, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -13,20 +12,17 @@ from scipy.special import softmax
 
 from pyrite.arrays import Floats, Ints, to_floats, to_ints
 from pyrite.errors import PyriteError
-from pyrite.soft_margin import margins
 
 __all__ = [
     "Kind",
-    "ModelAgreement",
     "blocks",
     "by_blocks",
     "check_labels",
     "combine_scores",
     "gap_of",
+    "in_blocks",
     "neighbour_scores",
-    "to_margins",
-    "top_two",
-    "typical_gap",
+    "to_log_p",
 ]
 
 Kind = Literal["logits", "probabilities", "log-probabilities"]
@@ -36,7 +32,7 @@ _BLOCK: Final = 1 << 16  # scores worked on at once: half a MiB in float64
 # The tolerance for sums of probabilities. In float16 the logarithm of a small one has errors of some thousandths.
 _TOLERANCE: Final = 1e-3
 _HALF_TOLERANCE: Final = 1e-2
-_CERTAIN: Final = 30.0  # probabilities below 1e-13 of the largest, including 0, are taken as that
+_CERTAIN: Final = 16.0  # probabilities below 1e-7 of the largest, including 0, are taken as that
 _GAP: Final = 2.0  # scores are scaled to this typical gap; on noisy digits 1 to 4 differ by 0.002 in average precision
 _FARTHEST: Final = 5000.0  # scaled scores so far below the first class are bounded, so that none overflows
 _NEIGHBOURS: Final = 20
@@ -45,8 +41,13 @@ _SHARPNESS: Final = 4.0  # of the probabilities that are averaged: a sample with
 
 def by_blocks(work: Callable[[slice], Result], shape: tuple[int, ...]) -> list[Result]:
     """What ``work`` returns for blocks of rows of a table, in order; computed in parallel."""
+    return list(in_blocks(work, shape))
+
+
+def in_blocks(work: Callable[[slice], Result], shape: tuple[int, ...]) -> Iterator[Result]:
+    """The same, one block after the other, so that none needs to be kept."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        return list(pool.map(work, blocks(shape)))
+        yield from pool.map(work, blocks(shape))
 
 
 def blocks(shape: tuple[int, ...]) -> Iterator[slice]:
@@ -55,13 +56,7 @@ def blocks(shape: tuple[int, ...]) -> Iterator[slice]:
     return (slice(start, start + size) for start in range(0, max(shape[0], 1), size))
 
 
-# --- margins ---------------------------------------------------------------------------------------------------------
-
-
-def top_two(scores: Floats) -> tuple[Floats, Floats]:
-    """The largest of each row, and the second largest."""
-    second, first = np.concatenate(by_blocks(lambda rows: _last_two(scores[rows]), scores.shape)).T
-    return first, second
+# --- scale ----------------------------------------------------------------------------------------------------------
 
 
 def _last_two(scores: Floats) -> Floats:
@@ -71,7 +66,7 @@ def _last_two(scores: Floats) -> Floats:
 def typical_gap(first: Floats, second: Floats) -> float:
     """The median difference of the two best classes, over rows where they differ; 1 if there are none.
 
-    >>> typical_gap(*top_two(np.array([[0.0, 1.0, 3.0], [2.0, 2.0, 0.0], [5.0, 0.0, 1.0], [0.0, 6.0, -1.0]])))
+    >>> typical_gap(np.array([3.0, 2.0, 5.0, 6.0]), np.array([1.0, 2.0, 1.0, 0.0]))
     4.0
     """
     gaps = (first - second)[first > second]
@@ -89,12 +84,14 @@ def gap_of(scores: npt.NDArray[Any], kind: Kind) -> float:
     return typical_gap(first, second)
 
 
-def to_margins(scores: npt.NDArray[Any], kind: Kind, gap: float) -> Floats:
-    """The margins of every class, with scores in units of this gap."""
+def to_log_p(scores: npt.NDArray[Any], kind: Kind, gap: float) -> Floats:
+    """The log-probabilities of every class, with scores in units of this gap."""
+    values = _to_logits(scores, kind)
     with np.errstate(over="ignore"):  # what overflows is bounded like all that is far below the first class
-        values = np.maximum(_to_logits(scores, kind) / gap * _GAP, -_FARTHEST)
-    result: Floats = margins(torch.from_numpy(values)).numpy()
-    return result
+        values *= _GAP / gap
+    np.maximum(values, -_FARTHEST, out=values)
+    values -= np.log(np.exp(values).sum(1, keepdims=True))  # 0 is the largest, so none overflows
+    return values
 
 
 def _to_logits(scores: npt.NDArray[Any], kind: Kind) -> Floats:
@@ -115,37 +112,10 @@ def _to_logits(scores: npt.NDArray[Any], kind: Kind) -> Floats:
 # --- several models --------------------------------------------------------------------------------------------------
 
 
-class ModelAgreement(NamedTuple):
-    """What two models prefer beside the labels, averaged over all pairs of models: fractions of samples."""
-
-    disagreement: float  # they prefer different classes
-    differ: float  # of those where they agree: the label differs; 1 if they never agree
-    neither: float  # of those where they disagree: neither prefers the label; 0 if they never disagree
-
-    @classmethod
-    def of(cls, one: Ints, two: Ints, labels: Ints) -> "ModelAgreement":
-        """Of one pair, from the classes that they prefer."""
-        agree = one == two
-        neither = (one != labels) & (two != labels)
-        return cls(
-            float((~agree).mean()),
-            float(neither[agree].mean()) if agree.any() else 1.0,
-            float(neither[~agree].mean()) if not agree.all() else 0.0,
-        )
-
-    @property
-    def highest_rate(self) -> float:
-        """The noise rate if models are right where they agree, and one of them is where they disagree.
-
-        Where they disagree, labels are taken to be wrong as often as elsewhere, but all are that neither prefers.
-        """
-        return self.differ + self.disagreement * max(self.neither - self.differ, 0.0)
-
-
 def combine_scores(
     scores: object, embeddings: object | None, labels: Ints, kind: Kind | None
-) -> tuple[npt.NDArray[Any], Kind, ModelAgreement | None]:
-    """The scores of all models, and of neighbours by embeddings, as one table; its kind; how far the models agree.
+) -> tuple[npt.NDArray[Any], Kind]:
+    """The scores of all models, and of neighbours by embeddings, as one table, and its kind.
 
     Of several models the scores are divided by their typical gap, so that none counts more because of its scale, and
     their probabilities are averaged. Logits would give a model that is certain by mistake the last word.
@@ -156,7 +126,7 @@ def combine_scores(
     if embeddings is not None:
         tables.append((neighbour_scores(embeddings, labels, tables[0][0].shape[1]), "logits"))
     if len(tables) == 1:
-        return *tables[0], None
+        return tables[0]
     if len({table.shape for table, _ in tables}) > 1:
         raise PyriteError(f"scores have the shapes {', '.join(str(table.shape) for table, _ in tables)}")
     mean = np.zeros(tables[0][0].shape, np.float32)
@@ -166,9 +136,7 @@ def combine_scores(
             with np.errstate(over="ignore"):  # a class that is infinitely far below the first has the probability 0
                 sharp = _SHARPNESS * (_to_logits(table[rows], own_kind) / gap)
             mean[rows] += softmax(sharp, axis=1) / len(tables)
-    preferred = [table.argmax(1) for table, _ in tables]
-    pairs = [ModelAgreement.of(one, two, labels) for one, two in combinations(preferred, 2)]
-    return mean, "probabilities", ModelAgreement(*np.mean(pairs, axis=0).tolist())
+    return mean, "probabilities"
 
 
 def neighbour_scores(embeddings: object, labels: Ints, classes: int) -> Floats:

@@ -13,9 +13,8 @@ from typing import Final, NamedTuple, final
 import numpy as np
 from scipy.special import logsumexp
 
-from pyrite.auditing.noise_fit import fit_once
-from pyrite.auditing.noise_model import Noise
-from pyrite.auditing.scores import gap_of, to_margins
+from pyrite.auditing.noise_fit import LabelGroups, NoiseFit, likeliest_fit
+from pyrite.auditing.scores import gap_of, to_log_p
 from pyrite.estimator.candidates import Candidate, Inputs, Predict, likely_right
 from pyrite.estimator.rows import Floats, Ints
 
@@ -49,19 +48,18 @@ class Choice:
 class Calibration:
     """How log-probabilities of a model become probabilities of the true class."""
 
-    fit: Noise  # the noise model under which the given labels are most likely
-    gap: float  # what the margins are measured by
+    fit: NoiseFit  # under which the given labels are most likely
+    gap: float  # what the scores are measured by
 
     @classmethod
     def of(cls, scores: Floats, labels: Ints) -> "Calibration":
         """Fit log-probabilities of rows that the model was not trained on, and their given labels."""
         gap = gap_of(scores, "log-probabilities")
-        return cls(fit_once(to_margins(scores, "log-probabilities", gap), labels), gap)
+        return cls(likeliest_fit(LabelGroups(to_log_p(scores, "log-probabilities", gap), labels)), gap)
 
     def log_probabilities(self, scores: Floats) -> Floats:
         """The logarithms of the probabilities of the true class."""
-        prior = self.fit.prior(to_margins(scores, "log-probabilities", self.gap))
-        return np.asarray(np.log(np.maximum(prior, _SMALLEST)))
+        return self.fit.log_prior(to_log_p(scores, "log-probabilities", self.gap))
 
 
 class Judged(NamedTuple):

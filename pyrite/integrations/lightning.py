@@ -117,9 +117,7 @@ class LabelAudit(Callback):
         record = self._record
         held_out = record.columns["visits"] == 0
         try:
-            self.audit = audit_margins(
-                record.class_margins, record.given, held_out, self.classes, record.arrays(), self.seed
-            )
+            self.audit = audit_margins(record.class_margins, record.given, held_out, self.classes, record.arrays())
         except ValueError as error:
             warnings.warn(f"no label was audited: {error}", stacklevel=2)
             return

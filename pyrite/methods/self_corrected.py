@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Final, final
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pyrite.auditing import FEWEST, audit_scores
+from pyrite.auditing import FEWEST
+from pyrite.auditing.noise_fit import LabelGroups, fit_noise
 from pyrite.checks import number
 from pyrite.data import Batch
 from pyrite.methods.method import Context, Method, Step, Trainer
@@ -18,7 +18,9 @@ from pyrite.soft_margin import widened
 
 _AVERAGED: Final = 0.02  # of the run: the steps that weights are averaged over
 _GROWING: Final = 0.1  # of the steps so far, at the beginning
-_NEARLY_NONE: Final = 0.01  # what an audit of right labels finds
+_SHARPER: Final = 1.4, 2.0  # how much sharper than the net true classes may be
+_NATS: Final = 6.0  # by which these must make all labels together more likely
+_FITTED: Final = 4_000_000  # scores that the noise is fitted to; of a larger table, every n-th row
 _ANCHORS: Final = 0.3  # the fraction of a class of whose samples a net should be sure, where labels are right
 # Classes that are alike look like noise of a few per cent by their anchors: 3 to 5 % on clean labels (docs/methods.md).
 _LEAST_NOISE: Final = 0.1
@@ -30,8 +32,8 @@ class SelfCorrected(Method):
     """Cross entropy; then the net audits its labels, and targets are the probabilities of the true classes.
 
     After the fraction ``at`` of the epochs, the noise matrix T[i, j] = P(given j | true i) is estimated from the scores
-    of all training samples: by an audit or, if that finds next to nothing, by the samples that the net is surest of
-    (Patrini et al., 2017). From then on the target of a sample with label y is Bayes' rule, in proportion to
+    of all training samples: by a fit like that of an audit or, if that finds nothing, by the samples that the net is
+    surest of (Patrini et al., 2017). From then on the target of a sample with label y is Bayes' rule, in proportion to
     T[i, y] exp(m_i), where m is the running mean of the log-probabilities that the net gave to the sample's classes.
     Net, optimiser and schedule go on. If no noise is found, T is the identity, and the loss remains cross entropy.
 
@@ -76,7 +78,7 @@ class SelfCorrectedTrainer(Trainer):
         if epoch <= self.audited_after or self.matrix is not None:
             return
         scores = self._scores(epoch - 2)  # epochs of images are counted from 0, and this is that of the one before
-        self.matrix = noise_of_labels(scores, self.context.labels, self.context.seed)
+        self.matrix = noise_of_labels(scores, self.context.labels)
         if not self.matrix.equal(torch.eye(len(self.matrix)).to(self.matrix)):
             self.memory = scores.nan_to_num().log_softmax(1)
 
@@ -130,18 +132,27 @@ class SelfCorrectedTrainer(Trainer):
         return {} if self.matrix is None else {"matrix": self.matrix}
 
 
-def noise_of_labels(scores: Tensor, labels: Tensor, seed: int) -> Tensor:
-    """The noise matrix by an audit or, if that finds next to nothing, by anchors; the identity if neither can tell.
+def noise_of_labels(scores: Tensor, labels: Tensor) -> Tensor:
+    """The noise matrix by a fit or, if that finds nothing, by anchors; the identity if neither finds noise.
+
+    The net has learned these labels for a while, so the noise rate of an audit, which is learned from scores of samples
+    that were not trained on, does not apply. If labels are right, scores that predict them best are those of the true
+    classes: no sharper ones, with noise, make the labels more likely. If some make them more likely, labels are wrong.
 
     Rows of scores that are NaN and labels below 0, of samples that are not trained on, do not count.
     """
-    none = torch.eye(scores.shape[1], dtype=torch.float64, device=labels.device)
+    classes = scores.shape[1]
+    none = torch.eye(classes, dtype=torch.float64, device=labels.device)
     rows = ((labels >= 0) & scores.isfinite().all(1)).nonzero().squeeze(1)
+    rows = rows[:: 1 + len(rows) * classes // _FITTED]
     if len(rows) < FEWEST or len(labels[rows].unique()) < 2:
         return none
-    audit = audit_scores(labels[rows].cpu().numpy(), scores=scores[rows].cpu().numpy(), kind="logits", seed=seed)
-    if audit.can_tell and audit.noise_rate > _NEARLY_NONE:
-        return torch.from_numpy(np.ascontiguousarray(audit.matrix)).to(none)
+    groups = LabelGroups(scores[rows].double().log_softmax(1).cpu().numpy(), labels[rows].cpu().numpy())
+    if not groups.can_tell:
+        return none
+    as_sharp, *sharper = (groups.fit_matrix(power)[1] for power in (1.0, *_SHARPER))
+    if len(rows) * (max(sharper) - as_sharp) > _NATS:
+        return torch.from_numpy(fit_noise(groups).matrix).to(none)
     found = matrix_by_anchors(scores[rows], labels[rows])
     return none if found is None else found
 

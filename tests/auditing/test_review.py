@@ -5,9 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from scipy.special import expit
 
 import pyrite
 from pyrite.auditing import Audit
+from pyrite.auditing.noise_rate import shift_to_mean
 from pyrite.auditing.review import CHECKED, random_check
 from tests.report.audits import cannot_tell, make_audit
 
@@ -122,21 +124,74 @@ def test_labels_chosen_otherwise_do_not_speak_for_others() -> None:
 
 
 def test_the_interval_of_the_audit_limits_that_of_few_decisions() -> None:
+    """With each decision less, and not at all from thirty on."""
     audit, true = noisy()
     limited = pyrite.auditing.Audit(**{**vars_of(audit), "noise_interval": (0.15, 0.3)})
-    rows = audit.ranking[:10]
-    assert audit.reviewed(decide(audit, true, rows)).noise_interval[1] > 0.3
-    assert limited.reviewed(decide(audit, true, rows)).noise_interval == (0.15, 0.3)
+    wide = pyrite.auditing.Audit(**{**vars_of(audit), "noise_interval": (0.0, 1.0)})
+
+    def intervals(count: int) -> list[tuple[float, float]]:
+        decisions = decide(audit, true, audit.ranking[:count])
+        return [each.reviewed(decisions).noise_interval for each in (limited, wide)]
+
+    (low, high), (lowest, highest) = intervals(3)
+    assert (low, high) == (max(lowest, 0.9 * 0.15), min(highest, 1 - 0.9 * 0.7))
+    assert low > lowest
+    assert high < highest
+    assert intervals(30)[0] == intervals(30)[1]
+
+
+@pytest.mark.parametrize("how", ["head", "random", "both"])
+@pytest.mark.parametrize("claimed", [0.001, 0.05, 0.3])
+def test_reviews_are_safe_whatever_the_audit_claims(claimed: float, how: str) -> None:
+    """Truths from 0 to 40 %, audits that begin elsewhere; the ranking of labels that were not reviewed stays."""
+    covered = []
+    for truth in (0.0, 0.01, 0.08, 0.25, 0.4):
+        random = np.random.default_rng(int(1000 * truth))
+        evidence = 2 * random.normal(size=1000)
+        wrong = random.random(1000) < expit(evidence + shift_to_mean(evidence, max(truth, 1e-9)))
+        score = 0.7 * evidence + shift_to_mean(0.7 * evidence, claimed)
+        audit, interval = noisy(1000)[0], (claimed / 2, 2 * claimed)
+        fields = {
+            "score": score,
+            "noise_rate": claimed,
+            "noise_interval": interval,
+            "threshold": 0.5 * expit(score.max()),
+        }
+        audit = pyrite.auditing.Audit(**{**vars_of(audit), **fields})
+        head, checked = audit.ranking[:100], random_check(1000)
+        rows = {"head": head, "random": checked, "both": np.union1d(head[:50], checked[:50])}[how]
+        after = audit.reviewed({int(row): "drop" if wrong[row] else "keep" for row in rows})
+        covered.append(after.noise_interval[0] - 1e-6 <= wrong.mean() <= after.noise_interval[1] + 1e-6)
+        rest = np.setdiff1d(np.arange(1000), rows)
+        assert (np.diff(after.score[rest[np.argsort(score[rest])]]) >= 0).all()
+        assert after.wrong_probability.mean() == pytest.approx(after.noise_rate)
+    assert sum(covered) >= 4 + (how == "head")
+
+
+def test_a_head_of_wrong_labels_does_not_speak_for_the_rest() -> None:
+    """99 right decisions on the first 100 labels of an audit of 20,000 that finds 1 %: the rest is not like these."""
+    random = np.random.default_rng(0)
+    evidence = 3 * random.normal(size=20_000)
+    wrong = random.random(20_000) < expit(evidence + shift_to_mean(evidence, 0.08))
+    audit, _ = noisy(20_001)
+    fields = {"score": evidence + shift_to_mean(evidence, 0.01), "noise_rate": 0.01, "noise_interval": (0.0, 0.05)}
+    columns = {name: getattr(audit, name)[:20_000] for name in ("labels", "index", "choices", "likelihoods")}
+    audit = pyrite.auditing.Audit(**{**vars_of(audit), **columns, **fields, "evidence": {}, "probabilities": None})
+    rows = audit.ranking[:100]
+    after = audit.reviewed({int(row): "drop" if wrong[row] else "keep" for row in rows})
+    assert wrong[rows].mean() > 0.9
+    assert after.noise_rate < 0.25
+    assert after.noise_interval[0] < wrong.mean() < after.noise_interval[1]
 
 
 def test_the_given_class_is_a_choice_after_a_review() -> None:
-    """With twelve classes only five choices are kept, and a label that is surely wrong is not among them before."""
+    """With twelve classes only five choices are kept, and that may not be one of them before."""
     random = np.random.default_rng(0)
     true = np.arange(1200) % 12
-    scores = 6 * np.eye(12)[true] + random.normal(size=(1200, 12))
-    given = np.where(random.random(1200) < 0.2, (true + 1) % 12, true)
+    scores = np.eye(12)[true] + random.normal(size=(1200, 12))
+    given = np.where(random.random(1200) < 0.2, random.integers(0, 12, 1200), true)
     audit = pyrite.audit(given, scores=scores, kind="logits")
-    assert (audit.choices != given[:, None]).all(1).any()
+    audit = pyrite.auditing.Audit(**{**vars_of(audit), "choices": (given[:, None] + np.arange(1, 6)) % 12})
     rows = audit.ranking[-20:]
     after = audit.reviewed(dict.fromkeys(rows.tolist(), "keep"))
     rest = np.setdiff1d(np.arange(1200), rows)

@@ -19,8 +19,7 @@ from pyrite.report.audit_page import write_audit_page
 def test_flatness_is_a_ratio_of_means() -> None:
     probabilities = np.random.default_rng(0).dirichlet(np.ones(7), 50)
     expected = gmean(probabilities, axis=1) / probabilities.mean(1)
-    margins = np.log(probabilities) - np.log1p(-probabilities)
-    for values, wanted in ((margins, expected), (np.array([[800.0, -800.0], [-800.0, 800.0]]), np.zeros(2))):
+    for values, wanted in ((np.log(probabilities), expected), (np.array([[0.0, -800.0], [-800.0, 0.0]]), np.zeros(2))):
         found = SCORES["no_class"].compute(Evidence(values, np.zeros(len(values), np.int64)))
         np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-100)
 
@@ -70,7 +69,7 @@ class Gap(AuditScore):
     )
 
     def compute(self, evidence: Evidence) -> np.ndarray:
-        second, first = np.sort(evidence.margins, axis=1)[:, -2:].T
+        second, first = np.sort(evidence.log_p, axis=1)[:, -2:].T
         return first - second
 
 

@@ -4,12 +4,21 @@
 const [UNDECIDED, KEEP, DROP, UNSURE, RELABEL] = [0, 1, 2, 3, 4];
 const NAMES = ["", "keep", "drop", "unsure"];
 const STEPS = 200; // that can be undone
+const CHECK = 30; // decisions from which on the audit's interval does not count, and a random check overrules it
 const NEXT = 50; // labels, of which the page says what they are expected to hold
 
-/** The interval of a rate, limited by that of the audit as long as that contains the rate. */
-function within({ value, low, high }, limits) {
+/**
+ * The noise rate after `counted` decisions. As long as the interval of the audit contains the estimate, it limits that of
+ * the review, with each decision less. A random check of enough labels overrules the audit.
+ */
+function limited({ value, low, high }, limits, counted, check) {
   const [least, most] = limits || [0, 1];
-  return { value, low: least <= value ? Math.max(low, least) : low, high: most >= value ? Math.min(high, most) : high };
+  const trust = Math.max(1 - counted / CHECK, 0);
+  const [lowest, highest] = [trust * least, 1 - trust * (1 - most)];
+  const ends = [lowest <= value ? Math.max(low, lowest) : low, highest >= value ? Math.min(high, highest) : high];
+  if (check.counted < CHECK) return { value, low: ends[0], high: ends[1] };
+  const exact = exactEstimate(check.wrong, check.counted);
+  return { value, low: Math.min(ends[0], exact.low), high: Math.max(ends[1], exact.high) };
 }
 
 /** The browser's storage, or one that says that it keeps nothing. */
@@ -214,7 +223,9 @@ class Review {
     const next = lists.suspects.filter((item) => !this.codes[item]).slice(0, NEXT);
     const ahead = zeros();
     for (const item of next) ahead[estimate.stratum[item]] += 1;
-    const rate = within(fit.estimate(left(estimate.size, seen), known, estimate.total), estimate.limits);
+    const counted = seen.reduce((sum, size) => sum + size, 0);
+    const all = fit.estimate(left(estimate.size, seen), known, estimate.total);
+    const rate = limited(all, estimate.limits, counted, this.randomCheck());
     const unseen = (fraction) => Math.max(fraction * estimate.total - known, 0);
     return {
       rate,
