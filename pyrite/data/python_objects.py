@@ -78,8 +78,9 @@ def is_collection(data: object) -> bool:
     """Whether it is a tensor, a data set of PyTorch or Hugging Face, a loader, a list of their items, or ``(X, y)``."""
     if isinstance(data, list):
         return bool(data) and (isinstance(data[0], tuple | Mapping) or is_tensor(data[0]) or is_picture(data[0]))
-    of_torch = is_tensor(data) or is_torch(data, "Dataset", "DataLoader") or isinstance(data, Mapping)
-    return of_torch or is_hub(data) or _is_pair(data) or is_files(data)
+    of_torch = is_tensor(data) or is_torch(data, "Dataset", "DataLoader")
+    parts = isinstance(data, Mapping) and not hasattr(data, "toarray")  # a sparse matrix may be a dict
+    return of_torch or parts or is_hub(data) or _is_pair(data) or is_files(data)
 
 
 def has_labels(data: object) -> bool:
