@@ -210,7 +210,7 @@ class Audit:
             return f"cannot tell which of {len(self):,} labels are wrong: the evidence does not separate them"
         low, high = self.noise_interval
         within = "" if np.isnan(low) else f" ({100 * low:.0f} to {100 * high:.0f} %)"
-        what = f"consensus labels of {len(self.annotators)} annotators" if self.annotators else "labels"
+        what = "consensus labels" if self.annotators else "labels"
         rate = f"about {100 * self.noise_rate:.1f} %{within} of {len(self):,} {what} look wrong"
         if self.annotators:
             each = self.annotators.values()
@@ -218,7 +218,7 @@ class Audit:
             wrong = sum(one.rate * one.labels for one in each) / count
             least, most = (end(self.annotators.items(), key=lambda item: item[1].rate) for end in (min, max))
             ends = f"from {100 * least[1].rate:.1f} % ({least[0]}) to {100 * most[1].rate:.1f} % ({most[0]})"
-            rate += f", and {100 * wrong:.1f} % of their {count:,} single labels, {ends}"
+            return f"{rate}, and {100 * wrong:.1f} % of the {count:,} labels of {len(each)} annotators, {ends}"
         if not self.confusions:
             return rate
         first = self.confusions[0]

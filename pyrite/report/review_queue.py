@@ -18,6 +18,7 @@ from pyrite.report.thumbnails import make_sheets
 _MOST = 100_000  # more than a person can review; suspects.csv has them all
 _PAGE = 18_000_000  # bytes of data in a page; base64 makes four of three
 _PICTURES = 12_000_000
+_SAID = 8  # annotators of a sample whose labels are shown
 _LISTED = 100  # samples in the list of a score, at most
 
 
@@ -67,6 +68,7 @@ def make_queue(audit: Audit, data: Dataset | None = None, columns: Sequence[str]
             for name, values in audit.evidence.items()
         ],
         "paths": [audit.paths[row] for row in rows.tolist()] if audit.paths else [],
+        "said": _said(audit, rows),
         "lists": {
             "suspects": encode_column(np.concatenate([np.arange(len(first)), place[_settled(audit, first)]]), "u4"),
             "random": encode_column(place[checked], "u4"),
@@ -101,6 +103,19 @@ def _shown(queue: Queue, audit: Audit, data: Dataset, columns: Sequence[str]) ->
     place = np.roll(place, queue.suspects)
     content = queue.data | {kind: part | {"place": encode_column(place, "u4")}}
     return queue._replace(data=content, sheets=sheets, kind=kind, shown=int((place[: queue.suspects] > 0).sum()))
+
+
+def _said(audit: Audit, rows: Ints) -> list[str]:
+    """The labels of several annotators, sample by sample, in words."""
+    if audit.annotations is None:
+        return []
+    labels, names = audit.annotations.labels, audit.annotations.names
+    given = [np.flatnonzero(labels[row] >= 0).tolist() for row in rows]
+    return [
+        ", ".join(f"{names[by]} {audit.classes[labels[row, by]]}" for by in some[:_SAID])
+        + (f" and {len(some) - _SAID} more" if len(some) > _SAID else "")
+        for row, some in zip(rows.tolist(), given, strict=True)
+    ]
 
 
 def _settled(audit: Audit, first: Ints) -> Ints:

@@ -13,6 +13,8 @@ from typer.testing import CliRunner
 import pyrite
 from pyrite.cli.app import app
 from pyrite.errors import PyriteError
+from pyrite.report.audit_page import write_audit_page
+from pyrite.report.review_queue import make_queue
 
 CLASSES = ("cat", "dog", "emu")
 NAMES = ("first", "second", "third")
@@ -46,7 +48,8 @@ def test_the_consensus_is_better_than_what_annotators_agree_on(by_scores: Any) -
         assert one.matrix.sum(1) == pytest.approx(1)
     assert audit.posterior[np.arange(800), audit.labels] == pytest.approx(1 - audit.wrong_probability, abs=1e-5)
     assert audit.posterior.sum(1) == pytest.approx(1, abs=1e-5)
-    assert "consensus labels of 3 annotators" in audit.sentence
+    assert "800 consensus labels look wrong" in audit.sentence
+    assert "labels of 3 annotators, from" in audit.sentence
 
 
 def test_files_have_annotators_and_the_consensus(by_scores: Any, tmp_path: Path) -> None:
@@ -61,6 +64,22 @@ def test_files_have_annotators_and_the_consensus(by_scores: Any, tmp_path: Path)
     # One more label is of no use where all is clear, and of most where two classes are about as likely.
     first = audit.label_next[:20]
     assert audit.likelihoods[first, 0].mean() < 0.65
+
+
+def test_the_page_has_annotators_and_their_labels(by_scores: Any, tmp_path: Path) -> None:
+    audit, _ = by_scores
+    page = write_audit_page(audit, tmp_path / "report.html").read_text()
+    for name, one in audit.annotators.items():
+        assert f'<span class="name">{name}</span></th><td>{one.labels:,}</td><td><b>{100 * one.rate:.1f}' in page
+    queued = make_queue(audit)
+    first = int(queued.rows[0])
+    words = ", ".join(
+        f"{name} {CLASSES[label]}"
+        for name, label in zip(NAMES, audit.annotations.labels[first], strict=True)
+        if label >= 0
+    )
+    assert queued.data["said"][0] == words
+    assert "40 to label once more" in page
 
 
 def test_a_review_recalibrates_such_an_audit(by_scores: Any) -> None:

@@ -25,6 +25,7 @@ class Queue {
       ranks: numbers(one.ranks),
     }));
     this.paths = data.paths;
+    this.said = data.said;
     this.lists = Object.fromEntries(Object.entries(data.lists).map(([name, items]) => [name, [...numbers(items)]]));
     this.decided = data.decided;
     this.estimate = { ...data.estimate };

@@ -161,6 +161,8 @@ class View {
       ? `probability that the label is wrong: ${percent(Math.min(queue.doubt(item), 1 - 1e-9))}`
       : `score ${short(queue.doubt(item))}; higher is rather wrong`;
     one("path").textContent = queue.path(item);
+    one("said").hidden = !queue.said.length;
+    one("said").textContent = queue.said.length ? `labels: ${queue.said[item]}` : "";
     one("other").value = "";
     this.showActions(item);
     this.showChoices(item);
