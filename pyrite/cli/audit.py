@@ -116,7 +116,7 @@ def _labels(path: Path) -> Any:
         lines = path.read_text(encoding="utf-8").split()
         return np.array([int(line) for line in lines[is_table:]], np.int64)  # a table has a header
     except (OSError, ValueError) as error:
-        wanted = "labels are a .npy file, a text file with one class number per line, or a .csv with a header"
+        wanted = "labels are a .npy file, a .csv with a header, or a text file with one class number per line"
         raise PyriteError(f"cannot read {path}: {wanted} ({error})") from None
 
 
