@@ -164,7 +164,7 @@ class _Rows(torch.autograd.Function):
     def forward(ctx: Any, rows: Tensor, labels: Tensor, with_total: bool) -> tuple[Tensor, Tensor | None]:
         ctx.set_materialize_grads(False)
         if kernel.takes(rows, labels) and rows.stride(1) == 1 and labels.is_contiguous():
-            numbers = kernel.margins(rows, labels, with_total)
+            numbers = kernel.forward(rows, labels, with_total=with_total)[0]
             ctx.save_for_backward(rows, labels, numbers)
             return numbers[0].clone(), numbers[3].clone() if with_total else None
         delta, total, kept = _in_blocks(rows, labels, with_total)
@@ -186,7 +186,7 @@ class _Rows(torch.autograd.Function):
                 return torch.autograd.grad(outputs, x, given, create_graph=again)[0], None, None
         g_delta = torch.zeros_like(given[0]) if grads[0] is None else grads[0].contiguous()
         g_total = None if grads[1] is None else grads[1].contiguous()
-        gradient: Any = kernel.gradient if len(kept) == 1 else _gradient_in_blocks
+        gradient: Any = kernel.backward if len(kept) == 1 else _gradient_in_blocks
         return gradient(rows, labels, *kept, g_delta, g_total), None, None
 
 

@@ -161,7 +161,7 @@ def test_a_label_is_read_once_and_never_out_of_bounds() -> None:
     with pytest.raises(ValueError, match="labels hold 6 at index 2"):
         pyrite.CE()(scores, torch.tensor([0, 1, 6, 2]))
     with pytest.raises(IndexError):
-        kernel.margins(scores.detach(), torch.tensor([0, -(1 << 62), 0, 0]), False)
+        kernel.forward(scores.detach(), torch.tensor([0, -(1 << 62), 0, 0]))
     value = pyrite.CE()(scores, labels)
     labels.numpy()[1] = 1 << 40
     value.backward()

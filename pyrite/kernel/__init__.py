@@ -75,7 +75,7 @@ def transformed(tensor: Tensor) -> bool:
         torch.compiler.is_compiling()
         or torch._C._are_functorch_transforms_active()  # what autograd.Function.apply asks too
         or torch._C._functorch.is_legacy_batchedtensor(tensor)  # torch.autograd.grad(..., is_grads_batched=True)
-        or forward_ad.unpack_dual(tensor).tangent is not None
+        or (forward_ad._current_level >= 0 and forward_ad.unpack_dual(tensor).tangent is not None)
     )
 
 
@@ -88,88 +88,91 @@ def takes(rows: Tensor, labels: Tensor) -> bool:
         and rows.is_cpu
         and labels.is_cpu
         and rows.dtype in _DTYPES
+        and not torch._C._functorch.is_functorch_wrapped_tensor(rows)  # left over from a transform that has ended
+        and not torch._C._functorch.is_functorch_wrapped_tensor(labels)
         and torch._C._len_torch_dispatch_stack() == 0  # FakeTensorMode and the like make tensors without memory
         and library() is not None
     )
 
 
-def margins(rows: Tensor, labels: Tensor, with_total: bool) -> Tensor:
-    """Numbers of each row, (3 or 4, M): the margin, the largest other score, the mass relative to it, the total.
-
-    The scores of a row are contiguous, as are the labels, which are int64.
-    """
-    numbers = torch.empty((3 + with_total, len(rows)), dtype=torch.float64)
-    _forward(rows, labels, _NOT_A_LABEL, with_total, numbers, None, 0, None, None, None, None)
-    return numbers
-
-
-def losses(
+def forward(
     rows: Tensor,
     labels: Tensor,
-    terms: tuple[Term, ...],
-    ignored: int,
-    class_weight: Tensor | None,
-    sample_weight: Tensor | None,
-    values: Tensor | None,
+    terms: tuple[Term, ...] = (),
+    with_total: bool = False,
+    ignored: int = _NOT_A_LABEL,
+    class_weight: Tensor | None = None,
+    sample_weight: Tensor | None = None,
+    values: Tensor | None = None,
 ) -> tuple[Tensor, float, float]:
-    """Numbers of each row, (4 or 5, M): the first three of ``margins`` and the derivatives by margin and total; and
-    the sums of all losses and of their weights. The losses go to ``values``; weights are contiguous and float64.
+    """One pass over (M, C) rows; returns numbers of each row, and the sums of its losses and weights.
 
-    It raises IndexError where a label is neither a class nor ignored.
+    The numbers are margin, largest other score and mass relative to it; then the total, if it is asked for, or, with
+    terms, the derivatives of the loss by margin and, if they need it, total. The losses are put into ``values``. The
+    scores of a row are contiguous, as are all other tensors; labels are int64, and the rest is float64.
+
+    IndexError: a label is neither a class nor ignored.
     """
-    array, with_total = _as_array(terms)
-    numbers, sums = torch.empty((4 + with_total, len(rows)), dtype=torch.float64), _Sums()
-    by_class = None if class_weight is None else class_weight.data_ptr()
-    by_sample = None if sample_weight is None else sample_weight.data_ptr()
-    out = None if values is None else values.data_ptr()
-    _forward(rows, labels, ignored, with_total, numbers, array, len(terms), by_class, by_sample, out, sums)
-    return numbers, sums[0], sums[1]
-
-
-def gradient_of_losses(rows: Tensor, labels: Tensor, numbers: Tensor, ignored: int, factor: Tensor | float) -> Tensor:
-    """The gradient by the scores of a sum of ``losses`` with a factor for all, or one for each in float64."""
-    start, length = numbers.data_ptr(), 8 * numbers.shape[1]
-    d_total = start + 4 * length if len(numbers) > 4 else None
-    if isinstance(factor, Tensor):
-        return _backward(rows, labels, ignored, start, start + 3 * length, d_total, factor.data_ptr(), 1.0)
-    return _backward(rows, labels, ignored, start, start + 3 * length, d_total, None, factor)
-
-
-def gradient(rows: Tensor, labels: Tensor, numbers: Tensor, d_delta: Tensor, d_total: Tensor | None) -> Tensor:
-    """The gradient by the scores of a function with these derivatives by the ``margins`` and totals."""
-    total = None if d_total is None else d_total.data_ptr()
-    return _backward(rows, labels, _NOT_A_LABEL, numbers.data_ptr(), d_delta.data_ptr(), total, None, 1.0)
-
-
-def _forward(rows: Tensor, labels: Tensor, ignored: int, with_total: bool, numbers: Tensor, *more: object) -> None:
+    array, needed = _as_array(terms)
+    with_total = needed or with_total
+    (count, classes), sums = rows.shape, _Sums()
+    numbers = torch.empty((3 + with_total + (array is not None), count), dtype=torch.float64)
     bad = library().pyrite_forward(  # type: ignore[union-attr]
         _DTYPES[rows.dtype],
         rows.data_ptr(),
         rows.stride(0),
-        *rows.shape,
+        count,
+        classes,
         labels.data_ptr(),
         ignored,
         with_total,
         numbers.data_ptr(),
-        *more,
+        array,
+        len(terms),
+        None if class_weight is None else class_weight.data_ptr(),
+        None if sample_weight is None else sample_weight.data_ptr(),
+        None if values is None else values.data_ptr(),
+        sums,
         torch.get_num_threads(),
     )
-    if bad >= 0:
-        raise IndexError(f"the label of row {bad} is no class")
     if bad == -2:
         raise MemoryError
+    if bad >= 0:
+        raise IndexError(f"the label of row {bad} is no class")
+    return numbers, sums[0], sums[1]
 
 
-def _backward(rows: Tensor, labels: Tensor, ignored: int, *more: object) -> Tensor:
+def backward(
+    rows: Tensor,
+    labels: Tensor,
+    numbers: Tensor,
+    d_delta: Tensor | None = None,
+    d_total: Tensor | None = None,
+    ignored: int = _NOT_A_LABEL,
+    factor: float = 1.0,
+    each: Tensor | None = None,
+) -> Tensor:
+    """The gradient by the scores, of the derivatives by margin and total times ``factor`` and ``each`` row's own.
+
+    The derivatives are those among the ``numbers`` that ``forward`` left, if none are given.
+    """
+    (count, classes), start = rows.shape, numbers.data_ptr()
     grad = torch.empty_like(rows, memory_format=torch.contiguous_format)
     library().pyrite_backward(  # type: ignore[union-attr]
         _DTYPES[rows.dtype],
         rows.data_ptr(),
         rows.stride(0),
-        *rows.shape,
+        count,
+        classes,
         labels.data_ptr(),
         ignored,
-        *more,
+        start,
+        start + 24 * count if d_delta is None else d_delta.data_ptr(),
+        (start + 32 * count if d_delta is None and len(numbers) > 4 else None)
+        if d_total is None
+        else d_total.data_ptr(),
+        None if each is None else each.data_ptr(),
+        factor,
         grad.data_ptr(),
         torch.get_num_threads(),
     )
@@ -177,6 +180,6 @@ def _backward(rows: Tensor, labels: Tensor, ignored: int, *more: object) -> Tens
 
 
 @lru_cache(maxsize=64)
-def _as_array(terms: tuple[Any, ...]) -> tuple[ctypes.Array[ctypes.Array[ctypes.c_double]], bool]:
+def _as_array(terms: tuple[Any, ...]) -> tuple[ctypes.Array[ctypes.Array[ctypes.c_double]] | None, bool]:
     """Terms as the kernel reads them, and whether any needs the total."""
-    return (_Term * len(terms))(*terms), any(term.kind >= KINDS["nce"] for term in terms)
+    return (_Term * len(terms))(*terms) if terms else None, any(term.kind >= KINDS["nce"] for term in terms)

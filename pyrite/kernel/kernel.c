@@ -421,8 +421,6 @@ TARGET static inline TYPED(Vector) TYPED(exp)(TYPED(Vector) x) {
     return x;
 }
 
-TARGET static inline NAME(Vector_double) TYPED(widened)(TYPED(Vector) x) { return x; }
-
 #else
 /* As the double one. The result for x > 0 is of no use, and of x < -87 it is 0. */
 TARGET static inline TYPED(Vector) TYPED(exp)(TYPED(Vector) x) {
@@ -432,14 +430,6 @@ TARGET static inline TYPED(Vector) TYPED(exp)(TYPED(Vector) x) {
         r * (1.f / 5040)))))));
     TYPED(Vector) power = (TYPED(Vector))(((TYPED(Bits))shifted << 23) + 0x3f800000);
     return (TYPED(Vector))((TYPED(Bits))(y * power) & ~(x < -87));
-}
-
-/* Half as many sums of two, in double. */
-TARGET static inline NAME(Vector_double) TYPED(widened)(TYPED(Vector) x) {
-    typedef float Half __attribute__((vector_size(WIDTH / 2)));
-    Half halves[2];
-    memcpy(halves, &x, WIDTH);
-    return __builtin_convertvector(halves[0] + halves[1], NAME(Vector_double));
 }
 
 TARGET static inline uint16_t TYPED(to_bfloat16)(float x) {
@@ -476,7 +466,7 @@ TARGET static inline float TYPED(from_half)(uint16_t half) {
 }
 #endif
 
-/* n scores of a row as REAL numbers: where they are, or converted, and padded with -inf to full vectors. */
+/* n scores of a row as REAL numbers, where they are or converted. What follows up to full vectors can be read. */
 TARGET static inline const REAL *TYPED(load)(const Pass *pass, int64_t row, int64_t from, int n, REAL *room) {
     const char *source = pass->rows + (row * pass->stride + from) * size_of(pass->kind);
 #if defined(REAL_IS_FLOAT)
@@ -491,10 +481,10 @@ TARGET static inline const REAL *TYPED(load)(const Pass *pass, int64_t row, int6
     } else
 #endif
     {
-        if (n >= TYPED(LANES)) return (const REAL *)source;
+        int64_t left = (pass->count - 1 - row) * pass->stride + pass->classes - from;
+        if (left >= TYPED(LANES)) return (const REAL *)source;
         for (int i = 0; i < n; i++) room[i] = ((const REAL *)source)[i];
     }
-    for (int i = n; i % TYPED(LANES); i++) room[i] = -INFINITY;
     return room;
 }
 
@@ -511,7 +501,12 @@ TARGET static inline void TYPED(store)(int kind, char *target, int n, const REAL
         return;
     }
 #endif
-    for (int i = 0; i < n; i++) ((REAL *)target)[i] = room[i];
+    for (int size = TYPED(LANES) / 2; size; size /= 2)
+        if (n >= size) { /* two pieces that overlap */
+            memcpy(target, room, size * sizeof(REAL));
+            memcpy(target + (n - size) * sizeof(REAL), room + n - size, size * sizeof(REAL));
+            return;
+        }
 }
 
 /* Where the i-th vector of n numbers starts: the last one ends with them and overlaps with the one before. */
@@ -542,7 +537,6 @@ TARGET static void TYPED(statistics)(const Pass *pass, int64_t row, int64_t labe
         int n = pass->classes - from < BLOCK ? (int)(pass->classes - from) : BLOCK;
         int vectors = (n + TYPED(LANES) - 1) / TYPED(LANES), at = label >= from && label < from + n ? label - from : -1;
         const REAL *scores = TYPED(load)(pass, row, from, n, (REAL *)block);
-        int end = scores == (REAL *)block ? vectors * TYPED(LANES) : n;
         if (at >= 0) own = scores[at];
         if (total) {
             int split = at < 0 ? n : at;
@@ -554,22 +548,29 @@ TARGET static void TYPED(statistics)(const Pass *pass, int64_t row, int64_t labe
         TYPED(Bits) place;
         for (int k = 0; k < TYPED(LANES); k++) place[k] = k;
         int i = 0;
-        for (; i + 4 < vectors; i += 4)
-            for (int k = 0; k < 4; k++, place += TYPED(LANES))
-                high[k] = TYPED(larger)(high[k], block[i + k] = TYPED(without)(scores + (i + k) * TYPED(LANES), place == at));
-        for (; i < vectors; i++, place += TYPED(LANES)) {
-            int start = TYPED(start)(i, end), overlap = i * TYPED(LANES) - start;
-            TYPED(Bits) none = (place - overlap == at) | (place - overlap < i * TYPED(LANES));
-            high[0] = TYPED(larger)(high[0], block[i] = TYPED(without)(scores + start, none));
+        for (; (i + 4) * TYPED(LANES) <= n; i += 4)
+            for (int k = 0; k < 4; k++, place += TYPED(LANES)) {
+                block[i + k] = TYPED(without)(scores + (i + k) * TYPED(LANES), place == at);
+                high[k] = TYPED(larger)(high[k], block[i + k]);
+            }
+        for (; (i + 1) * TYPED(LANES) <= n; i++, place += TYPED(LANES)) {
+            block[i] = TYPED(without)(scores + i * TYPED(LANES), place == at);
+            high[0] = TYPED(larger)(high[0], block[i]);
+        }
+        if (i < vectors) { /* the last vector ends with the scores, and begins among those already counted */
+            int overlap = scores == (REAL *)block || i == 0 ? 0 : vectors * TYPED(LANES) - n;
+            place -= overlap;
+            TYPED(Bits) none = (place == at) | (place < i * TYPED(LANES)) | (place >= n);
+            block[i] = TYPED(without)(scores + i * TYPED(LANES) - overlap, none);
+            high[3] = TYPED(larger)(high[3], block[i]);
         }
         REAL highest = TYPED(largest)(TYPED(larger)(TYPED(larger)(high[0], high[1]), TYPED(larger)(high[2], high[3])));
         if (highest > top) {
             mass = from ? mass * exp((double)top - highest) : 0;
             top = highest;
         }
-        NAME(Vector_double) sum = {0};
-        for (i = 0; i < vectors; i++) sum += TYPED(widened)(TYPED(exp)(block[i] - top));
-        for (i = 0; i < WIDTH / 8; i++) mass += sum[i];
+        for (i = 0; i < vectors; i++) block[i] = TYPED(exp)(block[i] - top);
+        mass += TYPED(sum)((REAL *)block, vectors * TYPED(LANES));
     }
     pass->top[row] = top;
     pass->mass[row] = mass;
@@ -584,7 +585,7 @@ TARGET static void TYPED(gradient)(const Pass *pass, int64_t row, int64_t label,
         int n = pass->classes - from < BLOCK ? (int)(pass->classes - from) : BLOCK;
         char *target = pass->out + (row * pass->classes + from) * size_of(pass->kind);
         const REAL *scores = TYPED(load)(pass, row, from, n, room);
-        REAL *here = scores == room ? room : (REAL *)target;
+        REAL *here = scores == room || n < TYPED(LANES) ? room : (REAL *)target;
         int vectors = (n + TYPED(LANES) - 1) / TYPED(LANES), end = here == room ? vectors * TYPED(LANES) : n;
         for (int i = 0; i < vectors; i++) {
             TYPED(Vector) x;
