@@ -2,11 +2,14 @@
 
 import json
 from collections.abc import Iterator
+from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+import polars
 import pytest
 import torch
 from PIL import Image
@@ -213,3 +216,180 @@ def test_predictions_do_not_overwrite_what_is_predicted(tmp_path: Path, monkeypa
         assert "choose another --out" in str(done.exception)
         assert Path("u.csv").read_bytes() == before
     assert CliRunner().invoke(app, ["predict", "run", "u.csv"]).exit_code == 0
+
+
+def two_columns(rows: int = 400) -> pd.DataFrame:
+    """A label that one column gives, and another column that is far from it."""
+    random = np.random.default_rng(1)
+    good = random.normal(size=rows)
+    return pd.DataFrame({"good": good, "bad": random.normal(5, 3, rows), "label": np.where(good > 0, "yes", "no")})
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> tuple[pyrite.Run, pd.DataFrame]:
+    """A run on the table of two columns."""
+    out = tmp_path_factory.mktemp("trained") / "run"
+    options: dict[str, Any] = {"label": "label", "model": "mlp(hidden=[8])", "epochs": 8, "progress": False}
+    return pyrite.train(two_columns(), out=out, **options), two_columns()
+
+
+def test_columns_are_matched_by_their_names(trained: tuple[pyrite.Run, pd.DataFrame], tmp_path: Path) -> None:
+    run, frame = trained
+    expected = run.predict(frame).probabilities
+    turned = frame[["label", "bad", "good"]]
+    turned.to_csv(tmp_path / "r.csv", index=False)
+    data = pyrite.data.load(turned, label="label")
+    records = pyrite.data.Records(
+        pyrite.data.Column(name, "number", turned[name].to_numpy()) for name in ("bad", "good")
+    )
+    for samples in (f"csv({str(tmp_path / 'r.csv')!r})", data, records):
+        np.testing.assert_array_equal(run.predict(samples).probabilities, expected)
+    with pytest.raises(pyrite.PyriteError, match="there is no column 'good'"):
+        run.predict(pyrite.data.load(frame.drop(columns="good"), label="label"))
+
+
+@pytest.mark.parametrize(("cell", "number"), [("5.400", 5400), ("5,4", 5.4), ("5.43", 5.43), ("5", 5)])
+@pytest.mark.parametrize("other", ["1.25", "a"])
+def test_the_decimal_mark_is_that_of_training(cell: str, number: float, other: str, tmp_path: Path) -> None:
+    """Unless the numbers of a column that was trained on show another."""
+    (tmp_path / "a.csv").write_text("price;label\n3.888,51;x\n1,5;y\n")
+    (tmp_path / "b.csv").write_text(f"price;other\n{cell};{other}\n")
+    described = pyrite.data.describe(pyrite.data.load(tmp_path / "a.csv"))
+    assert pyrite.data.read_like(tmp_path / "b.csv", described).inputs.tolist() == [[number]]
+    (tmp_path / "b.csv").write_text(f"price;label\n{cell};x\n")
+    data = pyrite.data.load(tmp_path / "a.csv", test=str(tmp_path / "b.csv"))
+    assert data.test is not None
+    assert data.test.inputs.tolist() == [[number]]
+
+
+@pytest.mark.parametrize("late", ["1,5", "1.234,5", "-0,25"])
+def test_a_decimal_comma_may_come_late(late: str, tmp_path: Path) -> None:
+    rows = [f"{number};{number % 900}.000;{'xy'[number % 2]}" for number in range(1500)]
+    (tmp_path / "a.csv").write_text("a;b;label\n" + "\n".join([*rows, f"{late};3.000;x"]))
+    inputs = pyrite.data.load(tmp_path / "a.csv").inputs
+    assert inputs[-1].tolist() == [float(late.replace(".", "").replace(",", ".")), 3000]
+
+
+BERLIN = pd.Series(pd.date_range("1969-12-30 23:30:00.7", periods=40, freq="7h", tz="Europe/Berlin"))
+ZONED: dict[str, Any] = {
+    "pandas": lambda when: when,
+    "objects": lambda when: when.astype(object),
+    "datetimes": lambda when: pd.Series([time.to_pydatetime() for time in when], dtype=object),
+    "zones": lambda when: pd.Series(
+        [time.tz_convert(("UTC", "Asia/Tokyo")[row % 2]) for row, time in enumerate(when)], dtype=object
+    ),
+    "arrow": lambda when: when.astype("timestamp[ns, tz=Europe/Berlin][pyarrow]"),
+    "utc": lambda when: when.dt.tz_convert("UTC").dt.tz_localize(None),
+}
+WAYS: dict[str, Any] = {
+    "frame": lambda frame, folder: frame,
+    "polars": lambda frame, folder: polars.from_pandas(frame),
+    "csv": lambda frame, folder: [frame.to_csv(folder / "t.csv", index=False), folder / "t.csv"][1],
+    "parquet": lambda frame, folder: [frame.to_parquet(folder / "t.parquet"), folder / "t.parquet"][1],
+}
+
+
+# polars has no column of several zones.
+@pytest.mark.parametrize(("form", "way"), sorted({*product(ZONED, WAYS)} - {("zones", "polars")}))
+def test_one_instant_is_one_number(form: str, way: str, tmp_path: Path) -> None:
+    frame = pd.DataFrame({"when": ZONED[form](BERLIN), "label": ["x", "y"] * 20})
+    column = pyrite.data.load(WAYS[way](frame, tmp_path), label="label").inputs.columns[0]
+    assert column.kind == "date"
+    np.testing.assert_array_equal(column.values, BERLIN.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy("M8[s]"))
+
+
+LARGE = [2**60 + number for number in range(40)]
+LARGE_TYPES: dict[str, Any] = {
+    **{name: lambda values, name=name: pd.Series(values, dtype=name) for name in ("Int64", "UInt64", "int64[pyarrow]")},
+    "objects": lambda values: pd.Series(values, dtype=object),
+    "decimals": lambda values: pd.Series([value if value is None else Decimal(value) for value in values]),
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("gap", [False, True])
+@pytest.mark.parametrize("kind", LARGE_TYPES)
+def test_whole_numbers_that_become_one(kind: str, gap: bool, way: str, tmp_path: Path) -> None:
+    values = LARGE_TYPES[kind]([None, *LARGE[1:]] if gap else LARGE)
+    frame = pd.DataFrame({"x": values, "z": range(40), "label": ["x", "y"] * 20})
+    with pytest.raises(pyrite.PyriteError, match="differ by less than float64 resolves"):
+        pyrite.data.load(WAYS[way](frame, tmp_path), label="label")
+
+
+NO_LABELS: dict[str, tuple[Any, str]] = {
+    "none": ([None, "a", "b", "a"], "missing"),
+    "none among numbers": ([0, 1, None, 1], "missing"),
+    "series": (polars.Series(["a", None, "b", "a"]), "missing"),
+    "nullable": (pd.Series([0, 1, None, 1], dtype="Int64"), "missing"),
+    "masked": (np.ma.MaskedArray([0, 1, 0, 1], [True, False, False, False]), "masked"),
+    "infinite": ([np.inf, 1.0, 0.0, 1.0], "infinite"),
+    "three dimensions": (np.zeros((4, 2, 2)), r"the shape \(4, 2, 2\)"),
+    "lists": ([["a"], ["b"], ["a"], ["b"]], "one annotator"),
+    "digits": ([10**5000, 1, 1, 10**5000], "larger than float64|texts or whole numbers"),
+}
+
+
+@pytest.mark.parametrize("name", NO_LABELS)
+@pytest.mark.parametrize(
+    "data",
+    [np.arange(8.0).reshape(4, 2), pd.DataFrame({"a": [1.0, 2, 3, 4]}), ["one", "two", "three", "four"]],
+    ids=["array", "frame", "texts"],
+)
+def test_labels_that_are_none(data: Any, name: str) -> None:
+    labels, problem = NO_LABELS[name]
+    with pytest.raises(pyrite.PyriteError, match=problem):
+        pyrite.data.load(data, label=labels)
+
+
+def test_a_class_may_be_called_none() -> None:
+    assert pyrite.data.load(np.arange(4.0)[:, None], label=["None", "a", "None", "NA"]).classes == ("NA", "None", "a")
+
+
+GREY = np.arange(64).reshape(8, 8)
+
+
+@pytest.mark.parametrize("suffix", ["png", "pgm", "tiff"])
+def test_16_bits_are_scaled(suffix: str, tmp_path: Path) -> None:
+    for label in ("cat", "dog"):
+        (tmp_path / label).mkdir()
+        path = tmp_path / label / f"a.{suffix}"
+        if suffix == "pgm":
+            path.write_bytes(b"P5 8 8 65535\n" + (GREY * 1000).astype(">u2").tobytes())
+        else:
+            Image.fromarray((GREY * 1000).astype(np.uint16)).save(path)
+    inputs = pyrite.data.load(tmp_path).inputs
+    assert inputs.shape == (2, 1, 8, 8)
+    np.testing.assert_array_equal(inputs[0, 0], GREY * 1000 // 256)
+
+
+@pytest.mark.parametrize(("dtype", "kind"), [("f4", "floating-point"), ("i4", "whole")])
+def test_pixels_of_unknown_range_are_refused(dtype: str, kind: str, tmp_path: Path) -> None:
+    for label in ("cat", "dog"):
+        (tmp_path / label).mkdir()
+        Image.fromarray((GREY / 63).astype(np.uint8)).save(tmp_path / label / "b.png")
+        Image.fromarray((GREY * 1000).astype(dtype)).save(tmp_path / label / "a.tiff")
+    left_out = pyrite.data.load(tmp_path).unreadable
+    assert len(left_out) == 2
+    assert f"a.tiff: pixels are {kind}" in left_out[0].reason
+
+
+def test_long_cells_and_names_and_zero_bytes(tmp_path: Path) -> None:
+    """They are read, kept in a run and read again, in a ranking too."""
+    long = "word " * 30_000
+    frame = pd.DataFrame({
+        "id": ["n" * 100_000, *(f"{row}\0" for row in range(1, 60))],
+        "text": [long, *(f"some text \0 number{row % 7}" for row in range(1, 60))],
+        "label": ["x", "y"] * 30,
+    })  # fmt: skip
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    assert pyrite.data.load(tmp_path / "t.csv", text="text").inputs.texts()[0] == long.strip()
+    options: dict[str, Any] = {"label": "label", "text": "text", "name": "id", "epochs": 1, "progress": False}
+    found = pyrite.audit(frame, out=tmp_path / "run", **options)
+    assert found.run.labels["path"].tolist() == frame["id"].tolist()
+    assert (tmp_path / "run" / "labels.npz").stat().st_size < 200_000
+    assert len(pyrite.Run.load(tmp_path / "run").predict(frame)) == 60
+    found.to_csv(tmp_path / "suspects.csv")
+    corrections = pyrite.data.Corrections.read(tmp_path / "suspects.csv", pyrite.data.load(frame, **{
+        name: value for name, value in options.items() if name in ("label", "text", "name")
+    }))  # fmt: skip
+    assert len(corrections.index) == 60

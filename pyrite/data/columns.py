@@ -2,15 +2,18 @@
 
 import math
 import re
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.records import Column, Kind, to_objects
+from pyrite.data.statistics import check_resolution
 from pyrite.errors import PyriteError
 
 if TYPE_CHECKING:
@@ -53,24 +56,30 @@ def number(cell: str, decimal: str = ".") -> float:
     return float(text)
 
 
-def decimal_mark(columns: Sequence[Sequence[str]]) -> str | None:
+def decimal_mark(columns: Iterable[Iterable[str]], like: str = "") -> str | None:
     """The decimal mark of a table's numbers, ``"."`` or ``","``; None if it has numbers such as 1,234 alone.
+
+    ``like`` is the mark of the training data, which decides where the numbers leave a doubt: 5.400 may be 5,400.
 
     >>> decimal_mark([["1,5", "2"]]), decimal_mark([["1.5", "2"]]), decimal_mark([["1,234"]])
     (',', '.', None)
     """
-    commas = points = doubt = False
+    found = set[str]()
     for column in columns:
-        cells = [cell.strip() for cell in column if cell.strip() not in MISSING]
-        marks = [(bool(_COMMA.fullmatch(cell)), math.isfinite(_number_or_nan(cell, "."))) for cell in cells]
-        if not all(comma or point for comma, point in marks):
-            continue
-        commas |= any(comma and not point for comma, point in marks)
-        points |= any(point and not comma for comma, point in marks)
-        doubt |= any(comma and point and "," in cell for cell, (comma, point) in zip(cells, marks, strict=True))
-    if commas and not points:
+        own = set[str]()
+        for cell in filter(lambda cell: cell not in MISSING, map(str.strip, column)):
+            comma, point = bool(_COMMA.fullmatch(cell)), math.isfinite(_number_or_nan(cell, "."))
+            if not comma and not point:
+                break
+            own.add("?" if comma and point and "," in cell else "" if comma and point else "," if comma else ".")
+        else:
+            found |= own
+    certain = found & {",", "."}
+    if certain != {","} and certain != {"."} and like:
+        return like
+    if certain == {","}:
         return ","
-    return None if doubt and not points else "."
+    return None if "?" in found and not certain else "."
 
 
 def text_column(
@@ -134,9 +143,13 @@ def typed_values(series: "pandas.Series[Any]", where: Where) -> tuple[Kind, npt.
     if types.is_bool_dtype(dtype) and not isinstance(dtype, pandas.CategoricalDtype):
         return "boolean", series.to_numpy(np.float64, na_value=np.nan)
     if types.is_numeric_dtype(dtype) and not types.is_complex_dtype(dtype):
-        plain = isinstance(dtype, np.dtype) or not series.isna().any()
-        numbers = series.to_numpy() if plain else series.to_numpy(np.float64, na_value=np.nan)
-        return "number", numbers if numbers.dtype.kind in "iuf" else numbers.astype(np.float64)  # Arrow has decimals
+        if isinstance(dtype, np.dtype):
+            return "number", series.to_numpy()
+        gone = series.isna().to_numpy(bool)
+        known = series[~gone].to_numpy()
+        if not gone.any() and known.dtype.kind in "iuf":
+            return "number", known
+        return "number", _filled(known, gone, where)
     if types.is_datetime64_any_dtype(dtype):
         zone = getattr(series.dt, "tz", None)
         return "date", (series if zone is None else series.dt.tz_convert("UTC").dt.tz_localize(None)).to_numpy("M8[s]")
@@ -146,14 +159,18 @@ def typed_values(series: "pandas.Series[Any]", where: Where) -> tuple[Kind, npt.
     missing, found = np.asarray(pandas.isna(values), bool), types.infer_dtype(values, skipna=True)
     known = values[~missing]
     if found == "boolean":
-        return "boolean", _filled(values, missing)
+        return "boolean", _filled(known, missing, where)
     if found in ("integer", "floating", "mixed-integer-float", "decimal", "empty"):
         if found == "integer" and all(isinstance(n, int | np.integer) and -(2**63) <= n < 2**63 for n in values):
             return "number", values.astype(np.int64)
-        return "number", _filled(values, missing)
+        return "number", _filled(known, missing, where)
     if found in ("date", "datetime", "datetime64"):
         dates = np.full(len(values), "NaT", "M8[s]")
-        dates[~missing] = [np.datetime64(value.isoformat()[:19], "s") for value in known]
+        zoned = (getattr(value, "tzinfo", None) is not None for value in known)
+        dates[~missing] = [
+            value.astimezone(UTC).replace(tzinfo=None) if zone else value
+            for value, zone in zip(known, zoned, strict=True)
+        ]
         return "date", dates
     for row in np.flatnonzero(~missing).tolist():
         if not isinstance(values[row], str | int | float | bool | np.generic):
@@ -252,7 +269,15 @@ _DATE_READERS: Final[Mapping[str, Callable[[str], datetime]]] = {
 }
 
 
-def _filled(values: npt.NDArray[Any], missing: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    numbers = np.full(len(values), np.nan)
-    numbers[~missing] = values[~missing].astype(np.float64)
+def _filled(known: npt.NDArray[Any], missing: npt.NDArray[np.bool_], where: Where) -> npt.NDArray[np.float64]:
+    """The known numbers, of any type, in float64, and NaN where one is missing."""
+    numbers, rows = np.full(len(missing), np.nan), np.flatnonzero(~missing)
+    if known.dtype.kind == "O":
+        for row, value in zip(rows.tolist(), known.tolist(), strict=True):
+            if isinstance(value, int) and abs(value) > sys.float_info.max:
+                raise PyriteError(f"{where(row)}: the number is larger than float64 holds")
+    numbers[rows] = known.astype(np.float64)
+    if known.dtype.kind != "f" and (np.abs(numbers[rows]) > 2.0**53).any():
+        exact = [Decimal(int(value) if isinstance(value, np.integer) else value) for value in known]
+        check_resolution(min(exact), max(exact), where(int(rows[0])))
     return numbers

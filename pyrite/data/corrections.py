@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, Labels
-from pyrite.data.files import as_path, read_bytes
+from pyrite.data.files import as_path, csv_reader, read_bytes
 from pyrite.errors import PyriteError
 from pyrite.spec import nearest
 
@@ -190,7 +190,7 @@ def _probability(where: str, cell: str) -> float:
     if not cell:
         return math.nan
     try:
-        value = float(cell)
+        value = float(cell.replace(",", "."))
     except ValueError:
         value = math.inf
     if not (0 <= value <= 1 or math.isnan(value)):
@@ -205,7 +205,9 @@ def _records(content: bytes, source: str | Path) -> Iterator[tuple[str, list[str
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
         raise PyriteError(f"{source}, line {line}: not a CSV file in UTF-8 ({error.reason})") from None
-    rows = csv.reader(io.StringIO(text, newline=""), strict=True)
+    # Excel writes semicolons where the comma is the decimal mark.
+    header = text.partition("\n")[0]
+    rows = csv_reader(io.StringIO(text, newline=""), max(",;\t", key=header.count))
     begin = 1
     try:
         for row in rows:

@@ -206,16 +206,19 @@ def encode(values: Sequence[Any], what: str) -> tuple[Labels, tuple[str, ...]]:
     >>> encode(["10", "9", "10"], "labels")
     (array([1, 0, 1]), ('9', '10'))
     """
-    distinct = set(values)
-    missing = {value for value in distinct if is_missing(str(value))}
-    if missing:
-        index = next(index for index, value in enumerate(values) if value in missing)
-        raise PyriteError(
-            f"{what}: the label at index {index} is missing ({str(values[index])!r}): remove such samples"
-        )
+    try:
+        distinct = set(values)
+        texts = [*map(str, distinct)]
+    except (TypeError, ValueError):  # lists, and whole numbers of more than 4,300 digits
+        raise PyriteError(f"{what} must be texts or whole numbers, one per sample") from None
+    for odd, text in zip(distinct, texts, strict=True):
+        if odd is None or is_missing(text) or text in ("inf", "-inf"):
+            index = next(index for index, value in enumerate(values) if value is odd or value == odd)
+            problem = "infinite" if "inf" in text else f"missing ({text!r})"
+            raise PyriteError(f"{what}: the label at index {index} is {problem}: remove such samples")
     try:
         ordered = sorted(distinct, key=lambda value: (int(value), str(value)))
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         ordered = sorted(distinct, key=str)
     if len(ordered) < 2:
         classes = f"only the class {str(ordered[0])!r}" if ordered else "no class"

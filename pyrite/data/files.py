@@ -1,5 +1,6 @@
 """Locating, downloading and safely reading data files."""
 
+import csv
 import gzip
 import os
 import sys
@@ -8,7 +9,7 @@ import zlib
 from collections.abc import Iterable, Sequence
 from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from pyrite.errors import PyriteError
 from pyrite.npz_files import DEFLATE, LARGEST, is_regular
@@ -88,6 +89,12 @@ def read_bytes(path: Path, most: int = -1) -> bytes:
             return file.read(most)
     except OSError as error:
         raise PyriteError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+def csv_reader(lines: Iterable[str], delimiter: str = ",") -> Any:
+    """A strict reader of delimited text with cells of any length."""
+    csv.field_size_limit(2**31 - 1)  # 131,072 characters by default; it can only be set for all readers
+    return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
 def read_text(path: Path, dataset: str) -> list[str]:

@@ -21,6 +21,7 @@ Pixels = npt.NDArray[np.uint8]
 
 # Other formats are not opened: some decoders run external programs (EPS runs Ghostscript).
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+_OF_16_BITS = ("PNG", "PPM")  # the formats whose pixels of mode "I" are whole numbers up to 65,535
 SUFFIXES = frozenset((".bmp", ".gif", ".jpg", ".jpeg", ".png", ".pbm", ".pgm", ".ppm", ".tif", ".tiff", ".webp"))
 
 
@@ -56,8 +57,9 @@ def to_pixels(image: "Image", size: tuple[int, int], channels: int, warp: bool =
     import PIL.Image
     from PIL import ImageOps
 
-    if image.mode.startswith("I;16"):  # Pillow would clip 16 bits to 255 instead of scaling them
-        image = PIL.Image.fromarray((np.asarray(image, np.uint16) >> 8).astype(np.uint8))
+    _check_mode(image)
+    if image.mode.startswith("I"):  # Pillow would clip 16 bits to 255 instead of scaling them
+        image = PIL.Image.fromarray((np.asarray(image).clip(0, 65535).astype(np.uint16) >> 8).astype(np.uint8))
     if "transparency" in image.info:
         image = image.convert("RGBA")
     image = image.convert("L" if channels == 1 else "RGB")
@@ -74,7 +76,8 @@ def look_at(root: Path, names: Sequence[str]) -> tuple[list[int], list[Header], 
     def look(name: str) -> Header | Unreadable:
         try:
             with _opened(root / name) as image:
-                return Header(image.width, image.height, image.mode in ("1", "L", "I;16"))
+                _check_mode(image)
+                return Header(image.width, image.height, image.mode in ("1", "L") or image.mode[0] in "IF")
         except ValueError as error:
             return Unreadable(str(root / name), str(error))
 
@@ -156,6 +159,12 @@ class LazyImages:
         return images if good.all() else images[good], good, [result for result in results if result is not None]
 
 
+def _check_mode(image: "Image") -> None:
+    if image.mode == "F" or (image.mode == "I" and image.format not in _OF_16_BITS):
+        kind = "floating-point numbers" if image.mode == "F" else "whole numbers"
+        raise PyriteError(f"pixels are {kind} of unknown range: save the image with 8 or 16 bits per channel")
+
+
 @contextmanager
 def _opened(path: Path) -> Iterator["Image"]:
     """An open image file; whatever goes wrong becomes a PyriteError of one sentence."""
@@ -169,6 +178,8 @@ def _opened(path: Path) -> Iterator["Image"]:
             if most is not None and image.width * image.height > most:
                 raise Image.DecompressionBombError(f"more than {most} pixels")
             yield image
+    except PyriteError as error:
+        raise PyriteError(f"{path}: {error}") from None
     except UnidentifiedImageError:
         raise PyriteError(f"{path}: not an image of a known format") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:

@@ -193,6 +193,8 @@ class _Place:
 
 def check_like(shape: Sequence[int], dtype: np.dtype[Any], like: Schema, what: str) -> None:
     """Raise PyriteError for samples of another shape or type than a model was trained on."""
+    if not shape[0]:
+        raise PyriteError(f"{what} has no samples")
     if tuple(shape[1:]) != tuple(like.shape):
         raise PyriteError(f"{what} has samples of shape {tuple(shape[1:])}, but the model takes {tuple(like.shape)}")
     if like.dtype and dtype.name != like.dtype:

@@ -132,7 +132,8 @@ def load_object(
 def _load_plain(plain: Plain, columns: Mapping[str, Any]) -> Dataset:
     if is_frame(plain.data):
         table, column = frame_table(plain.data), plain.label
-        several = isinstance(column, list | tuple) and len(column) > 1 and {*map(str, column)} <= {*table.names}
+        several = isinstance(column, list | tuple) and 1 < len(column) <= len(table.names)
+        several = several and {*map(str, column)} <= {*table.names}
         if isinstance(column, str) or several:
             made = read_table(table, column, plain.text, **columns)
         else:
@@ -242,6 +243,8 @@ def _numbered(found: Found, classes: tuple[str, ...]) -> tuple[Labels, tuple[str
 
 def label_values(labels: Any, count: int) -> list[Any]:
     """Labels as whole numbers or texts, one per sample."""
+    if np.ma.is_masked(labels):
+        raise PyriteError("label is a masked array with masked values: leave those samples out")
     if isinstance(labels, list | tuple):
         labels = [to_array(value) for value in labels]
     try:

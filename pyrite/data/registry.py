@@ -162,7 +162,29 @@ def _from_npz(path: Path, schema: Schema, name: str) -> Samples:
     return Samples(inputs)
 
 
-_CSV: Final = FileFormat(csv, lambda path, like, name: _from_table(TextTable(path, like=like.decimal), like, name))
+def _from_loaded(source: Dataset | Records, schema: Schema) -> Samples:
+    """Samples of a data set or of records, whose columns are matched by their names."""
+    import pandas
+
+    if isinstance(source, Dataset):
+        samples, columns, what = Samples(source.inputs, source.paths, source.unreadable), source.columns, source.name
+    else:
+        samples, columns, what = Samples(source), (), "data"
+    if isinstance(samples.inputs, Records):
+        frame = pandas.DataFrame({column.name: column.values for column in samples.inputs.columns}, copy=False)
+    elif columns:
+        frame = pandas.DataFrame(samples.inputs, columns=list(columns), copy=False)
+    else:
+        check_like(samples.inputs.shape, samples.inputs.dtype, schema, what)
+        return samples
+    return samples._replace(inputs=_from_table(Table(what, frame), schema, "").inputs)
+
+
+def _from_csv(path: Path, schema: Schema, name: str) -> Samples:
+    return _from_table(TextTable(path, like=schema.decimal, among=schema.columns), schema, name)
+
+
+_CSV: Final = FileFormat(csv, _from_csv)
 
 ENDINGS: Final[dict[str, FileFormat]] = {
     ".csv": _CSV,
@@ -271,12 +293,8 @@ def read_like(source: Any, described: Mapping[str, Any], name: str = "") -> Samp
     """Samples from a file or folder, a data frame, a list of texts, or an array, with or without labels, for a model
     that was trained on data as ``described``. ``name`` is the column that names a sample."""
     schema = Schema(**described)
-    if isinstance(source, Dataset):
-        if schema.kind in ("images", "numbers"):
-            check_like(source.numeric.shape, source.numeric.dtype, schema, source.name)
-        return Samples(source.inputs, source.paths, source.unreadable)
-    if isinstance(source, Records):
-        return Samples(source)
+    if isinstance(source, Dataset | Records):
+        return _from_loaded(source, schema)
     if is_object(source):
         plain = make_plain(source, None, like=schema)
         if is_frame(plain.data):

@@ -55,7 +55,7 @@ def csv(
         encoding: of the file; UTF-8, or UTF-16 with a byte order mark, by default.
     """
     table = TextTable(as_path(path), delimiter, decimal, encoding)
-    other = None if test is None else TextTable(as_path(test), delimiter, decimal, encoding)
+    other = None if test is None else TextTable(as_path(test), delimiter, decimal, encoding, like=table.decimal)
     return read_table(table, label, text, ignore, name, other, sample, annotator, group)
 
 
@@ -206,7 +206,7 @@ def _labels(table: Table, label: str) -> list[str]:
         row = next(row for row, value in enumerate(labels) if not value.strip())
         raise PyriteError(f"{table.cell(row, label)}: the label is missing")
     numbers = _numbers(distinct) if len(distinct) > min(_CONTINUOUS, len(table) / 2) else np.zeros(1)
-    if not np.isnan(numbers).any() and (numbers % 1).any():
+    if np.isfinite(numbers).all() and (numbers % 1).any():
         raise PyriteError(
             f"{table.path}: the column {label!r} holds {len(distinct):,} different numbers, but labels are classes: "
             "put the numbers into ranges first, or name another column with --label"

@@ -3,10 +3,10 @@
 import csv
 import io
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from decimal import Decimal, InvalidOperation
-from itertools import islice
+from itertools import compress, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeGuard, final
 
@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from pyrite.checks import check_memory, require
 from pyrite.data.columns import MISSING, as_text, category_or_text, decimal_mark, number, text_column, typed_values
-from pyrite.data.files import read_bytes
+from pyrite.data.files import csv_reader, read_bytes
 from pyrite.data.records import DTYPES, Column, Kind, listed, to_objects
 from pyrite.data.statistics import beyond_whole, check_resolution, check_spread, to_float64
 from pyrite.errors import PyriteError
@@ -96,7 +96,11 @@ class Table:
         name = "label"
         while name in self.names:
             name += "_"
+        if np.ma.is_masked(labels):
+            raise PyriteError("label is a masked array with masked values: leave those samples out")
         values = np.asarray(labels.to_numpy() if hasattr(labels, "to_numpy") else labels)
+        if values.ndim != 1:
+            raise PyriteError(f"label has the shape {values.shape}, but must hold one number or text per sample")
         return Table(self.path, self.frame.assign(**{name: values})), name
 
     def _from_texts(self, name: str, cells: npt.NDArray[Any], kind: Kind | None, form: str) -> Column:
@@ -116,12 +120,13 @@ class Table:
 class TextTable(Table):
     """A delimited text file with a header: pandas reads columns of numbers as such, and all others as texts.
 
-    ``like`` is the decimal mark of the training data, which decides where the numbers leave a doubt.
+    ``like`` is the decimal mark of the training data, which decides where the numbers of its columns, ``among``, leave
+    a doubt.
     """
 
     def __init__(
         self, path: Path, delimiter: str | None = None, decimal: str | None = None,
-        encoding: str | None = None, like: str = "",
+        encoding: str | None = None, like: str = "", among: Collection[str] = (),
     ) -> None:  # fmt: skip
         import pandas
 
@@ -139,14 +144,18 @@ class TextTable(Table):
             raise PyriteError(f"{path}: empty, it has no header")
         check_unique(names, path)
         rows = [record for _, record in islice(self._rows(), _SNIFFED) if len(record) == len(names)]
-        self.decimal = decimal or decimal_mark(list(zip(*rows, strict=True))) or like
-        if not self.decimal:
-            raise PyriteError(
-                f"{path}: numbers such as 1,234 may have decimals or thousands: say which with decimal, as in "
-                f'\'csv("{path.name}", decimal=",")\''
-            )
+        used = [name in among or not among for name in names]
+        self.decimal = decimal or self._mark(compress(zip(*rows, strict=True), used), like)
         try:
             frame = self._parsed()
+            if decimal is None and self.decimal == "." and len(frame) > _SNIFFED:
+                texts = (frame[name].unique() for name in compress(names, used) if frame[name].dtype.kind == "O")
+                if any(decimal_mark([cells]) != "." for cells in texts):  # a comma further below
+                    whole = self._parsed(dtype=object)
+                    self.decimal = self._mark((whole[name].unique() for name in compress(names, used)), like)
+                    frame = self._parsed() if self.decimal == "," else frame
+        except PyriteError:
+            raise
         except (pandas.errors.ParserError, pandas.errors.EmptyDataError, ValueError) as error:
             self._check_rows()
             raise PyriteError(f"{path}: not a CSV file ({' '.join(str(error).split())})") from None
@@ -168,6 +177,8 @@ class TextTable(Table):
         if series.dtype.kind in "biuf":
             series = self._parsed(usecols=[name], dtype=object)[name]
         codes, distinct = series.factorize()  # equal cells become one text
+        if not all(isinstance(cell, str) for cell in distinct):  # whole numbers of more than 64 bits
+            codes, distinct = self._parsed(usecols=[name], dtype=object)[name].factorize()
         cells: npt.NDArray[Any] = to_objects([cell.strip() for cell in distinct.tolist()])[codes]
         return cells
 
@@ -204,6 +215,15 @@ class TextTable(Table):
             return text[5:].lstrip("\r\n").encode(), first[0][4]
         return text.encode(), ""
 
+    def _mark(self, columns: Iterable[Iterable[str]], like: str) -> str:
+        mark = decimal_mark(columns, like)
+        if mark is None:
+            raise PyriteError(
+                f"{self.path}: numbers such as 1,234 may have decimals or thousands: say which with decimal, as in "
+                f'\'csv("{self.path.name}", decimal=",")\''
+            )
+        return mark
+
     def _header(self, delimiter: str) -> list[str]:
         with suppress(PyriteError):
             return next(self._records(delimiter), (0, []))[1]
@@ -236,7 +256,7 @@ class TextTable(Table):
     def _records(self, delimiter: str) -> Iterator[tuple[int, list[str]]]:
         # Unlike StringIO it does not take four bytes for a character.
         lines = io.TextIOWrapper(io.BytesIO(self._content), encoding="utf-8", newline="")
-        reader = csv.reader(lines, delimiter=delimiter, strict=True)
+        reader = csv_reader(lines, delimiter)
         try:
             for record in reader:
                 yield reader.line_num + self._skipped, record
@@ -246,6 +266,8 @@ class TextTable(Table):
 
 def parquet_table(path: Path) -> Table:
     """A Parquet file. Needs pyarrow."""
+    import pandas
+
     try:
         import pyarrow
         import pyarrow.parquet
@@ -261,7 +283,9 @@ def parquet_table(path: Path) -> Table:
             table = file.read()
         table.validate(full=True)  # texts are in UTF-8
         check_unique(table.column_names, path)
-        return Table(path, table.to_pandas(ignore_metadata=True, date_as_object=False))
+        # By default a gap would make whole numbers floats, before anybody can check that they are exact.
+        kept = {pyarrow.int64(): pandas.Int64Dtype(), pyarrow.uint64(): pandas.UInt64Dtype()}
+        return Table(path, table.to_pandas(ignore_metadata=True, date_as_object=False, types_mapper=kept.get))
     except (OSError, UnicodeDecodeError, pyarrow.ArrowException) as error:
         raise PyriteError(f"{path}: not a Parquet file ({str(error).splitlines()[0]})") from None
 
@@ -287,10 +311,15 @@ def frame_table(frame: Any, what: str = "the frame") -> Table:
 
     if isinstance(frame, pandas.DataFrame):
         return Table(what, frame)
-    columns = {str(name): pandas.Series(np.asarray(frame[name].to_numpy())) for name in frame.columns}
-    for name in frame.columns:
-        if type(frame[name].dtype).__name__ in _CATEGORIES:
-            columns[str(name)] = columns[str(name)].astype("category")
+    columns: dict[str, Any] = {}
+    for name in map(str, frame.columns):
+        column, kind = frame[name], type(frame[name].dtype).__name__
+        values = np.asarray(column.to_numpy())
+        if kind in ("Int64", "UInt64") and values.dtype.kind == "f":  # a gap has made floats of exact whole numbers
+            values = pandas.arrays.IntegerArray(column.fill_null(0).to_numpy(), column.is_null().to_numpy())
+        elif kind == "Decimal" or values.ndim != 1:  # lists and the like may be in columns that are left out
+            values = pandas.Series(column.to_list(), dtype=object)
+        columns[name] = pandas.Series(values, dtype="category" if kind in _CATEGORIES else None)
     return Table(what, pandas.DataFrame(columns))
 
 

@@ -17,6 +17,7 @@ from pyrite.data import InputKind, Inputs, Records
 from pyrite.errors import PyriteError
 from pyrite.features.contract import Encoder, Features, State
 from pyrite.features.embedding import NetEncoder
+from pyrite.npz_files import pack_texts, unpack_texts
 
 Float16 = npt.NDArray[np.float16]  # of which 300 directions of 20,000 terms take 12 MB in a run's folder
 Float32 = npt.NDArray[np.float32]
@@ -89,12 +90,10 @@ class TextFeatures(Features):
         return State(self.arrays(), {})
 
     def arrays(self) -> dict[str, npt.NDArray[Any]]:
-        """Its state. Terms are bytes of UTF-8 with a zero byte after each: an array of fixed width would take the
-        longest for all."""
+        """Its state."""
         found: dict[str, npt.NDArray[Any]] = {"components": self._saved}
         for name, terms in self.terms.items():
-            packed = "".join(f"{term}\0" for term in terms).encode(errors="surrogatepass")
-            found |= {name: np.frombuffer(packed, np.uint8), f"{name}_idf": self.idf[name]}
+            found |= {name: pack_texts(terms), f"{name}_idf": self.idf[name]}
         return found
 
 
@@ -128,15 +127,14 @@ def fit_texts(texts: Sequence[str], size: int, what: str) -> TextFeatures:
 def restore_texts(arrays: Any, what: str) -> TextFeatures:
     """The features whose ``arrays`` these were."""
     try:
-        packed = {name: np.asarray(arrays[name], np.uint8).tobytes() for name in _VECTORISERS}
-        terms = {name: text.decode(errors="surrogatepass").split("\0")[:-1] for name, text in packed.items()}
+        terms = {name: unpack_texts(arrays[name]) for name in _VECTORISERS}
         idf = {name: np.asarray(arrays[f"{name}_idf"], np.float64) for name in _VECTORISERS}
         components = np.asarray(arrays["components"], np.float16)
         fits = all(idf[name].shape == (len(terms[name]),) for name in terms)
         if not fits or components.ndim != 2 or components.shape[1] != sum(map(len, terms.values())):
             raise PyriteError("other lengths")
         return TextFeatures(terms, idf, components)
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, RecursionError) as error:
         raise PyriteError(f"{what} are damaged: they are not those of a text ({error})") from None
 
 

@@ -10,7 +10,18 @@ import torch
 from torch import Tensor
 
 from pyrite.auditing import fit_annotators
-from pyrite.data import Annotations, Corrections, Dataset, Inputs, LazyImages, Part, Unreadable, read_content, split
+from pyrite.data import (
+    Annotations,
+    Corrections,
+    Dataset,
+    Inputs,
+    LazyImages,
+    Part,
+    Unreadable,
+    read_content,
+    split,
+    to_objects,
+)
 from pyrite.errors import PyriteError
 from pyrite.features import Encoder, Features, as_numbers, read_state, state_bytes
 from pyrite.files import npz_bytes
@@ -70,7 +81,7 @@ def prepare(job: Job, folder: Path | None = None, progress: bool = False) -> Pre
     labels: Columns = {"index": np.arange(len(given)), "given": corrected, "part": part}
     labels |= {} if true is None else {"true": true}
     labels |= {"original": given} if config.corrections else {}
-    labels |= {"path": np.array(data.paths)} if data.paths else {}
+    labels |= {"path": to_objects(data.paths)} if data.paths else {}
     changed = int((corrected != given)[kept].sum())
     counts = {"corrected": changed, "dropped": len(chosen) - len(kept)} if config.corrections else {}
     features = None
@@ -183,7 +194,7 @@ def _encoded(
         keep = np.setdiff1d(np.arange(len(source)), bad)
         some = replace(source, inputs=numbers, columns=())
         return some if not len(bad) else replace(
-            some, inputs=numbers[keep], labels=source.labels[keep], paths=tuple(np.array(source.paths)[keep]),
+            some, inputs=numbers[keep], labels=source.labels[keep], paths=tuple(to_objects(source.paths)[keep]),
             unreadable=(*source.unreadable, *_unreadable(source, bad)),
         )  # fmt: skip
 

@@ -33,7 +33,7 @@ from pyrite.text_tables import Table
 from pyrite.training.config import Config, Missing, load_data, python_name
 from pyrite.training.metrics import COLUMNS, SAMPLE_COLUMNS, Line, measure, outcome_of
 from pyrite.training.prediction import Predictions
-from pyrite.training.run_files import read_history, read_json, read_npz, read_weights
+from pyrite.training.run_files import read_history, read_json, read_labels, read_npz, read_weights
 
 
 class DataChanged(PyriteError):  # noqa: N818  # as RunFailed
@@ -138,7 +138,7 @@ class Run:
         ``given`` are the corrected labels, and ``original`` those before.
         """
         path = self.path / "labels.npz"
-        labels = read_npz(path, "given", "part")
+        labels = read_labels(path)
         given = labels["given"]
         if any(column.shape != given.shape or given.ndim != 1 for column in labels.values()):
             raise PyriteError(f"{path} is damaged: its columns differ in length")

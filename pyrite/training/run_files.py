@@ -18,10 +18,13 @@ from safetensors.torch import load_file, save
 from torch import Tensor
 
 from pyrite import npz_files
+from pyrite.data import to_objects
 from pyrite.errors import PyriteError
+from pyrite.files import npz_bytes
+from pyrite.npz_files import pack_texts, unpack_texts
 
 STATE: Final = "state/state.safetensors"
-_TENSOR, _ARRAY = "tensor:", "array:"
+_TENSOR, _ARRAY, _TEXT = "tensor:", "array:", "text:"  # the last where a text begins like one of them
 _DIGITS: Final = 32  # of the checksum
 
 # What the user can do about a file that cannot be read.
@@ -53,6 +56,20 @@ def read_npz(path: Path, *names: str) -> dict[str, npt.NDArray[Any]]:
         if missing := [name for name in names if name not in arrays]:
             raise PyriteError(f"it has no array {missing[0]!r}")
     return arrays
+
+
+def label_bytes(labels: Mapping[str, npt.NDArray[Any]]) -> bytes:
+    """The content of ``labels.npz``."""
+    return npz_bytes({name: pack_texts(column) if name == "path" else column for name, column in labels.items()})
+
+
+def read_labels(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The columns of ``labels.npz``."""
+    labels = read_npz(path, "given", "part")
+    if "path" in labels:
+        with _reading(path):
+            labels["path"] = to_objects(unpack_texts(labels["path"]))
+    return labels
 
 
 def read_json(path: Path, **types: type) -> dict[str, Any]:
@@ -108,6 +125,8 @@ def pack(state: Mapping[str, Any]) -> bytes:
         if isinstance(value, np.ndarray):
             tensors[name] = torch.from_numpy(np.array(value))
             return _ARRAY + name
+        if isinstance(value, str) and value.startswith((_TENSOR, _ARRAY, _TEXT)):
+            return _TEXT + value
         return value.item() if isinstance(value, np.generic) else value
 
     tree = json.dumps(plain(state, ""))
@@ -137,7 +156,7 @@ def unpack(path: Path) -> dict[str, Any]:
             return tensors[value.removeprefix(_TENSOR)]
         if isinstance(value, str) and value.startswith(_ARRAY):
             return tensors[value.removeprefix(_ARRAY)].numpy()
-        return value
+        return value.removeprefix(_TEXT) if isinstance(value, str) else value
 
     state: dict[str, Any] = restored(plain)
     return state

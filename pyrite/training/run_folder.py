@@ -27,7 +27,7 @@ from pyrite.training.build import Training
 from pyrite.training.evaluation import measure_retrieval
 from pyrite.training.loop import Observer, RunFailed
 from pyrite.training.progress import divergence
-from pyrite.training.run_files import STATE, pack, read_json, read_npz, unpack
+from pyrite.training.run_files import STATE, label_bytes, pack, read_json, read_labels, unpack
 
 _LOCK = ".lock"
 
@@ -116,7 +116,7 @@ class RunFolder(Observer):
         """Write what is known before the first step; the recipe first, because a resume needs it."""
         prepared = self.training.prepared
         files = {"recipe.toml": self.config.to_toml().encode(), **prepared.files}
-        files |= {"labels.npz": npz_bytes(prepared.labels)}
+        files |= {"labels.npz": label_bytes(prepared.labels)}
         self._write({} if rank() else files | {"run.json": self._facts({"finished": False})})
 
     def resume(self) -> None:
@@ -143,7 +143,7 @@ class RunFolder(Observer):
     def _check_data(self) -> None:
         """Raise ``PyriteError`` if labels or inputs have changed; warn of what changes the last digits of results."""
         path, now = self.path / "labels.npz", self.training.labels
-        labels = read_npz(path)
+        labels = read_labels(path)
         if list(labels) != list(now) or not all(np.array_equal(labels[name], now[name]) for name in now):
             raise PyriteError(f"the labels of {self.config.data} are not those in {path}")
         path = self.path / "run.json"

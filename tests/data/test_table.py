@@ -85,9 +85,8 @@ def test_wrong_tables_are_refused(tmp_path, refused, old, new, said):
 
 def test_not_text(tmp_path, refused):
     path = tmp_path / "a.csv"
-    for content in (b"x,label\n\xff\xfe,1\n", b'"x",label\n' + b"1" * 200_000 + b",a\n"):
-        path.write_bytes(content)
-        assert "not a CSV file" in refused(load, path)
+    path.write_bytes(b"x,label\n\xff\xfe,1\n")
+    assert "not a CSV file" in refused(load, path)
     assert "no data set, file or folder" in refused(load, tmp_path / "none.csv")
     assert "cannot be read" in refused(load, f'csv("{tmp_path}")')
 
