@@ -48,6 +48,7 @@ from .losses import (
     BootSoft as BootSoft,
     Confidence as Confidence,
     Forward as Forward,
+    LinearLoss as LinearLoss,
     Normalised as Normalised,
     OwnLoss as OwnLoss,
     Peer as Peer,

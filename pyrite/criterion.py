@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Literal, Self, TypedDict, Unpack, final
 import torch
 from torch import Tensor, nn
 
-from pyrite import kernel
+from pyrite import kernel, projection
 from pyrite.checks import flag, is_number, number, require, whole_number
 from pyrite.errors import PyriteError
 from pyrite.kernel import Term
@@ -183,6 +183,73 @@ class Loss(nn.Module, ABC):
             counts = [factor if valid is None else torch.where(valid, factor, 0.0), *counts]
             values = values * counts[0]
         return self._reduced(values if valid is None else torch.where(valid, values, 0.0), counts, shape, scores)
+
+    def linear(
+        self,
+        input: Tensor,
+        weight: Tensor,
+        target: Tensor,
+        bias: Tensor | None = None,
+        *,
+        sample_weight: Tensor | None = None,
+        chunk: int | None = None,
+    ) -> Tensor:
+        """The loss of the scores ``F.linear(input, weight, bias)``, which are never all in memory.
+
+        With ``reduction="none"`` the backward pass computes the scores once more; otherwise gradients are computed
+        together with the value. A loss that depends on the whole batch is computed at once.
+
+        Args:
+            input: (..., hidden).
+            weight: (classes, hidden), as that of ``nn.Linear``.
+            target: class numbers (...), or distributions (..., classes).
+            bias: (classes,).
+            sample_weight: (...).
+            chunk: rows that are projected at a time; by default as many as make 16 million scores.
+
+        >>> from pyrite.curves import GCE
+        >>> hidden, weight = torch.ones(3, 2), torch.tensor([[1.0, 0.0], [0.0, 0.0]])
+        >>> GCE(q=0.7).linear(hidden, weight, torch.tensor([0, 1, 0]), chunk=2)
+        tensor(0.4738)
+        """
+        if not isinstance(input, Tensor) or input.dim() == 0 or weight.dim() != 2 or input.shape[-1] != weight.shape[1]:
+            shapes = f"{tuple(getattr(input, 'shape', ()))} and {tuple(weight.shape)}"
+            raise PyriteError(
+                f"input and weight have shapes {shapes}, but must have (..., hidden) and (classes, hidden)"
+            )
+        size = None if chunk is None else whole_number("chunk", chunk, least=1)
+        rows, shape, soft = input.reshape(-1, input.shape[-1]), input.shape[:-1], target.is_floating_point()
+        scores = weight.detach().new_empty(()).expand(*shape, len(weight))  # of the scores' shape, without memory
+        if target.shape != (scores.shape if soft else shape):
+            raise PyriteError(f"target has shape {tuple(target.shape)}, but input has shape {tuple(input.shape)}")
+        if sample_weight is not None:
+            require(
+                sample_weight.shape == shape, "sample_weight", tuple(sample_weight.shape), f"of shape {tuple(shape)}"
+            )
+        labels = target.reshape(-1, len(weight)) if soft else target.reshape(-1)
+        if not soft:
+            check_labels(scores.reshape(-1, len(weight)), labels, self.ignore_index)
+        each = None if sample_weight is None else sample_weight.reshape(-1)
+        couples = any(part.couples for part in self.modules() if isinstance(part, Loss))
+        others = [part for part in (labels, each) if part is not None and part.requires_grad]
+        if couples or others or kernel.transformed(rows) or kernel.transformed(weight):
+            value: Tensor = self(nn.functional.linear(rows, weight, bias), labels, each)
+            return value.reshape(shape) if self.reduction == "none" else value
+        arguments: Any = (rows, weight, bias, labels, each)
+        if self.reduction == "none":
+            return projection.projected_values(self, arguments, size).reshape(shape)
+        divisor = self._count(labels, each) if self.reduction == "mean" else None
+        return projection.projected_sum(copy.copy(self).configure(reduction="sum"), arguments, divisor, size)
+
+    def _count(self, labels: Tensor, sample_weight: Tensor | None) -> Tensor:
+        """What the sum of the losses is divided by for their mean."""
+        counts = torch.ones(len(labels), device=labels.device) if sample_weight is None else sample_weight
+        if not labels.is_floating_point():
+            valid = labels != self.ignore_index
+            counts = torch.where(valid, counts, 0.0)
+            if self.weight is not None:
+                counts = counts * self.weight.to(labels.device)[torch.where(valid, labels, 0)]
+        return counts.sum(dtype=wide_dtype(labels))
 
     def _reduced(self, values: Tensor, counts: list[Tensor], shape: torch.Size, scores: Tensor) -> Tensor:
         """The losses of all samples reduced, where the product of ``counts`` is what each counts in the mean."""

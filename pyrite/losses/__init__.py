@@ -1,6 +1,7 @@
 """Losses that depend on more than the margin of the label, and the registry of all."""
 
 from pyrite.losses.corrected import Backward, Forward
+from pyrite.losses.linear import LinearLoss
 from pyrite.losses.normalised import NCE, Decomposition, Normalised, UnitLoss, normalised, unit
 from pyrite.losses.registry import LOSSES, PAPER_SETTINGS, OwnLoss, loss
 from pyrite.losses.regularised import MSE, BootHard, BootSoft, Confidence, Peer, Smooth
@@ -8,6 +9,6 @@ from pyrite.losses.underfitting import Underfitting, grows_without_bound, tails,
 
 __all__ = [
     "LOSSES", "MSE", "NCE", "PAPER_SETTINGS", "Backward", "BootHard", "BootSoft", "Confidence", "Decomposition",
-    "Forward", "Normalised", "OwnLoss", "Peer", "Smooth", "Underfitting", "UnitLoss", "grows_without_bound", "loss",
-    "normalised", "tails", "underfitting", "unit",
+    "Forward", "LinearLoss", "Normalised", "OwnLoss", "Peer", "Smooth", "Underfitting", "UnitLoss",
+    "grows_without_bound", "loss", "normalised", "tails", "underfitting", "unit",
 ]  # fmt: skip
