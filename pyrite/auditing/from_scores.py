@@ -14,6 +14,7 @@ from pyrite.auditing.audit import Audit
 from pyrite.auditing.noise_fit import LabelGroups, NoiseFit, fit_noise
 from pyrite.auditing.noise_rate import NoiseRate, OddsCalibration, estimate_rate
 from pyrite.auditing.posterior import (
+    CHOICES,
     class_probabilities,
     likely_classes,
     log_odds,
@@ -168,22 +169,23 @@ def _conclude(
 ) -> Audit:
     """The audit by this fit; only a ranking if the fit cannot separate wrong labels."""
 
-    def choose(rows: slice) -> tuple[Ints, Floats, tuple[Ints, Floats]]:
+    counts = np.zeros_like(fit.matrix)
+    shape = len(labels), min(CHOICES, len(counts))
+    choices, likelihoods = np.empty(shape, np.int64), np.empty(shape)
+
+    def choose(rows: slice) -> tuple[Ints, Floats]:
         joint = fit.log_joint(log_p(rows), labels[rows])
         chances = class_probabilities(joint, labels[rows], score[rows])
-        return *likely_classes(chances, labels[rows]), sums_by_label(chances, labels[rows])
+        choices[rows], likelihoods[rows] = likely_classes(chances, labels[rows])
+        return sums_by_label(chances, labels[rows])
 
-    counts = np.zeros_like(fit.matrix)
-    choices, likelihoods = [], []
-    for classes, chances, (present, sums) in in_blocks(choose, (len(labels), len(counts))):
-        choices.append(classes)
-        likelihoods.append(chances)
+    for present, sums in in_blocks(choose, (len(labels), len(counts))):
         counts[:, present] += sums.T
     columns |= {
         "labels": labels,
         "score": score,
-        "choices": np.concatenate(choices),
-        "likelihoods": np.concatenate(likelihoods),
+        "choices": choices,
+        "likelihoods": likelihoods,
         "probabilities": partial(_probabilities, fit, log_p, labels),
     }
     if rate is None or not fit.can_tell:

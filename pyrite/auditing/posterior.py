@@ -10,6 +10,7 @@ from pyrite.arrays import Floats, Ints
 from pyrite.auditing.noise_fit import log_sum_exp
 
 __all__ = [
+    "CHOICES",
     "class_probabilities",
     "likely_classes",
     "log_odds",
@@ -21,7 +22,9 @@ __all__ = [
 
 _LOWEST_THRESHOLD: Final = 0.1  # with fewer wrong labels than one in ten, the page advises to stop a review
 _NOTHING: Final = 0.4  # expected wrong labels; an audit of 50 labels, the fewest, finds 0.5 or more
-_CHOICES: Final = 5  # likely classes that are kept per sample
+
+CHOICES: Final = 5
+"""Likely classes that are kept per sample."""
 
 
 def log_odds(log_joint: Floats, labels: Ints) -> Floats:
@@ -49,7 +52,7 @@ def _split(log_joint: Floats, labels: Ints) -> tuple[Floats, Floats]:
 def likely_classes(chances: Floats, labels: Ints) -> tuple[Ints, Floats]:
     """The likeliest true classes, and their probabilities. Of equal ones the given label comes first."""
     rows, left = np.arange(len(labels)), chances.copy()
-    classes, likelihoods = np.empty((2, min(_CHOICES, chances.shape[1]), len(labels)))
+    classes, likelihoods = np.empty((2, min(CHOICES, chances.shape[1]), len(labels)))
     for place in range(len(classes)):
         top = left.argmax(1)
         top = np.where(left[rows, labels] == left[rows, top], labels, top)
