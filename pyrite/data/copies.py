@@ -130,6 +130,8 @@ def _near(points: npt.NDArray[np.float64], *, tabular: bool) -> npt.NDArray[np.i
     """
     known = ~np.isnan(points)
     values = np.where(known, points, 0)
+    peak = np.abs(values).max(0) if tabular else np.abs(values).max()
+    values = values / np.maximum(peak, np.finfo(float).tiny)  # squares of 1e300 would overflow
     spread, exact = values.std(0), np.empty((len(points), 0))
     if tabular:
         repeats = np.array([len(np.unique(column)) < len(column) / 5 for column in values.T])
@@ -137,7 +139,7 @@ def _near(points: npt.NDArray[np.float64], *, tabular: bool) -> npt.NDArray[np.i
     varied = spread > 0
     if varied.sum() < 2:
         return np.empty((0, 2), np.int64)
-    scaled = (values / (np.where(varied, spread, 1) if tabular else spread.max()))[:, varied]
+    scaled = (values / (np.where(varied, spread, 1) if tabular else 1))[:, varied]
     if scaled.shape[1] > _AXES:  # the axes that samples differ most along: noise has all others
         variances, vectors = np.linalg.eigh(np.cov(scaled, rowvar=False))
         scaled = scaled @ vectors[:, -_AXES:] / np.sqrt(np.maximum(variances[-_AXES:], 1e-12))

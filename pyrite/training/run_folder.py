@@ -1,6 +1,7 @@
 """The folder of a run: a new one, its lock, and what is written to it during training, and when."""
 
 import json
+import math
 import os
 import platform
 import subprocess
@@ -111,6 +112,8 @@ class RunFolder(Observer):
     def __init__(self, path: Path, training: Training) -> None:
         self.path, self.training, self.config = path, training, training.config
         self._began = time.perf_counter()
+        self._unwritten: dict[str, bytes] = {}  # results of an epoch
+        self._saved_at, self._saving = -math.inf, 0.0  # seconds: when and how long
 
     def begin(self) -> None:
         """Write what is known before the first step; the recipe first, because a resume needs it."""
@@ -144,7 +147,10 @@ class RunFolder(Observer):
         """Raise ``PyriteError`` if labels or inputs have changed; warn of what changes the last digits of results."""
         path, now = self.path / "labels.npz", self.training.labels
         labels = read_labels(path)
-        if list(labels) != list(now) or not all(np.array_equal(labels[name], now[name]) for name in now):
+        # Which part a sample is in depends on the inputs too: copies are together.
+        if list(labels) != list(now) or not all(
+            np.array_equal(labels[name], now[name]) for name in now if name != "part"
+        ):
             raise PyriteError(f"the labels of {self.config.data} are not those in {path}")
         path = self.path / "run.json"
         if not path.exists():
@@ -158,19 +164,24 @@ class RunFolder(Observer):
                 warnings.warn(text, stacklevel=4)
 
     def after_epoch(self, epoch: int) -> None:
-        self.save()
-        self._write({} if rank() else self._results())
+        self._unwritten = {} if rank() else self._results()
+        # Where epochs are short, at most a tenth of the time goes into writing; a killed run repeats what was not.
+        due = self.config.checkpoint_every or time.perf_counter() - self._saved_at > 10 * self._saving
+        if all_gather(bool(due))[0]:
+            self.save()
 
     def save(self) -> None:
-        """Write the current state."""
-        training = self.training
+        """Write the current state, and the results of the last epoch."""
+        training, begun = self.training, time.perf_counter()
         training.record.merge()
         if rank():
             return self._write({})
         state: dict[str, Any] = {"recipe": self.config.recipe, "seconds": time.perf_counter() - self._began}
         state |= {name: getattr(training, name).state_dict() for name in ("batches", "trainer", "record")}
         state["unreadable"] = {entry.path: entry.reason for entry in training.batches.unreadable.values()}
-        self._write({STATE: pack(state)})
+        self._write({STATE: pack(state), **self._unwritten})
+        self._unwritten, self._saved_at = {}, time.perf_counter()
+        self._saving = self._saved_at - begun
 
     def finish(self) -> None:
         """Write the model, and everything that is known at the end."""
