@@ -1,6 +1,6 @@
 from . import data as data, diagnostics as diagnostics, models as models, noise as noise
 from .auditing import Audit as Audit, data_issues as data_issues
-from .comparing import Comparison as Comparison, compare as compare, demo as demo
+from .comparing import Comparison as Comparison, compare as compare
 from .criterion import Loss as Loss
 from .curves import (
     AEL as AEL,
@@ -34,6 +34,7 @@ from .data import (
     Statistics as Statistics,
     split as split,
 )
+from .demonstration import demo as demo
 from .errors import PyriteError as PyriteError
 from .estimator import RobustClassifier as RobustClassifier
 from .exports import export as export

@@ -10,15 +10,16 @@ from pyrite.cli.terminal import AsJson, Seed, failures, is_first, print_json
 
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for the runs, the pictures and the report.")] = Path("demo"),
-    epochs: Annotated[int | None, typer.Option(help="Times over the data, instead of 40.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Times over the data, instead of 40 (the audit: 28).")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Train on digits of which 40 % are labelled wrong, with five losses, and write a report."""
+    """Find wrong labels among digits, 40 % of which are labelled wrong, train on them, and write a report."""
     from pyrite.cli.compare import print_comparison
-    from pyrite.comparing import demo as demo_runs
-    from pyrite.report.figures import learning_figure, margins_figure
-    from pyrite.report.page import write_page
+    from pyrite.demonstration import demo as demo_runs
+    from pyrite.report.audit_page import write_audit_page
+    from pyrite.report.demo_page import DEMO_COLUMNS, check_audit, demo_figure, write_demo_page
+    from pyrite.report.figures import margins_figure
     from pyrite.report.style import save
 
     def begin(name: str, seed: int) -> None:
@@ -26,19 +27,22 @@ def demo(
             typer.echo(name, err=True)
 
     with failures():
-        comparison = demo_runs(out, epochs=epochs, seed=seed, begin=begin, progress=False if as_json else None)
+        done = demo_runs(out, epochs=epochs, seed=seed, begin=begin, progress=False if as_json else None)
     if not is_first():
         return
-    pictures = [
-        save(learning_figure(comparison), out / "learning.png"),
-        save(margins_figure(comparison), out / "margins.png"),
-    ]
-    report = write_page(comparison, out / "report.html", "Digits, 40 % of them labelled wrong")
+    pictures = [save(demo_figure(done), out / "demo.png"), save(margins_figure(done.comparison), out / "margins.png")]
+    review = write_audit_page(done.audit, out / "audit" / "report.html")
+    report = write_demo_page(done, out / "report.html")
+    check = check_audit(done.audit)
     if as_json:
-        written = {"pictures": [str(path) for path in pictures], "report": str(report)}
-        print_json(comparison.to_dict() | written)
+        written = {"pictures": [str(path) for path in pictures], "review": str(review), "report": str(report)}
+        print_json(done.comparison.to_dict() | {"audit": done.audit.summary(), "check": check._asdict()} | written)
         return
-    print_comparison(comparison)
-    for path in (*pictures, report):
-        typer.echo(f"wrote {path}")
+    typer.echo(f"{check.wrong:,} of {check.labels:,} labels of digits were made wrong.")
+    typer.echo(f"\nFind the wrong labels:\n{done.audit.sentence[0].upper()}{done.audit.sentence[1:]}.")
+    for sentence in check.sentences:
+        typer.echo(sentence)
+    typer.echo("\nTrain in spite of them:")
+    print_comparison(done.comparison, DEMO_COLUMNS)
+    typer.echo(f"wrote {', '.join(map(str, pictures))}\nReview page of the audit: {review}\nReport: {report}")
     typer.echo(f"Open {report.resolve().as_uri()} in a browser.")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import count, product
 from pathlib import Path
-from typing import Any, Final, NamedTuple, Unpack, final
+from typing import Any, NamedTuple, Unpack, final
 
 from torch import nn
 
@@ -21,12 +21,6 @@ from pyrite.settings import READING, Settings
 from pyrite.spec import build, nearest
 from pyrite.text_tables import Table
 from pyrite.training import COLUMNS, Observer, Run, Watching, given_settings, reading, resolve, train_once
-
-DEMO_LOSSES: Final = ("ce", "mae", "gce(q=0.7)", "imae(T=8)", "unit(scale(mae, tau=2, classes=10))")
-
-# A net that can memorise every label, and as many epochs as cross entropy needs for that. All other settings are the
-# defaults; nothing was chosen for a single loss.
-DEMO_SETTINGS: Final[dict[str, Any]] = {"noise": "symmetric(0.4)", "model": "mlp", "epochs": 40}
 
 _LONGEST = 150  # characters of a folder's name; file systems allow 255
 
@@ -177,29 +171,6 @@ def compare(
     if rank() == 0:
         write_results(folder, "table.md", comparison.to_markdown(), "comparison.json", comparison.to_dict())
     return comparison
-
-
-def demo(
-    out: str | Path = "demo",
-    *,
-    epochs: int | None = None,
-    seed: int = 0,
-    begin: Callable[[str, int], None] = lambda name, seed: None,
-    progress: bool | None = None,
-) -> Comparison:
-    """Train on scikit-learn's digits, 40 % of whose training labels are made wrong, with five losses side by side.
-
-    About a minute on two cores. Runs that are in ``out`` already are not trained again.
-
-    Args:
-        out: the folder for the runs and the table.
-        epochs: 40 by default.
-        seed: everything random comes from it.
-        begin: called before each run, with the name of the loss and the seed.
-        progress: as for ``train``.
-    """
-    settings = DEMO_SETTINGS if epochs is None else DEMO_SETTINGS | {"epochs": epochs}
-    return compare("digits", DEMO_LOSSES, out=out, seed=seed, begin=begin, progress=progress, **settings)
 
 
 class _Task(NamedTuple):

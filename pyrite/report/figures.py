@@ -10,7 +10,7 @@ from matplotlib import rcParams
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
-from matplotlib.figure import Figure
+from matplotlib.figure import Figure, FigureBase
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
 from pyrite.comparing import Comparison, Row
@@ -34,12 +34,19 @@ _SHADES = LinearSegmentedColormap.from_list("fractions", ["#F7F8F9", "#CFE3F1", 
 # --- over the epochs --------------------------------------------------------------------------------------------------
 
 
-def learning_figure(comparison: Comparison) -> Figure:
-    """Metrics such as test accuracy and the fraction of wrong labels followed, epoch by epoch, one colour per loss.
+def learning_figure(comparison: Comparison, *, narrow: bool = False) -> Figure:
+    """Metrics such as test accuracy and the fraction of wrong labels memorised, epoch by epoch, one colour per loss.
 
     A panel without numbers is left out. With several seeds a line is their mean, in a band from the lowest
-    to the highest.
+    to the highest. If ``narrow``, panels are below each other, legible on a phone.
     """
+    figure = Figure(figsize=(6, 6.8) if narrow else (10, 4.2), layout="constrained")
+    draw_learning(figure, comparison, narrow)
+    return figure
+
+
+def draw_learning(figure: FigureBase, comparison: Comparison, narrow: bool = False) -> None:
+    """Draw the panels of ``learning_figure`` and their legend."""
     panels = {}
     for name in (name for name, metric in METRICS.items() if "comparison" in metric.drawn):
         known = {row.name: [[line.get(name) for line in run.history] for run in row.runs] for row in comparison.rows}
@@ -48,21 +55,20 @@ def learning_figure(comparison: Comparison) -> Figure:
             panels[name] = complete
     if not panels:
         raise PyriteError(f"{comparison.path} has nothing to draw: no run has test accuracy or true labels")
-    # As narrow as a column of text, so that it stays legible on a phone.
-    figure = Figure(figsize=(6, 1.2 + 2.9 * len(panels)), layout="constrained")
-    grid = figure.subplots(len(panels), 1, sharex=True, squeeze=False).flatten()
+    shape = (len(panels), 1) if narrow else (1, len(panels))
+    grid = figure.subplots(*shape, sharex=True, squeeze=False).flatten()
     for axes, (name, complete) in zip(grid, panels.items(), strict=True):
         draw_lines(axes, complete)
         axes.set_ylabel(METRICS[name].explanation, fontsize=11)
         style_epochs(axes, percent=True)
-        axes.label_outer()
+        if narrow:
+            axes.label_outer()
     grid[-1].set_ylim(bottom=0)
-    add_legend(figure, grid[0], fontsize=10.5)
-    return figure
+    add_legend(figure, grid[0], fontsize=10.5, ncols=2 if narrow else 3)
 
 
 def run_figure(run: Run) -> Figure:
-    """One run over its epochs: the metrics that are drawn, such as accuracies and which labels are followed."""
+    """One run over its epochs: the metrics that are drawn, such as accuracies and the fraction of labels memorised."""
     known = {name: [line.get(name) for line in run.history] for name, one in METRICS.items() if "run" in one.drawn}
     drawn = {name: values for name, values in known.items() if values and None not in values}
     if not drawn:
@@ -107,7 +113,7 @@ def style_epochs(axes: Axes, percent: bool = False) -> None:
         axes.yaxis.set_major_formatter(PercentFormatter(1, decimals=0, symbol=" %"))
 
 
-def add_legend(figure: Figure, axes: Axes, more: Iterable[Artist] = (), **style: Any) -> None:
+def add_legend(figure: FigureBase, axes: Axes, more: Iterable[Artist] = (), **style: Any) -> None:
     """A legend above the figure, of what one panel has labels for, and of more."""
     options: dict[str, Any] = {"loc": "outside upper left", "ncols": 2, "frameon": False, "fontsize": 10} | style
     for text in figure.legend(handles=[*axes.get_legend_handles_labels()[0], *more], **options).get_texts():

@@ -1,5 +1,6 @@
 """A comparison as one self-contained page: numbers, plots and explanations."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,18 +14,27 @@ from pyrite.settings import SETTINGS
 from pyrite.training import COLUMNS, Run
 
 
-def write_page(comparison: Comparison, path: str | Path, title: str = "Losses side by side") -> Path:
-    """Write a comparison as an HTML file: pictures inside, no scripts; it loads nothing from elsewhere."""
+def write_page(
+    comparison: Comparison,
+    path: str | Path,
+    title: str = "Losses side by side",
+    *,
+    columns: Sequence[str] = (),
+    template: str = "comparison.html",
+    **more: object,
+) -> Path:
+    """Write a comparison as an HTML file: pictures inside, no scripts; it loads nothing from elsewhere. ``more`` is for
+    a template that extends the usual one."""
     if not comparison.rows or not all(run.history for row in comparison.rows for run in row.runs):
         raise PyriteError(f"{comparison.path} has runs without a finished epoch: there is nothing to report")
     first = comparison.rows[0].runs[0]
     tested = bool(comparison.rows[0].values("final_test_accuracy"))
     known = "true" in first.labels
     common, differ = _settings(comparison)
-    page = templates().get_template("comparison.html").render(
+    page = templates().get_template(template).render(
         title=title,
         comparison=comparison,
-        headings={name: COLUMNS[name].explanation for name in comparison.columns()},
+        headings={name: COLUMNS[name].explanation for name in comparison.columns(columns)},
         config=first.config,
         settings=common,
         differ=differ,
@@ -34,15 +44,17 @@ def write_page(comparison: Comparison, path: str | Path, title: str = "Losses si
         findings=_findings(comparison) if tested and _labels(first).get("wrong") else [],
         warnings=[(row.name, text) for row in comparison.rows for run in row.runs for text in run.facts["warnings"]],
         learning=picture(lambda: learning_figure(comparison)) if tested or known else None,
+        narrow=picture(lambda: learning_figure(comparison, narrow=True)) if tested or known else None,
         margins=picture(lambda: margins_figure(comparison)),
         seconds=sum(run.facts["seconds"] for row in comparison.rows for run in row.runs),
+        **more,
     )  # fmt: skip
     return write_or_refuse(path, page.encode())
 
 
-def _settings(comparison: Comparison) -> tuple[dict[str, object], dict[str, dict[str, object]]]:
-    """The settings that all recipes have in common, unless they are empty, 0 or off, and those that differ, by name and
-    loss; both without method and seed."""
+def _settings(comparison: Comparison) -> tuple[dict[str, object], dict[str, list[tuple[object, list[str]]]]]:
+    """The settings that all recipes have in common, unless empty, 0 or off, and the values of those that differ,
+    each with the losses that have it, the most frequent first; both without method and seed."""
     recipes = {}
     for row in comparison.rows:
         values = row.runs[0].config.to_dict().items()
@@ -53,7 +65,11 @@ def _settings(comparison: Comparison) -> tuple[dict[str, object], dict[str, dict
     common = {name: first[name] for name in names if first.get(name) and name not in differ}
     if common.get("accumulate") == 1:
         del common["accumulate"]
-    return common, {name: {loss: recipe.get(name) for loss, recipe in recipes.items()} for name in differ}
+    used: dict[str, dict[object, list[str]]] = {name: {} for name in differ}
+    for name in differ:
+        for loss, recipe in recipes.items():
+            used[name].setdefault(recipe.get(name), []).append(loss)
+    return common, {name: sorted(of.items(), key=lambda item: -len(item[1])) for name, of in used.items()}
 
 
 def _labels(run: Run) -> dict[str, int]:
@@ -66,7 +82,7 @@ def _labels(run: Run) -> dict[str, int]:
 
 
 def _findings(comparison: Comparison) -> list[dict[str, Any]]:
-    """Of the row that follows the most wrong labels, and of the one that follows the fewest: the first seed."""
+    """Of the rows that memorise the most and the fewest wrong labels: the first seed."""
     ordered = sorted(comparison.rows, key=lambda row: row.runs[0].history[-1]["memorised"], reverse=True)
     found = []
     for row in (ordered[0], ordered[-1])[: len(ordered)]:

@@ -165,16 +165,12 @@ METRICS: Final[Mapping[str, Metric]] = {
     ),
     "validation_mae": Metric("mean absolute error on held-out labels", _of("mae"), "held-out", percent=False),
     "validation_ce": Metric("cross entropy on held-out labels", _of("ce"), "held-out", percent=False),
-    "train_accuracy": Metric(
-        "given labels followed", _of("accuracies.given"), heading="given followed", drawn=("run",)
-    ),
+    "train_accuracy": Metric("given labels learned", _of("accuracies.given"), heading="given learned", drawn=("run",)),
     "unseen_accuracy": Metric("given labels predicted by nets not trained on them", _of("accuracies.unseen")),
-    "clean_accuracy": Metric(
-        "right labels followed", _of("accuracies.clean"), heading="right followed", drawn=("run",)
-    ),
-    "memorised": Metric("wrong labels followed", _of("accuracies.memorised"), heading="wrong followed", drawn=_BOTH),
+    "clean_accuracy": Metric("right labels learned", _of("accuracies.clean"), heading="right learned", drawn=("run",)),
+    "memorised": Metric("wrong labels memorised", _of("accuracies.memorised"), heading="wrong memorised", drawn=_BOTH),
     "recovered": Metric(
-        "wrong labels seen through", _of("accuracies.recovered"), heading="wrong seen through", drawn=("run",)
+        "wrong labels recovered", _of("accuracies.recovered"), heading="wrong recovered", drawn=("run",)
     ),
     "hybrid_accuracy": Metric(
         "true labels of training and test samples together, while training", _of("accuracies.hybrid")
@@ -186,7 +182,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     "final_train_accuracy": _by_model("given", "given labels", "given"),
     "final_clean_accuracy": _by_model("right", "right labels", "clean"),
     "final_memorised": _by_model("wrong", "wrong labels", "memorised"),
-    "final_recovered": _by_model("wrong, as true", "wrong labels seen through", "recovered"),
+    "final_recovered": _by_model("wrong, as true", "wrong labels recovered", "recovered"),
     "final_intact_accuracy": _by_model("intact", "true labels of all samples", "true"),
     "final_hybrid_accuracy": Metric(
         "true labels of training and test samples together", _of("hybrid"), "model", "hybrid", by_default=False
@@ -209,8 +205,9 @@ METRICS: Final[Mapping[str, Metric]] = {
 }
 """Every number of a run, by its name in the history, in JSON and in the columns of tables.
 
-A label is followed if it is predicted when its sample is trained on, in the epoch of the saved model. What that model,
-the final one, predicts of the training samples is measured once, at the end, without augmentation.
+A right label is learned, and a wrong one memorised, if it is predicted when its sample is trained on, in the epoch of
+the saved model. A wrong one is recovered if the true class is predicted. What the final model predicts of the training
+samples is measured once, at the end, without augmentation.
 """
 
 COLUMNS: Final[Mapping[str, Metric]] = {name: metric for name, metric in METRICS.items() if metric.heading}

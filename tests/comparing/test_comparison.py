@@ -37,7 +37,7 @@ def test_a_run_for_every_loss_and_seed(found: pyrite.Comparison) -> None:
 
 def test_the_table_is_the_runs(found: pyrite.Comparison) -> None:
     lines = (found.path / "table.md").read_text().splitlines()
-    assert lines[0] == "| loss | final | best on test | right followed | wrong followed | wrong seen through |"
+    assert lines[0] == "| loss | final | best on test | right learned | wrong memorised | wrong recovered |"
     assert lines[1] == "|---|---|---|---|---|---|"
     folders = {"ce": "ce", "erm(mae)": "erm-mae", "0.5*ce + 0.5*mae": "0.5-ce-+-0.5-mae"}
     for line, (name, folder) in zip(lines[2:], folders.items(), strict=True):
@@ -169,4 +169,4 @@ def test_the_seed_of_a_config_and_data_without_truth_or_test(tmp_path: Path) -> 
     (tmp_path / "c.toml").write_text('seed = 5\nmodel = "mlp(hidden=[4])"\nepochs = 1\n')
     found = pyrite.compare(tmp_path / "d.npz", ["ce"], out=tmp_path / "out", config=tmp_path / "c.toml")
     assert found.rows[0].runs[0].config.seed == 5
-    assert found.to_markdown().startswith("| loss | validation | given followed |\n|---|---|---|\n")
+    assert found.to_markdown().startswith("| loss | validation | given learned |\n|---|---|---|\n")

@@ -33,11 +33,11 @@ def test_a_line_a_loss_in_both_panels(make_run: Make, tmp_path: Path) -> None:
         "$mae$": (COLOURS[1], [1, 2], [0.6, 0.8]),
     }
     assert lines(figure, 1)["ce"] == (COLOURS[0], [1, 2], [0.1, 0.9])
-    assert [axes.get_ylabel() for axes in figure.axes] == ["test accuracy", "wrong labels followed"]
+    assert [axes.get_ylabel() for axes in figure.axes] == ["test accuracy", "wrong labels memorised"]
     assert [text.get_text() for text in figure.legends[0].get_texts()] == ["ce", "$mae$"]
     path = save(learning_figure(found), tmp_path / "deep" / "learning.png")
     with Image.open(path) as picture:
-        assert picture.width == 720
+        assert picture.width == 1200
 
 
 def test_several_seeds_are_a_mean_and_a_band(make_run: Make, tmp_path: Path) -> None:
@@ -74,13 +74,13 @@ def test_one_run_tells_right_labels_from_wrong_where_it_can(make_run: Make) -> N
     known = lines(run_figure(make_run([0.5, 0.7], [0.1, 0.4])), 0)
     assert {name: values for name, (_, _, values) in known.items()} == {
         "test accuracy": [0.5, 0.7],
-        "right labels followed": [0.9, 0.9],
-        "wrong labels followed": [0.1, 0.4],
-        "wrong labels seen through": [0.05, 0.05],
+        "right labels learned": [0.9, 0.9],
+        "wrong labels memorised": [0.1, 0.4],
+        "wrong labels recovered": [0.05, 0.05],
     }
     unknown = make_run([None, None], [None, None], truth=False)
     for line in unknown.history:
         line |= {"clean_accuracy": None, "recovered": None, "validation_accuracy": 0.5}
-    assert set(lines(run_figure(unknown), 0)) == {"validation accuracy, given labels", "given labels followed"}
+    assert set(lines(run_figure(unknown), 0)) == {"validation accuracy, given labels", "given labels learned"}
     with pytest.raises(ValueError, match="nothing to draw"):
         run_figure(make_run([], []))

@@ -56,13 +56,12 @@ def test_numbers_findings_and_counts(make_run: Make, tmp_path: Path) -> None:
     words = re.sub(r"\s+", " ", found.words)
     assert "A title & more" in words
     assert "1 of 3 training labels (33.3 %) are wrong" in words  # the fourth is held out
-    followed = [
-        "With ce the model came to follow 93.8 % of the wrong labels. On test data, whose labels are right, it was "
-        "right for 62.5 % at the end, and at its best, after epoch 1, for 75.0 %.",
-        "With mae the model came to follow 6.2 % of the wrong labels. On test data, whose labels are right, it was "
-        "right for 87.5 % at the end, and at its best, after epoch 2, for 87.5 %.",
+    findings = [
+        f"With {name} the model memorised {wrong} % of the wrong labels. Its accuracy on test data, whose labels are "
+        f"right, was {last} % at the end and {best} % at its best, after epoch {epoch}."
+        for name, wrong, last, best, epoch in (("ce", 93.8, 62.5, "75.0", 1), ("mae", 6.2, 87.5, 87.5, 2))
     ]
-    assert words.index(followed[0]) < words.index(followed[1])
+    assert words.index(findings[0]) < words.index(findings[1])
     assert "mae 87.50 87.50 90.00 6.25 5.00" in words
     assert found.tags.count("img") == 2
     assert "typical size of a margin" not in words
@@ -94,8 +93,8 @@ def test_without_truth_nothing_is_claimed_about_wrong_labels(make_run: Make, tmp
     found = read(write_page(Comparison(tmp_path, (Row("ce", (run,)),)), tmp_path / "page.html"))
     words = re.sub(r"\s+", " ", found.words)
     assert "which of them are wrong is not known" in words
-    assert "came to follow" not in words
-    assert "wrong labels followed" not in words
+    assert "wrong labels memorised" not in words
+    assert "the model memorised" not in words
 
 
 def test_neither_truth_nor_test(make_run: Make, tmp_path: Path) -> None:
