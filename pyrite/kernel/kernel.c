@@ -196,7 +196,8 @@ TARGET static inline double NAME(exp)(double x) {
 TARGET static inline double NAME(log)(double x) {
     int64_t bits, one = 0x3fe6a09e667f3bcd, shifted = 0x4338000000000000;
     memcpy(&bits, &x, 8);
-    int64_t exponent = ((uint64_t)(bits - one + 0x4000000000000000) >> 52) - 0x400, scaled = bits - (exponent << 52);
+    int64_t exponent = ((uint64_t)(bits - one + 0x4000000000000000) >> 52) - 0x400;
+    int64_t scaled = bits - (int64_t)((uint64_t)exponent << 52);
     double m, e;
     memcpy(&m, &scaled, 8);
     shifted += exponent;
@@ -428,7 +429,8 @@ TARGET static inline TYPED(Vector) TYPED(exp)(TYPED(Vector) x) {
     TYPED(Vector) r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
     TYPED(Vector) y = 1 + r * (1 + r * (1.f / 2 + r * (1.f / 6 + r * (1.f / 24 + r * (1.f / 120 + r * (1.f / 720 +
         r * (1.f / 5040)))))));
-    TYPED(Vector) power = (TYPED(Vector))(((TYPED(Bits))shifted << 23) + 0x3f800000);
+    typedef uint32_t Words __attribute__((vector_size(WIDTH)));
+    TYPED(Vector) power = (TYPED(Vector))(((Words)shifted << 23) + 0x3f800000);
     return (TYPED(Vector))((TYPED(Bits))(y * power) & ~(x < -87));
 }
 
