@@ -1,6 +1,8 @@
 """Answers that were once wrong without a word: each test is one of them, tried as a user would."""
 
 import json
+import threading
+import time
 from collections.abc import Iterator
 from decimal import Decimal
 from itertools import product
@@ -22,6 +24,7 @@ from typer.testing import CliRunner
 
 import pyrite
 from pyrite.cli.app import app
+from pyrite.data import images
 from pyrite.features import OwnModule
 from tests.children import RESULTS
 
@@ -393,3 +396,97 @@ def test_long_cells_and_names_and_zero_bytes(tmp_path: Path) -> None:
         name: value for name, value in options.items() if name in ("label", "text", "name")
     }))  # fmt: skip
     assert len(corrections.index) == 60
+
+
+@pytest.mark.parametrize("label", ["array:y", "tensor:y", "text:array:y"])
+def test_a_label_column_that_is_called_like_a_part_of_the_state(label: str, tmp_path: Path) -> None:
+    table().rename(columns={"label": label}).to_csv(tmp_path / "t.csv", index=False)
+    asked = iter([False, True])
+    options: dict[str, Any] = {"epochs": 3, "model": "mlp(hidden=[4])", "progress": False, "out": tmp_path / "run"}
+    pyrite.train(tmp_path / "t.csv", label=label, stop=lambda: next(asked, True), **options)
+    assert len(pyrite.train(resume=tmp_path / "run").history) == 3
+
+
+@pytest.mark.parametrize("values", [[10**400] * 20, [None, *[-(10**400)] * 19]])
+def test_numbers_beyond_float64(values: list[Any], tmp_path: Path) -> None:
+    frame = pd.DataFrame({"x": pd.Series(values, dtype=object), "label": ["a", "b"] * 10})
+    with pytest.raises(pyrite.PyriteError, match=r"column 'x': the number is larger than float64 holds"):
+        pyrite.data.load(frame, label="label")
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    with pytest.raises(pyrite.PyriteError, match=r"column 'x': '-?1000+' is not a number"):
+        pyrite.data.load(tmp_path / "t.csv", label="label")
+
+
+@pytest.mark.parametrize("cell", [[1, 2], {"a": 1}], ids=["lists", "structs"])
+def test_cells_of_several_values(cell: Any) -> None:
+    frame = polars.DataFrame({"x": [cell] * 20, "z": range(20), "label": ["a", "b"] * 10})
+    with pytest.raises(pyrite.PyriteError, match=r"column .x.: .* is neither a number, a date nor a text"):
+        pyrite.data.load(frame, label="label")
+    assert pyrite.data.load(frame, label="label", ignore="x").columns == ("z",)
+
+
+def test_no_rows(trained: tuple[pyrite.Run, pd.DataFrame]) -> None:
+    run, frame = trained
+    for nothing in (frame[:0], polars.from_pandas(frame[:0]), np.zeros((0, 2)), []):
+        with pytest.raises(pyrite.PyriteError, match=r"no rows|no samples|nothing|empty"):
+            run.predict(nothing)
+
+
+def test_one_image_is_predicted_without_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    Image.fromarray(GREY.astype(np.uint8)).save(tmp_path / "one.png")
+    data = pyrite.Dataset("grey", np.zeros((4, 1, 8, 8), np.uint8), np.arange(4) % 2, ("a", "b"))
+    monkeypatch.setattr("os.walk", lambda *_, **__: pytest.fail("the folder is walked"))
+    assert pyrite.data.read_like(tmp_path / "one.png", pyrite.data.describe(data)).names == ("one.png",)
+
+
+def test_names_do_not_reach_the_terminal_as_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    evil = "\x1b[2Jyes\x9b1m"
+    frame = table().replace({"label": {"yes": evil}}).assign(name=[f"\x1b]0;{row}\x07" for row in range(120)])
+    frame.to_csv("t.csv", index=False)
+    audit = CliRunner().invoke(app, [*WORDS, "--name", "name"])
+    predict = CliRunner().invoke(app, ["predict", "run", "t.csv"])
+    shown = CliRunner().invoke(app, ["corrupt", "t.csv", "--noise", "symmetric(0.2)", "--per-class"])
+    for done in (audit, predict, shown):
+        assert done.exit_code == 0, done.exception
+        assert not {"\x1b", "\x9b", "\x07"} & {*done.output}
+    assert "\\x1b[2Jyes" in predict.output
+    assert pyrite.data.load("t.csv").classes == (evil, "no")
+
+
+@pytest.mark.parametrize("mark", [";", "\t", ","])
+def test_corrections_that_a_spreadsheet_has_saved(mark: str, tmp_path: Path) -> None:
+    data = pyrite.data.load(np.arange(8.0).reshape(4, 2), label=["a", "b", "a", "b"])
+    cells = [["index", "path", "old", "new", "score", "decision"], ["1", "", "b", "a", "0,93", "relabel"]]
+    cells[1][4] = "0.93" if mark == "," else "0,93"
+    (tmp_path / "c.csv").write_text("\ufeff" + "\r\n".join(map(mark.join, cells)) + "\r\n", encoding="utf-8")
+    read = pyrite.data.Corrections.read(tmp_path / "c.csv", data)
+    assert read.applied(data.labels).tolist() == [0, 0, 0, 1]
+    assert read.wrong_probability.tolist() == [0.93]
+
+
+def test_large_images_are_decoded_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now, most = 0, 0
+    lock, plain = threading.Lock(), images.to_pixels
+
+    def counted(*arguments: Any) -> Any:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(now, most)
+        time.sleep(0.01)
+        try:
+            return plain(*arguments)
+        finally:
+            now -= 1
+
+    monkeypatch.setattr(images, "to_pixels", counted)
+    for number in range(8):
+        Image.fromarray(GREY.astype(np.uint8)).save(tmp_path / f"{number}.png")
+    files = images.LazyImages(tmp_path, [f"{number}.png" for number in range(8)], 8, 1)
+    files.read(threads=4)
+    assert most > 1
+    monkeypatch.setattr(images, "_LARGE", 60)
+    most = 0
+    files.read(threads=4)
+    assert most == 1

@@ -17,6 +17,7 @@ from pyrite.cli.list import list_names
 from pyrite.cli.predict import predict
 from pyrite.cli.report import report
 from pyrite.cli.reproduce import reproduce
+from pyrite.cli.terminal import echo
 from pyrite.cli.train import train
 from pyrite.cli.tune import tune
 from pyrite.errors import PyriteError
@@ -35,7 +36,7 @@ app.command("list")(list_names)
 @app.callback(invoke_without_command=True)
 def _options(version: Annotated[bool, typer.Option("--version", help="Print the version.")] = False) -> None:
     if version:
-        typer.echo(f"pyrite {pyrite.__version__}")
+        echo(f"pyrite {pyrite.__version__}")
         raise typer.Exit
 
 
@@ -44,5 +45,5 @@ def main() -> None:
     try:
         app()
     except PyriteError as error:
-        typer.echo(f"pyrite: {error}", err=True)
+        echo(f"pyrite: {error}", err=True)
         sys.exit(2)

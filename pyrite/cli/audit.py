@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 import typer
 
-from pyrite.cli.terminal import AsJson, failures, is_first, print_json, warn, with_settings
+from pyrite.cli.terminal import AsJson, echo, failures, is_first, print_json, warn, with_settings
 from pyrite.errors import PyriteError
 
 _SHOWN = 5  # annotators, and samples to label once more
@@ -121,26 +121,24 @@ def _labels(path: Path) -> Any:
 
 
 def _print(result: "Audit", folder: Path) -> None:
-    typer.echo(f"{result.sentence[0].upper()}{result.sentence[1:]}.")
+    echo(f"{result.sentence[0].upper()}{result.sentence[1:]}.")
     for name, one in islice(result.annotators.items(), _SHOWN):
         low, high = one.interval
         wrong = f"{100 * one.rate:.1f} % ({100 * low:.0f} to {100 * high:.0f} %)"
-        typer.echo(f"  {name}: {wrong} of {one.labels:,} labels are wrong")
+        echo(f"  {name}: {wrong} of {one.labels:,} labels are wrong")
     if len(result.annotators) > _SHOWN:
-        typer.echo(f"  and {len(result.annotators) - _SHOWN:,} more annotators, in audit.json")
+        echo(f"  and {len(result.annotators) - _SHOWN:,} more annotators, in audit.json")
     if result.annotators:
         named = [result.paths[row] if result.paths else str(result.index[row]) for row in result.label_next[:_SHOWN]]
-        typer.echo(f"One more label would help most for the samples {', '.join(named)}.")
+        echo(f"One more label would help most for the samples {', '.join(named)}.")
     if result.advice:
-        typer.echo(f"{result.advice[0].upper()}{result.advice[1:]}.")
+        echo(f"{result.advice[0].upper()}{result.advice[1:]}.")
     if result.review is not None and result.can_tell:
-        typer.echo(f"{result.review.sentence}.")
+        echo(f"{result.review.sentence}.")
     if result.can_tell and not result.is_suspect.any():
-        typer.echo("No label is a suspect.")
+        echo("No label is a suspect.")
     elif result.can_tell:
-        typer.echo(
-            f"{int(result.is_suspect.sum()):,} suspects, likely wrong with {100 * result.threshold:.0f} % or more:"
-        )
+        echo(f"{int(result.is_suspect.sum()):,} suspects, likely wrong with {100 * result.threshold:.0f} % or more:")
         names = result.classes
         done = set() if result.review is None else set(result.review.rows.tolist())
         rows = (row for row in result.ranking.tolist() if result.is_suspect[row] and row not in done)
@@ -149,8 +147,8 @@ def _print(result: "Audit", folder: Path) -> None:
             # The given label of a suspect may still be the likeliest class.
             other = next(choice for choice in result.choices[row] if choice != result.labels[row])
             given, better = names[result.labels[row]], names[other]
-            typer.echo(f"  {where}: given {given}, rather {better} ({100 * result.wrong_probability[row]:.1f} % wrong)")
+            echo(f"  {where}: given {given}, rather {better} ({100 * result.wrong_probability[row]:.1f} % wrong)")
     for warning in result.warnings:
         warn(warning)
-    typer.echo(f"wrote {folder / 'suspects.csv'}, audit.json and the page to review them on:")
-    typer.echo(f"{folder / 'report.html'}")
+    echo(f"wrote {folder / 'suspects.csv'}, audit.json and the page to review them on:")
+    echo(f"{folder / 'report.html'}")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from pyrite.cli.terminal import AsJson, print_json, with_settings
+from pyrite.cli.terminal import AsJson, echo, print_json, with_settings
 from pyrite.errors import PyriteError
 from pyrite.settings import READING
 
@@ -31,4 +31,4 @@ def check(
         verdict = underfitting(loss, classes or 0)
     else:
         verdict = check_on_net(loss, model, None if data is None else load(data, **reading), classes)
-    print_json(verdict.to_dict()) if as_json else typer.echo(str(verdict))
+    print_json(verdict.to_dict()) if as_json else echo(str(verdict))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 import typer
 
-from pyrite.cli.terminal import AsJson, DataName, failures, is_first, print_json, print_table, warn, with_settings
+from pyrite.cli.terminal import AsJson, DataName, echo, failures, is_first, print_json, print_table, warn, with_settings
 
 if TYPE_CHECKING:
     from pyrite.comparing import Comparison
@@ -30,7 +30,7 @@ def compare(
 
     def begin(name: str, seed: int) -> None:
         if not as_json and is_first():
-            typer.echo(f"{name}, seed {seed}", err=True)
+            echo(f"{name}, seed {seed}", err=True)
 
     names = check_columns([name.strip() for name in columns.split(",")] if columns else [])
     with failures():
@@ -54,4 +54,4 @@ def print_comparison(comparison: "Comparison", columns: Sequence[str] = ()) -> N
         for run in row.runs:
             for warning in run.facts["warnings"]:
                 warn(f"{row.name}: {warning}")
-    typer.echo(f"wrote {comparison.path / 'table.md'}")
+    echo(f"wrote {comparison.path / 'table.md'}")

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from pyrite.cli.terminal import AsJson, DataName, Seed, print_json, warn, with_settings
+from pyrite.cli.terminal import AsJson, DataName, Seed, echo, print_json, warn, with_settings
 from pyrite.settings import READING
 
 
@@ -47,8 +47,8 @@ def corrupt(
         print_json({**noisy.manifest(), "wrong": wrong, "class_rates": known, "written": [*map(str, written)]})
         return
     shown = f"{wrong} of {len(noisy)} labels are wrong ({100 * noisy.rate:.2f} %)"
-    typer.echo(f"{noisy.noise}, seed {noisy.seed}: {shown}")
+    echo(f"{noisy.noise}, seed {noisy.seed}: {shown}")
     for name, rate in rates.items() if per_class else ():
-        typer.echo(f"  {100 * rate:6.2f} %  {name}" if math.isfinite(rate) else f"       none  {name}")
+        echo(f"  {100 * rate:6.2f} %  {name}" if math.isfinite(rate) else f"       none  {name}")
     for path in written:
-        typer.echo(f"wrote {path}")
+        echo(f"wrote {path}")

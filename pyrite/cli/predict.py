@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from pyrite.cli.terminal import AsJson, RunPath, print_json, warn
+from pyrite.cli.terminal import AsJson, RunPath, echo, print_json, warn
 from pyrite.errors import PyriteError
 
 
@@ -36,5 +36,5 @@ def predict(
         print_json({"samples": len(found), "counts": counts, "written": str(path)})
         return
     most = sorted(counts.items(), key=lambda pair: -pair[1])[:10]
-    typer.echo(f"{len(found):,} samples: " + ", ".join(f"{label} ({count:,})" for label, count in most if count))
-    typer.echo(f"wrote {path}")
+    echo(f"{len(found):,} samples: " + ", ".join(f"{label} ({count:,})" for label, count in most if count))
+    echo(f"wrote {path}")

@@ -3,6 +3,7 @@
 import inspect
 import json
 import os
+import re
 import types
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
@@ -42,7 +43,16 @@ def is_first() -> bool:
 
 def warn(message: object) -> None:
     """Print one line on standard error."""
-    typer.echo(f"pyrite: {message}", err=True)
+    echo(f"pyrite: {message}", err=True)
+
+
+def echo(text: object, err: bool = False) -> None:
+    """Print a text. Control characters, which names in data may have, are shown and do not reach the terminal."""
+    typer.echo(_shown(str(text)), err=err)
+
+
+def _shown(text: str) -> str:
+    return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", lambda found: repr(found[0])[1:-1], text)
 
 
 def print_json(values: object) -> None:
@@ -72,7 +82,7 @@ def print_table(
             width = max(map(len, [*heading.split(), *(row[place] for row in rows)]), default=1)
             table.add_column(heading, justify="right", width=width)
     for row in rows:
-        table.add_row(*(Text(cell) for cell in row))
+        table.add_row(*(Text(_shown(cell)) for cell in row))
     # If the output is not a terminal, its width is unknown, and lines are not broken.
     console = Console()
     (console if console.is_terminal else Console(width=200)).print(table)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 import typer
 
-from pyrite.cli.terminal import AsJson, failures, is_first, print_json, print_table, warn, with_settings
+from pyrite.cli.terminal import AsJson, echo, failures, is_first, print_json, print_table, warn, with_settings
 
 if TYPE_CHECKING:
     from pyrite.settings import Settings
@@ -30,7 +30,7 @@ def train(
 
         observers.append(TensorBoard())
     if options.get("minutes") is not None and is_first():
-        typer.echo("timing a few steps, to see how many epochs fit", err=True)
+        echo("timing a few steps, to see how many epochs fit", err=True)
     with failures():
         given = given_settings(options) if resume is None else {}
         if given.get("drop_suspects") and not given.get("corrections"):  # nothing names the suspects yet
@@ -38,7 +38,7 @@ def train(
 
             run = train_without_suspects(
                 data, out=out, observers=observers, progress=not as_json,
-                audited=lambda audit: typer.echo(audit.sentence, err=as_json), **options,
+                audited=lambda audit: echo(audit.sentence, err=as_json), **options,
             )  # fmt: skip
         else:
             run = train_run(data, out=out, resume=resume, observers=observers, progress=not as_json, **options)
@@ -60,17 +60,17 @@ def _print(run: "Run") -> None:
     if shown:
         print_table((), shown)
     if "dropped" in run.facts:
-        typer.echo(f"{run.facts['corrected']} labels were corrected, {run.facts['dropped']} samples dropped")
+        echo(f"{run.facts['corrected']} labels were corrected, {run.facts['dropped']} samples dropped")
     if unreadable := run.facts["unreadable"]:
         reason = next(iter(unreadable.values()))
-        typer.echo(f"{len(unreadable)} images could not be read and were set aside, the first: {reason}", err=True)
+        echo(f"{len(unreadable)} images could not be read and were set aside, the first: {reason}", err=True)
     for sentence in (*run.facts["notes"], *run.facts["warnings"]):
         warn(sentence)
     if said := _adapted(run):
-        typer.echo(said)
+        echo(said)
     if run.choice:
-        typer.echo(f"saved the model of {run.choice}")
-    typer.echo(f"wrote {run.path}")
+        echo(f"saved the model of {run.choice}")
+    echo(f"wrote {run.path}")
 
 
 def _adapted(run: "Run") -> str:

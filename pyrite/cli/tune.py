@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 import typer
 
-from pyrite.cli.terminal import AsJson, DataName, failures, print_json, print_table, warn, with_settings
+from pyrite.cli.terminal import AsJson, DataName, echo, failures, print_json, print_table, warn, with_settings
 
 if TYPE_CHECKING:
     from pyrite.settings import Settings
@@ -44,15 +44,15 @@ def tune(
         print_json(tuning.to_dict() | {"picture": str(picture)})
         return
     _print(tuning)
-    typer.echo(f"wrote {out / 'table.md'}, {out / 'tuning.json'} and {picture}")
+    echo(f"wrote {out / 'table.md'}, {out / 'tuning.json'} and {picture}")
 
 
 def _print(tuning: "Tuning") -> None:
     """Print the trials, the choice, and the command that trains with it."""
     table = tuning.table()
     print_table(table.headings, table.rows, left=2)
-    typer.echo(f"{tuning.sentence}.")
+    echo(f"{tuning.sentence}.")
     if tuning.tested:
-        typer.echo(f"{tuning.tested}.")
+        echo(f"{tuning.tested}.")
     if tuning.command is not None:
-        typer.echo(f"Train with it on all samples:\n  {tuning.command}")
+        echo(f"Train with it on all samples:\n  {tuning.command}")

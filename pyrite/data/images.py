@@ -3,8 +3,9 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path, PurePosixPath
+from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
@@ -21,6 +22,8 @@ Pixels = npt.NDArray[np.uint8]
 
 # Other formats are not opened: some decoders run external programs (EPS runs Ghostscript).
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
+_LARGE = 2**24  # pixels; of such images one is decoded at a time, whatever the number of threads
+_ONE = Lock()
 _OF_16_BITS = ("PNG", "PPM")  # the formats whose pixels of mode "I" are whole numbers up to 65,535
 SUFFIXES = frozenset((".bmp", ".gif", ".jpg", ".jpeg", ".png", ".pbm", ".pgm", ".ppm", ".tif", ".tiff", ".webp"))
 
@@ -48,7 +51,7 @@ def read_image(path: Path, size: tuple[int, int], channels: int = 3, warp: bool 
     ...
     pyrite.PyriteError: missing.png: no such file
     """
-    with _opened(path) as image:
+    with _opened(path) as image, _ONE if image.width * image.height > _LARGE else nullcontext():
         return to_pixels(image, size, channels, warp)
 
 
@@ -62,7 +65,8 @@ def to_pixels(image: "Image", size: tuple[int, int], channels: int, warp: bool =
         image = PIL.Image.fromarray((np.asarray(image).clip(0, 65535).astype(np.uint16) >> 8).astype(np.uint8))
     if "transparency" in image.info:
         image = image.convert("RGBA")
-    image = image.convert("L" if channels == 1 else "RGB")
+    mode = "L" if channels == 1 else "RGB"
+    image = image if image.mode == mode else image.convert(mode)
     wide_high = size[1], size[0]
     if image.size != wide_high:
         image = image.resize(wide_high) if warp else ImageOps.fit(image, wide_high)

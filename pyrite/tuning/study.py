@@ -25,7 +25,7 @@ from optuna.trial import FrozenTrial, TrialState, create_trial
 
 from pyrite.errors import PyriteError
 from pyrite.files import acquire, held
-from pyrite.methods import Method
+from pyrite.methods import Method, method as read_method
 from pyrite.training import RunFailed
 from pyrite.tuning.result import Criterion, Trial
 from pyrite.tuning.space import METHOD, Between, Choose, Range, Space
@@ -86,12 +86,17 @@ class Study:
         if others and not (path / _JOURNAL).exists():
             raise PyriteError(f"{path} is not empty, and holds no search: choose another out")
         with _failures(path), held(self.locks / "study"):
-            self.storage = _storage(path)
-            with _quiet():
+            with _quiet(), _reading(path):
+                self.storage = _storage(path)
                 self.study = optuna.create_study(
                     study_name=_NAME, storage=self.storage, direction=self.direction, load_if_exists=True
                 )
-            plain, written = json.loads(json.dumps(settings)), self.study.user_attrs.get("settings")
+                plain = json.loads(json.dumps(settings))
+                written = self.study.user_attrs.get("settings")
+                if written is not None:
+                    written = dict(written)
+                for trial in self.trials():
+                    _check(trial, self.space)
             if written is None:
                 self.study.set_user_attr("settings", plain)
             elif written != plain:
@@ -181,7 +186,7 @@ class Study:
 
 def read_study(path: Path) -> optuna.Study:
     """A copy of the study of a search, in memory."""
-    with _failures(path), _quiet():
+    with _failures(path), _quiet(), _reading(path):
         stored = optuna.load_study(study_name=_NAME, storage=_storage(path))
         return _in_memory(stored.get_trials(), stored.direction, None)
 
@@ -206,6 +211,17 @@ def _trial(stored: FrozenTrial) -> Trial:
     return Trial(stored.number + 1, params=stored.params, state=state, values=values, **stored.user_attrs)  # type: ignore[arg-type]
 
 
+def _check(trial: Trial, space: Space) -> None:
+    """Raise ValueError for a trial that this search has not written."""
+    read_method(trial.method)
+    known = METHOD in trial.params and trial.params.keys() <= space.ranges.keys()
+    numbers = [trial.lr, trial.test_accuracy or 0.0, *trial.values]
+    typed = all(isinstance(number, int | float) for number in numbers) and np.array(numbers, float).ndim == 1
+    ended = bool(trial.values) or trial.state != "complete"
+    if not (known and typed and ended and isinstance(trial.reason, str)):
+        raise PyriteError(f"{trial.name} is not a trial of this search")
+
+
 def _suggested(trial: optuna.Trial, name: str, allowed: Range) -> Any:
     if isinstance(allowed, Between):
         return allowed.rounded(trial.suggest_float(name, allowed.low, allowed.high, log=allowed.log))
@@ -220,13 +236,23 @@ def _distribution(allowed: Range) -> BaseDistribution:
 
 @contextmanager
 def _failures(path: Path) -> Iterator[None]:
-    """Turn errors of writing, such as a full disk, into ``RunFailed``, and a journal that is broken into a sentence."""
+    """Turn errors of writing, such as a full disk, into ``RunFailed``."""
     try:
         yield
     except OSError as error:
         raise RunFailed(f"cannot write to {path}: {error.strerror or error}; its files are complete") from None
-    except (json.JSONDecodeError, KeyError) as error:
-        raise PyriteError(f"cannot read {path / _JOURNAL}: {error}") from None
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn whatever goes wrong with a journal that was edited into one sentence; optuna raises any exception."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise PyriteError(f"cannot read {path / _JOURNAL} ({reason}): begin the search again, in another out") from None
 
 
 @contextmanager

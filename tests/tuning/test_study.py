@@ -1,9 +1,11 @@
 """Several processes on one search, and processes that are killed. The processes are real, and so is the kill."""
 
+import json
 import os
 import re
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 import pyrite
 from pyrite.files import acquire
 from pyrite.training import RunFailed
-from pyrite.tuning.result import CRITERIA
+from pyrite.tuning.result import CRITERIA, Tuning
 from pyrite.tuning.space import Space
 from pyrite.tuning.study import Claim, Study, read_study
 from tests.children import differing, run, start
@@ -182,6 +184,41 @@ def test_a_line_that_was_cut_off_is_forgotten_and_a_broken_journal_named(tmp_pat
     journal.write_bytes(b"{\n" + whole)
     with pytest.raises(ValueError, match=r"cannot read .*study.journal"):
         opened(tmp_path)
+
+
+def edits(entry: Any) -> Iterator[Any]:
+    """Every copy of a line of the journal in which one value is another, or missing."""
+    items = list(entry.items() if isinstance(entry, dict) else enumerate(entry)) if entry else []
+    for key, value in items:
+        yield {name: kept for name, kept in items if name != key}
+        for other in (None, "x", -1, 10**400, [], {}, "nan"):
+            yield dict(items) | {key: other}
+        if isinstance(value, dict):
+            yield from (dict(items) | {key: inner} for inner in edits(value))
+
+
+def test_an_edited_journal_is_one_sentence(tmp_path: Path) -> None:
+    study = opened(tmp_path, {"methods": ["gce"]})
+    for state in ("complete", "failed"):
+        claim = claimed(study, 2)
+        assert claim is not None
+        study.finish(claim.trial, state, (0.5,), reason="none")
+        claim.release()
+    journal = tmp_path / "study.journal"
+    lines = journal.read_text().splitlines()
+    refused = 0
+    for place, line in enumerate(lines):
+        changes = [json.dumps(entry) for entry in edits(json.loads(line))]
+        for changed in ([], [line, line], [lines[place - 1]], ["[]"], ["\x00"], *([change] for change in changes)):
+            journal.write_text("".join(f"{each}\n" for each in (*lines[:place], *changed, *lines[place + 1 :])))
+            try:
+                again = opened(tmp_path, {"methods": ["gce"]})
+                claimed(again, 2)
+                Tuning(tmp_path, "accuracy", again.trials(), again.space, None, {}).to_markdown()
+                read_study(tmp_path)
+            except (pyrite.PyriteError, RunFailed):
+                refused += 1
+    assert refused > 200
 
 
 def test_a_folder_that_cannot_be_made() -> None:
