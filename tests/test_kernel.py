@@ -140,6 +140,7 @@ def test_threads_do_not_change_a_bit_and_may_call_at_the_same_time(monkeypatch: 
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork on this system")
+@pytest.mark.skipif(kernel.library() is None, reason="torch's own threads do not survive a fork")
 def test_a_forked_process_computes_the_same() -> None:
     code = """
 import os, torch, pyrite
@@ -151,7 +152,7 @@ if child == 0:
     os._exit(0 if torch.equal(pyrite.GCE()(scores, labels), expected) else 3)
 raise SystemExit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=120, cwd=ROOT)
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
 def test_a_label_is_read_once_and_never_out_of_bounds() -> None:

@@ -162,7 +162,7 @@ LABELS = np.arange(60) % 3
         (np.array(["nan"] * 60), "labels has the dtype <U3"),
         (LABELS.astype(object), "labels has the dtype object"),
         (LABELS == 1, "labels has the dtype bool"),
-        (LABELS.reshape(2, 30), "labels has the shape (2, 30), but must have 1 dimension"),
+        (LABELS.reshape(2, 30), "there are 60 rows of scores but 2 labels"),
     ],
 )
 def test_labels_that_are_none(labels: Any, said: str) -> None:

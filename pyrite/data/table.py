@@ -102,7 +102,7 @@ def read_table(
             raise PyriteError(
                 f"{table.path}: the column {column!r} has the labels, so that it cannot be anything else too"
             )
-    names = wanted or _inputs(table, {*taken, group}, notes)
+    names = wanted or _inputs(table, {*taken, *filter(None, (group,))}, notes)
     what = f"{table.path}: the labels in the column {', '.join(map(repr, given))}"
     rows, annotations = np.arange(len(table)), None
     if annotator or len(given) > 1:

@@ -211,7 +211,7 @@ def _assigned(labels: Tensor, folds: int, seed: int, groups: npt.NDArray[np.int6
     Groups are in one fold.
 
     >>> _assigned(torch.tensor([0, 0, 1, -1, 1, 0]), 2, seed=0, groups=np.array([0, 1, 2, 3, 4, 0])).tolist()
-    [0, 1, 0, -1, 1, 0]
+    [1, 0, 1, -1, 0, 1]
     """
     given = labels.cpu().numpy()
     used = np.flatnonzero(given >= 0)

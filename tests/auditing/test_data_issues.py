@@ -74,8 +74,8 @@ def test_lazy_images_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     counted: list[int] = []
     read = LazyImages.read
 
-    def counting(self: LazyImages, rows: Any, **options: Any) -> Any:
-        counted.extend(rows.tolist())
+    def counting(self: LazyImages, rows: Any = None, **options: Any) -> Any:
+        counted.extend(range(len(self)) if rows is None else rows.tolist())
         return read(self, rows, **options)
 
     monkeypatch.setattr(LazyImages, "read", counting)
