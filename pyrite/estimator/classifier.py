@@ -29,7 +29,7 @@ from pyrite.methods import ERM, method
 from pyrite.run_audits import default_method
 from pyrite.training import RunFailed
 
-_TABLE_NET: Final = "mlp(hidden=(128, 128), limit=3)"
+_TABLE_NET: Final = "mlp(hidden=(128, 128), limit=3, centred=True)"
 
 _SMALL: Final = 1000  # rows and features up to which a kernel takes less time than nets, and predicts better
 

@@ -1,7 +1,8 @@
 """Nets as a candidate: several are trained on the same batches, each with its own weights of the rows."""
 
+import warnings
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple, final
 
@@ -12,6 +13,7 @@ from scipy.special import log_softmax
 from torch import Tensor, nn
 
 from pyrite.criterion import Loss
+from pyrite.curves import CE
 from pyrite.data import Batch, Batches, Dataset, Statistics
 from pyrite.errors import PyriteError
 from pyrite.estimator.candidates import Candidate, Inputs, Predict, log_mean
@@ -19,6 +21,8 @@ from pyrite.estimator.rows import Floats, Ints
 from pyrite.methods import ERM, Context, Learner, Method, Step, Trainer
 from pyrite.models import Architecture, SideBySide, Stacked, build_model
 from pyrite.training import Job, check_device, fit, make_learner, net_scores, python_name, resolve
+
+Bools = npt.NDArray[np.bool_]
 
 
 @final
@@ -39,14 +43,21 @@ class NetCandidate(Candidate):
 
     def held_out(self, features: Inputs, labels: Ints, weight: Floats, fold: Ints, seed: int) -> Floats:
         folds = np.unique(fold)
-        nets = self._fit(features, labels, weight * (fold != folds[:, None]), seed)
-        own = nets.scores(features.scaled)[np.searchsorted(folds, fold), np.arange(len(labels))]
-        return np.asarray(log_softmax(own, 1))
+        fitted = self._fit(features, labels, weight * (fold != folds[:, None]), seed)
+        return np.asarray(log_softmax(fitted.scores[np.searchsorted(folds, fold), np.arange(len(labels))], 1))
 
     def train(self, features: Inputs, labels: Ints, weight: Floats, seed: int) -> Predict:
-        return self._fit(features, labels, np.tile(weight, (self.members, 1)), seed + 1).mean
+        fitted = self._fit(features, labels, np.tile(weight, (self.members, 1)), seed + 1)
+        if fitted.failed:
+            warnings.warn(
+                f"no net learned to separate the classes, with {self.method} nor with cross entropy: on their own "
+                "training labels they are no better than always predicting the most frequent class. Set another lr or "
+                "more epochs, or check that the features say something about the labels",
+                UserWarning, stacklevel=6,
+            )  # fmt: skip
+        return partial(_mean, fitted.kept)
 
-    def _fit(self, features: Inputs, labels: Ints, weight: Floats, seed: int) -> "Nets":
+    def _fit(self, features: Inputs, labels: Ints, weight: Floats, seed: int) -> "_Fitted":
         data = Dataset("rows", features.scaled, labels, self.classes)
         job = resolve(
             data, model=self.net, method=self.method, lr=self.lr, epochs=self.epochs, batch_size=self.batch_size,
@@ -55,7 +66,35 @@ class NetCandidate(Candidate):
         if self.verbose:
             net = python_name(job.config.model)
             print(f"{len(weight)} x {net}, {job.config.method}, {self.epochs} epochs of {len(data)} rows")
-        return train_together(job, weight)
+        nets = train_together(job, weight)
+        scores = nets.scores(features.scaled)
+        failed = collapsed(scores, labels, weight)
+        if not failed.any():
+            return _Fitted(scores, [(nets, ~failed)])
+        # Cross entropy never gives up a sample. Where it failed itself, the learning rate was too high.
+        optimiser, plain = job.config.optimiser, str(job.config.method) == str(ERM(CE()))
+        again = job.with_config(
+            method=ERM(CE()), optimiser=replace(optimiser, lr=optimiser.lr / 10) if plain else optimiser,
+            seed=seed + len(weight),
+        )  # fmt: skip
+        if self.verbose:
+            print(f"{failed.sum()} of {len(weight)} nets predict one class: again, {again.config.method}")
+        others = train_together(again, weight[failed])
+        scores[failed] = others.scores(features.scaled)
+        again_failed = collapsed(scores[failed], labels, weight[failed])
+        if failed.all() and again_failed.all():  # the probabilities of cross entropy may still rank the rows
+            return _Fitted(scores, [(others, again_failed)], failed=True)
+        parts = [(nets, ~failed), (others, ~again_failed)]
+        return _Fitted(scores, [(part, chosen) for part, chosen in parts if chosen.any()])
+
+
+def collapsed(scores: Floats, labels: Ints, weight: Floats) -> Bools:
+    """Which nets predict one class, or no more of the labels they were trained on than the most frequent class has."""
+    classes, predicted = np.arange(scores.shape[2]), scores.argmax(2)
+    shares = np.stack([(weight * (labels == one)).sum(1) for one in classes], 1)
+    right = (weight * (predicted == labels)).sum(1)
+    one_class = (predicted == predicted[:, :1]).all(1)
+    return np.asarray(((shares > 0).sum(1) > 1) & (one_class | (right <= shares.max(1))))
 
 
 class Nets(NamedTuple):
@@ -68,9 +107,16 @@ class Nets(NamedTuple):
         """Scores of shape (nets, rows, classes)."""
         return net_scores(self.net.eval(), inputs, self.scale, axis=1).astype(np.float64)
 
-    def mean(self, features: Inputs) -> Floats:
-        """The logarithm of the mean of the nets' probabilities."""
-        return log_mean(log_softmax(self.scores(features.scaled), 2))
+
+class _Fitted(NamedTuple):
+    scores: Floats  # of the training rows, by each net
+    kept: list[tuple[Nets, Bools]]  # nets, and which of them did not collapse
+    failed: bool = False  # whether all collapsed twice
+
+
+def _mean(kept: list[tuple[Nets, Bools]], features: Inputs) -> Floats:
+    """The logarithm of the mean of the nets' probabilities."""
+    return log_mean(log_softmax(np.concatenate([nets.scores(features.scaled)[own] for nets, own in kept]), 2))
 
 
 def train_together(job: Job, weight: Floats) -> Nets:

@@ -26,6 +26,10 @@ class MLP(Architecture):
     limit: _Limit | None = None  # squash features smoothly to (-limit, limit)
     # Add an encoding of each feature by this number of quantile bins, for tables with jumps; 0 for none.
     bins: Annotated[int, partial(whole_number, least=0)] = 0
+    # Whether a batch norm follows the last hidden units too. They are never negative, so that without it a step moves
+    # all samples to the most frequent class more than it separates them; a loss that gives up samples far on the wrong
+    # side, such as mae, then never separates them.
+    centred: Annotated[bool, flag] = False
 
     def least_weights(self, shape: Shape, classes: int) -> int:
         return sum(before * after for before, after in pairwise((prod(shape) * (1 + self.bins), *self.hidden, classes)))
@@ -40,6 +44,7 @@ class MLP(Architecture):
             linear = nn.Linear(before, after, bias=not self.norm)
             nn.init.kaiming_normal_(linear.weight, nonlinearity="relu")
             layers += [linear, nn.BatchNorm1d(after), nn.ReLU()] if self.norm else [linear, nn.ReLU()]
+        layers += [nn.BatchNorm1d(self.hidden[-1])] if self.centred else []
         return nn.Sequential(*layers), nn.Linear(self.hidden[-1], classes)
 
 

@@ -290,7 +290,7 @@ def test_bad_data_get_a_sentence() -> None:
 def test_it_says_what_it_does_if_asked(capsys: pytest.CaptureFixture[str]) -> None:
     fitted = RobustClassifier(epochs=1, verbose=True, folds=2).fit(*moons())
     lines = capsys.readouterr().out.splitlines()
-    assert "2 x mlp(hidden=(128, 128), limit=3), erm(unit(mae)), 1 epochs of 80 rows" in lines[0]
+    assert "2 x mlp(hidden=(128, 128), limit=3, centred=True), erm(unit(mae)), 1 epochs of 80 rows" in lines[0]
     assert sum(line == "linear, 40 rows" for line in lines) == 2
     assert repr(fitted.choice_) in lines
     RobustClassifier(epochs=1).fit(*moons())

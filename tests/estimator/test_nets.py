@@ -10,7 +10,7 @@ from torch import nn
 
 import pyrite
 from pyrite.data import Batches, Dataset
-from pyrite.estimator.nets import train_together
+from pyrite.estimator.nets import collapsed, train_together
 from pyrite.estimator.rows import Rows, assign_folds, inner_statistics
 from pyrite.methods import ERM
 from pyrite.models import SideBySide, Stacked, build_model
@@ -189,3 +189,51 @@ def test_a_few_values_anywhere_change_little(far: float) -> None:
     np.testing.assert_allclose(spread.std, plain.std, rtol=0.1)
     assert np.isfinite(spread.standardise(column)).all()
     assert inner_statistics(np.zeros((5, 1))).std == (1.0,)
+
+
+def mixed_table(seed: int, count: int = 600) -> tuple[np.ndarray, np.ndarray]:
+    """Columns of other scales, one-hot categories, and classes that overlap; three quarters of the labels are 0."""
+    rng = np.random.default_rng(seed)
+    city, age, income = rng.integers(0, 8, count), rng.normal(45, 15, count), np.exp(rng.normal(10, 1, count))
+    score = (np.log(income) - 10) + (age - 45) / 15 + rng.normal(0, 0.5, 8)[city] + rng.normal(0, 1.5, count)
+    return np.column_stack([income, age, np.eye(8)[city]]), (score > np.quantile(score, 0.75)).astype(int)
+
+
+AGAIN = "nets predict one class: again, erm(ce)"
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_default_net_does_not_give_up_the_rare_class(seed: int, capsys: pytest.CaptureFixture[str]) -> None:
+    inputs, labels = mixed_table(seed)
+    fitted = pyrite.RobustClassifier(folds=0, random_state=seed, verbose=True).fit(inputs, labels)
+    assert AGAIN not in capsys.readouterr().out
+    assert (fitted.predict(inputs) == labels).mean() > 0.78
+
+
+@pytest.mark.parametrize(("loss", "folds"), [("mae", 0), ("gce(q=0.9)", 0), ("mae", 3)])
+def test_nets_that_predict_one_class_are_trained_again(
+    loss: str, folds: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    inputs, labels = mixed_table(0)
+    options: dict[str, Any] = {"model": "mlp(hidden=(128, 128))", "members": 3, "verbose": True}
+    fitted = pyrite.RobustClassifier(loss, folds=folds, **options).fit(inputs, labels)
+    assert AGAIN in capsys.readouterr().out
+    assert (fitted.predict(inputs) == labels).mean() > 0.78
+    for nets, kept in fitted._mixture.models[0].args[0]:
+        assert not collapsed(nets.scores(fitted._prepared(inputs))[kept], labels, np.ones((kept.sum(), 600))).any()
+
+
+@pytest.mark.parametrize("loss", [None, "ce"])
+def test_a_fit_without_a_net_that_learns_warns(loss: str | None) -> None:
+    classifier = pyrite.RobustClassifier(loss, folds=0, members=2)
+    with pytest.warns(UserWarning, match="no net learned to separate the classes"):
+        classifier.fit(np.zeros((60, 2)), np.arange(60) % 4 == 0)
+    assert np.isfinite(classifier.predict_proba(np.zeros((1, 2)))).all()
+
+
+def test_nets_collapse_by_their_own_training_labels() -> None:
+    labels, one = np.array([0, 0, 0, 1]), np.array([[2.0, 1.0]])
+    scores = np.stack([one.repeat(4, 0), np.eye(2)[labels], np.eye(2)[[0, 0, 1, 0]], np.eye(2)[[0, 0, 1, 1]]])
+    assert collapsed(scores, labels, np.ones((4, 4))).tolist() == [True, False, True, True]
+    only = np.tile([1.0, 1, 1, 0], (4, 1))  # one class is right where the labels are of one class
+    assert not collapsed(scores, labels, only).any()
