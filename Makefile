@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 
-.PHONY: demo test test-slow lint format bench faults clean
+.PHONY: demo test test-slow lint format bench faults dist clean
 
 demo: .venv/.package
 	$(BIN)/pyrite demo
@@ -40,6 +40,12 @@ bench: .venv/.dev
 faults: .venv/.dev
 	$(BIN)/python -m benchmarks.faults
 
+# The sdist, and from it the wheel: for this kind of machine with a C compiler, for every one without.
+dist: .venv/.release
+	rm -rf dist
+	$(BIN)/python -m build
+	$(BIN)/python -m twine check --strict dist/*
+
 .venv/.package: pyproject.toml constraints.txt hatch_build.py pyrite/kernel/kernel.c
 	$(PYTHON) -m venv .venv
 	$(INSTALL) .
@@ -49,5 +55,9 @@ faults: .venv/.dev
 	$(INSTALL) ".[dev]"
 	@touch $@
 
+.venv/.release: .venv/.package
+	$(INSTALL) ".[release]"
+	@touch $@
+
 clean:
-	rm -rf .venv demo
+	rm -rf .venv demo dist

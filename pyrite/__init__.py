@@ -6,5 +6,5 @@ The public names stand in ``__init__.pyi``; each is imported when it is first us
 
 import lazy_loader
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 __getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

@@ -103,7 +103,7 @@ def test_everything_works_without_the_extras(tmp_path: Path) -> None:
     assert [line.partition(":")[0] for line in said] == list(ADAPTERS)
     for line, extra in zip(said, ADAPTERS, strict=True):
         assert "pip install" in line
-        assert f"pyrite[{extra}]" in line
+        assert f"pyrite-labels[{extra}]" in line
 
 
 @pytest.fixture

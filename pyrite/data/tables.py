@@ -272,7 +272,7 @@ def parquet_table(path: Path) -> Table:
         import pyarrow
         import pyarrow.parquet
     except ImportError:
-        raise PyriteError("reading Parquet needs pyarrow: pip install 'pyrite[parquet]'") from None
+        raise PyriteError("reading Parquet needs pyarrow: pip install 'pyrite-labels[parquet]'") from None
     try:
         with pyarrow.parquet.ParquetFile(path) as file:
             rows, columns = file.metadata.num_rows, file.metadata.num_columns

@@ -149,7 +149,7 @@ def _onnx(model: Whole, classes: str) -> bytes:
         import onnx
         import onnxscript  # noqa: F401  # torch needs it
     except ImportError:
-        raise PyriteError("ONNX needs further packages: pip install 'pyrite[export]'") from None
+        raise PyriteError("ONNX needs further packages: pip install 'pyrite-labels[export]'") from None
     with _quiet():
         program = torch.onnx.export(
             model.module.eval(), (model.example,), dynamo=True, verbose=False, input_names=["inputs"],

@@ -168,7 +168,7 @@ def _load() -> tuple[npt.NDArray[np.float32], Any]:
     found = find_spec("wordllama")
     if found is None or not found.submodule_search_locations:
         raise PyriteError(
-            "features is wordllama, which needs the package of that name: pip install 'pyrite[wordllama]'"
+            "features is wordllama, which needs the package of that name: pip install 'pyrite-labels[wordllama]'"
         )
     from safetensors.numpy import load_file
     from tokenizers import Tokenizer

@@ -24,7 +24,7 @@ from pyrite.training import Record
 try:
     from lightning.pytorch import Callback
 except ImportError as error:
-    raise ImportError(f'Lightning is not installed ({error}): pip install "pyrite[lightning]"') from None
+    raise ImportError(f'Lightning is not installed ({error}): pip install "pyrite-labels[lightning]"') from None
 except Exception as error:  # what it imports may be broken: a torchvision of another torch raises RuntimeError
     raise ImportError(f"Lightning is installed, but cannot be imported ({error}): repair or remove it") from error
 

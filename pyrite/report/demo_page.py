@@ -56,7 +56,7 @@ def demo_figure(demo: Demo) -> Figure:
     figure = Figure(figsize=(10, 5.9), layout="constrained")
     strip, curves = figure.subfigures(2, 1, squeeze=False, height_ratios=(1.5, 4.2)).flat
     audit, images = demo.audit, _images(demo.audit)
-    strip.suptitle("Wrong labels that were found: given → suggested label", fontsize=11, x=0.01, ha="left")
+    strip.suptitle("Labels that look wrong: given → suggested", fontsize=11, x=0.01, ha="left")
     for axes, row in zip(strip.subplots(1, _DRAWN).flat, _spread(audit, _DRAWN), strict=False):
         axes.imshow(images[audit.index[row], 0], cmap="gray_r")
         given, suggested = audit.classes[audit.labels[row]], audit.classes[_suggested(audit)[row]]

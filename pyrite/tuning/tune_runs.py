@@ -195,7 +195,7 @@ def _check(trials: object, by: str, options: Mapping[str, Any]) -> None:
     try:
         import optuna  # noqa: F401
     except ImportError as error:
-        raise PyriteError(f'optuna is not installed ({error}): pip install "pyrite[tune]"') from None
+        raise PyriteError(f'optuna is not installed ({error}): pip install "pyrite-labels[tune]"') from None
     whole_number("trials", trials, least=1)
     if by not in CRITERIA:
         # ``ce`` is not suggested, because it misleads on noisy labels.

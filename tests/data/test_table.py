@@ -146,7 +146,7 @@ def test_without_pyarrow_one_sentence_says_what_to_install(tmp_path, refused, mo
     for name in [name for name in sys.modules if name.startswith("pyarrow")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setattr(builtins, "__import__", without)
-    assert "pip install 'pyrite[parquet]'" in refused(load, path)
+    assert "pip install 'pyrite-labels[parquet]'" in refused(load, path)
 
 
 def test_times_in_nanoseconds_are_read(tmp_path):

@@ -151,6 +151,6 @@ def test_what_is_refused(digits: pyrite.Run, tmp_path: Path, monkeypatch: pytest
     with pytest.raises(ValueError, match="is unfinished"):
         export(unfinished, tmp_path / "model.onnx")
     monkeypatch.setitem(__import__("sys").modules, "onnx", None)
-    with pytest.raises(ValueError, match=r"pip install 'pyrite\[export\]'"):
+    with pytest.raises(ValueError, match=r"pip install 'pyrite-labels\[export\]'"):
         export(digits, tmp_path / "model.onnx")
     assert not (tmp_path / "model.onnx").exists()

@@ -54,5 +54,5 @@ def test_without_the_package_a_sentence_says_what_to_install(monkeypatch):
 
     module._load.cache_clear()
     monkeypatch.setattr(module, "find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"pip install 'pyrite\[wordllama\]'"):
+    with pytest.raises(ValueError, match=r"pip install 'pyrite-labels\[wordllama\]'"):
         encoder("wordllama").fit(texts(["a"]), np.arange(1))

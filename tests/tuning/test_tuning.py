@@ -265,7 +265,7 @@ def test_torchrun_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_without_optuna_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "optuna", None)
-    with pytest.raises(ValueError, match=r'optuna is not installed .*: pip install "pyrite\[tune\]"'):
+    with pytest.raises(ValueError, match=r'optuna is not installed .*: pip install "pyrite-labels\[tune\]"'):
         pyrite.tune("digits", out=tmp_path / "a")
 
 
