@@ -2,7 +2,6 @@
 
 import json
 import threading
-import time
 from collections.abc import Iterator
 from decimal import Decimal
 from itertools import product
@@ -465,28 +464,15 @@ def test_corrections_that_a_spreadsheet_has_saved(mark: str, tmp_path: Path) -> 
     assert read.wrong_probability.tolist() == [0.93]
 
 
-def test_large_images_are_decoded_one_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    now, most = 0, 0
-    lock, plain = threading.Lock(), images.to_pixels
-
-    def counted(*arguments: Any) -> Any:
-        nonlocal now, most
-        with lock:
-            now += 1
-            most = max(now, most)
-        time.sleep(0.01)
-        try:
-            return plain(*arguments)
-        finally:
-            now -= 1
-
-    monkeypatch.setattr(images, "to_pixels", counted)
-    for number in range(8):
-        Image.fromarray(GREY.astype(np.uint8)).save(tmp_path / f"{number}.png")
-    files = images.LazyImages(tmp_path, [f"{number}.png" for number in range(8)], 8, 1)
-    files.read(threads=4)
-    assert most > 1
-    monkeypatch.setattr(images, "_LARGE", 60)
-    most = 0
-    files.read(threads=4)
-    assert most == 1
+def test_large_images_are_decoded_by_one_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Memory that a thread has freed is not free for others."""
+    threads: list[Any] = []
+    plain = images.to_pixels
+    monkeypatch.setattr(images, "to_pixels", lambda *given: threads.append(threading.current_thread()) or plain(*given))
+    for number, side in enumerate([8, 10, 8, 10]):
+        Image.fromarray(np.full((side, side), number, np.uint8)).save(tmp_path / f"{number}.png")
+    monkeypatch.setattr(images, "_LARGE", 64)
+    pixels, good, _ = images.LazyImages(tmp_path, [f"{number}.png" for number in range(4)], 8, 1).read(threads=4)
+    assert good.all()
+    assert pixels[:, 0, 0, 0].tolist() == [0, 1, 2, 3]
+    assert sum(thread is threading.main_thread() for thread in threads) == 2

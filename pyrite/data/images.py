@@ -3,9 +3,8 @@
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path, PurePosixPath
-from threading import Lock
 from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
@@ -22,8 +21,8 @@ Pixels = npt.NDArray[np.uint8]
 
 # Other formats are not opened: some decoders run external programs (EPS runs Ghostscript).
 FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
-_LARGE = 2**24  # pixels; of such images one is decoded at a time, whatever the number of threads
-_ONE = Lock()
+# Pixels. Larger images are decoded by the thread that asks for them: memory that was freed stays with its thread.
+_LARGE = 2**24
 _OF_16_BITS = ("PNG", "PPM")  # the formats whose pixels of mode "I" are whole numbers up to 65,535
 SUFFIXES = frozenset((".bmp", ".gif", ".jpg", ".jpeg", ".png", ".pbm", ".pgm", ".ppm", ".tif", ".tiff", ".webp"))
 
@@ -51,7 +50,7 @@ def read_image(path: Path, size: tuple[int, int], channels: int = 3, warp: bool 
     ...
     pyrite.PyriteError: missing.png: no such file
     """
-    with _opened(path) as image, _ONE if image.width * image.height > _LARGE else nullcontext():
+    with _opened(path) as image:
         return to_pixels(image, size, channels, warp)
 
 
@@ -149,16 +148,24 @@ class LazyImages:
         check_memory(len(rows) * math.prod(self.shape[1:]), f"{len(rows)} images of {self.size} at once")
         images = np.empty((len(rows), *self.shape[1:]), np.uint8)
 
-        def read(place: int) -> Unreadable | None:
+        later: list[int] = []
+
+        def read(place: int, alone: bool = False) -> Unreadable | None:
             path = self.path(int(rows[place]))
             try:
-                images[place] = read_image(path, self.size, self.channels, self.warp)
+                with _opened(path) as image:
+                    if not alone and image.width * image.height > _LARGE:
+                        later.append(place)
+                    else:
+                        images[place] = to_pixels(image, self.size, self.channels, self.warp)
             except ValueError as error:
                 return Unreadable(str(path), str(error))
             return None
 
         with ThreadPoolExecutor(threads) as pool:
             results = list(pool.map(read, range(len(rows))))
+        for place in later:
+            results[place] = read(place, alone=True)
         good = np.array([result is None for result in results], bool)
         return images if good.all() else images[good], good, [result for result in results if result is not None]
 

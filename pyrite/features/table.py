@@ -59,11 +59,13 @@ class Table(Encoder):
 
     def restore(self, state: State) -> "TableFeatures":
         try:
-            columns = [dict(column) for column in state.facts["columns"]]
-            for number, column in enumerate(columns):
-                prefix = f"{number}_"
-                arrays = {name.removeprefix(prefix): a for name, a in state.arrays.items() if name.startswith(prefix)}
-                column["text"] = restore_texts(arrays, f"the features of {column['name']!r}") if arrays else None
+            columns, arrays = [dict(column) for column in state.facts["columns"]], dict[str, dict[str, Any]]()
+            for name, array in state.arrays.items():
+                number, _, own_name = name.partition("_")
+                arrays.setdefault(number, {})[own_name] = array
+            for place, column in enumerate(columns):
+                own = arrays.get(str(place))
+                column["text"] = None if own is None else restore_texts(own, f"the features of {column['name']!r}")
                 column |= {name: tuple(map(str, column[name])) for name in ("categories", "parts", "rare")}
                 if column["kind"] not in KINDS or not set(column["parts"]) <= _DATE_PARTS.keys():
                     raise KeyError(column["kind"])
