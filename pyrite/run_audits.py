@@ -31,6 +31,7 @@ from pyrite.training import (
     DataChanged,
     Observer,
     Run,
+    Stopped,
     Watching,
     given_settings,
     reading,
@@ -128,7 +129,12 @@ def _train_and_audit(what: Data, out: str | os.PathLike[str] | None, watching: W
     if "method" in defaults:  # which has the loss in it
         given.pop("loss", None)
     job = resolve(what, loaded=data, **given | defaults)
-    run = train_job(job, **watching) if out is None else train_once(job, out, **watching)
+    try:
+        run = train_job(job, **watching) if out is None else train_once(job, out, **watching)
+    except Stopped as stopped:
+        then = f"pyrite audit {stopped.folder}"
+        resume = f"stopped and saved; continue the audit with: pyrite train --resume {stopped.folder} && {then}"
+        raise KeyboardInterrupt(f"training is finished; audit it with: {then}" if stopped.done else resume) from None
     return audit_run(Run(run.path, run.config, run.history, data), run.config.seed)
 
 

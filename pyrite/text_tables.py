@@ -1,4 +1,4 @@
-"""``Table``: headings and cells as plain text, Markdown and HTML."""
+"""``Table``: headings and cells as plain text, Markdown and HTML; numbers of things in words."""
 
 from html import escape
 from typing import NamedTuple
@@ -52,3 +52,12 @@ class Table(NamedTuple):
             for row in lines
         ]
         return "\n".join(([self.title] if self.title else []) + shown)
+
+
+def counted(number: int, word: str) -> str:
+    """A number of things.
+
+    >>> counted(1, "image"), counted(1500, "image")
+    ('1 image', '1,500 images')
+    """
+    return f"{number:,} {word}{'' if number == 1 else 's'}"

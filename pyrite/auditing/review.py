@@ -19,6 +19,7 @@ from pyrite.data.corrections import DECISIONS, Corrections
 from pyrite.draws import Stream, order
 from pyrite.errors import PyriteError
 from pyrite.spec import nearest
+from pyrite.text_tables import counted
 
 __all__ = ["CHECKED", "Decisions", "Review", "queue_of", "random_check", "review_audit"]
 
@@ -150,7 +151,8 @@ class Review:
     @property
     def sentence(self) -> str:
         """What the review changed."""
-        parts = [f"{self.counted:,} labels were reviewed and {self.wrong:,} of them are wrong"]
+        number = f"{counted(self.counted, 'label')} {'was' if self.counted == 1 else 'were'}"
+        parts = [f"{number} reviewed and {self.wrong:,} of them {'is' if self.wrong == 1 else 'are'} wrong"]
         if self.before.can_tell:
             old, new = self.before, self.after
             suspects = f"from {int(old.is_suspect.sum()):,} to {int(new.is_suspect.sum()):,}"

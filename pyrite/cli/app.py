@@ -12,6 +12,7 @@ from pyrite.cli.compare import compare
 from pyrite.cli.corrupt import corrupt
 from pyrite.cli.curves import curves
 from pyrite.cli.demo import demo
+from pyrite.cli.doctor import doctor
 from pyrite.cli.export import export
 from pyrite.cli.list import list_names
 from pyrite.cli.predict import predict
@@ -25,10 +26,9 @@ from pyrite.errors import PyriteError
 app = typer.Typer(
     help="Learn from labels that are partly wrong, and say which.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (demo, train, audit, report, predict, export, compare, tune, reproduce, curves, check, corrupt):
+for command in (demo, train, audit, report, predict, export, compare, tune, reproduce, curves, check, corrupt, doctor):
     app.command()(command)
 app.command("list")(list_names)
 

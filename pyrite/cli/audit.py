@@ -9,8 +9,10 @@ import typer
 
 from pyrite.cli.terminal import AsJson, echo, failures, is_first, print_json, warn, with_settings
 from pyrite.errors import PyriteError
+from pyrite.text_tables import counted
 
 _SHOWN = 5  # annotators, and samples to label once more
+_OWN = "With the scores of a model of yours, in place of DATA"
 
 if TYPE_CHECKING:
     from pyrite.auditing import Audit
@@ -22,13 +24,17 @@ def audit(
     data: Annotated[str | None, typer.Argument(help="A data set's name, a folder, a file, or a run's folder.")] = None,
     scores: Annotated[
         list[Path] | None,
-        typer.Option(help="Scores of a model of yours, .npy: one row per sample. Again for another model."),
+        typer.Option(help="Scores, .npy: one row per sample. Again for another model.", rich_help_panel=_OWN),
     ] = None,
     labels: Annotated[
-        Path | None, typer.Option(help="With --scores: the given labels, .npy, .txt or .csv; a column per annotator.")
+        Path | None,
+        typer.Option(help="The given labels, .npy, .txt or .csv; a column per annotator.", rich_help_panel=_OWN),
     ] = None,
-    kind: Annotated[str | None, typer.Option(help="What they are: logits, probabilities, log-probabilities.")] = None,
-    embeddings: Annotated[Path | None, typer.Option(help="With --scores: one row per sample, .npy.")] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(help="What they are: logits, probabilities, log-probabilities.", rich_help_panel=_OWN),
+    ] = None,
+    embeddings: Annotated[Path | None, typer.Option(help="One row per sample, .npy.", rich_help_panel=_OWN)] = None,
     reviewed: Annotated[Path | None, typer.Option(help="Decisions of a review, as the page downloads them.")] = None,
     out: Annotated[Path | None, typer.Option(help="The folder; the run's, or a new one, by default.")] = None,
     as_json: AsJson = False,
@@ -125,7 +131,7 @@ def _print(result: "Audit", folder: Path) -> None:
     for name, one in islice(result.annotators.items(), _SHOWN):
         low, high = one.interval
         wrong = f"{100 * one.rate:.1f} % ({100 * low:.0f} to {100 * high:.0f} %)"
-        echo(f"  {name}: {wrong} of {one.labels:,} labels are wrong")
+        echo(f"  {name}: {wrong} of {counted(one.labels, 'label')} are wrong")
     if len(result.annotators) > _SHOWN:
         echo(f"  and {len(result.annotators) - _SHOWN:,} more annotators, in audit.json")
     if result.annotators:
@@ -138,7 +144,9 @@ def _print(result: "Audit", folder: Path) -> None:
     if result.can_tell and not result.is_suspect.any():
         echo("No label is a suspect.")
     elif result.can_tell:
-        echo(f"{int(result.is_suspect.sum()):,} suspects, likely wrong with {100 * result.threshold:.0f} % or more:")
+        echo(
+            f"{counted(result.is_suspect.sum(), 'suspect')}, likely wrong with {100 * result.threshold:.0f} % or more:"
+        )
         names = result.classes
         done = set() if result.review is None else set(result.review.rows.tolist())
         rows = (row for row in result.ranking.tolist() if result.is_suspect[row] and row not in done)

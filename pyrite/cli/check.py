@@ -4,14 +4,16 @@ from typing import Annotated
 
 import typer
 
-from pyrite.cli.terminal import AsJson, echo, print_json, with_settings
+from pyrite.cli.terminal import AsJson, completes, echo, print_json, with_settings
 from pyrite.errors import PyriteError
 from pyrite.settings import READING
 
 
 @with_settings(only=READING)
 def check(
-    loss: Annotated[str, typer.Argument(help="A loss, such as 'mae' or 'gce(q=0.7)'.")],
+    loss: Annotated[
+        str, typer.Argument(help="A loss, such as 'mae' or 'gce(q=0.7)'.", autocompletion=completes("loss"))
+    ],
     data: Annotated[str | None, typer.Argument(help="Data, by which the margins of a net are measured.")] = None,
     classes: Annotated[int | None, typer.Option(help="The number of classes, where no data is given.")] = None,
     model: Annotated[str | None, typer.Option(help="A net, such as 'resnet20', whose margins are measured.")] = None,

@@ -6,7 +6,18 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 import typer
 
-from pyrite.cli.terminal import AsJson, DataName, echo, failures, is_first, print_json, print_table, warn, with_settings
+from pyrite.cli.terminal import (
+    AsJson,
+    DataName,
+    completes,
+    echo,
+    failures,
+    is_first,
+    print_json,
+    print_table,
+    warn,
+    with_settings,
+)
 
 if TYPE_CHECKING:
     from pyrite.comparing import Comparison
@@ -16,12 +27,17 @@ if TYPE_CHECKING:
 @with_settings(without=("method", "loss"))
 def compare(
     data: DataName,
-    methods: Annotated[list[str], typer.Argument(help="Losses or methods, such as ce 'gce(q=0.7)'.")],
+    methods: Annotated[
+        list[str],
+        typer.Argument(help="Losses or methods, such as ce 'gce(q=0.7)'.", autocompletion=completes("loss", "method")),
+    ],
     out: Annotated[Path, typer.Option(help="The folder for the runs and the table.")],
     seeds: Annotated[int, typer.Option(help="How many seeds, beginning with --seed.")] = 1,
     with_clean: Annotated[bool, typer.Option("--with-clean", help="Also train without the noise, for 'diff'.")] = False,
-    workers: Annotated[int, typer.Option(help="How many runs are trained at once.")] = 1,
-    columns: Annotated[str, typer.Option(help="Names from comparison.json, such as alpha,snr,diff.")] = "",
+    workers: Annotated[int, typer.Option(help="How many runs are trained at once.", rich_help_panel="Running")] = 1,
+    columns: Annotated[
+        str, typer.Option(help="Names from comparison.json, such as alpha,snr,diff.", rich_help_panel="Running")
+    ] = "",
     as_json: AsJson = False,
     **options: "Unpack[Settings]",
 ) -> None:

@@ -6,14 +6,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pyrite.cli.terminal import AsJson, failures, print_json, print_table, warn
+from pyrite.cli.terminal import AsJson, completes, failures, print_json, print_table, warn
 
 if TYPE_CHECKING:
     from pyrite.papers import Reproduction
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="A recipe, such as imae_table1; see 'pyrite list recipes'.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A recipe, such as imae_table1; see 'pyrite list recipes'.", autocompletion=completes("recipe")
+        ),
+    ],
     scale: Annotated[str, typer.Option(help="tiny (seconds to minutes), small (an hour) or paper.")] = "tiny",
     out: Annotated[Path, typer.Option(help="The folder for the table, the figure, the page and the runs.")] = Path(
         "reproduced"

@@ -1,5 +1,6 @@
-"""What commands have in common: arguments, flags of settings, printing by one process, tables, and failures."""
+"""What commands have in common: arguments, flags of settings, completion, printing by one process, and failures."""
 
+import ast
 import inspect
 import json
 import os
@@ -19,6 +20,34 @@ Command = Callable[..., None]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")]
 DataName = Annotated[str, typer.Argument(help="A data set's name, a folder, or a file.")]
+_PACKAGE = Path(__file__).parents[1]
+_REGISTERED = {  # where the names are that complete a flag or an argument
+    "loss": "losses/registry.py",
+    "method": "methods/__init__.py",
+    "model": "models/__init__.py",
+    "noise": "noise/__init__.py",
+    "optimiser": "training/optimisers.py",
+    "schedule": "training/optimisers.py",
+}
+
+
+def names_of(kind: str) -> list[str]:
+    """The names of a registry. They are read from its source: to import torch would take seconds at each Tab."""
+    if kind == "recipe":
+        return sorted(path.stem for path in (_PACKAGE / "papers" / "recipes").glob("*.toml"))
+    for call in ast.walk(ast.parse((_PACKAGE / _REGISTERED[kind]).read_text(encoding="utf-8"))):
+        if isinstance(call, ast.Call) and len(call.args) > 1 and isinstance(call.args[1], ast.Dict):
+            first = call.args[0]
+            if isinstance(first, ast.Constant) and first.value == kind:
+                return [str(key.value) for key in call.args[1].keys if isinstance(key, ast.Constant)]
+    raise LookupError(kind)
+
+
+def completes(*kinds: str) -> Callable[[str], list[str]]:
+    """For ``autocompletion``: the names of these registries that begin as the word does."""
+    return lambda incomplete: [name for kind in kinds for name in names_of(kind) if name.startswith(incomplete)]
+
+
 RunPath = Annotated[Path, typer.Argument(help="A run's folder.")]
 Seed = Annotated[int, typer.Option(help="Everything random comes from it.")]
 
@@ -105,7 +134,7 @@ def with_settings(
     def decorate(command: Command) -> Command:
         own = [p for p in inspect.signature(command).parameters.values() if p.kind is not p.VAR_KEYWORD]
         left_out = {*without, "data", *(p.name for p in own)}
-        # The short forms first, because they are used most often.
+        # The short forms first, because they are used most often; a group stands where its first flag does.
         flags = [
             _flag(name, setting, name in as_text, defaults)
             for name, setting in {**SHORT, **SETTINGS}.items()
@@ -127,7 +156,12 @@ def with_settings(
 
 def _flag(name: str, setting: Setting, as_text: bool, defaults: bool) -> inspect.Parameter:
     default = str(setting.default) if defaults and setting.default else False
-    option = typer.Option(help=setting.help, show_default=default, rich_help_panel="Training")
+    option = typer.Option(
+        help=setting.help,
+        show_default=default,
+        rich_help_panel=setting.group or None,
+        autocompletion=completes(name) if name in _REGISTERED else None,
+    )
     kind: Any = str if as_text else next(_types_of_text(get_args(HINTS[name])[0]))
     annotation: Any = Annotated[kind | None, option]
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

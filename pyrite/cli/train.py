@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 import typer
 
 from pyrite.cli.terminal import AsJson, echo, failures, is_first, print_json, print_table, warn, with_settings
+from pyrite.text_tables import counted
 
 if TYPE_CHECKING:
     from pyrite.settings import Settings
@@ -17,7 +18,9 @@ def train(
     data: Annotated[str | None, typer.Argument(help="A data set's name, a folder, or a file.")] = None,
     out: Annotated[Path | None, typer.Option(help="The run's folder; a new one by default.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
-    tensorboard: Annotated[bool, typer.Option("--tensorboard", help="Write for TensorBoard too.")] = False,
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Write for TensorBoard too.", rich_help_panel="Running")
+    ] = False,
     as_json: AsJson = False,
     **options: "Unpack[Settings]",
 ) -> None:
@@ -60,10 +63,11 @@ def _print(run: "Run") -> None:
     if shown:
         print_table((), shown)
     if "dropped" in run.facts:
-        echo(f"{run.facts['corrected']} labels were corrected, {run.facts['dropped']} samples dropped")
+        corrected, dropped = counted(run.facts["corrected"], "label"), counted(run.facts["dropped"], "sample")
+        echo(f"corrected {corrected}, dropped {dropped}")
     if unreadable := run.facts["unreadable"]:
         reason = next(iter(unreadable.values()))
-        echo(f"{len(unreadable)} images could not be read and were set aside, the first: {reason}", err=True)
+        echo(f"set aside {counted(len(unreadable), 'image')} that cannot be read, the first: {reason}", err=True)
     for sentence in (*run.facts["notes"], *run.facts["warnings"]):
         warn(sentence)
     if said := _adapted(run):

@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 import typer
 
-from pyrite.cli.terminal import AsJson, DataName, echo, failures, print_json, print_table, warn, with_settings
+from pyrite.cli.terminal import (
+    AsJson,
+    DataName,
+    completes,
+    echo,
+    failures,
+    print_json,
+    print_table,
+    warn,
+    with_settings,
+)
 
 if TYPE_CHECKING:
     from pyrite.settings import Settings
@@ -20,11 +30,16 @@ def tune(
     out: Annotated[Path, typer.Option(help="The folder for the runs and the result; a search there is continued.")],
     methods: Annotated[
         list[str] | None,
-        typer.Argument(help="Losses or methods with ranges, such as ce 'gce(q=between(0.1, 0.9))'; a few by default."),
+        typer.Argument(
+            help="Losses or methods with ranges, such as ce 'gce(q=between(0.1, 0.9))'; a few by default.",
+            autocompletion=completes("loss", "method"),
+        ),
     ] = None,
     trials: Annotated[int, typer.Option(help="How many, of all processes together.")] = 20,
     by: Annotated[str, typer.Option(help="What to go by on held-out given labels: accuracy or mae.")] = "accuracy",
-    prune: Annotated[bool, typer.Option(help="End trials early that are behind the others.")] = True,
+    prune: Annotated[
+        bool, typer.Option(help="End trials early that are behind the others.", rich_help_panel="Running")
+    ] = True,
     as_json: AsJson = False,
     **options: "Unpack[Settings]",
 ) -> None:

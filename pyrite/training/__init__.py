@@ -3,7 +3,7 @@
 from pyrite.training.build import check_device, make_learner
 from pyrite.training.config import Config, Job, given_settings, python_name, reading
 from pyrite.training.defaults import Start, check_on_net, measure_start, resolve
-from pyrite.training.launch import RunObserver, Watching, train, train_job, train_once
+from pyrite.training.launch import RunObserver, Stopped, Watching, train, train_job, train_once
 from pyrite.training.loop import Diverged, Observer, RunFailed, fit
 from pyrite.training.metrics import COLUMNS, METRICS
 from pyrite.training.optimisers import OPTIMISERS, SCHEDULES, states_rate
@@ -30,6 +30,7 @@ __all__ = [
     "RunFailed",
     "RunObserver",
     "Start",
+    "Stopped",
     "Watching",
     "check_device",
     "check_on_net",

@@ -42,6 +42,15 @@ class RunObserver(Observer, Protocol):
         ...
 
 
+class Stopped(KeyboardInterrupt):
+    """Ctrl-C while a run is trained; the message is how to continue."""
+
+    def __init__(self, folder: Path, done: bool) -> None:
+        words = "finished" if done else "stopped and saved; continue with: pyrite train --resume"
+        super().__init__(f"{words} {folder}")
+        self.folder, self.done = folder, done
+
+
 class Watching(TypedDict, total=False):
     """Arguments that watch or stop a run, and do not change its result."""
 
@@ -184,8 +193,7 @@ def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
                 )  # fmt: skip
             run_folder.finish() if done else run_folder.save()
             if interrupts:
-                words = "finished" if done else "stopped and saved; continue with: pyrite train --resume"
-                raise KeyboardInterrupt(f"{words} {folder}")
+                raise Stopped(folder, done)
     return Run(folder, job.config, record.history)
 
 

@@ -51,6 +51,17 @@ def test_every_public_name_is_there() -> None:
         pyrite.nothing  # noqa: B018
 
 
+def test_doctor_prints_one_screen(run: Callable[..., Done]) -> None:
+    said = run("doctor")
+    assert said.returncode == 0, said.stderr
+    assert len(said.stdout.splitlines()) <= 24
+    found = json.loads(run("doctor", "--json").stdout)
+    assert found["pyrite"] == pyrite.__version__
+    assert "torch" in found["packages"]
+    assert found["devices"].startswith("cpu")
+    assert found["loss kernel"].partition(":")[0] in ("compiled", "not compiled")
+
+
 def test_check_in_words_and_as_json(run: Callable[..., Done]) -> None:
     said = run("check", "mae", "--classes", "100")
     assert said.returncode == 0

@@ -38,7 +38,7 @@ def test_corrections(tmp_path: Path) -> None:
     assert not (chosen & (found.labels["part"] == 0)).any()
     assert (found.labels["given"] == np.where(index % 4 == 1, (digits.labels + 1) % 10, digits.labels)).all()
     facts = found.facts
-    assert f"{facts['corrected']} labels were corrected, {facts['dropped']} samples dropped\n" in said
+    assert f"corrected {facts['corrected']} labels, dropped {facts['dropped']} samples\n" in said
     trained = found.labels["part"] == 0
     assert facts["dropped"] + trained.sum() == 200
     assert facts["corrected"] == (trained & (index % 4 == 1)).sum() > 0
@@ -125,7 +125,7 @@ def test_suspects_are_found_and_dropped(typed: Type, tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     check(out, 0.9)
     assert "about 34.0 % of 200 labels look wrong" in done.stdout
-    assert "0 labels were corrected, 67 samples dropped" in done.stdout
+    assert "corrected 0 labels, dropped 67 samples" in done.stdout
     assert done.stdout.endswith(f"wrote {out}\n")
     assert str(pyrite.Run.load(out).config.method) == "erm(mae)"
     assert str(pyrite.Run.load(out).config.optimiser).startswith("sgd(lr=0.05, ")

@@ -1,6 +1,9 @@
 """One definition of settings: the flags of every command, the keyword arguments and the recipe agree with it."""
 
 import inspect
+import os
+import subprocess
+import sys
 import types
 from pathlib import Path
 from typing import Any, get_args
@@ -11,8 +14,9 @@ from typer.core import TyperOption
 
 import pyrite
 from pyrite.cli.app import app
+from pyrite.cli.terminal import completes, names_of
 from pyrite.settings import HINTS, SETTINGS, SHORT, Settings
-from pyrite.training import Config
+from pyrite.training import OPTIMISERS, SCHEDULES, Config
 from tests.children import run
 
 COMMANDS = typer.main.get_command(app).commands  # type: ignore[attr-defined]
@@ -33,6 +37,37 @@ def test_every_command_takes_every_setting(command: str) -> None:
         else:
             assert flags[name].help == setting.help
             assert flags[name].opts == [f"--{name.replace('_', '-')}"]
+
+
+@pytest.mark.parametrize("command", TAKES)
+def test_flags_that_are_used_first_come_first(command: str) -> None:
+    flags = [option for option in COMMANDS[command].params if isinstance(option, TyperOption)]
+    first = {option.name for option in flags if not option.rich_help_panel}
+    assert {"out", "model", "epochs", "minutes", "label", "device"} <= first
+    assert len(first) <= 12
+    groups = {option.rich_help_panel for option in flags} - {None}
+    assert {"Columns of a table", "Data and labels", "Images", "Optimisation", "Running"} <= groups
+
+
+@pytest.mark.parametrize(
+    ("kind", "registry"),
+    [("loss", pyrite.LOSSES), ("method", pyrite.METHODS), ("model", pyrite.MODELS), ("noise", pyrite.NOISES),
+     ("optimiser", OPTIMISERS), ("schedule", SCHEDULES), ("recipe", pyrite.RECIPES)],
+)  # fmt: skip
+def test_names_that_are_completed_are_those_of_the_registry(kind: str, registry: Any) -> None:
+    assert names_of(kind) == list(registry)
+    assert completes(kind)(names_of(kind)[0])[0] == names_of(kind)[0]
+
+
+def test_a_shell_completes_names_without_torch() -> None:
+    code = "import sys; from pyrite.cli.app import main\ntry: main()\nfinally: print('torch' in sys.modules)"
+    for words, names in (("pyrite train digits --loss im", "imae"), ("pyrite reproduce imae_t", "imae_table1")):
+        environment = os.environ | {"_PYRITE_COMPLETE": "complete_bash", "COMP_WORDS": words}
+        environment |= {"COMP_CWORD": str(len(words.split()) - 1)}
+        program = f"import sys; sys.argv = ['pyrite']; {code}"
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+        assert names in done.stdout.split(), done.stderr
+        assert done.stdout.split()[-1] == "False"
 
 
 def test_keyword_arguments_may_be_left_out_or_none() -> None:

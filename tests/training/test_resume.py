@@ -170,6 +170,21 @@ def test_resuming_what_is_finished_changes_nothing(whole: Path, tmp_path: Path) 
     assert differing(whole, again) == []
 
 
+def test_ctrl_c_in_an_audit_prints_how_to_continue_the_audit(tmp_path: Path) -> None:
+    def interrupt() -> bool:
+        os.kill(os.getpid(), signal.SIGINT)
+        return False
+
+    options: dict[str, Any] = {"samples": 300, "model": "mlp(hidden=[4])", "epochs": 2, "progress": False}
+    out = tmp_path / "run"
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        pyrite.audit("digits", out=out, stop=interrupt, **options)
+    assert str(stopped.value) == (
+        f"stopped and saved; continue the audit with: pyrite train --resume {out} && pyrite audit {out}"
+    )
+    assert len(pyrite.audit(pyrite.train(resume=out))) == 300
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_saves_and_says_how_to_go_on(number: signal.Signals, tmp_path: Path) -> None:
     options = [*DATA, "--epochs", "15"]
