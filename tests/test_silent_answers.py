@@ -266,7 +266,7 @@ def test_the_decimal_mark_is_that_of_training(cell: str, number: float, other: s
 
 @pytest.mark.parametrize("late", ["1,5", "1.234,5", "-0,25"])
 def test_a_decimal_comma_may_come_late(late: str, tmp_path: Path) -> None:
-    rows = [f"{number};{number % 900}.000;{'xy'[number % 2]}" for number in range(1500)]
+    rows = [f"{number};{1 + number % 900}.000;{'xy'[number % 2]}" for number in range(1500)]
     (tmp_path / "a.csv").write_text("a;b;label\n" + "\n".join([*rows, f"{late};3.000;x"]))
     inputs = pyrite.data.load(tmp_path / "a.csv").inputs
     assert inputs[-1].tolist() == [float(late.replace(".", "").replace(",", ".")), 3000]

@@ -32,8 +32,12 @@ _WORDS: Final = 4  # texts of so many words or more that hardly repeat are texts
 _MOSTLY: Final = 0.9  # a column with this fraction of numbers is meant to be one
 _HEAD: Final = 4096  # cells of a column that are looked at first
 
-_COMMA: Final = re.compile(r"[+-]?(\d{1,3}(\.\d{3})+|\d+)(,\d+)?([eE][+-]?\d+)?")  # 1.234,5
-_POINT: Final = re.compile(r"[+-]?(\d{1,3}(,\d{3})+)(\.\d+)?([eE][+-]?\d+)?")  # 1,234.5
+_COMMA: Final = re.compile(r"[+-]?([1-9]\d{0,2}(\.\d{3})+|\d+)(,\d+)?([eE][+-]?\d+)?")  # 1.234,5
+_POINT: Final = re.compile(r"[+-]?([1-9]\d{0,2}(,\d{3})+)(\.\d+)?([eE][+-]?\d+)?")  # 1,234.5
+_CURRENCY: Final = r"[$€£¥₹]|USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|NOK|DKK|PLN"
+_UNIT: Final = re.compile(
+    rf"([+-]?)\s*({_CURRENCY})?\s*([+-]?\d[\d.,]*(?:[ \u00a0\u202f'\u2019]\d{{3}}[\d.,]*)*)\s*({_CURRENCY}|[%‰])?"
+)
 _BOOLEANS: Final = {"true": 1.0, "false": 0.0}
 
 # What day and month are in 3/4/2020 depends on the country: only a column that leaves no doubt is read.
@@ -56,6 +60,18 @@ def number(cell: str, decimal: str = ".") -> float:
     return float(text)
 
 
+def without_unit(cell: str) -> tuple[str, str]:
+    """The number of a cell without a currency, a per cent sign or gaps between thousands, and that unit.
+
+    >>> without_unit("-€ 1 234,50"), without_unit("12 %"), without_unit("7 of 9")
+    (('-1234,50', '€'), ('12', '%'), ('7 of 9', ''))
+    """
+    found = _UNIT.fullmatch(cell.strip())
+    if found is None or (found[2] and found[4]) or (found[1] and found[3][0] in "+-"):
+        return cell, ""
+    return found[1] + re.sub(r"[^\d.,+-]", "", found[3]), found[2] or found[4] or ""
+
+
 def decimal_mark(columns: Iterable[Iterable[str]], like: str = "") -> str | None:
     """The decimal mark of a table's numbers, ``"."`` or ``","``; None if it has numbers such as 1,234 alone.
 
@@ -67,7 +83,8 @@ def decimal_mark(columns: Iterable[Iterable[str]], like: str = "") -> str | None
     found = set[str]()
     for column in columns:
         own = set[str]()
-        for cell in filter(lambda cell: cell not in MISSING, map(str.strip, column)):
+        for written in filter(lambda cell: cell not in MISSING, map(str.strip, column)):
+            cell = without_unit(written)[0]
             comma, point = bool(_COMMA.fullmatch(cell)), math.isfinite(_number_or_nan(cell, "."))
             if not comma and not point:
                 break
@@ -85,17 +102,21 @@ def decimal_mark(columns: Iterable[Iterable[str]], like: str = "") -> str | None
 def text_column(
     name: str, cells: npt.NDArray[Any], where: Where, decimal: str = ".", kind: Kind | None = None, form: str = ""
 ) -> tuple[Column, str]:
-    """A column of texts, without spaces around them, typed by what it holds, and the format of its dates.
+    """A column of texts, without spaces around them, typed by what it holds, and the format of its dates, or the
+    decimal mark of its numbers if it is not that of the table.
 
-    ``kind`` is what the column was in training: a cell of another kind is an error. ``form`` is the format that its
-    dates had in training, which decides where the cells allow several.
+    ``kind`` is what the column was in training: a cell of another kind is an error. ``form`` is the format that it had
+    in training, which decides where the cells allow several.
     """
     if kind in ("category", "text"):
         return Column(name, kind, cells), ""
     if kind in (None, "number"):
-        values = _numbers(name, cells, where, decimal, kind)
+        bare, mark = _bare(cells), form or decimal
+        if kind is None:  # one column may have commas, and another one points
+            mark = decimal_mark([dict.fromkeys(bare)], mark) or mark
+        values = _numbers(name, bare, where, mark, kind)
         if values is not None:
-            return Column(name, "number", values), ""
+            return Column(name, "number", values), mark if mark != decimal else ""
     known = [cell for cell in dict.fromkeys(cells) if cell not in MISSING]
     if kind == "boolean" or (kind is None and known and all(cell.lower() in _BOOLEANS for cell in known)):
         _check_cells(cells, lambda cell: cell.lower() in _BOOLEANS, where, "is neither true nor false")
@@ -217,6 +238,17 @@ def _numbers(
         others = f", but {good} of {good + wrong} cells of the column are{advice}" if kind is None else ""
         raise PyriteError(f"{where(row)}: {cells[row][:40]!r} is not a number{others}")
     return values
+
+
+def _bare(cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    """Cells without their unit, if all numbers of a column have the same one, or none."""
+    known = [cell for cell in dict.fromkeys(cells.tolist()) if cell not in MISSING]
+    if any(_UNIT.fullmatch(cell.strip()) is None for cell in known[:100]):  # mostly, no cell is a number
+        return cells
+    texts = {cell: without_unit(cell) for cell in known}
+    if len({unit for _, unit in texts.values()} - {""}) > 1:
+        return cells
+    return np.array([texts[cell][0] if cell in texts else cell for cell in cells.tolist()], object)
 
 
 def _parsed(cells: list[str], decimal: str) -> list[float]:

@@ -104,7 +104,9 @@ class Schema:
     shape: tuple[int, ...]  # of one sample
     columns: Mapping[str, Kind]  # by their names in order; empty if they have no names
     label: str = ""  # the label column, if there is one
-    formats: Mapping[str, str] = field(default_factory=dict)  # of dates that were texts: iso, or dmy and the like
+    formats: Mapping[str, str] = field(
+        default_factory=dict
+    )  # of dates that were texts, iso, dmy and the like, or of numbers: their own decimal mark
     decimal: str = ""  # the mark of numbers that were texts
     dtype: str = ""  # of images: uint8 from 0 to 255, or float32 of a scale of their own
 

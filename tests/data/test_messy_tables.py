@@ -1,10 +1,13 @@
 """Tables as people have them: gaps, categories, dates, texts, files of Excel, pandas and polars."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas
 import polars
 import pytest
 
+import pyrite
 from pyrite.data import Records, load
 
 ROWS = 40
@@ -182,3 +185,34 @@ def test_a_folder_of_texts(tmp_path, refused):
     assert data.paths[0] == "ham/0.txt"
     (tmp_path / "mail" / "ham" / "0.txt").write_bytes(b"caf\xe9")
     assert "0.txt: not a text in UTF-8" in refused(load, tmp_path / "mail")
+
+
+def test_units_and_marks_are_read_by_column(tmp_path: Path) -> None:
+    """Currencies, per cent and both decimal marks in one table are numbers; two units in one column are not."""
+    values = np.random.default_rng(0).uniform(1, 9999, 60).round(2)
+    german = [f"{value:,.2f}".translate(str.maketrans(",.", ".,")) for value in values]
+    frame = pandas.DataFrame(
+        {
+            "euro": [f"€ {value:,.2f}" for value in values],
+            "dollar": [f"${value:,.2f}" for value in values],
+            "percent": [f"{value:.2f} %" for value in values],
+            "comma": [f"{value:.2f}".replace(".", ",") for value in values],
+            "german": [f"{text} EUR" for text in german],
+            "gaps": [f"{value:,.2f}".replace(",", "\u202f") for value in values],
+            "small": [f"0.{number:03}" for number in range(60)],
+            "two": [f"{'€$'[number % 2]}{value}" for number, value in enumerate(values)],
+            "code": [f"SKU {number}" for number in range(60)],
+            "label": np.resize(["yes", "no"], 60),
+        }
+    )
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    data = load(str(tmp_path / "t.csv"))
+    assert isinstance(data.inputs, Records)
+    for name in ("euro", "dollar", "percent", "comma", "german", "gaps"):
+        np.testing.assert_array_equal(data.inputs.column(name).values, values, err_msg=name)
+    np.testing.assert_array_equal(data.inputs.column("small").values, np.arange(60) / 1000)
+    assert {data.inputs.column(name).kind for name in ("two", "code")} == {"text"}
+    run = pyrite.train(str(tmp_path / "t.csv"), epochs=1, out=tmp_path / "run", progress=False)
+    frame[:7].drop(columns="label").to_csv(tmp_path / "u.csv", index=False)
+    whole, some = (run.predict(str(tmp_path / name)).probabilities for name in ("t.csv", "u.csv"))
+    np.testing.assert_array_equal(some, whole[:7])
