@@ -327,7 +327,7 @@ NO_LABELS: dict[str, tuple[Any, str]] = {
     "infinite": ([np.inf, 1.0, 0.0, 1.0], "infinite"),
     "three dimensions": (np.zeros((4, 2, 2)), r"the shape \(4, 2, 2\)"),
     "lists": ([["a"], ["b"], ["a"], ["b"]], "one annotator"),
-    "digits": ([10**5000, 1, 1, 10**5000], "larger than float64|texts or whole numbers"),
+    "digits": ([10**5000, 1, 1, 10**5000], "4,300 digits|texts or whole numbers"),
 }
 
 
@@ -476,3 +476,29 @@ def test_large_images_are_decoded_by_one_thread(tmp_path: Path, monkeypatch: pyt
     assert good.all()
     assert pixels[:, 0, 0, 0].tolist() == [0, 1, 2, 3]
     assert sum(thread is threading.main_thread() for thread in threads) == 2
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("kind", ["Int64", "int64[pyarrow]", "object"])
+def test_whole_numbers_as_names_labels_and_categories_are_exact(kind: str, way: str, tmp_path: Path) -> None:
+    names = pd.Series([None, *LARGE[1:]], dtype=kind)
+    labels = pd.Series([2**60, 2**60 + 1] * 20, dtype=kind)
+    frame = pd.DataFrame({"id": names, "z": range(40), "label": labels})
+    data = pyrite.data.load(WAYS[way](frame, tmp_path), label="label", name="id")
+    assert data.paths == ("", *map(str, LARGE[1:]))
+    assert data.classes == (str(2**60), str(2**60 + 1))
+    texts = pd.DataFrame({"id": [str(2**60), str(2**60 + 1)] * 20, "label": ["a", "b"] * 20})
+    described = pyrite.data.describe(pyrite.data.load(texts, label="label"))
+    assert pyrite.data.read_like(WAYS[way](frame, tmp_path), described).inputs.cells(1) == (str(LARGE[1]),)
+
+
+def test_a_truth_value_is_none_of_other_numbers() -> None:
+    frame = pd.DataFrame({"x": [True, False] * 20, "z": [1.0, None] * 20, "label": ["a", "b"] * 20})
+    described = pyrite.data.describe(pyrite.data.load(frame, label="label"))
+    assert pyrite.data.read_like(frame.assign(x=frame.x * 1.0), described).inputs.cells(0)[0] == "true"
+    with pytest.raises(pyrite.PyriteError, match=r"row 1, column 'x': 5 is neither true nor false"):
+        pyrite.data.read_like(frame.assign(x=5), described)
+
+
+def test_float_labels_beyond_int64() -> None:
+    assert pyrite.data.load(np.arange(4.0)[:, None], label=[1e300, 1.0, 1e300, 1.0]).classes == ("1.0", "1e+300")

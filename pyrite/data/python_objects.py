@@ -264,7 +264,7 @@ def label_values(labels: Any, count: int) -> list[Any]:
             raise PyriteError(
                 f"label is {array[index]} at index {index}, but labels are classes: put the numbers into ranges first"
             )
-        array = array.astype(np.int64)
+        array = array.astype(np.int64) if (np.abs(array) < 2.0**63).all() else array.astype(object)
     values: list[Any] = array.tolist() if array.dtype.kind != "U" else list(map(str, labels))
     return values
 

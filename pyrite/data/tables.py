@@ -58,7 +58,15 @@ class Table:
         return f"{self.path}, row {row + 1}, column {name!r}"
 
     def texts(self, name: str) -> npt.NDArray[Any]:
-        """A column as texts, empty where a cell is missing."""
+        """A column as texts, empty where a cell is missing. Whole numbers are exact, however large."""
+        import pandas
+
+        series, types = self.frame[name], pandas.api.types
+        if types.is_integer_dtype(series.dtype) or (series.dtype == object and types.infer_dtype(series) == "integer"):
+            try:
+                return to_objects(["" if gone else str(n) for n, gone in zip(series, series.isna(), strict=True)])
+            except ValueError:  # Python writes no others
+                raise PyriteError(f"{self.path}, column {name!r}: a number has more than 4,300 digits") from None
         return as_text(*typed_values(self.frame[name], lambda row: self.cell(row, name)))
 
     def names_of_rows(self, name: str) -> tuple[str, ...]:
@@ -73,9 +81,12 @@ class Table:
 
     def column(self, name: str, kind: Kind | None = None, form: str = "") -> Column:
         """A column, typed by what it holds, or of the kind and with the format of dates that it had in training."""
-        own, values = typed_values(self.frame[name], lambda row: self.cell(row, name))
         if kind in ("category", "text"):
-            return Column(name, kind, as_text(own, values))
+            return Column(name, kind, self.texts(name))
+        own, values = typed_values(self.frame[name], lambda row: self.cell(row, name))
+        if kind == "boolean" and own == "number" and (other := ~np.isin(values, (0, 1)) & (values == values)).any():
+            row = int(other.argmax())
+            raise PyriteError(f"{self.cell(row, name)}: {values[row]} is neither true nor false, as in training")
         if kind == "date" and own == "text":  # as pandas reads a CSV file
             return self._from_texts(name, values, kind, form)
         if own in ("category", "text") and kind is None:  # it was typed by whoever wrote it, and is no number or date
