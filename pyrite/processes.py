@@ -33,6 +33,24 @@ def local_device(device: str) -> str:
     return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and world_size() > 1 else device
 
 
+def pick_device(device: str) -> str:
+    """For "auto" the first of CUDA, MPS and the processor that can be trained on; any other name as it is."""
+    if device != "auto":
+        return device
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() and not device_problem("mps") else "cpu"
+
+
+def device_problem(device: str) -> str:
+    """Why a device cannot be trained on; empty if it can. Margins need float64, which Apple's GPUs do not have yet."""
+    try:
+        torch.zeros((), dtype=torch.float64, device=device).item()  # a meta tensor has no value
+    except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
+        return str(error).splitlines()[0]
+    return ""
+
+
 def fast_bfloat16(device: str) -> bool:
     """Whether a device multiplies bfloat16 faster than float32. Older versions of torch cannot tell for processors."""
     if device.startswith("cuda"):
@@ -49,7 +67,7 @@ def join(device: str) -> None:
     """
     single = int(os.environ.get("WORLD_SIZE", "1")) == 1
     if not single and not dist.is_initialized():
-        dist.init_process_group("nccl" if device.startswith("cuda") else "gloo")
+        dist.init_process_group("nccl" if pick_device(device).startswith("cuda") else "gloo")
         atexit.register(_leave)
 
 

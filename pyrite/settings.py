@@ -135,7 +135,7 @@ class Settings(TypedDict, total=False):
     checkpoint_every: Annotated[int | None, Ge(0), Setting(
         "Also save after every so many steps, not only every epoch.", 0, group=_RUNNING)]
     seed: Annotated[int | None, Ge(0), Setting("Everything random comes from it.", 0, group=_RUNNING)]
-    device: Annotated[str | None, Setting("cpu, cuda or cuda:1.", "cpu")]
+    device: Annotated[str | None, Setting("cpu, cuda, cuda:1 or mps; auto is a GPU if there is one.", "auto")]
     # fmt: on
 
 

@@ -155,7 +155,7 @@ def compare(
         data = load(data, **reading(given))
         options = {name: value for name, value in options.items() if name not in READING}  # type: ignore[assignment]
     folder = Path(out)
-    join(str(given.get("device", "cpu")))
+    join(str(given.get("device", "auto")))
     tasks = [
         _Task(name, seed, method, folder / f"{slug}{'-clean' * clean}-{seed}", clean)
         for (name, method), slug in zip(named.items(), _slugs(named), strict=True)

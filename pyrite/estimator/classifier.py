@@ -66,7 +66,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         members: the number of nets whose predictions are averaged. None is 5 for tables, and 1 for images or if
             ``model`` is an ``nn.Module``.
         random_state: a whole number for reproducible results; None for another seed each time.
-        device: cpu, cuda or cuda:1.
+        device: cpu, cuda, cuda:1 or mps; auto is a GPU if there is one.
         verbose: print a line for each training.
 
     Attributes:
@@ -97,7 +97,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         folds: int | None = None,
         members: int | None = None,
         random_state: int | None = 0,
-        device: str = "cpu",
+        device: str = "auto",
         verbose: bool = False,
     ) -> None:
         self.loss, self.model = loss, model

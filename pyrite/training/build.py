@@ -18,7 +18,7 @@ from pyrite.draws import Stream, torch_seed
 from pyrite.errors import PyriteError
 from pyrite.methods import Context, Learner, Trainer
 from pyrite.models import Architecture, build_model, reinitialised
-from pyrite.processes import broadcast_weights, local_device, rank, sync_batch_norm, world_size
+from pyrite.processes import broadcast_weights, device_problem, local_device, rank, sync_batch_norm, world_size
 from pyrite.training.config import Config, Job, python_name
 from pyrite.training.evaluation import Evaluation
 from pyrite.training.prepare import prepare
@@ -173,10 +173,8 @@ class Training:
 
 def check_device(device: str) -> None:
     """Raise ``PyriteError`` if a device is not available."""
-    try:
-        torch.zeros((), device=device).item()  # a meta tensor has no value
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise PyriteError(f"device is {device!r}, which is not available: {str(error).splitlines()[0]}") from None
+    if problem := device_problem(device):
+        raise PyriteError(f"device is {device!r}, which is not available: {problem}")
 
 
 def make_learner(

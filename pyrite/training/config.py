@@ -137,11 +137,18 @@ class Config:
         return "".join(lines)
 
     def differences(self, saved: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
-        """The settings that are other ones in a saved recipe, with their values there and here."""
+        """The settings that are other ones in a saved recipe, with their values there and here.
+
+        The device may differ: a run can be continued on another machine.
+        """
         version = saved.get("version", VERSION)
         then = {name: setting.default_in(version) for name, setting in SETTINGS.items()} | dict(saved)
         now = self.to_dict()
-        return {name: (then.get(name), now.get(name)) for name in SETTINGS if then.get(name) != now.get(name)}
+        return {
+            name: (then.get(name), now.get(name))
+            for name in SETTINGS
+            if name != "device" and then.get(name) != now.get(name)
+        }
 
     def require_objects(self, of: str = "") -> Self:
         """Itself; a ``PyriteError`` if an object other than the data is missing that was given in Python."""

@@ -34,7 +34,7 @@ from pyrite.models import (
     default_architecture,
     seeded,
 )
-from pyrite.processes import fast_bfloat16
+from pyrite.processes import fast_bfloat16, pick_device
 from pyrite.settings import Settings
 from pyrite.soft_margin import margins
 from pyrite.training.config import Config, Job, Missing, given_settings, load_data, reading
@@ -88,6 +88,7 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
     clipped to a norm of 1 if the method could make scores grow without bound. A tenth is held out for validation where
     the data has no test part; where it has one, as much as the method wants.
     """
+    config = config.replace(device=pick_device(config.device))
     if config.label and config.label != data.label:
         column = f"those of the column {data.label!r}" if data.label else "in no column"
         raise PyriteError(f"label is {config.label!r}, but the labels of {data.name} are {column}")

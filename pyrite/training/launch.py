@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -16,7 +17,7 @@ from pyrite.data import Data, Dataset, is_frame, is_object, load, with_labels
 from pyrite.errors import PyriteError
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM
-from pyrite.processes import all_gather, all_reduce, join, rank, world_size
+from pyrite.processes import all_gather, all_reduce, device_problem, join, pick_device, rank, world_size
 from pyrite.settings import SETTINGS, Settings
 from pyrite.training.build import Training
 from pyrite.training.config import Config, Job, Missing, given_settings, load_data, python_name, reading
@@ -80,7 +81,8 @@ def train(
             that is read already. docs/data.md describes each.
         labels: the labels of the samples, if ``data`` has none: ``train(X, y)`` is ``train((X, y))``.
         out: the folder of the run; by default a new one in ``runs``, named after the time.
-        resume: the folder of a run to continue. It ends with the same bytes as an uninterrupted run. Data, net, loss or
+        resume: the folder of a run to continue. It ends with the same bytes as an uninterrupted run, unless
+            it is continued on another ``device``. Data, net, loss or
             method that were passed as objects must be passed again; everything else is in the folder.
         progress: show the progress; by default if standard error is a terminal.
         observers: called after every step and every epoch, after those that measure and write. A ``RunObserver`` also
@@ -99,8 +101,11 @@ def train(
     data = data if labels is None else with_labels(data, labels)
     if resume is None:
         return train_job(resolve(data, **settings), out, **watching)
-    if out is not None or any(isinstance(value, str | os.PathLike | int | float) for value in settings.values()):
-        raise PyriteError("resume continues a run with the settings in its recipe.toml: leave out all other options")
+    given = [value for name, value in settings.items() if name != "device"]
+    if out is not None or any(isinstance(value, str | os.PathLike | int | float) for value in given):
+        raise PyriteError(
+            "resume continues a run with the settings in its recipe.toml: leave out all other options but device"
+        )
     return _continue_run(_resumed(Path(resume), data, settings), Path(resume), watching)
 
 
@@ -132,10 +137,18 @@ def train_once(job: Job, out: str | os.PathLike[str], **watching: Unpack[Watchin
 
 
 def _resumed(folder: Path, data: Data | None, settings: Settings) -> Job:
-    """The job of a run's folder; settings may only pass again the objects that the folder does not contain."""
-    config = saved = Run.load(folder).config
+    """The job of a run's folder; settings may only pass again the objects that the folder does not contain.
+
+    Without the device of the run here, and without another one in the settings, it is that of a new run.
+    """
+    saved, given = Run.load(folder).config, given_settings(settings)
+    device = pick_device(given.pop("device", "auto" if device_problem(saved.device) else saved.device))
+    if device != saved.device:
+        note = f"{folder} was begun on the device {saved.device!r} and continues on {device!r}: last digits will differ"
+        warnings.warn(note, UserWarning, stacklevel=4)
+    config = saved.replace(device=device)
     join(config.device)
-    for name, value in given_settings(settings).items():
+    for name, value in given.items():
         setting = "method" if name == "loss" else name
         if not isinstance(getattr(config, setting), Missing):
             raise PyriteError(f"{folder} has the {setting} {getattr(config, setting)}: leave out {name}")

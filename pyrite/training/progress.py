@@ -47,6 +47,8 @@ class Progress:
             "", total=total, completed=done, now="",
             epoch=f"{min(training.batches.epoch + 1, self.epochs)}/{self.epochs}",
         )  # fmt: skip
+        if training.config.device != "cpu":
+            self.console.print(f"training on the device {training.config.device}", highlight=False, soft_wrap=True)
         if not done:  # it is not resumed
             self._advise()
         self._bar.start()

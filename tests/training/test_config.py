@@ -11,7 +11,7 @@ import torch
 
 import pyrite
 from pyrite.data import Dataset
-from pyrite.processes import fast_bfloat16
+from pyrite.processes import fast_bfloat16, pick_device
 from pyrite.training import Config, resolve
 
 
@@ -243,3 +243,17 @@ def test_what_is_fast_at_bfloat16(capabilities: dict[str, bool], fast: bool, mon
     monkeypatch.delattr(torch.cpu, "get_capabilities", raising=False)  # of newer versions of torch
     assert not fast_bfloat16("cpu")
     assert not fast_bfloat16("meta")
+
+
+@pytest.mark.parametrize(
+    ("cuda", "mps", "problem", "device"),
+    [(True, True, "", "cuda"), (False, True, "", "mps"), (False, True, "no float64", "cpu"), (False, False, "", "cpu")],
+)
+def test_the_device_is_the_accelerator_that_is_there(
+    cuda: bool, mps: bool, problem: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: cuda)
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: mps)
+    monkeypatch.setattr("pyrite.processes.device_problem", lambda name: problem)
+    assert [pick_device(name) for name in ("auto", "cuda:1", "cpu")] == [device, "cuda:1", "cpu"]
+    assert resolve(made((3,), test=False), model="mlp").config.device == device

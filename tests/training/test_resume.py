@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import pyrite
 from pyrite.training import run_folder
@@ -168,6 +169,17 @@ def test_resuming_what_is_finished_changes_nothing(whole: Path, tmp_path: Path) 
     shutil.copytree(whole, again)
     pyrite.train(resume=again)
     assert differing(whole, again) == []
+
+
+def test_a_run_continues_on_another_device(begun: Path, whole: Path) -> None:
+    """A machine without the device of the run takes its own, and the rest of the recipe stays."""
+    for name in ("recipe.toml", "run.json"):
+        text = (begun / name).read_text()
+        assert '"cpu"' in text
+        (begun / name).write_text(text.replace('"cpu"', '"cuda:77"'))
+    with pytest.warns(UserWarning, match="was begun on the device 'cuda:77' and continues on "):
+        continued = pyrite.train(resume=begun, device=None if not torch.cuda.is_available() else "cpu")
+    assert [line["loss"] for line in continued.history] == [line["loss"] for line in pyrite.Run.load(whole).history]
 
 
 def test_ctrl_c_in_an_audit_prints_how_to_continue_the_audit(tmp_path: Path) -> None:
