@@ -272,6 +272,18 @@ def test_a_decimal_comma_may_come_late(late: str, tmp_path: Path) -> None:
     assert inputs[-1].tolist() == [float(late.replace(".", "").replace(",", ".")), 3000]
 
 
+def test_texts_of_several_columns_in_another_order(tmp_path: Path) -> None:
+    texts = [[f"{word} number {row % 5}" for row in range(40)] for word in ("alpha", "beta")]
+    columns = [pyrite.data.Column(name, "text", np.array(own, object)) for name, own in zip("ab", texts, strict=True)]
+    data = pyrite.Dataset("t", pyrite.data.Records(columns), np.arange(40) % 5 // 3, ("no", "yes"))
+    run = pyrite.train(data, features="tfidf", epochs=1, out=tmp_path / "run", progress=False)
+    turned = pyrite.data.Records(columns[::-1])
+    np.testing.assert_array_equal(run.scores(turned), run.scores(data.inputs))
+    np.testing.assert_array_equal(run.predict(turned).probabilities, run.predict(data).probabilities)
+    with pytest.raises(pyrite.PyriteError, match="there is no column 'b'"):
+        run.scores(pyrite.data.Records(columns[:1]))
+
+
 BERLIN = pd.Series(pd.date_range("1969-12-30 23:30:00.7", periods=40, freq="7h", tz="Europe/Berlin"))
 ZONED: dict[str, Any] = {
     "pandas": lambda when: when,

@@ -84,6 +84,13 @@ class Records:
         """The column of this name."""
         return self._by_name[name]
 
+    def select(self, names: Iterable[str]) -> "Records":
+        """The columns of these names, in their order."""
+        absent = [name for name in names if name not in self._by_name]
+        if absent:
+            raise PyriteError(f"there is no column {absent[0]!r}; there are {listed(self.names)}")
+        return Records(map(self.column, names))
+
     def cells(self, row: int) -> tuple[str, ...]:
         """One row as texts for a reader; empty where a cell is missing."""
         return tuple(_shown(column, row) for column in self.columns)

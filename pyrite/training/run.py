@@ -244,7 +244,8 @@ class Run:
     def scores(self, inputs: Inputs, batch_size: int = 500) -> npt.NDArray[Any]:
         """Scores of samples as the data set had them: images (N × C × H × W), features (N × F) or records."""
         if self.features is not None:
-            inputs = self.features.transform(inputs)
+            columns = self.facts["inputs"]["columns"]
+            inputs = self.features.transform(inputs.select(columns) if isinstance(inputs, Records) else inputs)
         elif not isinstance(inputs, Records) and inputs.shape[1] != self.facts["inputs"]["shape"][0]:
             shape = tuple(self.facts["inputs"]["shape"])
             raise PyriteError(f"inputs have samples of shape {inputs.shape[1:]}, but the model takes {shape}")
