@@ -67,7 +67,8 @@ def _equal(inputs: Inputs) -> npt.NDArray[np.int64]:
     elif isinstance(inputs, LazyImages):
         keys = [hash(_file(inputs, row)) for row in range(len(inputs))]
     else:
-        keys = [hash(row.tobytes()) for row in inputs]
+        zero = np.zeros((), inputs.dtype)  # −0.0 + 0.0 is 0.0
+        keys = [hash((row + zero).tobytes()) for row in inputs]
     return _chained(np.array(keys, np.int64))
 
 

@@ -14,6 +14,7 @@ from torch import nn
 from pyrite.auditing import FEWEST, Audit, audit_scores
 from pyrite.checks import is_whole, whole_number
 from pyrite.data import Schema
+from pyrite.data.copies import copy_groups
 from pyrite.data.dataset import is_missing
 from pyrite.data.items import check_like, to_numbers
 from pyrite.data.statistics import to_float64
@@ -176,7 +177,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         folds = _count("folds", self.folds, 5 if features.scaled.ndim == 2 else 2, least=2)
         held_out = folds > 0 and len(labels) >= FEWEST
         candidates = self._candidates(features, held_out, weighted=bool(np.ptp(rows.weight)))
-        fold = assign_folds(labels, rows.cell, folds) if held_out else None
+        fold = assign_folds(labels, copy_groups(features.given), folds) if held_out else None
         judged = judge(candidates, features, labels, rows.weight, fold, seed)
         self.audit_: Audit | None = None
         right = judged.right

@@ -7,13 +7,13 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats import rankdata
 
+from pyrite.data import first_members
 from pyrite.data.statistics import Statistics, mean_and_std, rescaled
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]
 
 _LARGEST_REPEATED: Final = 100_000  # the largest number of rows when whole weights are replaced by repeated rows
-_COMMON: Final = 10  # from this number of rows with the same inputs on, they are not regarded as copies
 
 
 class Rows(NamedTuple):
@@ -26,7 +26,6 @@ class Rows(NamedTuple):
 
     order: Ints  # the original position of each row
     weight: Floats  # with mean 1
-    cell: Ints  # equal for rows with equal inputs
     content: Ints  # equal for rows with equal inputs and label
 
     @staticmethod
@@ -44,9 +43,9 @@ class Rows(NamedTuple):
         counts = weight[order]
         if (counts == np.floor(counts)).all() and counts.sum() <= _LARGEST_REPEATED:
             times = counts.astype(np.int64)
-            return Rows(order.repeat(times), np.ones(times.sum()), cell.repeat(times), content.repeat(times))
+            return Rows(order.repeat(times), np.ones(times.sum()), content.repeat(times))
         counts = counts / counts.max()
-        return Rows(order, counts / counts.mean(), cell, content)
+        return Rows(order, counts / counts.mean(), content)
 
 
 def _ranks(features: Floats) -> npt.NDArray[np.int32]:
@@ -61,19 +60,17 @@ def _differs_from_previous(rows: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
     return differs
 
 
-def assign_folds(labels: Ints, cell: Ints, folds: int) -> Ints:
-    """The fold of every row, stratified by class. Copies are in one fold: no net judges what it was trained on.
+def assign_folds(labels: Ints, group: Ints, folds: int) -> Ints:
+    """The fold of every row, stratified by class. Groups are in one fold: no net judges what it was trained on.
 
     >>> assign_folds(np.array([0, 0, 1, 0, 1]), np.array([0, 1, 1, 2, 3]), 2)
     array([0, 1, 1, 0, 1])
     """
-    common = np.bincount(cell)[cell] >= _COMMON
-    lead = _differs_from_previous(cell[:, None]) | common
-    group = np.cumsum(lead) - 1
-    by_class = np.argsort(labels[lead], kind="stable")
-    fold = np.empty(len(by_class), np.int64)
-    fold[by_class] = np.arange(len(by_class)) % folds
-    return np.asarray(fold[group])
+    member = first_members(group)
+    lead = np.unique(member)
+    fold = np.empty(len(lead), np.int64)
+    fold[np.argsort(labels[lead], kind="stable")] = np.arange(len(lead)) % folds
+    return np.asarray(fold[np.searchsorted(lead, member)])
 
 
 def inner_statistics(features: Floats) -> Statistics:

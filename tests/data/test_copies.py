@@ -85,6 +85,10 @@ def test_a_value_that_many_share_is_no_copy() -> None:
     assert sorted(sizes)[-2:] == [1, COMMON - 1]
 
 
+def test_minus_zero_is_zero() -> None:
+    assert copy_groups(np.array([[0.0], [1.0], [-0.0]])).tolist() == [0, 1, 0]
+
+
 def test_groups_join_copies() -> None:
     rows = np.random.default_rng(0).normal(size=(6, 2))
     rows[3] = rows[0]
