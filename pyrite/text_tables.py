@@ -61,3 +61,14 @@ def counted(number: int, word: str) -> str:
     ('1 image', '1,500 images')
     """
     return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def duration(seconds: float) -> str:
+    """A time in words.
+
+    >>> duration(40), duration(200), duration(9000)
+    ('40 s', '3 min', '2.5 h')
+    """
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"

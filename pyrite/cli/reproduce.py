@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pyrite.cli.terminal import AsJson, completes, failures, print_json, print_table, warn
+from pyrite.text_tables import duration
 
 if TYPE_CHECKING:
     from pyrite.papers import Reproduction
@@ -40,11 +41,11 @@ def reproduce(
         nonlocal total
         total = missing
         if missing and not as_json:
-            warn(f"{missing} of {expected} runs are to be trained; time left: about {_duration(seconds)}")
+            warn(f"{missing} of {expected} runs are to be trained; time left: about {duration(seconds)}")
 
     def advance(words: str, seconds: float, left: float) -> None:
         if not as_json:
-            warn(f"{next(numbers)}/{total}  {words}  {seconds:.0f} s; time left: {_duration(left)}")
+            warn(f"{next(numbers)}/{total}  {words}  {seconds:.0f} s; time left: {duration(left)}")
 
     with failures():
         found = run_recipe(
@@ -57,13 +58,6 @@ def reproduce(
     _print(found)
     names = [f"{found.stem}.md", f"{found.stem}.json", *(path.name for path in written)]
     typer.echo(f"wrote {', '.join(names)} to {out}")
-
-
-def _duration(seconds: float) -> str:
-    """A time in words: ``3 min``."""
-    if seconds < 90:
-        return f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
 
 
 def _print(found: "Reproduction") -> None:

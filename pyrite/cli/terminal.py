@@ -144,6 +144,8 @@ def with_settings(
         @wraps(command)
         def run(**values: Any) -> None:
             unset = [flag.name for flag in flags if values[flag.name] is None]
+            if values.get("minutes") is not None and is_first():
+                echo("timing a few steps, to see how many epochs fit", err=True)
             command(**{name: value for name, value in values.items() if name not in unset})
 
         shown = [p.replace(kind=p.KEYWORD_ONLY) for p in own]

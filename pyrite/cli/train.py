@@ -32,8 +32,6 @@ def train(
         from pyrite.integrations import TensorBoard
 
         observers.append(TensorBoard())
-    if options.get("minutes") is not None and is_first():
-        echo("timing a few steps, to see how many epochs fit", err=True)
     with failures():
         given = given_settings(options) if resume is None else {}
         if given.get("drop_suspects") and not given.get("corrections"):  # nothing names the suspects yet

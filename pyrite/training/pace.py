@@ -1,12 +1,13 @@
 """How long a run will take, and how much training fits into a given time."""
 
+import math
 import warnings
 from bisect import bisect_right
 from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
-from statistics import median
+from statistics import mean
 from time import perf_counter
 from typing import Any, Final, final
 
@@ -19,7 +20,9 @@ from pyrite.training.build import Training
 from pyrite.training.config import Job
 from pyrite.training.loop import fit
 
-_STEPS: Final = 4  # that are timed; the one before them allocates memory and may compile
+_STEPS: Final = 4  # that are timed at least, if there is time; the one before them allocates memory and may compile
+_MEASURED: Final = 0.1  # of the time, at most, for measuring
+_ENOUGH: Final = 0.01  # of the time, for steps of one size: more steps even out what other programs take
 _FORWARD: Final = 1 / 3  # of a step: going back through a net takes about twice as long as going forward
 _MOST: Final = 300  # epochs; ten minutes of a small table would be thousands
 _SPARE: Final = 0.05  # of the time, for what a method does between epochs
@@ -40,6 +43,20 @@ class Pace:
     trained: float  # batches of all training samples
     evaluated: float  # batches that are predicted after every epoch
     first: float = 1.0  # the side of images in the first epoch, as a fraction
+
+    @classmethod
+    def of(cls, training: Training, small: float, whole: float) -> "Pace":
+        """The pace of a run whose steps take so long."""
+        config, evaluation = training.config, training.evaluation
+        tested = (part for part in (evaluation.test, evaluation.validation) if part is not None)
+        return cls(
+            small=small,
+            whole=whole,
+            steps=len(training.batches),
+            trained=len(training.batches.index) / config.batch_size,
+            evaluated=(2 if config.mirror else 1) * sum(len(part.index) for part in tested) / config.batch_size,
+            first=config.grow,
+        )
 
     def seconds(self, epochs: int) -> float:
         """Of so many epochs. At the end, the training samples are predicted once.
@@ -66,62 +83,78 @@ class Pace:
         return self.small + (self.whole - self.small) * (side**2 - self.first**2) / (1 - self.first**2)
 
 
-def measure_pace(job: Job) -> Pace:
+def measure_pace(job: Job, seconds: float = math.inf, least: float = 0.0) -> Pace:
     """The pace of a run, from its first steps on small and on whole images, which are made and thrown away.
 
-    What a method does between epochs is not counted, nor that samples are encoded before training. With several
-    processes it is that of the slowest.
+    Steps are timed for ``least`` seconds, or a few if that is more, but no step that would end after ``seconds``. What
+    a method does between epochs is not counted, nor that samples are encoded before training. With several processes
+    it is that of the slowest.
     """
     config = job.config
     join(config.device)
     # Corrections change next to nothing, and a net that the user passed must not be trained here.
     net = deepcopy(config.model) if isinstance(config.model, nn.Module) else config.model
     plain = job.with_config(corrections=None, drop_suspects=0.0, model=net)
-    whole, training = _timed(plain.with_config(grow=1.0))
-    small = whole if config.grow == 1 else _timed(plain)[0]
+    # Small images first: where there is no time for whole ones, those take longer by their pixels.
+    small, used, training = _timed(plain, seconds, least)
+    whole = small / config.grow**2
+    if config.grow < 1 and all(all_gather(used + 2 * whole < seconds)):
+        whole, _, _ = _timed(plain.with_config(grow=1.0), seconds - used, least)
     times = all_gather((small, whole))
-    tested = (part for part in (training.evaluation.test, training.evaluation.validation) if part is not None)
-    return Pace(
-        small=max(own for own, _ in times),
-        whole=max(own for _, own in times),
-        steps=len(training.batches),
-        trained=len(training.batches.index) / config.batch_size,
-        evaluated=(2 if config.mirror else 1) * sum(len(part.index) for part in tested) / config.batch_size,
-        first=config.grow,
-    )
+    return Pace.of(training, max(own for own, _ in times), max(own for _, own in times))
 
 
 def fitting(job: Job, seconds: float, *, widen: bool = False) -> dict[str, Any]:
     """The settings of a run that takes so long on this machine: ``epochs`` and, if it may be wider, ``model``.
 
-    With ``widen``, a wider net may be taken where the time is long enough. Only ``fast_cnn`` is widened.
+    With ``widen``, a wider net may be taken where the time is long enough. Only ``fast_cnn`` is widened. Measuring
+    takes at most a tenth of the time, and what it takes is not left for training.
     """
-    found: dict[str, Any] = {}
-    for net in (job.config.model, *(_wider(job.config.model) if widen else ())):
-        pace = measure_pace(job.with_config(model=net))
-        epochs = pace.epochs((1 - _SPARE) * seconds)
-        if found and (epochs < _EPOCHS or epochs * pace.steps < _UPDATES):
+    begun, least = perf_counter(), _ENOUGH * seconds
+
+    def fits(net: object, limit: float) -> tuple[Pace, int]:
+        pace = measure_pace(job.with_config(model=net), limit, least)
+        return pace, pace.epochs((1 - _SPARE) * seconds - max(all_gather(perf_counter() - begun)))
+
+    net, width = job.config.model, 1.0
+    pace, epochs = fits(net, _MEASURED * seconds)
+    for times, wider in _wider(net) if widen else ():
+        # A net of twice the width takes at least twice as long, and so does its measurement.
+        fewer = int(epochs * width / times)
+        takes = max(2 * least, (1 + _STEPS) * (pace.small + pace.whole) * times / width)
+        late = perf_counter() - begun + takes > _MEASURED * seconds
+        if _too_few(fewer, pace) or any(all_gather(late)):
             break
-        found = {"model": net, "epochs": epochs}
-    return found
+        wider_pace, wider_epochs = fits(wider, takes)
+        if _too_few(wider_epochs, wider_pace):
+            break
+        net, width, pace, epochs = wider, times, wider_pace, wider_epochs
+    return {"model": net, "epochs": epochs}
 
 
-def _wider(net: object) -> Iterator[FastCNN]:
+def _too_few(epochs: int, pace: Pace) -> bool:
+    return epochs < _EPOCHS or epochs * pace.steps < _UPDATES
+
+
+def _wider(net: object) -> Iterator[tuple[float, FastCNN]]:
     if isinstance(net, FastCNN):
-        yield from (FastCNN(widths=tuple(int(times * width) for width in net.widths)) for times in _WIDER)
+        yield from ((times, FastCNN(widths=tuple(int(times * width) for width in net.widths))) for times in _WIDER)
 
 
-def _timed(job: Job) -> tuple[float, Training]:
-    """Seconds per step, and the run that made them. What is embedded here is not embedded again."""
-    times: list[float] = []
-
-    def enough() -> bool:  # asked after every step
-        times.append(perf_counter())
-        return len(times) > _STEPS
-
+def _timed(job: Job, seconds: float, least: float) -> tuple[float, float, Training]:
+    """Seconds per step, of all steps, and the run that made them. What is embedded here is not embedded again."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the run itself will warn
         training = Training(job, progress=True)
+        times = [perf_counter()]
+
+        def enough() -> bool:  # asked after every step
+            times.append(perf_counter())
+            last, used = times[-1] - times[-2], times[-1] - times[0]
+            measured = len(times) > 1 + _STEPS and times[-1] - times[1] >= least
+            return any(all_gather(measured or used + last > seconds))  # processes make the same number of steps
+
         fit(training.trainer, training.batches, job.config.epochs, [training.record], enough)
     steps = [later - earlier for earlier, later in pairwise(times)]
-    return median(steps) if steps else 0.0, training
+    # The first step counts only where there is no other. The mean, because other programs take their time in bursts.
+    return mean(steps[1:] or steps or [0.0]), times[-1] - times[0], training

@@ -13,8 +13,13 @@ from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingC
 
 from pyrite.methods import Step
 from pyrite.processes import world_size
+from pyrite.text_tables import counted, duration
 from pyrite.training.build import Training
+from pyrite.training.config import python_name
+from pyrite.training.pace import Pace
 
+_TIMED: Final = 4  # steps after which the time of the run is estimated
+_SHORT: Final = 10.0  # seconds: a shorter run is not announced
 _LARGE: Final = 100 * 100  # pixels of an image from which training from scratch takes hours without a GPU
 _PHOTOGRAPH: Final = 32  # pixels of a side: the smallest images that are embedded well (CIFAR-10)
 _MANY: Final = 20_000  # images below which embeddings are ahead (docs/embeddings.md)
@@ -39,6 +44,7 @@ class Progress:
 
     def __init__(self, training: Training) -> None:
         self.training, self.epochs, self.console = training, training.config.epochs, Console(stderr=True)
+        self._times: list[float] = []
         self._warned, self._loss, self._samples, self._began = False, float("nan"), 0, time.perf_counter()
         columns = (TextColumn("epoch {task.fields[epoch]}"), BarColumn(), TextColumn("{task.fields[now]}"))
         self._bar = Bar(*columns, TimeRemainingColumn(), console=self.console, disable=not self.console.is_terminal)
@@ -47,8 +53,6 @@ class Progress:
             "", total=total, completed=done, now="",
             epoch=f"{min(training.batches.epoch + 1, self.epochs)}/{self.epochs}",
         )  # fmt: skip
-        if training.config.device != "cpu":
-            self.console.print(f"training on the device {training.config.device}", highlight=False, soft_wrap=True)
         if not done:  # it is not resumed
             self._advise()
         self._bar.start()
@@ -56,6 +60,9 @@ class Progress:
 
     def after_step(self, step: Step) -> None:
         self._samples += len(step.index) * world_size()
+        self._times.append(time.perf_counter())
+        if len(self._times) == _TIMED:
+            self._announce((self._times[-1] - self._times[0]) / (_TIMED - 1))
         # An average over about 20 steps, so that the number can be read.
         self._loss = step.loss if self._loss != self._loss else 0.95 * self._loss + 0.05 * step.loss
         if self._bar.disable:
@@ -85,6 +92,24 @@ class Progress:
         text = f"epoch {epoch:{len(str(self.epochs))}}/{self.epochs}  loss {line['loss']:.4f}  " + "  ".join(parts)
         speed = self._samples / max(1e-9, time.perf_counter() - self._began)
         self.console.print(f"{text}  {speed:.0f} samples/s", highlight=False, soft_wrap=True)
+
+    def _announce(self, step: float) -> None:
+        """Print what is trained, on what and about how long, if that is not over at once."""
+        training, config, done = (
+            self.training,
+            self.training.config,
+            self.training.record.steps / len(self.training.batches),
+        )
+        pace = Pace.of(training, step, step / config.grow**2)
+        left = pace.seconds(self.epochs) * max(0.0, 1 - done / self.epochs)
+        if left < _SHORT and config.device == "cpu":
+            return
+        samples, epochs = counted(len(training.batches.index), "sample"), counted(self.epochs, "epoch")
+        self.console.print(
+            f"training {python_name(config.model)} with {config.method}: {epochs} of {samples} on {config.device}, "
+            f"about {duration(left)}",
+            highlight=False, soft_wrap=True,
+        )  # fmt: skip
 
     def _advise(self) -> None:
         """Print what would be better, before much time is spent."""

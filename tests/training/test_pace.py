@@ -4,6 +4,7 @@ from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from torch import Tensor, nn
 
 import pyrite
 from pyrite.data import Dataset
-from pyrite.training import Pace, Run, measure_pace, pace, resolve
+from pyrite.training import Pace, Record, Run, measure_pace, pace, resolve
 from tests.children import both, run as run_command
 
 
@@ -47,7 +48,7 @@ def test_there_is_at_least_one_epoch_and_an_end() -> None:
 
 
 @pytest.fixture
-def by_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+def by_pixels(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """Time is not measured but counted: pixels that go forward through a convolution in training, times its width."""
     clock = SimpleNamespace(now=0.0)
     forward = nn.Conv2d.forward
@@ -58,6 +59,7 @@ def by_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(nn.Conv2d, "forward", counted)
     monkeypatch.setattr(pace, "perf_counter", lambda: clock.now)
+    return clock
 
 
 @pytest.mark.usefixtures("by_pixels")
@@ -70,20 +72,53 @@ def test_steps_are_timed_on_small_and_on_whole_images() -> None:
     assert found.evaluated == 2 * (60 + 100) / 50  # held out and tested, each image and its mirror image
 
 
-@pytest.mark.usefixtures("by_pixels")
-def test_a_longer_run_has_more_epochs_and_then_a_wider_net(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_longer_run_has_more_epochs_and_then_a_wider_net(
+    by_pixels: SimpleNamespace, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(pace, "_UPDATES", 100)
-    job = resolve(coloured(), batch_size=50)
-    base = measure_pace(job)
-    ten = resolve(coloured(), batch_size=50, minutes=base.seconds(10) / 0.95 / 60 * 1.001).config
-    assert (ten.epochs, str(ten.model), str(ten.schedule)) == (10, "fast_cnn", "linear(warmup=2.0)")
-    minutes = 1.01 * base.seconds(44) / 0.95 / 60
-    many = resolve(coloured(), batch_size=50, minutes=minutes).config
-    assert str(many.model) == "fast_cnn(widths=(64, 128, 256))"
+    base = measure_pace(resolve(coloured(), batch_size=50))
+
+    def fitted(seconds: float, **options: Any) -> tuple[int, str, float]:
+        before = by_pixels.now
+        config = resolve(coloured(), batch_size=50, minutes=seconds / 60, **options).config
+        return config.epochs, str(config.model), by_pixels.now - before
+
+    epochs, net, used = fitted(base.seconds(10) / 0.95 * 1.001)
+    assert (epochs, net) == (9, "fast_cnn")  # one for the measurement
+    seconds = 1.01 * base.seconds(58) / 0.95
+    epochs, net, used = fitted(seconds)
+    assert net == "fast_cnn(widths=(64, 128, 256))"
     twice = replace(base, small=2 * base.small, whole=2 * base.whole)  # twice the widths take so long by this clock
-    assert many.epochs == twice.epochs(0.95 * 60 * minutes) > 20
-    said = resolve(coloured(), batch_size=50, minutes=minutes, model="fast_cnn").config
-    assert (said.epochs, str(said.model)) == (44, "fast_cnn")
+    assert epochs == twice.epochs(0.95 * seconds - used) > 20
+    assert used <= 0.1 * seconds
+    epochs, net, used = fitted(seconds, model="fast_cnn")
+    assert (epochs, net) == (base.epochs(0.95 * seconds - used), "fast_cnn")
+
+
+@pytest.mark.parametrize("epochs", [0.1, 1, 3, 10, 40])
+def test_a_measurement_takes_a_tenth_of_the_time_at_most(epochs: float, by_pixels: SimpleNamespace) -> None:
+    """Or the one step without which nothing is measured; and the budget is kept with what it takes."""
+    base = measure_pace(resolve(coloured(), batch_size=50))
+    seconds, before = base.seconds(10) / 10 * epochs, by_pixels.now
+    found = resolve(coloured(), batch_size=50, minutes=seconds / 60).config.epochs
+    used = by_pixels.now - before
+    assert used <= max(0.1 * seconds, 1.01 * base.small)
+    assert found == 1 or used + base.seconds(found) < 1.2 * seconds
+    assert used + base.seconds(found + 1) > 0.8 * seconds
+
+
+def test_time_that_other_programs_take_counts(by_pixels: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every fourth step takes ten times as long: the median step would fit three times as many epochs."""
+    steps = count()
+
+    def slow(*_: object, **__: object) -> None:
+        by_pixels.now += 10.0 if next(steps) % 4 == 0 else 1.0
+
+    monkeypatch.setattr(Record, "after_step", slow)
+    step = (10 + 3) / 4
+    seconds = 3000 * step
+    found = measure_pace(resolve(coloured(), batch_size=50, grow=1.0), 0.1 * seconds, 0.02 * seconds)
+    assert found.whole == pytest.approx(step, rel=0.2)
 
 
 def test_the_recipe_of_a_real_run_says_its_length(tmp_path: Path) -> None:
