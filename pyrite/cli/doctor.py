@@ -37,7 +37,7 @@ def doctor(as_json: AsJson = False) -> None:
 def _extras() -> dict[str, bool]:
     """The extras of the package, and whether all that they require is installed; "dev" is for development."""
     try:
-        required = distribution("pyrite").requires or []
+        required = distribution("pyrite-labels").requires or []
     except PackageNotFoundError:  # run from a folder of sources
         return {}
     extras: dict[str, bool] = {}

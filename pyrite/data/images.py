@@ -60,13 +60,16 @@ def to_pixels(image: "Image", size: tuple[int, int], channels: int, warp: bool =
     from PIL import ImageOps
 
     _check_mode(image)
+    wide_high = size[1], size[0]
+    # A JPEG is decoded at a half, a quarter or an eighth of its size. At twice what is needed, the filter of resizing
+    # decides the pixels, as it does for other formats: copies stay copies.
+    image.draft(None, (2 * wide_high[0], 2 * wide_high[1]))
     if image.mode.startswith("I"):  # Pillow would clip 16 bits to 255 instead of scaling them
         image = PIL.Image.fromarray((np.asarray(image).clip(0, 65535).astype(np.uint16) >> 8).astype(np.uint8))
     if "transparency" in image.info:
         image = image.convert("RGBA")
     mode = "L" if channels == 1 else "RGB"
     image = image if image.mode == mode else image.convert(mode)
-    wide_high = size[1], size[0]
     if image.size != wide_high:
         image = image.resize(wide_high) if warp else ImageOps.fit(image, wide_high)
     pixels = np.asarray(image, np.uint8)

@@ -61,7 +61,7 @@ class NetCandidate(Candidate):
         data = Dataset("rows", features.scaled, labels, self.classes)
         job = resolve(
             data, model=self.net, method=self.method, lr=self.lr, epochs=self.epochs, batch_size=self.batch_size,
-            validation=0.0, seed=seed, device=self.device,
+            validation=0.0, seed=seed, device=self.device, features="none",
         )  # fmt: skip
         if self.verbose:
             net = python_name(job.config.model)

@@ -1,5 +1,7 @@
 """The registry of features, and which of them suit which samples."""
 
+from typing import Final
+
 import numpy as np
 
 from pyrite.data import Inputs, Numeric, Records, kind_of
@@ -8,7 +10,11 @@ from pyrite.features.embedding import EfficientnetLite0
 from pyrite.features.hugging_face import HF
 from pyrite.features.table import Table
 from pyrite.features.texts import Tfidf, Wordllama
+from pyrite.models.efficientnet import has_lite0
 from pyrite.spec import Registry
+
+FEW: Final = 20_000  # images below which embeddings are ahead (docs/embeddings.md)
+_SIDE: Final = 64  # pixels; smaller images are often drawn or cropped, and are quick to train on
 
 FEATURES: Registry[Encoder] = Registry(
     "features",
@@ -27,10 +33,23 @@ def encoder(spec: str | Encoder) -> Encoder | None:
     return None if spec == "none" else FEATURES.read(spec)
 
 
-def default_features(inputs: Inputs) -> Encoder | None:
-    """What suits the samples: ``table`` for tables, ``tfidf`` for texts, None for images and plain numbers."""
+def default_features(inputs: Inputs, count: int | None = None) -> Encoder | None:
+    """What suits the samples: ``table`` for tables, ``tfidf`` for texts, None for most images and plain numbers.
+
+    If ``count``, the number of samples in use, is given, few photographs are embedded by a pretrained net, if that is
+    installed.
+    """
     kind = kind_of(inputs)
+    if kind == "images" and count is not None and count < FEW and are_photographs(inputs) and has_lite0():
+        return EfficientnetLite0()
     return Table() if kind == "table" else Tfidf() if kind == "text" else None
+
+
+def are_photographs(inputs: Inputs) -> bool:
+    """Whether images have three channels of bytes and a size at which little is gained by training from scratch."""
+    return (
+        len(inputs.shape) == 4 and inputs.shape[1] == 3 and min(inputs.shape[2:]) >= _SIDE and inputs.dtype == np.uint8
+    )
 
 
 def as_numbers(inputs: Inputs) -> Numeric:

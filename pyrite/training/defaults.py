@@ -46,6 +46,7 @@ _SHAPE = (3, 32, 32)  # of the inputs where no data is given
 
 Model = str | Architecture | nn.Module | Factory | None
 Thing = TypeVar("Thing", Loss, Method)
+_OF_IMAGES: Final = ("augment", "grow", "mirror")
 _LARGE_ENOUGH: Final = 24  # pixels of a side: images may be halved in the first epochs, and convolutions take the time
 
 
@@ -92,7 +93,10 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
     if config.label and config.label != data.label:
         column = f"those of the column {data.label!r}" if data.label else "in no column"
         raise PyriteError(f"label is {config.label!r}, but the labels of {data.name} are {column}")
-    features = config.features if "features" in config else default_features(data.inputs)
+    # Who names a net, or how images change, or measures margins of images, trains on images.
+    from_scratch = any(name in config for name in ("model", *_OF_IMAGES)) or bool(unmeasured(config.method))
+    count = None if from_scratch else config.samples or len(data)
+    features = config.features if "features" in config else default_features(data.inputs, count)
     if features is not None:
         features.check(data)
     # Of features the kind; their width is known when they are fitted.

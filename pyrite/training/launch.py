@@ -15,10 +15,12 @@ import torch
 
 from pyrite.data import Data, Dataset, is_frame, is_object, load, with_labels
 from pyrite.errors import PyriteError
+from pyrite.features.embedding import EfficientnetLite0
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM
 from pyrite.processes import all_gather, all_reduce, device_problem, join, pick_device, rank, world_size
 from pyrite.settings import SETTINGS, Settings
+from pyrite.text_tables import counted
 from pyrite.training.build import Training
 from pyrite.training.config import Config, Job, Missing, given_settings, load_data, python_name, reading
 from pyrite.training.defaults import resolve, resolve_defaults
@@ -178,6 +180,13 @@ def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
     """Train in a folder that no other process trains in, until it is done or stopped; either way all is written."""
     shown, stop, every = watching.get("progress"), watching.get("stop"), job.config.checkpoint_every
     with locked(folder, new=new):
+        visible = rank() == 0 and (sys.stderr.isatty() if shown is None else shown)
+        if visible and new and isinstance(job.config.features, EfficientnetLite0):
+            count = counted(job.config.samples or len(job.data), "image")
+            print(
+                f"{count}: {job.config.features}, a pretrained net, embeds them; --features none trains from scratch",
+                file=sys.stderr,
+            )
         training = Training(job, None if new else folder, shown is not False)
         record, run_folder = training.record, RunFolder(folder, training)
         run_folder.begin() if new else run_folder.resume()
@@ -193,7 +202,7 @@ def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
             simple = stop is None and not every and world_size() == 1
             with ExitStack() as contexts:
                 observers: list[Observer] = [record, run_folder]
-                if rank() == 0 and (sys.stderr.isatty() if shown is None else shown):
+                if visible:
                     observers.append(bar := Progress(training))
                     contexts.callback(bar.stop)
                 for observer in watching.get("observers", ()):

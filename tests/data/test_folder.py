@@ -2,9 +2,10 @@ import os
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from pyrite.data import LazyImages, load
+from pyrite.data.images import read_image
 
 
 @pytest.fixture
@@ -180,3 +181,19 @@ def test_images_larger_than_memory(tmp_path, write, refused):
     for name in ("cat", "dog"):
         write.image(tmp_path / "photos" / name / "a.png")
     assert "would take" in refused(load, tmp_path / "photos", size=10**7)
+
+
+def test_large_jpegs_are_decoded_at_the_size_needed(tmp_path, monkeypatch):
+    """To nearly the pixels of the whole image, scaled; a small one is decoded whole."""
+    rows, columns = np.mgrid[:640, :960]
+    picture = np.stack([rows / 640, columns / 960, (rows + columns) / 1600], 2)
+    image = Image.fromarray((255 * picture).astype(np.uint8))
+    image.save(tmp_path / "large.jpg", quality=95)
+    decoded = []
+    fit = ImageOps.fit
+    monkeypatch.setattr(ImageOps, "fit", lambda image, size: decoded.append(image.size) or fit(image, size))
+    for size, expected in ((40, (120, 80)), (150, (480, 320)), (400, (960, 640))):
+        found = read_image(tmp_path / "large.jpg", (size, size))
+        assert decoded.pop() == expected
+        whole = np.asarray(fit(image, (size, size))).transpose(2, 0, 1)
+        assert np.abs(found.astype(int) - whole).mean() < 2

