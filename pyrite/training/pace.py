@@ -48,13 +48,14 @@ class Pace:
     def of(cls, training: Training, small: float, whole: float) -> "Pace":
         """The pace of a run whose steps take so long."""
         config, evaluation = training.config, training.evaluation
+        views = 2 if config.mirror else 1  # of an image that is predicted
         tested = (part for part in (evaluation.test, evaluation.validation) if part is not None)
         return cls(
             small=small,
             whole=whole,
             steps=len(training.batches),
-            trained=len(training.batches.index) / config.batch_size,
-            evaluated=(2 if config.mirror else 1) * sum(len(part.index) for part in tested) / config.batch_size,
+            trained=views * len(training.batches.index) / config.batch_size,
+            evaluated=views * sum(len(part.index) for part in tested) / config.batch_size,
             first=config.grow,
         )
 
