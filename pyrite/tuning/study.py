@@ -95,8 +95,9 @@ class Study:
                 written = self.study.user_attrs.get("settings")
                 if written is not None:
                     written = dict(written)
-                for trial in self.trials():
-                    _check(trial, self.space)
+                if written in (None, plain):
+                    for trial in self.trials():
+                        _check(trial, self.space)
             if written is None:
                 self.study.set_user_attr("settings", plain)
             elif written != plain:
