@@ -62,6 +62,7 @@ def customers() -> pd.DataFrame:
     return pd.DataFrame(
         {
             "id": np.arange(ROWS) + 1000,
+            "household": np.arange(ROWS) // 2,
             "spent": np.where(np.arange(ROWS) % 9 == 0, np.nan, rng.normal(50, 9, ROWS).round(2)),
             "city": [("Oslo", "Rome", None)[row % 3] for row in range(ROWS)],
             "active": pd.array([(True, False, None)[row % 3] for row in range(ROWS)], "boolean"),

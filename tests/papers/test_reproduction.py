@@ -134,12 +134,12 @@ def test_the_time_is_estimated_from_first_steps(tmp_path: Path, monkeypatch: pyt
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
-    assert threads == [2] * 10 + [1] * 10
+    assert threads == [2] * 12 + [1] * 12
     # Three batches per epoch, of 300 samples and of 280 without the meta set; all predictions in batches of 128.
     tested = 2 * len(test) if (test := load("digits").test) else 0
     one, other = (2 * 3 + (tested + trained) / 128 / 3 for trained in (300, 280))
     assert told == [(6, 6, pytest.approx(4 * one + 2 * other)), (6, 6, pytest.approx(2 * one + other))]
-    assert next(ticks) == 2 * 2 * 5, "five steps of each kind of method, whatever its loss and noise"
+    assert next(ticks) == 2 * 2 * 6, "the beginning and five steps of each kind of method, whatever its loss and noise"
     assert sorted(file.name for file in tmp_path.iterdir()) == ["mine.toml"]
 
 
