@@ -321,8 +321,10 @@ def test_two_tabs_do_not_write_over_each_other(browser: Browser) -> None:
     browser.wait(lambda: browser.js("return typeof review === 'object' && document.readyState === 'complete'"))
     browser.js("document.getElementById('card').scrollIntoView({block: 'center'})")
     browser.press("d")
+    browser.wait(lambda: browser.left == 18)
     browser.driver.close()
     browser.driver.switch_to.window(first)
+    browser.wait(lambda: browser.left == 18)  # the event that something was saved arrives some time later
     browser.press("k")
     assert [row["decision"] for row in browser.export()] == ["relabel", "drop", "keep"]
 
