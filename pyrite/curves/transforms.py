@@ -162,8 +162,7 @@ class Scale(_Moved):
         return self.tau / self._depth, 0.0
 
 
-shift = Shift
-scale = Scale
+shift, scale = Shift, Scale
 
 
 def _start(classes: int | None, margin: float | str | None) -> tuple[int | None, float | str | None, float | None]:

@@ -5,11 +5,9 @@ import sys
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Unpack, final
 
-import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
@@ -17,7 +15,7 @@ from torch import nn
 
 from pyrite.checks import number, whole_number
 from pyrite.comparing import write_results
-from pyrite.data import Data, Dataset, Records, is_object, load
+from pyrite.data import Data, Dataset, checksums, digest, is_object, load, read_content
 from pyrite.errors import PyriteError
 from pyrite.methods import Method, Step, method as read_method
 from pyrite.settings import READING, Settings
@@ -121,8 +119,9 @@ class _Search:
         rates = self.fixed_lr if self.space.rate is None else repr(self.space.rate)
         settings = {"methods": self.space.methods, "lr": rates, "by": self.by, "prune": self.prune}
         settings |= self.config.replace(method="auto").to_dict()
-        if isinstance(self.data, Dataset):  # its name does not identify its content
-            settings["content"] = _digest(self.data)
+        settings |= checksums(self.source)  # neither a name nor a path identifies what is read
+        if self.config.corrections:
+            settings["corrected labels"] = digest([read_content(self.config.corrections)])
         return Study(self.path, settings, self.space, self.criterion, self.config.seed, self.config.epochs)
 
     def make(self, method: Method, number: float | None) -> tuple[str, float]:
@@ -221,14 +220,3 @@ def _fixed_or_range(lr: float | str | None, optimiser: object) -> tuple[float | 
         return float(lr), None
     except ValueError:
         return None, read_range(lr, "lr")
-
-
-def _digest(data: Dataset) -> str:
-    """A digest of the labels and inputs of a data set; only of the labels if images are read lazily."""
-    digest = blake2b(data.labels.tobytes(), digest_size=16)
-    if isinstance(data.inputs, np.ndarray):
-        digest.update(data.inputs.tobytes())
-    elif isinstance(data.inputs, Records):
-        for name, kind, values in data.inputs.columns:
-            digest.update(repr((name, kind, values.tolist())).encode(errors="surrogatepass"))
-    return digest.hexdigest()

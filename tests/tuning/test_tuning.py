@@ -143,8 +143,26 @@ def test_data_of_the_same_name_are_told_apart(tmp_path: Path) -> None:
     small = {"epochs": 1, "model": "mlp(hidden=(4,))", "lr": 0.1, "trials": 1}
     pyrite.tune(one, ["ce"], out=tmp_path / "a", **small)
     pyrite.tune(one, ["ce"], out=tmp_path / "a", **small)
-    with pytest.raises(ValueError, match="holds a search with other content"):
+    with pytest.raises(ValueError, match="holds a search with other inputs"):
         pyrite.tune(other, ["ce"], out=tmp_path / "a", **small)
+
+
+@pytest.mark.parametrize("changed", ["labels", "decisions"])
+def test_files_that_have_changed_are_another_search(changed: str, tmp_path: Path) -> None:
+    numbers = np.random.default_rng(0).normal(size=60).round(2).tolist()
+    rows = [f"{number},{('a', 'b')[number > 0]}\n" for number in numbers]
+    data, decisions = tmp_path / "t.csv", tmp_path / "decisions.csv"
+    data.write_text("x,label\n" + "".join(rows))
+    decisions.write_text(f"index,old,new,decision\n3,{rows[3][-2]},,drop\n")
+    small = {"epochs": 1, "model": "mlp(hidden=(4,))", "lr": 0.1, "trials": 1, "corrections": decisions}
+    for _ in range(2):
+        pyrite.tune(data, ["ce"], out=tmp_path / "a", **small)
+    if changed == "labels":
+        data.write_text("x,label\n" + "".join(rows[:-1]) + rows[-1].replace("a", "c").replace("b", "a"))
+    else:
+        decisions.write_text(f"index,old,new,decision\n4,{rows[4][-2]},,drop\n")
+    with pytest.raises(pyrite.PyriteError, match=r"holds a search with other (labels|corrected labels): choose"):
+        pyrite.tune(data, ["ce"], out=tmp_path / "a", **small)
 
 
 def test_a_folder_with_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
