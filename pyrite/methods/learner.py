@@ -140,10 +140,6 @@ class Learner(Stateful):
         self.steps += 1
         return self.learning_rates[0] * factor
 
-    def skip(self) -> None:
-        """Count a step without samples: the schedule advances, the weights stay."""
-        self.steps += 1
-
     def add_weight(self, weight: nn.Parameter) -> None:
         """Train a weight outside the model too, without weight decay. Its owner saves it."""
         self.weights.append(weight)

@@ -257,14 +257,9 @@ class MetaWeightTrainer(MetaTrainer):
         omega = normalised_weights(self._trust(made.losses.detach()), method.normalise)
         optimiser = self.learner.optimiser if method.virtual == "optimizer" else None
         direction = self.through.direction(
-            made.losses,
-            omega,
-            self.meta_batch(),
-            self.learning_rate,
-            fast=fast,
-            keep=not self.lean,
-            optimiser=optimiser,
-        )
+            made.losses, omega, self.meta_batch(), self.learning_rate,
+            fast=fast, keep=not self.lean, optimiser=optimiser,
+        )  # fmt: skip
         with again():
             return self.slopes(direction, made, fast=fast)
 

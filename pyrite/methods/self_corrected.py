@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from dataclasses import dataclass
 from typing import Final, final
 
 import torch
@@ -9,10 +10,10 @@ from torch import Tensor, nn
 
 from pyrite.auditing import FEWEST
 from pyrite.auditing.noise_fit import LabelGroups, fit_noise
-from pyrite.checks import number
+from pyrite.checks import Fraction
 from pyrite.data import Batch
-from pyrite.methods.method import Context, Method, Step, Trainer
-from pyrite.methods.transition import from_anchors, wrong_by_matrix
+from pyrite.methods.corrected import from_anchors, wrong_by_matrix
+from pyrite.methods.method import Context, Method, RunPart, Step, Trainer
 from pyrite.models import mirrored_scores
 from pyrite.soft_margin import widened
 
@@ -28,6 +29,7 @@ _MISJUDGED: Final = 0.05  # between the mean probability of the predicted class 
 
 
 @final
+@dataclass(repr=False, eq=False)
 class SelfCorrected(Method):
     """Cross entropy; then the net audits its labels, and targets are the probabilities of the true classes.
 
@@ -41,19 +43,14 @@ class SelfCorrected(Method):
     keeps the predictions of a sample from before its label was memorised. The net that judges and predicts is an
     average of the weights over the last fiftieth of the run: in the middle of a run it is far better than the net.
 
-    Args:
-        at: the fraction of the epochs after which the labels are audited.
-        momentum: the fraction of the running mean that remains at each visit of the sample.
-
     >>> str(SelfCorrected())
     'self_corrected(at=0.35, momentum=0.7)'
     """
 
-    held_out = 0.05
+    at: RunPart = 0.35  # the fraction of the epochs after which the labels are audited
+    momentum: Fraction = 0.7  # the fraction of the running mean that remains at each visit of the sample
 
-    def __init__(self, at: float = 0.35, momentum: float = 0.7) -> None:
-        self.at = number("at", at, above=0, below=1)
-        self.momentum = number("momentum", momentum, least=0, most=1)
+    held_out = 0.05
 
     def start(self, context: Context) -> "SelfCorrectedTrainer":
         return SelfCorrectedTrainer(self, context)

@@ -243,7 +243,7 @@ class Trainer(Stateful):
         denominator = denominator.double()
         if not denominator:  # no image could be read, or no label counts
             step = Step.empty(batch, net.learning_rate)
-            net.skip()
+            net.steps += 1  # the schedule advances, the weights stay
             return step
         net.optimiser.zero_grad(set_to_none=True)
         value, trust, done = torch.zeros_like(denominator), weights, 0
@@ -290,7 +290,7 @@ class Trainer(Stateful):
         """The step of a batch without samples: schedules advance, weights stay."""
         step = Step.empty(batch, self.learning_rate)
         for net in self.nets:
-            net.skip()
+            net.steps += 1
         return step
 
     def total(self, value: Tensor | float) -> Tensor:

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from pyrite.methods.transition import (
+from pyrite.methods.corrected import (
     as_estimate,
     from_anchors,
     from_confusion,
