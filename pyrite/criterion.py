@@ -6,7 +6,6 @@ labels, class and sample weights, shapes, dtypes and reductions are handled here
 
 import copy
 import inspect
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
@@ -154,7 +153,7 @@ class Loss(nn.Module, ABC):
 
     def plain(self, scores: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """The same in torch's operations, which can be compiled, transformed and differentiated any number of times."""
-        rows, weight, valid, counts = to_rows(scores, finite=self.check), self.weight, None, []
+        rows, weight, valid = to_rows(scores, finite=self.check), self.weight, None
         if weight is not None:
             wanted = f"one number for each of {rows.shape[1]} classes"
             require(weight.shape[0] == rows.shape[1], "weight", len(weight), wanted)
@@ -164,25 +163,41 @@ class Loss(nn.Module, ABC):
                 index = self.ignore_index
                 raise PyriteError(f"ignore_index is {index}, but labels that are distributions cannot be ignored")
             shape = scores.shape[:1] + scores.shape[2:] if scores.dim() > 1 else torch.Size()
-            labels = to_rows(labels)
+            labels = known = to_rows(labels)
         else:
             some_ignored, shape = check_labels(scores, labels, self.ignore_index), labels.shape
-            labels = labels.reshape(-1).long()
+            labels = known = labels.reshape(-1).long()
             if some_ignored:
                 valid = labels != self.ignore_index
-                labels = torch.where(valid, labels, 0)
-                counts.append(valid)
-            if weight is not None:
-                counts.append(weight[labels])
-        values = self.per_sample(rows, labels, weight, valid)
+                known = torch.where(valid, labels, 0)
+        values = self.per_sample(rows, known, weight, valid)
         if sample_weight is not None:
             if not isinstance(sample_weight, Tensor) or sample_weight.shape != shape:
                 given = tuple(sample_weight.shape) if isinstance(sample_weight, Tensor) else sample_weight
                 raise PyriteError(f"sample_weight is {given!r}, but must be a tensor of shape {tuple(shape)}")
-            factor = sample_weight.reshape(-1).to(values.dtype)
-            counts = [factor if valid is None else torch.where(valid, factor, 0.0), *counts]
-            values = values * counts[0]
-        return self._reduced(values if valid is None else torch.where(valid, values, 0.0), counts, shape, scores)
+            sample_weight = sample_weight.reshape(-1).to(values.dtype)
+            values = values * sample_weight
+        if valid is not None:
+            values = torch.where(valid, values, 0.0)
+        if self.reduction == "none":
+            return values.reshape(shape).to(self._dtype(scores))
+        value = values.sum()
+        if self.reduction == "mean":
+            value = value / self.denominator(labels, sample_weight)
+        return value.to(self._dtype(scores))
+
+    def denominator(self, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        """What the sum of the losses is divided by for their mean: the number of labels, or the sum of their weights.
+
+        ``labels`` are class numbers (M,) or distributions (M, C).
+        """
+        counts = torch.ones(len(labels), device=labels.device) if sample_weight is None else sample_weight
+        if not labels.is_floating_point():
+            valid = labels != self.ignore_index
+            counts = torch.where(valid, counts, 0.0)
+            if self.weight is not None:
+                counts = counts * self.weight.to(labels.device)[torch.where(valid, labels, 0)]
+        return counts.sum(dtype=wide_dtype(labels))
 
     def linear(
         self,
@@ -238,28 +253,8 @@ class Loss(nn.Module, ABC):
         arguments: Any = (rows, weight, bias, labels, each)
         if self.reduction == "none":
             return projection.projected_values(self, arguments, size).reshape(shape)
-        divisor = self._count(labels, each) if self.reduction == "mean" else None
+        divisor = self.denominator(labels, each) if self.reduction == "mean" else None
         return projection.projected_sum(copy.copy(self).configure(reduction="sum"), arguments, divisor, size)
-
-    def _count(self, labels: Tensor, sample_weight: Tensor | None) -> Tensor:
-        """What the sum of the losses is divided by for their mean."""
-        counts = torch.ones(len(labels), device=labels.device) if sample_weight is None else sample_weight
-        if not labels.is_floating_point():
-            valid = labels != self.ignore_index
-            counts = torch.where(valid, counts, 0.0)
-            if self.weight is not None:
-                counts = counts * self.weight.to(labels.device)[torch.where(valid, labels, 0)]
-        return counts.sum(dtype=wide_dtype(labels))
-
-    def _reduced(self, values: Tensor, counts: list[Tensor], shape: torch.Size, scores: Tensor) -> Tensor:
-        """The losses of all samples reduced, where the product of ``counts`` is what each counts in the mean."""
-        if self.reduction == "none":
-            result = values.reshape(shape)
-        elif self.reduction == "sum":
-            result = values.sum()
-        else:
-            result = values.sum() / math.prod(counts[1:], start=counts[0]).sum() if counts else values.mean()
-        return result.to(self._dtype(scores))
 
     def _dtype(self, scores: Tensor) -> torch.dtype:
         """That of the scores; under autocast at least float32, as torch's, so that a loss can be scaled up."""

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
+from torch.utils.checkpoint import checkpoint
 
 # Scores per chunk: 64 MiB of float32, large enough for matrix products at full speed.
 CHUNK = 1 << 24
@@ -25,67 +26,22 @@ def projected_sum(loss: Rows, arguments: tuple[Tensor, ...], divisor: Tensor | N
 
 def projected_values(loss: Rows, arguments: tuple[Tensor, ...], chunk: int | None) -> Tensor:
     """The loss of each row. The backward pass computes the scores again, as each row has a factor of its own."""
-    values: Tensor = _Values.apply(*arguments, loss, chunk)
-    return values
+    input, weight, bias, labels, sample_weight = arguments
+
+    def values(here: slice, input: Tensor, *wide: Tensor) -> Tensor:
+        own = None if sample_weight is None else sample_weight[here]
+        return loss(linear(input[here], *(part.to(weight.dtype) for part in wide)), labels[here], own)
+
+    # The gradients of the chunks are added up in at least 32 bits.
+    wide = [part.to(torch.promote_types(part.dtype, torch.float32)) for part in (weight, bias) if part is not None]
+    options: Any = {"use_reentrant": False, "preserve_rng_state": False}
+    parts = [checkpoint(values, here, input, *wide, **options) for here in _chunks(input, weight, chunk)]
+    return torch.cat(parts)
 
 
 def _chunks(input: Tensor, weight: Tensor, chunk: int | None) -> Iterator[slice]:
     size = max(1, CHUNK // len(weight)) if chunk is None else chunk
     return (slice(start, start + size) for start in range(0, max(len(input), 1), size))
-
-
-class _Gradients:
-    """Sums over chunks of the gradients that are asked for, of at least 32 bits."""
-
-    def __init__(self, wanted: tuple[bool, ...], input: Tensor, weight: Tensor, bias: Tensor | None) -> None:
-        self.weight_itself, wide = weight, torch.promote_types(weight.dtype, torch.float32)
-        self.input = torch.zeros_like(input) if wanted[0] else None
-        self.weight = torch.zeros_like(weight, dtype=wide) if wanted[1] else None
-        self.bias = torch.zeros_like(bias, dtype=wide) if wanted[2] and bias is not None else None
-
-    def add(self, here: slice, input: Tensor, by_scores: Tensor) -> None:
-        if self.input is not None:
-            self.input[here] = by_scores @ self.weight_itself.to(by_scores.dtype)
-        if self.weight is not None:
-            if self.weight.dtype == by_scores.dtype == input.dtype:
-                self.weight.addmm_(by_scores.mT, input[here])
-            else:
-                self.weight.add_(by_scores.mT @ input[here].to(by_scores.dtype))
-        if self.bias is not None:
-            self.bias.add_(by_scores.sum(0, dtype=self.bias.dtype))
-
-    def all(self) -> tuple[Tensor | None, ...]:
-        return self.input, self.weight, self.bias
-
-
-def _plain(
-    loss: Rows, input: Tensor, weight: Tensor, bias: Tensor | None, labels: Tensor, sample_weight: Tensor | None
-) -> Tensor:
-    return loss(linear(input, weight, bias), labels, sample_weight)
-
-
-def _again(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
-    """The gradient as a function that can be differentiated, with all scores at once."""
-    parts = ctx.saved_tensors[:5]
-    inputs = [part for part, wanted in zip(parts[:3], ctx.needs_input_grad, strict=False) if wanted]
-    with _autocast(ctx):
-        found = iter(torch.autograd.grad(_plain(ctx.loss, *parts).to(given.dtype), inputs, given, create_graph=True))
-    return tuple(next(found) if wanted else None for wanted in ctx.needs_input_grad[:3])
-
-
-def _autocast(ctx: Any) -> torch.autocast:
-    """The state of autocast in the forward pass."""
-    return torch.autocast(ctx.kind, ctx.autocast_dtype, enabled=ctx.autocast)
-
-
-def _remember(ctx: Any, loss: Rows, *tensors: Tensor | None) -> None:
-    ctx.loss, ctx.kind = loss, tensors[0].device.type if tensors[0] is not None else "cpu"
-    ctx.autocast, ctx.autocast_dtype = torch.is_autocast_enabled(ctx.kind), torch.get_autocast_dtype(ctx.kind)
-    ctx.save_for_backward(*tensors)
-
-
-def _part(rows: Tensor | None, here: slice) -> Tensor | None:
-    return None if rows is None else rows[here]
 
 
 class _Sum(torch.autograd.Function):
@@ -103,17 +59,29 @@ class _Sum(torch.autograd.Function):
         loss: Rows,
         chunk: int | None,
     ) -> Tensor:
-        gradients = _Gradients(ctx.needs_input_grad, input, weight, bias)
-        differentiate, sums = any(ctx.needs_input_grad), []
+        needed, wide = ctx.needs_input_grad, torch.promote_types(weight.dtype, torch.float32)
+        by_input = torch.zeros_like(input) if needed[0] else None
+        by_weight = torch.zeros_like(weight, dtype=wide) if needed[1] else None
+        by_bias = torch.zeros_like(bias, dtype=wide) if needed[2] and bias is not None else None
+        differentiate, sums = any(needed), []
         for here in _chunks(input, weight, chunk):
             scores = linear(input[here], weight, bias)
             rows = scores.detach().to(torch.promote_types(scores.dtype, torch.float32)).requires_grad_(differentiate)
             with torch.set_grad_enabled(differentiate):
-                value = loss(rows, labels[here], _part(sample_weight, here))
+                value = loss(rows, labels[here], None if sample_weight is None else sample_weight[here])
             sums.append(value.detach())
-            if differentiate:
-                gradients.add(here, input, torch.autograd.grad(value, rows)[0].to(scores.dtype))
-        _remember(ctx, loss, input, weight, bias, labels, sample_weight, divisor, *gradients.all())
+            by_scores = torch.autograd.grad(value, rows)[0].to(scores.dtype) if differentiate else rows
+            if by_input is not None:
+                by_input[here] = by_scores @ weight.to(by_scores.dtype)
+            if by_weight is not None and wide == by_scores.dtype == input.dtype:
+                by_weight.addmm_(by_scores.mT, input[here])
+            elif by_weight is not None:
+                by_weight.add_(by_scores.mT @ input[here].to(by_scores.dtype))
+            if by_bias is not None:
+                by_bias.add_(by_scores.sum(0, dtype=wide))
+        ctx.loss, ctx.kind = loss, input.device.type
+        ctx.autocast, ctx.autocast_dtype = torch.is_autocast_enabled(ctx.kind), torch.get_autocast_dtype(ctx.kind)
+        ctx.save_for_backward(input, weight, bias, labels, sample_weight, divisor, by_input, by_weight, by_bias)
         total = torch.stack(sums).sum(dtype=None if divisor is None else divisor.dtype)
         dtype = torch.promote_types(scores.dtype, torch.float32) if ctx.autocast else scores.dtype
         return (total if divisor is None else total / divisor).to(dtype)
@@ -123,47 +91,17 @@ class _Sum(torch.autograd.Function):
         divisor, given = ctx.saved_tensors[5], grads[0]
         factor = given if divisor is None else given / divisor
         if torch.is_grad_enabled():
-            return *_again(ctx, factor), None, None, None, None, None
+            return *_Sum._again(ctx, factor), None, None, None, None, None
         parts = zip(ctx.saved_tensors[6:], ctx.saved_tensors[:3], strict=True)
         found = [None if grad is None else (grad * factor.to(grad.dtype)).to(part.dtype) for grad, part in parts]
         return *found, None, None, None, None, None
 
-
-class _Values(torch.autograd.Function):
-    """The loss of each row."""
-
     @staticmethod
-    def forward(
-        ctx: Any,
-        input: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        labels: Tensor,
-        sample_weight: Tensor | None,
-        loss: Rows,
-        chunk: int | None,
-    ) -> Tensor:
-        _remember(ctx, loss, input, weight, bias, labels, sample_weight)
-        ctx.chunk = chunk
-        return torch.cat(
-            [
-                _plain(loss, input[here], weight, bias, labels[here], _part(sample_weight, here))
-                for here in _chunks(input, weight, chunk)
-            ]
-        )
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        if torch.is_grad_enabled():
-            return *_again(ctx, grads[0]), None, None, None, None
-        input, weight, bias, labels, sample_weight = ctx.saved_tensors
-        gradients = _Gradients(ctx.needs_input_grad, input, weight, bias)
-        with _autocast(ctx):
-            for here in _chunks(input, weight, ctx.chunk):
-                scores = linear(input[here], weight, bias).detach().requires_grad_()
-                with torch.enable_grad():
-                    values = ctx.loss(scores, labels[here], _part(sample_weight, here))
-                gradients.add(here, input, torch.autograd.grad(values, scores, grads[0][here])[0])
-        parts = zip(gradients.all(), (input, weight, bias), strict=True)
-        found = [None if grad is None else grad.to(part.dtype) for grad, part in parts]
-        return *found, None, None, None, None
+    def _again(ctx: Any, given: Tensor) -> tuple[Tensor | None, ...]:
+        """The gradient as a function that can be differentiated, with all scores at once."""
+        input, weight, bias, labels, sample_weight = ctx.saved_tensors[:5]
+        wanted = [part for part, need in zip((input, weight, bias), ctx.needs_input_grad, strict=False) if need]
+        with torch.autocast(ctx.kind, ctx.autocast_dtype, enabled=ctx.autocast):
+            value = ctx.loss(linear(input, weight, bias), labels, sample_weight).to(given.dtype)
+            found = iter(torch.autograd.grad(value, wanted, given, create_graph=True))
+        return tuple(next(found) if need else None for need in ctx.needs_input_grad[:3])

@@ -8,7 +8,6 @@ Per sample everything is float64 and costs nothing; what has the size of the sco
 scores of 32 bits or less. A float32 margin of 30 would by its rounding alone put 1e-6 on every weight.
 """
 
-from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -57,14 +56,14 @@ def margins(scores: Tensor) -> Tensor:
 
 def row_margin(rows: Tensor, labels: Tensor) -> Tensor:
     """``margin`` of (M, C) scores and (M,) labels, in the wide dtype and without checks."""
-    delta: Tensor = (_differentiable if transformed(rows) else _Rows.apply)(rows, labels, False)[0]
+    delta: Tensor = (_in_operations if transformed(rows) else _Rows.apply)(rows, labels, False)[0]
     return delta
 
 
 def row_margin_and_total(rows: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """``row_margin``, and the cross entropy summed over all labels: the sum of -log p_i over every i."""
-    found: tuple[Tensor, Tensor] = (_differentiable if transformed(rows) else _Rows.apply)(rows, labels, True)
-    return found
+    found: Any = (_in_operations if transformed(rows) else _Rows.apply)(rows, labels, True)
+    return found[0], found[1]
 
 
 def row_margins(rows: Tensor) -> Tensor:
@@ -74,7 +73,7 @@ def row_margins(rows: Tensor) -> Tensor:
     of the others: r - exp(s_i - m) cannot cancel to more than its own rounding, and with two classes it
     is exactly 0. The leader itself sees its own maximum, or its margin would be lost beyond 88.
     """
-    x = rows.to(_working(rows))
+    x = rows.to(torch.promote_types(rows.dtype, torch.float32))
     fixed = x.detach()
     leader = fixed.argmax(1, keepdim=True)
     first = x.gather(1, leader)
@@ -167,9 +166,10 @@ class _Rows(torch.autograd.Function):
             numbers = kernel.forward(rows, labels, with_total=with_total)[0]
             ctx.save_for_backward(rows, labels, numbers)
             return numbers[0].clone(), numbers[3].clone() if with_total else None
-        delta, total, kept = _in_blocks(rows, labels, with_total)
-        ctx.save_for_backward(rows, labels, *kept)
-        return delta, total
+        parts = zip(*(_in_operations(rows[here], labels[here], with_total) for here in _blocks(rows)), strict=True)
+        delta, total, mass, top = (None if part[0] is None else torch.cat(part) for part in parts)
+        ctx.save_for_backward(rows, labels, delta, mass, top)
+        return delta, total  # type: ignore[return-value]  # the margin is never None
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, None, None]:
@@ -181,46 +181,39 @@ class _Rows(torch.autograd.Function):
         if again or transformed(given[0]):
             with torch.enable_grad():
                 x = rows if again else rows.detach().requires_grad_()
-                found = _differentiable(x, labels, grads[1] is not None)
-                outputs = [value for value, grad in zip(found, grads, strict=True) if grad is not None]
+                found: tuple[Any, ...] = _in_operations(x, labels, grads[1] is not None)
+                outputs = [value for value, grad in zip(found, grads, strict=False) if grad is not None]
                 return torch.autograd.grad(outputs, x, given, create_graph=again)[0], None, None
         g_delta = torch.zeros_like(given[0]) if grads[0] is None else grads[0].contiguous()
         g_total = None if grads[1] is None else grads[1].contiguous()
-        gradient: Any = kernel.backward if len(kept) == 1 else _gradient_in_blocks
+        gradient: Any = kernel.backward if len(kept) == 1 else _gradient
         return gradient(rows, labels, *kept, g_delta, g_total), None, None
 
 
-def _in_blocks(
-    rows: Tensor, labels: Tensor, with_total: bool
-) -> tuple[Tensor, Tensor | None, tuple[Tensor, Tensor, Tensor]]:
-    """Margin and total; and what is kept: margin, mass and largest score of the others."""
-    index = labels.unsqueeze(1)
-    blocks = [_statistics(rows[here], buffer, index[here], with_total) for here, buffer in _blocks(rows)]
-    tops, masses, drops = zip(*blocks, strict=True)
-    top, mass = torch.cat(tops), torch.cat(masses)
-    log_mass = mass.log()
-    own = rows.gather(1, index).to(mass.dtype).sub_(top).squeeze(1)
-    delta = own - log_mass
-    total = _total(delta, torch.logaddexp(log_mass, own), torch.cat(drops), rows.shape[1]) if with_total else None
-    return delta, total, (delta, mass.clamp(min=0.5), top)  # the mass is at least 1, or 0 where all others are -inf
-
-
-def _statistics(rows: Tensor, buffer: Tensor, index: Tensor, with_total: bool) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Of each row without its label: the largest score, the mass relative to it, the sum of the distances to it.
+def _in_operations(rows: Tensor, labels: Tensor, with_total: bool) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+    """Margin, total, and mass and largest score of the others, in operations torch can differentiate and compile.
 
     The mass is summed in float64: focal loss triples the error of the margin, and higher powers do worse.
     """
-    buffer.copy_(rows).scatter_(1, index, -torch.inf)
-    top = _finite(buffer.amax(1, keepdim=True))
-    buffer.sub_(top)
-    drop = None
+    hot = torch.arange(rows.shape[1], device=rows.device) == labels.unsqueeze(1)
+    x = rows.to(torch.promote_types(rows.dtype, torch.float32))
+    others = torch.where(hot, -torch.inf, x)
+    top = _finite(others.detach().amax(1, keepdim=True))
+    mass = (others - top).exp().sum(1, dtype=wide_dtype(rows))
+    kept = mass.clamp(min=0.5)
+    # The mass is at least 1, or 0 where all others are -inf; then its logarithm has no derivative, and needs none.
+    log_mass = torch.where(mass > 0, kept.log(), -torch.inf)
+    own = x.gather(1, labels.unsqueeze(1)).squeeze(1).to(mass.dtype) - top.squeeze(1)
+    delta, total = own - log_mass, None
     if with_total:
-        drop = buffer.scatter_(1, index, 0.0).sum(1)
-        buffer.scatter_(1, index, -torch.inf)
-    return top, buffer.exp_().sum(1, dtype=wide_dtype(buffer)), drop
+        # The sum over i of -log p_i, from terms that are all positive, so that nothing cancels: of the label
+        # -log sigmoid(delta), of the others the logarithm of the mass of all classes less s_i - top.
+        drop = torch.where(hot, 0.0, x - top).sum(1).to(delta.dtype)
+        total = (rows.shape[1] - 1) * torch.logaddexp(log_mass, own) - drop - logsigmoid(delta)
+    return delta, total, kept, top
 
 
-def _gradient_in_blocks(
+def _gradient(
     rows: Tensor, labels: Tensor, delta: Tensor, mass: Tensor, top: Tensor, g_delta: Tensor, g_total: Tensor | None
 ) -> Tensor:
     """The margin's gradient is 1 at the label and minus the softmax q_j over the others; the total's is C p_j - 1,
@@ -230,61 +223,21 @@ def _gradient_in_blocks(
         at_label = at_label + g_total * (rows.shape[1] * logsigmoid(delta).exp() - 1)
         factor = factor + g_total * (rows.shape[1] * logsigmoid(-delta).exp())
         constant = -g_total.unsqueeze(1).to(top.dtype)
-    index, label, factor = (
-        part.unsqueeze(1) for part in (labels, at_label.to(top.dtype), (factor / mass).to(top.dtype))
-    )
+    index, label, factor = labels.unsqueeze(1), *(n.unsqueeze(1).to(top.dtype) for n in (at_label, factor / mass))
     grad = torch.empty_like(rows, memory_format=torch.contiguous_format)
-    for here, buffer in _blocks(rows, into=grad):
-        torch.sub(rows[here], top[here], out=buffer)
-        buffer.exp_().mul_(factor[here])
+    for here in _blocks(rows):
+        room = grad[here] if grad.dtype == top.dtype else None
+        part = torch.sub(rows[here], top[here], out=room).exp_().mul_(factor[here])
         if constant is not None:
-            buffer.add_(constant[here])
-        buffer.scatter_(1, index[here], label[here])
-        if buffer.dtype != grad.dtype:
-            grad[here] = buffer
+            part.add_(constant[here])
+        grad[here] = part.scatter_(1, index[here], label[here])
     return grad
 
 
-def _differentiable(rows: Tensor, labels: Tensor, with_total: bool) -> tuple[Any, ...]:
-    """Margin and total, in operations torch can differentiate and compile."""
-    hot = torch.arange(rows.shape[1], device=rows.device) == labels.unsqueeze(1)
-    x = rows.to(_working(rows))
-    others = torch.where(hot, -torch.inf, x)
-    top = _finite(others.detach().amax(1, keepdim=True))
-    mass = (others - top).exp().sum(1, dtype=wide_dtype(rows))
-    # The mass is at least 1, or 0 where all others are -inf; then its logarithm has no derivative, and needs none.
-    log_mass = torch.where(mass > 0, mass.clamp(min=0.5).log(), -torch.inf)
-    own = x.gather(1, labels.unsqueeze(1)).squeeze(1).to(mass.dtype) - top.squeeze(1)
-    delta = own - log_mass
-    if not with_total:
-        return delta, None
-    drop = torch.where(hot, 0.0, x - top).sum(1)
-    return delta, _total(delta, torch.logaddexp(log_mass, own), drop, rows.shape[1])
-
-
-def _total(delta: Tensor, whole: Tensor, drop: Tensor, classes: int) -> Tensor:
-    """The sum over i of -log p_i, from terms that are all positive, so that nothing cancels.
-
-    -log p_y = -log sigmoid(delta); for the others -log p_i = whole - (s_i - top), where top is the largest score of
-    the others, ``whole`` the logarithm of all the mass relative to it, the label's included, and ``drop`` the sum of
-    the s_i - top. All of them may be -inf: then the total is inf.
-    """
-    return (classes - 1) * whole - drop.to(delta.dtype) - logsigmoid(delta)
-
-
-def _blocks(rows: Tensor, into: Tensor | None = None) -> Iterator[tuple[slice, Tensor]]:
-    """Slices of the rows with room to work in: a buffer that is used again, or the result itself."""
-    (count, classes), work = rows.shape, _working(rows)
-    size = max(1, (CPU_BLOCK if rows.device.type == "cpu" else DEVICE_BLOCK) // classes)
-    if into is None or into.dtype != work:
-        buffer = rows.new_empty((min(size, count), classes), dtype=work)
-    for start in range(0, max(count, 1), size):
-        here = slice(start, min(start + size, count))
-        yield here, buffer[: here.stop - start] if into is None or into.dtype != work else into[here]
-
-
-def _working(scores: Tensor) -> torch.dtype:
-    return torch.float64 if scores.dtype == torch.float64 else torch.float32
+def _blocks(rows: Tensor) -> list[slice]:
+    """Slices of the rows, of which one at a time is worked on."""
+    size = max(1, (CPU_BLOCK if rows.device.type == "cpu" else DEVICE_BLOCK) // rows.shape[1])
+    return [slice(start, start + size) for start in range(0, max(len(rows), 1), size)]
 
 
 def wide_dtype(scores: Tensor) -> torch.dtype:

@@ -24,15 +24,8 @@ KINDS = {kind: float(number) for number, kind in enumerate((*_CURVES, "nce", "to
 _DTYPES = {torch.float32: 0, torch.float64: 1, torch.bfloat16: 2, torch.float16: 3}
 _TENSORS = {Tensor, torch.nn.Parameter}
 _Double, _Long, _Pointer, _Int = ctypes.c_double, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int
-_ROWS: list[Any] = [
-    _Int,
-    _Pointer,
-    _Long,
-    _Long,
-    _Long,
-    _Pointer,
-    _Long,
-]  # dtype, rows, stride, count, classes, labels, ignored
+# dtype, rows, stride, count, classes, labels, ignored
+_ROWS: list[Any] = [_Int, _Pointer, _Long, _Long, _Long, _Pointer, _Long]
 _Sums, _Term = _Double * 2, _Double * 6
 
 
@@ -115,26 +108,13 @@ def forward(
     """
     array, needed = _as_array(terms)
     with_total = needed or with_total
-    (count, classes), sums = rows.shape, _Sums()
-    numbers = torch.empty((3 + with_total + (array is not None), count), dtype=torch.float64)
+    numbers = torch.empty((3 + with_total + (array is not None), len(rows)), dtype=torch.float64)
+    sums = _Sums()
+    weights, own, out = (None if part is None else part.data_ptr() for part in (class_weight, sample_weight, values))
     bad = library().pyrite_forward(  # type: ignore[union-attr]
-        _DTYPES[rows.dtype],
-        rows.data_ptr(),
-        rows.stride(0),
-        count,
-        classes,
-        labels.data_ptr(),
-        ignored,
-        with_total,
-        numbers.data_ptr(),
-        array,
-        len(terms),
-        None if class_weight is None else class_weight.data_ptr(),
-        None if sample_weight is None else sample_weight.data_ptr(),
-        None if values is None else values.data_ptr(),
-        sums,
-        torch.get_num_threads(),
-    )
+        _DTYPES[rows.dtype], rows.data_ptr(), rows.stride(0), *rows.shape, labels.data_ptr(), ignored,
+        with_total, numbers.data_ptr(), array, len(terms), weights, own, out, sums, torch.get_num_threads(),
+    )  # fmt: skip
     if bad == -2:
         raise MemoryError
     if bad >= 0:
@@ -156,26 +136,16 @@ def backward(
 
     The derivatives are those among the ``numbers`` that ``forward`` left, if none are given.
     """
-    (count, classes), start = rows.shape, numbers.data_ptr()
+    row, start = 8 * len(rows), numbers.data_ptr()
     grad = torch.empty_like(rows, memory_format=torch.contiguous_format)
+    by_delta, by_total = start + 3 * row, start + 4 * row if len(numbers) > 4 else None
+    if d_delta is not None:
+        by_delta, by_total = d_delta.data_ptr(), None if d_total is None else d_total.data_ptr()
     library().pyrite_backward(  # type: ignore[union-attr]
-        _DTYPES[rows.dtype],
-        rows.data_ptr(),
-        rows.stride(0),
-        count,
-        classes,
-        labels.data_ptr(),
-        ignored,
-        start,
-        start + 24 * count if d_delta is None else d_delta.data_ptr(),
-        (start + 32 * count if d_delta is None and len(numbers) > 4 else None)
-        if d_total is None
-        else d_total.data_ptr(),
-        None if each is None else each.data_ptr(),
-        factor,
-        grad.data_ptr(),
+        _DTYPES[rows.dtype], rows.data_ptr(), rows.stride(0), *rows.shape, labels.data_ptr(), ignored,
+        start, by_delta, by_total, None if each is None else each.data_ptr(), factor, grad.data_ptr(),
         torch.get_num_threads(),
-    )
+    )  # fmt: skip
     return grad
 
 

@@ -89,7 +89,7 @@ class Context:
         self.samples, self.steps_per_epoch = len(batches.labels), len(batches)
         self.groups = groups or (lambda: np.arange(self.samples))
         self._make, self._meta, self._noise_matrix = make_learner, meta, noise_matrix
-        self._soft_labels = None if soft_labels is None else soft_labels.to(self.device)
+        self.soft_labels = None if soft_labels is None else soft_labels.to(self.device)
         self._made = 0
         self._learners: Sequence[Learner] = ()
 
@@ -103,10 +103,6 @@ class Context:
         index = torch.from_numpy(self.batches.index)
         labels[index] = self.batches.labels[index]
         return labels.to(self.device)
-
-    def targets(self, batch: Batch) -> Tensor:
-        """What a loss compares the scores of a batch with: labels, or the distributions that annotators agree on."""
-        return batch.labels if self._soft_labels is None else self._soft_labels[batch.index]
 
     @cached_property
     def class_frequencies(self) -> Tensor:

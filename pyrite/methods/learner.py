@@ -98,8 +98,7 @@ class Learner(Stateful):
         self.model.train()
         try:
             with torch.autocast(inputs.device.type, self.autocast, enabled=self.autocast is not None):
-                layout = torch.channels_last if inputs.dim() == 4 else torch.preserve_format
-                scores: Tensor = self._forward(inputs.to(self.dtype, memory_format=layout))  # as by ``ready``
+                scores: Tensor = self._forward(self.ready(inputs))
         except ValueError as error:
             if len(inputs) != 1 or "more than 1 value per channel" not in str(error):
                 raise
@@ -115,8 +114,7 @@ class Learner(Stateful):
         model = self.model if model is None else model
         model.eval()
         with torch.autocast(inputs.device.type, self.autocast, enabled=self.autocast is not None):
-            layout = torch.channels_last if inputs.dim() == 4 else torch.preserve_format
-            scores: Tensor = model(inputs.to(self.dtype, memory_format=layout))
+            scores: Tensor = model(self.ready(inputs))
         return scores.to(self.dtype)
 
     def update(self) -> float:

@@ -120,6 +120,8 @@ class Trainer(Stateful):
         self.loss = deepcopy(CE() if loss is None else loss).configure(reduction="none")
         self.nets = nn.ModuleList(context.make_learner() for _ in range(nets))  # type: ignore[assignment]
         self.trainers = nn.ModuleList()  # type: ignore[assignment]  # those that it is made of, such as its stages
+        if self.loss.weight is not None and len(self.loss.weight) != context.classes:
+            raise PyriteError(f"weight has {len(self.loss.weight)} numbers, but there are {context.classes} classes")
         couples = any(part.couples for part in self.loss.modules() if isinstance(part, Loss))
         self.whole_batch = self.whole_batch or couples
         for net in self.nets:
@@ -133,8 +135,10 @@ class Trainer(Stateful):
 
     def losses(self, scores: Tensor, batch: Batch) -> Tensor:
         """The loss of each sample; or their sum, where it is not a sum over samples."""
-        hard = self.loss.ignore_index >= 0  # a distribution cannot be ignored
-        losses: Tensor = self.loss(scores, batch.labels if hard else self.context.targets(batch))
+        soft, targets = self.context.soft_labels, batch.labels
+        if soft is not None and self.loss.ignore_index < 0:  # a distribution cannot be ignored
+            targets = soft[batch.index]
+        losses: Tensor = self.loss(scores, targets)
         return losses
 
     def weights(self, batch: Batch, losses: Tensor | None) -> Tensor | None:
@@ -148,14 +152,7 @@ class Trainer(Stateful):
 
     def denominator(self, batch: Batch, weights: Tensor | None) -> Tensor:
         """What the samples add to the denominator of the mean."""
-        if weights is not None:
-            return weights.sum()
-        labels = batch.labels[batch.labels != self.loss.ignore_index]
-        if self.loss.weight is None:
-            return torch.tensor(len(labels), dtype=torch.float64, device=labels.device)
-        if len(labels) and int(labels.max()) >= len(self.loss.weight):
-            raise PyriteError(f"weight has {len(self.loss.weight)} numbers, but there is a label {int(labels.max())}")
-        return self.loss.weight.to(labels.device)[labels].sum()
+        return self.loss.denominator(batch.labels) if weights is None else weights.sum()
 
     def after_step(self, step: Step) -> None:
         """Update what is kept between steps, after a step that succeeded; called without gradients.

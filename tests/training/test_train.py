@@ -424,7 +424,7 @@ def test_batches_in_which_nothing_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"loss": "ce(weight=[1.0, 2.0])"}, "weight has 2 numbers, but there is a label"),
+        ({"loss": "ce(weight=[1.0, 2.0])"}, "weight has 2 numbers, but there are"),
         ({"clip": float("inf")}, "clip is inf"),
         ({"noise": "symmetric(0.4)", "samples": 10**6}, "samples is 1000000"),
     ],
