@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 
-.PHONY: demo test test-slow lint format bench faults dist clean
+.PHONY: demo test test-slow lint format bench docs docs-serve faults dist clean
 
 demo: .venv/.package
 	$(BIN)/pyrite demo
@@ -36,6 +36,13 @@ bench: .venv/.dev
 	$(BIN)/python -m benchmarks.models
 	$(BIN)/python -m benchmarks.meta
 
+# The site, in `site`; opens from the disk. NOTEBOOKS=false leaves out the notebooks, which are executed otherwise.
+docs: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+docs-serve: .venv/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve
+
 # Deliberate faults, each of which the tests must catch: docs/testing.md.
 faults: .venv/.dev
 	$(BIN)/python -m benchmarks.faults
@@ -55,9 +62,13 @@ dist: .venv/.release
 	$(INSTALL) ".[dev]"
 	@touch $@
 
+.venv/.docs: .venv/.dev
+	$(INSTALL) ".[docs]"
+	@touch $@
+
 .venv/.release: .venv/.package
 	$(INSTALL) ".[release]"
 	@touch $@
 
 clean:
-	rm -rf .venv demo dist
+	rm -rf .venv demo dist site

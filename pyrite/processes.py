@@ -7,7 +7,7 @@ sum divided by a global count: the mean of local means is wrong where batches of
 import atexit
 import os
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, final
+from typing import Any, TypeVar, cast, final
 
 import torch
 import torch.distributed as dist
@@ -28,11 +28,6 @@ def world_size() -> int:
     return dist.get_world_size() if dist.is_initialized() else 1
 
 
-def local_device(device: str) -> str:
-    """The device of this process. With "cuda" and several processes, each one uses the GPU of its local rank."""
-    return f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and world_size() > 1 else device
-
-
 def pick_device(device: str) -> str:
     """For "auto" the first of CUDA, MPS and the processor that can be trained on; any other name as it is."""
     if device != "auto":
@@ -40,6 +35,17 @@ def pick_device(device: str) -> str:
     if torch.cuda.is_available():
         return "cuda"
     return "mps" if torch.backends.mps.is_available() and not device_problem("mps") else "cpu"
+
+
+def local_device(device: str) -> str:
+    """The device of this process; ``PyriteError`` if it is not available.
+
+    With "cuda" and several processes, each one uses the GPU of its local rank.
+    """
+    own = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and world_size() > 1 else device
+    if problem := device_problem(own):
+        raise PyriteError(f"device is {own!r}, which is not available: {problem}")
+    return own
 
 
 def device_problem(device: str) -> str:
@@ -91,6 +97,22 @@ def all_gather(value: _Kind) -> list[_Kind]:
     values: list[Any] = [None] * world_size()
     dist.all_gather_object(values, value)
     return values
+
+
+def on_first(compute: Callable[[], _Kind]) -> _Kind:
+    """What process 0 computes, on every process; what it raises is raised on all of them."""
+    if not dist.is_initialized():
+        return compute()
+    own: tuple[Any, Exception | None] = None, None
+    if rank() == 0:
+        try:
+            own = compute(), None
+        except Exception as error:
+            own = None, error
+    value, problem = all_gather(own)[0]
+    if problem is not None:
+        raise problem
+    return cast(_Kind, value)
 
 
 def gather(rows: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ import pyrite
 from pyrite.cli.app import app
 from pyrite.data import Corrections, Dataset, load
 from pyrite.data.corrections import from_cell, to_cell
-from pyrite.training.run_files import read_history, read_json, read_npz, read_weights
+from pyrite.training.run import read_history, read_json, read_npz, read_weights
 
 Floats = npt.NDArray[np.float64]
 Ints = npt.NDArray[np.int64]

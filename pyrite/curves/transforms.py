@@ -162,7 +162,8 @@ class Scale(_Moved):
         return self.tau / self._depth, 0.0
 
 
-shift, scale = Shift, Scale
+shift = Shift
+scale = Scale
 
 
 def _start(classes: int | None, margin: float | str | None) -> tuple[int | None, float | str | None, float | None]:

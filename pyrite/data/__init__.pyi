@@ -6,7 +6,13 @@ from .annotations import (
 from .augment import CropFlip as CropFlip, Growth as Growth
 from .batches import Batch as Batch, Batches as Batches
 from .corrections import Corrections as Corrections, read_content as read_content
-from .dataset import Dataset as Dataset, Inputs as Inputs, Numeric as Numeric, Tracklets as Tracklets
+from .dataset import (
+    Dataset as Dataset,
+    Inputs as Inputs,
+    Numeric as Numeric,
+    Samples as Samples,
+    Tracklets as Tracklets,
+)
 from .digest import checksums as checksums, content as content, digest as digest
 from .files import data_folder as data_folder
 from .images import LazyImages as LazyImages, Unreadable as Unreadable
@@ -28,7 +34,6 @@ from .records import (
 from .registry import (
     DATASETS as DATASETS,
     Data as Data,
-    Samples as Samples,
     describe as describe,
     load as load,
     read_like as read_like,

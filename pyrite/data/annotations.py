@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
@@ -12,17 +12,6 @@ import numpy.typing as npt
 from pyrite.data.dataset import Labels, encode, encode_like, is_missing
 from pyrite.data.tables import Table, TextTable, parquet_table
 from pyrite.errors import PyriteError
-
-__all__ = [
-    "Annotations",
-    "annotated_rows",
-    "annotation_cells",
-    "annotation_numbers",
-    "are_several",
-    "encode_cells",
-    "majority_like",
-    "read_label_file",
-]
 
 Cells = npt.NDArray[Any]
 """Labels as texts, one row per sample, one column per annotator, empty where there is none."""
@@ -143,22 +132,34 @@ def annotation_numbers(labels: Any) -> Annotations:
     return Annotations(numbers, names)
 
 
-def encode_cells(cells: Cells, names: Sequence[str], what: str) -> tuple[Annotations, tuple[str, ...]]:
-    """Class numbers, and the names of the classes."""
+class Targets(NamedTuple):
+    """Labels as class numbers, the names of the classes, and the labels of all annotators if there are several."""
+
+    labels: Labels
+    classes: tuple[str, ...]
+    annotations: Annotations | None = None
+
+
+def to_targets(cells: Cells, names: Sequence[str], what: str, classes: tuple[str, ...] = ()) -> Targets:
+    """Class numbers of labels as texts, one per sample, or one row per sample with a column for each of ``names``.
+
+    ``classes`` are those of the training part, if these are of another part.
+    """
+    if cells.ndim == 1:
+        values = cells.tolist()
+        return Targets(encode_like(values, classes, what), classes) if classes else Targets(*encode(values, what))
     known = ~np.vectorize(is_missing, otypes=[bool])(cells)
     none = ~known.any(axis=1)
     if none.any():
         raise PyriteError(f"{what}: no annotator labels sample {int(none.argmax())}: leave out such samples")
-    codes, classes = encode(cells[known].tolist(), what)
-    labels = np.full(cells.shape, -1, np.int64)
-    labels[known] = codes
-    return Annotations(labels, tuple(names)), classes
-
-
-def majority_like(cells: Cells, names: Sequence[str], classes: Sequence[str], what: str) -> Labels:
-    """The most frequent labels of a test part, by the classes of the training part."""
-    annotations, own = encode_cells(cells, names, what)
-    return encode_like([own[number] for number in annotations.majority(len(own))], classes, what)
+    codes, own = encode(cells[known].tolist(), what)
+    numbers = np.full(cells.shape, -1, np.int64)
+    numbers[known] = codes
+    annotations = Annotations(numbers, tuple(names))
+    labels = annotations.majority(len(own))
+    if classes:
+        return Targets(encode_like([own[number] for number in labels], classes, what), classes)
+    return Targets(labels, own, annotations)
 
 
 def annotated_rows(

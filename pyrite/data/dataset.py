@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pyrite.data.copies import copy_groups
 from pyrite.data.images import LazyImages, Unreadable
-from pyrite.data.records import Records, Schema
+from pyrite.data.records import Records, Schema, kind_of
 from pyrite.errors import PyriteError
 
 if TYPE_CHECKING:  # which imports this file
@@ -27,6 +27,17 @@ Numeric = npt.NDArray[Any] | LazyImages
 """What a net can be trained on."""
 Inputs = Numeric | Records
 """What a data set may have; ``pyrite.features`` turns records into numbers."""
+
+
+class Samples(NamedTuple):
+    """Samples as they are read: the file or the name of each, if they have one, files that are left out, labels of
+    any type, if there are any, and sentences about how they were read."""
+
+    inputs: Inputs
+    names: tuple[str, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    labels: Any = None
+    notes: tuple[str, ...] = ()
 
 
 class Tracklets(NamedTuple):
@@ -152,6 +163,17 @@ class Dataset:
         parts += [f"{len(self.test)} for testing"] if self.test is not None else []
         parts += [f"{len(self.unreadable)} unreadable"] if self.unreadable else []
         return f"<{self.name}: {', '.join(parts)}>"
+
+
+def schema_of(data: Dataset) -> Schema:
+    """How the samples of a data set look."""
+    inputs = data.inputs
+    if data.schema is not None:
+        return data.schema
+    if isinstance(inputs, Records):
+        return Schema(kind_of(inputs), inputs.shape[1:], dict(zip(inputs.names, inputs.kinds, strict=True)), data.label)
+    dtype = str(inputs.dtype) if inputs.ndim == 4 else ""
+    return Schema(kind_of(inputs), inputs.shape[1:], dict.fromkeys(data.columns, "number"), data.label, dtype=dtype)
 
 
 def check_inputs(inputs: object, what: str) -> None:

@@ -9,10 +9,10 @@ from typing import Final, NoReturn
 
 import numpy as np
 
-from pyrite.data.annotations import encode_cells, read_label_file
-from pyrite.data.dataset import Dataset, Labels, Numeric, check_names, encode
+from pyrite.data.annotations import read_label_file, to_targets
+from pyrite.data.dataset import Dataset, Labels, Numeric, Samples, check_names
 from pyrite.data.files import as_path, read_bytes
-from pyrite.data.images import SUFFIXES, Header, LazyImages, Unreadable, look_at
+from pyrite.data.images import SUFFIXES, Header, LazyImages, look_at
 from pyrite.data.records import texts as to_records
 from pyrite.errors import PyriteError
 
@@ -50,10 +50,8 @@ def folder(
     def part(
         name: str, root: Path, files: list[str], labels: Labels, classes: tuple[str, ...], train: Dataset | None
     ) -> Dataset:
-        shape = None if train is None else tuple(train.inputs.shape[1:])
-        inputs, kept, bad = image_files(root, files, shape, size, lazy)
-        paths = tuple(files[row] for row in kept)
-        return Dataset(name, inputs, labels[kept], classes, unreadable=tuple(bad), paths=paths)
+        found = image_files(root, files, labels, None if train is None else train.inputs.shape[1:], size, lazy)
+        return Dataset(name, found.inputs, found.labels, classes, unreadable=found.unreadable, paths=found.names)
 
     if label:
         return _read_labelled(path, SUFFIXES, part, label, sample, annotator)
@@ -67,11 +65,12 @@ def folder(
 def image_files(
     root: Path,
     files: Sequence[str],
+    labels: Labels | None = None,
     shape: Sequence[int] | None = None,
     size: int | tuple[int, int] | None = None,
     lazy: bool | None = None,
-) -> tuple[Numeric, list[int], list[Unreadable]]:
-    """The images in files, the positions of those that can be read, and the others.
+) -> Samples:
+    """The images in files that can be read, with their labels if there are any, and the others.
 
     ``shape`` is that of the training data, (C, H, W), if these are others. ``size`` and ``lazy`` are as for ``folder``.
     """
@@ -85,10 +84,12 @@ def image_files(
         channels = 1 if all(header.grey for header in headers) else 3
         chosen = common_size(headers) if size is None else size  # type: ignore[assignment]
     images = LazyImages(root, [files[index] for index in good], chosen, channels)
-    if lazy or (lazy is None and images.nbytes > IN_MEMORY):
-        return images, good, bad
-    pixels, decoded, undecodable = images.read(threads=8)
-    return pixels, list(compress(good, decoded)), [*bad, *undecodable]
+    inputs: Numeric = images
+    if not lazy and (lazy is False or images.nbytes <= IN_MEMORY):
+        inputs, decoded, undecodable = images.read(threads=8)
+        good, bad = list(compress(good, decoded)), [*bad, *undecodable]
+    names = tuple(files[row] for row in good)
+    return Samples(inputs, names, tuple(bad), labels if labels is None else labels[good])
 
 
 def common_size(headers: Sequence[Header]) -> tuple[int, int]:
@@ -188,12 +189,7 @@ def _read_labelled(
     if absent:
         raise PyriteError(f"{label}: {absent[0]!r} is not a file in {root}, nor are {len(absent) - 1} others")
     what, order = f"{label}: the labels", sorted(range(len(samples)), key=lambda row: known[samples[row]])
-    annotations = None
-    if len(names) > 1:
-        annotations, classes = encode_cells(cells[order], names, what)
-        labels = annotations.majority(len(classes))
-    else:
-        labels, classes = encode(cells[order, 0].tolist(), what)
+    labels, classes, annotations = to_targets(cells[order] if len(names) > 1 else cells[order, 0], names, what)
     data = read(root.resolve().name, root, [known[samples[row]] for row in order], labels, classes, None)
     if annotations is not None:
         place = {known[samples[row]]: number for number, row in enumerate(order)}

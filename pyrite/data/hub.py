@@ -1,10 +1,11 @@
 """Data sets of the package ``datasets`` of Hugging Face: which columns are inputs and labels."""
 
-from typing import Any, Final, NamedTuple
+from collections.abc import Sequence
+from typing import Any, Final
 
 import numpy as np
 
-from pyrite.data.items import LABEL_KEYS
+from pyrite.data.items import LABEL_KEYS, Plain
 from pyrite.data.records import Schema, listed
 from pyrite.data.tables import frame_table
 from pyrite.errors import PyriteError
@@ -13,18 +14,8 @@ _STREAMING: Final = (
     "data is a streaming data set, whose items have neither number nor index: pass load_dataset(..., streaming=False), "
     "or a part of it, datasets.Dataset.from_list(list(data.take(10_000)), features=data.features)"
 )
-
-
-class Hub(NamedTuple):
-    """A frame, an array, or a sequence of images or dicts, with its labels and their names."""
-
-    data: Any
-    label: Any
-    text: str
-    classes: tuple[str, ...]
-    notes: tuple[str, ...]
-    name: str
-    key: str  # the column of the labels
+_LISTS: Final = ("Sequence", "List", "LargeList", "Array2D", "Array3D", "Array4D")
+_TEXTS: Final = ("string", "large_string", "string_view")
 
 
 class _Column:
@@ -45,7 +36,7 @@ def is_hub(data: object) -> bool:
     return type(data).__module__.partition(".")[0] == "datasets" and hasattr(data, "features")
 
 
-def read_hub(data: Any, label: Any, text: str, like: Schema | None) -> Hub:
+def read_hub(data: Any, label: Any, text: str, like: Schema | None) -> Plain:
     """The columns that are inputs and labels. ``label`` and ``text`` name them, or are guessed by their features;
     ``like`` is given for samples of a model, and ``label`` is None if their labels are not wanted."""
     if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
@@ -53,61 +44,60 @@ def read_hub(data: Any, label: Any, text: str, like: Schema | None) -> Hub:
     name = str(getattr(data.info, "dataset_name", None) or "Dataset")
     if data.format["type"] == "custom":  # set_transform: the user's own items
         key = label if isinstance(label, str) else ""
-        names = _names(data, key or _guess_label(data.features, needed=False)) if isinstance(label, str) else ()
-        return Hub(data, label, "", names, (), name, key)
+        classes = _names(data, key or _guess_label(data.features, needed=False)) if isinstance(label, str) else ()
+        return Plain(data, label, "", classes, (), name, key)
     data = data.with_format(None)
     kinds = {column: _kind(feature) for column, feature in data.features.items()}
-    wanted = label is not None
-    if label is None or isinstance(label, str):
-        label = label or (like.label if like is not None and like.label in kinds else "")
-        label = label or _guess_label(data.features, like is None)
-        if label and label not in kinds:
-            raise PyriteError(f"data has no column {label!r}; there are {listed(kinds)}")
-    classes, key = _names(data, label), label if isinstance(label, str) else ""
-    values = None if not wanted else _checked_numbers(data, label, like) if classes else label
-    inputs = [column for column in kinds if not isinstance(label, str) or column != label]
-    images = [column for column in inputs if kinds[column] == "image"]
-    if images and not text:
-        if len(images) > 1:
-            raise PyriteError(f"data has the images {listed(images)}: leave one, with data.remove_columns([...])")
-        notes = _left_out(inputs, images, kinds, f"the images in the column {images[0]!r} are learned from")
-        values = list(data[label]) if isinstance(values, str) and values else values
-        return Hub(_Column(data, images[0]), values, "", classes, notes, name, key)
-    arrays = [column for column in inputs if kinds[column] == "array"]
-    scalars = [column for column in inputs if kinds[column] in ("text", "scalar")]
-    if len(arrays) == 1 and not any(kinds[column] == "text" for column in scalars) and not text:
-        notes = _left_out(inputs, arrays, kinds, f"the numbers in the column {arrays[0]!r} are learned from")
-        values = list(data[label]) if isinstance(values, str) and values else values
-        return Hub(_as_array(data, arrays[0]), values, "", classes, notes, name, key)
+    own = label is None or isinstance(label, str)  # the labels are in a column
+    key = _label_column(data, label or "", like) if own else ""
+    plain = Plain(data, label if label is None else key if own else label, text, _names(data, key), (), name, key)
+    if label is not None and plain.classes:
+        plain = plain._replace(label=_checked_numbers(data, key, like))
+    inputs = [column for column in kinds if column != key]
+    images, arrays = ([column for column in inputs if kinds[column] == kind] for kind in ("image", "array"))
+    if len(images) > 1 and not text:
+        raise PyriteError(f"data has the images {listed(images)}: leave one, with data.remove_columns([...])")
+    if not text and (images or (len(arrays) == 1 and not any(kinds[column] == "text" for column in inputs))):
+        used = (images or arrays)[0]
+        values: Any = _Column(data, used) if images else _as_array(data, used)
+        rest = [column for column in inputs if column != used]
+        note = f"the {'images' if images else 'numbers'} in the column {used!r} are learned from, and {listed(rest)}"
+        if isinstance(plain.label, str) and plain.label:
+            plain = plain._replace(label=list(data[key]))
+        return plain._replace(data=values, notes=(f"{note} left out",) if rest else ())
+    return _as_frame(plain, [column for column in inputs if kinds[column] in ("text", "scalar")], inputs, like)
+
+
+def _label_column(data: Any, label: str, like: Schema | None) -> str:
+    label = label or (like.label if like is not None and like.label in data.features else "")
+    label = label or _guess_label(data.features, needed=like is None)
+    if label and label not in data.features:
+        raise PyriteError(f"data has no column {label!r}; there are {listed(data.features)}")
+    return label
+
+
+def _as_frame(plain: Plain, scalars: list[str], inputs: Sequence[str], like: Schema | None) -> Plain:
+    """The columns of texts, numbers and truth values as a pandas frame, with class names in place of numbers."""
     if not scalars:
         raise PyriteError(
             f"data has the columns {listed(inputs)}, of which none holds images, texts, or as many numbers in every "
             "row: add one with data.map"
         )
-    return _as_frame(data, label, values, text, classes, scalars, [c for c in inputs if c not in scalars], like, name)
-
-
-def _as_frame(
-    data: Any, label: Any, values: Any, text: str, classes: tuple[str, ...], scalars: list[str], rest: list[str],
-    like: Schema | None, name: str,
-) -> Hub:  # fmt: skip
-    """The columns of texts, numbers and truth values as a pandas frame, with class names in place of numbers."""
+    data, key, rest = plain.data, plain.key, [column for column in inputs if column not in scalars]
     notes = [f"the columns {listed(rest)} are left out: they hold neither numbers nor texts"] if rest else []
-    own = [label] if isinstance(label, str) and label else []
-    frame = data.select_columns([*scalars, *own]).to_pandas()
-    if classes and values is not None:
-        frame[label] = np.array(classes, object)[values]
+    frame = data.select_columns([*scalars, *filter(None, [key])]).to_pandas()
+    label = plain.label
+    if plain.classes and label is not None:
+        frame[key], label = np.array(plain.classes, object)[label], key
     columns = [column for column in scalars if _kind(data.features[column]) == "text"]
-    only = columns[0] if len(columns) == 1 and len(scalars) > 1 and like is None and not text else ""
-    if only and frame_table(frame).column(only).kind == "text":
-        text, others = only, [column for column in scalars if column != only]
+    text, one_of_many = plain.text, len(columns) == 1 and len(scalars) > 1
+    if one_of_many and like is None and not text and frame_table(frame).column(columns[0]).kind == "text":
+        text, others = columns[0], [column for column in scalars if column != columns[0]]
         notes.append(
             f"the texts in the column {text!r} are learned from, and {listed(others)} left out; data.to_pandas() has "
             "all columns"
         )
-    return Hub(
-        frame, None if classes and values is None else label, text, classes, tuple(notes), name, label if own else ""
-    )
+    return plain._replace(data=frame, label=label, text=text, notes=tuple(notes))
 
 
 def _guess_label(features: Any, needed: bool) -> str:
@@ -122,9 +112,9 @@ def _guess_label(features: Any, needed: bool) -> str:
     raise PyriteError(f"data has the columns {listed(features)}: name the one with the labels, as in label='...'")
 
 
-def _names(data: Any, label: Any) -> tuple[str, ...]:
+def _names(data: Any, label: str) -> tuple[str, ...]:
     """The names of the classes, if a column has them."""
-    feature: Any = data.features.get(label) if isinstance(label, str) else None
+    feature: Any = data.features.get(label)
     return tuple(map(str, feature.names)) if type(feature).__name__ == "ClassLabel" else ()
 
 
@@ -145,15 +135,9 @@ def _checked_numbers(data: Any, label: str, like: Schema | None) -> Any:
 def _kind(feature: Any) -> str:
     """Whether a column holds images, texts, single numbers, or many of them."""
     name = type(feature).__name__
-    if name == "Image":
-        return "image"
-    if name in ("Sequence", "List", "LargeList", "Array2D", "Array3D", "Array4D"):
-        return "array"
-    if name == "ClassLabel":
-        return "scalar"
-    if name != "Value":
-        return "other"
-    return "text" if feature.dtype in ("string", "large_string", "string_view") else "scalar"
+    if name == "Value":
+        return "text" if feature.dtype in _TEXTS else "scalar"
+    return {"Image": "image", "ClassLabel": "scalar"}.get(name, "array" if name in _LISTS else "other")
 
 
 def _as_array(data: Any, column: str) -> Any:
@@ -168,8 +152,3 @@ def _as_array(data: Any, column: str) -> Any:
     if array.dtype.kind not in "biuf":
         raise PyriteError(f"the lists in the column {column!r} are not numbers of one length: average them first")
     return array
-
-
-def _left_out(inputs: list[str], used: list[str], kinds: dict[str, str], said: str) -> tuple[str, ...]:
-    rest = [column for column in inputs if column not in used]
-    return (f"{said}, and {listed(rest)} left out",) if rest else ()

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.checks import check_memory
-from pyrite.data.dataset import Inputs, channels_last
+from pyrite.data.dataset import Samples, channels_last
 from pyrite.data.folders import common_size
 from pyrite.data.images import Header, to_pixels
 from pyrite.data.records import Schema, listed, texts
@@ -29,15 +29,21 @@ RANDOM: Final = (
 )
 
 
-class Items(NamedTuple):
-    """The inputs of all items, their labels, if items have any, and sentences about how they were read."""
+class Plain(NamedTuple):
+    """An object without what is around it, such as a loader: a frame, an array, texts, or what is indexed one item at a
+    time; and its labels, which are a column or key, the labels themselves, or numbers of ``classes``. None if they are
+    not wanted or hidden."""
 
-    inputs: Inputs
-    labels: list[Any] | None
+    data: Any
+    label: Any = ""
+    text: str = ""
+    classes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    name: str = ""
+    key: str = ""  # the column or key of the labels, if they are in one
 
 
-def read_items(items: Any, label: str = "", like: Schema | None = None) -> Items:
+def read_items(items: Any, label: str = "", like: Schema | None = None) -> Samples:
     """Read every item once: an input, or an input and a label in a tuple or a dict.
 
     Args:
@@ -66,12 +72,12 @@ def read_items(items: Any, label: str = "", like: Schema | None = None) -> Items
                 labels.append(value)
     notes = (*(place.notes if place is not None else ()), *([RANDOM] if source.drew else []))
     if isinstance(inputs, list):
-        name = next(iter(like.columns)) if like is not None and like.kind == "text" else "text"
-        return Items(texts(inputs, name), labels, notes)
-    if inputs.ndim == 2:
-        return Items(to_features(inputs, "data"), labels, notes)
-    _check_images(inputs)
-    return Items(inputs, labels, notes)
+        inputs = texts(inputs, like=like)
+    elif inputs.ndim == 2:
+        inputs = to_features(inputs, "data")
+    else:
+        _check_images(inputs)
+    return Samples(inputs, labels=labels, notes=notes)
 
 
 def to_numbers(values: npt.NDArray[Any]) -> npt.NDArray[Any]:

@@ -1,4 +1,7 @@
-"""Data that are passed in Python: frames, arrays and tensors, lists, and the data sets of PyTorch and Hugging Face."""
+"""Data that are passed in Python: frames, arrays and tensors, lists, and the data sets of PyTorch and Hugging Face.
+
+``make_plain`` takes away what is around an object, such as a loader. ``find`` reads the samples of what is left.
+"""
 
 import os
 from collections.abc import Mapping
@@ -8,14 +11,13 @@ from typing import Any, Final, NamedTuple, Protocol
 
 import numpy as np
 
-from pyrite.data.annotations import annotation_cells, are_several, encode_cells
-from pyrite.data.dataset import Dataset, Inputs, Labels, check_names, check_range, encode, encode_like
+from pyrite.data.annotations import Targets, annotation_cells, are_several, to_targets
+from pyrite.data.dataset import Dataset, Labels, Samples, check_names, check_range, encode, encode_like, schema_of
 from pyrite.data.folders import image_files
 from pyrite.data.hub import is_hub, read_hub
-from pyrite.data.images import Unreadable
-from pyrite.data.items import check_like, described, is_picture, read_items, to_array, to_numbers
+from pyrite.data.items import Plain, check_like, described, is_picture, read_items, to_array, to_numbers
 from pyrite.data.records import Records, Schema, texts
-from pyrite.data.table import as_groups, read_table
+from pyrite.data.table import Roles, as_groups, read_columns, read_table
 from pyrite.data.tables import frame_table, is_frame
 from pyrite.data.torch_objects import (
     base_of,
@@ -44,29 +46,6 @@ class Labelled(NamedTuple):
     labels: Any
 
 
-class Plain(NamedTuple):
-    """An object without what is around it, such as a loader: a frame, or what ``find`` reads; and its labels, which
-    are a column or key, the labels themselves, or numbers of ``classes``."""
-
-    data: Any
-    label: Any = ""
-    text: str = ""
-    classes: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()
-    name: str = ""
-    key: str = ""  # the column or key of the labels, if they are in one
-
-
-class Found(NamedTuple):
-    """Samples of an object, with labels if it has any."""
-
-    inputs: Inputs
-    labels: Any = None
-    names: tuple[str, ...] = ()
-    unreadable: tuple[Unreadable, ...] = ()
-    notes: tuple[str, ...] = ()
-
-
 def is_object(data: object) -> bool:
     """Whether ``load`` takes it for samples, and not for a name or a path."""
     if data is None or isinstance(data, str | bytes | os.PathLike | Dataset | Records | type):
@@ -93,134 +72,92 @@ def has_labels(data: object) -> bool:
 def with_labels(data: Any, labels: Any) -> Labelled:
     """Samples with their labels, which ``load`` reads."""
     if not is_object(data) or isinstance(data, Mapping) or _is_pair(data):
-        raise PyriteError(f"labels are given, but data is {_shown(data)}, which has its own: leave out the labels")
+        shown = repr(str(data)) if isinstance(data, str | os.PathLike) else f"a {type(data).__name__}"
+        raise PyriteError(f"labels are given, but data is {shown}, which has its own: leave out the labels")
     return Labelled(data, labels)
 
 
-def load_object(
-    data: Any,
-    label: Any = "",
-    text: str = "",
-    ignore: str = "",
-    name: str = "",
-    sample: str = "",
-    annotator: str = "",
-    group: Any = "",
-) -> Dataset:
+def load_object(data: Any, label: Any = "", text: str = "", group: Any = "", **columns: str) -> Dataset:
     """A data set from an object. ``label`` is the column or key of the labels, or the labels themselves; with several
     annotators their columns, or one column for each. ``csv`` explains the rest."""
     if not isinstance(group, str):
-        made = load_object(data, label, text, ignore, name, sample, annotator)
+        made = load_object(data, label, text, **columns)
         return replace(made, groups=as_groups(to_array(group), "group"))
-    columns = {"ignore": ignore, "name": name, "sample": sample, "annotator": annotator, "group": group}
+    roles = Roles(text=text, group=group, **columns)
     if isinstance(data, Mapping):
-        return _load_parts(data, label, text, columns)
+        return _load_parts(data, label, roles)
     plain = make_plain(data, label, text)
-    if not are_several(plain.label):
-        return _load_plain(plain, columns)
-    cells, names = annotation_cells(to_array(plain.label))
-    if len(cells) != len(plain.data):
-        raise PyriteError(f"label has {len(cells)} rows of labels, but there are {len(plain.data)} samples")
-    if np.isin(cells, ("0", "1")).all() and ((cells == "1").sum(1) == 1).all() and cells.shape[1] > 2:
-        raise PyriteError("label looks one-hot, but must hold one number or text per sample: pass label.argmax(1)")
-    annotations, classes = encode_cells(cells, names, "label")
-    labels = annotations.majority(len(classes))
-    made = _load_plain(plain._replace(label=[classes[number] for number in labels]), columns)
-    return replace(made, labels=labels, classes=classes, annotations=annotations)
-
-
-def _load_plain(plain: Plain, columns: Mapping[str, Any]) -> Dataset:
     if is_frame(plain.data):
-        table, column = frame_table(plain.data), plain.label
-        several = isinstance(column, list | tuple) and 1 < len(column) <= len(table.names)
-        several = several and {*map(str, column)} <= {*table.names}
-        if isinstance(column, str) or several:
-            made = read_table(table, column, plain.text, **columns)
-        else:
-            table, column = table.with_labels(to_array(column))
-            made = _without_key(read_table(table, column, plain.text, **columns))
-        made = replace(made, name=plain.name or made.name)
-        if plain.classes:  # in the order of the data set, not of the alphabet
-            labels = encode_like(table.texts(column).tolist(), plain.classes, "label")
-            made = replace(made, labels=labels, classes=plain.classes)
-        return replace(made, notes=(*plain.notes, *made.notes))
-    if plain.text or any(columns.values()):
-        given = [option for option, value in {"text": plain.text, **columns}.items() if value]
+        return _load_frame(plain, replace(roles, text=plain.text))
+    if given := [option for option, value in vars(roles).items() if value]:
         kind = type(plain.data).__name__
         raise PyriteError(f"data is a {kind}, which has no columns: leave out {' and '.join(given)}")
     found = find(plain)
     if found.labels is None:
         raise PyriteError("label is missing: pass the labels of the samples, one per sample")
-    if isinstance(found.inputs, Records):
-        return _load_texts(found, plain)
-    numbers, classes = _numbered(found, plain.classes)
+    targets = _to_targets(found.labels, len(found.inputs), plain)
+    name = plain.name or ("texts" if isinstance(found.inputs, Records) else "arrays")
     return Dataset(
-        plain.name or "arrays", found.inputs, numbers, classes, paths=found.names, label=plain.key,
-        unreadable=found.unreadable, notes=(*plain.notes, *found.notes),
+        name, found.inputs, targets.labels, targets.classes, paths=found.names, label=plain.key,
+        unreadable=found.unreadable, notes=(*plain.notes, *found.notes), annotations=targets.annotations,
     )  # fmt: skip
 
 
-def _load_texts(found: Found, plain: Plain) -> Dataset:
-    import pandas
-
-    assert isinstance(found.inputs, Records)
-    labels, classes = _numbered(found, plain.classes)
-    values = np.array(classes, object)[labels]
-    frame = pandas.DataFrame({"text": found.inputs.columns[0].values, "label": values})
-    made = read_table(frame_table(frame, plain.name or "texts"), "label", "text")
-    made = replace(made, labels=labels, classes=classes, notes=(*plain.notes, *found.notes))
-    return _without_key(made, plain.key)
-
-
-def _without_key(data: Dataset, key: str = "") -> Dataset:
-    """A data set whose labels were passed beside the samples, not in a column; ``key`` is that of dicts, if any."""
-    return replace(data, label=key, schema=None if data.schema is None else replace(data.schema, label=key))
+def _load_frame(plain: Plain, roles: Roles) -> Dataset:
+    table, label = frame_table(plain.data, plain.name or "the frame"), plain.label
+    several = isinstance(label, list | tuple) and 1 < len(label) <= len(table.names)
+    if isinstance(label, str) or (several and {*map(str, label)} <= {*table.names}):
+        made = read_table(table, replace(roles, label=label), classes=plain.classes)
+    else:
+        made = read_table(table, roles, targets=_to_targets(label, len(table), plain))
+    return replace(made, notes=(*plain.notes, *made.notes))
 
 
 def make_plain(data: Any, label: Any = "", text: str = "", like: Schema | None = None) -> Plain:
     """An object without loaders and pairs around it, and what the labels of its samples are."""
-    notes: list[str] = []
+    notes: tuple[str, ...] = ()
     if isinstance(data, Mapping) and data:
         kind, parts = type(data).__name__, list(map(repr, data))
         raise PyriteError(f"data is a {kind} with the parts {', '.join(parts)}: pass one, as data[{parts[0]}]")
     if _is_pair(data):
-        if not _is_empty(label):
+        if label is not None and not (isinstance(label, str) and label == ""):
             raise PyriteError("the labels are given twice: in (X, y), and as label")
         data, label = data
     if is_torch(data, "DataLoader"):
-        notes += loader_notes(data)
-        data = data.dataset
+        notes, data = loader_notes(data), data.dataset
     if is_hub(data):
-        hub = read_hub(data, label, text, like)
-        return Plain(hub.data, hub.label, hub.text, hub.classes, (*notes, *hub.notes), hub.name, hub.key)
+        plain = read_hub(data, label, text, like)
+        return plain._replace(notes=(*notes, *plain.notes))
     refuse_streams(data)
     base, _ = base_of(data)
     collection = is_collection(data) and not isinstance(data, list) and not is_tensor(data)
     name = type(base).__name__ if collection else ""
     classes = class_names(base) if isinstance(label, str) or label is None else ()
-    return Plain(to_array(data), label, text, classes, tuple(notes), name, label if isinstance(label, str) else "")
+    return Plain(to_array(data), label, text, classes, notes, name, label if isinstance(label, str) else "")
 
 
-def find(plain: Plain, like: Schema | None = None) -> Found:
-    """The samples of an object that is no frame, with their labels; ``like`` as for ``read_items``."""
+def find(plain: Plain, like: Schema | None = None, name: str = "") -> Samples:
+    """The samples of an object, with their labels; ``like`` as for ``read_items``, and then of a frame too, in which
+    the column ``name`` names a sample."""
     data = plain.data
+    if is_frame(data):
+        assert like is not None
+        return read_columns(frame_table(data, plain.name or "the frame"), like, name, plain.label is not None)
     base, rows = base_of(data)
     if is_files(base) and (like is None or like.dtype == "uint8"):
         found = _from_files(base, rows, like)
     elif isinstance(data, np.ndarray) and data.dtype.kind not in "OUT":
-        found = Found(to_numbers(data))
+        found = Samples(to_numbers(data))
     elif is_torch(data, "TensorDataset") and type(data).__name__ == "TensorDataset":
         if len(data.tensors) > 2:
             raise PyriteError(f"data has {len(data.tensors)} tensors, but must have two: pass TensorDataset(X, y)")
         inputs, *labels = map(to_array, data.tensors)
-        found = Found(to_numbers(inputs), labels[0] if labels else None)
+        found = Samples(to_numbers(inputs), labels=labels[0] if labels else None)
     elif isinstance(data, np.ndarray) or (isinstance(data, list | tuple) and data and isinstance(data[0], str)):
-        column = next(iter(like.columns)) if like is not None and like.kind == "text" else "data"
-        found = Found(texts(list(data), column))
+        found = Samples(texts(list(data), like=like))
     else:
         key = plain.label if isinstance(plain.label, str) else like.label if like is not None else ""
-        items = read_items(data, key, like)
-        found = Found(items.inputs, items.labels, notes=items.notes)
+        found = read_items(data, key, like)
     if like is not None and isinstance(found.inputs, Records) != (like.kind == "text"):
         raise PyriteError(f"data is a {type(data).__name__}, but the model was trained on {described(like)}")
     if like is not None and not isinstance(found.inputs, Records):
@@ -228,17 +165,28 @@ def find(plain: Plain, like: Schema | None = None) -> Found:
     return found if isinstance(plain.label, str) else found._replace(labels=plain.label)
 
 
-def _numbered(found: Found, classes: tuple[str, ...]) -> tuple[Labels, tuple[str, ...]]:
-    """Class numbers of labels that are anything, and the names of the classes."""
-    values = label_values(found.labels, len(found.inputs))
-    if not classes:
-        return encode(values, "label")
-    check_names(classes, "the classes of the data")
-    if isinstance(values[0], str):
-        return encode_like(values, classes, "label"), classes
-    labels = np.asarray(values)
-    check_range(labels, len(classes), "label")
-    return labels.astype(np.int64), classes
+def _to_targets(labels: Any, count: int, plain: Plain) -> Targets:
+    """Class numbers of labels that are anything, by the classes of the data set if it has any."""
+    if not isinstance(plain.label, str) and are_several(labels):
+        cells, names = annotation_cells(to_array(labels))
+        if len(cells) != count:
+            raise PyriteError(f"label has {len(cells)} rows of labels, but there are {count} samples")
+        if np.isin(cells, ("0", "1")).all() and ((cells == "1").sum(1) == 1).all() and cells.shape[1] > 2:
+            raise PyriteError("label looks one-hot, but must hold one number or text per sample: pass label.argmax(1)")
+        return to_targets(cells, names, "label")
+    values = label_values(labels, count)
+    if not plain.classes:
+        return Targets(*encode(values, "label"))
+    check_names(plain.classes, "the classes of the data")
+    return Targets(_by_classes(values, plain.classes, "label"), plain.classes)
+
+
+def _by_classes(values: list[Any], classes: tuple[str, ...], what: str) -> Labels:
+    """Class numbers of labels that are class numbers already, or names of classes."""
+    if any(isinstance(value, str) for value in values):
+        return encode_like(values, classes, what)
+    check_range(labels := np.asarray(values), len(classes), what)
+    return labels.astype(np.int64)
 
 
 def label_values(labels: Any, count: int) -> list[Any]:
@@ -269,20 +217,20 @@ def label_values(labels: Any, count: int) -> list[Any]:
     return values
 
 
-def _load_parts(data: Mapping[str, Any], label: Any, text: str, columns: Mapping[str, Any]) -> Dataset:
+def _load_parts(data: Mapping[str, Any], label: Any, roles: Roles) -> Dataset:
     """The training part of a dict of parts, with the test part and the validation part."""
-    if any(not is_object(part) for part in data.values()) or not data or any(map(_is_column, data.values())):
+    if not data or not all(is_object(part) and not _is_column(part) for part in data.values()):
         raise PyriteError(
             f"data is a {type(data).__name__} with the keys {', '.join(map(repr, data))}, but must have the data set "
             "'train' and maybe 'test': pass (X, y), or pandas.DataFrame(data)"
         )
-    if "train" not in data and len(data) > 1:
+    main = next(iter(data)) if len(data) == 1 else "train"
+    if main not in data:
         first = next(iter(data))
         raise PyriteError(
             f"data has the parts {', '.join(map(repr, data))}, none of which is 'train': pass one, as data[{first!r}]"
         )
-    main = "train" if "train" in data else next(iter(data))
-    train = load_object(data[main], label, text, **columns)
+    train = load_object(data[main], **vars(roles) | {"label": label})
     keys = [key for key in _TESTS if key in data and key != main]
     read = {key: _read_part(data[key], train, label if isinstance(label, str) else "", key) for key in keys[:2]}
     notes = [f"the part {key!r} has no labels, and is left out" for key, part in read.items() if part is None]
@@ -294,40 +242,21 @@ def _load_parts(data: Mapping[str, Any], label: Any, text: str, columns: Mapping
 
 def _read_part(data: Any, train: Dataset, label: str, key: str) -> Dataset | None:
     """Another part of a data set, read as the training part was; None if its labels are hidden."""
-    from pyrite.data.registry import describe, read_like
-
-    like, what = describe(train), f"label of the part {key!r}"
-    plain = make_plain(data, label, like=Schema(**like))
+    like, what = schema_of(train), f"label of the part {key!r}"
+    plain = make_plain(data, label, like=like)
     if plain.label is None:
         return None
-    if is_frame(plain.data):
-        table = frame_table(plain.data)
-        table.check_column(train.label)
-        found = Found(read_like(plain.data, like).inputs, table.texts(train.label).tolist())
-    else:
-        found = find(plain, Schema(**like))
+    found = find(plain, like)
     if found.labels is None:
         raise PyriteError(f"the part {key!r} of the data has no labels: leave it out")
     values = label_values(found.labels, len(found.inputs))
-    labels = np.asarray(values)
-    if plain.classes and labels.dtype.kind in "iu":
-        check_range(labels, len(train.classes), what)
-    else:
-        labels = encode_like(values, train.classes, what)
-    return Dataset(f"{train.name} {key}", found.inputs, labels.astype(np.int64), train.classes, paths=found.names)
+    labels = _by_classes(values if plain.classes else [*map(str, values)], train.classes, what)
+    return Dataset(f"{train.name} {key}", found.inputs, labels, train.classes, paths=found.names)
 
 
 def _is_column(value: object) -> bool:
     """Whether a value of a dict looks like a column or an array, and not like a data set."""
     return isinstance(value, np.ndarray) or is_tensor(value) or (isinstance(value, list) and not has_labels(value))
-
-
-def _shown(data: object) -> str:
-    return repr(str(data)) if isinstance(data, str | os.PathLike) else f"a {type(data).__name__}"
-
-
-def _is_empty(label: Any) -> bool:
-    return label is None or (isinstance(label, str) and not label)
 
 
 def _is_pair(data: object) -> bool:
@@ -342,19 +271,15 @@ def _is_pair(data: object) -> bool:
     return is_object(first) and is_object(second)
 
 
-def _from_files(data: Any, rows: Labels | None, like: Schema | None) -> Found:
+def _from_files(data: Any, rows: Labels | None, like: Schema | None) -> Samples:
     """The image files of an ``ImageFolder``; large sets are read when they are used."""
     chosen = data.samples if rows is None else [data.samples[row] for row in rows.tolist()]
     root = Path(getattr(data, "root", "") or os.path.commonpath([os.path.dirname(path) for path, _ in chosen]))
-    files = [os.path.relpath(path, root) for path, _ in chosen]
-    shape = None if like is None else (like.shape[0], like.shape[1], like.shape[2])
-    inputs, kept, bad = image_files(root, files, shape)
-    has_transform = getattr(data, "transform", None) is not None
+    names, labels = [os.path.relpath(path, root) for path, _ in chosen], np.array([label for _, label in chosen])
+    found = image_files(root, names, labels, None if like is None else like.shape)
     note = (
         "the images are read from their files, without the transform of the data set; a list of its items, "
         "[data[i] for i in range(len(data))], has it"
     )
-    return Found(
-        inputs, [chosen[row][1] for row in kept], tuple(files[row] for row in kept), tuple(bad),
-        (note,) if has_transform else (),
-    )  # fmt: skip
+    has_transform = getattr(data, "transform", None) is not None
+    return found._replace(notes=(note,) if has_transform else ())

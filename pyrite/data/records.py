@@ -34,6 +34,10 @@ class Column(NamedTuple):
             return np.asarray(self.values == "", bool)
         return np.asarray(self.values != self.values, bool)  # NaN and NaT
 
+    def some(self, rows: "npt.NDArray[np.int64] | slice") -> "Column":
+        """The cells of these rows."""
+        return self._replace(values=self.values[rows])
+
 
 @final
 class Records:
@@ -74,7 +78,7 @@ class Records:
 
     def __getitem__(self, rows: "npt.ArrayLike | slice") -> "Records":
         chosen = rows if isinstance(rows, slice) else np.asarray(rows)
-        return Records(Column(name, kind, values[chosen]) for name, kind, values in self.columns)
+        return Records(column.some(chosen) for column in self.columns)
 
     def __repr__(self) -> str:
         shown = [f"{column.name} ({column.kind})" for column in self.columns[:8]]
@@ -125,12 +129,14 @@ def kind_of(inputs: npt.NDArray[Any] | LazyImages | Records) -> InputKind:
     return "images" if inputs.ndim == 4 else "numbers"
 
 
-def texts(values: Sequence[str], name: str = "text") -> Records:
-    """Records of one column of texts.
+def texts(values: Sequence[str], name: str = "text", like: Schema | None = None) -> Records:
+    """Records of one column of texts, which is called as in the training data, ``like``, if these are others.
 
     >>> texts(["A first text.", "Another."])
     <2 records of text (text)>
     """
+    if like is not None and like.kind == "text":
+        name = next(iter(like.columns))
     for index, value in enumerate(values):
         if not isinstance(value, str):
             raise PyriteError(f"{name} is {value!r} at index {index}, but must be a text")

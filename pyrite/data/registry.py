@@ -14,18 +14,18 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.checks import one_of
-from pyrite.data.dataset import Dataset, Inputs, check_names, check_range, encode, encode_like
+from pyrite.data.dataset import Dataset, Samples, check_names, check_range, encode, encode_like, schema_of
 from pyrite.data.files import as_path
 from pyrite.data.folders import TEXTS, files_below, folder, image_files, read_text_file, texts
-from pyrite.data.images import SUFFIXES, Unreadable
+from pyrite.data.images import SUFFIXES
 from pyrite.data.items import check_like, described as described_as
 from pyrite.data.official import cifar10, cifar10n, cifar100, cifar100n, fashion_mnist, mnist
 from pyrite.data.python_objects import Indexed, find, is_object, load_object, make_plain
-from pyrite.data.records import Kind, Records, Schema, kind_of, listed, texts as to_records
+from pyrite.data.records import Records, Schema, listed, texts as to_records
 from pyrite.data.statistics import check_finite, to_features
 from pyrite.data.synthetic import blobs, digits, gratings, reduced
-from pyrite.data.table import as_array, csv, parquet
-from pyrite.data.tables import Frame, Table, TextTable, frame_table, is_frame, parquet_table
+from pyrite.data.table import csv, parquet, read_columns
+from pyrite.data.tables import Frame, Table, TextTable, parquet_table
 from pyrite.data.web import clothing1m, mars, webvision
 from pyrite.errors import PyriteError
 from pyrite.npz_files import read_npz
@@ -38,14 +38,6 @@ set or loader of PyTorch or Hugging Face."""
 
 
 _CHANNELS = (1, 3, 4)  # grey, RGB, RGBA
-
-
-class Samples(NamedTuple):
-    """Samples without labels, the file or the name of each if they have one, and files that are left out."""
-
-    inputs: Inputs
-    names: tuple[str, ...] = ()
-    unreadable: tuple[Unreadable, ...] = ()
 
 
 class FileFormat(NamedTuple):
@@ -133,26 +125,6 @@ def _checked_column(values: npt.NDArray[Any], where: str) -> npt.NDArray[Any]:
     return values
 
 
-def _from_table(table: Table, schema: Schema, name: str) -> Samples:
-    if schema.kind == "images":
-        raise PyriteError(f"{table.path}: the model takes images, not a table")
-    if not schema.columns:
-        raise PyriteError(f"{table.path}: the model was trained on numbers without names: pass an array")
-    absent = [column for column in schema.columns if column not in table.names]
-    if absent:
-        raise PyriteError(
-            f"{table.path}: there is no column {absent[0]!r}; the model was trained on {listed(schema.columns)}"
-        )
-    names, columns = table.names_of_rows(name), table.columns(schema.columns, schema.formats)
-    if schema.kind != "numbers":
-        return Samples(Records(columns), names)
-    for column in columns:
-        if column.missing.any():
-            cell = table.cell(int(column.missing.argmax()), column.name)
-            raise PyriteError(f"{cell}: the number is missing, and none was missing in training")
-    return Samples(as_array(columns), names)
-
-
 def _from_npz(path: Path, schema: Schema, name: str) -> Samples:
     arrays = read_npz(path, ("x",))
     if "x" not in arrays:
@@ -177,11 +149,11 @@ def _from_loaded(source: Dataset | Records, schema: Schema) -> Samples:
     else:
         check_like(samples.inputs.shape, samples.inputs.dtype, schema, what)
         return samples
-    return samples._replace(inputs=_from_table(Table(what, frame), schema, "").inputs)
+    return samples._replace(inputs=read_columns(Table(what, frame), schema).inputs)
 
 
 def _from_csv(path: Path, schema: Schema, name: str) -> Samples:
-    return _from_table(TextTable(path, like=schema.decimal, among=schema.columns), schema, name)
+    return read_columns(TextTable(path, like=schema.decimal, among=schema.columns), schema, name)
 
 
 _CSV: Final = FileFormat(csv, _from_csv)
@@ -189,7 +161,7 @@ _CSV: Final = FileFormat(csv, _from_csv)
 ENDINGS: Final[dict[str, FileFormat]] = {
     ".csv": _CSV,
     ".tsv": _CSV,
-    ".parquet": FileFormat(parquet, lambda path, like, name: _from_table(parquet_table(path), like, name)),
+    ".parquet": FileFormat(parquet, lambda path, like, name: read_columns(parquet_table(path), like, name)),
     ".npz": FileFormat(npz, _from_npz),
 }
 """Every ending of a file that holds a data set. A new format is its reader and one line here: its ``load`` becomes a
@@ -279,13 +251,7 @@ def _call(name: str, maker: Callable[..., Dataset], options: dict[str, Any]) -> 
 
 def describe(data: Dataset) -> dict[str, Any]:
     """How the samples of a data set look, ready for JSON: what ``read_like`` needs to read others."""
-    schema, inputs = data.schema, data.inputs
-    if schema is None:
-        columns: dict[str, Kind] = dict.fromkeys(data.columns, "number")
-        if isinstance(inputs, Records):
-            columns = {column.name: column.kind for column in inputs.columns}
-        dtype = "" if isinstance(inputs, Records) or inputs.ndim != 4 else str(inputs.dtype)
-        schema = Schema(kind_of(inputs), tuple(inputs.shape[1:]), columns, data.label, dtype=dtype)
+    schema = schema_of(data)
     return asdict(schema) | {"shape": list(schema.shape)}
 
 
@@ -296,11 +262,7 @@ def read_like(source: Any, described: Mapping[str, Any], name: str = "") -> Samp
     if isinstance(source, Dataset | Records):
         return _from_loaded(source, schema)
     if is_object(source):
-        plain = make_plain(source, None, like=schema)
-        if is_frame(plain.data):
-            return _from_table(frame_table(plain.data), schema, name)
-        found = find(plain, schema)
-        return Samples(found.inputs, found.names, found.unreadable)
+        return find(make_plain(source, None, like=schema), schema, name)
     path = as_path(source)
     if not os.path.exists(path):
         raise PyriteError(f"there is no file or folder {str(path)!r}")
@@ -313,13 +275,11 @@ def _from_files(path: Path, schema: Schema) -> Samples:
     root = path if path.is_dir() else path.parent
     files = files_below(path, TEXTS if schema.kind == "text" else SUFFIXES) if path.is_dir() else [path.name]
     if schema.kind == "text":
-        found = [read_text_file(root / file) for file in files]
-        return Samples(to_records(found, next(iter(schema.columns))), tuple(files))
+        return Samples(to_records([read_text_file(root / file) for file in files], like=schema), tuple(files))
     if schema.kind != "images":
         raise PyriteError(
             f"{path}: the model takes a table with the columns {listed(schema.columns)}, as .csv or .parquet"
         )
     if schema.dtype != "uint8":
         raise PyriteError(f"{path}: the model was trained on {described_as(schema)}: pass an array or a Dataset")
-    inputs, kept, bad = image_files(root, files, schema.shape, lazy=False)
-    return Samples(inputs, tuple(files[row] for row in kept), tuple(bad))
+    return image_files(root, files, shape=schema.shape, lazy=False)

@@ -2,14 +2,15 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, final
 
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.data.annotations import annotated_rows, encode_cells, majority_like
-from pyrite.data.dataset import Dataset, Labels, encode, encode_like
+from pyrite.data.annotations import Targets, annotated_rows, to_targets
+from pyrite.data.dataset import Dataset, Labels, Samples
 from pyrite.data.files import as_path
 from pyrite.data.records import Column, Records, Schema, kind_of, listed
 from pyrite.data.tables import Table, TextTable, parquet_table
@@ -56,88 +57,116 @@ def csv(
     """
     table = TextTable(as_path(path), delimiter, decimal, encoding)
     other = None if test is None else TextTable(as_path(test), delimiter, decimal, encoding, like=table.decimal)
-    return read_table(table, label, text, ignore, name, other, sample, annotator, group)
+    return read_table(table, Roles(label, text, ignore, name, sample, annotator, group), other)
 
 
 def parquet(
-    path: str,
-    label: str = "",
-    test: str | None = None,
-    text: str = "",
-    ignore: str = "",
-    name: str = "",
-    sample: str = "",
-    annotator: str = "",
-    group: str = "",
-) -> Dataset:
+    path: str, label: str = "", test: str | None = None, text: str = "", ignore: str = "", name: str = "",
+    sample: str = "", annotator: str = "", group: str = "",
+) -> Dataset:  # fmt: skip
     """A Parquet table, with the columns and arguments of ``csv``. Needs the extra ``parquet``."""
-    table = parquet_table(as_path(path))
-    other = None if test is None else parquet_table(as_path(test))
-    return read_table(table, label, text, ignore, name, other, sample, annotator, group)
+    table, other = (None if file is None else parquet_table(as_path(file)) for file in (path, test))
+    assert table is not None
+    return read_table(table, Roles(label, text, ignore, name, sample, annotator, group), other)
+
+
+@final
+@dataclass(frozen=True)
+class Roles:
+    """What the columns of a table are for; ``csv`` explains them."""
+
+    label: str | Sequence[str] = ""
+    text: str = ""
+    ignore: str = ""
+    name: str = ""
+    sample: str = ""
+    annotator: str = ""
+    group: str = ""
 
 
 def read_table(
     table: Table,
-    label: str | Sequence[str] = "",
-    text: str = "",
-    ignore: str = "",
-    name: str = "",
+    roles: Roles,
     test: Table | None = None,
-    sample: str = "",
-    annotator: str = "",
-    group: str = "",
+    targets: Targets | None = None,
+    classes: tuple[str, ...] = (),
 ) -> Dataset:
-    """The data set in a table; ``csv`` explains the arguments."""
-    wanted, left_out, name = _listed(text, table), _listed(ignore, table), name or sample
-    given = _listed(label, table) if isinstance(label, str) else [*label]
-    for column in filter(None, (*given, name, annotator, group, *wanted, *left_out)):
+    """The data set in a table, with ``targets`` if its labels are not in a column; their classes may be known."""
+    wanted, left_out, name = _listed(roles.text, table), _listed(roles.ignore, table), roles.name or roles.sample
+    given = _listed(roles.label, table) if isinstance(roles.label, str) else [*roles.label]
+    for column in filter(None, (*given, name, roles.annotator, roles.group, *wanted, *left_out)):
         table.check_column(column)
     notes: list[str] = []
-    if not given:
-        guessed, note = _guess_label(table, {*wanted, *left_out, name, annotator, group})
+    if not given and targets is None:
+        guessed, note = _guess_label(table, {*wanted, *left_out, name, roles.annotator, roles.group})
         given, notes = [guessed], [note] if note else []
-    taken = Counter(filter(None, (*given, annotator, name, *wanted, *left_out)))
-    for column in (*given, annotator):
-        if taken[column] > 1 or (group and column == group):
+    taken = Counter(filter(None, (*given, roles.annotator, name, *wanted, *left_out)))
+    for column in (*given, roles.annotator):
+        if taken[column] > 1 or (roles.group and column == roles.group):
             raise PyriteError(
                 f"{table.path}: the column {column!r} has the labels, so that it cannot be anything else too"
             )
-    names = wanted or _inputs(table, {*taken, *filter(None, (group,))}, notes)
-    what = f"{table.path}: the labels in the column {', '.join(map(repr, given))}"
-    rows, annotations = np.arange(len(table)), None
-    if annotator or len(given) > 1:
-        rows, cells, by = annotated_rows(table, given, sample, annotator)
-        annotations, classes = encode_cells(cells, by, what)
-        labels = annotations.majority(len(classes))
-    else:
-        labels, classes = encode(_labels(table, given[0]), what)
-    columns = _some(rows, [table.column(column, "text" if wanted else None) for column in names])
+    names = wanted or _inputs(table, {*taken, *filter(None, (roles.group,))}, notes)
+    rows = np.arange(len(table))
+    if targets is None:
+        rows, targets = _read_targets(table, given, roles, classes)
+    columns = [table.column(column, "text" if wanted else None).some(rows) for column in names]
     if all(column.missing.all() for column in columns):
         raise PyriteError(f"{table.path}: the column {names[0]!r} is empty: there is nothing to learn from")
     kinds = {column.name: column.kind for column in columns}
-    test_columns, test_rows = columns, np.arange(0 if test is None else len(test))
+    test_columns = columns
     if test is not None:
-        if annotations is None:
-            test_labels = encode_like(_labels(test, given[0]), classes, f"{test.path}: the column {given[0]!r}")
-        else:
-            test_rows, cells, by = annotated_rows(test, given, sample, annotator)
-            test_labels = majority_like(cells, by, classes, f"{test.path}: the column {given[0]!r}")
-        test_columns = _some(test_rows, test.columns(kinds, table.formats))
+        test_rows, test_targets = _read_targets(test, given, roles, targets.classes)
+        test_columns = [column.some(test_rows) for column in test.columns(kinds, table.formats)]
     # Plain numbers if all are numbers and none is missing in any part.
     plain = all(column.kind == "number" and not column.missing.any() for column in (*columns, *test_columns))
     inputs, test_inputs = ((as_array if plain else Records)(part) for part in (columns, test_columns))
     test_part = None
     if test is not None:
-        paths = _names(test, name, test_rows)
-        test_part = Dataset(f"{Path(test.path).stem} test", test_inputs, test_labels, classes, paths=paths)
+        paths, title = test.names_of_rows(name, test_rows), f"{Path(test.path).stem} test"
+        test_part = Dataset(title, test_inputs, test_targets.labels, targets.classes, paths=paths)
+    group = roles.group
     groups = as_groups(table.texts(group)[rows], f"{table.path}: the column {group!r}") if group else None
+    label = roles.label if isinstance(roles.label, str) and roles.label else ",".join(given)
     decimal = table.decimal if isinstance(table, TextTable) else ""
-    text_label = label if isinstance(label, str) and label else ",".join(given)
     return Dataset(
-        Path(table.path).stem, inputs, labels, classes, test_part, columns=tuple(names), label=text_label,
-        paths=_names(table, name, rows), notes=tuple(notes), annotations=annotations, groups=groups,
-        schema=Schema(kind_of(inputs), (len(names),), kinds, text_label, table.formats, decimal),
+        Path(table.path).stem, inputs, targets.labels, targets.classes, test_part, columns=tuple(names), label=label,
+        paths=table.names_of_rows(name, rows), notes=tuple(notes), annotations=targets.annotations, groups=groups,
+        schema=Schema(kind_of(inputs), (len(names),), kinds, label, table.formats, decimal),
     )  # fmt: skip
+
+
+def _read_targets(table: Table, label: Sequence[str], roles: Roles, classes: tuple[str, ...]) -> tuple[Labels, Targets]:
+    """The rows of the samples, of which each may have several labels, and the labels."""
+    names: Sequence[str] = label
+    if roles.annotator or len(label) > 1:
+        rows, cells, names = annotated_rows(table, label, roles.sample, roles.annotator)
+    else:
+        rows, cells = np.arange(len(table)), _labels(table, label[0])
+    return rows, to_targets(cells, names, f"{table.path}: the labels in the column {listed(label)}", classes)
+
+
+def read_columns(table: Table, schema: Schema, name: str = "", labels: bool = False) -> Samples:
+    """Samples for a model that was trained on data of this schema, with their labels if those are wanted; the column
+    ``name`` names a sample."""
+    if schema.kind == "images":
+        raise PyriteError(f"{table.path}: the model takes images, not a table")
+    if not schema.columns:
+        raise PyriteError(f"{table.path}: the model was trained on numbers without names: pass an array")
+    absent = [column for column in schema.columns if column not in table.names]
+    if absent:
+        raise PyriteError(
+            f"{table.path}: there is no column {absent[0]!r}; the model was trained on {listed(schema.columns)}"
+        )
+    columns, inputs = table.columns(schema.columns, schema.formats), None
+    if schema.kind == "numbers":
+        for column in columns:
+            if column.missing.any():
+                cell = table.cell(int(column.missing.argmax()), column.name)
+                raise PyriteError(f"{cell}: the number is missing, and none was missing in training")
+        inputs = as_array(columns)
+    own = table.texts(schema.label).tolist() if labels else None
+    return Samples(Records(columns) if inputs is None else inputs, table.names_of_rows(name), labels=own)
 
 
 def as_groups(values: npt.ArrayLike, what: str) -> Labels:
@@ -148,15 +177,6 @@ def as_groups(values: npt.ArrayLike, what: str) -> Labels:
     if (empty := np.flatnonzero(names == "")).size:
         raise PyriteError(f"{what} has no group in row {empty[0] + 1}: fill it, or remove the row")
     return np.asarray(np.unique(names, return_inverse=True)[1], np.int64)
-
-
-def _some(rows: Labels, columns: Sequence[Column]) -> list[Column]:
-    return [column._replace(values=column.values[rows]) for column in columns]
-
-
-def _names(table: Table, name: str, rows: Labels) -> tuple[str, ...]:
-    names = table.names_of_rows(name)
-    return tuple(names[row] for row in rows.tolist()) if names else ()
 
 
 def as_array(columns: Sequence[Column]) -> npt.NDArray[np.float64]:
@@ -198,12 +218,12 @@ def _guess_label(table: Table, taken: set[str]) -> tuple[str, str]:
     )
 
 
-def _labels(table: Table, label: str) -> list[str]:
+def _labels(table: Table, label: str) -> npt.NDArray[Any]:
     table.check_column(label)
-    labels: list[str] = table.texts(label).tolist()
-    distinct = set(labels)
+    labels = table.texts(label)
+    distinct = set(labels.tolist())
     if any(not value.strip() for value in distinct):
-        row = next(row for row, value in enumerate(labels) if not value.strip())
+        row = next(row for row, value in enumerate(labels.tolist()) if not value.strip())
         raise PyriteError(f"{table.cell(row, label)}: the label is missing")
     numbers = _numbers(distinct) if len(distinct) > min(_CONTINUOUS, len(table) / 2) else np.zeros(1)
     if np.isfinite(numbers).all() and (numbers % 1).any():

@@ -69,9 +69,9 @@ class Table:
                 raise PyriteError(f"{self.path}, column {name!r}: a number has more than 4,300 digits") from None
         return as_text(*typed_values(self.frame[name], lambda row: self.cell(row, name)))
 
-    def names_of_rows(self, name: str) -> tuple[str, ...]:
+    def names_of_rows(self, name: str, rows: npt.NDArray[np.int64] | slice = slice(None)) -> tuple[str, ...]:
         """The cells of the column that names the rows, if there is one."""
-        return tuple(self.texts(name).tolist()) if name else ()
+        return tuple(self.texts(name)[rows].tolist()) if name else ()
 
     def columns(self, kinds: Mapping[str, Kind], formats: Mapping[str, str]) -> list[Column]:
         """The columns that there were in training, of the same kinds and formats."""
@@ -99,20 +99,6 @@ class Table:
             raise PyriteError(f"{self.cell(0, name)}: {values[0]!r} is not a {kind}, as in training")
         missing: Any = "NaT" if kind == "date" else np.nan
         return Column(name, kind or own, np.full(len(values), missing, DTYPES[kind or own]))
-
-    def with_labels(self, labels: Any) -> tuple["Table", str]:
-        """The table with one more column, and its name."""
-        if len(labels) != len(self):
-            raise PyriteError(f"label has {len(labels)} labels, but there are {len(self)} samples")
-        name = "label"
-        while name in self.names:
-            name += "_"
-        if np.ma.is_masked(labels):
-            raise PyriteError("label is a masked array with masked values: leave those samples out")
-        values = np.asarray(labels.to_numpy() if hasattr(labels, "to_numpy") else labels)
-        if values.ndim != 1:
-            raise PyriteError(f"label has the shape {values.shape}, but must hold one number or text per sample")
-        return Table(self.path, self.frame.assign(**{name: values})), name
 
     def _from_texts(self, name: str, cells: npt.NDArray[Any], kind: Kind | None, form: str) -> Column:
         column, found = text_column(name, cells, lambda row: self.cell(row, name), self.decimal, kind, form)

@@ -50,7 +50,7 @@ def class_names(data: Any) -> tuple[str, ...]:
     return tuple(map(str, names)) if isinstance(names, list | tuple) and len(names) > 1 else ()
 
 
-def loader_notes(loader: Any) -> list[str]:
+def loader_notes(loader: Any) -> tuple[str, ...]:
     """Sentences about what a loader does to its data set that is not done here."""
     import torch.utils.data as torch_data
 
@@ -67,7 +67,7 @@ def loader_notes(loader: Any) -> list[str]:
         notes.append(f"the {name} of the DataLoader is not used: every item of its data set is read once")
     if loader.collate_fn not in (torch_data.default_collate, torch_data.default_convert):
         notes.append("the collate_fn of the DataLoader is not used: items are read from its data set")
-    return notes
+    return tuple(notes)
 
 
 def refuse_streams(data: Any) -> None:

@@ -20,7 +20,8 @@ from pyrite.estimator.candidates import Candidate, Inputs, Predict, log_mean
 from pyrite.estimator.rows import Floats, Ints
 from pyrite.methods import ERM, Context, Learner, Method, Step, Trainer
 from pyrite.models import Architecture, SideBySide, Stacked, build_model
-from pyrite.training import Job, check_device, fit, make_learner, net_scores, python_name, resolve
+from pyrite.processes import local_device
+from pyrite.training import Job, fit, make_learner, net_scores, python_name, resolve
 
 Bools = npt.NDArray[np.bool_]
 
@@ -123,11 +124,11 @@ def train_together(job: Job, weight: Floats) -> Nets:
     """Train one net per row of ``weight``, which holds the sample weights of that net, by the method ``erm``."""
     config, data, net, method = job.config, job.data, job.config.model, job.config.method
     assert isinstance(method, ERM)
-    check_device(config.device)
+    device = local_device(config.device)
     scale = Statistics.of(data.numeric) if data.numeric.ndim == 4 else None
     size, seed = config.batch_size, config.seed
     batches = Batches(
-        data.numeric, data.labels, batch_size=size, seed=seed, normalise=scale, device=config.device,
+        data.numeric, data.labels, batch_size=size, seed=seed, normalise=scale, device=device,
         augment=config.augment, drop_last=len(data) > size and len(data) % size == 1,
     )  # fmt: skip
     sample = next(iter(Batches(data.numeric, data.labels, batch_size=2048, seed=seed, normalise=scale))).inputs

@@ -5,7 +5,7 @@ import numpy as np
 from pyrite.data import Part
 from pyrite.models import Architecture
 from pyrite.training import COLUMNS, Run, python_name
-from pyrite.training.run_files import read_json
+from pyrite.training.run import read_json
 
 _LISTED = 30  # classes that are named; of more only the number is given
 

@@ -1,6 +1,6 @@
 """Training: one configuration, one loop, a run directory, exact resume, many processes."""
 
-from pyrite.training.build import check_device, make_learner
+from pyrite.training.build import make_learner
 from pyrite.training.config import Config, Job, given_settings, python_name, reading
 from pyrite.training.defaults import Start, check_on_net, measure_start, resolve
 from pyrite.training.launch import RunObserver, Stopped, Watching, train, train_job, train_once
@@ -8,9 +8,10 @@ from pyrite.training.loop import Diverged, Observer, RunFailed, fit
 from pyrite.training.metrics import COLUMNS, METRICS
 from pyrite.training.optimisers import OPTIMISERS, SCHEDULES, states_rate
 from pyrite.training.pace import Pace, measure_pace
+from pyrite.training.prediction import net_scores
 from pyrite.training.progress import FAR, divergence
 from pyrite.training.record import Record
-from pyrite.training.run import DataChanged, Run, net_scores
+from pyrite.training.run import DataChanged, Run
 from pyrite.training.run_folder import new_folder
 
 __all__ = [
@@ -32,7 +33,6 @@ __all__ = [
     "Start",
     "Stopped",
     "Watching",
-    "check_device",
     "check_on_net",
     "divergence",
     "fit",

@@ -4,6 +4,7 @@ import math
 import os
 from collections.abc import Callable
 from copy import deepcopy
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, final
@@ -13,15 +14,28 @@ import numpy.typing as npt
 import torch
 from torch import Tensor, nn
 
-from pyrite.data import Batches, Dataset, Growth, LazyImages, Part, Statistics, checksums, describe
+from pyrite.data import (
+    Batches,
+    Dataset,
+    Growth,
+    LazyImages,
+    Part,
+    Statistics,
+    checksums,
+    describe,
+    split,
+    to_objects,
+)
 from pyrite.draws import Stream, torch_seed
 from pyrite.errors import PyriteError
+from pyrite.features import state_bytes
+from pyrite.files import npz_bytes
 from pyrite.methods import Context, Learner, Trainer
 from pyrite.models import Architecture, build_model, reinitialised
-from pyrite.processes import broadcast_weights, device_problem, local_device, rank, sync_batch_norm, world_size
+from pyrite.processes import broadcast_weights, local_device, rank, sync_batch_norm, world_size
 from pyrite.training.config import Config, Job, python_name
 from pyrite.training.evaluation import Evaluation
-from pyrite.training.prepare import prepare
+from pyrite.training.prepare import add_noise, apply_corrections, encode, find_consensus, read_corrections
 from pyrite.training.record import Record
 
 _WHITENED: Final = 2048  # inputs that a net may use before training, for whitening
@@ -33,16 +47,19 @@ class Training:
     """A job that is ready to run: its samples and labels, batches, nets, trainer, record and evaluation.
 
     ``folder`` is that of a run that is resumed. With ``progress``, a bar is shown while samples are embedded.
+
+    Attributes:
+        labels: the columns of ``labels.npz``.
+        files: the contents of other files that are written before training, such as ``features.npz``.
+        warnings: sentences about corrections.
     """
 
     def __init__(self, job: Job, folder: Path | None = None, progress: bool = False) -> None:
-        self.job, self.config = job, job.config
-        config, self._device = job.config, local_device(job.config.device)
-        check_device(self._device)
+        self.job, self.config, config = job, job.config, job.config
+        self._device = local_device(config.device)
         self.checksums = checksums(job.data)
-        self.prepared = prepare(job, folder, progress)
-        self.data, self.labels = self.prepared.data, self.prepared.labels
-        data, labels, features, net = self.data, self.labels, self.prepared.features, config.model
+        self._prepare(folder, progress)
+        data, labels, features, net = self.data, self.labels, self._features, config.model
         self._rows = np.flatnonzero(labels["part"] == Part.TRAIN)
         if isinstance(net, Architecture) and net.normalisation is not None and data.numeric.dtype == np.uint8:
             # What pretrained weights expect of bytes, in place of the training part's own statistics.
@@ -58,7 +75,7 @@ class Training:
         self.trainer = config.method.start(
             Context(
                 self.batches, self._make_learner, epochs=config.epochs, classes=len(data.classes), meta=meta,
-                noise_matrix=self.prepared.noise_matrix, held_out=held_out, soft_labels=self.prepared.soft_labels,
+                noise_matrix=self._noise_matrix, held_out=held_out, soft_labels=self._soft_labels,
                 groups=lambda: job.data.kept_together,
             )
         )  # fmt: skip
@@ -69,6 +86,54 @@ class Training:
             split_off=bool((labels["part"] == Part.VALIDATION).any()), growth=self.batches.growth,
         )  # fmt: skip
         self.record = Record(labels["given"], labels.get("true"), classes=len(data.classes), evaluation=self.evaluation)
+
+    def _prepare(self, folder: Path | None, progress: bool) -> None:
+        """The samples and labels: noise, corrections, parts, and inputs that are encoded."""
+        job, config, data, wanted = self.job, self.config, self.job.data, self.config.method.meta_set
+        self.files, self.warnings = dict[str, bytes](), list[str]()
+        given, true, self._noise_matrix = data.labels, data.true, None
+        if config.noise is not None:
+            given, true, self._noise_matrix = add_noise(job, config.noise)
+        consensus = None
+        if (own := data.annotations) is not None:
+            consensus = find_consensus(job, own, folder)
+            given = consensus.argmax(1)
+            arrays = {"labels": own.labels, "names": np.array(own.names), "consensus": consensus}
+            self.files["annotations.npz"] = npz_bytes(arrays)
+        if wanted and wanted.clean and true is None and data.clean is None:
+            raise PyriteError(
+                f"{config.method} learns from samples whose true labels are known, and those of {data.name} are not: "
+                "use a method that needs none, such as meta_weight(meta='noisy')"
+            )
+        count = len(given) if config.samples is None else config.samples
+        if count > len(given):
+            raise PyriteError(f"samples is {count}, but {data.name} has {len(given)}")
+        chosen = np.arange(len(given)) if count == len(given) else split(given, meta=count, seed=config.seed).meta
+        corrected, kept, self._counts = given, chosen, dict[str, int]()
+        if config.corrections:
+            content = self.files["corrections.csv"] = read_corrections(config, folder)
+            corrected, kept, self.warnings = apply_corrections(config, replace(data, labels=given), chosen, content)
+            self._counts["corrected"] = int((corrected != given)[kept].sum())
+            self._counts["dropped"] = len(chosen) - len(kept)
+        meta = wanted.size if wanted and not (wanted.clean and data.clean is not None) else 0
+        groups = data.kept_together[kept] if meta or config.validation else None
+        parts = split(corrected[kept], meta=meta, validation=config.validation or 0.0, seed=config.seed, groups=groups)
+        part = np.full(len(given), Part.UNUSED, np.int8)
+        for name, rows in ((Part.TRAIN, parts.train), (Part.VALIDATION, parts.validation), (Part.META, parts.meta)):
+            part[kept[rows]] = name
+        labels: dict[str, npt.NDArray[Any] | None]
+        labels = {"index": np.arange(len(given)), "given": corrected, "part": part, "true": true}
+        labels |= {"original": given if config.corrections else None}
+        labels |= {"path": to_objects(data.paths) if data.paths else None}
+        self.labels = {name: column for name, column in labels.items() if column is not None}
+        self.data, self._features, self._soft_labels = data, None, None
+        if config.features is not None:
+            self.data, self._features = encode(job, config.features, part, folder, progress)
+            self.files["features.npz"] = state_bytes(self._features.state())
+        if consensus is not None:
+            changed = np.flatnonzero(corrected != given)
+            consensus[changed] = np.eye(consensus.shape[1])[corrected[changed]]
+            self._soft_labels = torch.tensor(consensus, dtype=torch.float32)
 
     def _make_batches(self) -> tuple[Batches, Batches | None, Batches | None, Batches | None]:
         """The batches of the training samples, the meta set, the held-out samples and the test samples."""
@@ -167,14 +232,8 @@ class Training:
         data, raw, scale = self.data, self.job.data, self.scale
         facts = {"classes": data.classes, "shape": data.inputs.shape[1:], "mean": scale.mean, "std": scale.std}
         return facts | {
-            **self.prepared.counts, "inputs": describe(raw), "notes": raw.notes, "checksums": self.checksums
+            **self._counts, "inputs": describe(raw), "notes": raw.notes, "checksums": self.checksums
         }  # fmt: skip
-
-
-def check_device(device: str) -> None:
-    """Raise ``PyriteError`` if a device is not available."""
-    if problem := device_problem(device):
-        raise PyriteError(f"device is {device!r}, which is not available: {problem}")
 
 
 def make_learner(

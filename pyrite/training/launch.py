@@ -28,8 +28,7 @@ from pyrite.training.loop import Observer, fit
 from pyrite.training.prepare import read_corrections
 from pyrite.training.progress import Progress
 from pyrite.training.record import Record
-from pyrite.training.run import DataChanged, Run
-from pyrite.training.run_files import read_json
+from pyrite.training.run import DataChanged, Run, read_json
 from pyrite.training.run_folder import RunFolder, locked, new_folder
 
 

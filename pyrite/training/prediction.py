@@ -8,8 +8,10 @@ from typing import Any, final
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
+import torch
+from torch import nn
 
-from pyrite.data import Unreadable
+from pyrite.data import Batches, Numeric, Statistics, Unreadable
 from pyrite.data.corrections import to_cell
 from pyrite.files import write_or_refuse
 
@@ -75,3 +77,16 @@ class Predictions:
             index=False, float_format="%.6g", lineterminator="\r\n"
         )
         return write_or_refuse(path, text.encode("utf-8", "backslashreplace"))
+
+
+def net_scores(
+    net: nn.Module, inputs: Numeric, scale: Statistics | None, batch_size: int = 500, axis: int = 0
+) -> npt.NDArray[Any]:
+    """Scores of inputs by a net in evaluation mode; ``scale`` normalises inputs, and ``axis`` is that of samples."""
+    first = next(net.parameters())
+    nothing = np.zeros(len(inputs), np.int64)
+    batches = Batches(
+        inputs, nothing, batch_size=batch_size, seed=0, shuffle=False, normalise=scale, device=first.device
+    )
+    with torch.inference_mode():
+        return np.concatenate([net(batch.inputs.to(first.dtype)).cpu().numpy() for batch in batches], axis)

@@ -1,39 +1,50 @@
-"""A run read from its folder: its recipe, its history, its model."""
+"""A run read from its folder: its recipe, its history, its model.
 
-from collections.abc import Mapping
+A file that is truncated, missing or of another kind raises ``PyriteError``.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
 import numpy as np
 import numpy.typing as npt
-import torch
+from safetensors.torch import load_file
 from scipy.special import softmax
-from torch import nn
+from torch import Tensor, nn
 
+from pyrite import npz_files
 from pyrite.checks import is_whole
 from pyrite.curves import WeightNetCurve
 from pyrite.data import (
     DATASETS,
     Annotations,
-    Batches,
     Dataset,
     Inputs,
-    Numeric,
     Records,
     Statistics,
     checksums,
     load,
     read_like,
+    to_objects,
 )
 from pyrite.errors import PyriteError
 from pyrite.features import Features, OwnModule, read_state
 from pyrite.models import Architecture, Ensemble, Mirrored
+from pyrite.npz_files import unpack_texts
 from pyrite.text_tables import Table
 from pyrite.training.config import Config, Missing, load_data, python_name
 from pyrite.training.metrics import COLUMNS, SAMPLE_COLUMNS, Line, measure, outcome_of
-from pyrite.training.prediction import Predictions
-from pyrite.training.run_files import read_history, read_json, read_labels, read_npz, read_weights
+from pyrite.training.prediction import Predictions, net_scores
+
+# What the user can do about a file that cannot be read.
+_WRITTEN_AGAIN = "pyrite train --resume {run} writes it again"
+_LOST = "the run has to be trained again, into another folder"
+_RESULTS = ("history.jsonl", "samples.npz", "method.npz", "model.safetensors", "last.safetensors")
+_CURES = dict.fromkeys(_RESULTS, _WRITTEN_AGAIN) | {"run.json": f"remove it, and {_WRITTEN_AGAIN}"}
 
 
 class DataChanged(PyriteError):  # noqa: N818  # as RunFailed
@@ -308,14 +319,71 @@ def _check_histograms(path: Path, samples: Mapping[str, npt.NDArray[Any]]) -> No
         raise PyriteError(f"{path} is damaged: pyrite train --resume {path.parent} writes it again")
 
 
-def net_scores(
-    net: nn.Module, inputs: Numeric, scale: Statistics | None, batch_size: int = 500, axis: int = 0
-) -> npt.NDArray[Any]:
-    """Scores of inputs by a net in evaluation mode; ``scale`` normalises inputs, and ``axis`` is that of samples."""
-    first = next(net.parameters())
-    nothing = np.zeros(len(inputs), np.int64)
-    batches = Batches(
-        inputs, nothing, batch_size=batch_size, seed=0, shuffle=False, normalise=scale, device=first.device
-    )
-    with torch.inference_mode():
-        return np.concatenate([net(batch.inputs.to(first.dtype)).cpu().numpy() for batch in batches], axis)
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn whatever goes wrong inside into one sentence that names the file and what can be done about it."""
+    try:
+        yield
+    except Exception as error:  # zipfile, zlib, numpy and safetensors raise a dozen types for damaged bytes
+        cure = _CURES.get(path.name, _LOST).format(run=path.parent)
+        if isinstance(error, FileNotFoundError):
+            raise PyriteError(f"{path} is missing: {cure.removeprefix('remove it, and ')}") from None
+        reason = getattr(error, "strerror", None) or str(error).removeprefix(f"{path}: ") or type(error).__name__
+        raise PyriteError(f"cannot read {path} ({' '.join(reason.split())}): {cure}") from None
+
+
+def read_npz(path: Path, *names: str) -> dict[str, npt.NDArray[Any]]:
+    """The arrays of an ``.npz`` file, which must include ``names``."""
+    with _reading(path):
+        if not path.exists():
+            raise FileNotFoundError
+        arrays = npz_files.read_npz(path)
+        if missing := [name for name in names if name not in arrays]:
+            raise PyriteError(f"it has no array {missing[0]!r}")
+    return arrays
+
+
+def read_labels(path: Path) -> dict[str, npt.NDArray[Any]]:
+    """The columns of ``labels.npz``."""
+    labels = read_npz(path, "given", "part")
+    if "path" in labels:
+        with _reading(path):
+            labels["path"] = to_objects(unpack_texts(labels["path"]))
+    return labels
+
+
+def read_json(path: Path, **types: type) -> dict[str, Any]:
+    """The values of a JSON file, in which those of these names must be, and of these types."""
+    with _reading(path):
+        values: Any = json.loads(path.read_bytes())
+        if not isinstance(values, dict):
+            raise PyriteError("it does not hold an object")
+        for name, kind in types.items():
+            if not isinstance(values.get(name), kind):
+                raise PyriteError(f"its {name!r} is no {kind.__name__}" if name in values else f"it has no {name!r}")
+    return dict(values)
+
+
+def read_history(path: Path, *names: str) -> list[Line]:
+    """One line per epoch, each a JSON object that must include ``names``; empty if there is no such file yet."""
+    history: list[Line] = []
+    with _reading(path):
+        for number, text in enumerate(path.read_text("utf-8").splitlines() if path.exists() else (), 1):
+            try:
+                line = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise PyriteError(f"line {number}: {error}") from None
+            if not isinstance(line, dict):
+                raise PyriteError(f"line {number} does not hold an object")
+            if missing := [name for name in names if name not in line]:
+                raise PyriteError(f"line {number} has no {missing[0]!r}")
+            if odd := [name for name, value in line.items() if not isinstance(value, int | float | None)]:
+                raise PyriteError(f"line {number}: its {odd[0]!r} is no number")
+            history.append(line)
+    return history
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The tensors of a ``.safetensors`` file."""
+    with _reading(path):
+        return load_file(path)

@@ -8,41 +8,58 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from hashlib import blake2b
 from itertools import count
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 import torch
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save
-from torch import nn
+from torch import Tensor, nn
 
 import pyrite
 from pyrite.data import Unreadable
 from pyrite.errors import PyriteError
 from pyrite.files import acquire, npz_bytes, write
-from pyrite.processes import all_gather, join, rank, world_size
+from pyrite.npz_files import pack_texts
+from pyrite.processes import all_gather, join, on_first, rank, world_size
 from pyrite.training.build import Training
 from pyrite.training.evaluation import measure_retrieval
 from pyrite.training.loop import Observer, RunFailed
 from pyrite.training.progress import divergence
-from pyrite.training.run_files import STATE, label_bytes, pack, read_json, read_labels, unpack
+from pyrite.training.run import read_json, read_labels
 
-_LOCK = ".lock"
+STATE: Final = "state/state.safetensors"
+_LOCK: Final = ".lock"
+_TENSOR, _ARRAY, _TEXT = "tensor:", "array:", "text:"  # the last where a text begins like one of them
+_DIGITS: Final = 32  # of the checksum
 
 
 def new_folder(out: str | os.PathLike[str] | None, device: str = "cpu") -> Path:
     """A folder for a run: ``out``, which must be empty or not exist, or a new one. Process 0 chooses it for all."""
+
+    def chosen() -> Path:
+        if out is not None:
+            _check_empty(Path(out))
+            return Path(out)
+        name = time.strftime("runs/%Y-%m-%d-%H%M%S")
+        # Several runs may begin in the same second.
+        for folder in (Path(name if number == 1 else f"{name}-{number}") for number in count(1)):
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            except OSError:  # reported when the first file is written
+                pass
+            return folder
+        raise AssertionError("there is always another number")
+
     join(device)
-    if out is None:
-        name = Path(time.strftime("runs/%Y-%m-%d-%H%M%S"))
-        return Path(all_gather(_unused(name) if rank() == 0 else "")[0])
-    folder = Path(out)
-    if problem := all_gather(_occupied(folder))[0]:
-        raise PyriteError(problem)
-    return folder
+    return on_first(chosen)
 
 
 @contextmanager
@@ -52,53 +69,39 @@ def locked(folder: Path, *, new: bool) -> Iterator[None]:
     A folder for a new run must still be empty once it is locked, because another process may have trained in it since
     ``new_folder`` checked.
     """
-    was_there, release, problem = folder.exists(), None, ""
-    # Where nothing can be written, the first file reports it; where there are no file locks, runs go without.
-    with suppress(OSError):
-        if rank() == 0 and (release := acquire(folder / _LOCK)) is None:
-            problem = f"{folder} is in use: another process is training in it"
-        elif rank() == 0 and new:
-            problem = _occupied(folder)
+    was_there = folder.exists()
+    releases: list[Callable[[], None]] = []
+
+    def lock() -> None:
+        # Where nothing can be written, the first file reports it; where there are no file locks, runs go without.
+        with suppress(OSError):
+            if (release := acquire(folder / _LOCK)) is None:
+                raise PyriteError(f"{folder} is in use: another process is training in it")
+            releases.append(release)
+            if new:
+                _check_empty(folder)
+
     try:
-        if problem := all_gather(problem)[0]:
-            raise PyriteError(problem)
+        on_first(lock)
         yield
     finally:
-        if release is not None:
+        for release in releases:
             release()
             if not was_there:
                 with suppress(OSError):  # not empty: it contains a run
                     folder.rmdir()
 
 
-def _unused(folder: Path) -> str:
-    """Make a folder of this name, or with a number after it: several runs may begin in the same second."""
-    for number in count(1):
-        wanted = folder if number == 1 else folder.with_name(f"{folder.name}-{number}")
-        try:
-            wanted.mkdir(parents=True)
-            return str(wanted)
-        except FileExistsError:
-            continue
-        except OSError:  # reported when the first file is written
-            return str(wanted)
-    raise AssertionError("there is always another number")
-
-
-def _occupied(folder: Path) -> str:
-    """The reason why a folder cannot be used for a new run; empty if it can.
-
-    Unfinished files of a killed process, a lock and the audit before a run may be in it.
-    """
+def _check_empty(folder: Path) -> None:
+    """Refuse a folder in which there is more than unfinished files of a killed process, a lock, or an audit."""
     try:
         names = [path.name for path in folder.iterdir()] if folder.is_dir() else []
-        occupying = [name for name in names if name not in ("audit", _LOCK, ".writing") and not name.endswith(".part")]
     except OSError as error:
-        return f"cannot read {folder}: {error.strerror}"
-    if occupying or (folder.exists() and not folder.is_dir()):
-        resume = f", or continue with --resume {folder}" if "recipe.toml" in occupying else ""
-        return f"{folder} is not empty: choose another out{resume}"
-    return ""
+        raise PyriteError(f"cannot read {folder}: {error.strerror}") from None
+    others = [name for name in names if name not in ("audit", _LOCK, ".writing") and not name.endswith(".part")]
+    if others or (folder.exists() and not folder.is_dir()):
+        resume = f", or continue with --resume {folder}" if "recipe.toml" in others else ""
+        raise PyriteError(f"{folder} is not empty: choose another out{resume}")
 
 
 @final
@@ -117,10 +120,11 @@ class RunFolder(Observer):
 
     def begin(self) -> None:
         """Write what is known before the first step; the recipe first, because a resume needs it."""
-        prepared = self.training.prepared
-        files = {"recipe.toml": self.config.to_toml().encode(), **prepared.files}
-        files |= {"labels.npz": label_bytes(prepared.labels)}
-        self._write({} if rank() else files | {"run.json": self._facts({"finished": False})})
+        labels = self.training.labels
+        packed = {"path": pack_texts(labels["path"])} if "path" in labels else {}
+        files = {"recipe.toml": self.config.to_toml().encode(), **self.training.files}
+        files["labels.npz"] = npz_bytes(labels | packed)
+        self._write(lambda: files | {"run.json": self._facts({"finished": False})})
 
     def resume(self) -> None:
         """Load the saved state; start from the beginning if there is none."""
@@ -174,22 +178,24 @@ class RunFolder(Observer):
         """Write the current state, and the results of the last epoch."""
         training, begun = self.training, time.perf_counter()
         training.record.merge()
-        if rank():
-            return self._write({})
-        state: dict[str, Any] = {"recipe": self.config.recipe, "seconds": time.perf_counter() - self._began}
-        state |= {name: getattr(training, name).state_dict() for name in ("batches", "trainer", "record")}
-        state["unreadable"] = {entry.path: entry.reason for entry in training.batches.unreadable.values()}
-        self._write({STATE: pack(state), **self._unwritten})
+
+        def files() -> dict[str, bytes]:
+            state: dict[str, Any] = {"recipe": self.config.recipe, "seconds": time.perf_counter() - self._began}
+            state |= {name: getattr(training, name).state_dict() for name in ("batches", "trainer", "record")}
+            state["unreadable"] = {entry.path: entry.reason for entry in training.batches.unreadable.values()}
+            return {STATE: pack(state), **self._unwritten}
+
+        self._write(files)
         self._unwritten, self._saved_at = {}, time.perf_counter()
         self._saving = self._saved_at - begun
 
     def finish(self) -> None:
         """Write the model, and everything that is known at the end."""
-        training, history, files = self.training, self.training.record.history, {}
-        self._write({} if rank() else self._results())
+        training, history, last = self.training, self.training.record.history, {}
+        self._write(self._results)
         warned, saved = divergence(history), training.evaluation.saved(history)
         if saved["epoch"] != len(history):
-            files["last.safetensors"] = _weights(training.trainer.model)
+            last["last.safetensors"] = _weights(training.trainer.model)
             training.evaluation.restore_best()
         # What would take too long after every epoch is measured now.
         results: dict[str, Any] = {"finished": True, "saved": saved, "nets": len(training.trainer.predictors)}
@@ -203,8 +209,8 @@ class RunFolder(Observer):
                 results["retrieval"] = measure_retrieval(training.trainer, data.test, training.scale)
             except ValueError as error:  # a net without embeddings is saved all the same
                 results["retrieval"] = {"unknown": str(error)}
-        files = {"model.safetensors": _weights(training.trainer.model), **files}
-        self._write({} if rank() else files | {"run.json": self._facts(results, warned)})
+        files = {"model.safetensors": _weights(training.trainer.model), **last}
+        self._write(lambda: files | {"run.json": self._facts(results, warned)})
 
     def _results(self) -> dict[str, bytes]:
         record = self.training.record
@@ -213,20 +219,21 @@ class RunFolder(Observer):
         files = {"history.jsonl": history, "samples.npz": npz_bytes(record.arrays())}
         return files | ({"method.npz": npz_bytes(learned)} if learned else {})
 
-    def _write(self, files: dict[str, bytes]) -> None:
-        """Write files by their names, in this order; only process 0 has some. All wait for it, and fail together."""
-        name, problem = "", ""
-        try:
-            for name, content in files.items():  # the message names it
-                path = write(self.path / name, content)
-                for part in path.parent.glob(f".{path.name}.*.part"):  # left by a killed process
-                    part.unlink(missing_ok=True)
-        except OSError as error:
-            saved = (self.path / STATE).exists()
-            hint = f". The last checkpoint is whole: pyrite train --resume {self.path}" if saved else ""
-            problem = f"cannot write {self.path / name}: {error.strerror or error}{hint}"
-        if problem := all_gather(problem)[0]:
-            raise RunFailed(problem)
+    def _write(self, files: Callable[[], Mapping[str, bytes]]) -> None:
+        """Write files by their names, in this order. Process 0 does it; all wait for it, and fail together."""
+
+        def written() -> None:
+            for name, content in files().items():
+                try:
+                    path = write(self.path / name, content)
+                    for part in path.parent.glob(f".{path.name}.*.part"):  # left by a killed process
+                        part.unlink(missing_ok=True)
+                except OSError as error:
+                    saved = (self.path / STATE).exists()
+                    hint = f". The last checkpoint is whole: pyrite train --resume {self.path}" if saved else ""
+                    raise RunFailed(f"cannot write {self.path / name}: {error.strerror or error}{hint}") from None
+
+        on_first(written)
 
     def _facts(self, results: dict[str, Any], warned: Sequence[str] = ()) -> bytes:
         commit = None
@@ -235,7 +242,7 @@ class RunFolder(Observer):
             commit = done.stdout.strip() or None
         versions = {"pyrite": pyrite.__version__, "torch": torch.__version__, "numpy": np.__version__}
         facts: dict[str, Any] = {
-            "warnings": [*self.training.prepared.warnings, *warned],
+            "warnings": [*self.training.warnings, *warned],
             "seconds": round(time.perf_counter() - self._began, 3),
             "seed": self.config.seed,
             "recipe": self.config.recipe,
@@ -253,3 +260,62 @@ class RunFolder(Observer):
 def _weights(model: nn.Module) -> bytes:
     # Clones, because safetensors refuses tensors that share their memory, as tied weights do.
     return save({name: value.detach().cpu().contiguous().clone() for name, value in model.state_dict().items()})
+
+
+def pack(state: Mapping[str, Any]) -> bytes:
+    """Nested dictionaries of tensors, arrays, numbers, strings, and lists of numbers and strings, as bytes."""
+    tensors: dict[str, Tensor] = {}
+
+    def plain(value: Any, name: str) -> Any:
+        if isinstance(value, Mapping):
+            return {key: plain(item, f"{name}/{key}") for key, item in value.items()}
+        if isinstance(value, Tensor):
+            tensors[name] = value.detach().cpu().contiguous().clone()
+            return _TENSOR + name
+        if isinstance(value, np.ndarray):
+            tensors[name] = torch.from_numpy(np.array(value))
+            return _ARRAY + name
+        if isinstance(value, str) and value.startswith((_TENSOR, _ARRAY, _TEXT)):
+            return _TEXT + value
+        return value.item() if isinstance(value, np.generic) else value
+
+    tree = json.dumps(plain(state, ""))
+    # One entry: the order of several would not be the same each time.
+    return save(tensors, {"state": _checksum(tree, tensors) + tree})
+
+
+def unpack(path: Path) -> dict[str, Any]:
+    """What ``pack`` packed; ``PyriteError`` if a single bit of it has changed."""
+    try:
+        with safe_open(path, framework="pt") as file:
+            text = file.metadata()["state"]
+            checksum, tree = text[:_DIGITS], text[_DIGITS:]
+            tensors = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118  # it is no dictionary
+        if _checksum(tree, tensors) != checksum:
+            raise PyriteError("its checksum is wrong, so it has been changed or damaged")
+        plain = json.loads(tree)
+    except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
+        raise PyriteError(
+            f"cannot read the state {path}: {error}. The run cannot be resumed: restore the file or train anew"
+        ) from None
+
+    def restored(value: Any) -> Any:
+        if isinstance(value, dict):
+            return {key: restored(item) for key, item in value.items()}
+        if isinstance(value, str) and value.startswith(_TENSOR):
+            return tensors[value.removeprefix(_TENSOR)]
+        if isinstance(value, str) and value.startswith(_ARRAY):
+            return tensors[value.removeprefix(_ARRAY)].numpy()
+        return value.removeprefix(_TEXT) if isinstance(value, str) else value
+
+    state: dict[str, Any] = restored(plain)
+    return state
+
+
+def _checksum(tree: str, tensors: Mapping[str, Tensor]) -> str:
+    digest = blake2b(tree.encode(), digest_size=_DIGITS // 2)
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b"")
+    return digest.hexdigest()

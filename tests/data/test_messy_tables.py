@@ -90,7 +90,7 @@ def test_lists_of_texts_and_arrays(refused):
     assert data.inputs.texts() == ["one text", "another"]
     assert load(np.arange(6).reshape(3, 2), label=[0, 1, 1]).inputs.tolist() == [[0, 1], [2, 3], [4, 5]]
     assert "2 labels, but there are 1 samples" in refused(load, ["one text"], label=["a", "b"])
-    assert "data is 3 at index 1, but must be a text" in refused(load, ["one text", 3], label=["a", "b"])
+    assert "text is 3 at index 1, but must be a text" in refused(load, ["one text", 3], label=["a", "b"])
     assert "label is missing" in refused(load, ["one text"])
 
 

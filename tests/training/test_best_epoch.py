@@ -22,7 +22,7 @@ from pyrite.exports import model_card
 from pyrite.methods import ERM, CrossFit, Method, Staged, Step, Trainer
 from pyrite.training import Record, resolve
 from pyrite.training.evaluation import BestEpoch
-from pyrite.training.run_files import pack, unpack
+from pyrite.training.run_folder import pack, unpack
 from tests.children import differing
 
 # Cross entropy learns wrong labels by heart, so that late epochs are worse.

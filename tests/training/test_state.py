@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.numpy import save
 
-from pyrite.training.run_files import pack, unpack
+from pyrite.training.run_folder import pack, unpack
 
 STATE = {
     "steps": 7,
