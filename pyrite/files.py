@@ -1,7 +1,8 @@
-"""Atomic writing of files, and locks on folders that several processes write to."""
+"""Reading of regular files, atomic writing, and locks on folders that several processes write to."""
 
 import io
 import os
+import stat
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -11,6 +12,27 @@ import numpy.typing as npt
 from filelock import FileLock, Timeout
 
 from pyrite.errors import PyriteError
+
+
+def read_bytes(path: str | Path, most: int = -1) -> bytes:
+    """The content of a file, or its first bytes; a PyriteError if it cannot be read."""
+    path = Path(path)
+    if not is_regular(path):  # opening a pipe would wait for ever
+        raise PyriteError(f"{path}: {'cannot be read, it is not a file' if path.exists() else 'no such file'}")
+    try:
+        with path.open("rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            return file.read(most if most < size else -1)  # a buffer of ``most`` bytes would be made at once
+    except OSError as error:
+        raise PyriteError(f"{path}: cannot be read ({error.strerror or error})") from None
+
+
+def is_regular(path: Path) -> bool:
+    """Whether a path is a regular file, not a pipe or a device."""
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except (OSError, ValueError):
+        return False
 
 
 def write(path: str | Path, content: bytes) -> Path:

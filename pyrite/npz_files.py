@@ -2,8 +2,6 @@
 
 import json
 import math
-import os
-import stat
 import zipfile
 import zlib
 from collections.abc import Iterable, Sequence
@@ -15,6 +13,7 @@ import numpy.typing as npt
 
 from pyrite.checks import check_memory
 from pyrite.errors import PyriteError
+from pyrite.files import is_regular
 
 # Compressed data may claim any size. DEFLATE compresses at most 1,032 to 1, so the size of the file is one bound, and
 # LARGEST is another. Uncompressed data is bounded by the size of the file.
@@ -95,11 +94,3 @@ def unpack_texts(packed: npt.NDArray[Any]) -> list[str]:
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
         raise PyriteError("it is no list of texts")
     return texts
-
-
-def is_regular(path: Path) -> bool:
-    """Whether a path is a regular file, not a pipe or a device."""
-    try:
-        return stat.S_ISREG(os.stat(path).st_mode)
-    except (OSError, ValueError):
-        return False

@@ -14,15 +14,19 @@ import pickletools
 import re
 import zipfile
 import zlib
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from pyrite.errors import PyriteError
-from pyrite.npz_files import is_regular, read_array, read_header
+from pyrite.files import read_bytes
+from pyrite.npz_files import read_array, read_header, read_npz
 
-__all__ = ["LIMIT", "read_npy", "read_pickle", "read_torch", "unpickle"]
+Labels = npt.NDArray[np.int64]
 
 # In bytes. The largest official file, CIFAR-100's train, has 155 MB.
 LIMIT: Final = 2**30
@@ -47,6 +51,59 @@ def read_pickle(path: str | Path) -> Any:
     Strings of Python 2 become bytes, as with ``encoding="bytes"``.
     """
     return unpickle(_content(path), str(path))
+
+
+def read_label_columns(path: str | Path) -> dict[str, Labels]:
+    """The columns of labels in a file such as CIFAR-N's, in the order of the images.
+
+    The ``.pt`` and plain ``.npy`` files of CIFAR-N have this order. The ``..._ordered.npy`` files have the order of
+    another library's copy of CIFAR; ``image_order_....npy`` beside them has the position of each image.
+    """
+    path = Path(path)
+    readers = {".pt": read_torch, ".pth": read_torch, ".npy": read_npy, ".npz": read_npz}
+    if path.suffix.lower() not in readers:
+        raise PyriteError(f"cannot read {path}: human labels must be in a .pt, .npy or .npz file")
+    content = readers[path.suffix.lower()](path)
+    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
+        raise PyriteError(
+            f"cannot read {path}: it holds no columns with names. A column of true labels is needed to check that the "
+            "file is about the same samples"
+        )
+    columns: dict[str, Labels] = {}
+    for name, values in content.items():
+        with suppress(ValueError):  # lists of unequal lengths
+            column = np.asarray(values)
+            if column.ndim == 1 and column.dtype.kind in "iu":  # others are no labels, but the time an answer took
+                columns["noisy_label" if name == "noise_label" else name] = column.astype(np.int64)
+    ordered = re.fullmatch(r"CIFAR-(\d+)_human_ordered", path.stem)
+    order = path.with_name(f"image_order_c{ordered[1]}.npy") if ordered else path
+    if ordered is None or not order.exists():
+        return columns
+    place, count = read_npy(order), len(next(iter(columns.values()), ()))
+    if not (isinstance(place, np.ndarray) and place.dtype.kind in "iu" and place.shape == (count,)):
+        raise PyriteError(f"{order}: not a list of {count} positions")
+    if not np.array_equal(np.sort(place), np.arange(count)):
+        raise PyriteError(f"{order}: some positions are missing or come twice")
+    return {name: column[np.argsort(place)] for name, column in columns.items() if len(column) == count}
+
+
+def check_samples(path: str | Path, columns: Mapping[str, Labels], clean: str, true: Labels) -> None:
+    """Raise PyriteError unless the column ``clean`` has the labels of the data, one by one: a file in another order has
+    the same counts, so that counts would not show it."""
+    if clean not in columns:
+        known = ", ".join(sorted(columns))
+        raise PyriteError(f"{path}: there is no column {clean!r} to check the samples and their order by, but {known}")
+    for name, column in columns.items():
+        if len(column) != len(true):
+            raise PyriteError(f"{path}: {name} has {len(column)} labels, but the data has {len(true)}")
+    differs = columns[clean] != true
+    if differs.any():
+        first, hint = int(differs.argmax()), "an ..._ordered.npy needs its image_order_....npy beside it"
+        raise PyriteError(
+            f"{path}: {clean} is {columns[clean][first]} at index {first}, where the data's label is {true[first]}; "
+            f"{differs.sum()} of {len(true)} differ, so the file is about other samples or in another order"
+            f"{f': {hint}' if Path(path).suffix == '.npy' else ''}"
+        )
 
 
 def read_torch(path: str | Path) -> Any:
@@ -80,16 +137,10 @@ def read_npy(path: str | Path) -> Any:
 
 
 def _content(path: str | Path) -> bytes:
-    path = Path(path)
-    if not is_regular(path):
-        raise PyriteError(f"cannot read {path}: there is no such file")
-    try:
-        size = path.stat().st_size
-        if not 0 < size <= LIMIT:
-            raise PyriteError(f"cannot read {path}: " + ("it is empty" if not size else f"{size} bytes are too many"))
-        return path.read_bytes()
-    except OSError as error:
-        raise PyriteError(f"cannot read {path}: {error.strerror}") from None
+    content = read_bytes(path, LIMIT + 1)
+    if not 0 < len(content) <= LIMIT:
+        raise PyriteError(f"cannot read {path}: {f'over {LIMIT} bytes are too many' if content else 'it is empty'}")
+    return content
 
 
 def unpickle(data: bytes, name: str = "the pickle", boxed: bool = False) -> Any:

@@ -13,8 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, Labels
-from pyrite.data.files import as_path, csv_reader, read_bytes
+from pyrite.data.files import as_path, csv_reader
 from pyrite.errors import PyriteError
+from pyrite.files import read_bytes
 from pyrite.spec import nearest
 
 DECISIONS = ("keep", "relabel", "drop", "unsure")

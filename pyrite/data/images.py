@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pyrite.checks import check_memory, is_whole, one_of
 from pyrite.errors import PyriteError
-from pyrite.npz_files import is_regular
+from pyrite.files import is_regular
 
 if TYPE_CHECKING:
     from PIL.Image import Image

@@ -2,15 +2,9 @@
 
 An IDX file (MNIST) consists of two zero bytes, a byte for the type of the numbers, a byte for the number of dimensions,
 the dimensions as four bytes each, high byte first, and then the numbers.
-
-The ``.pt`` and plain ``.npy`` files of CIFAR-N hold the columns in the order of the images. The ``..._ordered.npy``
-files hold them in the order of another library's copy of CIFAR; ``image_order_....npy`` holds the position of each. In
-every case the column of clean labels is compared with the labels of the images one by one: a file in another order has
-the same counts, so counts alone would not show it.
 """
 
 import math
-import zlib
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -20,10 +14,10 @@ import numpy as np
 
 from pyrite.checks import one_of
 from pyrite.data.dataset import Dataset, Labels, check_range
-from pyrite.data.files import Download, as_path, data_folder, find, folder_of, obtain, open_plain_or_gz, read_members
+from pyrite.data.files import Download, as_path, data_folder, find, folder_of, obtain, read_members, read_unpacked
 from pyrite.data.images import Pixels
 from pyrite.errors import PyriteError
-from pyrite.pickles import read_npy, read_pickle, read_torch, unpickle
+from pyrite.pickles import check_samples, read_label_columns, read_pickle, unpickle
 
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"
 _FASHION = (
@@ -87,32 +81,19 @@ def _mnist(
 
 def read_idx(path: str | Path, dimensions: int) -> Pixels:
     """The numbers of an IDX file of bytes. Its size is checked before memory is allocated."""
-    path = Path(path)
-    stream, most = open_plain_or_gz(path)
-    with stream:
-        try:
-            head = stream.read(4)
-            if len(head) < 4:
-                raise PyriteError(f"{path}: {'empty' if not head else 'cut off in its first bytes'}, not an IDX file")
-            if head != bytes((0, 0, 8, dimensions)):  # 8 is the type of bytes
-                raise PyriteError(
-                    f"{path}: begins with {head.hex()}, not with 000008{dimensions:02x} "
-                    f"as an IDX file of bytes in {dimensions} dimension{'s' * (dimensions > 1)} does"
-                )
-            sizes = stream.read(4 * dimensions)
-            if len(sizes) < 4 * dimensions:
-                raise PyriteError(f"{path}: cut off in its first bytes")
-            shape = tuple(int(size) for size in np.frombuffer(sizes, ">u4"))
-            count = math.prod(shape)
-            if count == 0 or count > most:
-                raise PyriteError(f"{path}: claims {' x '.join(map(str, shape))} numbers, which it cannot hold")
-            values = np.frombuffer(bytearray(stream.read(count)), np.uint8)
-            if len(values) < count:
-                raise PyriteError(f"{path}: cut off, it holds {len(values)} of {count} numbers")
-            if stream.read(1):
-                raise PyriteError(f"{path}: holds more than the {count} numbers it claims")
-        except (EOFError, OSError, zlib.error) as error:
-            raise PyriteError(f"{path}: cut off or damaged ({error})") from None
+    path, begin = Path(path), bytes((0, 0, 8, dimensions))  # 8 is the type of bytes
+    content, header = read_unpacked(path), 4 + 4 * dimensions
+    if content[:4] != begin:
+        raise PyriteError(
+            f"{path}: begins with {content[:4].hex() or 'nothing'}, not with {begin.hex()} as an IDX file of bytes in "
+            f"{dimensions} dimension{'s' * (dimensions > 1)} does"
+        )
+    if len(content) < header:
+        raise PyriteError(f"{path}: cut off in its first bytes")
+    shape = tuple(map(int, np.frombuffer(content[4:header], ">u4")))
+    values = np.frombuffer(bytearray(content[header:]), np.uint8)
+    if not 0 < math.prod(shape) == len(values):
+        raise PyriteError(f"{path}: claims {' x '.join(map(str, shape))} numbers, but holds {len(values)}")
     return values.reshape(shape)
 
 
@@ -269,54 +250,13 @@ def _with_human(source: Source, images: Dataset, column: str, path: str | None, 
             f"{source.name}n: {names[0]} is not in {folders[0]}; get it from "
             "https://github.com/UCSC-REAL/cifar-10-100n and put it there"
         )
-    human = _read_columns(found, f"image_order_c{number}.npy", len(images))
-    _check_aligned(found, human, "clean_label", images.labels)
+    human = read_label_columns(found)
+    check_samples(found, human, "clean_label", images.labels)
     if images.coarse is not None and "clean_coarse_label" in human:
-        _check_aligned(found, human, "clean_coarse_label", images.coarse)
+        check_samples(found, human, "clean_coarse_label", images.coarse)
     human = {name: values for name, values in human.items() if name not in ("clean_label", "clean_coarse_label")}
     if not isinstance(column, str) or column not in human:
         raise PyriteError(f"{found}: there is no column {column!r}; there are {', '.join(human)}")
     images = _coarsened(images) if column == "noisy_coarse_label" and images.coarse is not None else images
     check_range(human[column], len(images.classes), f"{found}: {column}")
     return replace(images, name=f"{source.name}n", labels=human[column], true=images.labels, human=human)
-
-
-def _read_columns(file: Path, order_name: str, count: int) -> dict[str, Labels]:
-    content = read_npy(file) if file.suffix == ".npy" else read_torch(file)
-    if not isinstance(content, dict) or not all(isinstance(name, str) for name in content):
-        raise PyriteError(f"{file}: not a table of human labels by name")
-    columns: dict[str, Labels] = {}
-    for name, values in content.items():
-        try:
-            column = np.asarray(values) if isinstance(values, np.ndarray | list) else np.empty(0)
-        except ValueError:  # lists of unequal lengths
-            column = np.empty(0)
-        if column.ndim != 1 or not np.issubdtype(column.dtype, np.integer):
-            # The .npy files also contain the time that each answer took; columns that are not labels are skipped.
-            continue
-        if len(column) != count:
-            raise PyriteError(f"{file}: the column {name!r} has {len(column)} labels, the set has {count} images")
-        # The .npy of CIFAR-100N has another name for this column than the .pt.
-        columns["noisy_label" if name == "noise_label" else name] = column.astype(np.int64)
-    order_file = file.parent / order_name
-    if file.stem.endswith("_ordered") and order_file.exists():
-        place = read_npy(order_file)
-        if not (isinstance(place, np.ndarray) and np.issubdtype(place.dtype, np.integer) and place.shape == (count,)):
-            raise PyriteError(f"{order_file}: not a list of {count} positions")
-        if not np.array_equal(np.sort(place), np.arange(count)):
-            raise PyriteError(f"{order_file}: some positions are missing or come twice")
-        columns = {name: column[np.argsort(place)] for name, column in columns.items()}
-    return columns
-
-
-def _check_aligned(file: Path, human: Mapping[str, Labels], clean: str, expected: Labels) -> None:
-    if clean not in human:
-        raise PyriteError(f"{file}: there is no column {clean!r}, so its order cannot be checked")
-    differs = human[clean] != expected
-    if differs.any():
-        first = int(differs.argmax())
-        hint = "; an ..._ordered.npy needs its image_order_....npy beside it" if file.suffix == ".npy" else ""
-        raise PyriteError(
-            f"{file}: {clean!r} disagrees with the images at {int(differs.sum())} of {len(expected)} places, first at "
-            f"index {first} ({human[clean][first]} but {expected[first]}): another order, or another data set{hint}"
-        )

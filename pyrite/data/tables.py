@@ -15,10 +15,11 @@ import numpy.typing as npt
 
 from pyrite.checks import check_memory, require
 from pyrite.data.columns import MISSING, as_text, category_or_text, decimal_mark, number, text_column, typed_values
-from pyrite.data.files import csv_reader, read_bytes
+from pyrite.data.files import csv_reader
 from pyrite.data.records import DTYPES, Column, Kind, listed, to_objects
 from pyrite.data.statistics import beyond_whole, check_resolution, check_spread, to_float64
 from pyrite.errors import PyriteError
+from pyrite.files import read_bytes
 from pyrite.spec import nearest
 
 if TYPE_CHECKING:

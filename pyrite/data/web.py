@@ -20,9 +20,10 @@ import numpy.typing as npt
 
 from pyrite.checks import one_of, whole_number
 from pyrite.data.dataset import Dataset, Labels, Tracklets, check_names, check_range
-from pyrite.data.files import folder_of, read_bytes, read_text
+from pyrite.data.files import folder_of, read_text
 from pyrite.data.images import LazyImages, Unreadable, inside, look_at
 from pyrite.errors import PyriteError
+from pyrite.files import read_bytes
 
 # Height and width of the images, of which training then crops a part.
 SIZE = 256

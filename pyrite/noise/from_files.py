@@ -3,7 +3,7 @@
 import warnings
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, final
+from typing import Annotated, Final, final
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from pyrite.draws import Array
 from pyrite.errors import PyriteError
 from pyrite.noise.model import ClassNoise, Drawn, Noise, check_below, check_classes, measured
 from pyrite.npz_files import read_npz
-from pyrite.pickles import read_npy, read_torch
+from pyrite.pickles import check_samples, read_label_columns, read_npy
 from pyrite.spec import nearest
 
 # The column of true labels that belongs to a column; for all others it is clean_label.
@@ -86,34 +86,15 @@ class Human(Noise):
         )
 
     def draw(self, true: Array, classes: int, seed: int, inputs: object = None) -> Drawn:
-        columns = _read_columns(Path(self.file))
-        given = self._column(columns, self.column)
+        columns = read_label_columns(self.file)
         truth = self.clean or _TRUTH.get(self.column, "clean_label")
-        clean = self._column(columns, truth)
-        for name, column in ((truth, clean), (self.column, given)):
-            if len(column) != len(true):
-                raise PyriteError(f"{self.file}: {name} has {len(column)} labels, but the data has {len(true)}")
-        if not np.array_equal(clean, true):
-            differs = clean != true
-            at = int(differs.argmax())
-            raise PyriteError(
-                f"{self.file}: {truth} is {clean[at]} at index {at}, where the data's label is {true[at]}; "
-                f"{differs.sum()} of {len(true)} differ, so the file is about other samples or in another order"
-            )
+        if self.column not in columns:
+            raise PyriteError(f"{self.file} has no column {self.column!r}: {nearest(self.column, columns)}")
+        given = columns[self.column]
+        check_samples(self.file, {name: columns[name] for name in (truth, self.column) if name in columns}, truth, true)
         check_below(given, classes, f"{self.file}: {self.column}")
         counts = np.bincount(true * classes + given, minlength=classes * classes).reshape(classes, classes)
         return Drawn(given, measured(counts))
-
-    def _column(self, columns: dict[str, Any], name: str) -> Array:
-        if name not in columns:
-            raise PyriteError(f"{self.file} has no column {name!r}: {nearest(name, columns)}")
-        try:
-            column = np.asarray(columns[name])
-        except ValueError:  # lists of unequal lengths
-            column = np.empty(0)
-        if column.ndim != 1 or column.dtype.kind not in "iu":
-            raise PyriteError(f"{self.file}: {name} is not a list of whole numbers")
-        return column.astype(np.int64)
 
 
 def _distributions(rows: Array, name: str) -> Array:
@@ -151,17 +132,3 @@ def _read_matrix(path: Path) -> Array:
     if not isinstance(value, np.ndarray) or value.dtype.kind not in "iuf":
         raise PyriteError(f"cannot read {path}: it does not hold an array of numbers")
     return value.astype(np.float64)
-
-
-def _read_columns(path: Path) -> dict[str, Any]:
-    readers = {".pt": read_torch, ".pth": read_torch, ".npy": read_npy, ".npz": read_npz}
-    reader = readers.get(path.suffix.lower())
-    if reader is None:
-        raise PyriteError(f"cannot read {path}: human labels must be in a .pt, .npy or .npz file")
-    columns = reader(path)
-    if not isinstance(columns, dict) or not all(isinstance(name, str) for name in columns):
-        raise PyriteError(
-            f"cannot read {path}: it holds no columns with names. A column of true labels is needed to check that the "
-            "file is about the same samples"
-        )
-    return columns

@@ -127,31 +127,40 @@ def member(name, kind=tarfile.REGTYPE, **options):
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    "change",
     [
-        (member("../../evil"), "points out of its folder"),
-        (member("/etc/evil"), "points out of its folder"),
-        (member(FOLDER + "/../../evil"), "points out of its folder"),
-        (member("..\\evil"), "points out of its folder"),
-        (member(FOLDER + "/link", tarfile.SYMTYPE, linkname="/etc/passwd"), "link or a device"),
-        (member(FOLDER + "/hard", tarfile.LNKTYPE, linkname="../../x"), "link or a device"),
-        (member(FOLDER + "/null", tarfile.CHRTYPE), "link or a device"),
-        (member(FOLDER + "/pipe", tarfile.FIFOTYPE), "link or a device"),
+        member("../../evil"),
+        member("/etc/evil"),
+        member(FOLDER + "/../../evil"),
+        member("..\\evil"),
+        member(FOLDER + "/link", tarfile.SYMTYPE, linkname="/etc/passwd"),
+        member(FOLDER + "/hard", tarfile.LNKTYPE, linkname="../../x"),
+        member(FOLDER + "/null", tarfile.CHRTYPE),
+        member(FOLDER + "/pipe", tarfile.FIFOTYPE),
     ],
 )
-def test_hostile_archives_are_refused(tmp_path, write, refused, change, said):
-    write.cifar10(tmp_path / FOLDER)
+def test_nothing_but_the_files_of_the_set_is_read_and_nothing_is_written(tmp_path, write, change):
+    _, labels = write.cifar10(tmp_path / FOLDER)
     before = set(tmp_path.rglob("*"))
     archive = pack(tmp_path / FOLDER, tmp_path / "a.tar.gz", change)
-    assert said in refused(load, "cifar10", path=str(archive))
+    assert load("cifar10", path=str(archive)).labels.tolist() == list(labels)
     assert set(tmp_path.rglob("*")) == before | {archive}
+
+
+@pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.CHRTYPE, tarfile.FIFOTYPE])
+def test_a_link_or_device_in_place_of_a_file_is_refused(tmp_path, write, refused, kind):
+    write.cifar10(tmp_path / FOLDER)
+    (tmp_path / FOLDER / "data_batch_3").unlink()
+    linked = member(FOLDER + "/data_batch_3", kind, linkname="/etc/passwd")
+    archive = pack(tmp_path / FOLDER, tmp_path / "a.tar.gz", linked)
+    assert "data_batch_3' is not in the archive" in refused(load, "cifar10", path=str(archive))
 
 
 def test_an_archive_that_is_too_large_is_refused(tmp_path, refused):
     archive = tmp_path / "a.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
         member("big", size=30_000)(tar)
-    assert "claims 30000 bytes" in refused(read_members, archive, ["big"], most=29_999)
+    assert "far more" in refused(read_members, archive, ["big"], most=29_999)
     with tarfile.open(archive, "w:gz") as tar:
         for number in range(9):
             member(f"part{number}", size=29_999)(tar)
