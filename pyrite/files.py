@@ -14,6 +14,13 @@ from filelock import FileLock, Timeout
 from pyrite.errors import PyriteError
 
 
+def as_path(path: object) -> Path:
+    """A path given by the user, with ``~`` expanded."""
+    if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
+        raise PyriteError(f"{path!r} is not a path")
+    return Path(os.path.expanduser(path))
+
+
 def read_bytes(path: str | Path, most: int = -1) -> bytes:
     """The content of a file, or its first bytes; a PyriteError if it cannot be read."""
     path = Path(path)

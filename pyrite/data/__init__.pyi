@@ -5,6 +5,7 @@ from .annotations import (
 )
 from .augment import CropFlip as CropFlip, Growth as Growth
 from .batches import Batch as Batch, Batches as Batches
+from .copies import checksums as checksums, content as content, digest as digest
 from .corrections import Corrections as Corrections, read_content as read_content
 from .dataset import (
     Dataset as Dataset,
@@ -13,7 +14,6 @@ from .dataset import (
     Samples as Samples,
     Tracklets as Tracklets,
 )
-from .digest import checksums as checksums, content as content, digest as digest
 from .files import data_folder as data_folder
 from .images import LazyImages as LazyImages, Unreadable as Unreadable
 from .python_objects import (

@@ -12,6 +12,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from pyrite.arrays import to_ints
 from pyrite.checks import whole_number
 from pyrite.data.augment import CropFlip, Draws, Growth, crop_and_flip, jittered
 from pyrite.data.dataset import Labels, Numeric, check_inputs
@@ -97,14 +98,14 @@ class Batches:
             check_inputs(inputs, "inputs")
             if inputs.ndim == 2:
                 check_finite(inputs, lambda row, column: f"features, row {row}, column {column}")
-        column = np.asarray(labels)
-        if column.shape != (len(inputs),) or not np.issubdtype(column.dtype, np.integer):
-            raise PyriteError(
-                f"labels is {column.dtype} of shape {column.shape}, but must be whole numbers, one for each of "
-                f"{len(inputs)} inputs"
-            )
-        self.inputs, self.labels = inputs, torch.from_numpy(column.astype(np.int64))  # a copy, which batches may change
-        self.index = np.arange(len(inputs)) if index is None else _checked_index(np.asarray(index), len(inputs))
+        column = to_ints(labels, "labels")
+        if len(column) != len(inputs):
+            raise PyriteError(f"labels has {len(column)} labels, but there are {len(inputs)} inputs")
+        self.inputs, self.labels = inputs, torch.from_numpy(column.copy())  # batches may change it
+        self.index = np.arange(len(inputs)) if index is None else to_ints(index, "index", least=0)
+        if not self.index.size or self.index.max() >= len(inputs):
+            wrong = f"is {self.index.max()}, but there are {len(inputs)} samples" if self.index.size else "is empty"
+            raise PyriteError(f"index {wrong}")
         self.most = None if most is None else whole_number("most", most, 1)
         self.seed, self.shuffle, self.drop_last = whole_number("seed", seed, least=0), shuffle, drop_last
         self.device = torch.device(device)
@@ -261,13 +262,3 @@ def _to_tensor(features: npt.NDArray[Any], normalise: Statistics | None) -> Tens
     if features.dtype != np.float32 and np.abs(features).max(initial=0) > np.finfo(np.float32).max:
         raise PyriteError(f"features up to {np.abs(features).max()!r} do not fit float32: give normalise")
     return torch.from_numpy(features.astype(np.float32))
-
-
-def _checked_index(rows: npt.NDArray[Any], count: int) -> Labels:
-    if rows.ndim != 1 or not rows.size or not np.issubdtype(rows.dtype, np.integer):
-        raise PyriteError(f"index is {rows.dtype} of shape {rows.shape}: it must be a list of positions, and not empty")
-    wrong = (rows < 0) | (rows >= count)
-    if wrong.any():
-        first = int(wrong.argmax())
-        raise PyriteError(f"index is {rows[first]} at position {first}: there are {count} samples")
-    return rows.astype(np.int64)

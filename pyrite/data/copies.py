@@ -1,7 +1,10 @@
-"""Copies and near copies of samples, which must not be held out from a net that is trained on their twins."""
+"""Checksums of samples, by which changed data are noticed; copies and near copies, which must not be held out from a
+net that is trained on their twins."""
 
+import hashlib
 import re
-from typing import Any, Final
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -11,6 +14,9 @@ from scipy.spatial import KDTree
 
 from pyrite.data.images import LazyImages
 from pyrite.data.records import Records
+
+if TYPE_CHECKING:  # which imports this file
+    from pyrite.data.dataset import Dataset
 
 Labels = npt.NDArray[np.int64]
 Inputs = npt.NDArray[Any] | LazyImages | Records
@@ -24,6 +30,61 @@ _SIDE: Final = 8  # pixels of the side of an image there
 _RARE: Final = 50  # texts with a word that is rare
 _SIMILAR: Final = 0.8  # the cosine of the words of texts that are near copies
 _MOST: Final = 200_000  # samples; among more, only equal ones are found
+
+_PIECE: Final = 1 << 14  # bytes of each end of an image file, where all of them would take minutes to read
+
+
+def digest(parts: Iterable[bytes | memoryview]) -> str:
+    """A checksum of parts: no two lists of parts have the same one."""
+    hashed = hashlib.blake2b(digest_size=20)
+    for part in parts:
+        hashed.update(len(part).to_bytes(8, "little"))
+        hashed.update(part)
+    return hashed.hexdigest()
+
+
+def content(inputs: Inputs, *, whole_files: bool = True) -> Iterator[bytes | memoryview]:
+    """The bytes of samples; of images in files, those of the files, or their names, sizes and both ends."""
+    if isinstance(inputs, Records):
+        for name, kind, values in inputs.columns:
+            yield f"{kind} {name}".encode("utf-8", "surrogatepass")
+            if values.dtype == object:
+                yield from (text.encode("utf-8", "surrogatepass") for text in values)
+            else:
+                yield _bytes(values)
+    elif isinstance(inputs, LazyImages):
+        yield f"files {inputs.shape[1:]} {inputs.warp}".encode()
+        for index, name in enumerate(inputs.names):
+            yield b"" if whole_files else name.encode("utf-8", "surrogatepass")
+            try:
+                with inputs.path(index).open("rb") as file:
+                    yield file.read(-1 if whole_files else _PIECE)
+                    if not whole_files:
+                        size = file.seek(0, 2)
+                        file.seek(max(_PIECE, size - _PIECE))
+                        yield str(size).encode() + file.read()
+            except OSError:
+                yield b""
+    else:
+        yield f"{inputs.dtype} {inputs.shape[1:]}".encode()
+        yield _bytes(inputs)
+
+
+def checksums(data: "Dataset") -> dict[str, str]:
+    """Checksums of the inputs, the labels, the names of the samples and the parts to test and validate on."""
+    several = None if data.annotations is None else data.annotations.labels
+    labels = [_bytes(values) for values in (data.labels, data.true, several, data.groups) if values is not None]
+    texts = (*data.classes, "", *data.paths)
+    found = {
+        "inputs": digest(content(data.inputs, whole_files=False)),
+        "labels": digest([*labels, *(text.encode() for text in texts)]),
+    }
+    parts = {"test part": data.test, "validation part": data.validation, "clean part": data.clean}
+    return found | {name: digest(map(str.encode, checksums(part).values())) for name, part in parts.items() if part}
+
+
+def _bytes(values: npt.NDArray[Any]) -> memoryview:
+    return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
 
 def copy_groups(inputs: Inputs, groups: Labels | None = None) -> Labels:

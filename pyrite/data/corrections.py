@@ -13,9 +13,9 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.dataset import Dataset, Labels
-from pyrite.data.files import as_path, csv_reader
+from pyrite.data.tables import csv_reader
 from pyrite.errors import PyriteError
-from pyrite.files import read_bytes
+from pyrite.files import as_path, read_bytes
 from pyrite.spec import nearest
 
 DECISIONS = ("keep", "relabel", "drop", "unsure")

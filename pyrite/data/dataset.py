@@ -166,7 +166,7 @@ class Dataset:
 
 
 def schema_of(data: Dataset) -> Schema:
-    """How the samples of a data set look."""
+    """How the samples of a data set look: what ``read_like`` needs to read others."""
     inputs = data.inputs
     if data.schema is not None:
         return data.schema

@@ -1,6 +1,5 @@
-"""Locating, downloading and safely reading data files."""
+"""Locating, downloading and unpacking the files of official data sets."""
 
-import csv
 import gzip
 import io
 import os
@@ -9,10 +8,10 @@ import tarfile
 import zlib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pyrite.errors import PyriteError
-from pyrite.files import read_bytes
+from pyrite.files import as_path, read_bytes
 from pyrite.npz_files import DEFLATE
 
 
@@ -22,13 +21,6 @@ class Download(NamedTuple):
     name: str
     urls: tuple[str, ...]
     md5: str
-
-
-def as_path(path: object) -> Path:
-    """A path given by the user, with ``~`` expanded."""
-    if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
-        raise PyriteError(f"{path!r} is not a path")
-    return Path(os.path.expanduser(path))
 
 
 def data_folder() -> Path:
@@ -79,25 +71,6 @@ def obtain(folder: Path, download: Download, dataset: str) -> Path:
         f"{dataset} is not on this machine and {download.urls[0]} could not be downloaded "
         f"({'; '.join(dict.fromkeys(reasons))}): put {download.name} into {folder}"
     )
-
-
-def csv_reader(lines: Iterable[str], delimiter: str = ",") -> Any:
-    """A strict reader of delimited text with cells of any length."""
-    csv.field_size_limit(2**31 - 1)  # 131,072 characters by default; it can only be set for all readers
-    return csv.reader(lines, delimiter=delimiter, strict=True)
-
-
-def read_text(path: Path, dataset: str) -> list[str]:
-    """The lines of a text file, without empty lines at the end."""
-    if not path.exists():
-        raise PyriteError(f"{dataset}: {path} is missing")
-    try:
-        lines = read_bytes(path).decode().rstrip().splitlines()
-    except UnicodeDecodeError as error:
-        raise PyriteError(f"{dataset}: {path} cannot be read as text ({error})") from None
-    if not lines:
-        raise PyriteError(f"{dataset}: {path} is empty")
-    return lines
 
 
 def read_unpacked(path: Path, most: int = 512 * 2**20) -> bytes:

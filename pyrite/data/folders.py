@@ -11,11 +11,10 @@ import numpy as np
 
 from pyrite.data.annotations import read_label_file, to_targets
 from pyrite.data.dataset import Dataset, Labels, Numeric, Samples, check_names
-from pyrite.data.files import as_path
 from pyrite.data.images import SUFFIXES, Header, LazyImages, look_at
 from pyrite.data.records import texts as to_records
 from pyrite.errors import PyriteError
-from pyrite.files import read_bytes
+from pyrite.files import as_path, read_bytes
 
 TEXTS: Final = frozenset((".txt", ".md", ".text"))
 IN_MEMORY = 2 * 2**30  # bytes; larger image sets are read lazily

@@ -14,9 +14,10 @@ import numpy as np
 
 from pyrite.checks import one_of
 from pyrite.data.dataset import Dataset, Labels, check_range
-from pyrite.data.files import Download, as_path, data_folder, find, folder_of, obtain, read_members, read_unpacked
+from pyrite.data.files import Download, data_folder, find, folder_of, obtain, read_members, read_unpacked
 from pyrite.data.images import Pixels
 from pyrite.errors import PyriteError
+from pyrite.files import as_path
 from pyrite.pickles import check_samples, read_label_columns, read_pickle, unpickle
 
 _MNIST = "https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/"

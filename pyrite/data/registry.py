@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from pyrite.checks import one_of
 from pyrite.data.dataset import Dataset, Samples, check_names, check_range, encode, encode_like, schema_of
-from pyrite.data.files import as_path
 from pyrite.data.folders import TEXTS, files_below, folder, image_files, read_text_file, texts
 from pyrite.data.images import SUFFIXES
 from pyrite.data.items import check_like, described as described_as
@@ -28,6 +27,7 @@ from pyrite.data.table import csv, parquet, read_columns
 from pyrite.data.tables import Frame, Table, TextTable, parquet_table
 from pyrite.data.web import clothing1m, mars, webvision
 from pyrite.errors import PyriteError
+from pyrite.files import as_path
 from pyrite.npz_files import read_npz
 from pyrite.settings import READING
 from pyrite.spec import Registry, build, call, nearest

@@ -2,11 +2,12 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any, Literal, final
+from typing import Literal, final
 
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.arrays import to_ints
 from pyrite.checks import is_whole, number, one_of, whole_number
 from pyrite.data.dataset import Labels
 from pyrite.draws import Stream, uniforms
@@ -60,13 +61,13 @@ def split(
     >>> len(parts.train), len(parts.meta), len(parts.test)
     (4, 2, 2)
     """
-    given = _column(labels, "labels")
+    given = to_ints(labels, "labels")
     one_of("stratify", stratify, ("given", "true", None))
     if true is not None and stratify == "given":
         raise PyriteError("true labels are used only with stratify='true'")
     if true is None and stratify == "true":
         raise PyriteError("stratify='true' needs the true labels: pass them as true")
-    strata = np.zeros_like(given) if stratify is None else given if stratify == "given" else _column(true, "true")
+    strata = np.zeros_like(given) if stratify is None else given if stratify == "given" else to_ints(true, "true")
     if len(strata) != len(given):
         raise PyriteError(f"true has {len(strata)} labels, labels has {len(given)}")
     sizes, wanted = {}, "a number of samples, or a fraction of them below 1"
@@ -78,7 +79,7 @@ def split(
     if sum(sizes.values()) >= len(given):
         requested = ", ".join(f"{name} {size}" for name, size in sizes.items() if size)
         raise PyriteError(f"too few samples: {len(given)}, of which {requested or 'nothing'} leave none to train on")
-    member = first_members(np.arange(len(given)) if groups is None else _column(groups, "groups"))
+    member = first_members(np.arange(len(given)) if groups is None else to_ints(groups, "groups"))
     lead = np.unique(member)
     if len(lead) < len(given):  # one sample of each group stands for it
         sizes = {name: round(size * len(lead) / len(given)) for name, size in sizes.items()}
@@ -114,12 +115,3 @@ def first_members(groups: Labels) -> Labels:
     """
     _, first, group = np.unique(groups, return_index=True, return_inverse=True)
     return np.asarray(first[group], np.int64)
-
-
-def _column(labels: Any, name: str) -> Labels:
-    column = np.asarray(labels)
-    if column.ndim != 1 or not len(column):
-        raise PyriteError(f"{name} has the shape {column.shape}: it must be a list of labels")
-    if not np.issubdtype(column.dtype, np.integer):
-        raise PyriteError(f"{name} is {column.dtype}: labels must be whole numbers")
-    return column.astype(np.int64)

@@ -11,10 +11,10 @@ import numpy.typing as npt
 
 from pyrite.data.annotations import Targets, annotated_rows, to_targets
 from pyrite.data.dataset import Dataset, Labels, Samples
-from pyrite.data.files import as_path
 from pyrite.data.records import Column, Records, Schema, kind_of, listed
 from pyrite.data.tables import Table, TextTable, parquet_table
 from pyrite.errors import PyriteError
+from pyrite.files import as_path
 
 _OBVIOUS: Final = ("label", "labels", "target", "class", "y")
 _FEW: Final = 20  # the last column is taken for the labels if it has at most so many distinct values

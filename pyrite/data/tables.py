@@ -15,7 +15,6 @@ import numpy.typing as npt
 
 from pyrite.checks import check_memory, require
 from pyrite.data.columns import MISSING, as_text, category_or_text, decimal_mark, number, text_column, typed_values
-from pyrite.data.files import csv_reader
 from pyrite.data.records import DTYPES, Column, Kind, listed, to_objects
 from pyrite.data.statistics import beyond_whole, check_resolution, check_spread, to_float64
 from pyrite.errors import PyriteError
@@ -319,6 +318,12 @@ def frame_table(frame: Any, what: str = "the frame") -> Table:
             values = pandas.Series(column.to_list(), dtype=object)
         columns[name] = pandas.Series(values, dtype="category" if kind in _CATEGORIES else None)
     return Table(what, pandas.DataFrame(columns))
+
+
+def csv_reader(lines: Iterable[str], delimiter: str = ",") -> Any:
+    """A strict reader of delimited text with cells of any length."""
+    csv.field_size_limit(2**31 - 1)  # 131,072 characters by default; it can only be set for all readers
+    return csv.reader(lines, delimiter=delimiter, strict=True)
 
 
 def check_unique(names: Sequence[str], where: object) -> None:

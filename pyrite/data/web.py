@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from pyrite.checks import one_of, whole_number
 from pyrite.data.dataset import Dataset, Labels, Tracklets, check_names, check_range
-from pyrite.data.files import folder_of, read_text
+from pyrite.data.files import folder_of
 from pyrite.data.images import LazyImages, Unreadable, inside, look_at
 from pyrite.errors import PyriteError
 from pyrite.files import read_bytes
@@ -48,7 +48,7 @@ def clothing1m(path: str | None = None, size: int = SIZE, check: bool = False) -
     authors = "its authors, see https://github.com/Cysu/noisy_label"
     root = _root_of("clothing1m", path, ("clothing1m", "Clothing1M", "clothing1M"), "noisy_label_kv.txt", authors)
     source = root / "category_names_eng.txt"
-    classes = tuple(line.strip() for line in read_text(source, "clothing1m"))
+    classes = tuple(line.strip() for line in _read_text(source, "clothing1m"))
     check_names(classes, str(source))
     tables = {kind: dict(_pairs(root / f"{kind}_label_kv.txt", "clothing1m")) for kind in ("noisy", "clean")}
 
@@ -85,7 +85,7 @@ def webvision(
     url = "https://data.vision.ee.ethz.ch/cvl/webvision/"
     root = _root_of("webvision", path, ("webvision", "WebVision"), "info/synsets.txt", url)
     # Each line is a WordNet ID and the words for it.
-    words = [line.strip().partition(" ") for line in read_text(root / "info/synsets.txt", "webvision")]
+    words = [line.strip().partition(" ") for line in _read_text(root / "info/synsets.txt", "webvision")]
     classes = whole_number("classes", classes, 2, len(words))
     times = Counter(rest for _, _, rest in words[:classes])
     # Two classes are called "crane": a bird and a machine. The WordNet ID distinguishes them.
@@ -112,15 +112,28 @@ def _root_of(dataset: str, path: str | None, folders: tuple[str, ...], sign: str
     return root
 
 
+def _read_text(path: Path, dataset: str) -> list[str]:
+    """The lines of a text file, without empty lines at the end."""
+    if not path.exists():
+        raise PyriteError(f"{dataset}: {path} is missing")
+    try:
+        lines = read_bytes(path).decode().rstrip().splitlines()
+    except UnicodeDecodeError as error:
+        raise PyriteError(f"{dataset}: {path} cannot be read as text ({error})") from None
+    if not lines:
+        raise PyriteError(f"{dataset}: {path} is empty")
+    return lines
+
+
 def _read_names(path: Path, dataset: str) -> list[str]:
     """The file names in a list, one per line."""
-    return [inside(line.strip(), path, number) for number, line in enumerate(read_text(path, dataset), start=1)]
+    return [inside(line.strip(), path, number) for number, line in enumerate(_read_text(path, dataset), start=1)]
 
 
 def _pairs(path: Path, dataset: str) -> list[tuple[str, int]]:
     """File names and class numbers; each line of the file has both."""
     pairs = []
-    for number, line in enumerate(read_text(path, dataset), start=1):
+    for number, line in enumerate(_read_text(path, dataset), start=1):
         name, _, label = line.strip().rpartition(" ")
         if not name or not label.isascii() or not label.isdecimal() or len(label) > 6:
             raise PyriteError(f"{path}, line {number}: {line[:60]!r} is not a file name and a class number")

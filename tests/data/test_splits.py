@@ -111,8 +111,10 @@ def test_what_is_refused(refused, options, said):
 
 
 def test_labels_that_are_none(refused):
-    for labels in ([], [[1, 2]], [0.5, 1.5], ["a", "b"]):
+    for labels in ([[1, 2]], [0.5, 1.5], ["a", "b"]):
         assert "labels" in refused(split, labels, meta=1, seed=0)
+    for meta in (0, 1):
+        assert "too few samples: 0" in refused(split, [], meta=meta, seed=0)
 
 
 def test_the_same_on_every_machine():
