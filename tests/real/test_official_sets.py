@@ -87,7 +87,7 @@ def test_human_labels_of_permuted_images_are_refused(tmp_path, monkeypatch):
     order[[0, 1]] = 1, 0
     swapped = type(data)("cifar10", data.inputs[order], data.labels[order], data.classes, data.test)
     monkeypatch.setattr(official, "cifar10", lambda path: swapped)
-    with pytest.raises(ValueError, match="at index 0, .* 2 of 50000 differ"):
+    with pytest.raises(ValueError, match=r"at index 0, .* 2 of 50000 differ"):
         load("cifar10n")
 
 
