@@ -6,7 +6,8 @@ sum divided by a global count: the mean of local means is wrong where batches of
 
 import atexit
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TypeVar, cast, final
 
 import torch
@@ -99,20 +100,26 @@ def all_gather(value: _Kind) -> list[_Kind]:
     return values
 
 
+@contextmanager
+def together() -> Iterator[None]:
+    """A context that all processes leave together: what one of them raises in it is raised on all."""
+    problem = None
+    try:
+        yield
+    except Exception as error:
+        if not dist.is_initialized():
+            raise
+        problem = error
+    for found in all_gather(problem):
+        if found is not None:
+            raise found
+
+
 def on_first(compute: Callable[[], _Kind]) -> _Kind:
     """What process 0 computes, on every process; what it raises is raised on all of them."""
-    if not dist.is_initialized():
-        return compute()
-    own: tuple[Any, Exception | None] = None, None
-    if rank() == 0:
-        try:
-            own = compute(), None
-        except Exception as error:
-            own = None, error
-    value, problem = all_gather(own)[0]
-    if problem is not None:
-        raise problem
-    return cast(_Kind, value)
+    with together():
+        value = compute() if rank() == 0 else None
+    return cast(_Kind, all_gather(value)[0])
 
 
 def gather(rows: Tensor) -> Tensor:

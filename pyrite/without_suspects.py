@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any, Unpack
 
 from pyrite.auditing import Audit
-from pyrite.data import Data, is_object, load
+from pyrite.data import Data
 from pyrite.errors import PyriteError
 from pyrite.processes import rank
 from pyrite.run_audits import audit
-from pyrite.settings import READING, Settings
-from pyrite.training import Config, Observer, Run, given_settings, new_folder, reading, resolve, train_once
+from pyrite.settings import Settings
+from pyrite.training import Config, Observer, Run, given_settings, new_folder, read_once, resolve, train_once
 
 
 def train_without_suspects(
@@ -35,15 +35,18 @@ def train_without_suspects(
         options: those of ``train``. ``drop_suspects`` is the probability of being wrong from which on a label is
             dropped; in the first run a fifth is held out if ``validation`` is not given.
     """
-    device, first_options = _first_options(options)
-    if is_object(data):  # is read once
-        data = load(data, **reading(given_settings(options)))
-        for each in (options, first_options):
-            for name in READING:
-                each.pop(name, None)  # type: ignore[misc]
+    names = ("drop_suspects", "device", "validation")
+    # Without held-out samples there would only be a ranking, and no suspects to drop.
+    values = {"validation": 0.2} | {name: value for name, value in given_settings(options).items() if name in names}
+    # The settings of the second run are checked now, not after the first one.
+    config = Config({"data": "", "corrections": "those of the audit", **values})
+    if not config.drop_suspects:
+        raise PyriteError("drop_suspects is missing: set the probability from which on labels are dropped, such as 0.9")
+    data, options = read_once(data, options)
+    first_options: Settings = {**options, "validation": config.validation, "drop_suspects": 0.0}
     folder = None if out is None else Path(out)
     if folder is None or not (folder / "audit" / "recipe.toml").exists():
-        folder = new_folder(folder, device)
+        folder = new_folder(folder, config.device)
     ranking = folder / "audit" / "suspects.csv"
     watching: dict[str, Any] = {"progress": progress, "observers": observers}
     try:
@@ -56,14 +59,3 @@ def train_without_suspects(
         return train_once(resolve(data, **options), folder, **watching)
     except KeyboardInterrupt:
         raise KeyboardInterrupt(f"stopped and saved; continue with the same command and --out {folder}") from None
-
-
-def _first_options(options: Settings) -> tuple[str, Settings]:
-    """The device, and the options of the first run. Those of the second are checked now, not after the first run."""
-    names = ("drop_suspects", "device", "validation")
-    # Without held-out samples there would only be a ranking, and no suspects to drop.
-    values = {"validation": 0.2} | {name: value for name, value in given_settings(options).items() if name in names}
-    config = Config({"data": "", "corrections": "those of the audit", **values})
-    if not config.drop_suspects:
-        raise PyriteError("drop_suspects is missing: set the probability from which on labels are dropped, such as 0.9")
-    return config.device, {**options, "validation": config.validation, "drop_suspects": 0.0}

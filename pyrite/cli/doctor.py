@@ -36,19 +36,18 @@ def doctor(as_json: AsJson = False) -> None:
 
 def _extras() -> dict[str, bool]:
     """The extras of the package, and whether all that they require is installed; "dev" is for development."""
+    from packaging.requirements import Requirement
+
     try:
-        required = distribution("pyrite-labels").requires or []
+        package = distribution("pyrite-labels")
     except PackageNotFoundError:  # run from a folder of sources
         return {}
-    extras: dict[str, bool] = {}
-    for line in required:
-        name, _, marker = line.partition(";")
-        extra = marker.partition("extra ==")[2].strip().strip("\"'")
-        if extra and extra != "dev":
-            package = name.strip().partition("[")[0]
-            package = package[: next((at for at, sign in enumerate(package) if sign in "<>=!~ "), len(package))]
-            extras[extra] = extras.get(extra, True) and _installed(package)
-    return extras
+    required = [Requirement(line) for line in package.requires or ()]
+    return {
+        extra: all(_installed(each.name) for each in required if each.marker and each.marker.evaluate({"extra": extra}))
+        for extra in package.metadata.get_all("Provides-Extra") or ()
+        if extra != "dev"
+    }
 
 
 def _installed(package: str) -> bool:

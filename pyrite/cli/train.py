@@ -52,14 +52,8 @@ def train(
 
 
 def _print(run: "Run") -> None:
-    from pyrite.training import COLUMNS
-
-    known = {COLUMNS[name]: value for name, value in run.table.items() if value is not None}
-    shown = [
-        (column.explanation, f"{column.formatted(value):>6} %") for column, value in known.items() if column.by_default
-    ]
-    if shown:
-        print_table((), shown)
+    if run.results.rows:
+        print_table((), run.results.rows)
     if "dropped" in run.facts:
         corrected, dropped = counted(run.facts["corrected"], "label"), counted(run.facts["dropped"], "sample")
         echo(f"corrected {corrected}, dropped {dropped}")

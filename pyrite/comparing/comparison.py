@@ -8,19 +8,17 @@ from itertools import count, product
 from pathlib import Path
 from typing import Any, NamedTuple, Unpack, final
 
-from torch import nn
-
 from pyrite.checks import whole_number
-from pyrite.comparing.grid import mean_and_deviation, run_grid, write_results
-from pyrite.data import Data, is_object, load
+from pyrite.comparing.grid import check_many, mean_and_deviation, run_grid, write_results
+from pyrite.data import Data
 from pyrite.errors import PyriteError
 from pyrite.losses import LOSSES, loss as read_loss
 from pyrite.methods import ERM, METHODS, Method
 from pyrite.processes import join, rank
-from pyrite.settings import READING, Settings
+from pyrite.settings import Settings
 from pyrite.spec import build, nearest
 from pyrite.text_tables import Table
-from pyrite.training import COLUMNS, Observer, Run, Watching, given_settings, reading, resolve, train_once
+from pyrite.training import COLUMNS, Observer, Run, Watching, given_settings, read_once, resolve, train_once
 
 _LONGEST = 150  # characters of a folder's name; file systems allow 255
 
@@ -141,19 +139,13 @@ def compare(
     if not methods:
         raise PyriteError("methods is empty: name at least one loss or method")
     seeds = whole_number("seeds", seeds, least=1)
-    if isinstance(options.get("model"), nn.Module):
-        raise PyriteError("model is a net, which every run would continue to train: pass a spec or a factory")
-    for name in ("method", "loss"):
-        if options.get(name) is not None:
-            raise PyriteError(f"compare has no {name}: list it in methods")
+    check_many("compare", options)
     given = given_settings(options)
     first = whole_number("seed", given.get("seed", 0), least=0)
     if with_clean and not given.get("noise"):
         raise PyriteError("with_clean compares with runs without noise, but there is no noise: pass it")
     named = _named(methods)
-    if is_object(data):  # is read once
-        data = load(data, **reading(given))
-        options = {name: value for name, value in options.items() if name not in READING}  # type: ignore[assignment]
+    data, options = read_once(data, options)
     folder = Path(out)
     join(str(given.get("device", "auto")))
     tasks = [

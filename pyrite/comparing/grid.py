@@ -10,8 +10,10 @@ from statistics import mean, stdev
 from typing import Any, TypeVar
 
 import torch
+from torch import nn
 
 from pyrite.checks import whole_number
+from pyrite.errors import PyriteError
 from pyrite.files import one_at_a_time, write
 from pyrite.training import RunFailed
 
@@ -46,6 +48,15 @@ def run_grid(
                     yield running.pop(future), future.result()
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def check_many(command: str, settings: Mapping[str, Any]) -> None:
+    """Refuse settings that cannot be the same in many runs."""
+    for name in ("method", "loss", "resume", "observers", "stop"):
+        if settings.get(name) is not None:
+            raise PyriteError(f"{command} has no {name}: it trains many runs, with methods to choose from")
+    if isinstance(settings.get("model"), nn.Module):
+        raise PyriteError("model is a net, which every run would continue to train: pass a spec or a factory")
 
 
 def train_command(data: str, settings: Mapping[str, Any]) -> str:

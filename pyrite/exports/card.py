@@ -1,10 +1,12 @@
 """The model card of a run: what it was trained on, how, how well, and what it is not good for."""
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from pyrite.data import Part
 from pyrite.models import Architecture
-from pyrite.training import COLUMNS, Run, python_name
+from pyrite.training import Run, python_name
 from pyrite.training.run import read_json
 
 _LISTED = 30  # classes that are named; of more only the number is given
@@ -14,12 +16,10 @@ def model_card(run: Run) -> str:
     """A page in Markdown about the model of a run."""
     path = run.path / "audit.json"
     audited = read_json(path, sentence=str)["sentence"] if path.exists() else ""
-    known = {COLUMNS[name]: value for name, value in run.table.items() if value is not None}
-    shown = {column.explanation: f"{column.formatted(value)} %" for column, value in known.items() if column.by_default}
     parts = {
         "Model": _table(_model(run)),
         "Data and labels": _table([*_data(run), ("audit of the labels", audited)]),
-        "Results": _table([*shown.items()]) if shown else "Nothing was measured.",
+        "Results": _table(run.results.rows) if run.results.rows else "Nothing was measured.",
         "Limits": "\n".join(f"- {sentence}" for sentence in _limits(run, bool(audited))),
         "Settings": "```toml\n" + run.config.to_toml() + "```",
     }
@@ -74,7 +74,7 @@ def _limits(run: Run, audited: bool) -> list[str]:
     return sentences + [f"{warning[0].upper()}{warning[1:]}." for warning in run.facts["warnings"] if warning]
 
 
-def _table(rows: list[tuple[str, str]]) -> str:
+def _table(rows: Iterable[tuple[str, ...]]) -> str:
     # A vertical bar in a name would end the cell.
     cells = (f"| {name} | {value.replace('|', chr(92) + '|')} |" for name, value in rows if value)
     return "\n".join(["| | |", "|---|---|", *cells])

@@ -15,7 +15,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError
 from torch import nn
 
 from pyrite.checks import number
-from pyrite.data import CropFlip, Dataset, load
+from pyrite.data import CropFlip, Dataset, is_object, load
 from pyrite.errors import PyriteError
 from pyrite.features import FEATURES, Encoder, OwnModule
 from pyrite.models import MODELS
@@ -240,6 +240,14 @@ def reading(values: Mapping[str, Any]) -> dict[str, Any]:
     """The settings that decide how data are read."""
     found = {name: values[name] for name in READING if values.get(name) is not None}
     return {name: value for name, value in found.items() if not isinstance(value, str) or value}
+
+
+def read_once(data: Any, settings: Settings) -> tuple[Any, Settings]:
+    """Data for several runs, read if they are an object, and the settings without those that decided how."""
+    if not is_object(data):
+        return data, settings
+    read = load(data, **reading(given_settings(settings)))
+    return read, {name: value for name, value in settings.items() if name not in READING}  # type: ignore[return-value]
 
 
 def load_data(config: Config) -> Dataset:

@@ -126,7 +126,10 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
         except Exception:
             clip = 1.0
     lr = _learning_rate(net, features, method, clipped_by_default=config.clip is None and clip > 0)
-    epochs: int = config.epochs if config.iterations is None else _epochs(config, len(data), validation)
+    epochs: int = config.epochs
+    if config.iterations is not None:  # the fewest epochs of at most all samples that have as many steps
+        trained = max(1, round((config.samples or len(data)) * (1 - validation)))
+        epochs = math.ceil(config.iterations / math.ceil(trained / config.batch_size))
     images = _resolve_images(config, net, shape)
     # A net without convolutions memorises shifted images as any others.
     augmented = images["augment"] is not None and not isinstance(net, MLP | LinearNet)
@@ -150,13 +153,6 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
         ),
         data,
     )
-
-
-def _epochs(config: Config, samples: int, validation: float) -> int:
-    """The fewest epochs of at most all samples that have as many steps as ``iterations``."""
-    trained = max(1, round((config.samples or samples) * (1 - validation)))
-    steps: int = math.ceil(trained / config.batch_size)
-    return math.ceil(int(config.iterations) / steps)
 
 
 def _resolve_images(config: Config, net: object, shape: tuple[int, ...]) -> dict[str, Any]:

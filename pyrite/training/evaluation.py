@@ -107,26 +107,24 @@ class Evaluation:
             hits = torch.cat(rows) if rows else torch.zeros(0)
             test = Tally(*all_reduce(torch.tensor([int(hits.sum()), len(hits)], device=self.test.device)).tolist())
             self.tested = test.total
-        line = {} if self.validation is None else self._held_out(self.validation, epoch, record)
+        line: Line = {}
+        if self.validation is not None:
+            own, names = list[Tensor](), names_of("held-out")
+            sums = torch.zeros(1 + len(names), dtype=torch.float64, device=self.validation.device)
+            for scores, labels, index in self._predictions(self.validation, epoch):
+                if len(index) and self.split_off:
+                    record.update_margins(index, margins(scores), unseen=True)
+                found = held_out_of(scores, labels)
+                own.append(index[found.hits].cpu())
+                values = measure("held-out", found).values()
+                sums += torch.stack([sums.new_tensor(len(labels)), *(value.double().sum() for value in values)])
+            count, *totals = all_reduce(sums).tolist()
+            if self.best is not None and (self.growth is None or epoch > self.growth.rising):
+                hit_rows = torch.cat([rows for part in all_gather(own) for rows in part]).numpy()
+                self.best.after_epoch(epoch, np.isin(self.validation.index, hit_rows), self.trainer.predictors)
+            means = [total / count if count and np.isfinite(total) else None for total in totals]
+            line = dict(zip(names, means, strict=True))
         return test, line | dict(self.trainer.facts())
-
-    def _held_out(self, batches: Batches, epoch: int, record: "Record") -> Line:
-        names = names_of("held-out")
-        sums = torch.zeros(1 + len(names), dtype=torch.float64, device=batches.device)
-        own: list[Tensor] = []
-        for scores, labels, index in self._predictions(batches, epoch):
-            if len(index) and self.split_off:
-                record.update_margins(index, margins(scores), unseen=True)
-            found = held_out_of(scores, labels)
-            own.append(index[found.hits].cpu())
-            values = measure("held-out", found).values()
-            sums += torch.stack([sums.new_tensor(len(labels)), *(value.double().sum() for value in values)])
-        count, *totals = all_reduce(sums).tolist()
-        if self.best is not None and (self.growth is None or epoch > self.growth.rising):
-            hit_rows = torch.cat([rows for part in all_gather(own) for rows in part]).numpy()
-            self.best.after_epoch(epoch, np.isin(batches.index, hit_rows), self.trainer.predictors)
-        means = [total / count if count and np.isfinite(total) else None for total in totals]
-        return dict(zip(names, means, strict=True))
 
     def _predictions(self, batches: Batches, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
         """Scores, labels and indices of samples that can be read, after an epoch."""

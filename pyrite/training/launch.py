@@ -22,7 +22,7 @@ from pyrite.processes import all_gather, all_reduce, device_problem, join, pick_
 from pyrite.settings import SETTINGS, Settings
 from pyrite.text_tables import counted
 from pyrite.training.build import Training
-from pyrite.training.config import Config, Job, Missing, given_settings, load_data, python_name, reading
+from pyrite.training.config import Job, Missing, given_settings, load_data, python_name, reading
 from pyrite.training.defaults import resolve, resolve_defaults
 from pyrite.training.loop import Observer, fit
 from pyrite.training.prepare import read_corrections
@@ -107,7 +107,7 @@ def train(
         raise PyriteError(
             "resume continues a run with the settings in its recipe.toml: leave out all other options but device"
         )
-    return _continue_run(_resumed(Path(resume), data, settings), Path(resume), watching)
+    return _run(_resumed(Path(resume), data, settings), Path(resume), watching, new=False)
 
 
 def train_job(job: Job, out: str | os.PathLike[str] | None = None, **watching: Unpack[Watching]) -> Run:
@@ -134,7 +134,7 @@ def train_once(job: Job, out: str | os.PathLike[str], **watching: Unpack[Watchin
     copy = out / "corrections.csv"
     if job.config.corrections is not None and copy.exists() and copy.read_bytes() != read_corrections(job.config):
         raise DataChanged(f"{job.config.corrections} has changed since {out} was begun: choose another out")
-    return run if run.finished else _continue_run(job, out, watching)
+    return run if run.finished else _run(job, out, watching, new=False)
 
 
 def _resumed(folder: Path, data: Data | None, settings: Settings) -> Job:
@@ -154,7 +154,16 @@ def _resumed(folder: Path, data: Data | None, settings: Settings) -> Job:
         if not isinstance(getattr(config, setting), Missing):
             raise PyriteError(f"{folder} has the {setting} {getattr(config, setting)}: leave out {name}")
         config = config.replace(**{setting: ERM(read_loss(value)) if name == "loss" else value})
-    job = resolve_defaults(config.require_objects(f" of {folder}"), _same_data(config, data))
+    config.require_objects(f" of {folder}")
+    if isinstance(data, Dataset):
+        source = data
+    elif is_object(data):
+        source = load(data, **reading(config.to_dict()))
+    elif data is None or not isinstance(config.data, str) or config.data in (str(data), os.path.abspath(str(data))):
+        source = load_data(config)
+    else:
+        raise PyriteError(f"data is {str(data)!r}, but the run that is resumed has {config.data!r}")
+    job = resolve_defaults(config, source)
     for name in SETTINGS:
         was, now = getattr(saved, name), getattr(job.config, name)
         if isinstance(was, Missing) and name != "data" and python_name(now) != was.name:
@@ -162,21 +171,18 @@ def _resumed(folder: Path, data: Data | None, settings: Settings) -> Job:
     return job
 
 
-def _continue_run(job: Job, folder: Path, watching: Watching) -> Run:
-    """Continue a run, unless its recipe was edited since it began: it would not describe the first epochs."""
-    path = folder / "run.json"
-    if path.exists():  # the run was not killed before the first step
-        for name, (was, now) in job.config.differences(read_json(path, recipe=dict)["recipe"]).items():
-            recipe = folder / "recipe.toml"
+def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
+    """Train in a folder that no other process trains in, until it is done or stopped; either way all is written.
+
+    A run is not continued if its recipe was edited since it began: it would not describe the first epochs.
+    """
+    recipe, facts = folder / "recipe.toml", folder / "run.json"
+    if not new and facts.exists():  # it was not killed before the first step
+        for name, (was, now) in job.config.differences(read_json(facts, recipe=dict)["recipe"]).items():
             raise PyriteError(
                 f"{recipe} was changed since the run began: {name} was {was!r} and is {now!r}. Undo that, or train a "
                 f"new run with --config {recipe} --out ..."
             )
-    return _run(job, folder, watching, new=False)
-
-
-def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
-    """Train in a folder that no other process trains in, until it is done or stopped; either way all is written."""
     shown, stop, every = watching.get("progress"), watching.get("stop"), job.config.checkpoint_every
     with locked(folder, new=new):
         visible = rank() == 0 and (sys.stderr.isatty() if shown is None else shown)
@@ -216,16 +222,6 @@ def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
             if interrupts:
                 raise Stopped(folder, done)
     return Run(folder, job.config, record.history)
-
-
-def _same_data(config: Config, data: Data | None) -> Dataset:
-    if isinstance(data, Dataset):
-        return data
-    if is_object(data):
-        return load(data, **reading(config.to_dict()))
-    if isinstance(config.data, str) and data is not None and config.data not in (str(data), os.path.abspath(str(data))):
-        raise PyriteError(f"data is {str(data)!r}, but the run that is resumed has {config.data!r}")
-    return load_data(config)
 
 
 @contextmanager

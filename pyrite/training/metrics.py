@@ -132,7 +132,7 @@ def names_of(source: Source) -> list[str]:
 
 def measure(source: Source, of: Any) -> dict[str, Any]:
     """All metrics with this source, by name."""
-    return {name: METRICS[name].measure(of) for name in names_of(source)}
+    return {name: metric.measure(of) for name, metric in METRICS.items() if metric.source == source}
 
 
 def _ratio(numerator: float | None, denominator: float | None) -> float | None:

@@ -3,7 +3,6 @@
 import math
 import warnings
 from bisect import bisect_right
-from collections.abc import Iterator
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import pairwise
@@ -65,8 +64,11 @@ class Pace:
         >>> Pace(small=0.5, whole=0.5, steps=8, trained=7.5, evaluated=6).seconds(epochs=10)
         51.25
         """
-        growth = Growth(self.first, epochs)
-        steps = sum(self._step(growth.side(100, epoch) / 100) for epoch in range(epochs))
+        growth, small = Growth(self.first, epochs), self.first**2
+        pixels = ((growth.side(100, epoch) / 100) ** 2 for epoch in range(epochs))
+        # The time of a step grows with the number of pixels.
+        slope = 0.0 if small == 1 else (self.whole - self.small) / (1 - small)
+        steps = sum(self.whole + slope * (each - 1) for each in pixels)
         return steps * (self.steps + _FORWARD * self.evaluated) + _FORWARD * self.trained * self.whole
 
     def epochs(self, seconds: float) -> int:
@@ -76,12 +78,6 @@ class Pace:
         10
         """
         return max(1, bisect_right(range(1, _MOST + 1), seconds, key=self.seconds))
-
-    def _step(self, side: float) -> float:
-        """The time of a step grows with the number of pixels."""
-        if self.first == 1:
-            return self.whole
-        return self.small + (self.whole - self.small) * (side**2 - self.first**2) / (1 - self.first**2)
 
 
 def measure_pace(job: Job, seconds: float = math.inf, least: float = 0.0) -> Pace:
@@ -117,29 +113,22 @@ def fitting(job: Job, seconds: float, *, widen: bool = False) -> dict[str, Any]:
         pace = measure_pace(job.with_config(model=net), limit, least)
         return pace, pace.epochs((1 - _SPARE) * seconds - max(all_gather(perf_counter() - begun)))
 
-    net, width = job.config.model, 1.0
+    narrow = job.config.model
+    net, width = narrow, 1.0
     pace, epochs = fits(net, _MEASURED * seconds)
-    for times, wider in _wider(net) if widen else ():
+    for times in _WIDER if widen else ():
         # A net of twice the width takes at least twice as long, and so does its measurement.
         fewer = int(epochs * width / times)
         takes = max(2 * least, (1 + _STEPS) * (pace.small + pace.whole) * times / width)
         late = perf_counter() - begun + takes > _MEASURED * seconds
-        if _too_few(fewer, pace) or any(all_gather(late)):
+        if not isinstance(narrow, FastCNN) or fewer < max(_EPOCHS, _UPDATES / pace.steps) or any(all_gather(late)):
             break
+        wider = FastCNN(widths=tuple(int(times * channels) for channels in narrow.widths))
         wider_pace, wider_epochs = fits(wider, takes)
-        if _too_few(wider_epochs, wider_pace):
+        if wider_epochs < max(_EPOCHS, _UPDATES / wider_pace.steps):
             break
         net, width, pace, epochs = wider, times, wider_pace, wider_epochs
     return {"model": net, "epochs": epochs}
-
-
-def _too_few(epochs: int, pace: Pace) -> bool:
-    return epochs < _EPOCHS or epochs * pace.steps < _UPDATES
-
-
-def _wider(net: object) -> Iterator[tuple[float, FastCNN]]:
-    if isinstance(net, FastCNN):
-        yield from ((times, FastCNN(widths=tuple(int(times * width) for width in net.widths))) for times in _WIDER)
 
 
 def _timed(job: Job, seconds: float, least: float) -> tuple[float, float, Training]:

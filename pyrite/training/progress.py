@@ -96,11 +96,8 @@ class Progress:
 
     def _announce(self, step: float) -> None:
         """Print what is trained, on what and about how long, if that is not over at once."""
-        training, config, done = (
-            self.training,
-            self.training.config,
-            self.training.record.steps / len(self.training.batches),
-        )
+        training, config = self.training, self.training.config
+        done = training.record.steps / len(training.batches)
         pace = Pace.of(training, step, step / config.grow**2)
         left = pace.seconds(self.epochs) * max(0.0, 1 - done / self.epochs)
         if left < _SHORT and config.device == "cpu":
@@ -114,11 +111,8 @@ class Progress:
 
     def _advise(self) -> None:
         """Print what would be better, before much time is spent."""
-        shape, count, config = (
-            self.training.batches.inputs.shape,
-            len(self.training.batches.index),
-            self.training.config,
-        )
+        batches, config = self.training.batches, self.training.config
+        shape, count = batches.inputs.shape, len(batches.index)
         if len(shape) != 4 or getattr(config.model, "pretrained", False):
             return
         embeds, advice = "--features efficientnet_lite0 embeds them with a pretrained net", ""

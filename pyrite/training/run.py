@@ -177,7 +177,20 @@ class Run:
         path = self.path / "samples.npz"
         columns = [name for name, column in SAMPLE_COLUMNS.items() if column.saved]
         samples = read_npz(path, *columns, "margin_edges", "margins")
-        _check_histograms(path, samples)
+        edges, counts = samples["margin_edges"], samples["margins"]
+        others = samples.get("noisy_margins", counts)
+        if not (
+            all(array.dtype.kind in "iuf" for array in samples.values())
+            and edges.ndim == 1
+            and len(edges) > 1
+            and np.isfinite(edges).all()
+            and counts.ndim == 2
+            and counts.shape == others.shape
+            and (counts >= others).all()
+            and (others >= 0).all()
+            and (counts.sum(1) > 0).all()
+        ):
+            raise PyriteError(f"{path} is damaged: {_WRITTEN_AGAIN.format(run=self.path)}")
         count = len(self.labels["given"])
         for name in (*columns, "unseen"):
             if name in samples and samples[name].shape != (count,):
@@ -279,16 +292,18 @@ class Run:
         notes = () if self.features is None else self.features.unfamiliar(new.inputs)
         return Predictions(self.classes, softmax(self.scores(new.inputs), axis=1), new.names, new.unreadable, notes)
 
-    def __str__(self) -> str:
-        return str(self._shown())
-
-    def _repr_html_(self) -> str:
-        return self._shown().to_html()
-
-    def _shown(self) -> Table:
+    @property
+    def results(self) -> Table:
+        """What is known of the usual columns of ``table``, in words and in per cent."""
         known = {COLUMNS[name]: value for name, value in self.table.items() if value is not None}
         rows = [(each.explanation, f"{each.formatted(value)} %") for each, value in known.items() if each.by_default]
         return Table(("", ""), tuple(rows), title=repr(self)[1:-1])
+
+    def __str__(self) -> str:
+        return str(self.results)
+
+    def _repr_html_(self) -> str:
+        return self.results.to_html()
 
     def __repr__(self) -> str:
         epochs = f"{len(self.history)} epoch{'s' * (len(self.history) != 1)}"
@@ -300,23 +315,6 @@ def _known(described: Any) -> Any:
     if isinstance(described, Missing) and described.problem:
         raise PyriteError(described.problem)
     return described
-
-
-def _check_histograms(path: Path, samples: Mapping[str, npt.NDArray[Any]]) -> None:
-    """Refuse arrays that are no numbers, and histograms without counts or of other shapes than the rest."""
-    edges, counts = samples["margin_edges"], samples["margins"]
-    others = samples.get("noisy_margins", counts)
-    fits = (
-        all(array.dtype.kind in "iuf" for array in samples.values())
-        and edges.ndim == 1
-        and len(edges) > 1
-        and bool(np.isfinite(edges).all())
-        and counts.ndim == 2
-        and counts.shape == others.shape
-        and bool((counts >= others).all() and (others >= 0).all() and (counts.sum(1) > 0).all())
-    )
-    if not fits:
-        raise PyriteError(f"{path} is damaged: pyrite train --resume {path.parent} writes it again")
 
 
 @contextmanager

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import blake2b
 from itertools import count
@@ -26,7 +26,7 @@ from pyrite.data import Unreadable
 from pyrite.errors import PyriteError
 from pyrite.files import acquire, npz_bytes, write
 from pyrite.npz_files import pack_texts
-from pyrite.processes import all_gather, join, on_first, rank, world_size
+from pyrite.processes import all_gather, join, rank, together, world_size
 from pyrite.training.build import Training
 from pyrite.training.evaluation import measure_retrieval
 from pyrite.training.loop import Observer, RunFailed
@@ -41,25 +41,22 @@ _DIGITS: Final = 32  # of the checksum
 
 def new_folder(out: str | os.PathLike[str] | None, device: str = "cpu") -> Path:
     """A folder for a run: ``out``, which must be empty or not exist, or a new one. Process 0 chooses it for all."""
-
-    def chosen() -> Path:
-        if out is not None:
-            _check_empty(Path(out))
-            return Path(out)
-        name = time.strftime("runs/%Y-%m-%d-%H%M%S")
-        # Several runs may begin in the same second.
-        for folder in (Path(name if number == 1 else f"{name}-{number}") for number in count(1)):
-            try:
-                folder.mkdir(parents=True)
-            except FileExistsError:
-                continue
-            except OSError:  # reported when the first file is written
-                pass
-            return folder
-        raise AssertionError("there is always another number")
-
     join(device)
-    return on_first(chosen)
+    folder = Path(time.strftime("runs/%Y-%m-%d-%H%M%S") if out is None else out)
+    with together():
+        if out is not None:
+            _check_empty(folder)
+        elif rank() == 0:
+            first = folder
+            for number in count(2):
+                try:
+                    folder.mkdir(parents=True)
+                    break
+                except FileExistsError:  # several runs may begin in the same second
+                    folder = first.with_name(f"{first.name}-{number}")
+                except OSError:  # reported when the first file is written
+                    break
+    return all_gather(folder)[0]
 
 
 @contextmanager
@@ -69,23 +66,17 @@ def locked(folder: Path, *, new: bool) -> Iterator[None]:
     A folder for a new run must still be empty once it is locked, because another process may have trained in it since
     ``new_folder`` checked.
     """
-    was_there = folder.exists()
-    releases: list[Callable[[], None]] = []
-
-    def lock() -> None:
-        # Where nothing can be written, the first file reports it; where there are no file locks, runs go without.
-        with suppress(OSError):
-            if (release := acquire(folder / _LOCK)) is None:
-                raise PyriteError(f"{folder} is in use: another process is training in it")
-            releases.append(release)
-            if new:
-                _check_empty(folder)
-
+    was_there, release = folder.exists(), None
     try:
-        on_first(lock)
+        # Where nothing can be written, the first file reports it; where there are no file locks, runs go without.
+        with together(), suppress(OSError):
+            if rank() == 0 and (release := acquire(folder / _LOCK)) is None:
+                raise PyriteError(f"{folder} is in use: another process is training in it")
+            if rank() == 0 and new:
+                _check_empty(folder)
         yield
     finally:
-        for release in releases:
+        if release is not None:
             release()
             if not was_there:
                 with suppress(OSError):  # not empty: it contains a run
@@ -124,7 +115,7 @@ class RunFolder(Observer):
         packed = {"path": pack_texts(labels["path"])} if "path" in labels else {}
         files = {"recipe.toml": self.config.to_toml().encode(), **self.training.files}
         files["labels.npz"] = npz_bytes(labels | packed)
-        self._write(lambda: files | {"run.json": self._facts({"finished": False})})
+        self._write({} if rank() else files | {"run.json": self._facts({"finished": False})})
 
     def resume(self) -> None:
         """Load the saved state; start from the beginning if there is none."""
@@ -178,21 +169,19 @@ class RunFolder(Observer):
         """Write the current state, and the results of the last epoch."""
         training, begun = self.training, time.perf_counter()
         training.record.merge()
-
-        def files() -> dict[str, bytes]:
-            state: dict[str, Any] = {"recipe": self.config.recipe, "seconds": time.perf_counter() - self._began}
-            state |= {name: getattr(training, name).state_dict() for name in ("batches", "trainer", "record")}
-            state["unreadable"] = {entry.path: entry.reason for entry in training.batches.unreadable.values()}
-            return {STATE: pack(state), **self._unwritten}
-
-        self._write(files)
+        if rank():
+            return self._write({})
+        state: dict[str, Any] = {"recipe": self.config.recipe, "seconds": time.perf_counter() - self._began}
+        state |= {name: getattr(training, name).state_dict() for name in ("batches", "trainer", "record")}
+        state["unreadable"] = {entry.path: entry.reason for entry in training.batches.unreadable.values()}
+        self._write({STATE: pack(state), **self._unwritten})
         self._unwritten, self._saved_at = {}, time.perf_counter()
         self._saving = self._saved_at - begun
 
     def finish(self) -> None:
         """Write the model, and everything that is known at the end."""
         training, history, last = self.training, self.training.record.history, {}
-        self._write(self._results)
+        self._write({} if rank() else self._results())
         warned, saved = divergence(history), training.evaluation.saved(history)
         if saved["epoch"] != len(history):
             last["last.safetensors"] = _weights(training.trainer.model)
@@ -210,7 +199,7 @@ class RunFolder(Observer):
             except ValueError as error:  # a net without embeddings is saved all the same
                 results["retrieval"] = {"unknown": str(error)}
         files = {"model.safetensors": _weights(training.trainer.model), **last}
-        self._write(lambda: files | {"run.json": self._facts(results, warned)})
+        self._write({} if rank() else files | {"run.json": self._facts(results, warned)})
 
     def _results(self) -> dict[str, bytes]:
         record = self.training.record
@@ -219,11 +208,10 @@ class RunFolder(Observer):
         files = {"history.jsonl": history, "samples.npz": npz_bytes(record.arrays())}
         return files | ({"method.npz": npz_bytes(learned)} if learned else {})
 
-    def _write(self, files: Callable[[], Mapping[str, bytes]]) -> None:
-        """Write files by their names, in this order. Process 0 does it; all wait for it, and fail together."""
-
-        def written() -> None:
-            for name, content in files().items():
+    def _write(self, files: Mapping[str, bytes]) -> None:
+        """Write files by their names, in this order; only process 0 has some. All wait for it, and fail together."""
+        with together():
+            for name, content in files.items():
                 try:
                     path = write(self.path / name, content)
                     for part in path.parent.glob(f".{path.name}.*.part"):  # left by a killed process
@@ -232,8 +220,6 @@ class RunFolder(Observer):
                     saved = (self.path / STATE).exists()
                     hint = f". The last checkpoint is whole: pyrite train --resume {self.path}" if saved else ""
                     raise RunFailed(f"cannot write {self.path / name}: {error.strerror or error}{hint}") from None
-
-        on_first(written)
 
     def _facts(self, results: dict[str, Any], warned: Sequence[str] = ()) -> bytes:
         commit = None

@@ -11,15 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, Unpack, final
 from rich.console import Console
 from rich.markup import escape
 from rich.status import Status
-from torch import nn
 
 from pyrite.checks import number, whole_number
-from pyrite.comparing import write_results
-from pyrite.data import Data, Dataset, checksums, digest, is_object, load, read_content
+from pyrite.comparing import check_many, write_results
+from pyrite.data import Data, Dataset, checksums, digest, read_content
 from pyrite.errors import PyriteError
 from pyrite.methods import Method, Step, method as read_method
-from pyrite.settings import READING, Settings
-from pyrite.training import Diverged, Record, Watching, given_settings, reading, resolve, states_rate, train_once
+from pyrite.settings import Settings
+from pyrite.training import Diverged, Record, Watching, given_settings, read_once, resolve, states_rate, train_once
 from pyrite.tuning.result import CRITERIA, TRAP, Trial, Tuning, best_of
 from pyrite.tuning.space import Between, Range, Space, default_methods, read_range, short
 
@@ -90,16 +89,14 @@ class _Search:
     def __init__(
         self, data: Data, methods: Sequence[str] | None, path: Path, by: str, prune: bool, options: Settings
     ) -> None:
-        self.data, self.path, self.by, self.criterion, self.prune = data, path, by, CRITERIA[by], prune
+        self.path, self.by, self.criterion, self.prune = path, by, CRITERIA[by], prune
         lr = options.pop("lr", None)
         # A configuration file may change before the choice is trained with, so that its values are taken now. Methods
         # come from the search.
         rest = {name: value for name, value in given_settings(options).items() if name not in ("data", "method")}
         # The choice is trained on all samples, and its last model is saved: trials are compared by theirs.
-        self.options: dict[str, Any] = {"validation": HELD_OUT, "keep": "last"} | rest
-        if is_object(data):  # a frame or a list is read once
-            self.data = load(data, **reading(self.options))
-            self.options = {name: value for name, value in self.options.items() if name not in READING}
+        self.options: dict[str, Any]
+        self.data, self.options = read_once(data, {"validation": HELD_OUT, "keep": "last"} | rest)  # type: ignore
         self.fixed_lr, range_of_lr = _fixed_or_range(lr, self.options.get("optimiser"))
         # A learning rate that is neither searched nor given is that of the optimiser.
         job = resolve(self.data, lr=self.fixed_lr, **self.options)
@@ -117,7 +114,7 @@ class _Search:
         from pyrite.tuning.study import Study
 
         rates = self.fixed_lr if self.space.rate is None else repr(self.space.rate)
-        settings = {"methods": self.space.methods, "lr": rates, "by": self.by, "prune": self.prune}
+        settings: dict[str, Any] = {"methods": self.space.methods, "lr": rates, "by": self.by, "prune": self.prune}
         settings |= self.config.replace(method="auto").to_dict()
         settings |= checksums(self.source)  # neither a name nor a path identifies what is read
         if self.config.corrections:
@@ -199,11 +196,7 @@ def _check(trials: object, by: str, options: Mapping[str, Any]) -> None:
     if by not in CRITERIA:
         # ``ce`` is not suggested, because it misleads on noisy labels.
         raise PyriteError(f"by is {by!r}, but must be one of {', '.join(name for name in CRITERIA if name != 'ce')}")
-    for name in ("method", "loss", "resume", "observers", "stop"):
-        if options.get(name) is not None:
-            raise PyriteError(f"tune has no {name}: it trains many runs, with methods to choose from")
-    if isinstance(options.get("model"), nn.Module):
-        raise PyriteError("model is a net, which every trial would continue to train: pass a spec or a factory")
+    check_many("tune", options)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
         raise PyriteError(
             "a trial is trained by one process: instead of torchrun, start the same command several times"

@@ -248,7 +248,7 @@ def test_data_and_nets_that_have_no_spelling(tmp_path: Path) -> None:
     assert found.tested == ""
     assert "not looked at" not in found.to_markdown()
     assert (pyrite.train(data, out=tmp_path / "b", **found.options).labels["part"] == 0).all()
-    with pytest.raises(ValueError, match="every trial would continue to train"):
+    with pytest.raises(ValueError, match="every run would continue to train"):
         pyrite.tune(data, out=tmp_path / "c", model=make((3,), 2))
 
 
