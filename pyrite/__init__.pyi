@@ -39,7 +39,7 @@ from .errors import PyriteError as PyriteError
 from .estimator import RobustClassifier as RobustClassifier
 from .exports import export as export
 from .features import FEATURES as FEATURES, Encoder as Encoder
-from .integrations import Logged as Logged, TensorBoard as TensorBoard, hf_loss as hf_loss
+from .integrations import Logged as Logged, TensorBoard as TensorBoard, hf_fuse as hf_fuse, hf_loss as hf_loss
 from .losses import (
     LOSSES as LOSSES,
     MSE as MSE,

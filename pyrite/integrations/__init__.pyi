@@ -1,3 +1,3 @@
-from .hugging_face import HFLoss as HFLoss, hf_loss as hf_loss
+from .hugging_face import HFLoss as HFLoss, hf_fuse as hf_fuse, hf_loss as hf_loss
 from .indexed import Indexed as Indexed
 from .loggers import Log as Log, Logged as Logged, TensorBoard as TensorBoard

@@ -1,16 +1,18 @@
-"""Hugging Face: a loss for the ``Trainer`` of transformers, which is not imported for it."""
+"""Hugging Face: losses for the ``Trainer`` and the causal language models of transformers, which is not imported."""
 
 import copy
 from collections.abc import Mapping
-from typing import Any, Final, Unpack, final
+from typing import Any, Final, TypeVar, Unpack, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from pyrite.checks import flag
 from pyrite.criterion import Loss, Options
 from pyrite.errors import PyriteError
 from pyrite.losses import loss as read_loss
+
+Model = TypeVar("Model", bound=nn.Module)
 
 _IGNORED: Final = -100  # the label that the Trainer does not count
 
@@ -72,16 +74,20 @@ class HFLoss:
                 f"labels have the shape {tuple(labels.shape)}, but logits the shape {tuple(scores.shape)}: "
                 "there must be one label for each row of them"
             )
-        if self._shifted(outputs, scores):
-            # The labels are shifted, because the scores are large; the last position of each row predicts nothing.
-            labels = torch.cat([labels[..., 1:], torch.full_like(labels[..., :1], _IGNORED)], dim=-1)
-        labels = labels.reshape(-1).to(scores.device)
+        labels = (_next(labels) if self._shifted(outputs, scores) else labels).to(scores.device)
         # Half precision is too coarse for a sum over many tokens.
         rows = scores.reshape(-1, scores.shape[-1]).to(torch.promote_types(scores.dtype, torch.float32))
-        value: Tensor = self._sum(rows, labels)
-        items = (labels != _IGNORED).sum() if num_items_in_batch is None else num_items_in_batch
-        # A tensor has one number per device, all equal. A step without labels has a loss of 0.
-        return value / torch.as_tensor(items, device=value.device).reshape(-1)[0].clamp(min=1)
+        return _divided(self._sum(rows, labels.reshape(-1)), labels, num_items_in_batch)
+
+    def projected(
+        self, hidden: Tensor, head: nn.Linear, labels: Tensor, num_items_in_batch: Any, chunk: int | None
+    ) -> Tensor:
+        """The same for the scores that ``head`` would give at these positions, which are never all in memory."""
+        labels, kind = labels.to(hidden.device), hidden.device.type
+        half = hidden.dtype in (torch.float16, torch.bfloat16)  # under autocast its sum is float32
+        with torch.autocast(kind, hidden.dtype if half else None, enabled=half or torch.is_autocast_enabled(kind)):
+            value = self._sum.linear(hidden, head.weight, labels, head.bias, chunk=chunk)
+        return _divided(value, labels, num_items_in_batch)
 
     def _shifted(self, outputs: Any, scores: Tensor) -> bool:
         if scores.dim() == 2:
@@ -95,6 +101,97 @@ class HFLoss:
                 "(token classification, masked language models, encoder-decoders)"
             )
         return bool(self.shift)
+
+
+def hf_fuse(model: Model, loss: str | Loss, *, chunk: int | None = None, **options: Unpack[Options]) -> Model:
+    """Make a causal language model train with a loss, and project in chunks: all scores are never in memory.
+
+    The model is changed in place and returned, so one line does it: ``Trainer(model=hf_fuse(model, "gce(q=0.7)"))``.
+    In training mode with ``labels``, its output has the loss and no logits. Otherwise it has logits as before, and the
+    same loss of them. Weights, their names, tied weights and saved files stay as they are.
+
+    Args:
+        model: a causal language model of transformers whose head is an ``nn.Linear``. One that changes its scores after
+            the head, such as by soft capping, is refused in its first step: use ``hf_loss`` for it.
+        loss: a spec or a loss, as for ``hf_loss``.
+        chunk: tokens that are projected at a time; by default as many as make 16 million scores.
+        options: as for ``hf_loss``.
+    """
+    setter = getattr(getattr(type(model), "loss_function", None), "fset", None)
+    head = model.get_output_embeddings() if setter is not None else None  # type: ignore[operator]
+    if setter is None or getattr(model, "loss_type", None) not in (None, "ForCausalLM"):
+        raise PyriteError(f"{type(model).__name__} is not a causal language model of transformers 4.50 or later")
+    if not isinstance(head, nn.Linear) or "forward" in vars(head):
+        found = "is fused already" if isinstance(head, nn.Linear) else f"is of {type(head).__name__}, not nn.Linear"
+        raise PyriteError(f"the head of {type(model).__name__} {found}")
+    fused = _Fused(head, hf_loss(loss, shift=False, **options), chunk)
+    # Bound methods, so that a copy of the model projects by its own head.
+    model.register_forward_pre_hook(fused.before, with_kwargs=True)
+    model.register_forward_hook(fused.after, always_call=True)
+    head.forward = fused.project  # type: ignore[method-assign]
+    model.loss_function = fused.loss_function  # type: ignore[assignment]
+    return model
+
+
+class _Fused:
+    """What ``hf_fuse`` attaches to a model: its head passes features on, and its loss projects them."""
+
+    def __init__(self, head: nn.Linear, loss: HFLoss, chunk: int | None) -> None:
+        self.head, self.loss, self.chunk = head, loss, chunk
+        self.active = self.done = False
+        self.hidden: Tensor | None = None
+
+    def before(self, model: nn.Module, _: Any, arguments: dict[str, Any]) -> None:
+        self.active, self.done, self.hidden = model.training and arguments.get("labels") is not None, False, None
+
+    def project(self, input: Tensor) -> Tensor:
+        if not self.active:
+            return nn.functional.linear(input, self.head.weight, self.head.bias)
+        self.hidden = input
+        return input
+
+    def loss_function(
+        self,
+        logits: Tensor,
+        labels: Tensor,
+        vocab_size: int | None = None,
+        num_items_in_batch: Tensor | int | None = None,
+        shift_labels: Tensor | None = None,
+        **_: Any,
+    ) -> Tensor:
+        """The loss in the form in which models of transformers call it."""
+        labels = _next(labels) if shift_labels is None else shift_labels
+        if not self.active:
+            return self.loss((logits,), labels, num_items_in_batch)
+        hidden, self.done = self.hidden, True
+        if hidden is None or (logits is not hidden and not torch.equal(logits, hidden.to(logits.dtype))):
+            raise PyriteError(
+                "the model changes its scores after the head, such as by soft capping, so projection and loss cannot "
+                "be one: use compute_loss_func=pyrite.hf_loss(..., shift=True)"
+            )
+        return self.loss.projected(hidden, self.head, labels, num_items_in_batch, self.chunk)
+
+    def after(self, model: nn.Module, _: Any, output: Any) -> Any:
+        """The output without its logits, which are no scores; called after an error too, with None."""
+        active, self.active, self.hidden = self.active, False, None
+        if not active or output is None:
+            return output
+        if not self.done:
+            raise PyriteError(f"{type(model).__name__} does not call its loss_function: use pyrite.hf_loss for it")
+        if isinstance(output, Mapping):
+            return type(output)(**{name: part for name, part in output.items() if name != "logits"})
+        return (output[0], *output[2:])
+
+
+def _next(labels: Tensor) -> Tensor:
+    """The label after each position. The labels are shifted, because scores are large; the last predicts nothing."""
+    return torch.cat([labels[..., 1:], torch.full_like(labels[..., :1], _IGNORED)], dim=-1)
+
+
+def _divided(value: Tensor, labels: Tensor, items: Tensor | int | None) -> Tensor:
+    items = (labels != _IGNORED).sum() if items is None else items
+    # A tensor has one number per device, all equal. A step without labels has a loss of 0.
+    return value / torch.as_tensor(items, device=value.device).reshape(-1)[0].clamp(min=1)
 
 
 def _scores(outputs: Any) -> Tensor:
