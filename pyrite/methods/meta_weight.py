@@ -1,12 +1,13 @@
 """Learned sample weights: a step on the weighted samples should lower the loss on a held-out meta set."""
 
+import math
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
-from typing import Annotated, Any, Literal, final
+from typing import Annotated, Any, Final, Literal, final
 
 import numpy as np
 import torch
@@ -32,6 +33,7 @@ from pyrite.methods.method import ERM, Context, MetaSet, Method, PerSampleLoss, 
 from pyrite.methods.trainer import Pass
 from pyrite.models import seeded
 
+_RISE: Final = 0.1  # of the weight, a number from 0 to 1, that is more than the wiggle of a curve with no trend
 Again = Callable[[], AbstractContextManager[None]]
 
 
@@ -162,6 +164,7 @@ class MetaWeight(Method):
             number of samples, as the paper's equation does.
         gradient: ``"exact"``; ``"lean"``, exact too, slower, with less memory; ``"fast"``, an approximation.
         every: the weight network is updated once in this many steps.
+        augment: whether the images of the meta set are augmented as those that are trained on; the authors' code does.
         virtual: the virtual step: plain ``"sgd"``, or that of the ``"optimizer"``, with momentum and decay.
         optimiser: of the weight network: ``"sgd"``; ``"nesterov"``, SGD with Nesterov momentum 0.9; or ``"adam"``.
         lr: the learning rate of the weight network.
@@ -179,6 +182,7 @@ class MetaWeight(Method):
     normalise: Literal["mean", "sum"] = "sum"
     gradient: Literal["exact", "lean", "fast"] = "exact"
     every: Count = 1
+    augment: bool = False
     virtual: Literal["sgd", "optimizer"] = "sgd"
     optimiser: Literal["sgd", "nesterov", "adam"] = "sgd"
     lr: float = 1e-3
@@ -189,7 +193,7 @@ class MetaWeight(Method):
         if self.gradient == "fast" and self.virtual == "optimizer":
             raise PyriteError("gradient='fast' makes no virtual step: leave virtual='sgd'")
         self.meta_loss = MAE() if self.meta_loss is None else self.meta_loss
-        self.meta_set = MetaSet(self.size, clean=self.meta == "clean")
+        self.meta_set = MetaSet(self.size, clean=self.meta == "clean", augmented=self.augment)
         if self.loss is not None:
             self.largest_weight, self.needs_clipping = ERM(self.loss).largest_weight, ERM(self.loss).needs_clipping
 
@@ -219,7 +223,7 @@ class WeightNet(nn.Module):
 class MetaWeightTrainer(MetaTrainer):
     """Steps on weighted samples, and steps of the network that weights them."""
 
-    saved = (*MetaTrainer.saved, "skipped", "past")
+    saved = (*MetaTrainer.saved, "skipped", "past", "surplus", "seen")
 
     def __init__(self, method: MetaWeight, context: Context) -> None:
         super().__init__(context, method.meta_loss or MAE(), method.loss, lean=method.gradient == "lean")
@@ -236,6 +240,8 @@ class MetaWeightTrainer(MetaTrainer):
         # ``Run.weight_curve`` reads "weight_net" as a function of cross entropy, so other losses have another name.
         self.name = "weight_net" if isinstance(method.loss, CE | None) else "weight_net_of_other_loss"
         self.skipped = 0
+        self.surplus = self.seen = 0.0  # of the meta batches of the epoch: confidence minus hits, and samples
+        self.through.meta_loss = self._measured
         self.past: Tensor | None = None  # the weights of the weight network after every epoch
 
     def weigh(self, made: Pass, again: Again) -> tuple[Tensor, Tensor]:
@@ -263,18 +269,49 @@ class MetaWeightTrainer(MetaTrainer):
         with again():
             return self.slopes(direction, made, fast=fast)
 
+    def _measured(self, scores: Tensor, labels: Tensor) -> Tensor:
+        """The meta losses; what the net predicts on the meta set is added to the sums of the epoch."""
+        probability, prediction = scores.detach().softmax(1).max(1)
+        known = probability.isfinite()
+        self.surplus += float((probability - (prediction == labels).to(probability))[known].sum())
+        self.seen += int(known.sum())
+        losses: Tensor = self.meta_loss(scores, labels)
+        return losses
+
     @torch.no_grad()
     def _trust(self, losses: Tensor) -> Tensor:
         """V of each sample."""
         trust: Tensor = self.net(losses.unsqueeze(1)).reshape(-1)
         return trust
 
+    def begin_epoch(self, epoch: int) -> None:
+        super().begin_epoch(epoch)
+        self.surplus = self.seen = 0.0
+
     def end_epoch(self) -> None:
         now = parameters_to_vector(self.net.parameters()).detach().unsqueeze(0)
         self.past = now if self.past is None else torch.cat([self.past, now])
+        if self.epoch == self.context.epochs and self.name == "weight_net":
+            self._check_curve()
 
     def facts(self) -> Mapping[str, float]:
-        return {"meta_skipped": self.skipped}
+        surplus, seen = (float(self.total(number)) for number in (self.surplus, self.seen))
+        return {"meta_skipped": self.skipped, "meta_overconfidence": surplus / max(seen, 1)}
+
+    def _check_curve(self) -> None:
+        """Warn of a weight that rises from a loss of 0 to that of a label far less likely than a guess."""
+        unlikely = 2 * math.log(self.context.classes)
+        least, most = self._trust(torch.tensor([0.0, unlikely]).to(self.net.first.weight)).tolist()
+        if most <= least + _RISE:
+            return
+        words = f"the learned weights rise with the loss ({least:.2f} at 0, {most:.2f} at {unlikely:.1f}), so that "
+        words += "wrong labels count most"
+        if self.method.meta == "noisy" and not isinstance(self.meta_loss, MAE):
+            gap = 100 * self.facts()["meta_overconfidence"]
+            words += f". {self.method.meta_loss} on noisy meta labels rewards this where the net is over-confident "
+            words += f"(confidence minus accuracy on the meta set: {gap:+.0f} points): use meta_loss=mae, or a larger "
+            words += "weight decay"
+        warnings.warn(words, stacklevel=2)
 
     def arrays(self) -> Mapping[str, Tensor]:
         return {} if self.past is None else {self.name: self.past}

@@ -18,10 +18,12 @@ __all__ = ["ERM", "Composed", "Context", "MetaSet", "Method", "PerSampleLoss", "
 
 
 class MetaSet(NamedTuple):
-    """The meta set that a method needs: the number of samples, and whether their labels are true ones or given ones."""
+    """The meta set that a method needs: the number of samples, whether their labels are true ones or given ones, and
+    whether their images are augmented."""
 
     size: int
     clean: bool = False
+    augmented: bool = False
 
 
 class Method(HasSpec, ABC):

@@ -23,7 +23,7 @@ _AS_IN_PAPERS: Final = {"grow": 1.0, "keep": "last", "mirror": False, "precision
 
 _HISTORY: Final = (
     "test_accuracy", "train_accuracy", "clean_accuracy", "memorised", "recovered", "hybrid_accuracy", "alpha", "snr",
-    "clean_weight", "noisy_weight", "weight_mean", "learning_rate", "margin_auc", "trust_auc",
+    "clean_weight", "noisy_weight", "weight_mean", "learning_rate", "margin_auc", "trust_auc", "meta_overconfidence",
 )  # fmt: skip
 """The columns of a run's history that are kept in every epoch."""
 _FINAL: Final = (*_HISTORY, "loss", "validation_accuracy", "weight_std", "weight_effective_fraction", "margin_mean_auc")

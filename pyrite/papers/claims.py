@@ -17,7 +17,8 @@ from pyrite.errors import PyriteError
 from pyrite.papers.cells import CellResult
 from pyrite.papers.recipe import Check, Claimed, Labels
 
-Status = Literal["holds", "does not hold", "undecided", "not run"]
+Outcome = Literal["holds", "does not hold", "undecided", "not run"]
+Status = Outcome | Literal["not tested in the paper's conditions"]
 _CONFIDENCE = 0.95
 
 
@@ -34,7 +35,7 @@ class Finding(NamedTuple):
     interval (nan with one seed)."""
 
     words: str
-    status: Status
+    status: Outcome
     mean: float = nan
     low: float = nan
     high: float = nan
@@ -58,18 +59,30 @@ class Finding(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Verdict:
-    """A claim at one scale: it holds if all checks hold, and does not if one does not."""
+    """What was found for a claim at one scale, and which of the paper's conditions that scale does not have."""
 
     claim: str
     findings: tuple[Finding, ...]
     note: str = ""
+    missing: tuple[str, ...] = ()
+
+    @property
+    def outcome(self) -> Outcome:
+        """That at this scale, the worst of its findings: the claim holds if all checks hold, and does not if one does
+        not. Something missing counts before something undecided."""
+        found = {finding.status for finding in self.findings}
+        order: tuple[Outcome, ...] = ("does not hold", "not run", "undecided", "holds")
+        return next((status for status in order if status in found), "not run")
 
     @property
     def status(self) -> Status:
-        """The worst of its findings, where something missing counts before something undecided."""
-        found = {finding.status for finding in self.findings}
-        order: tuple[Status, ...] = ("does not hold", "not run", "undecided", "holds")
-        return next((status for status in order if status in found), "not run")
+        """That of the claim, which a scale far from the paper's conditions does not decide."""
+        return "not tested in the paper's conditions" if self.missing and self.outcome != "not run" else self.outcome
+
+    @property
+    def words(self) -> str:
+        """The status, and the outcome where that is something else."""
+        return self.status if self.status == self.outcome else f"{self.outcome} here; {self.status}"
 
 
 @final
@@ -153,11 +166,19 @@ class Results:
         return chosen
 
 
-def evaluate(claimed: Claimed, results: Results, scale: str) -> Verdict | None:
+def evaluate(claimed: Claimed, results: Results, scale: str, missing: Sequence[str] = ()) -> Verdict | None:
     """The verdict on a claim at a scale; None if none of its checks is meant for that scale."""
     checks = [check for check in claimed.checks if not check.scales or scale in check.scales]
-    found = tuple(finding for check in checks for finding in _findings(check, results))
-    return Verdict(claimed.id, found, claimed.note) if checks else None
+    found = tuple(finding for check in checks for one in _each(check) for finding in _findings(one, results))
+    return Verdict(claimed.id, found, claimed.note, tuple(missing)) if checks else None
+
+
+def _each(check: Check) -> Iterator[Check]:
+    """The check once for every choice among labels with a bar between them."""
+    texts = [check.more, check.less, *check.beyond]
+    parts = [[[one.strip() for one in label.split("|")] for label in text.split(",")] for text in texts]
+    for more, less, *beyond in product(*([", ".join(one) for one in product(*labels)] for labels in parts)):
+        yield check.model_copy(update={"more": more, "less": less, "beyond": beyond})
 
 
 def _findings(check: Check, results: Results) -> list[Finding]:
@@ -169,7 +190,12 @@ def _findings(check: Check, results: Results) -> list[Finding]:
     if check.correlation:
         return [_correlation(check, results)]
     if check.best:
-        return [_trend(check, results)]
+        first = results.axes[check.best][0]
+        return [
+            _trend(check, results, *two)
+            for two in results.choices(check.more, check.less)
+            if two[0][check.best] == first
+        ]
     selectors = [check.more or check.less] if check.than is not None else [check.more, check.less]
     return [_difference(check, results, *choice) for choice in results.choices(*selectors, *check.beyond)]
 
@@ -204,16 +230,17 @@ def _correlation(check: Check, results: Results) -> Finding:
     return judged._replace(low=float(np.clip(judged.low, -1, 1)), high=float(np.clip(judged.high, -1, 1)))
 
 
-def _trend(check: Check, results: Results) -> Finding:
-    """How many places the best label of one axis moves from the first label of the other axis to the last."""
+def _trend(check: Check, results: Results, more: dict[str, str], less: dict[str, str]) -> Finding:
+    """How many places further up the best label of an axis is for one choice of the others than for another."""
     best = []
-    for along in (results.axes[check.along][0], results.axes[check.along][-1]):
-        chosen = [{**one, check.along: along} for (one,) in results.choices("")]
-        table = [[{**one, check.best: label} for one in chosen] for label in results.axes[check.best]]
-        means = np.mean([[results.by_seed(one, check.column) for one in row] for row in table], 1)
-        best.append(np.where(np.isnan(means).any(0), nan, means.argmax(0)))
-    words = f"places that the best {check.best} moves up from the first {check.along} to the last"
-    return _judged(words, best[1] - best[0], above=check.by)
+    for one in (more, less):
+        table = np.array(
+            [results.by_seed({**one, check.best: label}, check.column) for label in results.axes[check.best]]
+        )
+        best.append(np.where(np.isnan(table).any(0), nan, table.argmax(0)))
+    names = [" ".join(label for axis, label in one.items() if axis != check.best) for one in (more, less)]
+    words = f"places that the best {check.best} of {names[0]} is above that of {names[1]}, above {check.by:g}"
+    return _judged(words, best[0] - best[1], above=check.by)
 
 
 def _judged(words: str, by_seed: npt.ArrayLike, above: float | None = None, below: float | None = None) -> Finding:
@@ -228,12 +255,12 @@ def _judged(words: str, by_seed: npt.ArrayLike, above: float | None = None, belo
         low, high = mean - half, mean + half
     fits = (above is None or low > above) and (below is None or high < below)
     fails = (above is not None and high < above) or (below is not None and low > below)
-    status: Status = "holds" if fits else "does not hold" if fails else "undecided"
+    status: Outcome = "holds" if fits else "does not hold" if fails else "undecided"
     return Finding(words, status, mean, low, high, len(values))
 
 
 CLAIMS: Final[Mapping[str, Claim]] = {
-    name: Claim(name, one["claim"], one["from"])
+    name: Claim(name, *one)
     for name, one in tomllib.loads(files("pyrite.papers").joinpath("claims.toml").read_text(encoding="utf-8")).items()
 }
 """Every claim of the papers by its identifier."""

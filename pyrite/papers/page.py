@@ -9,19 +9,16 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
 from pyrite.files import write
-from pyrite.losses import loss
-from pyrite.noise import noise_model
 from pyrite.papers.claims import Results
+from pyrite.papers.pictures import PICTURES
 from pyrite.papers.recipe import Figure as Wanted
 from pyrite.papers.reproduction import Reproduction, heading
 from pyrite.report.figures import (
     Histograms,
     add_legend,
     complete_columns,
-    curves_figure,
     draw_lines,
     draw_margins,
-    draw_matrix,
     style_epochs,
 )
 from pyrite.report.style import COLOURS, picture, save, templates
@@ -34,7 +31,7 @@ def write_reproduction(found: Reproduction, folder: str | Path) -> list[Path]:
     drawn = None if figure is None else picture(lambda: reproduction_figure(found) or Figure())
     template = templates().get_template("reproduction.html")
     title = f"{found.recipe.article}: {found.recipe.title}"
-    page = template.render(title=title, found=found, table=found.table(), scale=found.scale_settings, picture=drawn)
+    page = template.render(title=title, found=found, table=found.table(), picture=drawn)
     pictures = [] if figure is None else [save(figure, f"{base}.{kind}") for kind in ("png", "svg")]
     return [*pictures, write(f"{base}.html", page.encode())]
 
@@ -44,10 +41,8 @@ def reproduction_figure(found: Reproduction) -> Figure | None:
     wanted = found.recipe.figure
     if wanted is None:
         return None
-    if wanted.kind == "curves":
-        return curves_figure([loss(spec) for spec in wanted.losses], wanted.classes)
-    if wanted.kind == "matrices":
-        return _matrices(wanted.losses, wanted.classes)
+    if wanted.kind in PICTURES:
+        return PICTURES[wanted.kind](wanted)
     if found.results is None or not found.results.cells:
         return None
     kinds: dict[str, Callable[[Results, Wanted], Figure | None]]
@@ -63,10 +58,12 @@ def _history(results: Results, wanted: Wanted) -> Figure:
     for row, column in zip(grid, wanted.columns, strict=True):
         for panel, label in zip(row, across, strict=True):
             lines = _lines(results, {wanted.panels: label} if wanted.panels else {})
-            drawn = {name: [cell.facts["history"].get(column) for cell in results.runs(one)] for name, one in lines}
+            drawn = {
+                name: [_column(cell.facts["history"], column) for cell in results.runs(one)] for name, one in lines
+            }
             draw_lines(panel, {name: complete_columns(columns) for name, columns in drawn.items()})
-            style_epochs(panel, percent=column in METRICS and METRICS[column].percent)
-            panel.set_ylabel(METRICS[column].explanation if column in METRICS else column)
+            style_epochs(panel, percent=column == "intact_accuracy" or (column in METRICS and METRICS[column].percent))
+            panel.set_ylabel(METRICS[column].explanation if column in METRICS else column.replace("_", " "))
             panel.label_outer()
     for panel, label in zip(grid[0], across, strict=True):
         panel.set_title(label, fontsize=10)
@@ -121,9 +118,12 @@ def _bars(results: Results, wanted: Wanted) -> Figure:
     return figure
 
 
-def _matrices(noises: list[str], classes: int) -> Figure:
-    figure = Figure(figsize=(3 * len(noises), 3), layout="constrained")
-    for axes, spec in zip(np.atleast_1d(figure.subplots(1, len(noises))), noises, strict=True):
-        draw_matrix(axes, noise_model(spec).matrix(classes, 0))
-        axes.set_title(spec)
-    return figure
+def _column(history: Mapping[str, list[float]], column: str) -> list[float] | None:
+    """A column of a history; the accuracy on the intact labels follows from those on right and on wrong ones."""
+    if column != "intact_accuracy" or "memorised" not in history:
+        return history.get(column)
+    given, clean, memorised = (np.array(history[name]) for name in ("train_accuracy", "clean_accuracy", "memorised"))
+    # The fraction of wrong labels is the one that makes the accuracy on given labels the mean of the two.
+    wrong = float(np.nanmedian((clean - given) / np.where(clean == memorised, np.nan, clean - memorised)))
+    intact: list[float] = ((1 - wrong) * clean + wrong * np.array(history["recovered"])).tolist()
+    return intact

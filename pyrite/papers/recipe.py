@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pyrite.checks import whole_number
 from pyrite.errors import PyriteError
 from pyrite.papers.cells import Cell
+from pyrite.papers.conditions import Difference, differences
 from pyrite.spec import nearest
 
 Value = str | int | float | bool
@@ -38,10 +39,10 @@ class Checked(BaseModel):
 
 @final
 class Scale(Checked):
-    """A size of the experiment: how it differs from the paper's in words, settings that replace the recipe's, and of
-    each axis that differs the labels that are kept, with settings that replace the recipe's."""
+    """A size of the experiment: settings that replace the recipe's, of each axis that differs the labels that are kept,
+    with settings that replace the recipe's, and why, where that is not the time that it takes."""
 
-    reduced: str = ""
+    note: str = ""
     settings: dict[str, Value] = {}
     axes: dict[str, dict[str, dict[str, Value]]] = {}
     seeds: int = Field(default=3, ge=1)
@@ -61,10 +62,11 @@ class Published(Checked):
 class Check(Checked):
     """One statement about cells: a difference between two of them, paired by seed, or a trend over many.
 
-    Selectors such as ``"CCE, 40 %"`` name labels of axes. An axis that none names is gone through: the statement must
-    hold for each of its labels. It is that ``more`` minus ``less`` is above ``by`` or between ±``within``, that one of
-    them is above or below ``than``, that it is above the difference of the two in ``beyond``, that two columns have a
-    rank ``correlation`` above ``by``, or that the best label of the axis ``best`` grows along the axis ``along``.
+    Selectors such as ``"CCE, 40 % | 80 %"`` name labels of axes. An axis that none names is gone through, as are labels
+    with a bar between them: the statement must hold for each. It is that ``more`` minus ``less`` is above ``by`` or
+    between ±``within``, that one of them is above or below ``than``, that it is above the difference of the two in
+    ``beyond``, that two columns have a rank ``correlation`` above ``by``, or that the best label of the axis ``best``
+    is further up for ``more`` than for ``less``.
     """
 
     column: str = "final_test_accuracy"
@@ -76,7 +78,6 @@ class Check(Checked):
     beyond: list[str] = Field([], max_length=2)
     correlation: list[str] = Field([], max_length=2)
     best: str = ""
-    along: str = ""
     scales: list[ScaleName] = []
 
 
@@ -91,10 +92,15 @@ class Claimed(Checked):
 
 @final
 class Figure(Checked):
-    """What is drawn: ``history`` (columns over the epochs), ``margins`` (histograms), ``curves`` (weight curves) or
-    ``bars``; one panel per label of the axis ``panels``."""
+    """What is drawn of runs: ``history`` (columns over the epochs), ``margins`` (histograms) or ``bars``, one panel per
+    label of the axis ``panels``; or of ``losses``: ``curves`` (weights), ``panels`` (those in three groups), ``areas``
+    (under -dL/dp), ``pipeline`` (gradients); ``contrasts`` (IMAE of each); of noises ``matrices`` or ``samples``; of
+    nets ``starts`` (margins); of numbers of classes ``bounds`` (of asymmetry)."""
 
-    kind: Literal["history", "margins", "curves", "bars", "matrices"]
+    kind: Literal[
+        "history", "margins", "bars", "curves", "panels", "areas", "pipeline", "contrasts", "matrices", "samples",
+        "starts", "bounds",
+    ]  # fmt: skip
     columns: list[str] = []
     panels: str = ""
     losses: list[str] = []
@@ -106,12 +112,14 @@ class PaperRecipe(Checked):
     """One table or figure: its text, what is computed or trained for it, its table, figure and claims.
 
     ``axes`` has what is varied: for each axis, its labels and the settings that each stands for. ``cells`` is the
-    recipe whose grid is used, if it is not its own, and ``keep`` are the labels of it that are used.
+    recipe whose grid is used, if it is not its own, and ``keep`` are the labels of it that are used. ``differs`` has
+    what is not as it is printed, at the paper's scale too.
     """
 
     title: str
     article: Literal["IMAE", "IMAE rebuttal", "curriculum", "gold samples", "own"]
     shows: str
+    differs: list[str] = []
     compute: list[str] = []
     cells: str = ""
     keep: dict[str, list[str]] = {}
@@ -201,6 +209,15 @@ class PaperRecipe(Checked):
             cell = Cell.make(_filled(values))
             cells |= {(labels, seed): cell.with_seed(seed) for seed in range(most)}
         return cells
+
+    def differences(self, name: ScaleName) -> list[Difference]:
+        """How a scale differs from the paper's: its settings, and labels that are left out."""
+        if name == "paper" or "paper" not in self.scales() or self.source.article == "own":
+            return []
+        ours, papers = (self.grid(scale, 1).values() for scale in (name, "paper"))
+        kept, every = self.axis_labels(name), self.axis_labels("paper")
+        fewer = [f"{', '.join(kept[axis])} alone" for axis in kept if set(kept[axis]) < set(every[axis])]
+        return differences(ours, papers) + [Difference(words, False) for words in fewer]
 
     def published_number(self, labels: Collection[str], column: str) -> str:
         """The number that the paper has for a cell with these labels; empty if it has none."""

@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from itertools import product
 from pathlib import Path
 from statistics import mean
@@ -17,8 +17,9 @@ from pyrite.curves import Curve
 from pyrite.losses import loss as read_loss
 from pyrite.papers.cells import Cell, CellFolder, CellResult, in_per_cent, train_cell
 from pyrite.papers.claims import CLAIMS, Computed, Results, Verdict, evaluate
+from pyrite.papers.conditions import Difference
 from pyrite.papers.exact import EXACT
-from pyrite.papers.recipe import SCALES, PaperRecipe, Scale, ScaleName
+from pyrite.papers.recipe import SCALES, PaperRecipe, ScaleName
 from pyrite.training import COLUMNS, measure_pace
 
 
@@ -58,10 +59,27 @@ class Reproduction:
         """Whether all cells are there."""
         return self.results is None or len(self.results.cells) == self.expected
 
+    @cached_property
+    def differences(self) -> list[Difference]:
+        """How this scale differs from the paper's."""
+        return [] if self.scale == "exact" else self.recipe.differences(self.scale)
+
     @property
-    def scale_settings(self) -> Scale | None:
-        """The scale of the recipe; None if nothing is trained."""
-        return None if self.scale == "exact" else self.recipe.scale(self.scale)
+    def setting(self) -> str:
+        """The seeds that were run, how the scale differs from the paper's, and the recipe from what is printed."""
+        if self.results is None or self.scale == "exact":
+            return "Computed without training."
+        counts = {
+            len(self.results.runs(dict(zip(self.results.axes, place, strict=True)))) for place, _ in self.results.cells
+        }
+        low, high = (min(counts), max(counts)) if counts else (0, 0)
+        seeds = f"{high} seed{'s' if high != 1 else ''}" if low == high else f"{low} to {high} seeds per cell"
+        note = self.recipe.scale(self.scale).note
+        reduced = "; ".join(one.words for one in self.differences)
+        parts = [f"{seeds}.", f"Reduced: {reduced}." if reduced else "Nothing is reduced.", f"{note}." if note else ""]
+        differs = self.recipe.differs or self.recipe.source.differs
+        parts += [f"Other than printed: {'; '.join(differs)}."] if differs else []
+        return " ".join(part for part in parts if part)
 
     def claim_text(self, claim: str) -> str:
         """A claim in one line, and where it comes from."""
@@ -72,8 +90,8 @@ class Reproduction:
         """What follows for each claim of the recipe."""
         if self.results is None:
             return [computed.verdict for computed in self.computed]
-        results = self.results
-        found = (evaluate(claimed, results, self.scale) for claimed in self.recipe.claims)
+        results, missing = self.results, [one.words for one in self.differences if one.is_far]
+        found = (evaluate(claimed, results, self.scale, missing) for claimed in self.recipe.claims)
         return [verdict for verdict in found if verdict is not None]
 
     def table(self) -> Table:
@@ -122,23 +140,19 @@ class Reproduction:
         claims = []
         for verdict in self.verdicts():
             findings = [finding.to_dict() for finding in verdict.findings]
-            claims.append({"id": verdict.claim, "status": verdict.status, "findings": findings})
+            told = {"status": verdict.status, "outcome": verdict.outcome, "missing": list(verdict.missing)}
+            claims.append({"id": verdict.claim, **told, "findings": findings})
         return {"recipe": self.name, "scale": self.scale, "command": self.command, "cells": cells, "claims": claims}
 
     def to_markdown(self) -> str:
         """Title, reduction, table and verdicts."""
-        recipe, scale = self.recipe, self.scale_settings
+        recipe = self.recipe
         lines = [f"### {recipe.article}: {recipe.title}", "", recipe.shows, ""]
-        if scale is not None and self.results is not None:
-            seeds = len(self.results.seeds)
-            reduced = f"Reduced: {scale.reduced}." if scale.reduced else "Nothing is reduced."
-            lines += [f"`{self.command}`, {seeds} seed{'s' if seeds != 1 else ''}. {reduced}", ""]
-        else:
-            lines += [f"`{self.command}`, computed without training.", ""]
+        lines += [f"`{self.command}`. {self.setting}", ""]
         table = self.table()
         lines += [table.to_markdown()] if table.rows else []
         for verdict in self.verdicts():
-            lines += [f"- **{verdict.claim} {verdict.status}**: {self.claim_text(verdict.claim)}"]
+            lines += [f"- **{verdict.claim} {verdict.words}**: {self.claim_text(verdict.claim)}"]
             lines += [f"  - {verdict.note}"] if verdict.note else []
             lines += [f"  - {finding.sentence}" for finding in verdict.findings]
         return "\n".join(lines) + "\n"

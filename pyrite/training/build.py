@@ -167,7 +167,8 @@ class Training:
                 given, index = np.where(is_meta, labels["true" if wanted.clean else "given"], -1), is_meta.nonzero()[0]
             if min(size, len(index)) < least:
                 self._check_small_batches(min(size, len(index)), "the meta set")
-            meta = batches(source, given, batch_size=size, index=index, drop_last=len(index) >= size)
+            augment = config.augment if wanted.augmented else None
+            meta = batches(source, given, batch_size=size, index=index, augment=augment, drop_last=len(index) >= size)
         held_out, in_order = np.flatnonzero(labels["part"] == Part.VALIDATION), {"batch_size": 500, "shuffle": False}
         validation = None if data.validation is None else batches(data.validation, data.validation.labels, **in_order)
         if len(held_out):

@@ -180,7 +180,7 @@ def test_a_meta_gradient_that_is_not_finite_is_skipped_and_counted() -> None:
     before = deepcopy(learning.net.state_dict())
     learning.through.meta_loss = lambda scores, labels: scores.sum(1) * float("nan")
     learning.step(next(batches()))
-    assert learning.facts() == {"meta_skipped": 1}
+    assert learning.facts()["meta_skipped"] == 1
     assert all(torch.equal(before[name], value) for name, value in learning.net.state_dict().items())
 
 
@@ -282,3 +282,53 @@ def test_a_meta_set_smaller_than_a_batch_is_used_whole(tmp_path: Path) -> None:
         )  # fmt: skip
     assert run.finished
     assert np.count_nonzero(run.labels["part"] == 3) == 20
+
+
+def test_confidence_on_the_meta_set_is_measured() -> None:
+    """Confidence minus accuracy after the virtual step of every batch of the epoch, and anew in the next one."""
+    learning, seen = started("meta_weight(ce)", net()), []
+    inner = learning.through.meta_loss
+
+    def record(scores: Tensor, labels: Tensor) -> Tensor:
+        p, best = scores.detach().softmax(1).max(1)
+        seen.append(p - (best == labels).double())
+        loss: Tensor = inner(scores, labels)
+        return loss
+
+    learning.through.meta_loss = record
+    for epoch in (1, 2):
+        seen.clear()
+        learning.begin_epoch(epoch)
+        for _, batch in zip(range(2), batches(), strict=True):
+            learning.step(batch)
+        assert learning.facts()["meta_overconfidence"] == pytest.approx(float(torch.cat(seen).mean()))
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        ("meta_weight(ce)", r"so that wrong labels count most\. ce on noisy .* points\): use meta_loss=mae"),
+        ("meta_weight(ce, meta='clean')", "so that wrong labels count most$"),
+    ],
+)
+def test_weights_that_rise_with_the_loss_are_a_warning(spec: str, message: str) -> None:
+    learning = started(spec, net())
+    learning.epoch = learning.context.epochs
+    nn.init.ones_(learning.net.first.weight)
+    nn.init.constant_(learning.net.last.weight, 0.02)
+    with pytest.warns(UserWarning, match=message):
+        learning.end_epoch()
+    nn.init.constant_(learning.net.last.weight, -0.02)
+    learning.end_epoch()  # a warning is an error
+    assert len(learning.past) == 2
+
+
+def test_images_of_the_meta_set_are_augmented_if_asked_for(tmp_path: Path) -> None:
+    nets = []
+    for name, more in (("plain", ""), ("augmented", ", augment=True")):
+        run = pyrite.train(
+            "digits", method=f"meta_weight(size=20{more})", model="mlp(hidden=[4])", samples=100, epochs=1,
+            batch_size=20, augment="crop_flip(pad=1, flip='none')", out=tmp_path / name, progress=False,
+        )  # fmt: skip
+        nets.append(run.method_arrays()["weight_net"])
+    assert not np.array_equal(*nets)

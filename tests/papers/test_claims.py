@@ -66,7 +66,7 @@ def test_the_interval_is_that_of_paired_differences() -> None:
     ],
 )
 def test_statuses(check: dict[str, Any], status: str) -> None:
-    assert verdict(**check).status == status
+    assert verdict(**check).outcome == status
 
 
 def test_an_axis_that_is_not_named_is_gone_through() -> None:
@@ -99,7 +99,7 @@ def test_the_correlation_is_scipys() -> None:
 
 def test_the_best_label_moves() -> None:
     numbers = {**NUMBERS, ("clean", "CE"): np.full(5, 0.99)}
-    (finding,) = verdict(results(numbers), best="loss", along="noise").findings
+    (finding,) = verdict(results(numbers), best="loss", more="40 %", less="clean").findings
     assert (finding.mean, finding.status) == (2.0, "holds")  # from the first loss to the third
 
 
@@ -115,4 +115,25 @@ def test_a_claim_for_other_scales() -> None:
 
 def test_all_claims_are_there() -> None:
     counts = {letter: sum(name[0] == letter for name in CLAIMS) for letter in "ICR"}
-    assert counts == {"I": 17, "C": 15, "R": 13}
+    assert counts == {"I": 18, "C": 18, "R": 14}
+
+
+def test_labels_with_a_bar_between_them_are_gone_through() -> None:
+    found = verdict(more="IMAE, clean | 40 %", less="MAE | CE").findings
+    pairs = [("clean", "MAE"), ("clean", "CE"), ("40 %", "MAE"), ("40 %", "CE")]
+    assert [finding.words for finding in found] == [
+        f"final_test_accuracy of IMAE {noise} minus {noise} {loss}, above 0" for noise, loss in pairs
+    ]
+
+
+def test_far_from_the_papers_conditions_nothing_is_decided() -> None:
+    claimed = Claimed(id="I1", checks=[Check(more="IMAE, 40 %", less="CE")])
+    near, far = evaluate(claimed, results(), "tiny"), evaluate(claimed, results(), "tiny", ["1 % of the steps"])
+    assert near is not None
+    assert far is not None
+    assert (near.status, near.outcome, near.words) == ("holds", "holds", "holds")
+    assert (far.status, far.outcome) == ("not tested in the paper's conditions", "holds")
+    assert far.words == "holds here; not tested in the paper's conditions"
+    missing = evaluate(Claimed(id="I1", checks=[Check(more="ResNet56", less="CE")]), results(), "tiny", ["length"])
+    assert missing is not None
+    assert missing.status == "not run"
