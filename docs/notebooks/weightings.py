@@ -1,0 +1,70 @@
+# %% [markdown]
+# # Why losses are weightings
+#
+# For scores s and a label y, the soft margin is Δ = s_y − log Σ_{i≠y} exp(s_i). Nearly every robust loss
+# is a function of this number. Its gradient has the same direction for all of them; only the weight
+# w(Δ) of a sample differs.
+
+# %%
+import matplotlib.pyplot as plt
+import numpy as np
+import torch
+
+import pyrite
+
+margins = torch.linspace(-12, 8, 400)
+specs = ["ce", "unit(mae)", "unit(gce(q=0.7))", "unit(imae(T=8))", "unit(scale(mae, tau=2.6, classes=100))"]
+plt.figure(figsize=(7, 3.5))
+for spec in specs:
+    plt.plot(margins, pyrite.loss(spec).weight_at(margins), label=spec)
+starts = pyrite.expected_margin(classes=10), pyrite.expected_margin(classes=100)
+for classes, start in zip((10, 100), starts, strict=True):
+    plt.axvline(start, color="grey", linestyle=":")
+    plt.text(start, 1.02, f"{classes} classes", ha="center", color="grey")
+plt.xlabel("margin Δ")
+plt.ylabel("weight w(Δ)")
+plt.legend(fontsize=8)
+plt.show()
+
+# %% [markdown]
+# The dotted lines are the mean margins of an untrained network. With 100 classes MAE gives such samples
+# hardly any weight: it underfits. `scale` moves the curve to where the margins start.
+#
+# ## The gradient confirms it
+#
+# Half the L1 norm of the gradient of a sample is w(Δ), whatever the scores are:
+
+# %%
+scores, labels = torch.randn(5, 10, requires_grad=True), torch.arange(5)
+loss = pyrite.GCE(q=0.7, reduction="sum")
+(gradient,) = torch.autograd.grad(loss(scores, labels), scores)
+weights = loss.weight_at(pyrite.margin(scores, labels))
+print((gradient.abs().sum(1) / 2).tolist())
+print(weights.tolist())
+
+# %% [markdown]
+# ## What training does with the weights
+#
+# Cross entropy, MAE and scaled MAE on digits with 40 % wrong labels. `memorised` is the fraction of wrong
+# labels that the network predicts.
+
+# %%
+comparison = pyrite.compare(
+    "digits",
+    ["ce", "mae", "unit(scale(mae, tau=2, classes=10))"],
+    noise="symmetric(0.4)",
+    model="mlp",
+    epochs=20,
+    out="runs/weightings",
+)
+print(comparison)
+
+# %%
+figure, axes = plt.subplots(1, 2, figsize=(8, 3))
+for run in comparison.runs.values():
+    for axis, column in zip(axes, ("test_accuracy", "memorised"), strict=True):
+        axis.plot(np.array([line[column] for line in run.history]), label=str(run.config.method))
+        axis.set_xlabel("epoch")
+        axis.set_title(column)
+axes[0].legend(fontsize=7)
+plt.show()
