@@ -46,6 +46,6 @@ annotators.style.format("{:.1%}")
 
 # %%
 vote = labels.mode(axis=1)[0].to_numpy()
-consensus = audit.consensus
+consensus = np.array(audit.classes)[audit.suggested].astype(int)
 print(f"majority vote: {np.mean(vote == digits.target):.1%} correct")
 print(f"consensus:     {np.mean(consensus == digits.target):.1%} correct")

@@ -34,7 +34,7 @@ noisy = pyrite.corrupt(np.array(true), "symmetric(0.2)", classes=3, seed=0)
 
 # %%
 for number, (crop, label) in enumerate(zip(crops, noisy.given, strict=True)):
-    folder = Path("photos", names[label])
+    folder = Path("runs/photos", names[label])
     folder.mkdir(parents=True, exist_ok=True)
     crop.save(folder / f"{number:03}.png")
 
@@ -45,21 +45,19 @@ for number, (crop, label) in enumerate(zip(crops, noisy.given, strict=True)):
 # default for few colour photographs. On the command line: `pyrite audit photos/`.
 
 # %%
-audit = pyrite.audit("photos", features="efficientnet_lite0(size=112)", out="runs/photographs")
+audit = pyrite.audit("runs/photos", features="efficientnet_lite0(size=112)", out="runs/photographs")
 print(audit.sentence)
 
 # %%
 frame = audit.to_frame()
-wrong = dict(enumerate(noisy.is_wrong))
-suspects = frame[frame["suspect"] == 1] if "suspect" in frame else frame.head(10)
 figure, axes = plt.subplots(2, 5, figsize=(9, 4))
 for axis, (_, row) in zip(axes.flat, frame.head(10).iterrows(), strict=False):
-    axis.imshow(Image.open(Path("photos", row["path"])))
+    axis.imshow(Image.open(Path("runs/photos", row["path"])))
     axis.set_title(f"{row['given']} → {row['suggested']}", fontsize=9)
     axis.axis("off")
 plt.show()
 
 # %%
-numbers = [int(Path(path).stem) for path in suspects["path"]]
-print(f"{np.mean([wrong[number] for number in numbers]):.0%} of the {len(numbers)} suspects are wrong.")
+numbers = [int(Path(path).stem) for path in frame.loc[frame["suspect"] == 1, "path"]]
+print(f"{noisy.is_wrong[numbers].mean():.0%} of the {len(numbers)} suspects are wrong.")
 print(f"{noisy.is_wrong[numbers].sum()} of the {noisy.is_wrong.sum()} wrong labels are suspects.")

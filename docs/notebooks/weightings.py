@@ -7,7 +7,6 @@
 
 # %%
 import matplotlib.pyplot as plt
-import numpy as np
 import torch
 
 import pyrite
@@ -61,9 +60,9 @@ print(comparison)
 
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(8, 3))
-for run in comparison.runs.values():
+for row in comparison.rows:
     for axis, column in zip(axes, ("test_accuracy", "memorised"), strict=True):
-        axis.plot(np.array([line[column] for line in run.history]), label=str(run.config.method))
+        axis.plot([line[column] for line in row.runs[0].history], label=row.name)
         axis.set_xlabel("epoch")
         axis.set_title(column)
 axes[0].legend(fontsize=7)
