@@ -76,6 +76,9 @@ class Settings(TypedDict, total=False):
         group=_COLUMNS)]
     ignore: Annotated[str | None, Setting(
         "Columns to leave out, with commas between them, such as 'id,url'.", reads=True, group=_COLUMNS)]
+    types: Annotated[str | None, Setting(
+        "What columns hold, such as 'zip=category,joined=dmy'; 'pyrite check DATA' prints how they are read.",
+        reads=True, group=_COLUMNS)]
     name: Annotated[str | None, Setting(
         "The column that names a sample in reports; it is not learned from.", reads=True, group=_COLUMNS)]
     sample: Annotated[str | None, Setting(

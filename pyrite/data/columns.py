@@ -299,6 +299,7 @@ _DATE_READERS: Final[Mapping[str, Callable[[str], datetime]]] = {
     "dmy": _by_parts(2, 1, 0),
     "mdy": _by_parts(2, 0, 1),
 }
+DATE_FORMATS: Final = tuple(_DATE_READERS)
 
 
 def _filled(known: npt.NDArray[Any], missing: npt.NDArray[np.bool_], where: Where) -> npt.NDArray[np.float64]:

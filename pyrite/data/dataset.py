@@ -17,6 +17,7 @@ from pyrite.errors import PyriteError
 
 if TYPE_CHECKING:  # which imports this file
     from pyrite.data.annotations import Annotations
+    from pyrite.data.column_reading import ColumnReading
 
 Labels = npt.NDArray[np.int64]
 
@@ -80,6 +81,7 @@ class Dataset:
         schema: how the samples of a table were read.
         notes: sentences about how it was read, such as which column was taken for the labels.
         annotations: the labels of several annotators, of which ``labels`` are the most frequent ones.
+        reading: how each column of a table was read, or why it is left out.
     """
 
     name: str
@@ -102,6 +104,7 @@ class Dataset:
     schema: Schema | None = None
     notes: tuple[str, ...] = ()
     annotations: "Annotations | None" = None
+    reading: "tuple[ColumnReading, ...]" = ()
 
     def __post_init__(self) -> None:
         if np.ma.is_masked(self.labels):

@@ -97,7 +97,7 @@ class Records:
 
     def cells(self, row: int) -> tuple[str, ...]:
         """One row as texts for a reader; empty where a cell is missing."""
-        return tuple(_shown(column, row) for column in self.columns)
+        return tuple(shown(column, row) for column in self.columns)
 
     def texts(self) -> list[str]:
         """Every row as one text: the columns one below the other."""
@@ -156,7 +156,8 @@ def to_objects(values: Collection[str]) -> npt.NDArray[Any]:
     return array
 
 
-def _shown(column: Column, row: int) -> str:
+def shown(column: Column, row: int) -> str:
+    """A cell as text for a reader; empty where it is missing."""
     value = column.values[row]
     if column.kind in ("category", "text"):
         return str(value)

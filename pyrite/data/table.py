@@ -10,6 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.annotations import Targets, annotated_rows, to_targets
+from pyrite.data.column_reading import describe_columns, given_kinds, left_out_notes, nothing_in
 from pyrite.data.dataset import Dataset, Labels, Samples
 from pyrite.data.records import Column, Records, Schema, kind_of, listed
 from pyrite.data.tables import Table, TextTable, parquet_table
@@ -33,6 +34,7 @@ def csv(
     sample: str = "",
     annotator: str = "",
     group: str = "",
+    types: str = "",
     delimiter: str | None = None,
     decimal: str | None = None,
     encoding: str | None = None,
@@ -51,23 +53,26 @@ def csv(
         annotator: the column that names who gave a label, in a table with one row per label. Of the rows of a sample,
             the first has its columns.
         group: the column of what samples belong to, such as a patient. Where samples are held out, groups stay whole.
+        types: what columns hold, where it is not what they look like: ``"zip=category,joined=dmy"``. They may be a
+            number, boolean, category, date or text; ymd, dmy and mdy are the orders of a date. Columns that are empty,
+            constant or identifiers are left out unless they are named here.
         delimiter: between cells; by default a comma, semicolon, tab or bar, whichever parts the header.
         decimal: the decimal mark of numbers; by default what the numbers show.
         encoding: of the file; UTF-8, or UTF-16 with a byte order mark, by default.
     """
     table = TextTable(as_path(path), delimiter, decimal, encoding)
     other = None if test is None else TextTable(as_path(test), delimiter, decimal, encoding, like=table.decimal)
-    return read_table(table, Roles(label, text, ignore, name, sample, annotator, group), other)
+    return read_table(table, Roles(label, text, ignore, name, sample, annotator, group, types), other)
 
 
 def parquet(
     path: str, label: str = "", test: str | None = None, text: str = "", ignore: str = "", name: str = "",
-    sample: str = "", annotator: str = "", group: str = "",
+    sample: str = "", annotator: str = "", group: str = "", types: str = "",
 ) -> Dataset:  # fmt: skip
     """A Parquet table, with the columns and arguments of ``csv``. Needs the extra ``parquet``."""
     table, other = (None if file is None else parquet_table(as_path(file)) for file in (path, test))
     assert table is not None
-    return read_table(table, Roles(label, text, ignore, name, sample, annotator, group), other)
+    return read_table(table, Roles(label, text, ignore, name, sample, annotator, group, types), other)
 
 
 @final
@@ -82,6 +87,7 @@ class Roles:
     sample: str = ""
     annotator: str = ""
     group: str = ""
+    types: str = ""
 
 
 def read_table(
@@ -92,27 +98,30 @@ def read_table(
     classes: tuple[str, ...] = (),
 ) -> Dataset:
     """The data set in a table, with ``targets`` if its labels are not in a column; their classes may be known."""
-    wanted, left_out, name = _listed(roles.text, table), _listed(roles.ignore, table), roles.name or roles.sample
+    wanted, ignored, name = _listed(roles.text, table), _listed(roles.ignore, table), roles.name or roles.sample
     given = _listed(roles.label, table) if isinstance(roles.label, str) else [*roles.label]
-    for column in filter(None, (*given, name, roles.annotator, roles.group, *wanted, *left_out)):
+    for column in filter(None, (*given, name, roles.annotator, roles.group, *wanted, *ignored)):
         table.check_column(column)
     notes: list[str] = []
     if not given and targets is None:
-        guessed, note = _guess_label(table, {*wanted, *left_out, name, roles.annotator, roles.group})
+        guessed, note = _guess_label(table, {*wanted, *ignored, name, roles.annotator, roles.group})
         given, notes = [guessed], [note] if note else []
-    taken = Counter(filter(None, (*given, roles.annotator, name, *wanted, *left_out)))
+    taken = Counter(filter(None, (*given, roles.annotator, name, *wanted, *ignored)))
     for column in (*given, roles.annotator):
         if taken[column] > 1 or (roles.group and column == roles.group):
             raise PyriteError(
                 f"{table.path}: the column {column!r} has the labels, so that it cannot be anything else too"
             )
-    names = wanted or _inputs(table, {*taken, *filter(None, (roles.group,))}, notes)
+    types = given_kinds(roles.types, table)
+    names = wanted or [column for column in table.names if column not in {*taken, *filter(None, (roles.group,))}]
+    if not names:
+        raise PyriteError(f"{table.path}: there is no column besides the labels")
     rows = np.arange(len(table))
     if targets is None:
         rows, targets = _read_targets(table, given, roles, classes)
-    columns = [table.column(column, "text" if wanted else None).some(rows) for column in names]
-    if all(column.missing.all() for column in columns):
-        raise PyriteError(f"{table.path}: the column {names[0]!r} is empty: there is nothing to learn from")
+    columns = [table.column(one, *(("text",) if wanted else types.get(one, ()))).some(rows) for one in names]
+    columns, left_out = _with_content(table, columns, {*wanted, *types})
+    notes += left_out_notes(left_out)
     kinds = {column.name: column.kind for column in columns}
     test_columns = columns
     if test is not None:
@@ -129,10 +138,13 @@ def read_table(
     groups = as_groups(table.texts(group)[rows], f"{table.path}: the column {group!r}") if group else None
     label = roles.label if isinstance(roles.label, str) and roles.label else ",".join(given)
     decimal = table.decimal if isinstance(table, TextTable) else ""
+    used = {name: "name", roles.annotator: "annotator", group: "group", **dict.fromkeys(given, "label")}
+    out = dict.fromkeys(table.names, "--text names others") | dict.fromkeys(ignored, "--ignore names it") | left_out
     return Dataset(
-        Path(table.path).stem, inputs, targets.labels, targets.classes, test_part, columns=tuple(names), label=label,
+        Path(table.path).stem, inputs, targets.labels, targets.classes, test_part, columns=tuple(kinds), label=label,
         paths=table.names_of_rows(name, rows), notes=tuple(notes), annotations=targets.annotations, groups=groups,
-        schema=Schema(kind_of(inputs), (len(names),), kinds, label, table.formats, decimal),
+        schema=Schema(kind_of(inputs), (len(kinds),), kinds, label, table.formats, decimal),
+        reading=describe_columns(table, columns, used, out),
     )  # fmt: skip
 
 
@@ -184,18 +196,21 @@ def as_array(columns: Sequence[Column]) -> npt.NDArray[np.float64]:
     return np.stack([column.values for column in columns], 1)
 
 
-def _inputs(table: Table, taken: set[str], notes: list[str]) -> list[str]:
-    """The columns that are not taken, without row numbers: in a table sorted by class they would give the class."""
-    rest = [column for column in table.names if column not in taken]
-    for column in [column for column in rest if column in _UNNAMED and len(rest) > 1]:
+def _with_content(table: Table, columns: list[Column], kept: set[str]) -> tuple[list[Column], dict[str, str]]:
+    """The columns that hold something to learn from, and the others with the reason; those in ``kept`` hold something.
+
+    In a table sorted by class, row numbers would give the class.
+    """
+    reasons = {name: reason for name, reason in nothing_in(columns).items() if name not in kept}
+    for column in (column.name for column in columns if column.name in _UNNAMED and len(columns) > 1):
         cells, rows = table.texts(column).tolist(), range(len(table))
         if cells in ([str(row) for row in rows], [str(row + 1) for row in rows]):
-            rest.remove(column)
-            notes.append(f"the column {column!r} counts the rows, and is left out")
-            break
-    if not rest:
-        raise PyriteError(f"{table.path}: there is no column besides the labels")
-    return rest
+            reasons[column] = "it counts the rows"
+    rest = [column for column in columns if column.name not in reasons]
+    if not rest or all(column.missing.all() for column in rest):
+        why = reasons.get(columns[0].name, "empty")
+        raise PyriteError(f"{table.path}: the column {columns[0].name!r} is {why}: there is nothing to learn from")
+    return rest, reasons
 
 
 def _guess_label(table: Table, taken: set[str]) -> tuple[str, str]:

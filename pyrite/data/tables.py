@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _DELIMITERS: Final = ",;\t|"
 _SNIFFED: Final = 1000  # rows by which the decimal mark is found
 _MARKS: Final = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
+_CODE: Final = re.compile(r"0\d\d+")  # with its zeros it is not a number
 _CATEGORIES: Final = ("Categorical", "Enum")  # the types of polars
 
 
@@ -133,6 +135,7 @@ class TextTable(Table):
         self.path: Path = path
         self._content, excel = self._read(encoding)
         self._skipped = int(bool(excel))  # lines before the header
+        self._has_codes = re.search(rb"(?m)(?:^|[^\w.])0\d\d+(?:[^\w.]|$)", self._content) is not None
         marks = delimiter or excel or _DELIMITERS
         headers = {mark: [name.strip() for name in self._header(mark)] for mark in marks}
         self._delimiter = max(marks, key=lambda mark: len(headers[mark]))
@@ -181,6 +184,10 @@ class TextTable(Table):
 
     def column(self, name: str, kind: Kind | None = None, form: str = "") -> Column:
         values = self.frame[name].to_numpy()
+        if kind is None and values.dtype.kind in "iu" and self._has_codes:
+            cells = self.texts(name)
+            if any(map(_CODE.fullmatch, dict.fromkeys(cells))):  # 01067 is a name
+                return Column(name, category_or_text(cells), cells)
         if values.dtype.kind in "iuf" and kind in (None, "number") and np.isfinite(values).all():
             return Column(name, "number", self._checked(name, values))
         column = self._from_texts(name, self.texts(name), kind, form)

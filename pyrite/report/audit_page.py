@@ -16,6 +16,7 @@ from pyrite.auditing import SCORES, Audit
 from pyrite.auditing.review import CHECKED
 from pyrite.curves import CE, GCE, MAE
 from pyrite.data import Dataset
+from pyrite.data.column_reading import reading_table
 from pyrite.diagnostics import detection
 from pyrite.errors import PyriteError
 from pyrite.files import write_or_refuse
@@ -81,6 +82,7 @@ def write_audit_page(
         pairs=confused[: 24 if len(audit.classes) > _MANY else 8],
         pair_count=len(confused),
         annotators=_annotators(audit),
+        columns=Markup(reading_table(data.reading, len(data)).to_html()) if data is not None and data.reading else "",
         run=run,
         **_pictures(run),
         style=source("audit.css"),

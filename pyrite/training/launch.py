@@ -14,6 +14,7 @@ from typing import Protocol, TypedDict, Unpack, runtime_checkable
 import torch
 
 from pyrite.data import Data, Dataset, is_frame, is_object, load, with_labels
+from pyrite.data.column_reading import reading_sentence
 from pyrite.errors import PyriteError
 from pyrite.features.embedding import EfficientnetLite0
 from pyrite.losses import loss as read_loss
@@ -192,6 +193,8 @@ def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
                 f"{count}: {job.config.features}, a pretrained net, embeds them; --features none trains from scratch",
                 file=sys.stderr,
             )
+        if visible and new and job.data.reading:
+            print(f"columns: {reading_sentence(job.data.reading)}; 'pyrite check' prints them all", file=sys.stderr)
         training = Training(job, None if new else folder, shown is not False)
         record, run_folder = training.record, RunFolder(folder, training)
         run_folder.begin() if new else run_folder.resume()
