@@ -155,6 +155,8 @@ class Batches:
                 self.unreadable[entry.path] = entry
             self.position = position + 1
             yield batch
+            if self.position >= len(self):  # ``most`` was lowered
+                break
         if (self.epoch, self.position) != (epoch.number, len(self)):
             raise RuntimeError(_MOVED)
         self.seek(epoch.number + 1)

@@ -177,10 +177,11 @@ class Job:
 
     config: Config  # with all defaults filled in
     data: Dataset
+    deadline: float | None = None  # when a run of so many minutes ends, by ``time.perf_counter``
 
     def with_config(self, **changes: Any) -> "Job":
         """The same job with other values of settings."""
-        return Job(self.config.replace(**changes), self.data)
+        return replace(self, config=self.config.replace(**changes))
 
 
 def read_file(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ import os
 from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, replace
+from time import perf_counter
 from typing import Any, Final, TypeVar, Unpack, final
 
 import numpy as np
@@ -52,7 +53,7 @@ _LARGE_ENOUGH: Final = 24  # pixels of a side: images may be halved in the first
 
 def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **settings: Unpack[Settings]) -> Job:
     """The job that ``train`` makes of these arguments. ``loaded`` is the data set, if it has been read already."""
-    given = given_settings(settings)
+    given, begun = given_settings(settings), perf_counter()
     if is_object(data):
         data = load(data, **reading(given)) if loaded is None else loaded
     if not isinstance(given.get("label", ""), str):  # the labels themselves; they are in the data set now
@@ -75,8 +76,8 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **settin
     source = loaded or (data if isinstance(data, Dataset) else load_data(config))
     job = resolve_defaults(config, source)
     if minutes is not None:
-        found = fitting(job, 60 * minutes, widen="model" not in given)
-        job = resolve_defaults(config.replace(**found), source)
+        found = fitting(job, begun + 60 * minutes - perf_counter(), widen="model" not in given)
+        job = replace(resolve_defaults(config.replace(**found), source), deadline=begun + 60 * minutes)
     return job if lr is None else job.with_config(optimiser=replace(job.config.optimiser, lr=lr))
 
 

@@ -26,6 +26,7 @@ from pyrite.training.build import Training
 from pyrite.training.config import Job, Missing, given_settings, load_data, python_name, reading
 from pyrite.training.defaults import resolve, resolve_defaults
 from pyrite.training.loop import Observer, fit
+from pyrite.training.pace import Clock
 from pyrite.training.prepare import read_corrections
 from pyrite.training.progress import Progress
 from pyrite.training.record import Record
@@ -213,6 +214,8 @@ def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
                 if visible:
                     observers.append(bar := Progress(training))
                     contexts.callback(bar.stop)
+                if new and job.deadline is not None:
+                    observers.append(Clock(training, job.deadline))
                 for observer in watching.get("observers", ()):
                     observers.append(observer)
                     if isinstance(observer, RunObserver):

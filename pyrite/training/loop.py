@@ -61,10 +61,9 @@ def fit(
             if not batches.position:
                 manual_seed(torch_seed(seed, Stream.EPOCH, epoch))
                 trainer.begin_epoch(epoch + 1)
-            numbers = range(epoch * steps + batches.position, (epoch + 1) * steps)
-            seeds = [torch_seed(seed, Stream.DROPOUT, number, process) for number in numbers]
-            for batch, own in zip(batches, seeds, strict=True):
-                manual_seed(own)
+            for batch in batches:  # an observer may end the epoch by fewer batches
+                number = epoch * steps + batches.position - 1
+                manual_seed(torch_seed(seed, Stream.DROPOUT, number, process))
                 try:
                     step = trainer.step(batch)
                 except FloatingPointError as error:

@@ -13,11 +13,12 @@ from typing import Any, Final, final
 from torch import nn
 
 from pyrite.data import Growth
+from pyrite.methods import Learner, Step
 from pyrite.models import FastCNN
 from pyrite.processes import all_gather, join
 from pyrite.training.build import Training
 from pyrite.training.config import Job
-from pyrite.training.loop import fit
+from pyrite.training.loop import Observer, fit
 
 _STEPS: Final = 4  # that are timed at least, if there is time; the one before them allocates memory and may compile
 _MEASURED: Final = 0.1  # of the time, at most, for measuring
@@ -64,12 +65,24 @@ class Pace:
         >>> Pace(small=0.5, whole=0.5, steps=8, trained=7.5, evaluated=6).seconds(epochs=10)
         51.25
         """
-        growth, small = Growth(self.first, epochs), self.first**2
-        pixels = ((growth.side(100, epoch) / 100) ** 2 for epoch in range(epochs))
+        return sum(self.work(epoch, epochs) for epoch in range(epochs)) + self.last
+
+    def work(self, epoch: int, epochs: int) -> float:
+        """The time of an epoch, of so many."""
         # The time of a step grows with the number of pixels.
+        pixels, small = (Growth(self.first, epochs).side(100, epoch) / 100) ** 2, self.first**2
         slope = 0.0 if small == 1 else (self.whole - self.small) / (1 - small)
-        steps = sum(self.whole + slope * (each - 1) for each in pixels)
-        return steps * (self.steps + _FORWARD * self.evaluated) + _FORWARD * self.trained * self.whole
+        return (self.whole + slope * (pixels - 1)) * (self.steps + self.between)
+
+    @property
+    def between(self) -> float:
+        """What is predicted after every epoch, in steps."""
+        return _FORWARD * self.evaluated
+
+    @property
+    def last(self) -> float:
+        """The time of the last prediction."""
+        return _FORWARD * self.trained * self.whole
 
     def epochs(self, seconds: float) -> int:
         """The most epochs that take no longer; at least one.
@@ -78,6 +91,47 @@ class Pace:
         10
         """
         return max(1, bisect_right(range(1, _MOST + 1), seconds, key=self.seconds))
+
+
+@final
+class Clock(Observer):
+    """An observer that ends epochs early if a run would end late, because the machine has become slower.
+
+    Methods and schedules depend on the number of epochs, which stays. The time that is left is divided among the epochs
+    that are left, by their work. An epoch that has used its share has fewer steps; the steps that it lacks are skipped
+    in the schedule of the learning rate. Every epoch has an order of its own, so that all samples come in time.
+    """
+
+    def __init__(self, training: Training, deadline: float) -> None:
+        self.training, self.batches, self.deadline = training, training.batches, deadline
+        self.whole = len(training.batches)
+        self.pace = Pace.of(training, training.config.grow**2, 1.0)
+        self.between = self.pace.between / (self.pace.between + self.whole)  # the fraction of an epoch without steps
+        self._begin(training.batches.epoch)
+
+    def _begin(self, epoch: int) -> None:
+        self._begun = self._stepped = perf_counter()
+        work = [self.pace.work(number, self.training.config.epochs) for number in range(self.training.config.epochs)]
+        left = (1 - _SPARE) * (self.deadline - self._begun)
+        self._share = left * work[epoch] / (sum(work[epoch:]) + self.pace.last)
+
+    def after_step(self, step: Step) -> None:
+        self._stepped = perf_counter()
+        late = self._stepped - self._begun >= (1 - self.between) * self._share
+        if any(all_gather(late)):
+            self.batches.most = self.batches.position
+        if self.batches.position >= len(self.batches):
+            for net in (part for part in self.training.trainer.modules() if isinstance(part, Learner)):
+                for _ in range(self.whole - self.batches.position):
+                    net.skip()
+
+    def after_epoch(self, epoch: int) -> None:
+        now = perf_counter()
+        if now > self._begun:
+            self.between = (now - self._stepped) / (now - self._begun)
+        self.batches.most = None
+        if epoch < self.training.config.epochs:
+            self._begin(epoch)
 
 
 def measure_pace(job: Job, seconds: float = math.inf, least: float = 0.0) -> Pace:

@@ -49,7 +49,8 @@ class Progress:
         self._warned, self._loss, self._samples, self._began = False, float("nan"), 0, time.perf_counter()
         columns = (TextColumn("epoch {task.fields[epoch]}"), BarColumn(), TextColumn("{task.fields[now]}"))
         self._bar = Bar(*columns, TimeRemainingColumn(), console=self.console, disable=not self.console.is_terminal)
-        done, total = training.record.steps, self.epochs * len(training.batches)
+        self._whole = len(training.batches)  # steps of an epoch that the clock does not end early
+        done, total = training.record.steps, self.epochs * self._whole
         self._task = self._bar.add_task(
             "", total=total, completed=done, now="",
             epoch=f"{min(training.batches.epoch + 1, self.epochs)}/{self.epochs}",
@@ -74,7 +75,7 @@ class Progress:
         speed = self._samples / max(1e-9, time.perf_counter() - self._began)
         self._bar.update(
             self._task,
-            completed=self.training.record.steps,
+            completed=self.training.batches.epoch * self._whole + self.training.batches.position,
             epoch=f"{min(self.training.batches.epoch + 1, self.epochs)}/{self.epochs}",
             now=f"loss {self._loss:.3f}{accuracy}  {speed:.0f}/s",
         )
@@ -100,6 +101,8 @@ class Progress:
         done = training.record.steps / len(training.batches)
         pace = Pace.of(training, step, step / config.grow**2)
         left = pace.seconds(self.epochs) * max(0.0, 1 - done / self.epochs)
+        if training.job.deadline is not None:
+            left = min(left, training.job.deadline - time.perf_counter())
         if left < _SHORT and config.device == "cpu":
             return
         samples, epochs = counted(len(training.batches.index), "sample"), counted(self.epochs, "epoch")

@@ -1,5 +1,6 @@
 """How long a run will take, and what fits into a time: by a simulated clock, and in real runs."""
 
+import shutil
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 
 import pyrite
 from pyrite.data import Dataset
-from pyrite.training import Pace, Record, Run, measure_pace, pace, resolve
+from pyrite.training import Pace, Record, Run, defaults, measure_pace, pace, resolve, train_job
 from tests.children import both, run as run_command
 
 
@@ -119,6 +120,49 @@ def test_time_that_other_programs_take_counts(by_pixels: SimpleNamespace, monkey
     seconds = 3000 * step
     found = measure_pace(resolve(coloured(), batch_size=50, grow=1.0), 0.1 * seconds, 0.02 * seconds)
     assert found.whole == pytest.approx(step, rel=0.2)
+
+
+@pytest.mark.parametrize("slower", [1.0, 2.0, 3.0])
+@pytest.mark.parametrize("method", ["erm(ce)", "self_corrected", "co_teaching(rate=0.2)"])
+def test_the_budget_is_kept_by_a_machine_that_becomes_slower(
+    slower: float, method: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a simulated clock: steps take a second, and an epoch two more; after the measurement both slow down."""
+    clock, counted, measured = SimpleNamespace(now=0.0, pace=1.0), Record.after_step, Record.after_epoch
+    for module in (pace, defaults):
+        monkeypatch.setattr(module, "perf_counter", lambda: clock.now)
+
+    def step(self: Record, step: Any) -> None:
+        clock.now += clock.pace
+        counted(self, step)
+
+    def epoch(self: Record, number: int) -> None:
+        clock.now += 2 * clock.pace
+        measured(self, number)
+
+    monkeypatch.setattr(Record, "after_step", step)
+    monkeypatch.setattr(Record, "after_epoch", epoch)
+    seconds = 600
+    job = resolve("digits", model="linear", method=method, minutes=seconds / 60)
+    clock.pace = slower
+    run = train_job(job, tmp_path / "run", progress=False)
+    assert 0.8 * seconds < clock.now < 1.2 * seconds
+    assert len(run.history) == run.config.epochs == job.config.epochs > 20  # all stages of the method took place
+    rates = [line["learning_rate"] for line in run.history]
+    assert rates[-1] < 0.1 * max(rates)  # the schedule ended too
+    assert resolve(config=tmp_path / "run" / "recipe.toml").config == run.config
+
+
+def test_a_run_that_was_stopped_is_resumed_without_a_clock(tmp_path: Path) -> None:
+    """Twice with the same bytes: what the clock decided is in the state, and what is left has whole epochs."""
+    job = replace(resolve("digits", model="linear", method="erm(ce)", epochs=4, samples=640), deadline=0.0)  # too late
+    steps = count(1)
+    stopped = train_job(job, tmp_path / "a", stop=lambda: next(steps) == 3, progress=False)
+    assert [line["epoch"] for line in stopped.history] == [1, 2]  # one step each
+    shutil.copytree(tmp_path / "a", tmp_path / "b")
+    first, second = (pyrite.train(resume=tmp_path / name, progress=False) for name in "ab")
+    assert (first.path / "model.safetensors").read_bytes() == (second.path / "model.safetensors").read_bytes()
+    assert len(first.history) == 4
 
 
 def test_the_recipe_of_a_real_run_says_its_length(tmp_path: Path) -> None:
