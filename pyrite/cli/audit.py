@@ -36,6 +36,9 @@ def audit(
     ] = None,
     embeddings: Annotated[Path | None, typer.Option(help="One row per sample, .npy.", rich_help_panel=_OWN)] = None,
     reviewed: Annotated[Path | None, typer.Option(help="Decisions of a review, as the page downloads them.")] = None,
+    label_studio: Annotated[
+        bool, typer.Option("--label-studio", help="Also write the suspects as tasks for Label Studio.")
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="The folder; the run's, or a new one, by default.")] = None,
     as_json: AsJson = False,
     **options: "Unpack[Settings]",
@@ -65,6 +68,10 @@ def audit(
         result.to_csv(folder / "suspects.csv")
         result.to_json(folder / "audit.json")
         write_audit_page(result, folder / "report.html")
+        if label_studio:
+            from pyrite.integrations import write_label_studio
+
+            write_label_studio(result, folder / "label_studio.json")
     print_json(result.summary() | {"folder": str(folder)}) if as_json else _print(result, folder)
 
 

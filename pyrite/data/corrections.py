@@ -2,6 +2,7 @@
 
 import csv
 import io
+import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -201,6 +202,9 @@ def _probability(where: str, cell: str) -> float:
 
 def _records(content: bytes, source: str | Path) -> Iterator[tuple[str, list[str]]]:
     """Every record, with the file and line where it begins: a record may contain line breaks."""
+    if content.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"[", b"{"):
+        yield from _tasks(content, source)
+        return
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -217,3 +221,35 @@ def _records(content: bytes, source: str | Path) -> Iterator[tuple[str, list[str
                 yield where, row
     except csv.Error as error:
         raise PyriteError(f"{source}, line {begin}: not a CSV file ({error})") from None
+
+
+def _tasks(content: bytes, source: str | Path) -> Iterator[tuple[str, list[str]]]:
+    """The tasks of Label Studio's JSON export as records: the last annotation of each is the decision.
+
+    A task that was skipped is a sample that the reviewer is not sure of, and one without an annotation is not there.
+    """
+    try:
+        tasks = json.loads(content.decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise PyriteError(f"{source}: not a JSON file ({error})") from None
+    yield f"{source}, task 1", ["index", "path", "old", "new", "decision"]
+    for number, task in enumerate(tasks if isinstance(tasks, list) else [tasks], start=1):
+        where = f"{source}, task {number}"
+        try:
+            data, annotations = task["data"], [one for one in task["annotations"] if "result" in one]
+            index, path, old = str(data["index"]), str(data.get("path", "")), str(data["given"])
+            chosen = [
+                str(name) for one in annotations[-1:] for part in one["result"] for name in part["value"]["choices"]
+            ]
+            skipped = any(one.get("was_cancelled") for one in annotations[-1:])
+        except (KeyError, TypeError, AttributeError):
+            raise PyriteError(
+                f"{where}: not a task of Label Studio with index and given label: export as JSON what "
+                "'pyrite audit --label-studio' wrote"
+            ) from None
+        if len(chosen) > 1:
+            raise PyriteError(f"{where}: {len(chosen)} classes are chosen, but a label is one")
+        if skipped or (annotations and not chosen):
+            yield where, [index, path, old, "", "unsure"]
+        elif chosen:
+            yield where, [index, path, old, chosen[0], "keep" if chosen[0] == old else "relabel"]
