@@ -122,8 +122,7 @@ class Clock(Observer):
             self.batches.most = self.batches.position
         if self.batches.position >= len(self.batches):
             for net in (part for part in self.training.trainer.modules() if isinstance(part, Learner)):
-                for _ in range(self.whole - self.batches.position):
-                    net.skip()
+                net.steps += self.whole - self.batches.position
 
     def after_epoch(self, epoch: int) -> None:
         now = perf_counter()
