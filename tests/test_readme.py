@@ -43,8 +43,9 @@ def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
     Training differs between processors in the last digits, so a number may differ by a tenth, and which sample comes
     first may differ altogether.
     """
-    commands = [part.splitlines() for block in blocks("console") for part in block.split("$ ") if part]
-    assert len(commands) >= 2
+    pages = [*blocks("console"), *blocks("console", "docs/concepts/margin.md")]
+    commands = [part.splitlines() for block in pages for part in block.split("$ ") if part]
+    assert len(commands) >= 3
     for command, *shown in commands:
         program, *words = shlex.split(command)
         assert program == "pyrite"
@@ -53,7 +54,7 @@ def test_the_commands_print_what_is_shown(tmp_path: Path) -> None:
         assert code == 0, errors.read_text()
         expected = shown[: shown.index("...")] if "..." in shown else shown
         for line, wanted in zip(output.splitlines(), expected, strict="..." not in shown):
-            assert NUMBER.sub("#", line) == NUMBER.sub("#", wanted)
+            assert NUMBER.sub("#", line.rstrip()) == NUMBER.sub("#", wanted)
             if not line.startswith("  sample"):
                 numbers = [[float(text.replace(",", "")) for text in NUMBER.findall(part)] for part in (line, wanted)]
                 assert numbers[0] == pytest.approx(numbers[1], rel=0.1, abs=1)
