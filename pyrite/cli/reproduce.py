@@ -71,8 +71,8 @@ def _print(found: "Reproduction") -> None:
         print_table(table.headings, rows, left=text, caption=caption)
     for verdict in found.verdicts():
         typer.echo(f"{verdict.claim} {verdict.words}: {found.claim_text(verdict.claim)}")
-        if verdict.missing:
-            typer.echo(f"    not as in the paper: {'; '.join(verdict.missing)}")
         for finding in verdict.findings:
             if finding.status != "holds":
                 typer.echo(f"    {finding.sentence}")
+    if far := {words: None for verdict in found.verdicts() for words in verdict.missing}:
+        typer.echo(f"not as in the paper: {'; '.join(far)}")

@@ -29,26 +29,24 @@ def differences(ours: Iterable[Cell], papers: Iterable[Cell]) -> list[Difference
     """What differs between the runs of a scale and those of the paper's."""
     ours, papers = list(ours), list(papers)
     sets, their_sets = _values(_set_of, ours), _values(_set_of, papers)
+    side, their_side = (min(map(_side, cells)) for cells in (ours, papers))
     found = []
     if other := [name for name in sets if name not in their_sets]:
-        found.append(Difference(f"data {_listed(other)} in place of {_listed(their_sets)}", True))
-    else:
-        side, their_side = (min(map(_side, cells)) for cells in (ours, papers))
-        found += [Difference(f"images of {side} pixels in place of {their_side}", side < _SIDE * their_side)]
-    found += [
-        _fewer("samples", min(map(_samples, ours)), min(map(_samples, papers)), _SAMPLES),
-        _fewer("steps", max(map(_steps, ours)), max(map(_steps, papers)), _STEPS),
-        *_changed("model", ours, papers, is_far=True),
-        *_changed("augment", ours, papers, is_far=any(cell.settings.get("augment") == "none" for cell in ours)),
-    ]
+        found.append(Difference(f"data {', '.join(other)} in place of {', '.join(their_sets)}", True))
+    elif side < their_side:
+        found.append(Difference(f"images of {side} pixels in place of {their_side}", side < _SIDE * their_side))
+    found += _fewer("samples", min(map(_samples, ours)), min(map(_samples, papers)), _SAMPLES)
+    found += _fewer("steps", max(map(_steps, ours)), max(map(_steps, papers)), _STEPS)
+    found += _changed("model", ours, papers, is_far=True)
+    found += _changed("augment", ours, papers, is_far=any(cell.settings.get("augment") == "none" for cell in ours))
     for name in _OTHERS:
         found += _changed(name, ours, papers, is_far=False)
-    return [one for one in found if one.words and not re.search(r"\b(\S+) pixels in place of \1$", one.words)]
+    return found
 
 
-def _fewer(what: str, ours: int, theirs: int, near: float) -> Difference:
-    words = f"{ours:,} of {theirs:,} {what} ({100 * ours / theirs:.2g} %)" if ours < theirs else ""
-    return Difference(words, ours < near * theirs)
+def _fewer(what: str, ours: int, theirs: int, near: float) -> list[Difference]:
+    words = f"{ours:,} of {theirs:,} {what} ({100 * ours / theirs:.2g} %)"
+    return [Difference(words, ours < near * theirs)] if ours < theirs else []
 
 
 def _changed(name: str, ours: list[Cell], papers: list[Cell], *, is_far: bool) -> list[Difference]:
@@ -57,16 +55,12 @@ def _changed(name: str, ours: list[Cell], papers: list[Cell], *, is_far: bool) -
     other = [one for one in _values(lambda cell: cell.settings.get(name, "default"), ours) if one not in theirs]
     if name == "schedule" and {one.partition("(")[0] for one in other} <= {one.partition("(")[0] for one in theirs}:
         return []
-    replaced = f" in place of {_listed(theirs)}" if len(theirs) < 4 else ""
-    return [Difference(f"{name} {_listed(other)}{replaced}", is_far)] if other else []
+    replaced = f" in place of {', '.join(theirs)}" if len(theirs) < 4 else ""
+    return [Difference(f"{name} {', '.join(other)}{replaced}", is_far)] if other else []
 
 
 def _values(of: Callable[[Cell], object], cells: list[Cell]) -> list[str]:
     return list(dict.fromkeys(str(of(cell)) for cell in cells))
-
-
-def _listed(values: list[str]) -> str:
-    return ", ".join(values)
 
 
 def _set_of(cell: Cell) -> str:

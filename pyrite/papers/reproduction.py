@@ -91,7 +91,8 @@ class Reproduction:
         if self.results is None:
             return [computed.verdict for computed in self.computed]
         results, missing = self.results, [one.words for one in self.differences if one.is_far]
-        found = (evaluate(claimed, results, self.scale, missing) for claimed in self.recipe.claims)
+        claims = [(claimed, missing if claimed.id in CLAIMS else ()) for claimed in self.recipe.claims]
+        found = (evaluate(claimed, results, self.scale, far) for claimed, far in claims)
         return [verdict for verdict in found if verdict is not None]
 
     def table(self) -> Table:

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import pyrite
-from pyrite.papers import exact
+from pyrite.papers import exact, exact_losses
 from pyrite.papers.exact import EXACT, initial_margins_of_nets
 
 
@@ -42,7 +42,7 @@ def test_imae_is_neither_symmetric_nor_bounded() -> None:
 
 def test_every_loss_is_a_weight_times_a_direction(monkeypatch: pytest.MonkeyPatch) -> None:
     assert EXACT["C1"]().holds
-    monkeypatch.setitem(exact._TABLE_6, "ce", (lambda p: -torch.log(p), lambda p: 1 - p**1.001))
+    monkeypatch.setitem(exact_losses._TABLE_6, "ce", (lambda p: -torch.log(p), lambda p: 1 - p**1.001))
     failed = [words for words, holds in EXACT["C1"]().statements.items() if not holds]
     assert failed == ["ce: largest difference, printed weight"]
 
@@ -135,7 +135,7 @@ def test_shifted_and_scaled_curves() -> None:
     assert found.numbers["weight at the start, scaled"] == pytest.approx(4 * p * (1 - p))
     p = 1 / (1 + math.exp(-(pyrite.expected_margin(classes=100) * -1 - 2.717)))
     assert found.numbers["shifted over scaled at a margin of 0"] == pytest.approx(4 * p * (1 - p))
-    assert not exact.shifted_falls_sooner(tau=6.0).holds  # beyond |E| the shifted one falls off later
+    assert not exact_losses.shifted_falls_sooner(tau=6.0).holds  # beyond |E| the shifted one falls off later
 
 
 def test_regularisers_of_four_losses() -> None:

@@ -187,6 +187,16 @@ def test_what_is_computed_needs_no_cells(tmp_path: Path) -> None:
     assert "354.1" in (tmp_path / "imae_table7-exact.md").read_text()
 
 
+def test_a_claim_far_from_its_paper_is_not_decided(tmp_path: Path) -> None:
+    words = ["reproduce", "gold_decay", "--cells", str(RESULTS / "cells"), "--out", str(tmp_path)]
+    text = CliRunner().invoke(app, words).output
+    assert "R12 undecided here; not tested in the paper's conditions: CE as meta loss" in text
+    assert "over-confidence holds: " in text  # our own claim, about digits
+    assert text.count("not as in the paper: data digits in place of cifar10; 1,437 of 50,000 samples") == 1
+    page = (tmp_path / "gold_decay-tiny.html").read_text()
+    assert "R12: undecided here; not tested in the paper&#39;s conditions" in page
+
+
 def test_list_names_every_recipe() -> None:
     rows = json.loads(CliRunner().invoke(app, ["list", "recipes", "--json"]).output)
     assert [row["name"] for row in rows] == list(RECIPES)
