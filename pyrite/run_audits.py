@@ -7,22 +7,48 @@ from pathlib import Path
 from typing import Any, Final, Unpack, cast
 
 import numpy as np
+from rich.console import Console
 from scipy.special import log_expit
 
+from pyrite.arrays import Flags, Floats, Ints
 from pyrite.auditing import (
     FEWEST,
     Audit,
+    ColumnModels,
     Kind,
+    Leak,
     audit_annotated,
     audit_margins,
     audit_scores,
     check_enough,
+    check_labels,
+    columns_of,
     data_issues,
+    find_leaks,
+    named_scores,
+    numbered,
+    preferences,
     with_annotators,
+    with_metadata,
+    with_slices,
 )
 from pyrite.checks import is_whole, whole_number
 from pyrite.curves import expected_margin
-from pyrite.data import Data, Dataset, Part, are_several, has_labels, is_frame, is_object, load, with_labels
+from pyrite.data import (
+    Data,
+    Dataset,
+    Part,
+    Records,
+    annotation_numbers,
+    are_several,
+    has_labels,
+    is_frame,
+    is_object,
+    load,
+    read_records,
+    table_of,
+    with_labels,
+)
 from pyrite.errors import PyriteError
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, CrossFit, method as read_method
@@ -40,6 +66,8 @@ from pyrite.training import (
     train_once,
 )
 
+Leaks = tuple[Leak, ...]
+
 # What an audit of tables and texts cross-fits. Their classes may overlap, and absolute error hides where they do.
 _OVERLAPPING: Final = "erm(gce(q=0.4))"
 _FEW: Final = 4000  # samples below which there are four folds: half of them would be too few to learn from
@@ -53,6 +81,8 @@ def audit(
     kind: Kind | None = None,
     embeddings: object | None = None,
     classes: Sequence[str] | None = None,
+    data: object | None = None,
+    metadata: object | None = None,
     out: str | os.PathLike[str] | None = None,
     progress: bool | None = None,
     observers: Sequence[Observer] = (),
@@ -63,15 +93,19 @@ def audit(
 
     Args:
         what: data, as ``train`` takes them, which are trained on first; a run or its folder; or, with ``scores``, the
-            given labels as class numbers. Labels of several annotators are a table, one row per sample, one column per
-            annotator, with −1, None or NaN for gaps.
+            given labels, as class numbers or as texts that are names of ``classes``. Labels of several
+            annotators are a table, one row per sample, one column per annotator, with −1, None or NaN for gaps.
         labels: the labels of the samples, if ``what`` is samples: ``audit(X, y)`` is ``audit((X, y))``.
-        scores: the scores of a model, one row per sample, one column per class. The model must not have
-            been trained on that sample's label: memorised labels look right. Their scale does not matter. A list of
-            such tables, of models that differ, shows how many errors are the models' own.
+        scores: the scores of a model, one row per sample, one column per class, which a data frame
+            names. The model must not have been trained on that sample's label: memorised labels look right. Their scale
+            does not matter. A list of such tables, of models that differ, shows how many errors are the models' own.
         kind: what the scores are: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``. It is never guessed.
         embeddings: with ``scores``: one row per sample, for which neighbours are further evidence.
-        classes: the names of the classes.
+        classes: the names of the classes, in the order of the scores' columns, or a choice of a frame's columns.
+        data: with ``scores``: the samples, as ``train`` takes them, which the page shows. Wrong labels are looked for
+            in the columns of a table.
+        metadata: further columns of the samples, a frame or a table file, in which wrong labels are looked for. The
+            first column names the samples if they are files; else rows are in their order.
         out: the folder of the run that is trained; what it holds already is not trained again.
         progress: show the progress; by default if standard error is a terminal.
         observers, stop: of the training, as ``train`` takes them.
@@ -89,24 +123,32 @@ def audit(
     if labels is None and beside and not isinstance(options.get("label", ""), str):
         labels = options.pop("label")
     what = what if labels is None else with_labels(what, labels)
+    columns = None if metadata is None else read_records(metadata, "metadata")
     if isinstance(what, Run | Dataset | str | Path) or (scores is None and has_labels(what)):
-        if any(part is not None for part in (scores, kind, embeddings, classes)):
+        if any(part is not None for part in (scores, kind, embeddings, classes, data)):
             raise PyriteError(
-                "data and runs have their own scores and classes: leave out scores, kind, embeddings and classes"
+                "data and runs have their own scores and classes: leave out scores, kind, embeddings, classes and data"
             )
         if isinstance(what, str | Path) and os.path.isfile(os.path.join(what, "recipe.toml")):
             what = Run.load(what)
         if isinstance(what, Run):
-            return audit_run(what, _only_seed(options, out, f"{what.path} is trained already"))
+            return audit_run(what, _only_seed(options, out, f"{what.path} is trained already"), columns)
         return _train_and_audit(
-            cast(Data, what), out, {"progress": progress, "observers": observers, "stop": stop}, options
+            cast(Data, what), out, {"progress": progress, "observers": observers, "stop": stop}, options, columns
         )
     seed = _only_seed(options, out, "with given scores nothing is trained")
     if scores is None:
         raise PyriteError("scores are missing: pass the scores of a model, or a run in place of the labels")
-    if are_several(what):
-        return audit_annotated(what, scores=scores, kind=kind, embeddings=embeddings, classes=classes, seed=seed)
-    return audit_scores(what, scores=scores, kind=kind, embeddings=embeddings, classes=classes, seed=seed)
+    scores, names = named_scores(scores, classes)
+    what = numbered(what, names)
+    samples = None if data is None else _samples_beside(data, what, names)
+    columns = columns if samples is None else with_metadata(columns_of(samples), columns, samples)
+    of_scores = audit_annotated if are_several(what) else audit_scores
+    result = of_scores(
+        what, scores=scores, kind=kind, embeddings=embeddings, classes=names, seed=seed, columns=columns,
+        tabular=samples is not None and samples.inputs.ndim == 2,
+    )  # fmt: skip
+    return result if samples is None else replace(result, data=samples, paths=samples.paths)
 
 
 def _only_seed(options: Settings, out: object, reason: str) -> int:
@@ -117,13 +159,24 @@ def _only_seed(options: Settings, out: object, reason: str) -> int:
     return whole_number("seed", options.get("seed") or 0, least=0)
 
 
-def _train_and_audit(what: Data, out: str | os.PathLike[str] | None, watching: Watching, options: Settings) -> Audit:
+def _train_and_audit(
+    what: Data,
+    out: str | os.PathLike[str] | None,
+    watching: Watching,
+    options: Settings,
+    metadata: Records | None,
+) -> Audit:
     given = given_settings(options)
     given.pop("data", None)  # of a recipe
     data = load(what, **reading(given)) if not isinstance(what, Dataset) else what
     check_enough(data.labels, data.classes, _used(given, data))
     if data.annotations is not None:
         data.annotations.check_agreement()  # before training
+    models = _column_models(data, data.labels, with_metadata(columns_of(data), metadata, data))
+    leaks = () if models is None else find_leaks(models)
+    if watching["progress"] is not False:
+        for leak in leaks:
+            Console(stderr=True).print(f"{leak.sentence[0].upper()}{leak.sentence[1:]}.", soft_wrap=True)
     chosen = default_options(given, data)
     defaults = {name: value for name, value in chosen.items() if name not in given or name == "method"}
     if "method" in defaults:  # which has the loss in it
@@ -135,7 +188,7 @@ def _train_and_audit(what: Data, out: str | os.PathLike[str] | None, watching: W
         then = f"pyrite audit {stopped.folder}"
         resume = f"stopped and saved; continue the audit with: pyrite train --resume {stopped.folder} && {then}"
         raise KeyboardInterrupt(f"training is finished; audit it with: {then}" if stopped.done else resume) from None
-    return audit_run(Run(run.path, run.config, run.history, data), run.config.seed)
+    return audit_run(Run(run.path, run.config, run.history, data), run.config.seed, metadata, leaks)
 
 
 def default_method(classes: int) -> str:
@@ -171,8 +224,9 @@ def _used(given: dict[str, Any], data: Dataset) -> int:
     return wanted if is_whole(wanted) and wanted > 0 else len(data)
 
 
-def audit_run(run: Run, seed: int) -> Audit:
-    """Audit what a run recorded, and find problems of its data if they can still be read."""
+def audit_run(run: Run, seed: int, metadata: Records | None = None, leaks: Leaks | None = None) -> Audit:
+    """Audit what a run recorded, and find problems of its data if they can still be read: copies, and with further
+    ``metadata`` where labels are wrong, and leaks, if they are not known yet."""
     if not run.history or not (run.path / "samples.npz").exists():
         raise PyriteError(f"{run.path} has not finished an epoch: pyrite train --resume {run.path}")
     labels, samples = run.labels, run.samples
@@ -185,9 +239,10 @@ def audit_run(run: Run, seed: int) -> Audit:
     if not run.finished:
         done = f"{len(run.history)} of {run.config.epochs} epochs are done"
         notes.append(f"{run.path} is unfinished, {done}: continue with pyrite train --resume {run.path}")
-    issues = None
+    issues, data = None, None
     try:
-        issues = data_issues(replace(run.dataset(), labels=given))
+        data = run.dataset()
+        issues = data_issues(replace(data, labels=given))
         notes += issues.sentences()
     except DataChanged:  # suspects would be named by their places among other samples
         raise
@@ -206,7 +261,54 @@ def audit_run(run: Run, seed: int) -> Audit:
         true=labels.get("true"),
         paths=labels.get("path"),
     )
+    if data is not None:
+        result = _with_columns(result, data, metadata, samples["class_margins"], unseen, leaks)
     if run.annotations is None:
         return result
     log_p = np.where(unseen[:, None], log_expit(samples["class_margins"].astype(np.float64)), np.nan)
     return with_annotators(result, run.annotations, log_p, seed=seed)
+
+
+def _with_columns(
+    audit: Audit, data: Dataset, metadata: Records | None, margins: Floats, unseen: Flags, leaks: Leaks | None
+) -> Audit:
+    """The audit with leaks and slices, if its samples have columns."""
+    columns, rows = with_metadata(columns_of(data), metadata, data), audit.index
+    if columns is None:
+        return audit
+    columns = columns[rows]
+    models = _column_models(data, audit.labels, columns, rows)
+    leaks = find_leaks(models) if leaks is None and models is not None else leaks or ()
+    audit = replace(audit, leaks=leaks, warnings=(*(leak.sentence for leak in leaks), *audit.warnings))
+    if leaks and len(columns.columns) > len(leaks):  # which agree with every label, and explain none
+        columns = columns.select([name for name in columns.names if name not in {leak.column for leak in leaks}])
+        models = _column_models(data, audit.labels, columns, rows)
+    return with_slices(audit, columns, *preferences(margins[rows].astype(np.float64)), unseen[rows], models)
+
+
+def _column_models(
+    data: Dataset, labels: Ints, columns: Records | None, rows: Ints | None = None
+) -> ColumnModels | None:
+    """Models by the columns of a table; None of other data, whose columns the net has not seen."""
+    if columns is None or data.inputs.ndim != 2 or (isinstance(data.inputs, Records) and data.inputs.is_text):
+        return None
+    return ColumnModels(
+        columns, labels, len(data.classes), data.kept_together if rows is None else data.kept_together[rows]
+    )
+
+
+def _samples_beside(data: object, labels: Any, classes: Sequence[str] | None) -> Dataset:
+    """The samples that scores are of, with the given labels."""
+    table = table_of(data)
+    several = are_several(labels)
+    given = annotation_numbers(labels).labels.max(1) if several else check_labels(labels)
+    classes = [*map(str, range(given.max() + 1))] if classes is None else classes
+    if table is None:
+        made = load(data)
+    else:
+        names = np.array(classes, object)[given]
+        own = [] if several else [name for name in table.names if (table.texts(name) == names).all()]
+        made = load(table.frame.drop(columns=own), label=names.tolist())
+    if len(made) != len(given):
+        raise PyriteError(f"data has {len(made)} samples, but there are {len(given)} labels")
+    return replace(made, labels=given, classes=tuple(classes), annotations=None)

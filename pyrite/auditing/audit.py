@@ -15,8 +15,10 @@ from scipy.special import expit
 
 from pyrite.arrays import Flags, Floats, Ints
 from pyrite.auditing.issues import DataIssues
+from pyrite.auditing.leaks import Leak
 from pyrite.auditing.sample_scores import SCORES
-from pyrite.data import Annotations, Records
+from pyrite.auditing.slices import Slice
+from pyrite.data import Annotations, Dataset, Records
 from pyrite.data.corrections import to_cell
 from pyrite.files import write_or_refuse
 from pyrite.text_tables import Table
@@ -86,6 +88,9 @@ class Audit:
             ``suggested`` and ``posterior`` are the consensus with it.
         annotations: the labels of several annotators; None if there are none.
         model_rate: how often the class that the model prefers is wrong, by the consensus; NaN if it is not known.
+        slices: where labels are wrong far more often, by the columns of the samples; the clearest first.
+        leaks: columns that give the label away.
+        data: the samples, where they were passed beside scores.
     """
 
     labels: Ints
@@ -113,6 +118,9 @@ class Audit:
     annotators: Mapping[str, Annotator] = field(default_factory=dict)
     annotations: Annotations | None = None
     model_rate: float = np.nan
+    slices: tuple[Slice, ...] = ()
+    leaks: tuple[Leak, ...] = ()
+    data: Dataset | None = None
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -206,6 +214,9 @@ class Audit:
     @property
     def sentence(self) -> str:
         """The result in one sentence."""
+        return self._rates() + (f"; above all where {self.slices[0].sentence}" if self.slices else "")
+
+    def _rates(self) -> str:
         if not self.can_tell:
             return f"cannot tell which of {len(self):,} labels are wrong: the evidence does not separate them"
         low, high = self.noise_interval
@@ -256,6 +267,8 @@ class Audit:
             "expected_in_first_100": self.expected_wrong(100) if known else None,
             "matrix": self.matrix.tolist() if listed else None,
             "matrix_error": self.matrix_error.tolist() if listed else None,
+            "slices": [one.summary() for one in self.slices],
+            "leaks": [leak._asdict() for leak in self.leaks],
             "confusions": [confusion._asdict() for confusion in self.confusions[:20]],
             "scores": {
                 name: {"help": SCORES[name].help, "highest": self.index[self.ranked_by(name)[:10]].tolist()}
@@ -332,12 +345,18 @@ class Audit:
             "consensus_probability": self.likelihoods[:, 0],
         }
 
+    def samples(self) -> Dataset | None:
+        """The data that ``index`` refers to; None if they were not passed, or cannot be read any more."""
+        if self.data is not None or self.run is None:
+            return self.data
+        try:
+            return self.run.dataset()
+        except ValueError:  # missing or changed since
+            return None
+
     def _own_columns(self, taken: Container[str]) -> dict[str, npt.NDArray[Any]]:
         """The columns of the user's table in the order of the ranking."""
-        try:
-            data = None if self.run is None else self.run.dataset()
-        except ValueError:  # missing or changed since
-            data = None
+        data = self.samples()
         if data is None or not data.columns:
             return {}
         rows = self.index[self.ranking]

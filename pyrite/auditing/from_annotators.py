@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -78,13 +79,15 @@ def audit_annotated(
     embeddings: object | None = None,
     classes: Sequence[str] | None = None,
     seed: int = 0,
+    **columns: Any,
 ) -> Audit:
-    """Audit labels of several annotators, one column each, by the scores of models that did not learn them."""
+    """Audit labels of several annotators, one column each, by the scores of models that did not learn them. The
+    ``columns`` are passed to ``audit_scores``."""
     annotations = annotation_numbers(labels)
     annotations.check_agreement()
     alone = fit_annotators(annotations.labels, int(annotations.labels.max()) + 1, errors=False)
     given = alone.posterior.argmax(1)
-    audit = audit_scores(given, scores=scores, kind=kind, embeddings=embeddings, classes=classes, seed=seed)
+    audit = audit_scores(given, scores=scores, kind=kind, embeddings=embeddings, classes=classes, seed=seed, **columns)
     highest = annotations.labels.max(1)
     if highest.max() >= len(audit.classes):
         first = int((highest >= len(audit.classes)).argmax())

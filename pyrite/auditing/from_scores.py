@@ -11,6 +11,7 @@ from scipy.special import expit, log_expit
 
 from pyrite.arrays import Flags, Floats, Ints
 from pyrite.auditing.audit import Audit
+from pyrite.auditing.column_models import ColumnModels
 from pyrite.auditing.noise_fit import LabelGroups, NoiseFit, fit_noise
 from pyrite.auditing.noise_rate import NoiseRate, OddsCalibration, estimate_rate
 from pyrite.auditing.posterior import (
@@ -24,7 +25,19 @@ from pyrite.auditing.posterior import (
     values_at_same_ranks,
 )
 from pyrite.auditing.sample_scores import Evidence, compute_scores
-from pyrite.auditing.scores import Kind, by_blocks, check_labels, combine_scores, gap_of, in_blocks, to_log_p
+from pyrite.auditing.scores import (
+    Kind,
+    by_blocks,
+    check_labels,
+    combine_scores,
+    doubts_of,
+    gap_of,
+    in_blocks,
+    preferences,
+    to_log_p,
+)
+from pyrite.auditing.where import with_slices
+from pyrite.data import Records
 from pyrite.errors import PyriteError
 
 __all__ = ["FEWEST", "audit_margins", "audit_scores", "check_enough"]
@@ -45,12 +58,15 @@ def audit_scores(
     kind: Kind | None,
     embeddings: object | None = None,
     classes: Sequence[str] | None = None,
+    columns: Records | None = None,
+    tabular: bool = False,
     seed: int = 0,
 ) -> Audit:
     """Audit labels by the scores of nets that did not learn them.
 
     The result does not depend on the scale of the scores, on a number added to a row, or on the order of rows and
     classes. ``pyrite.audit`` describes the arguments; ``seed`` chooses the rows of a large table that are fitted.
+    Slices are looked for in ``columns``, which the net may have learned from if they are ``tabular``.
     """
     given = check_labels(labels)
     table, kind = combine_scores(scores, embeddings, given, kind)
@@ -70,18 +86,33 @@ def audit_scores(
 
     log_p = partial(_log_p, table, kind, gap)
 
-    def look(rows: slice) -> dict[str, Floats]:
+    def look(rows: slice) -> dict[str, npt.NDArray[Any]]:
         values = log_p(rows)
         odds = log_odds(fit.log_joint(values, given[rows]), given[rows])
-        return {"": odds, **compute_scores(Evidence(values, given[rows]))}
+        preferred, certainty = preferences(values)
+        return {
+            "": odds,
+            "preferred": preferred,
+            "certainty": certainty,
+            **compute_scores(Evidence(values, given[rows])),
+        }
 
     parts = by_blocks(look, table.shape)
     evidence = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    odds = evidence.pop("")
-    return _conclude(
+    odds, preferred, certainty = (evidence.pop(name) for name in ("", "preferred", "certainty"))
+    notes = (*_absent_classes(given, names), *doubts_of(table, kind), *rate.warnings)
+    audit = _conclude(
         fit, rate, log_p, given, OddsCalibration.of(odds, rate.rate, rate.slope)(odds), classes=names,
-        index=np.arange(len(given)), evidence=evidence, warnings=(*_absent_classes(given, names), *rate.warnings),
+        index=np.arange(len(given)), evidence=evidence, warnings=notes,
     )  # fmt: skip
+    if columns is None:
+        return audit
+    everywhere = np.ones(len(given), bool)
+    audit = with_slices(audit, columns, preferred, certainty, everywhere)
+    if audit.slices or not tabular:
+        return audit
+    models = ColumnModels(columns, given, len(names), seed=seed)
+    return with_slices(audit, columns, preferred, certainty, everywhere, models)
 
 
 def audit_margins(

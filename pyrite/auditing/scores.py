@@ -8,9 +8,11 @@ from typing import Any, Final, Literal, TypeVar, get_args
 import numpy as np
 import numpy.typing as npt
 import torch
+from pandas import DataFrame
 from scipy.special import softmax
 
 from pyrite.arrays import Floats, Ints, to_floats, to_ints
+from pyrite.data import annotation_cells, are_several, frame_table, is_frame, listed
 from pyrite.errors import PyriteError
 
 __all__ = [
@@ -19,9 +21,13 @@ __all__ = [
     "by_blocks",
     "check_labels",
     "combine_scores",
+    "doubts_of",
     "gap_of",
     "in_blocks",
+    "named_scores",
     "neighbour_scores",
+    "numbered",
+    "preferences",
     "to_log_p",
 ]
 
@@ -36,6 +42,8 @@ _CERTAIN: Final = 16.0  # probabilities below 1e-7 of the largest, including 0, 
 _GAP: Final = 2.0  # scores are scaled to this typical gap; on noisy digits 1 to 4 differ by 0.002 in average precision
 _FARTHEST: Final = 5000.0  # scaled scores so far below the first class are bounded, so that none overflows
 _NEIGHBOURS: Final = 20
+_UNNAMED: Final = ("", "Unnamed: 0", "index")  # the row numbers that pandas writes
+_LOOKED_AT: Final = 1000  # rows by which scores are doubted
 _SHARPNESS: Final = 4.0  # of the probabilities that are averaged: a sample with the typical gap has odds of e⁴
 
 
@@ -92,6 +100,12 @@ def to_log_p(scores: npt.NDArray[Any], kind: Kind, gap: float) -> Floats:
     np.maximum(values, -_FARTHEST, out=values)
     values -= np.log(np.exp(values).sum(1, keepdims=True))  # 0 is the largest, so none overflows
     return values
+
+
+def preferences(scores: Floats) -> tuple[Ints, Floats]:
+    """The class with the highest score of each row, and by how much it is higher than the next one."""
+    two = np.partition(scores, -2, axis=1)[:, -2:]
+    return scores.argmax(1), two[:, 1] - two[:, 0]
 
 
 def _to_logits(scores: npt.NDArray[Any], kind: Kind) -> Floats:
@@ -161,6 +175,48 @@ def neighbour_scores(embeddings: object, labels: Ints, classes: int) -> Floats:
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 
+def named_scores(scores: object, classes: Sequence[str] | None) -> tuple[object, Sequence[str] | None]:
+    """Scores and the names of their classes, which are the columns of a frame; ``classes`` chooses among those."""
+    if not is_frame(scores):
+        return scores, classes
+    table = frame_table(scores, "scores")
+    wanted = [name for name in table.names if name not in _UNNAMED] if classes is None else [*map(str, classes)]
+    absent = [name for name in wanted if name not in table.names]
+    if absent:
+        raise PyriteError(f"scores have no column of the class {absent[0]!r}: they have {listed(table.names)}")
+    for name in wanted:
+        if table.frame[name].dtype.kind not in "biuf":
+            raise PyriteError(f"the column {name!r} of the scores does not hold numbers: name the classes with classes")
+    return table.frame[wanted].to_numpy(np.float64), wanted
+
+
+def numbered(labels: Any, classes: Sequence[str] | None) -> Any:
+    """Labels that are texts as numbers of the classes; others as they are, also those of several annotators."""
+    several = are_several(labels)
+    cells = annotation_cells(labels)[0] if several else labels
+    texts = np.asarray(cells, object)
+    known = {value for value in texts.ravel().tolist() if isinstance(value, str) and value != ""}
+    if not known or (several and classes is None):
+        return labels
+    number = {str(name): place for place, name in enumerate(classes or ())}
+    if not number or not known <= number.keys():
+        if all(text.isascii() and text.isdecimal() for text in known):
+            return labels if several else np.array([int(text) for text in texts.tolist()], np.int64)
+        strange = min(known - number.keys())
+        if classes is None:
+            raise PyriteError(f"labels are texts, such as {strange!r}: name the columns of the scores with classes")
+        raise PyriteError(f"the label {strange!r} is none of the classes of the scores, {listed(number)}")
+    if several:
+        names = annotation_cells(labels)[1]
+        rows = [[number.get(cell, -1) for cell in row] for row in cells.tolist()]
+        return DataFrame(rows, columns=list(names))
+    if "" in texts.tolist():
+        raise PyriteError(
+            f"the label at index {texts.tolist().index('')} is missing: leave out samples without a label"
+        )
+    return np.array([number[str(value)] for value in texts.tolist()], np.int64)
+
+
 def check_labels(labels: object) -> Ints:
     """The labels as class numbers; an error names the index of the first that is not one."""
     missing = np.ma.getmaskarray(labels) if isinstance(labels, np.ma.MaskedArray) else np.zeros(0, bool)
@@ -196,6 +252,14 @@ def _check_scores(scores: object, labels: Ints, kind: Kind | None) -> tuple[npt.
     for rows in blocks(table.shape):
         _check_rows(table[rows], kind, rows.start)
     return table, kind
+
+
+def doubts_of(table: npt.NDArray[Any], kind: Kind) -> tuple[str, ...]:
+    """A sentence if scores do not look like what they are said to be."""
+    first = np.asarray(table[:_LOOKED_AT], np.float64)
+    if kind == "logits" and first.min() >= 0 and (abs(first.sum(1) - 1) < _TOLERANCE).all():
+        return ("scores look like probabilities, as every row adds up to 1, but kind is 'logits'",)
+    return ()
 
 
 def _to_table(scores: object) -> npt.NDArray[Any]:

@@ -24,17 +24,33 @@ def audit(
     data: Annotated[str | None, typer.Argument(help="A data set's name, a folder, a file, or a run's folder.")] = None,
     scores: Annotated[
         list[Path] | None,
-        typer.Option(help="Scores, .npy: one row per sample. Again for another model.", rich_help_panel=_OWN),
+        typer.Option(
+            help="Scores, .npy, .csv or .parquet: one row per sample. Again for another model.", rich_help_panel=_OWN
+        ),
     ] = None,
     labels: Annotated[
         Path | None,
-        typer.Option(help="The given labels, .npy, .txt or .csv; a column per annotator.", rich_help_panel=_OWN),
+        typer.Option(
+            help="The given labels, .npy, .txt, .csv or .parquet: the column --label, or one per annotator.",
+            rich_help_panel=_OWN,
+        ),
     ] = None,
     kind: Annotated[
         str | None,
         typer.Option(help="What they are: logits, probabilities, log-probabilities.", rich_help_panel=_OWN),
     ] = None,
     embeddings: Annotated[Path | None, typer.Option(help="One row per sample, .npy.", rich_help_panel=_OWN)] = None,
+    classes: Annotated[
+        str | None,
+        typer.Option(help="The classes of the scores in order, or the columns, as cat,dog,emu.", rich_help_panel=_OWN),
+    ] = None,
+    samples_of: Annotated[
+        str | None,
+        typer.Option("--data", help="The samples, which the page shows: a table or folder.", rich_help_panel=_OWN),
+    ] = None,
+    metadata: Annotated[
+        Path | None, typer.Option(help="A table with further columns in which wrong labels are looked for.")
+    ] = None,
     reviewed: Annotated[Path | None, typer.Option(help="Decisions of a review, as the page downloads them.")] = None,
     label_studio: Annotated[
         bool, typer.Option("--label-studio", help="Also write the suspects as tasks for Label Studio.")
@@ -50,14 +66,15 @@ def audit(
         from pyrite.data.corrections import read_content
 
         read_content(reviewed)  # a missing file is better known before training than after it
+    own = {"labels": labels, "kind": kind, "embeddings": embeddings, "classes": classes, "data": samples_of}
     if scores:
-        result, folder = _of_scores(scores, labels, kind, embeddings, options), out or Path("audit")
+        result, folder = _of_scores(scores, own, metadata, options), out or Path("audit")
     else:
-        for name, value in (("labels", labels), ("kind", kind), ("embeddings", embeddings)):
+        for name, value in own.items():
             if value is not None:
                 hint = "; --label names the label column of a table" if name == "labels" else ""
                 raise PyriteError(f"{name} is for --scores, and {data} has its own{hint}")
-        result, folder = _of_data(str(data), out, options, quiet=as_json)
+        result, folder = _of_data(str(data), out, metadata, options, quiet=as_json)
     if not is_first():
         return
     from pyrite.files import one_at_a_time
@@ -75,29 +92,42 @@ def audit(
     print_json(result.summary() | {"folder": str(folder)}) if as_json else _print(result, folder)
 
 
-def _of_data(data: str, out: Path | None, options: "Settings", quiet: bool) -> tuple["Audit", Path]:
+def _of_data(
+    data: str, out: Path | None, metadata: Path | None, options: "Settings", quiet: bool
+) -> tuple["Audit", Path]:
     from pyrite.run_audits import audit as find_wrong_labels
 
     is_run = os.path.isfile(os.path.join(data, "recipe.toml"))
     with failures():
-        result = find_wrong_labels(data, out=None if is_run else out, progress=not quiet, **options)
+        result = find_wrong_labels(
+            data, out=None if is_run else out, progress=not quiet, metadata=metadata, **options
+        )  # fmt: skip
     assert result.run is not None
     return result, out if is_run and out is not None else result.run.path
 
 
-def _of_scores(
-    scores: list[Path], labels: Path | None, kind: str | None, embeddings: Path | None, options: "Settings"
-) -> "Audit":
+def _of_scores(scores: list[Path], own: dict[str, Any], metadata: Path | None, options: "Settings") -> "Audit":
     from pyrite.run_audits import audit as find_wrong_labels
 
-    if labels is None or kind is None:
-        missing = "--labels" if labels is None else "--kind logits, probabilities or log-probabilities"
-        raise PyriteError(f"--scores needs {missing} too")
-    tables = [_array(path) for path in scores]
+    for name, hint in (("labels", ""), ("kind", " logits, probabilities or log-probabilities")):
+        if own[name] is None:
+            raise PyriteError(f"--scores needs --{name}{hint} too")
+    column = str(options.pop("label", None) or "")
+    tables = [_scores(path, column if path == own["labels"] else "") for path in scores]
+    classes = None if own["classes"] is None else [name.strip() for name in own["classes"].split(",")]
     return find_wrong_labels(
-        _labels(labels), scores=tables[0] if len(tables) == 1 else tables,
-        kind=kind, embeddings=None if embeddings is None else _array(embeddings), **options,  # type: ignore[arg-type]
+        _labels(own["labels"], column), scores=tables[0] if len(tables) == 1 else tables, kind=own["kind"],
+        embeddings=None if own["embeddings"] is None else _array(own["embeddings"]), classes=classes,
+        data=own["data"], metadata=metadata, **options,
     )  # fmt: skip
+
+
+def _scores(path: Path, label: str) -> Any:
+    """The scores in a .npy file, or a table without the column of labels."""
+    from pyrite.data import table_of
+
+    table = table_of(path)
+    return _array(path) if table is None else table.frame.drop(columns=label, errors="ignore")
 
 
 def _array(path: Path) -> Any:
@@ -110,40 +140,43 @@ def _array(path: Path) -> Any:
         raise PyriteError(f"cannot read {path}: {error}") from None
 
 
-def _labels(path: Path) -> Any:
-    """Class numbers: a .npy file, a text file with one per line, or a .csv with a column per annotator."""
+def _labels(path: Path, column: str) -> Any:
+    """Class numbers or names: a .npy file, a text file with one per line, or a table with a column per annotator."""
     import numpy as np
+    from pandas import DataFrame
+
+    from pyrite.data import table_of
 
     if path.suffix == ".npy":
         return np.asarray(_array(path))
-    is_table = path.suffix.lower() == ".csv"
-    if is_table:
-        from pandas import DataFrame
-
-        from pyrite.data.tables import TextTable
-
-        table = TextTable(path)
-        if len(table.names) > 1:
-            return DataFrame({name: table.texts(name) for name in table.names})
-    try:
-        lines = path.read_text(encoding="utf-8").split()
-        return np.array([int(line) for line in lines[is_table:]], np.int64)  # a table has a header
-    except (OSError, ValueError) as error:
-        wanted = "labels are a .npy file, a .csv with a header, or a text file with one class number per line"
-        raise PyriteError(f"cannot read {path}: {wanted} ({error})") from None
+    table = table_of(path)
+    if table is None:
+        try:
+            return np.array(path.read_text(encoding="utf-8").splitlines(), object)
+        except (OSError, ValueError) as error:
+            raise PyriteError(
+                f"cannot read {path}: labels are a table, a .npy file or lines of text ({error})"
+            ) from None
+    names = [name.strip() for name in column.split(",")] if column else table.names
+    for name in names:
+        table.check_column(name)
+    cells = DataFrame({name: table.texts(name) for name in names})
+    return cells if len(names) > 1 else cells[names[0]].to_numpy(object)
 
 
 def _print(result: "Audit", folder: Path) -> None:
     echo(f"{result.sentence[0].upper()}{result.sentence[1:]}.")
-    for name, one in islice(result.annotators.items(), _SHOWN):
-        low, high = one.interval
-        wrong = f"{100 * one.rate:.1f} % ({100 * low:.0f} to {100 * high:.0f} %)"
-        echo(f"  {name}: {wrong} of {counted(one.labels, 'label')} are wrong")
+    for name, by in islice(result.annotators.items(), _SHOWN):
+        low, high = by.interval
+        wrong = f"{100 * by.rate:.1f} % ({100 * low:.0f} to {100 * high:.0f} %)"
+        echo(f"  {name}: {wrong} of {counted(by.labels, 'label')} are wrong")
     if len(result.annotators) > _SHOWN:
         echo(f"  and {len(result.annotators) - _SHOWN:,} more annotators, in audit.json")
     if result.annotators:
         named = [result.paths[row] if result.paths else str(result.index[row]) for row in result.label_next[:_SHOWN]]
         echo(f"One more label would help most for the samples {', '.join(named)}.")
+    for one in result.slices[1:]:  # the sentence has the first
+        echo(f"  also where {one.sentence}")
     if result.advice:
         echo(f"{result.advice[0].upper()}{result.advice[1:]}.")
     if result.review is not None and result.can_tell:

@@ -1,5 +1,6 @@
 from .annotations import (
     Annotations as Annotations,
+    annotation_cells as annotation_cells,
     annotation_numbers as annotation_numbers,
     are_several as are_several,
 )
@@ -28,6 +29,7 @@ from .records import (
     Records as Records,
     Schema as Schema,
     kind_of as kind_of,
+    listed as listed,
     texts as texts,
     to_objects as to_objects,
 )
@@ -40,4 +42,9 @@ from .registry import (
 )
 from .splits import Part as Part, Splits as Splits, first_members as first_members, split as split
 from .statistics import Statistics as Statistics
-from .tables import is_frame as is_frame
+from .tables import (
+    frame_table as frame_table,
+    is_frame as is_frame,
+    read_records as read_records,
+    table_of as table_of,
+)

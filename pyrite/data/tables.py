@@ -16,10 +16,10 @@ import numpy.typing as npt
 
 from pyrite.checks import check_memory, require
 from pyrite.data.columns import MISSING, as_text, category_or_text, decimal_mark, number, text_column, typed_values
-from pyrite.data.records import DTYPES, Column, Kind, listed, to_objects
+from pyrite.data.records import DTYPES, Column, Kind, Records, listed, to_objects
 from pyrite.data.statistics import beyond_whole, check_resolution, check_spread, to_float64
 from pyrite.errors import PyriteError
-from pyrite.files import read_bytes
+from pyrite.files import as_path, read_bytes
 from pyrite.spec import nearest
 
 if TYPE_CHECKING:
@@ -345,3 +345,21 @@ def _exact(text: str, decimal: str) -> Decimal:
         return Decimal(text)
     except InvalidOperation:  # with separators of thousands
         return Decimal(number(text, decimal))
+
+
+def table_of(source: object) -> Table | None:
+    """The table that a frame, a .csv or a .parquet file is; None of anything else."""
+    if is_frame(source):
+        return frame_table(source)
+    suffix = Path(source).suffix.lower() if isinstance(source, str | Path) else ""
+    if suffix == ".parquet":
+        return parquet_table(as_path(str(source)))
+    return TextTable(as_path(str(source))) if suffix in (".csv", ".tsv") else None
+
+
+def read_records(source: object, what: str) -> Records:
+    """All columns of a table."""
+    table = table_of(source)
+    if table is None:
+        raise PyriteError(f"{what} is {source!r}, but must be a frame, or a .csv or .parquet file")
+    return Records(map(table.column, table.names))

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import math
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,13 +51,11 @@ def write_audit_page(
     """Write an audit as an HTML file with pictures, data and script inside; it loads nothing from elsewhere.
 
     Decisions made in it are saved in the browser, and can be downloaded as a CSV for ``pyrite train --corrections``.
-    ``data`` is what ``audit.index`` refers to, by default the data of the audit's run; without either the queue has no
-    pictures or values. ``columns`` are the names of a table's features.
+    ``data`` is what ``audit.index`` refers to, by default ``audit.samples()``; without any the queue has no pictures or
+    values. ``columns`` are the names of a table's features.
     """
     path, run = Path(path), audit.run
-    if data is None and run is not None:
-        with suppress(ValueError):  # a page without pictures is better than none
-            data = run.dataset()
+    data = audit.samples() if data is None else data
     _check(audit, data)
     queue = make_queue(audit, data, columns)
     script = Markup("\n").join(source(name) for name in _SCRIPTS)

@@ -360,7 +360,7 @@ CHANCES = softmax(GOOD, axis=1)
         (np.append(LABELS[:-1], 4), {"scores": GOOD}, "label 4 at index 79 has no column: scores have 4"),
         (np.append(LABELS[:-1], -1), {"scores": GOOD}, "labels is -1 at index 79, but must be 0 or more"),
         (LABELS / 2, {"scores": GOOD}, "labels has the dtype float64"),
-        (["cat"] * 80, {"scores": GOOD}, "labels has the dtype <U3, first np.str_('cat'), but must be whole numbers"),
+        (["cat"] * 80, {"scores": GOOD}, "labels are texts, such as 'cat': name the columns"),
         (LABELS, {"scores": with_value(GOOD, 63, np.nan)}, "scores are nan in row 63"),
         (LABELS, {"scores": with_value(GOOD, 7, np.inf)}, "scores are inf in row 7"),
         (LABELS, {"scores": with_value(GOOD, 7, -np.inf)}, "scores are -inf in row 7"),

@@ -1,0 +1,105 @@
+"""Boosted trees on the columns of a table, of which some are kept apart: what the net of an audit may have learned."""
+
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+from scipy.stats.contingency import association
+
+from pyrite.arrays import Floats, Ints
+from pyrite.auditing.parts import Parts, parts_of
+from pyrite.auditing.slices import Disagreement
+from pyrite.data import Column, Records
+
+__all__ = ["ColumnModels"]
+
+_FOLDS: Final = 3
+_MOST: Final = 20_000  # samples that are used
+_CELLS: Final = 2_000_000  # of all columns
+_TREES: Final = 40  # of two classes; with more there are fewer for each
+_ALL_TREES: Final = 200
+_RELATED: Final = 0.4
+_FEWEST: Final = 20  # samples of a part
+_CATEGORIES: Final = 200  # with a number of their own
+
+
+class ColumnModels:
+    """Cross-fitted models of the labels by the columns of a table; ``groups`` are samples that share a fold. Of many
+    samples or columns, some samples are ``used``.
+
+    A net that sees the column of a slice learns that labels there are wrong, and agrees with them. These models may
+    learn that a class is more frequent there, but not that the other columns mean something else.
+    """
+
+    def __init__(self, columns: Records, labels: Ints, classes: int, groups: Ints | None = None, seed: int = 0) -> None:
+        self.labels, self.classes, self.seed = labels, classes, seed
+        self.columns = [column for column in columns.columns if column.kind != "text"]
+        self.names = [column.name for column in self.columns]
+        self.used = np.ones(len(labels), bool)
+        most = min(_MOST, _CELLS // max(1, len(self.names)))
+        if len(labels) > most:
+            self.used[np.random.default_rng(seed).permutation(len(labels))[most:]] = False
+        together = np.arange(len(labels)) if groups is None else np.unique(groups, return_inverse=True)[1]
+        self._fold = np.random.default_rng(seed).permutation(together.max() + 1)[together] % _FOLDS
+
+    @cached_property
+    def _parts(self) -> dict[str, Parts | None]:
+        return {column.name: parts_of(column, _FEWEST) for column in self.columns}
+
+    @cached_property
+    def _inputs(self) -> Floats:
+        return np.stack([_numbers(column) for column in self.columns], 1)
+
+    def disagreement(self, apart: tuple[str, ...]) -> Disagreement:
+        """With the labels, by models in which these columns, and all that tell much about them, interact with none."""
+        related = [name for name in self.names if any(self._association(name, one) > _RELATED for one in apart)]
+        chances = self.probabilities(apart=(*apart, *related))
+        two = np.partition(chances, -2, axis=1)[:, -2:]
+        return Disagreement.of(chances.argmax(1), two[:, 1] - two[:, 0], self.labels, self.classes, self.used)
+
+    def _association(self, one: str, two: str) -> float:
+        """Cramér's V of the parts of two columns: 0 if they are independent, 1 if one determines the other."""
+        first, second = self._parts[one], self._parts[two]
+        if first is None or second is None:
+            return 0.0
+        both = (first.codes >= 0) & (second.codes >= 0)
+        counts = np.zeros((len(first), len(second)))
+        np.add.at(counts, (first.codes[both], second.codes[both]), 1)
+        counts = counts[counts.any(1)][:, counts.any(0)]
+        return float(association(counts.astype(np.int64))) if min(counts.shape) > 1 else 0.0
+
+    def probabilities(self, *, apart: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> Floats:
+        """Of the classes, of every sample by a model that did not learn its label."""
+        from sklearn.ensemble import HistGradientBoostingClassifier
+
+        kept = [place for place, name in enumerate(self.names) if name not in without]
+        inputs, names = self._inputs[:, kept], [self.names[place] for place in kept]
+        alone = [{place} for place, name in enumerate(names) if name in apart]
+        rest = {place for place, name in enumerate(names) if name not in apart}
+        found = np.zeros((len(inputs), self.classes))
+        trees = max(10, min(_TREES, _ALL_TREES // (self.classes if self.classes > 2 else 1)))
+        for fold in range(_FOLDS):
+            train, test = self.used & (self._fold != fold), self.used & (self._fold == fold)
+            if not test.any() or len(np.unique(self.labels[train])) < 2:
+                continue
+            model = HistGradientBoostingClassifier(
+                max_iter=trees, learning_rate=0.2, max_leaf_nodes=15, early_stopping=False, random_state=self.seed,
+                categorical_features=[self.columns[place].kind == "category" for place in kept],
+                interaction_cst=[*alone, *([rest] if rest else [])] if apart else None,
+            )  # fmt: skip
+            model.fit(inputs[train], self.labels[train])
+            found[np.ix_(test, model.classes_)] = model.predict_proba(inputs[test])
+        return found
+
+
+def _numbers(column: Column) -> npt.NDArray[Any]:
+    if column.kind == "date":
+        return np.where(column.missing, np.nan, column.values.astype("M8[s]").astype(np.int64).astype(np.float64))
+    if column.kind != "category":
+        return column.values
+    names, codes = np.unique(column.values.astype(str), return_inverse=True)
+    order = np.argsort(-np.bincount(codes), kind="stable")
+    rank = np.empty(len(names))
+    rank[order] = np.arange(len(names))
+    return np.where(column.missing, np.nan, np.minimum(rank, _CATEGORIES)[codes])

@@ -1,0 +1,84 @@
+"""The columns of an audit's samples, and the slices of them in which labels are wrong far more often."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+
+from pyrite.arrays import Flags, Floats, Ints
+from pyrite.auditing.audit import Audit
+from pyrite.auditing.column_models import ColumnModels
+from pyrite.auditing.slices import Disagreement, find_slices
+from pyrite.data import Column, Dataset, Records, to_objects
+from pyrite.errors import PyriteError
+
+__all__ = ["columns_of", "with_metadata", "with_slices"]
+
+
+def with_slices(
+    audit: Audit, columns: Records, preferred: Ints, certainty: Floats, used: Flags, models: ColumnModels | None = None
+) -> Audit:
+    """The audit with its ``slices``.
+
+    Args:
+        audit: of all samples; columns and all others have the same rows.
+        columns: in which wrong labels are looked for.
+        preferred: the class that the model of the audit prefers.
+        certainty: how certain it is, in any unit.
+        used: which samples it did not learn.
+        models: models that did not learn where labels are wrong, if the model of the audit has seen the columns.
+    """
+    if len(columns) != len(audit):
+        raise PyriteError(f"metadata has {len(columns)} rows, but there are {len(audit)} labels")
+    if not audit.can_tell or used.sum() < 2:
+        return audit
+    found = Disagreement.of(preferred, certainty, audit.labels, len(audit.classes), used)
+    if models is None:
+        slices = find_slices(columns, found, lambda _: found, audit.wrong_probability, used)
+    else:
+        used = used & models.used
+        slices = find_slices(
+            columns, found.difficulty(used), cache(models.disagreement), audit.wrong_probability, used
+        )  # fmt: skip
+    return replace(audit, slices=slices)
+
+
+def columns_of(data: Dataset) -> Records | None:
+    """The columns of a data set's samples: those of a table, or the folders that the samples are in."""
+    if isinstance(data.inputs, Records):
+        columns = [column for column in data.inputs.columns if column.kind != "text"]
+    elif data.inputs.ndim == 2:
+        values = np.asarray(data.inputs, np.float64)
+        columns = [Column(name, "number", values[:, place]) for place, name in enumerate(data.columns)]
+    else:
+        columns = []
+    columns = columns or _folders(data.paths, {*data.classes})
+    return Records(columns) if columns else None
+
+
+def _folders(paths: Sequence[str], classes: set[str]) -> list[Column]:
+    """The folders of files by level, without those that are the classes."""
+    parts = [path.replace("\\", "/").split("/")[:-1] for path in paths]
+    depth = max(map(len, parts), default=0)
+    levels = [[path[level] if level < len(path) else "" for path in parts] for level in range(depth)]
+    kept = [(f"folder {number}", names) for number, names in enumerate(levels, 1) if not {*names} <= classes | {""}]
+    return [Column(name, "category", to_objects(names)) for name, names in kept]
+
+
+def with_metadata(columns: Records | None, metadata: Records | None, data: Dataset) -> Records | None:
+    """The columns of samples and further ones, which replace those of the same name. If samples are files, the first
+    column of the further ones may name them."""
+    if metadata is None:
+        return columns
+    key = metadata.columns[0]
+    row_of = {name: row for row, name in enumerate(key.values.tolist())} if key.kind in ("category", "text") else {}
+    rows = [row_of.get(path, row_of.get(path.rpartition("/")[2], -1)) for path in data.paths]
+    if rows and max(rows) >= 0:
+        if min(rows) < 0:
+            raise PyriteError(f"metadata has no row of the sample {data.paths[rows.index(-1)]!r}")
+        metadata = Records(metadata[rows].columns[1:])
+    if len(metadata) != len(data):
+        raise PyriteError(f"metadata has {len(metadata)} rows, but there are {len(data)} samples")
+    own = () if columns is None else tuple(one for one in columns.columns if one.name not in metadata.names)
+    return Records((*own, *metadata.columns))

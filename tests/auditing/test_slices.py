@@ -1,0 +1,149 @@
+"""Where labels are wrong, leaks, and scores as people have them."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pyrite
+from pyrite.auditing import ColumnModels, find_leaks
+from pyrite.data import Column, Records
+from tests.children import run
+
+NAMES = ["lamp", "chair", "table"]
+
+
+def made(bad: bool, rows: int = 2000, seed: int = 0) -> tuple[pd.DataFrame, np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """A table with 8 % wrong labels, half of them in the region Online if it is bad; given and true labels."""
+    random = np.random.default_rng(seed)
+    true = random.integers(3, size=rows)
+    frame = pd.DataFrame(random.normal(size=(3, 5))[true] * 2 + random.normal(size=(rows, 5)), columns=list("abcde"))
+    frame["region"] = np.array(["North", "South", "Online", *"ABCDEFG"], object)[random.integers(10, size=rows)]
+    frame["day"] = pd.Timestamp("2024-01-01") + pd.to_timedelta(random.integers(0, 300, size=rows), unit="D")
+    inside = (frame["region"] == "Online").to_numpy()
+    rate = np.where(inside, 0.4, 0.044) if bad else np.full(rows, 0.08)
+    given = np.where(random.random(rows) < rate, (true + random.integers(1, 3, size=rows)) % 3, true)
+    return frame, given, true
+
+
+def scores_of(true: np.ndarray[Any, Any], seed: int = 1) -> pd.DataFrame:
+    return pd.DataFrame(4 * np.eye(3)[true] + np.random.default_rng(seed).normal(size=(len(true), 3)), columns=NAMES)
+
+
+def test_a_bad_category_is_named_with_given_scores() -> None:
+    frame, given, true = made(bad=True)
+    audit = pyrite.audit(np.array(NAMES)[given], scores=scores_of(true), kind="logits", metadata=frame)
+    first = audit.slices[0]
+    assert first.name == "region = Online"
+    assert len(audit.slices) == 1
+    inside = (frame["region"] == "Online").to_numpy()
+    np.testing.assert_array_equal(first.rows, np.flatnonzero(inside))
+    assert first.labels == inside.sum()
+    assert first.interval[0] < (given != true)[inside].mean() < first.interval[1]
+    assert "above all where region = Online (" in audit.sentence
+    assert audit.summary()["slices"][0]["conditions"] == ["region = Online"]
+
+
+def test_nothing_is_named_without_one() -> None:
+    frame, given, true = made(bad=False)
+    assert not pyrite.audit(given, scores=scores_of(true), kind="logits", metadata=frame).slices
+
+
+def test_pairs_periods_and_ranges_are_named() -> None:
+    frame, _, true = made(bad=False, rows=6000)
+    random = np.random.default_rng(3)
+    both = ((frame["region"] == "North") & (frame["day"] >= "2024-09-01")).to_numpy()
+    high = (frame["a"] > np.quantile(frame["a"], 0.9)).to_numpy()
+    for inside, start in ((both, "region = North and day from 2024-09"), (high, "a from ")):
+        wrong = random.random(6000) < np.where(inside, 0.6, 0.02)
+        audit = pyrite.audit(
+            np.where(wrong, (true + 1) % 3, true), scores=scores_of(true), kind="logits", metadata=frame
+        )
+        assert audit.slices[0].name.startswith(start) or set(audit.slices[0].conditions) >= {"region = North"}
+        found = np.isin(np.arange(6000), np.concatenate([one.rows for one in audit.slices]))
+        assert (found & inside).sum() > 0.6 * inside.sum()
+
+
+def test_models_that_see_the_column_do_not_hide_it() -> None:
+    """A flexible model learns that labels are wrong in the region; the audit of the table names it all the same."""
+    frame, given, _ = made(bad=True)
+    options: Any = {"progress": False, "epochs": 8}
+    audit = pyrite.audit(frame, np.array(NAMES)[given], **options)
+    assert audit.slices[0].name == "region = Online"
+    assert not audit.leaks
+
+
+def test_a_leak_is_named_and_a_good_column_is_not() -> None:
+    frame, given, true = made(bad=False)
+    columns = [Column(name, "number", frame[name].to_numpy()) for name in "abcde"]
+    good, leak = (Column(name, "category", np.array(NAMES, object)[values]) for name, values in
+                  (("good", true), ("leak", given)))  # fmt: skip
+    models = ColumnModels(Records([*columns, good, leak]), given, 3)
+    found = find_leaks(models)
+    assert [one.column for one in found] == ["leak"]
+    assert found[0].contradicted == pytest.approx((given != true).sum(), rel=0.2)
+    assert not find_leaks(ColumnModels(Records([*columns, good]), given, 3))
+
+
+def test_scores_and_labels_in_tables(tmp_path: Path) -> None:
+    frame, given, true = made(bad=True)
+    scores = scores_of(true)
+    names = np.array(NAMES)[given]
+    frame.assign(kind=names).to_csv(tmp_path / "t.csv", index=False)
+    scores.to_csv(tmp_path / "s.csv", index=False)
+    scores[["chair", "table", "lamp"]].assign(id=range(2000)).to_parquet(tmp_path / "s.parquet")
+    np.save(tmp_path / "s.npy", scores.to_numpy())
+    expected = pyrite.audit(given, scores=scores.to_numpy(), kind="logits").score
+    chosen = ["--classes", ",".join(NAMES)]
+    for file, more in (("s.csv", []), ("s.parquet", chosen), ("s.npy", chosen)):
+        table, out = str(tmp_path / "t.csv"), str(tmp_path / "out")
+        words = [
+            "audit",
+            "--scores",
+            str(tmp_path / file),
+            *more,
+            "--labels",
+            table,
+            "--label",
+            "kind",
+            "--data",
+            table,
+        ]
+        code, output = run(*words, "--kind", "logits", "--out", out, log=tmp_path / "log")
+        assert code == 0, output
+        assert "region = Online" in output
+        found = pd.read_csv(tmp_path / "out" / "suspects.csv").sort_values("index")
+        np.testing.assert_allclose(found["score"], expected, rtol=1e-4, atol=1e-4)
+        assert found["given"].tolist() == names.tolist()
+        assert found["region"].tolist() == frame["region"].tolist()
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert 'id="where"' in page
+    assert "region = Online" in page
+
+
+@pytest.mark.parametrize(
+    ("labels", "changes", "said"),
+    [
+        (["lamp", "sofa"] * 100, {}, "the label 'sofa' is none of the classes of the scores, 'lamp', 'chair', 'table'"),
+        (["lamp", ""] * 100, {}, "the label at index 1 is missing: leave out samples without a label"),
+        (["lamp", "chair"] * 100, {"classes": ["lamp", "sofa"]}, "scores have no column of the class 'sofa'"),
+        (["lamp", "chair"] * 100, {"metadata": pd.DataFrame({"a": [1.0]})}, "metadata has 1 rows"),
+        (["lamp", "chair"] * 100, {"metadata": 3}, "metadata is 3, but must be a frame, or a .csv or .parquet file"),
+        (["lamp", "chair"] * 100, {"data": pd.DataFrame({"a": [1.0]})}, "label has 200 labels"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_one_sentence(labels: list[str], changes: dict[str, Any], said: str) -> None:
+    scores = scores_of(np.arange(200) % 3)
+    with pytest.raises(pyrite.PyriteError, match=said):
+        pyrite.audit(labels, **{"scores": scores, "kind": "logits"} | changes)
+
+
+def test_probabilities_called_logits_give_a_warning() -> None:
+    _, given, true = made(bad=False, rows=300)
+    chances = np.exp(scores_of(true).to_numpy())
+    chances /= chances.sum(1, keepdims=True)
+    said = pyrite.audit(given, scores=chances, kind="logits").warnings
+    assert any("look like probabilities" in one for one in said)
+    assert not any("look like" in one for one in pyrite.audit(given, scores=chances, kind="probabilities").warnings)
