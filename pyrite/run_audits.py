@@ -243,7 +243,7 @@ def audit_run(run: Run, seed: int, metadata: Records | None = None, leaks: Leaks
     try:
         data = run.dataset()
         issues = data_issues(replace(data, labels=given))
-        notes += issues.sentences()
+        notes += [*issues.sentences(), *_large_groups(data, run.config.method)]
     except DataChanged:  # suspects would be named by their places among other samples
         raise
     except ValueError:  # the data are missing; the run has the evidence, only copies cannot be found
@@ -267,6 +267,17 @@ def audit_run(run: Run, seed: int, metadata: Records | None = None, leaks: Leaks
         return result
     log_p = np.where(unseen[:, None], log_expit(samples["class_margins"].astype(np.float64)), np.nan)
     return with_annotators(result, run.annotations, log_p, seed=seed)
+
+
+def _large_groups(data: Dataset, method: object) -> list[str]:
+    """A sentence if a group is larger than a fold."""
+    if data.groups is None or not isinstance(method, CrossFit):
+        return []
+    largest = int(np.unique(data.groups, return_counts=True)[1].max())
+    if largest * method.folds <= len(data):
+        return []
+    size = f"a group has {largest:,} of {len(data):,} samples, more than one of {method.folds} folds"
+    return [f"{size}: its labels are judged by a net that learned from few others"]
 
 
 def _with_columns(
@@ -307,8 +318,9 @@ def _samples_beside(data: object, labels: Any, classes: Sequence[str] | None) ->
         made = load(data)
     else:
         names = np.array(classes, object)[given]
-        own = [] if several else [name for name in table.names if (table.texts(name) == names).all()]
-        made = load(table.frame.drop(columns=own), label=names.tolist())
+        columns = [name for name in table.names if len(table) != len(names) or (table.texts(name) != names).any()]
+        records = Records(map(table.column, columns))
+        made = Dataset("data", records, np.zeros(len(records), np.int64), tuple(classes))
     if len(made) != len(given):
         raise PyriteError(f"data has {len(made)} samples, but there are {len(given)} labels")
     return replace(made, labels=given, classes=tuple(classes), annotations=None)

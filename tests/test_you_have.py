@@ -54,6 +54,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     np.savez(folder / "arrays.npz", x=x, y=y)
     np.save(folder / "scores.npy", np.random.default_rng(0).normal(size=(ROWS, 3)))
     np.save(folder / "labels.npy", np.arange(ROWS) % 3)
+    scores = np.random.default_rng(0).normal(size=(ROWS, 2))
+    pd.DataFrame(scores, columns=["no", "yes"]).to_csv(folder / "scores.csv", index=False)
+    shots = pd.DataFrame({"file": [f"{row}.jpg" for row in range(ROWS)], "shop": ["x", "y"] * (ROWS // 2)})
+    shots.to_csv(folder / "shots.csv", index=False)
     return folder
 
 
@@ -132,7 +136,8 @@ def test_commands(command: str, place: Path, tmp_path: Path, monkeypatch: pytest
     rows = pd.read_csv(tmp_path / "run" / "suspects.csv")
     assert len(rows) == ROWS
     classes = {"customers": ["no", "yes"], "reviews": [1, 5], "photos/": ["a", "b"], "mail/": ["a", "b"]}
-    assert set(rows["given"]) == set(classes.get(words[1].partition(".")[0], [0, 1, 2]))
+    file = "customers" if "scores.csv" in words else words[1].partition(".")[0]
+    assert set(rows["given"]) == set(classes.get(file, [0, 1, 2]))
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")
     assert all(name in page for name in ("spent", "since") if words[1].startswith("customers"))
     assert 'id="card"' in page

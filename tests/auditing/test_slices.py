@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 import pyrite
-from pyrite.auditing import ColumnModels, find_leaks
-from pyrite.data import Column, Records
+from pyrite.auditing import ColumnModels, columns_of, find_leaks
+from pyrite.data import Column, Dataset, Records
 from tests.children import run
 
 NAMES = ["lamp", "chair", "table"]
@@ -131,7 +131,7 @@ def test_scores_and_labels_in_tables(tmp_path: Path) -> None:
         (["lamp", "chair"] * 100, {"classes": ["lamp", "sofa"]}, "scores have no column of the class 'sofa'"),
         (["lamp", "chair"] * 100, {"metadata": pd.DataFrame({"a": [1.0]})}, "metadata has 1 rows"),
         (["lamp", "chair"] * 100, {"metadata": 3}, "metadata is 3, but must be a frame, or a .csv or .parquet file"),
-        (["lamp", "chair"] * 100, {"data": pd.DataFrame({"a": [1.0]})}, "label has 200 labels"),
+        (["lamp", "chair"] * 100, {"data": pd.DataFrame({"a": [1.0]})}, "data has 1 samples, but there are 200 labels"),
     ],
 )  # fmt: skip
 def test_bad_input_is_one_sentence(labels: list[str], changes: dict[str, Any], said: str) -> None:
@@ -147,3 +147,26 @@ def test_probabilities_called_logits_give_a_warning() -> None:
     said = pyrite.audit(given, scores=chances, kind="logits").warnings
     assert any("look like probabilities" in one for one in said)
     assert not any("look like" in one for one in pyrite.audit(given, scores=chances, kind="probabilities").warnings)
+
+
+def test_a_group_larger_than_a_fold_gives_a_warning() -> None:
+    frame, given, _ = made(bad=False, rows=400)
+    options: Any = {"label": "y", "group": "who", "epochs": 1, "progress": False}
+    who = np.where(np.arange(400) < 250, "p", np.arange(400).astype(str))
+    audit = pyrite.audit(frame.assign(y=np.array(NAMES)[given], who=who), **options)
+    assert any("a group has 250 of 400 samples, more than one of 4 folds" in one for one in audit.warnings)
+    with pytest.raises(pyrite.PyriteError, match="2 groups cannot be divided into 4 folds"):
+        pyrite.audit(frame.assign(y=np.array(NAMES)[given], who=np.where(who == "p", "p", "q")), **options)
+
+
+def test_folders_of_files_are_columns() -> None:
+    random = np.random.default_rng(0)
+    labels, shop = random.integers(2, size=50), random.choice(["shop a", "shop b"], 50)
+    images = np.zeros((50, 1, 8, 8), np.uint8)
+    paths = tuple(
+        f"{'ab'[label]}/{where}/{place}.png" for place, (label, where) in enumerate(zip(labels, shop, strict=True))
+    )
+    found = columns_of(Dataset("files", images, labels, ("a", "b"), paths=paths))
+    assert found is not None
+    assert found.names == ("folder 2",)
+    assert found.columns[0].values.tolist() == shop.tolist()
