@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import math
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +23,7 @@ from pyrite.files import write_or_refuse
 from pyrite.report.figures import curves_figure, margins_figure, run_figure
 from pyrite.report.review_queue import Queue, make_queue
 from pyrite.report.style import Picture, as_json, picture, source, templates
+from pyrite.settings import READING
 from pyrite.training import Run
 
 _SCRIPTS = tuple(f"audit_{part}.js" for part in ("queue", "estimate", "review", "words", "view", "page"))
@@ -79,6 +81,7 @@ def write_audit_page(
         pairs=confused[: 24 if len(audit.classes) > _MANY else 8],
         pair_count=len(confused),
         annotators=_annotators(audit),
+        command=_next_command(run),
         columns=Markup(reading_table(data.reading, len(data)).to_html()) if data is not None and data.reading else "",
         run=run,
         **_pictures(run),
@@ -89,6 +92,16 @@ def write_audit_page(
         data=as_json(queue.data),
     )  # fmt: skip
     return write_or_refuse(path, page.encode(errors="replace"))  # file names may not be UTF-8
+
+
+def _next_command(run: Run | None) -> str:
+    """The command that trains with the corrections, on the same data; empty if those were passed in Python."""
+    if run is None or not isinstance(run.config.data, str):
+        return ""
+    settings = run.config.to_dict()
+    given = {name: settings[name] for name in (*READING, "noise", "seed") if settings.get(name)}
+    flags = [f"--{name} {shlex.quote(str(value))}" for name, value in given.items()]
+    return " ".join(["pyrite train", shlex.quote(run.config.data), *flags, "--corrections corrections.csv"])
 
 
 def _check(audit: Audit, data: Dataset | None) -> None:

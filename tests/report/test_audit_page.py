@@ -264,3 +264,13 @@ def test_bad_input(tmp_path: Path) -> None:
     table = Dataset("table", np.zeros((200, 3), np.float32), np.arange(200) % 4, NAMES)
     with pytest.raises(ValueError, match="columns has 2 names, but there are 3 features"):
         write_audit_page(make_audit(), tmp_path / "page.html", data=table, columns=("a", "b"))
+
+
+def test_the_review_comes_first_and_ends_with_the_next_command(tmp_path: Path, make_run: Callable[..., Run]) -> None:
+    run = make_run([0.5, 0.6], [0.1, 0.2])
+    audit = replace(make_audit(), run=run)
+    text = write_audit_page(audit, tmp_path / "page.html", data=make_images()).read_text()
+    assert text.index('<section id="review">') < text.index('<section id="confusions">')
+    assert '<details id="why">' in text  # folded
+    assert f"pyrite train {run.config.data} " in text
+    assert "--corrections corrections.csv</code>" in text

@@ -129,6 +129,17 @@ function onClick(event) {
   }
 }
 
+/** Copies the next command; where the browser does not allow that, it is selected. */
+async function copyCommand() {
+  getSelection().selectAllChildren(one("command"));
+  try {
+    await navigator.clipboard.writeText(one("command").textContent);
+    one("copy").textContent = "Copied";
+  } catch {
+    document.execCommand("copy");
+  }
+}
+
 function download() {
   const link = element("a");
   link.href = URL.createObjectURL(new Blob([review.csv()], { type: "text/csv;charset=utf-8" }));
@@ -141,6 +152,7 @@ document.addEventListener("keydown", onKey);
 document.addEventListener("click", onClick);
 one("filter").addEventListener("click", () => filter(null));
 one("export").addEventListener("click", download);
+one("copy")?.addEventListener("click", copyCommand);
 one("reviewed").addEventListener("change", (event) => {
   review.showReviewed = event.target.checked;
   review.settle();

@@ -144,6 +144,7 @@ class View {
     one("done-words").textContent = everything
       ? "All reviewed. Download the corrections to train with them."
       : "Nothing is left here. The others are not part of this filter.";
+    if (one("next")) one("next").hidden = !everything;
   }
 
   showCard(item) {
