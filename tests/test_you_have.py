@@ -127,12 +127,17 @@ def test_the_table_is_found() -> None:
 def test_commands(command: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
     words = [STANDS_FOR.get(word, word) for word in shlex.split(command)[1:]]
+    if words[0] == "check":
+        printed = CliRunner().invoke(app, words, catch_exceptions=False).output
+        assert all(name in printed for name in ("spent", "since", "--types"))
+        return
     trained = () if "--scores" in words else SHORT
     done = CliRunner().invoke(app, [*words, *trained, "--out", str(tmp_path / "run")], catch_exceptions=False)
     assert done.exit_code == 0, done.output
     if words[0] == "train":
         assert len((tmp_path / "run" / "history.jsonl").read_text().splitlines()) == 1
         return
+    assert (tmp_path / "run" / "label_studio.json").exists() == ("--label-studio" in words)
     rows = pd.read_csv(tmp_path / "run" / "suspects.csv")
     assert len(rows) == ROWS
     classes = {"customers": ["no", "yes"], "reviews": [1, 5], "photos/": ["a", "b"], "mail/": ["a", "b"]}
