@@ -31,6 +31,7 @@ format: .venv/.dev
 bench: .venv/.dev
 	$(BIN)/python -m benchmarks.losses
 	$(BIN)/python -m benchmarks.losses --every
+	$(BIN)/python -m benchmarks.loop
 	$(BIN)/python -m benchmarks.loading
 	$(BIN)/python -m benchmarks.diagnostics
 	$(BIN)/python -m benchmarks.models

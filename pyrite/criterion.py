@@ -191,6 +191,8 @@ class Loss(nn.Module, ABC):
 
         ``labels`` are class numbers (M,) or distributions (M, C).
         """
+        if sample_weight is None and self.weight is None and not labels.is_floating_point():
+            return (labels != self.ignore_index).sum(dtype=wide_dtype(labels))
         counts = torch.ones(len(labels), device=labels.device) if sample_weight is None else sample_weight
         if not labels.is_floating_point():
             valid = labels != self.ignore_index

@@ -17,7 +17,7 @@ from pyrite.methods.scheduled import D2L, Bootstrap, ScheduledConfidence, Schedu
 from pyrite.methods.self_corrected import SelfCorrected
 from pyrite.methods.small_loss import CoTeaching, SelfPaced, estimate_noise_rate
 from pyrite.methods.staged import FineTune, Staged, Stages
-from pyrite.methods.trainer import Step, Trainer
+from pyrite.methods.trainer import Step, Trainer, joined
 from pyrite.spec import Registry
 
 __all__ = [
@@ -25,7 +25,7 @@ __all__ = [
     "Context", "CrossFit", "Curriculum", "Cycle", "FineTune", "ForwardCorrection", "Joint", "Learner", "Masking",
     "Mentornet", "MetaGradient", "MetaSet", "MetaWeight", "Method", "SModel", "ScheduledConfidence", "ScheduledPeer",
     "Select", "SelfCorrected", "SelfPaced", "Staged", "Stages", "Step", "Trainer", "WeightNet", "estimate_noise_rate",
-    "meta_gradient", "method",
+    "joined", "meta_gradient", "method",
 ]  # fmt: skip
 
 METHODS: Registry[Method] = Registry(

@@ -1,5 +1,6 @@
 """A model with its optimiser and schedule: the passes through it, and the step that is made from gradients."""
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, ClassVar, final, get_args
@@ -95,7 +96,8 @@ class Learner(Stateful):
 
     def scores(self, inputs: Tensor) -> Tensor:
         """Scores in training mode."""
-        self.model.train()
+        if not self.model.training:  # to set it in every module takes as long as a small layer
+            self.model.train()
         try:
             with torch.autocast(inputs.device.type, self.autocast, enabled=self.autocast is not None):
                 scores: Tensor = self._forward(self.ready(inputs))
@@ -125,7 +127,7 @@ class Learner(Stateful):
         if self.processes > 1:
             all_reduce_gradients(self.weights)
         norm = nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
-        if not norm.isfinite():  # checked before the step, so that the weights are still good
+        if not math.isfinite(norm):  # checked before the step, so that the weights are still good
             raise FloatingPointError("the gradient is not finite")
         if callable(self.clip):
             self.clip()

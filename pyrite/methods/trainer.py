@@ -1,5 +1,6 @@
 """The training step, once for all methods."""
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, fields
@@ -242,19 +243,21 @@ class Trainer(Stateful):
             step = Step.empty(batch, net.learning_rate)
             net.steps += 1  # the schedule advances, the weights stay
             return step
-        net.optimiser.zero_grad(set_to_none=True)
+        for weight in net.weights:
+            weight.grad = None
         value, trust, done = torch.zeros_like(denominator), weights, 0
         rows: list[tuple[Tensor, Tensor, Tensor]] = []
         for scores, samples, losses, own in passes:
-            weighted = losses
+            each = losses.detach()
+            by_loss = torch.ones_like(each) / denominator.to(each.dtype)
             if weights is not None:
-                weighted = losses * weights[done : done + len(samples.labels)].to(losses.dtype)
+                factors = weights[done : done + len(samples.labels)].to(losses.dtype)
+                each, by_loss = each * factors, (by_loss * factors).sum_to_size(losses.shape)
                 trust = weights[own] if self.whole_batch else weights
             done += len(samples.labels)
-            summed = weighted.sum()
-            value += summed.detach()
+            value += each.sum()
             scores.retain_grad()
-            (summed / denominator.to(summed.dtype)).backward()
+            losses.backward(by_loss)
             assert scores.grad is not None
             each = losses.detach()[own] if losses.dim() else losses.new_zeros(0)
             rows.append((scores.detach(), scores.grad, each))
@@ -268,18 +271,19 @@ class Trainer(Stateful):
 
     def _checked_mean(self, value: Tensor, denominator: Tensor, scores: Tensor, labels: Tensor) -> float:
         """The mean loss over all processes, if it is finite. A bounded loss is finite even where scores are not."""
-        label = scores.gather(1, labels.clamp(min=0).unsqueeze(1)).squeeze(1)
-        infinite = (~(scores.amax(1).isfinite() & label.isfinite())).sum()  # a class may have a score of -inf
-        both = torch.stack([value, infinite.to(value)])
+        extremes = value.new_zeros(2)
+        if len(scores):  # a class may have a score of -inf, but not the label
+            label = scores.gather(1, labels.clamp(min=0).unsqueeze(1))
+            extremes = torch.stack([scores.amax(), label.amin()]).to(value)
+        numbers = torch.cat([value.unsqueeze(0), extremes])
         if self.processes > 1:
-            both = all_reduce(both)
+            numbers = all_reduce(numbers)
+        summed, *found = numbers.tolist()
         # Of a whole batch, each process has the sum over all of them.
-        summed, not_finite = both.tolist()
-        summed = summed / self.processes if self.whole_batch else summed
-        mean = float(summed) / float(denominator)
-        if not abs(mean) < float("inf"):
+        mean = float(summed / self.processes if self.whole_batch else summed) / float(denominator)
+        if not math.isfinite(mean):
             raise FloatingPointError(f"the loss is {mean}")
-        if not_finite:
+        if not all(map(math.isfinite, found)):
             raise FloatingPointError("the scores are not finite")
         return mean
 
@@ -331,6 +335,22 @@ class Trainer(Stateful):
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
         device = self.context.device
         super().set_extra_state({k: v.to(device) if isinstance(v, Tensor) else v for k, v in state.items()})
+
+
+def joined(steps: Sequence[Step]) -> Step:
+    """The samples of several steps as one step; its numbers are tensors too, with one for each sample."""
+    columns: dict[str, Any] = {}
+    counts = torch.tensor([len(step.index) for step in steps])
+    for name in (field.name for field in fields(Step)):
+        parts: list[Any] = [getattr(step, name) for step in steps]
+        if any(part is None for part in parts):
+            columns[name] = None
+        elif isinstance(parts[0], Tensor):
+            columns[name] = torch.cat(parts)
+        else:
+            numbers = torch.tensor(parts, dtype=torch.float64).repeat_interleave(counts)
+            columns[name] = numbers.to(steps[0].index.device)
+    return Step(**columns)
 
 
 def _of_all_processes(step: Step) -> Step:

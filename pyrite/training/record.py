@@ -3,17 +3,16 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from itertools import groupby
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 import numpy as np
 import numpy.typing as npt
-import torch
 
 from pyrite.arrays import Flags, Floats, Ints, check_same_length, to_floats, to_ints
 from pyrite.checks import whole_number
 from pyrite.diagnostics import MARGIN_EDGES, Tally, epoch_weight
 from pyrite.errors import PyriteError
-from pyrite.methods import Step
+from pyrite.methods import Step, joined
 from pyrite.processes import all_gather, world_size
 from pyrite.soft_margin import margins
 from pyrite.training.evaluation import Evaluation
@@ -137,19 +136,12 @@ class Record:
         """Read the steps that wait on their device."""
         pending, self._pending, self._waiting = self._pending, [], 0
         for (weighted, fitted), group in groupby(pending, lambda step: (step.trust is not None, step.unseen is None)):
-            steps = list(group)
-            index = torch.cat([step.index for step in steps])
-            self.update(
-                index,
-                torch.cat([step.margin for step in steps]),
-                torch.cat([step.prediction for step in steps]),
-                torch.cat([step.weight for step in steps]),
-                np.repeat([step.learning_rate for step in steps], [len(step.index) for step in steps]),
-                torch.cat([step.trust for step in steps if step.trust is not None]) if weighted else None,
-            )
+            step = joined(list(group))
+            trust, rates = step.trust if weighted else None, cast(npt.ArrayLike, step.learning_rate)
+            self.update(step.index, step.margin, step.prediction, step.weight, rates, trust)
             if self.keeps_margins:
-                rows = [step.margins if step.unseen is None else margins(step.unseen) for step in steps]
-                self.update_margins(index, torch.cat(rows), unseen=not fitted)
+                rows = step.margins if step.unseen is None else margins(step.unseen)
+                self.update_margins(step.index, rows, unseen=not fitted)
 
     def update(
         self,

@@ -106,7 +106,7 @@ class RunFolder(Observer):
     def __init__(self, path: Path, training: Training) -> None:
         self.path, self.training, self.config = path, training, training.config
         self._began = time.perf_counter()
-        self._unwritten: dict[str, bytes] = {}  # results of an epoch
+        self._unwritten = False  # whether there are results of an epoch that are not in the folder yet
         self._saved_at, self._saving = -math.inf, 0.0  # seconds: when and how long
 
     def begin(self) -> None:
@@ -159,9 +159,9 @@ class RunFolder(Observer):
                 warnings.warn(text, stacklevel=4)
 
     def after_epoch(self, epoch: int) -> None:
-        self._unwritten = {} if rank() else self._results()
-        # Where epochs are short, at most a tenth of the time goes into writing; a killed run repeats what was not.
-        due = self.config.checkpoint_every or time.perf_counter() - self._saved_at > 10 * self._saving
+        self._unwritten = True
+        # At most a tenth of the time goes into writing, and once in a second is enough; a killed run repeats the rest.
+        due = self.config.checkpoint_every or time.perf_counter() - self._saved_at > max(1.0, 10 * self._saving)
         if all_gather(bool(due))[0]:
             self.save()
 
@@ -174,8 +174,8 @@ class RunFolder(Observer):
         state: dict[str, Any] = {"recipe": self.config.recipe, "seconds": time.perf_counter() - self._began}
         state |= {name: getattr(training, name).state_dict() for name in ("batches", "trainer", "record")}
         state["unreadable"] = {entry.path: entry.reason for entry in training.batches.unreadable.values()}
-        self._write({STATE: pack(state), **self._unwritten})
-        self._unwritten, self._saved_at = {}, time.perf_counter()
+        self._write({STATE: pack(state), **(self._results() if self._unwritten else {})})
+        self._unwritten, self._saved_at = False, time.perf_counter()
         self._saving = self._saved_at - begun
 
     def finish(self) -> None:
