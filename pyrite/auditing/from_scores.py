@@ -202,7 +202,7 @@ def _conclude(
 
     counts = np.zeros_like(fit.matrix)
     shape = len(labels), min(CHOICES, len(counts))
-    choices, likelihoods = np.empty(shape, np.int64), np.empty(shape)
+    choices, likelihoods = np.empty(shape, np.int32), np.empty(shape, np.float32)
 
     def choose(rows: slice) -> tuple[Ints, Floats]:
         joint = fit.log_joint(log_p(rows), labels[rows])

@@ -2,9 +2,9 @@
 
 Labels and scores alone do not identify the noise rate. It lies between two bounds: a fit to which every doubt of the
 model is real, and the fraction of labels that differ from the class that the model prefers. What part of the way
-follows from how real data sets behave. ``benchmarks/audit_rate.py`` makes labels of some three hundred data sets wrong
-in many ways, scores them with models from weak to strong, and fits regression trees from the ``features`` below to the
-part that gives the true noise rate. What it reports is measured on data sets that were left out.
+follows from how real data sets behave. ``benchmarks/audit_rate.py`` makes labels of many data sets wrong in many ways,
+scores them with models from weak to strong, and fits regression trees from the ``features`` below to the part that
+gives the true noise rate. What it reports is measured on data sets that were left out.
 
 The interval is conformal: a second regression predicts how far the first errs, and the errors on data sets that were
 left out, in that unit, have the ends that cover 90 % of them.
@@ -19,7 +19,7 @@ import numpy.typing as npt
 from scipy.optimize import brentq
 from scipy.special import expit, logit
 
-from pyrite.arrays import Floats
+from pyrite.arrays import Flags, Floats
 from pyrite.auditing.noise_fit import POWERS, LabelGroups
 
 __all__ = [
@@ -42,6 +42,7 @@ _SUREST: Final = (0.1, 0.33, 0.66)
 _TIES: Final = 0.125, 0.25, 0.5  # of the median gap: noise lowers all gaps, classes that are alike leave small ones
 _JITTER: Final = 0.1  # of the standard deviation of a feature
 _POINTS: Final = 32
+_OF_CLASS: Final = 10  # samples of a preferred class of which a third is looked at
 _WIDE: Final = 0.05  # an interval from which on the advice is given what would narrow it
 _FARTHEST: Final = 500.0  # log-odds are moved by less
 _SUSPICIOUS: Final = 0.001  # the fraction of labels that differ from the preferred class of a model that learned them
@@ -59,6 +60,7 @@ FEATURES: Final = (
     *(f"far {nats}" for nats in _FAR),
     *(f"ties {part}" for part in _TIES), "confident",
     "largest class", "classes", "samples", "skill", "gain", "gain 3", "gain 8", "pattern",
+    "second", "second expected", "spread of classes", "surest class", "squared error", "squared error expected",
 )  # fmt: skip
 """What the regression sees. All are free of the scale of the scores; fractions are square roots."""
 
@@ -143,7 +145,28 @@ def features(groups: LabelGroups) -> Floats:
     fractions.append(_confident(groups, p))
     gains = [max(best + loss, 0.0) ** 0.5, fits[3][1] - fits[1][1], fits[8][1] - fits[1][1]]
     rest = [prior.max(), 1 / classes, np.log(count), 1 - loss / entropy, *gains, _pattern(p, preferred, labels)]
+    rest += [*_second(groups, p, differ), *_by_class(groups, differ, gaps)]
+    of_label, squares = p[groups.rows, labels], float((p**2).sum(1).mean())
+    rest += [(1 + squares - 2 * of_label.mean()) ** 0.5, max(1 - squares, 0.0) ** 0.5]
     return np.array([*np.sqrt(np.maximum(fractions, 0)), *rest])
+
+
+def _second(groups: LabelGroups, p: Floats, differ: Flags) -> tuple[float, float]:
+    """Of labels that differ, the fraction that is the second class, and the same by the probabilities."""
+    above = (groups.log_p[differ] > groups.own[differ, None]).sum(1)
+    second, first = np.partition(p, -2, axis=1)[:, -2:].T
+    expected = float(second.sum() / max((1 - first).sum(), 1e-9))
+    return float((above <= 1).mean()) if differ.any() else 1.0, min(expected, 1.0)
+
+
+def _by_class(groups: LabelGroups, differ: Flags, gaps: Floats) -> tuple[float, float]:
+    """How much classes differ in labels that differ; the least that the surest third of a preferred class has."""
+    spread = np.std([differ[rows].mean() for _, rows in groups.groups()])
+    least = 1.0
+    for label in np.flatnonzero(np.bincount(groups.preferred) >= _OF_CLASS):
+        rows = groups.preferred == label
+        least = min(least, differ[rows & (gaps >= np.quantile(gaps[rows], 1 - _SUREST[1]))].mean())
+    return float(spread), float(least**0.5)
 
 
 def _confident(groups: LabelGroups, p: Floats) -> float:
@@ -188,7 +211,7 @@ def estimate_rate(groups: LabelGroups) -> NoiseRate:
     with_rate = np.array([*x, np.sqrt(rate)])
     unit, slope = (float(np.exp(trees[name].predict(with_rate))) for name in ("error", "slope"))
     highest = differ + 2 * float(np.sqrt(differ * (1 - differ) / count)) + 0.01
-    low, high = max(rate + ends[0] * unit, 0.0), min(rate + ends[1] * unit, highest, 1.0)
+    low, high = max(rate + float(ends[0]) * unit, 0.0), min(rate + float(ends[1]) * unit, highest, 1.0)
     advice = "a better model, or a review of 50 random labels, would narrow this" if high - low > _WIDE else ""
     error = float(np.sqrt(rate * (1 - rate) / count))
     warnings = (_LEARNED.format(count=count),) if differ < _SUSPICIOUS else ()

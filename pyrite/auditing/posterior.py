@@ -49,16 +49,17 @@ def _split(log_joint: Floats, labels: Ints) -> tuple[Floats, Floats]:
     return log_joint[rows, labels], others
 
 
-def likely_classes(chances: Floats, labels: Ints) -> tuple[Ints, Floats]:
+def likely_classes(chances: Floats, labels: Ints) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.float32]]:
     """The likeliest true classes, and their probabilities. Of equal ones the given label comes first."""
     rows, left = np.arange(len(labels)), chances.copy()
-    classes, likelihoods = np.empty((2, min(CHOICES, chances.shape[1]), len(labels)))
+    shape = min(CHOICES, chances.shape[1]), len(labels)
+    classes, likelihoods = np.empty(shape, np.int32), np.empty(shape, np.float32)
     for place in range(len(classes)):
         top = left.argmax(1)
         top = np.where(left[rows, labels] == left[rows, top], labels, top)
         classes[place], likelihoods[place] = top, left[rows, top]
         left[rows, top] = -1
-    return classes.T.astype(np.int64), likelihoods.T
+    return classes.T, likelihoods.T
 
 
 def sums_by_label(chances: npt.NDArray[np.floating[Any]], labels: Ints) -> tuple[Ints, Floats]:

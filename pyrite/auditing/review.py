@@ -212,11 +212,11 @@ class Review:
 
     def _reordered(self, score: Floats) -> tuple[Ints, Floats]:
         """The likely classes by the new probabilities: the given one, the others in proportion, a reviewer's choice."""
-        labels, choices = self.before.labels, self.before.choices.copy()
+        labels, choices = self.before.labels, self.before.choices.astype(np.int64)
         lacking = ~(choices == labels[:, None]).any(1)
         choices[lacking, -1] = labels[lacking]
         own = choices == labels[:, None]
-        others = np.where(own, 0.0, np.maximum(self.before.likelihoods, 1e-300))
+        others = np.where(own, 0.0, np.maximum(self.before.likelihoods.astype(np.float64), 1e-300))
         others *= (expit(score) / np.maximum(others.sum(1), 1e-300))[:, None]
         likelihoods = np.where(own, expit(-score)[:, None], others)
         changed = self.new != labels[self.rows]

@@ -97,8 +97,8 @@ def test_the_joint_probability_is_bayes_rule() -> None:
     groups = LabelGroups(log_softmax(logits, 1), given)
     fit = fit_noise(groups)
     joint = fit.log_joint(log_softmax(logits, 1), given)
-    prior = softmax(2 * groups.sharpness * logits + fit.bias[logits.argmax(1)], axis=1)
-    posterior = prior * fit.matrix.T[given]
+    prior = softmax(2 * groups.sharpness * logits + fit.bias[logits.argmax(1)] / 2, axis=1)
+    posterior = prior * np.sqrt(fit.matrix.T[given])  # the pattern counts half
     posterior /= posterior.sum(1, keepdims=True)
     own = posterior[np.arange(50), given]
     assert log_odds(joint, given) == pytest.approx(np.log1p(-own) - np.log(own), abs=1e-4)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cleanlab.count import compute_confident_joint
 from scipy.special import expit, softmax
-from sklearn.datasets import load_wine
+from sklearn.datasets import load_diabetes, load_wine, make_blobs
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
@@ -49,6 +49,12 @@ def test_features_by_hand() -> None:
     assert found["differ 0.33"] ** 2 == pytest.approx(differ[surest].mean(), abs=0.01)
     assert found["far 2"] ** 2 == pytest.approx((z[np.arange(400), given] - z.max(1) < -2).mean())
     assert found["classes"] == 1 / 3
+    second = np.argsort(-q, axis=1)[:, 1]
+    assert found["second"] == pytest.approx((second == given)[differ].mean())
+    assert found["second expected"] == pytest.approx(q[np.arange(400), second].sum() / doubt.sum())
+    assert found["spread of classes"] == pytest.approx(np.std([differ[given == each].mean() for each in range(3)]))
+    assert found["squared error"] ** 2 == pytest.approx(((q - np.eye(3)[given]) ** 2).sum(1).mean())
+    assert found["squared error expected"] ** 2 == pytest.approx(1 - (q**2).sum(1).mean())
     joint = compute_confident_joint(given, q, calibrate=False)
     assert found["confident"] ** 2 == pytest.approx(1 - np.trace(joint) / joint.sum())
 
@@ -87,6 +93,20 @@ def test_overlapping_classes_are_never_called_clean(noise: float, classes: int) 
     assert found.noise_rate > 0.999 * LEAST
     assert found.wrong_probability.min() > found.noise_rate / 101
     assert found.is_suspect.any()
+
+
+@pytest.mark.parametrize("name", ["quintiles", "blobs"])
+def test_clean_classes_that_overlap_may_be_clean(name: str) -> None:
+    """Half of the labels or more differ from the preferred class, and all are right. No set of the regression."""
+    if name == "quintiles":
+        inputs, values = load_diabetes(return_X_y=True)
+        labels = np.digitize(values, np.quantile(values, [0.2, 0.4, 0.6, 0.8]))
+    else:
+        inputs, labels = make_blobs(900, centers=[[0, 0], [1, 0], [0, 1]], cluster_std=1.0, random_state=0)
+    scores = cross_val_predict(LogisticRegression(), inputs, labels, cv=5, method="predict_log_proba")
+    found = pyrite.audit(labels, scores=scores, kind="log-probabilities")
+    assert (scores.argmax(1) != labels).mean() > 0.4
+    assert found.noise_interval[0] == 0
 
 
 def test_all_numbers_agree() -> None:
