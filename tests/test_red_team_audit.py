@@ -159,7 +159,7 @@ LABELS = np.arange(60) % 3
         (np.where(LABELS == 1, np.nan, LABELS), "labels is nan at index 1: leave out samples without a label"),
         (LABELS.astype(float), "labels has the dtype float64"),
         (np.where(LABELS == 2, -1, LABELS), "labels is -1 at index 2, but must be 0 or more"),
-        (np.array(["nan"] * 60), "labels has the dtype <U3"),
+        (np.array(["nan"] * 60), "the label at index "),
         (LABELS.astype(object), "labels has the dtype object"),
         (LABELS == 1, "labels has the dtype bool"),
         (LABELS.reshape(2, 30), "there are 60 rows of scores but 2 labels"),

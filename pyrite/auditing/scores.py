@@ -12,7 +12,7 @@ from pandas import DataFrame
 from scipy.special import softmax
 
 from pyrite.arrays import Floats, Ints, to_floats, to_ints
-from pyrite.data import annotation_cells, are_several, frame_table, is_frame, listed
+from pyrite.data import annotation_cells, are_several, frame_table, is_frame, is_missing, listed
 from pyrite.errors import PyriteError
 
 __all__ = [
@@ -199,6 +199,11 @@ def numbered(labels: Any, classes: Sequence[str] | None) -> Any:
     if not known or (several and classes is None):
         return labels
     number = {str(name): place for place, name in enumerate(classes or ())}
+    gaps = (
+        [] if several else [row for row, text in enumerate(map(str, texts)) if text not in number and is_missing(text)]
+    )
+    if gaps:
+        raise PyriteError(f"the label at index {gaps[0]} is missing: leave out samples without a label")
     if not number or not known <= number.keys():
         if all(text.isascii() and text.isdecimal() for text in known):
             return labels if several else np.array([int(text) for text in texts.tolist()], np.int64)

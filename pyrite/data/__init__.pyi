@@ -14,6 +14,7 @@ from .dataset import (
     Numeric as Numeric,
     Samples as Samples,
     Tracklets as Tracklets,
+    is_missing as is_missing,
 )
 from .files import data_folder as data_folder
 from .images import LazyImages as LazyImages, Unreadable as Unreadable
