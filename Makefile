@@ -4,7 +4,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALL := $(BIN)/python -m pip install --quiet --constraint constraints.txt --editable
 
-.PHONY: demo test test-slow lint format bench docs docs-serve faults dist clean
+.PHONY: demo test test-slow lint security format bench docs docs-serve faults dist clean
 
 demo: .venv/.package
 	$(BIN)/pyrite demo
@@ -23,6 +23,12 @@ lint: .venv/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/bandit -q -c pyproject.toml -r pyrite
+
+# Known vulnerabilities of the installed packages; it fails where the database of PyPI cannot be asked.
+security: .venv/.dev .venv/.release
+	$(BIN)/bandit -q -c pyproject.toml -r pyrite
+	$(BIN)/pip-audit --strict --skip-editable
 
 format: .venv/.dev
 	$(BIN)/ruff check --fix .

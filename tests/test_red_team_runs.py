@@ -332,3 +332,27 @@ def test_what_plug_ins_may_do_wrong(tmp_path: Path) -> None:
         "train", BLOBS, "--loss", "wide", *out
     )
     assert typed("list", "losses")[0] == 0
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "samples.npz", "labels.npz"])
+def test_a_file_of_another_run_is_refused(name: str, tmp_path: Path) -> None:
+    """It fits: the same net, the same samples, another seed."""
+    for seed in (0, 1):
+        options = {"samples": 200, "epochs": 1, "model": "mlp(hidden=[4])", "validation": 0.4, "progress": False}
+        pyrite.train("digits", seed=seed, out=tmp_path / str(seed), method="erm(ce)", **options)
+    (tmp_path / "0" / name).write_bytes((tmp_path / "1" / name).read_bytes())
+    run = pyrite.Run.load(tmp_path / "0")
+    with pytest.raises(pyrite.PyriteError, match=f"{name} does not belong to .*run.json"):
+        pyrite.audit(run) if name != "model.safetensors" else run.predict("digits")
+
+
+def test_other_inputs_are_noticed_without_run_json(tmp_path: Path) -> None:
+    numbers = np.random.default_rng(0).normal(size=(64, 2))
+    options = {"epochs": 4, "model": "mlp(hidden=[4])", "progress": False}
+    asked = iter([False] * 3)
+    data = pyrite.Dataset("rows", numbers, np.arange(64) % 2, ("a", "b"))
+    pyrite.train(data, out=tmp_path / "run", stop=lambda: next(asked, True), batch_size=16, **options)
+    (tmp_path / "run" / "run.json").unlink()
+    changed = pyrite.Dataset("rows", numbers + 1e-3, np.arange(64) % 2, ("a", "b"))
+    with pytest.raises(pyrite.PyriteError, match=r"inputs of .* are not those"):
+        pyrite.train(changed, resume=tmp_path / "run")

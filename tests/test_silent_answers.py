@@ -514,3 +514,14 @@ def test_a_truth_value_is_none_of_other_numbers() -> None:
 
 def test_float_labels_beyond_int64() -> None:
     assert pyrite.data.load(np.arange(4.0)[:, None], label=[1e300, 1.0, 1e300, 1.0]).classes == ("1.0", "1e+300")
+
+
+@pytest.mark.parametrize("role", ["ignore", "name", "group"])
+def test_texts_that_have_another_role_are_not_learned_from(role: str) -> None:
+    datasets = pytest.importorskip("datasets")
+    remarks = [f"customer {row} wrote {row * 7} words of text" for row in range(40)]
+    data = datasets.Dataset.from_dict({"x": np.arange(40.0), "remark": remarks, "label": ["a", "b"] * 20})
+    assert pyrite.data.load(data, label="label").columns == ("remark",)
+    assert pyrite.data.load(data, label="label", **{role: "remark"}).columns == ("x",)
+    with pytest.raises(pyrite.PyriteError, match="text and ignore both name the column 'remark'"):
+        pyrite.data.load(data, label="label", text="remark", ignore="remark")

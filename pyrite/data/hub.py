@@ -1,6 +1,6 @@
 """Data sets of the package ``datasets`` of Hugging Face: which columns are inputs and labels."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -36,9 +36,10 @@ def is_hub(data: object) -> bool:
     return type(data).__module__.partition(".")[0] == "datasets" and hasattr(data, "features")
 
 
-def read_hub(data: Any, label: Any, text: str, like: Schema | None) -> Plain:
-    """The columns that are inputs and labels. ``label`` and ``text`` name them, or are guessed by their features;
-    ``like`` is given for samples of a model, and ``label`` is None if their labels are not wanted."""
+def read_hub(data: Any, label: Any, text: str, like: Schema | None, taken: Collection[str] = ()) -> Plain:
+    """The columns that are inputs and labels. ``label`` and ``text`` name them, or are guessed by their features,
+    among those that are not ``taken``; ``like`` is given for samples of a model, and ``label`` is None if their labels
+    are not wanted."""
     if not hasattr(data, "__len__") or not hasattr(data, "__getitem__"):
         raise PyriteError(_STREAMING)
     name = str(getattr(data.info, "dataset_name", None) or "Dataset")
@@ -65,7 +66,7 @@ def read_hub(data: Any, label: Any, text: str, like: Schema | None) -> Plain:
         if isinstance(plain.label, str) and plain.label:
             plain = plain._replace(label=list(data[key]))
         return plain._replace(data=values, notes=(f"{note} left out",) if rest else ())
-    return _as_frame(plain, [column for column in inputs if kinds[column] in ("text", "scalar")], inputs, like)
+    return _as_frame(plain, [column for column in inputs if kinds[column] in ("text", "scalar")], inputs, like, taken)
 
 
 def _label_column(data: Any, label: str, like: Schema | None) -> str:
@@ -76,7 +77,9 @@ def _label_column(data: Any, label: str, like: Schema | None) -> str:
     return label
 
 
-def _as_frame(plain: Plain, scalars: list[str], inputs: Sequence[str], like: Schema | None) -> Plain:
+def _as_frame(
+    plain: Plain, scalars: list[str], inputs: Sequence[str], like: Schema | None, taken: Collection[str]
+) -> Plain:
     """The columns of texts, numbers and truth values as a pandas frame, with class names in place of numbers."""
     if not scalars:
         raise PyriteError(
@@ -89,7 +92,7 @@ def _as_frame(plain: Plain, scalars: list[str], inputs: Sequence[str], like: Sch
     label = plain.label
     if plain.classes and label is not None:
         frame[key], label = np.array(plain.classes, object)[label], key
-    columns = [column for column in scalars if _kind(data.features[column]) == "text"]
+    columns = [column for column in scalars if _kind(data.features[column]) == "text" and column not in taken]
     text, one_of_many = plain.text, len(columns) == 1 and len(scalars) > 1
     if one_of_many and like is None and not text and frame_table(frame).column(columns[0]).kind == "text":
         text, others = columns[0], [column for column in scalars if column != columns[0]]

@@ -4,7 +4,7 @@
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final, NamedTuple, Protocol
@@ -86,7 +86,10 @@ def load_object(data: Any, label: Any = "", text: str = "", group: Any = "", **c
     roles = Roles(text=text, group=group, **columns)
     if isinstance(data, Mapping):
         return _load_parts(data, label, roles)
-    plain = make_plain(data, label, text)
+    named = [str(value) for option, value in vars(roles).items() if option not in ("label", "text")]
+    plain = make_plain(
+        data, label, text, taken={part.strip() for value in named for part in (value, *value.split(","))}
+    )
     if is_frame(plain.data):
         return _load_frame(plain, replace(roles, text=plain.text))
     if given := [option for option, value in vars(roles).items() if value]:
@@ -113,8 +116,11 @@ def _load_frame(plain: Plain, roles: Roles) -> Dataset:
     return replace(made, notes=(*plain.notes, *made.notes))
 
 
-def make_plain(data: Any, label: Any = "", text: str = "", like: Schema | None = None) -> Plain:
-    """An object without loaders and pairs around it, and what the labels of its samples are."""
+def make_plain(
+    data: Any, label: Any = "", text: str = "", like: Schema | None = None, taken: Collection[str] = ()
+) -> Plain:
+    """An object without loaders and pairs around it, and what the labels of its samples are; columns that are
+    ``taken`` are not learned from."""
     notes: tuple[str, ...] = ()
     if isinstance(data, Mapping) and data:
         kind, parts = type(data).__name__, list(map(repr, data))
@@ -126,7 +132,7 @@ def make_plain(data: Any, label: Any = "", text: str = "", like: Schema | None =
     if is_torch(data, "DataLoader"):
         notes, data = loader_notes(data), data.dataset
     if is_hub(data):
-        plain = read_hub(data, label, text, like)
+        plain = read_hub(data, label, text, like, taken)
         return plain._replace(notes=(*notes, *plain.notes))
     refuse_streams(data)
     base, _ = base_of(data)

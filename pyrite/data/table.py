@@ -112,6 +112,8 @@ def read_table(
             raise PyriteError(
                 f"{table.path}: the column {column!r} has the labels, so that it cannot be anything else too"
             )
+    if both := [column for column in wanted if column in ignored]:
+        raise PyriteError(f"{table.path}: text and ignore both name the column {both[0]!r}")
     types = given_kinds(roles.types, table)
     names = wanted or [column for column in table.names if column not in {*taken, *filter(None, (roles.group,))}]
     if not names:

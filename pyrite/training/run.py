@@ -27,6 +27,7 @@ from pyrite.data import (
     Records,
     Statistics,
     checksums,
+    digest,
     load,
     read_like,
     to_objects,
@@ -156,6 +157,7 @@ class Run:
         integers = all(labels[name].dtype.kind in "iu" for name in ("given", "part", "true") if name in labels)
         if not integers or (len(given) and not 0 <= given.min() <= given.max() < len(self.classes)):
             raise PyriteError(f"{path} is damaged: it holds labels that are no class")
+        self._check_own(path)
         return labels
 
     @cached_property
@@ -197,7 +199,17 @@ class Run:
                 raise PyriteError(f"{path} does not belong to {self.path / 'labels.npz'}: other samples")
         if "class_margins" in samples and samples["class_margins"].shape != (count, len(self.classes)):
             raise PyriteError(f"{path} does not belong to {self.path / 'run.json'}: other classes")
+        self._check_own(path)
         return samples
+
+    def _check_own(self, path: Path) -> None:
+        """Raise ``PyriteError`` for a file of another run, which may fit all the same."""
+        known = self.facts.get("files", {}) if self.facts.get("finished") else {}
+        if path.name in known and known[path.name] != digest([path.read_bytes()]):
+            raise PyriteError(
+                f"{path} does not belong to {self.path / 'run.json'}: another file was put in its place, or it was "
+                "edited. Put back what it was, or train again, into another folder"
+            )
 
     def dataset(self) -> Dataset:
         """The data it was trained on, read once."""
@@ -253,6 +265,7 @@ class Run:
             net.load_state_dict(read_weights(path))
         except RuntimeError as error:
             raise PyriteError(f"{path} does not belong to {self.config.model}: {str(error).splitlines()[0]}") from None
+        self._check_own(path)
         return (Mirrored(net) if self.config.mirror else net).eval()
 
     @cached_property
@@ -263,7 +276,12 @@ class Run:
             raise PyriteError(
                 f"the features of {self.path} were given in Python: {described}: run.model takes their outputs"
             )
-        return None if described is None else described.restore(read_state(self.path / "features.npz"))
+        if described is None:
+            return None
+        state = read_state(path := self.path / "features.npz")
+        self._check_own(path)
+        restored: Features = described.restore(state)
+        return restored
 
     def scores(self, inputs: Inputs, batch_size: int = 500) -> npt.NDArray[Any]:
         """Scores of samples as the data set had them: images (N × C × H × W), features (N × F) or records."""
@@ -308,6 +326,12 @@ class Run:
     def __repr__(self) -> str:
         epochs = f"{len(self.history)} epoch{'s' * (len(self.history) != 1)}"
         return f"<run {self.path}: {self.config.method} on {self.config.data}, {epochs}>"
+
+
+def file_checksums(folder: Path) -> dict[str, str]:
+    """Checksums of the files that results are read from, by their names."""
+    paths = [folder / name for name in ("labels.npz", "samples.npz", "features.npz", "model.safetensors")]
+    return {path.name: digest([path.read_bytes()]) for path in paths if path.exists()}
 
 
 def _known(described: Any) -> Any:

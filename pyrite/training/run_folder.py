@@ -31,7 +31,7 @@ from pyrite.training.build import Training
 from pyrite.training.evaluation import measure_retrieval
 from pyrite.training.loop import Observer, RunFailed
 from pyrite.training.progress import divergence
-from pyrite.training.run import read_json, read_labels
+from pyrite.training.run import file_checksums, read_json, read_labels
 
 STATE: Final = "state/state.safetensors"
 _LOCK: Final = ".lock"
@@ -128,6 +128,8 @@ class RunFolder(Observer):
         state = unpack(path)
         if self.config.differences(state["recipe"]):
             raise PyriteError(f"{path} belongs to a run with another recipe than {self.path / 'recipe.toml'}")
+        if state["checksums"] != training.checksums:  # run.json, which has them too, may be gone
+            raise PyriteError(f"the inputs of {self.config.data} are not those of {path}")
         self._began -= state["seconds"]
         try:
             training.trainer.load_state_dict(state["trainer"])
@@ -171,7 +173,8 @@ class RunFolder(Observer):
         training.record.merge()
         if rank():
             return self._write({})
-        state: dict[str, Any] = {"recipe": self.config.recipe, "seconds": time.perf_counter() - self._began}
+        state: dict[str, Any] = {"recipe": self.config.recipe, "checksums": training.checksums}
+        state["seconds"] = time.perf_counter() - self._began
         state |= {name: getattr(training, name).state_dict() for name in ("batches", "trainer", "record")}
         state["unreadable"] = {entry.path: entry.reason for entry in training.batches.unreadable.values()}
         self._write({STATE: pack(state), **(self._results() if self._unwritten else {})})
@@ -198,8 +201,9 @@ class RunFolder(Observer):
                 results["retrieval"] = measure_retrieval(training.trainer, data.test, training.scale)
             except ValueError as error:  # a net without embeddings is saved all the same
                 results["retrieval"] = {"unknown": str(error)}
-        files = {"model.safetensors": _weights(training.trainer.model), **last}
-        self._write({} if rank() else files | {"run.json": self._facts(results, warned)})
+        self._write({} if rank() else {"model.safetensors": _weights(training.trainer.model), **last})
+        results["files"] = file_checksums(self.path)
+        self._write({} if rank() else {"run.json": self._facts(results, warned)})
 
     def _results(self) -> dict[str, bytes]:
         record = self.training.record
@@ -224,7 +228,8 @@ class RunFolder(Observer):
     def _facts(self, results: dict[str, Any], warned: Sequence[str] = ()) -> bytes:
         commit = None
         with suppress(OSError):  # there may be no git
-            done = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, check=False)
+            words = ["git", "rev-parse", "HEAD"]
+            done = subprocess.run(words, capture_output=True, text=True, check=False)  # nosec B603
             commit = done.stdout.strip() or None
         versions = {"pyrite": pyrite.__version__, "torch": torch.__version__, "numpy": np.__version__}
         facts: dict[str, Any] = {
