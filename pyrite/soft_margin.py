@@ -166,10 +166,11 @@ class _Rows(torch.autograd.Function):
             numbers = kernel.forward(rows, labels, with_total=with_total)[0]
             ctx.save_for_backward(rows, labels, numbers)
             return numbers[0].clone(), numbers[3].clone() if with_total else None
-        parts = zip(*(_in_operations(rows[here], labels[here], with_total) for here in _blocks(rows)), strict=True)
-        delta, total, mass, top = (None if part[0] is None else torch.cat(part) for part in parts)
+        blocks = (_in_operations(rows[here], labels[here], with_total, in_place=True) for here in _blocks(rows))
+        parts = zip(*blocks, strict=True)
+        delta, total, mass, top = (part[0] if len(part) == 1 or part[0] is None else torch.cat(part) for part in parts)
         ctx.save_for_backward(rows, labels, delta, mass, top)
-        return delta, total  # type: ignore[return-value]  # the margin is never None
+        return delta, total
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> tuple[Tensor | None, None, None]:
@@ -190,25 +191,31 @@ class _Rows(torch.autograd.Function):
         return gradient(rows, labels, *kept, g_delta, g_total), None, None
 
 
-def _in_operations(rows: Tensor, labels: Tensor, with_total: bool) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
+def _in_operations(
+    rows: Tensor, labels: Tensor, with_total: bool, in_place: bool = False
+) -> tuple[Tensor, Tensor | None, Tensor, Tensor]:
     """Margin, total, and mass and largest score of the others, in operations torch can differentiate and compile.
 
-    The mass is summed in float64: focal loss triples the error of the margin, and higher powers do worse.
+    The mass is summed in float64: focal loss triples the error of the margin, and higher powers do worse. ``in_place``
+    is for no gradients: then one copy of the rows is all that is made of their size.
     """
-    hot = torch.arange(rows.shape[1], device=rows.device) == labels.unsqueeze(1)
-    x = rows.to(torch.promote_types(rows.dtype, torch.float32))
-    others = torch.where(hot, -torch.inf, x)
+    index, wide = labels.unsqueeze(1), wide_dtype(rows)
+    own = rows.gather(1, index).squeeze(1).to(wide)
+    x = rows.to(torch.promote_types(rows.dtype, torch.float32), copy=in_place)
+    others = x.scatter_(1, index, -torch.inf) if in_place else x.scatter(1, index, -torch.inf)
+    room = others if in_place else None
     top = _finite(others.detach().amax(1, keepdim=True))
-    mass = (others - top).exp().sum(1, dtype=wide_dtype(rows))
+    others = torch.sub(others, top, out=room)
+    drop = others.scatter(1, index, 0.0).sum(1).to(wide) if with_total else None
+    mass = torch.exp(others, out=room).sum(1, dtype=wide)
     kept = mass.clamp(min=0.5)
     # The mass is at least 1, or 0 where all others are -inf; then its logarithm has no derivative, and needs none.
-    log_mass = torch.where(mass > 0, kept.log(), -torch.inf)
-    own = x.gather(1, labels.unsqueeze(1)).squeeze(1).to(mass.dtype) - top.squeeze(1)
+    log_mass = mass.log() if in_place else torch.where(mass > 0, kept.log(), -torch.inf)
+    own = own - top.squeeze(1)
     delta, total = own - log_mass, None
-    if with_total:
+    if drop is not None:
         # The sum over i of -log p_i, from terms that are all positive, so that nothing cancels: of the label
         # -log sigmoid(delta), of the others the logarithm of the mass of all classes less s_i - top.
-        drop = torch.where(hot, 0.0, x - top).sum(1).to(delta.dtype)
         total = (rows.shape[1] - 1) * torch.logaddexp(log_mass, own) - drop - logsigmoid(delta)
     return delta, total, kept, top
 
@@ -225,12 +232,15 @@ def _gradient(
         constant = -g_total.unsqueeze(1).to(top.dtype)
     index, label, factor = labels.unsqueeze(1), *(n.unsqueeze(1).to(top.dtype) for n in (at_label, factor / mass))
     grad = torch.empty_like(rows, memory_format=torch.contiguous_format)
+    same = grad.dtype == top.dtype
     for here in _blocks(rows):
-        room = grad[here] if grad.dtype == top.dtype else None
-        part = torch.sub(rows[here], top[here], out=room).exp_().mul_(factor[here])
+        part = torch.sub(rows[here], top[here], out=grad[here] if same else None).exp_().mul_(factor[here])
         if constant is not None:
             part.add_(constant[here])
-        grad[here] = part.scatter_(1, index[here], label[here])
+        part.scatter_(1, index[here], label[here])
+        if not same:
+            grad[here] = part
+        del part  # before the next is made
     return grad
 
 

@@ -145,6 +145,18 @@ def test_identities(one: str, other: str) -> None:
     assert torch.allclose(a.weight_at(margin), b.weight_at(margin), rtol=1e-9, atol=1e-12)
 
 
+def test_dynamic_fine_tuning_is_absolute_error() -> None:
+    """Cross entropy times the detached p has half of the gradient of mae, that of gce(q=1); p^q has that of gce(q)."""
+    scores = (3 * torch.randn(64, 7, dtype=torch.float64, generator=torch.Generator().manual_seed(0))).requires_grad_()
+    labels = torch.arange(64) % 7
+    ce = torch.nn.functional.cross_entropy(scores, labels, reduction="none")
+    for q, same in ((1.0, "0.5*mae"), (1.0, "gce(q=1)"), (0.7, "gce(q=0.7)"), (0.0, "ce")):
+        weighted = (ce * ce.neg().exp().detach() ** q).mean()
+        (expected,) = torch.autograd.grad(weighted, scores, retain_graph=True)
+        (found,) = torch.autograd.grad(pyrite.loss(same)(scores, labels), scores)
+        torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-12)
+
+
 def test_tce_tends_to_ce() -> None:
     margin = torch.linspace(-2, 10, 25, dtype=torch.float64)
     assert torch.allclose(pyrite.TCE(q=400).value_at(margin), pyrite.CE().value_at(margin), rtol=1e-10)
