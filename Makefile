@@ -37,11 +37,11 @@ format: .venv/.dev
 bench: .venv/.dev
 	$(BIN)/python -m benchmarks.losses
 	$(BIN)/python -m benchmarks.losses --every
-	$(BIN)/python -m benchmarks.loop
 	$(BIN)/python -m benchmarks.loading
 	$(BIN)/python -m benchmarks.diagnostics
 	$(BIN)/python -m benchmarks.models
 	$(BIN)/python -m benchmarks.meta
+	$(BIN)/python -m benchmarks.growth
 
 # The site, in `site`; opens from the disk. NOTEBOOKS=false leaves out the notebooks, which are executed otherwise.
 docs: .venv/.docs

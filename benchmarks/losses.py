@@ -1,6 +1,6 @@
 """Forward + backward of losses, as a ratio to ``F.cross_entropy`` measured beside it, and the memory it takes.
 
-    python -m benchmarks.losses [--rounds 15]              the goals, with what was reached
+    python -m benchmarks.losses [--rounds 15]              the goals, with what was reached; the training loop too
     python -m benchmarks.losses --every [--only 1024x1000] [--losses ce nce] [--threads 1]
 
 Runs are interleaved: each round runs every form once, and a form's figure is the median over rounds of its time over
@@ -24,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import pyrite
+from benchmarks import loop
 from benchmarks.memory import peak_bytes
 from pyrite import kernel
 
@@ -205,9 +206,8 @@ def main() -> None:
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     compiled = "with" if kernel.library() else "without"
-    load = ", ".join(f"{number:.1f}" for number in os.getloadavg()) if hasattr(os, "getloadavg") else "unknown"
     versions = f"pyrite {pyrite.__version__} {compiled} the compiled kernel, torch {torch.__version__}"
-    print(f"{versions}; {os.cpu_count()} cores, load {load} before\n")
+    print(f"{versions}; {os.cpu_count()} cores, load {loop.load_average()} before\n")
     if arguments.every:
         chosen = [shape for shape in SHAPES if not arguments.only or f"{shape[0]}x{shape[1]}" in arguments.only]
         every(chosen, arguments.rounds, arguments.losses)
@@ -215,6 +215,8 @@ def main() -> None:
         goals(arguments.rounds)
         torch.set_num_threads(1)
         projected(2048, 512, 65536, max(3, arguments.rounds // 4))
+        print(loop.row(arguments.rounds))
+    print(f"\nload {loop.load_average()} after")
 
 
 if __name__ == "__main__":
