@@ -64,81 +64,81 @@ class Settings(TypedDict, total=False):
     lr: Annotated[float | str | None, Setting(
         "The learning rate; for 'pyrite tune' also a range: 'between(0.01, 1, log=True)'.", short=True)]
     minutes: Annotated[float | None, Gt(0), Setting(
-        "Minutes of training, in place of --epochs, on this machine; in longer ones the default net is wider.",
+        "Length of training in minutes, in place of --epochs; longer runs use a wider default net.",
         short=True)]
     config: Annotated[str | os.PathLike[str] | None, Setting(
         "A TOML file of settings, such as a recipe.toml; flags override it.", short=True, group=_RUNNING)]
     label: Annotated[str | Sequence[Any] | None, Setting(  # a column, or the labels themselves
-        "The column of the labels, or several with commas, one of each annotator; by default one that is called so, or "
-        "the last of few values. Of a folder, a table of its files and their labels.", reads=True)]
+        "The label column, or one per annotator, separated by commas; by default a column called 'label' or similar, or "
+        "the last one if it has few values. For a folder, a table of its files and their labels.", reads=True)]
     text: Annotated[str | None, Setting(
-        "The column of texts to learn from, or several with commas; all other columns are left out.", reads=True,
+        "The text column, or several, separated by commas; all other columns are ignored.", reads=True,
         group=_COLUMNS)]
     ignore: Annotated[str | None, Setting(
-        "Columns to leave out, with commas between them, such as 'id,url'.", reads=True, group=_COLUMNS)]
+        "Columns to ignore, separated by commas, such as 'id,url'.", reads=True, group=_COLUMNS)]
     types: Annotated[str | None, Setting(
-        "What columns hold, such as 'zip=category,joined=dmy'; 'pyrite check DATA' prints how they are read.",
+        "Types of columns, such as 'zip=category,joined=dmy'; 'pyrite check DATA' prints the detected types.",
         reads=True, group=_COLUMNS)]
     name: Annotated[str | None, Setting(
-        "The column that names a sample in reports; it is not learned from.", reads=True, group=_COLUMNS)]
+        "The column that identifies a sample in reports; it is not a feature.", reads=True, group=_COLUMNS)]
     sample: Annotated[str | None, Setting(
-        "The column of samples where a row is one label, or where files have a table of labels.", reads=True,
+        "The column that identifies the sample, in a table with one row per label or a table of files.", reads=True,
         group=_COLUMNS)]
     annotator: Annotated[str | None, Setting(
-        "The column that names who gave a label, in a table with one row per label.", reads=True, group=_COLUMNS)]
+        "The column that identifies the annotator, in a table with one row per label.", reads=True, group=_COLUMNS)]
     group: Annotated[str | Sequence[Any] | None, Setting(  # a column, or the groups themselves
-        "The column of what samples belong to, such as 'patient': groups are held out as a whole.", reads=True,
+        "The column of dependent samples, such as 'patient': whole groups are held out together.", reads=True,
         group=_COLUMNS)]
     features: Annotated[str | Features | None, Setting(
-        "What samples become, such as 'tfidf'; none for raw images or plain numbers.",
+        "The encoder of samples, such as 'tfidf'; none for raw images or plain numbers.",
         spec="pyrite.training.config:read_features", none=True, group=_DATA)]
     method: Annotated[str | Method | None, Setting(
-        "A method; --loss LOSS is short for 'erm(LOSS)'.", "auto", spec="pyrite.methods:METHODS")]
+        "A method; see 'pyrite list methods'. --loss LOSS is short for 'erm(LOSS)'.", "auto", spec="pyrite.methods:METHODS")]
     noise: Annotated[str | Noise | None, Setting(
-        "Make labels wrong first, such as 'symmetric(0.4)'; corrections come after it.", spec="pyrite.noise:NOISES",
+        "Corrupt the labels first, such as 'symmetric(0.4)'; corrections apply afterwards.", spec="pyrite.noise:NOISES",
         group=_DATA)]
     corrections: Annotated[str | os.PathLike[str] | None, Setting(
-        "A file of corrected labels, as the report exports it, or a suspects.csv.", group=_DATA)]
+        "A file of corrected labels, exported by the review page, or a suspects.csv.", group=_DATA)]
     drop_suspects: Annotated[float | None, Ge(0), Le(1), Setting(
-        "Leave out labels that are wrong with this probability or more, by the corrections; without those, 'pyrite "
-        "train' audits first.", 0.0, group=_DATA)]
+        "Drop samples whose label is wrong with this probability or more, according to --corrections; without "
+        "corrections, 'pyrite train' runs an audit first.", 0.0, group=_DATA)]
     model: Annotated[str | Model | None, Setting(
         "A net, such as 'resnet20'; by default one that suits the data.", spec="pyrite.training.config:read_model")]
-    epochs: Annotated[int | None, Ge(1), Setting("Times over the data.", 30)]
+    epochs: Annotated[int | None, Ge(1), Setting("Number of passes over the data.", 30)]
     iterations: Annotated[int | None, Ge(1), Setting(
-        "Length in steps, in place of --epochs; an epoch may then be shorter.", group=_STEPS)]
+        "Length of training in steps, in place of --epochs; an epoch can then be shorter.", group=_STEPS)]
     batch_size: Annotated[int | None, Ge(1), Setting("Samples per step, over all processes.", 128, group=_STEPS)]
     optimiser: Annotated[str | Optimiser | None, Setting(
-        "Such as 'adam(lr=1e-3, eps=0.1)'; by default SGD with momentum.",
+        "The optimiser, such as 'adam(lr=1e-3, eps=0.1)'; by default SGD with momentum.",
         spec="pyrite.training.optimisers:OPTIMISERS", group=_STEPS)]
     optimizer: Annotated[str | Optimiser | None, Setting("The same as --optimiser.", short=True, group=_STEPS)]
     schedule: Annotated[str | Schedule | None, Setting(
-        "Of the learning rate, such as linear, cosine or 'steps(at=[40, 80])'.",
+        "The learning-rate schedule, such as linear, cosine or 'steps(at=[40, 80])'.",
         spec="pyrite.training.optimisers:SCHEDULES", group=_STEPS)]
-    clip: Annotated[float | None, Ge(0), Setting("The largest norm of a gradient; 0 for no limit.", group=_STEPS)]
-    accumulate: Annotated[int | None, Ge(1), Setting("Send each batch through the net in this many pieces.", 1,
+    clip: Annotated[float | None, Ge(0), Setting("The maximum norm of the gradient; 0 disables clipping.", group=_STEPS)]
+    accumulate: Annotated[int | None, Ge(1), Setting("Pass each batch through the net in this many pieces.", 1,
         group=_STEPS)]
     augment: Annotated[str | CropFlip | None, Setting(
-        "Such as 'crop_flip(pad=4)', or none.", spec="pyrite.training.config:AUGMENTATIONS", none=True, group=_IMAGES)]
+        "Augmentation, such as 'crop_flip(pad=4)', or none.", spec="pyrite.training.config:AUGMENTATIONS", none=True, group=_IMAGES)]
     grow: Annotated[float | None, Ge(0.5), Le(1), Setting(
-        "The side of images in the first epoch, as a fraction; they are whole after two thirds of the run.",
+        "Image size in the first epoch, as a fraction; it reaches 1 after two thirds of the run.",
         group=_IMAGES)]
     mirror: Annotated[bool | None, Setting(
-        "Predict the mean of an image and its mirror image; by default if training mirrors images.", group=_IMAGES)]
-    samples: Annotated[int | None, Ge(1), Setting("Use only this many samples, with the fraction of each class kept.",
+        "Average predictions of an image and its mirror image; the default if training mirrors images.", group=_IMAGES)]
+    samples: Annotated[int | None, Ge(1), Setting("Use only this many samples, stratified by class.",
         group=_DATA)]
-    validation: Annotated[float | None, Ge(0), Lt(1), Setting("Hold out this fraction, with its given labels.",
+    validation: Annotated[float | None, Ge(0), Lt(1), Setting("Hold out this fraction of the samples, with their given labels.",
         group=_DATA)]
     keep: Annotated[Literal["best", "last"] | None, Setting(
-        "best saves the model of the best epoch by held-out labels, if it is clearly better; last the last one.",
+        "best saves the best epoch by held-out labels, if it is significantly better; last saves the last one.",
         "best", group=_STEPS)]
     precision: Annotated[Precision | None, Setting(
-        "float32, float64 or bfloat16 (torch's autocast); by default what suits net and processor.", group=_RUNNING)]
-    compile: Annotated[bool | None, Setting("Run the net through torch.compile.", False, group=_RUNNING)]
+        "float32, float64 or bfloat16 (autocast); the default depends on the net and the processor.", group=_RUNNING)]
+    compile: Annotated[bool | None, Setting("Compile the net with torch.compile.", False, group=_RUNNING)]
     checkpoint_every: Annotated[int | None, Ge(0), Setting(
-        "Also save after every so many steps, not only every epoch.", 0, group=_RUNNING)]
-    seed: Annotated[int | None, Ge(0), Setting("Everything random comes from it.", 0, group=_RUNNING)]
-    device: Annotated[str | None, Setting("cpu, cuda, cuda:1 or mps; auto is a GPU if there is one.", "auto")]
+        "Also save a checkpoint after this many steps; 0 saves only after epochs.", 0, group=_RUNNING)]
+    seed: Annotated[int | None, Ge(0), Setting("The seed of all random numbers.", 0, group=_RUNNING)]
+    device: Annotated[str | None, Setting("cpu, cuda, cuda:1 or mps; auto selects a GPU if available.", "auto")]
     # fmt: on
 
 

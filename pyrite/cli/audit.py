@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @with_settings(defaults=False)
 def audit(
-    data: Annotated[str | None, typer.Argument(help="A data set's name, a folder, a file, or a run's folder.")] = None,
+    data: Annotated[str | None, typer.Argument(help="A data set, a folder, a file, or a run directory.")] = None,
     scores: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Scores, .npy, .csv or .parquet: one row per sample. Again for another model.", rich_help_panel=_OWN
+            help="Scores, .npy, .csv or .parquet: one row per sample. Repeat for more models.", rich_help_panel=_OWN
         ),
     ] = None,
     labels: Annotated[
@@ -37,7 +37,7 @@ def audit(
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option(help="What they are: logits, probabilities, log-probabilities.", rich_help_panel=_OWN),
+        typer.Option(help="The kind of the scores: logits, probabilities, log-probabilities.", rich_help_panel=_OWN),
     ] = None,
     embeddings: Annotated[Path | None, typer.Option(help="One row per sample, .npy.", rich_help_panel=_OWN)] = None,
     classes: Annotated[
@@ -46,20 +46,20 @@ def audit(
     ] = None,
     samples_of: Annotated[
         str | None,
-        typer.Option("--data", help="The samples, which the page shows: a table or folder.", rich_help_panel=_OWN),
+        typer.Option("--data", help="The samples to show on the page: a table or folder.", rich_help_panel=_OWN),
     ] = None,
     metadata: Annotated[
         Path | None, typer.Option(help="A table with further columns in which wrong labels are looked for.")
     ] = None,
-    reviewed: Annotated[Path | None, typer.Option(help="Decisions of a review, as the page downloads them.")] = None,
+    reviewed: Annotated[Path | None, typer.Option(help="The decisions of a review, exported by the page.")] = None,
     label_studio: Annotated[
         bool, typer.Option("--label-studio", help="Also write the suspects as tasks for Label Studio.")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="The folder; the run's, or a new one, by default.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output folder; by default the run directory or a new one.")] = None,
     as_json: AsJson = False,
     **options: "Unpack[Settings]",
 ) -> None:
-    """Find wrong labels: train once, rank the suspects, write a page to review them on."""
+    """Find wrong labels: train once, rank the suspects and write a review page."""
     if (data is None) == (not scores):
         raise PyriteError("say what to audit: DATA to train on, a run's folder, or --scores with --labels and --kind")
     if reviewed is not None:

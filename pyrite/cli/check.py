@@ -24,13 +24,13 @@ def check(
             autocompletion=completes("loss"),
         ),
     ],
-    data: Annotated[str | None, typer.Argument(help="Data, by which the margins of a net are measured.")] = None,
-    classes: Annotated[int | None, typer.Option(help="The number of classes, where no data is given.")] = None,
-    model: Annotated[str | None, typer.Option(help="A net, such as 'resnet20', whose margins are measured.")] = None,
+    data: Annotated[str | None, typer.Argument(help="Data on which to measure the margins of a net.")] = None,
+    classes: Annotated[int | None, typer.Option(help="The number of classes, if no data is given.")] = None,
+    model: Annotated[str | None, typer.Option(help="The net to measure, such as 'resnet20'.")] = None,
     as_json: AsJson = False,
     **reading: str,
 ) -> None:
-    """Print how the columns of a table are read; or whether a loss will underfit, and what cures it."""
+    """Print how the columns of a table are read, or whether a loss will underfit and how to fix it."""
     from pyrite.data import load
 
     if data is None and _is_path(loss):

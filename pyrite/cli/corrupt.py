@@ -16,12 +16,12 @@ def corrupt(
     noise: Annotated[str, typer.Option(help="A noise model, such as 'flip2(0.4)'; see 'pyrite list noises'.")],
     seed: Seed = 0,
     out: Annotated[Path, typer.Option(help="The file to write, an .npz.")] = Path("noisy.npz"),
-    picture: Annotated[Path | None, typer.Option(help="Also draw which labels are given for which classes.")] = None,
+    picture: Annotated[Path | None, typer.Option(help="Also plot the noise matrix.")] = None,
     per_class: Annotated[bool, typer.Option("--per-class", help="Also print the rate of every class.")] = False,
     as_json: AsJson = False,
     **reading: str,
 ) -> None:
-    """Make some labels of a data set wrong, and write them beside the true ones."""
+    """Corrupt the labels of a data set with a noise model and save given and true labels."""
     from pyrite.data import load
     from pyrite.features import as_numbers
     from pyrite.noise import corrupt as corrupt_labels, noise_model

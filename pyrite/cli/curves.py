@@ -11,10 +11,10 @@ if TYPE_CHECKING:
 
 def curves(
     losses: Annotated[list[str], typer.Argument(help="Losses, such as ce 'unit(imae(T=8))', or runs of meta_weight.")],
-    classes: Annotated[int, typer.Option(help="Draw the initial margins of this many classes behind them.")] = 10,
-    out: Annotated[Path, typer.Option(help="The picture; its ending decides the format.")] = Path("curves.png"),
+    classes: Annotated[int, typer.Option(help="Show the initial margins for this many classes.")] = 10,
+    out: Annotated[Path, typer.Option(help="The image file; its suffix determines the format.")] = Path("curves.png"),
 ) -> None:
-    """Draw the weight that each loss gives to a sample, by its margin and by the probability of its label."""
+    """Plot the sample weight of each loss over the margin and over the probability of the label."""
     from pyrite.report.figures import curves_figure
     from pyrite.report.style import save
 

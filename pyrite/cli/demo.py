@@ -10,11 +10,11 @@ from pyrite.cli.terminal import AsJson, Seed, failures, is_first, print_json
 
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for the runs, the pictures and the report.")] = Path("demo"),
-    epochs: Annotated[int | None, typer.Option(help="Times over the data, instead of 40 (the audit: 28).")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Number of passes over the data; by default 40 (audit: 28).")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Find wrong labels among digits, 40 % of which are labelled wrong, train on them, and write a report."""
+    """Find wrong labels in digits with 40 % label noise, train on them and write a report."""
     from pyrite.cli.compare import print_comparison
     from pyrite.demonstration import demo as demo_runs
     from pyrite.report.audit_page import write_audit_page

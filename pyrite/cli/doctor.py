@@ -10,7 +10,7 @@ from pyrite.cli.terminal import AsJson, print_json, print_table
 
 
 def doctor(as_json: AsJson = False) -> None:
-    """Print versions, devices, threads, extras and data sets, to paste into a bug report."""
+    """Print versions, devices, threads, extras and data sets for a bug report."""
     import torch
 
     from pyrite.data import DATASETS

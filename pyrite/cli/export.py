@@ -12,7 +12,7 @@ def export(
     run: RunPath,
     file: Annotated[Path, typer.Argument(help="model.onnx, model.pt2 (torch.export), or card.md, the model card.")],
 ) -> None:
-    """Write the model of a run for other programs, or a page about it."""
+    """Export the model of a run, or write its model card."""
     from pyrite.exports import export as write_model
 
     written = write_model(run, file)

@@ -15,7 +15,7 @@ Kind = StrEnum(
 
 
 def list_names(kind: Annotated[Kind, typer.Argument(help="What to list.")], as_json: AsJson = False) -> None:
-    """List names, with their arguments and one line about each."""
+    """List registered names with their arguments and a short description."""
     if kind is Kind.recipes:
         _list_recipes(as_json)
         return

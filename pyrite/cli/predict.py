@@ -13,9 +13,9 @@ from pyrite.errors import PyriteError
 
 def predict(
     run: RunPath,
-    data: Annotated[str, typer.Argument(help="A folder, a file or a data set's name; it needs no labels.")],
+    data: Annotated[str, typer.Argument(help="A folder, a file or a data set; labels are not needed.")],
     out: Annotated[Path, typer.Option(help="The table to write.")] = Path("predictions.csv"),
-    name: Annotated[str, typer.Option(help="The column of a table that names a sample.")] = "",
+    name: Annotated[str, typer.Option(help="The column of a table that identifies a sample.")] = "",
     as_json: AsJson = False,
 ) -> None:
     """Predict the classes of new samples with the model of a run."""

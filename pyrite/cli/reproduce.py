@@ -27,11 +27,11 @@ def reproduce(
     cells: Annotated[
         Path | None, typer.Option(help="The folder of finished runs; by default 'cells' in --out.")
     ] = None,
-    workers: Annotated[int, typer.Option(help="How many runs are trained at once.")] = 1,
-    seeds: Annotated[int | None, typer.Option(help="How many seeds, from 0; by default those of the recipe.")] = None,
+    workers: Annotated[int, typer.Option(help="The number of parallel runs.")] = 1,
+    seeds: Annotated[int | None, typer.Option(help="The number of seeds, from 0; by default that of the recipe.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train what a table or figure of a paper needs, and compare. Run it again to continue."""
+    """Reproduce a table or figure of a paper and compare the values. Run it again to continue."""
     from pyrite.papers import reproduce as run_recipe
     from pyrite.papers.page import write_reproduction
 

@@ -18,7 +18,7 @@ from pyrite.settings import HINTS, SETTINGS, SHORT, Setting
 
 Command = Callable[..., None]
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print the result for a program to read.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 DataName = Annotated[str, typer.Argument(help="A data set's name, a folder, or a file.")]
 _PACKAGE = Path(__file__).parents[1]
 _REGISTERED = {  # where the names are that complete a flag or an argument
@@ -48,8 +48,8 @@ def completes(*kinds: str) -> Callable[[str], list[str]]:
     return lambda incomplete: [name for kind in kinds for name in names_of(kind) if name.startswith(incomplete)]
 
 
-RunPath = Annotated[Path, typer.Argument(help="A run's folder.")]
-Seed = Annotated[int, typer.Option(help="Everything random comes from it.")]
+RunPath = Annotated[Path, typer.Argument(help="A run directory.")]
+Seed = Annotated[int, typer.Option(help="The seed of all random numbers.")]
 
 
 @contextmanager

@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 @with_settings()
 def train(
     data: Annotated[str | None, typer.Argument(help="A data set's name, a folder, or a file.")] = None,
-    out: Annotated[Path | None, typer.Option(help="The run's folder; a new one by default.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder.")] = None,
+    out: Annotated[Path | None, typer.Option(help="The run directory; a new one by default.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Continue the run in this directory.")] = None,
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Write for TensorBoard too.", rich_help_panel="Running")
+        bool, typer.Option("--tensorboard", help="Also write TensorBoard logs.", rich_help_panel="Running")
     ] = False,
     as_json: AsJson = False,
     **options: "Unpack[Settings]",
 ) -> None:
-    """Train a model on labels that are partly wrong."""
+    """Train a model on partly wrong labels."""
     from pyrite.training import Observer, given_settings, train as train_run
 
     observers: list[Observer] = []

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 @with_settings(without=("method", "loss"), as_text=("lr",))
 def tune(
     data: DataName,
-    out: Annotated[Path, typer.Option(help="The folder for the runs and the result; a search there is continued.")],
+    out: Annotated[Path, typer.Option(help="The folder for the runs and the result; an existing search continues.")],
     methods: Annotated[
         list[str] | None,
         typer.Argument(
@@ -35,15 +35,15 @@ def tune(
             autocompletion=completes("loss", "method"),
         ),
     ] = None,
-    trials: Annotated[int, typer.Option(help="How many, of all processes together.")] = 20,
-    by: Annotated[str, typer.Option(help="What to go by on held-out given labels: accuracy or mae.")] = "accuracy",
+    trials: Annotated[int, typer.Option(help="The number of trials, over all processes.")] = 20,
+    by: Annotated[str, typer.Option(help="The criterion on held-out given labels: accuracy or mae.")] = "accuracy",
     prune: Annotated[
-        bool, typer.Option(help="End trials early that are behind the others.", rich_help_panel="Running")
+        bool, typer.Option(help="Stop trials early that fall behind the others.", rich_help_panel="Running")
     ] = True,
     as_json: AsJson = False,
     **options: "Unpack[Settings]",
 ) -> None:
-    """Choose loss, parameters and learning rate without clean labels. Run it again to continue."""
+    """Select the loss, its parameters and the learning rate without clean labels. Run it again to continue."""
     from pyrite.report.style import save
     from pyrite.report.tuning import tuning_figure
     from pyrite.tuning import tune as tune_runs
