@@ -40,14 +40,14 @@ class Options(OptionsButWeight, total=False):
 
 
 class Loss(nn.Module, ABC):
-    """A loss that is called like ``nn.CrossEntropyLoss``: ``loss(scores, labels)``.
+    """A loss with the interface of ``nn.CrossEntropyLoss``: ``loss(scores, labels)``.
 
     Args:
         reduction: ``"mean"`` divides by the sum of the weights of the samples that count, as torch does
             (by the number of samples when labels are distributions); ``"sum"``; or ``"none"``.
         ignore_index: the label of samples that do not count. If none counts, the mean is NaN, as torch's.
         weight: one weight per class.
-        check: also refuse scores that are NaN or infinite. It reads them all once more.
+        check: raise an error for NaN or infinite scores, at the cost of one more pass over them.
     """
 
     reduction: str

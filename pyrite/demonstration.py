@@ -42,14 +42,14 @@ def demo(
     begin: Callable[[str, int], None] = lambda name, seed: None,
     progress: bool | None = None,
 ) -> Demo:
-    """Make 40 % of the labels of scikit-learn's digits wrong, find them, and train on them by six methods side by side.
+    """Corrupt 40 % of the labels of scikit-learn's digits, find them, and compare six methods on them.
 
     About half a minute on two cores. Runs that are in ``out`` already are not trained again.
 
     Args:
         out: the folder for the runs and the table.
         epochs: by default 40 for the comparison, and what an audit takes by default.
-        seed: everything random comes from it.
+        seed: the seed of all random numbers.
         begin: called before each run, with its name and the seed.
         progress: as for ``train``.
     """

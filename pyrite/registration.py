@@ -33,10 +33,10 @@ REGISTRIES: dict[str, Registry[Any]] = {
 
 
 def register(name: str, thing: Any) -> None:
-    """Put a loss, method, noise model, net, encoder, optimiser, schedule or data set of yours under a name.
+    """Register your own loss, method, noise model, net, encoder, optimiser, schedule or data set under a name.
 
-    Afterwards the name works wherever pyrite's own do: ``pyrite.train(data, loss="mine(sharpness=2)")``, in recipes, in
-    comparisons and in the ranges of ``tune``. For the command line, offer it by an entry point: docs/training.md.
+    The name then works like a built-in one: in ``pyrite.train(data, loss="mine(sharpness=2)")``, in recipes, in
+    comparisons and in the ranges of ``tune``. For the command line, declare an entry point: docs/training.md.
 
     Args:
         name: as it will be written. It must not be taken; only what it stands for already may be defined anew.

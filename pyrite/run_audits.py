@@ -89,7 +89,7 @@ def audit(
     stop: Callable[[], bool] = lambda: False,
     **options: Unpack[Settings],
 ) -> Audit:
-    """Find wrong labels: which they are, how many, and what they should be.
+    """Find wrong labels, estimate the noise rate and suggest corrections.
 
     Args:
         what: data, as ``train`` takes them, which are trained on first; a run or its folder; or, with ``scores``, the
@@ -97,16 +97,18 @@ def audit(
             annotators are a table, one row per sample, one column per annotator, with −1, None or NaN for gaps.
         labels: the labels of the samples, if ``what`` is samples: ``audit(X, y)`` is ``audit((X, y))``.
         scores: the scores of a model, one row per sample, one column per class, which a data frame
-            names. The model must not have been trained on that sample's label: memorised labels look right. Their scale
-            does not matter. A list of such tables, of models that differ, shows how many errors are the models' own.
-        kind: what the scores are: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``. It is never guessed.
+            names. The model must not have been trained on that sample's label, because memorised labels look right.
+            The scale of the scores does not matter. Pass a list for several models; their disagreement separates model
+            errors from label errors.
+        kind: the kind of the scores: ``"logits"``, ``"probabilities"`` or ``"log-probabilities"``. It is never
+            inferred.
         embeddings: with ``scores``: one row per sample, for which neighbours are further evidence.
         classes: the names of the classes, in the order of the scores' columns, or a choice of a frame's columns.
         data: with ``scores``: the samples, as ``train`` takes them, which the page shows. Wrong labels are looked for
             in the columns of a table.
         metadata: further columns of the samples, a frame or a table file, in which wrong labels are looked for. The
             first column names the samples if they are files; else rows are in their order.
-        out: the folder of the run that is trained; what it holds already is not trained again.
+        out: the run directory; finished training in it is not repeated.
         progress: show the progress; by default if standard error is a terminal.
         observers, stop: of the training, as ``train`` takes them.
         options: for training, as ``train`` takes them. By default nets are cross-fitted (``cross_fit``), with ``loss``

@@ -69,8 +69,8 @@ class Settings(TypedDict, total=False):
     config: Annotated[str | os.PathLike[str] | None, Setting(
         "A TOML file of settings, such as a recipe.toml; flags override it.", short=True, group=_RUNNING)]
     label: Annotated[str | Sequence[Any] | None, Setting(  # a column, or the labels themselves
-        "The label column, or one per annotator, separated by commas; by default a column called 'label' or similar, or "
-        "the last one if it has few values. For a folder, a table of its files and their labels.", reads=True)]
+        "The label column, or one per annotator, separated by commas; by default a column called 'label' or similar, "
+        "or the last one if it has few values. For a folder, a table of its files and their labels.", reads=True)]
     text: Annotated[str | None, Setting(
         "The text column, or several, separated by commas; all other columns are ignored.", reads=True,
         group=_COLUMNS)]
@@ -93,7 +93,8 @@ class Settings(TypedDict, total=False):
         "The encoder of samples, such as 'tfidf'; none for raw images or plain numbers.",
         spec="pyrite.training.config:read_features", none=True, group=_DATA)]
     method: Annotated[str | Method | None, Setting(
-        "A method; see 'pyrite list methods'. --loss LOSS is short for 'erm(LOSS)'.", "auto", spec="pyrite.methods:METHODS")]
+        "A method; see 'pyrite list methods'. --loss LOSS is short for 'erm(LOSS)'.", "auto",
+        spec="pyrite.methods:METHODS")]
     noise: Annotated[str | Noise | None, Setting(
         "Corrupt the labels first, such as 'symmetric(0.4)'; corrections apply afterwards.", spec="pyrite.noise:NOISES",
         group=_DATA)]
@@ -115,11 +116,12 @@ class Settings(TypedDict, total=False):
     schedule: Annotated[str | Schedule | None, Setting(
         "The learning-rate schedule, such as linear, cosine or 'steps(at=[40, 80])'.",
         spec="pyrite.training.optimisers:SCHEDULES", group=_STEPS)]
-    clip: Annotated[float | None, Ge(0), Setting("The maximum norm of the gradient; 0 disables clipping.", group=_STEPS)]
+    clip: Annotated[float | None, Ge(0), Setting("Maximum norm of the gradient; 0 disables clipping.", group=_STEPS)]
     accumulate: Annotated[int | None, Ge(1), Setting("Pass each batch through the net in this many pieces.", 1,
         group=_STEPS)]
     augment: Annotated[str | CropFlip | None, Setting(
-        "Augmentation, such as 'crop_flip(pad=4)', or none.", spec="pyrite.training.config:AUGMENTATIONS", none=True, group=_IMAGES)]
+        "Augmentation, such as 'crop_flip(pad=4)', or none.", spec="pyrite.training.config:AUGMENTATIONS", none=True,
+        group=_IMAGES)]
     grow: Annotated[float | None, Ge(0.5), Le(1), Setting(
         "Image size in the first epoch, as a fraction; it reaches 1 after two thirds of the run.",
         group=_IMAGES)]
@@ -127,7 +129,7 @@ class Settings(TypedDict, total=False):
         "Average predictions of an image and its mirror image; the default if training mirrors images.", group=_IMAGES)]
     samples: Annotated[int | None, Ge(1), Setting("Use only this many samples, stratified by class.",
         group=_DATA)]
-    validation: Annotated[float | None, Ge(0), Lt(1), Setting("Hold out this fraction of the samples, with their given labels.",
+    validation: Annotated[float | None, Ge(0), Lt(1), Setting("Hold out this fraction, with its given labels.",
         group=_DATA)]
     keep: Annotated[Literal["best", "last"] | None, Setting(
         "best saves the best epoch by held-out labels, if it is significantly better; last saves the last one.",

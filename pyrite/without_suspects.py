@@ -24,7 +24,7 @@ def train_without_suspects(
 ) -> Run:
     """Train and audit in ``OUT/audit``, then train in ``OUT`` without the suspects.
 
-    Called again with the same arguments it continues where it stopped.
+    Call it again with the same arguments to continue an interrupted run.
 
     Args:
         data: as for ``train``.
@@ -32,8 +32,8 @@ def train_without_suspects(
         progress: as for ``train``.
         observers: called in both runs.
         audited: called with the audit, before the second run.
-        options: those of ``train``. ``drop_suspects`` is the probability of being wrong from which on a label is
-            dropped; in the first run a fifth is held out if ``validation`` is not given.
+        options: those of ``train``. Labels with a probability of ``drop_suspects`` or more of being wrong are dropped.
+            The first run holds out a fifth of the samples if ``validation`` is not given.
     """
     names = ("drop_suspects", "device", "validation")
     # Without held-out samples there would only be a ranking, and no suspects to drop.

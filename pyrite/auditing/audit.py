@@ -71,25 +71,25 @@ class Audit:
         likelihoods: their probabilities.
         threshold: labels with this probability of being wrong or more are suspects.
         noise_rate: the fraction of wrong labels, and ``noise_rate_error`` its standard error from sampling alone.
-        noise_interval: the interval of 90 % of the noise rate: of data sets that look like this one, by the benchmark
-            that the estimate was learned from; of 95 % after a review.
-        advice: what would make that interval smaller; empty if it is small.
+        noise_interval: the 90 % interval of the noise rate, calibrated on the data sets that the estimate was learned
+            from; a 95 % interval after a review.
+        advice: how to narrow that interval; empty if it is narrow.
         matrix: T[i, j] = P(given j | true i), and ``matrix_error`` its standard errors.
         can_tell: whether the evidence separates wrong labels from right ones.
         probabilities: from log-odds of a wrong label to the probability of every class; None if that is not known.
         evidence: the audit scores of every sample, by the names of ``pyrite.auditing.SCORES``.
         paths: the files of the samples; empty if they are not files.
         true: the true labels, where they are known. Only reports use them.
-        warnings: what a user should know about these labels.
-        data_issues: problems that need no net to be seen: copies, near-empty classes, unreadable files.
+        warnings: problems that a user should know about.
+        data_issues: problems that are found without a net: copies, near-empty classes, unreadable files.
         run: the run that the evidence is from, with its model; None if scores were given.
-        review: the review that the probabilities were recalibrated by; None before one.
-        annotators: by name, where several gave labels; ``labels`` are then what they agree on without the model, and
+        review: the review that recalibrated the probabilities; None before a review.
+        annotators: by name, if there are several; ``labels`` are then their consensus without the model, and
             ``suggested`` and ``posterior`` are the consensus with it.
         annotations: the labels of several annotators; None if there are none.
         model_rate: how often the class that the model prefers is wrong, by the consensus; NaN if it is not known.
         slices: where labels are wrong far more often, by the columns of the samples; the clearest first.
-        leaks: columns that give the label away.
+        leaks: columns that reveal the label.
         data: the samples, where they were passed beside scores.
     """
 

@@ -85,7 +85,7 @@ class DataIssues:
 
 
 def data_issues(data: Dataset) -> DataIssues:
-    """Find the problems of a data set. Every input is read once, and 16 bytes are kept of each.
+    """Find problems of a data set without training. Reads every input once and stores 16 bytes per input.
 
     Two inputs are the same if all their bytes are, as a net would see them: two files with the same pixels are copies.
     Images that turn out to be damaged only when they are read are reported with those that were set aside before.

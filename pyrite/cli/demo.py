@@ -10,7 +10,7 @@ from pyrite.cli.terminal import AsJson, Seed, failures, is_first, print_json
 
 def demo(
     out: Annotated[Path, typer.Option(help="The folder for the runs, the pictures and the report.")] = Path("demo"),
-    epochs: Annotated[int | None, typer.Option(help="Number of passes over the data; by default 40 (audit: 28).")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Passes over the data; by default 40 (audit: 28).")] = None,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:

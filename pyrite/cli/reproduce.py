@@ -28,7 +28,7 @@ def reproduce(
         Path | None, typer.Option(help="The folder of finished runs; by default 'cells' in --out.")
     ] = None,
     workers: Annotated[int, typer.Option(help="The number of parallel runs.")] = 1,
-    seeds: Annotated[int | None, typer.Option(help="The number of seeds, from 0; by default that of the recipe.")] = None,
+    seeds: Annotated[int | None, typer.Option(help="Number of seeds, from 0; by default as in the recipe.")] = None,
     as_json: AsJson = False,
 ) -> None:
     """Reproduce a table or figure of a paper and compare the values. Run it again to continue."""

@@ -54,7 +54,7 @@ class Row:
 @final
 @dataclass(frozen=True)
 class Comparison:
-    """Methods side by side, trained with the same settings."""
+    """The results of several methods that were trained with the same settings."""
 
     path: Path
     rows: tuple[Row, ...]
@@ -120,7 +120,7 @@ def compare(
     observers: Sequence[Observer] = (),
     **options: Unpack[Settings],
 ) -> Comparison:
-    """Train with each of several losses or methods, on the same data, noise and seeds, and put them side by side.
+    """Train several losses or methods on the same data, noise and seeds, and compare the results.
 
     Runs in ``out`` are not trained again: finished ones are read, others are continued. A run there that
     was made with other options is an error, not a result.
@@ -131,7 +131,7 @@ def compare(
         out: the folder that gets a folder for each run, ``table.md`` and ``comparison.json``.
         seeds: the number of seeds, counted from ``seed``, which is 0 by default.
         with_clean: also train every method without the noise, which adds the column ``diff``.
-        workers: how many runs are trained at once, each on one thread if there are several.
+        workers: the number of parallel runs, each on one thread if there are several.
         begin: called before each run is trained, with the name of the method and the seed.
         progress, observers: as for ``train``.
         options: those of ``train``.

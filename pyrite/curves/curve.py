@@ -34,7 +34,7 @@ COMPILED: dict[type, tuple[float, tuple[str, ...]]] = {}
 
 
 class Peak(NamedTuple):
-    """Where a curve weights a sample most, and how much. The margin is -inf where the weight only tends to it."""
+    """The largest weight of a curve and its margin, which is -inf if the weight only approaches the maximum."""
 
     margin: float
     weight: float
@@ -54,9 +54,9 @@ class Tails(NamedTuple):
 class Curve(Loss):
     """A loss phi(margin), with the sample weight w = -phi'.
 
-    The gradient of such a loss by the scores is -w times that of the margin, whose L1 norm is always 2: phi
-    fixes only how much each sample counts. A subclass defines ``phi`` and ``w``; ``w`` in log space, because
-    the backward pass uses it and not the derivative that autograd would find for ``phi``.
+    The gradient of such a loss with respect to the scores is -w times that of the margin, whose L1 norm is always 2:
+    phi determines only the weight of each sample. A subclass defines ``phi`` and ``w``. Compute ``w`` in log space,
+    because the backward pass uses it in place of the derivative of ``phi``.
     """
 
     @abstractmethod

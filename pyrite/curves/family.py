@@ -21,7 +21,7 @@ from pyrite.soft_margin import row_margin_and_total
 
 @final
 class CE(Curve):
-    """Cross entropy: phi = -log p, w = 1 - p. The hardest samples count most, wrong labels among them.
+    """Cross entropy: phi = -log p, w = 1 - p. The hardest samples, including wrong labels, have the largest weights.
 
     >>> CE()(torch.tensor([[2.0, 0.0]]), torch.tensor([1]))
     tensor(2.1269)
@@ -46,8 +46,8 @@ class CE(Curve):
 class Focal(Curve):
     """Focal loss: phi = -(1 - p)^q log p, w = (1 - p)^q (1 - p - q p log p).
 
-    Runs from cross entropy (q -> 0) to ever less weight on samples that are learned. Here p is
-    differentiated too, as the printed loss says; code that detaches it minimises something else.
+    Cross entropy for q -> 0; a larger q reduces the weight of learned samples. The gradient includes the factor
+    (1 - p)^q, as in the paper; code that detaches it minimises a different function.
 
     >>> Focal(q=2).value_at(0.0)
     tensor(0.1733)
@@ -118,7 +118,7 @@ class RCE(_Proportional):
 class GCE(Curve):
     """Generalised cross entropy: phi = (1 - p^q)/q, w = p^q (1 - p).
 
-    Runs from cross entropy (q -> 0) to absolute error (q = 1).
+    Interpolates between cross entropy (q -> 0) and half the absolute error (q = 1).
 
     >>> GCE(q=0.7).weight_at(torch.tensor(0.0))
     tensor(0.3078)
@@ -141,8 +141,8 @@ class GCE(Curve):
 class TruncatedGCE(Curve):
     """Truncated generalised cross entropy: that of ``GCE(q)`` where p > k, constant where p <= k.
 
-    Samples below the threshold have no weight at all, so it is for a model that has already learned
-    something: with many classes every sample starts below k.
+    Samples below the threshold have zero weight, so it requires a partly trained model: with many classes, every sample
+    starts below k.
 
     >>> TruncatedGCE(q=0.7, k=0.5).weight_at(torch.tensor([-0.1, 0.1]))
     tensor([0.0000, 0.3026])
@@ -192,7 +192,7 @@ class SCE(Curve):
 class TCE(Curve):
     """Taylor cross entropy: phi = sum over i = 1..q of (1 - p)^i / i, w = (1 - p)(1 - (1 - p)^q).
 
-    Half of absolute error at q = 1, towards cross entropy as q grows.
+    Half the absolute error at q = 1; approaches cross entropy as q grows.
 
     >>> TCE(q=2).value_at(0.0)
     tensor(0.6250)
@@ -267,7 +267,7 @@ class AGCE(Curve):
 class AEL(Curve):
     """Asymmetric exponential loss: phi = exp(-p/q) - exp(-1/q), w = p (1 - p) exp(-p/q)/q.
 
-    The constant makes the loss of a certain, right prediction 0.
+    The constant makes the loss 0 at p = 1.
 
     >>> AEL(q=2.5).value_at(0.0)
     tensor(0.1484)
@@ -291,8 +291,8 @@ class AEL(Curve):
 class IMAE(Curve):
     """Improved mean absolute error: w = exp(T p (1 - p))/2, the weighting of absolute error with more contrast.
 
-    w tends to 1/2 and not to 0 as the margin grows, so the paper's integral for the value diverges. The value
-    here is the potential of the same gradient: phi = -margin/2 + (1/2) integral over t > margin of
+    w approaches 1/2 and not 0 as the margin grows, so the paper's integral for the value diverges. The value here is a
+    potential with the same gradient: phi = -margin/2 + (1/2) integral over t > margin of
     exp(T sigmoid(t) sigmoid(-t)) - 1, a linear loss plus a bounded bump. T = 8 with noise, 0.5 without.
 
     >>> IMAE(T=8).weight_at(torch.tensor([-40.0, 0.0, 40.0]))

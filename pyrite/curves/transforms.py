@@ -24,7 +24,7 @@ MEASURED = "measured"
 class Unit(Curve):
     """A curve divided by its largest weight, as the curriculum paper does throughout.
 
-    The learning rate then means the same for every loss.
+    The same learning rate then suits every loss.
 
     >>> from pyrite.curves import MAE
     >>> Unit(MAE()).weight_at(0.0)
@@ -125,11 +125,11 @@ class _Moved(Curve):
 
 @final
 class Shift(_Moved):
-    """A curve moved so that a sample at the expected initial margin E gets the weight at -tau.
+    """A curve shifted so that a sample at the expected initial margin E has the weight at -tau.
 
-    w(margin + |E| - tau): with a small tau the initial weight is high whatever the number of classes. E is
-    that of Eq. 4 for ``classes``, or the mean margin of your net before training, ``margin``: a number, or
-    ``"measured"``, which training replaces by the number.
+    w(margin + |E| - tau): with a small tau, the initial weight is high for any number of classes. E is given by Eq. 4
+    for ``classes``, or by ``margin``, the mean margin of your net before training: a number, or ``"measured"``, which
+    training replaces by the number.
 
     >>> from pyrite.curves import MAE, expected_margin
     >>> Shift(MAE(), tau=2.6, classes=100).weight_at(expected_margin(100)) / MAE().weight_at(-2.6)
@@ -145,10 +145,10 @@ class Shift(_Moved):
 
 @final
 class Scale(_Moved):
-    """A curve stretched so that a sample at the expected initial margin E gets the weight at -tau.
+    """A curve rescaled so that a sample at the expected initial margin E has the weight at -tau.
 
-    w(a margin) with a = tau/|E|, and the value phi(a margin)/a. Where ``Shift`` lets the weight die off early in
-    training, this spreads it over all margins between the start and success; it is the better cure.
+    w(a margin) with a = tau/|E|, and the value phi(a margin)/a. With ``Shift``, the weight vanishes early in training;
+    here it extends over all margins from the start to success, which is the better cure.
 
     >>> from pyrite.curves import MAE, expected_margin
     >>> Scale(MAE(), tau=2.6, classes=100).weight_at(expected_margin(100)) / MAE().weight_at(-2.6)

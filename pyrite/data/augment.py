@@ -47,7 +47,7 @@ def _amounts(name: str, jitter: object) -> tuple[float, ...]:
 @final
 @dataclass(repr=False, eq=False)
 class CropFlip(HasSpec):
-    """Random crops and horizontal flips of images, and random colours.
+    """Random crops, horizontal flips and colour jitter of images.
 
     Args:
         pad: the number of pixels added on each side before cropping.
@@ -56,8 +56,8 @@ class CropFlip(HasSpec):
             that two epochs show each image both ways; ``"random"`` draws again in each epoch; ``"none"``.
         edge: the padding: ``"zeros"`` (black) or ``"reflect"``.
         place: the position of the crop: ``"random"``, or ``"centre"`` as for testing.
-        jitter: by how much brightness, contrast, saturation and hue vary: ``[0.4, 0.4, 0.4, 0.2]`` multiplies the first
-            three by a number from 0.6 to 1.4, and turns the hue by up to a fifth of the circle. By default not at all.
+        jitter: the range of brightness, contrast, saturation and hue: ``[0.4, 0.4, 0.4, 0.2]`` multiplies the first
+            three by factors from 0.6 to 1.4 and rotates the hue by up to a fifth of the circle. None disables it.
 
     Alternating flips: Jordan, 2024.
     """

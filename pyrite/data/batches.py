@@ -46,7 +46,7 @@ _MOVED: Final = "the position of these batches was changed during the iteration:
 
 @final
 class Batches:
-    """Batches of a data set, in an order that depends on the seed and the epoch only.
+    """Batches of a data set, in an order that depends only on the seed and the epoch.
 
     One iteration is one epoch; the next iteration is the next epoch. An iteration that was interrupted continues where
     it stopped, also in another process: after ``load_state_dict(state_dict())`` the same batches follow, with the same
@@ -56,15 +56,15 @@ class Batches:
         inputs: images or features, in the formats of ``Dataset``.
         labels: the given labels, one per input.
         batch_size: samples per batch, over all ranks together.
-        seed: of order, crops and flips.
+        seed: the seed of order, crops and flips.
         index: the samples to use, such as ``split(...).train``; all by default.
         shuffle: a new order every epoch.
         augment: how images are cropped and flipped.
         growth: the sizes of images in the first epochs; by default they are whole.
         normalise: mean and standard deviation to normalise by. Features are centred and scaled in float64, then
             converted to float32. Without it bytes are scaled to [0, 1], and other inputs are unchanged.
-        drop_last: leave out a last batch that is smaller than the others.
-        most: at most so many batches per epoch. Every epoch has an order of its own, so that all samples come in time.
+        drop_last: drop a last batch that is smaller than the others.
+        most: the maximum number of batches per epoch. Every epoch has a new order, so all samples are eventually used.
         rank, world_size: each rank gets its slice of every batch. The slices of all ranks, in order, are the batch of
             a single process. Their sizes differ by at most one, and in a small last batch some may be empty.
         device: the device of the batches. If the whole data set fits on it, it is kept there.

@@ -67,7 +67,7 @@ class Dataset:
     Attributes:
         test: the official test part.
         unreadable: images that could not be read and were left out, with the reason.
-        true: the true labels, where ``labels`` are known to be noisy. For observers; no method may see them.
+        true: the true labels, if ``labels`` are known to be noisy. Only observers have access to them, methods do not.
         coarse: the superclass of each sample; ``coarse_classes`` are their names.
         human: every column of human labels by its name, in the order of the images.
         clean: a part of the training data whose labels were checked by hand.
@@ -76,10 +76,10 @@ class Dataset:
         paths: the file of each sample, relative to the folder of the data, or the name that a column gives it, as text
             that can be encoded in UTF-8.
         columns: the names of the features.
-        groups: the number of each sample's group, such as its patient. Where samples are held out, groups stay whole.
+        groups: the group number of each sample, such as its patient. Whole groups are held out together.
         label: the name of the label column.
         schema: how the samples of a table were read.
-        notes: sentences about how it was read, such as which column was taken for the labels.
+        notes: how the data were read, such as which column contains the labels.
         annotations: the labels of several annotators, of which ``labels`` are the most frequent ones.
         reading: how each column of a table was read, or why it is left out.
     """

@@ -40,7 +40,7 @@ _STEPS: Final = 100
 
 @final
 class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
-    """A classifier that does not memorise wrong labels, and reports which labels are wrong.
+    """A classifier that does not memorise wrong labels and identifies them.
 
     First, cross-validation gives held-out scores for every row, for tables by kernel regression or nets, gradient
     boosting and linear models. The given labels of these rows decide the weight of each model in the prediction. An
@@ -48,7 +48,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
     weighted by the probability that its label is right, boosting without rows that are likely wrong. The prediction is
     the mean of their probabilities by these weights.
 
-    ``fit`` warns if wrong classes may be taken for right ones.
+    ``fit`` issues a warning if the classes may be confused.
 
     The order of the rows does not matter, and a weight of 2 is the same as a row twice, to the last bit (up to 100,000
     rows).
@@ -66,7 +66,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         folds: the number of folds of the audit; 0 for no audit. None is 5 for tables and 2 for images.
         members: the number of nets whose predictions are averaged. None is 5 for tables, and 1 for images or if
             ``model`` is an ``nn.Module``.
-        random_state: a whole number for reproducible results; None for another seed each time.
+        random_state: an integer for reproducible results; None for a new seed each time.
         device: cpu, cuda, cuda:1 or mps; auto is a GPU if there is one.
         verbose: print a line for each training.
 

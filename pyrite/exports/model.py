@@ -35,13 +35,13 @@ class Exported(NamedTuple):
 
 
 def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str]) -> Exported:
-    """Write the model of a run for other programs, or a page about it; the ending of ``path`` decides which.
+    """Export the model of a run, or write its model card; the suffix of ``path`` determines the format.
 
-    ``.onnx`` is for onnxruntime and others, ``.pt2`` is torch's own (``torch.export.load``), and ``.md`` is the model
-    card. A model takes samples as the training data had them and gives scores, of which a softmax makes probabilities:
-    normalisation is inside. So is the net of ``efficientnet_lite0`` features; other features must be computed before.
-    The names of the classes are in the file, as JSON: in ONNX the metadata ``classes``, in ``.pt2`` the extra file
-    ``classes.json``.
+    ``.onnx`` is for onnxruntime and others, ``.pt2`` for PyTorch (``torch.export.load``), and ``.md`` is the model
+    card. The exported model maps samples in the format of the training data to scores; it includes the normalisation
+    and the net of ``efficientnet_lite0`` features. Compute other features before. Apply a softmax for probabilities.
+    The file contains the class names as JSON: the metadata entry ``classes`` in ONNX, the extra file ``classes.json``
+    in ``.pt2``.
 
     Args:
         run: a run, or its folder.

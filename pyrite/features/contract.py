@@ -49,7 +49,7 @@ class Features(ABC):
 
 @dataclass(frozen=True, repr=False)
 class Encoder(HasSpec, ABC):
-    """The description of features: ``str(encoder)`` is its spec string."""
+    """The configuration of features: ``str(encoder)`` is its spec string."""
 
     takes: ClassVar[frozenset[InputKind]] = frozenset()
     """The kinds of samples that it can encode."""

@@ -104,7 +104,7 @@ class HFLoss:
 
 
 def hf_fuse(model: Model, loss: str | Loss, *, chunk: int | None = None, **options: Unpack[Options]) -> Model:
-    """Make a causal language model train with a loss, and project in chunks: all scores are never in memory.
+    """Train a causal language model with a loss that projects in chunks, so all scores are never in memory at once.
 
     The model is changed in place and returned, so one line does it: ``Trainer(model=hf_fuse(model, "gce(q=0.7)"))``.
     In training mode with ``labels``, its output has the loss and no logits. Otherwise it has logits as before, and the

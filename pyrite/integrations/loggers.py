@@ -24,7 +24,7 @@ class Logged:
     """An observer that logs a run: ``step/loss`` after every step, and after every epoch the line of its history under
     ``epoch/``, without unknown values.
 
-    Steps are those of the optimiser, from 1. Process 0 alone logs.
+    Steps are those of the optimiser, from 1. Only process 0 logs.
 
     Args:
         logger: a function that is called as ``logger(values, step=step)``, such as ``wandb.log`` or

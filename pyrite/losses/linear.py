@@ -7,7 +7,7 @@ from pyrite.criterion import Loss
 
 
 class LinearLoss(nn.Module):
-    """A linear layer and a loss of its scores, which are never all in memory: for many classes, such as tokens.
+    """A linear layer fused with a loss, so all scores are never in memory at once: for many classes, such as tokens.
 
     ``linear`` is the layer: it gives the scores for predictions, and its weight can be that of an embedding
     (``head.linear.weight = embedding.weight``).
@@ -17,7 +17,7 @@ class LinearLoss(nn.Module):
         hidden: the number of features.
         classes: the number of classes.
         bias: whether the layer has a bias.
-        chunk: rows that are projected at a time; by default as many as make 16 million scores.
+        chunk: the number of rows per projection; by default 16 million scores at a time.
 
     >>> import torch
     >>> from pyrite.curves import GCE

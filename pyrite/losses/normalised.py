@@ -36,7 +36,7 @@ class _Divided(Loss):
 
 @final
 class Normalised(_Divided):
-    """l(s, y) / sum over i of l(s, i), for a loss that is never negative.
+    """l(s, y) / sum over i of l(s, i), for a non-negative loss.
 
     >>> from pyrite.curves import GCE
     >>> Normalised(GCE(q=0.7))(torch.tensor([1.0, 0.0, 0.0]), torch.tensor(0))

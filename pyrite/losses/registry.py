@@ -53,9 +53,9 @@ LOSSES: Registry[Loss] = Registry(
 
 
 def loss(spec: object, **options: Unpack[Options]) -> Loss:
-    """The loss that ``spec`` describes; a loss comes back as it is.
+    """Return the loss that ``spec`` describes; a loss is returned unchanged.
 
-    A module or function of your own that is called as ``nn.CrossEntropyLoss(reduction="none")`` is becomes a loss.
+    A module or function with the interface of ``nn.CrossEntropyLoss(reduction="none")`` is wrapped in a loss.
 
     ``options`` are those of every loss: ``reduction``, ``ignore_index``, ``weight``, ``check``.
 
@@ -103,15 +103,13 @@ term. Ou & Zhang divide every loss by its largest weight: write ``unit(...)`` ar
 
 @final
 class OwnLoss(Loss):
-    """Any module or function that is called as ``nn.CrossEntropyLoss(reduction="none")`` is.
+    """A wrapper of any module or function with the interface of ``nn.CrossEntropyLoss(reduction="none")``.
 
-    Each sample's loss must depend on that sample alone. A loss of which this is not true is written as a ``Loss`` with
-    ``couples = True``.
+    Each sample's loss must depend only on that sample. Otherwise, write a ``Loss`` with ``couples = True``.
 
     Args:
-        function: takes scores (N, C) and labels (N,), and gives one loss per sample (N,). Of one that has a
-            ``reduction`` a copy is used whose reduction is ``"none"``; its ``ignore_index``, if it has one, becomes
-            this loss's.
+        function: maps scores (N, C) and labels (N,) to one loss per sample (N,). If it has a ``reduction``, a copy with
+            ``"none"`` is used. Its ``ignore_index``, if any, becomes that of the wrapper.
 
     >>> OwnLoss(nn.CrossEntropyLoss())(torch.zeros(2, 4), torch.tensor([0, 3]))
     tensor(1.3863)

@@ -91,7 +91,7 @@ class Smooth(Loss):
 
 @final
 class Confidence(Loss):
-    """A loss less beta times its mean over labels drawn from the prior: confident predictions are rewarded.
+    """A loss minus beta times its mean over labels drawn from the prior: it rewards confident predictions.
 
     ``prior`` is the distribution of the given labels; None is the uniform one.
 
@@ -131,7 +131,7 @@ class Confidence(Loss):
 
 @final
 class Peer(Loss):
-    """A loss less alpha times that of a random input under a random label: agreeing by chance does not pay.
+    """A loss minus alpha times that of a random input under a random label: it does not reward chance agreement.
 
     The peers come from the batch: the next sample's scores with the label of the one after it. In a shuffled
     batch these are independent draws, so nothing random is drawn here and the loss stays a function. Samples

@@ -66,10 +66,10 @@ class Underfitting:
 def underfitting(
     loss: str | Loss, classes: int, margin: float | None = None, spread: float = 1.0, net: str = ""
 ) -> Underfitting:
-    """Whether ``loss`` will underfit with this many classes, and the ``scale`` and ``shift`` that cure it.
+    """Test whether ``loss`` will underfit with this many classes, and find the ``scale`` and ``shift`` that cure it.
 
-    ``margin`` and ``spread`` are those of the untrained net that is named ``net``, where they were measured
-    (``pyrite.check_on_net``); by default Eq. 4 says the margin of scores with a spread of 1.
+    ``margin`` and ``spread`` are measured on the untrained net that is named ``net`` (``pyrite.check_on_net``); the
+    default margin is that of Eq. 4 for scores with a spread of 1.
 
     >>> report = underfitting("mae", classes=100)
     >>> report.verdict, round(report.initial, 3), report.cures[0]

@@ -64,7 +64,7 @@ METHODS: Registry[Method] = Registry(
 
 
 def method(spec: str | Method) -> Method:
-    """The method that ``spec`` describes; a method comes back as it is.
+    """Return the method that ``spec`` describes; a method is returned unchanged.
 
     >>> method("erm(gce(q=0.7))")
     ERM(GCE(q=0.7))

@@ -50,24 +50,24 @@ class Cycle(Stateful):
 
 @final
 class Context:
-    """What is known before the first step, and what makes learners.
+    """The facts of a run before its first step, and the factory of learners.
 
     Args:
-        batches: those that will be trained on.
+        batches: the training batches.
         make_learner: called with the number of a net and the epochs that its schedule covers. The same number means
             the same initial weights, another number means others.
         epochs: the length of the run.
         classes: the number of classes.
-        meta: batches of the meta set that the method declares by ``meta_set``.
-        noise_matrix: T[i, j] = P(given j | true i) of the noise that made the labels, where it was simulated.
+        meta: batches of the meta set, if the method has a ``meta_set``.
+        noise_matrix: T[i, j] = P(given j | true i) of the noise, if it was simulated.
         held_out: batches of samples that are not trained on, with their given labels, if there are any.
         soft_labels: the probability of every class, one row per sample, where several annotators gave labels.
-        groups: returns the number of every sample's group. What a method holds out are whole groups.
+        groups: returns the group number of every sample. Methods hold out whole groups.
 
     Attributes:
-        seed: of the run. Whatever is random in a method comes from it.
-        device: where batches are.
-        samples: the number of all samples, those that are not trained on too: the rows of what is kept per sample.
+        seed: the seed of the run, for all random numbers of a method.
+        device: the device of the batches.
+        samples: the number of all samples, including those that are not trained on: the rows of per-sample state.
         steps_per_epoch: batches per epoch.
     """
 

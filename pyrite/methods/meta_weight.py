@@ -147,7 +147,7 @@ class L2RWTrainer(MetaTrainer):
 @final
 @dataclass(repr=False, eq=False)
 class MetaWeight(Method):
-    """Weights by a small network of the sample's loss, learned so that the training steps help on a meta set.
+    """Weights from a small network of the sample's loss, trained so that training steps reduce the loss on a meta set.
 
     The meta set is held out from the training samples and has their *given* labels: no clean labels are needed, because
     with a symmetric meta loss uniform noise only shortens the meta gradient on average. This is RMNW-Net, the default.
@@ -155,7 +155,7 @@ class MetaWeight(Method):
 
     Args:
         meta_loss: what is measured on the meta set.
-        loss: what the classifier is trained with, and what the weight network sees of a sample; cross entropy if None.
+        loss: the training loss of the classifier and the input of the weight network; cross entropy if None.
         meta: whether the meta set has its given labels (``"noisy"``) or true ones (``"clean"``): those of the data
             set's own clean part or, without one, those known from simulated noise.
         size: samples in the meta set.

@@ -27,18 +27,18 @@ class MetaSet(NamedTuple):
 
 
 class Method(HasSpec, ABC):
-    """A description of a training algorithm. ``str(method)`` is the text that builds it again.
+    """The configuration of a training algorithm, with a round-trippable string form, ``str(method)``.
 
-    Those of the library are dataclasses, whose fields are checked by their annotations.
+    The methods of the library are dataclasses; annotations validate their fields.
 
     Attributes:
         meta_set: the meta set that it needs; None if it needs none.
-        largest_weight: the largest weight it gives a sample, at least 1, which is that of cross entropy. A method that
-            weights samples more makes larger steps, so its default learning rate is divided by it.
-        needs_clipping: whether it keeps pushing samples that are learned, so that scores and gradients can grow without
-            bound. Then gradients are clipped by default.
-        held_out: the fraction of samples that is held out by default, by whose given labels the epoch to save is
-            chosen. Data without a test part have a tenth held out in any case.
+        largest_weight: the largest weight of a sample, at least 1, the largest weight of cross entropy. It divides the
+            default learning rate.
+        needs_clipping: whether the weight of learned samples does not vanish, so scores and gradients can grow without
+            bound. Gradients are then clipped by default.
+        held_out: the fraction of samples to hold out by default; their given labels determine the saved epoch. For data
+            without a test part, a tenth is always held out.
     """
 
     meta_set: MetaSet | None = None

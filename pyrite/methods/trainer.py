@@ -31,12 +31,12 @@ class Step:
     Attributes:
         index: the numbers of this process's samples; every tensor here has one row for each of them.
         labels: their given labels.
-        scores: what the model gave them before the step.
+        scores: the scores of the model before the step.
         gradient: the derivative of the objective (a mean over all processes) with respect to the scores.
         loss: the mean loss of the whole batch, over all processes.
-        denominator: what that mean was divided by: the number of samples, or the sum of their weights.
+        denominator: the denominator of that mean: the number of samples, or the sum of their weights.
         learning_rate: that of the step.
-        trust: what the method multiplied each sample's loss by; None if it does not weight samples.
+        trust: the factor that the method applied to each sample's loss; None if it does not weight samples.
         unseen: scores of nets that are not trained on the sample; None if the method has no such net.
         losses: the loss of each sample before it was weighted; None if the method has no loss per sample.
     """
@@ -94,16 +94,16 @@ class Pass(NamedTuple):
 
 
 class Trainer(Stateful):
-    """A method that was started for one run: empirical risk minimisation, of which a subclass overrides parts.
+    """The training steps of one run: empirical risk minimisation, of which a subclass overrides parts.
 
-    ``losses``, ``weights`` and ``after_step`` are what most methods override. What a method keeps per sample is a
-    registered buffer with ``context.samples`` rows; what else it keeps between steps are attributes that ``saved``
-    names. Both are part of ``state_dict``, so that a resumed run ends with the same bytes. With several processes each
-    of them has a trainer, which gets its slice of every batch; this class alone communicates with the others.
+    Most methods override ``losses``, ``weights`` and ``after_step``. Per-sample state is a registered buffer with
+    ``context.samples`` rows; other state between steps consists of the attributes listed in ``saved``. Both are part of
+    ``state_dict``, so a resumed run ends with the same bytes. With several processes, each has a trainer, which
+    receives its slice of every batch; only this class communicates with other processes.
 
     Args:
-        context: of the run.
-        loss: what is minimised; cross entropy if None.
+        context: the context of the run.
+        loss: the loss to minimise; cross entropy if None.
         nets: the number of nets that it trains.
     """
 

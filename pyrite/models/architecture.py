@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, repr=False)
 class Architecture(HasSpec, ABC):
-    """The description of a net for data of any shape. ``str(architecture)`` is its spec."""
+    """The configuration of a net for data of any shape. ``str(architecture)`` is its spec string."""
 
     smallest: ClassVar[int | None] = None
     """The smallest height and width of the images it takes; None if it takes features, and images as rows of pixels."""

@@ -56,7 +56,7 @@ def noise_model(spec: str | Noise) -> Noise:
 def corrupt(
     labels: object, noise: str | Noise, classes: int | None = None, seed: int = 0, inputs: object = None
 ) -> NoisyLabels:
-    """Corrupt labels by a noise model; the result also says which labels are wrong.
+    """Corrupt labels with a noise model; the result also contains the positions of the wrong labels.
 
     Args:
         labels: the true labels: a list, a numpy array or a torch tensor of whole numbers.

@@ -23,7 +23,7 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True, repr=False)
 class Noise(HasSpec, ABC):
-    """How true labels become the labels that are given.
+    """A model of label noise: the distribution of given labels for each true label.
 
     A matrix has T[i, j] = P(given j | true i). ``str(noise)`` is the spec from which the model is read again.
     """

@@ -186,7 +186,7 @@ def reproduce(
     estimate: Callable[[int, int, float], None] = lambda missing, expected, seconds: None,
     finished: Callable[[str, float, float], None] = lambda words, seconds, left: None,
 ) -> Reproduction:
-    """Run what a table or figure of a paper needs, and compare it with what was published.
+    """Reproduce a table or figure of a paper and compare the values with the published ones.
 
     Cells that are finished are not trained again, whichever recipe they were trained for; one that was interrupted is
     continued.

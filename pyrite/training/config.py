@@ -45,10 +45,10 @@ class Missing(NamedTuple):
 
 @final
 class Config:
-    """The settings of a run. The fields are those of ``pyrite.settings``, and hold objects where a text describes one.
+    """The settings of a run. The fields are those of ``pyrite.settings``, with objects in place of spec strings.
 
     A field is None if it is not given and has no default; ``resolve`` fills these in. ``str(config.method)`` is the
-    text of the method. Two configurations are equal if their recipes are.
+    spec string of the method. Two configurations are equal if their recipes are.
 
     Args:
         values: by their names, as text or as objects.

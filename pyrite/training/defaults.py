@@ -289,7 +289,7 @@ def parts_of(thing: object) -> Iterator[object]:
 def check_on_net(
     loss: str, model: Model = None, data: Dataset | None = None, classes: int | None = None, seed: int = 0
 ) -> Underfitting:
-    """As ``underfitting``, at the margin that a net really has before training.
+    """As ``underfitting``, at the measured margin of a net before training.
 
     >>> check_on_net("mae", "fast_cnn", classes=100).net
     'fast_cnn'

@@ -74,28 +74,27 @@ def train(
     stop: Callable[[], bool] | None = None,
     **settings: Unpack[Settings],
 ) -> Run:
-    """Train a model on labels that are partly wrong, and leave a run directory.
+    """Train a model on partly wrong labels and write a run directory.
 
     Ctrl-C saves the run before it raises ``KeyboardInterrupt``.
 
     Args:
         data: a name, a folder, a file, a pandas or polars frame, arrays, tensors or a list of texts with their labels,
-            a ``Dataset`` or ``DataLoader`` of PyTorch, a ``Dataset`` or ``DatasetDict`` of Hugging Face, or a data set
-            that is read already. docs/data.md describes each.
+            a ``Dataset`` or ``DataLoader`` of PyTorch, a ``Dataset`` or ``DatasetDict`` of Hugging Face, or a
+            ``pyrite.Dataset``. docs/data.md describes each.
         labels: the labels of the samples, if ``data`` has none: ``train(X, y)`` is ``train((X, y))``.
         out: the folder of the run; by default a new one in ``runs``, named after the time.
-        resume: the folder of a run to continue. It ends with the same bytes as an uninterrupted run, unless
-            it is continued on another ``device``. Data, net, loss or
-            method that were passed as objects must be passed again; everything else is in the folder.
+        resume: the folder of a run to continue. It ends with the same bytes as an uninterrupted run on the same
+            ``device``. Pass data, net, loss or method again if they were objects; the folder contains everything else.
         progress: show the progress; by default if standard error is a terminal.
-        observers: called after every step and every epoch, after those that measure and write. A ``RunObserver`` also
-            gets the run's folder and its measurements.
+        observers: called after every step and every epoch, after the built-in ones. A ``RunObserver`` also receives the
+            run directory and the measurements.
         stop: called after every step; if it returns True the run is saved and returned unfinished.
         settings: those of ``pyrite.settings``, as text or as objects: ``method``, ``noise``, ``epochs``, ... ``model``
-            may be a net of your own, which is trained in place, or what makes one, called with the shape of an input
-            and the number of classes. ``loss`` is short for the method ``erm(loss)``, and may be anything that is
-            called as ``nn.CrossEntropyLoss(reduction="none")`` is; ``lr`` is short for the optimiser that would be
-            taken, at this learning rate; ``config`` is a TOML file of settings, which keywords override.
+            can be your own net, which is trained in place, or a function that returns one for the shape of an input and
+            the number of classes. ``loss`` is short for the method ``erm(loss)`` and can be any object with the
+            interface of ``nn.CrossEntropyLoss(reduction="none")``; ``lr`` sets the learning rate of the default
+            optimiser; ``config`` is a TOML file of settings, which keywords override.
     """
     watching: Watching = {"progress": progress, "observers": observers, "stop": stop}
     beside = is_object(data) and not is_frame(data)  # of a frame, a list may name columns

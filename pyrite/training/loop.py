@@ -21,7 +21,7 @@ class Observer(Protocol):
 
 
 class RunFailed(Exception):  # noqa: N818  # the name tells what happened
-    """A run that cannot continue; the message is for the user. Its last checkpoint is good."""
+    """Raised if a run cannot continue; the message states why. Its last checkpoint is intact."""
 
 
 class Diverged(RunFailed):
@@ -35,18 +35,18 @@ def fit(
     observers: Sequence[Observer] = (),
     stop: Callable[[], object] | None = None,
 ) -> bool:
-    """Train until ``epochs`` are done, from the position of ``batches``. False if ``stop`` ended it before.
+    """Train until ``epochs`` are done, from the position of ``batches``. False if ``stop`` ended it early.
 
-    What is random inside a net, such as dropout, depends on the seed of the batches and the number of the step, so that
-    a resumed run draws the same. torch's global generator is restored afterwards; as threads share it, they train one
-    after the other.
+    Random numbers inside a net, such as dropout, depend only on the seed of the batches and the number of the step, so
+    a resumed run draws the same numbers. The global generator of PyTorch is restored afterwards; because threads share
+    it, they train one after the other.
 
     Args:
         trainer: a method that was started on a context: ``ERM(loss).start(context)``.
         batches: those of the context.
         epochs: the length of the whole run.
         observers: called after every step and every epoch, in this order.
-        stop: called after every step; what is true ends training.
+        stop: called after every step; a true result ends training.
     """
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     # Without a GPU, ``torch.manual_seed`` takes a millisecond for devices that are not available.

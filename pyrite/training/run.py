@@ -56,8 +56,8 @@ class DataChanged(PyriteError):  # noqa: N818  # as RunFailed
 class Run:
     """A run and its folder.
 
-    Files are read when they are first used. One that is truncated, missing or of another kind raises a ``ValueError``
-    that names it and what can be done.
+    Files are read on first use. A truncated, missing or invalid file raises a ``ValueError`` that names the file and a
+    remedy.
 
     Attributes:
         path: the folder.

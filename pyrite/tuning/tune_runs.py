@@ -40,14 +40,14 @@ def tune(
     progress: bool | None = None,
     **options: Unpack[Settings],
 ) -> Tuning:
-    """Choose loss or method, its parameters and the learning rate without a single clean label.
+    """Select the loss or method, its parameters and the learning rate without clean labels.
 
-    Each trial is trained without a part of the samples, and evaluated at its end on the given labels of that part. If
-    the noise in them is symmetric, accuracy and MAE on them are on average increasing linear functions of the
-    clean ones, so the order of models is kept; docs/tuning.md shows when it is not.
+    Each trial holds out a part of the samples and is evaluated at its end on their given labels. Under symmetric noise,
+    the expected accuracy and MAE on these labels are increasing linear functions of the clean ones, so the ranking of
+    models is preserved; docs/tuning.md describes when it is not.
 
-    Called again with the same ``out`` the search continues, to ``trials`` altogether. Several processes may do so at a
-    time and share the work; a trial whose process ended is resumed by another.
+    Call it again with the same ``out`` to continue the search, up to ``trials`` in total. Several processes can share
+    the work; if a process ends, another one resumes its trial.
 
     Args:
         data: as for ``train``.
