@@ -49,11 +49,14 @@ def audit(
         typer.Option("--data", help="The samples to show on the page: a table or folder.", rich_help_panel=_OWN),
     ] = None,
     metadata: Annotated[
-        Path | None, typer.Option(help="A table with further columns in which wrong labels are looked for.")
+        Path | None, typer.Option(help="A table with further columns in which to search for wrong labels.")
     ] = None,
     reviewed: Annotated[Path | None, typer.Option(help="The decisions of a review, exported by the page.")] = None,
     label_studio: Annotated[
-        bool, typer.Option("--label-studio", help="Also write the suspects as tasks for Label Studio.")
+        bool,
+        typer.Option(
+            "--label-studio", help="Also write the suspects as tasks for Label Studio.", rich_help_panel="Running"
+        ),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Output folder; by default the run directory or a new one.")] = None,
     as_json: AsJson = False,
