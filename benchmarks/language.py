@@ -148,7 +148,7 @@ def table(cells: list[Cell]) -> str:
                 continue
             names = ("accuracy", "among_five", "probability", "memorised")
             shown = [spread([cell[name] for cell in found if name in cell]) for name in names]
-            check = f"{found[0]['verdict']}, starts with {100 * found[0]['initial_weight']:.2g} %"
+            check = f"{found[0]['verdict']}, starts with {100 * found[0]['initial_weight']:.3g} %"
             lines.append(f"| `{spec}` | {check} | {rate:.0%} | {' | '.join(shown)} |")
     return "\n".join(lines)
 
