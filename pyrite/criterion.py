@@ -456,7 +456,8 @@ def classes_of(loss: Loss) -> int:
 def to_numbers(value: object, argument: str) -> Tensor:
     """A copy in float64 of numbers that a user gave."""
     try:
-        return torch.as_tensor(value, dtype=torch.float64).detach().clone()
+        values = value.cpu() if isinstance(value, Tensor) else value  # not every device has float64
+        return torch.as_tensor(values, dtype=torch.float64).detach().clone()
     except (TypeError, ValueError, RuntimeError):
         raise PyriteError(f"{argument} is {value!r}, but must be numbers, as many in every row") from None
 

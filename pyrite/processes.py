@@ -30,12 +30,10 @@ def world_size() -> int:
 
 
 def pick_device(device: str) -> str:
-    """For "auto" the first of CUDA, MPS and the processor that can be trained on; any other name as it is."""
+    """For "auto" a GPU by CUDA, or the processor; any other name as it is. Apple's GPUs, never tried, must be named."""
     if device != "auto":
         return device
-    if torch.cuda.is_available():
-        return "cuda"
-    return "mps" if torch.backends.mps.is_available() and not device_problem("mps") else "cpu"
+    return "cuda" if torch.cuda.is_available() else "cpu"
 
 
 def local_device(device: str) -> str:
@@ -50,9 +48,9 @@ def local_device(device: str) -> str:
 
 
 def device_problem(device: str) -> str:
-    """Why a device cannot be trained on; empty if it can. Margins need float64, which Apple's GPUs do not have yet."""
+    """Why a device cannot be trained on; empty if it can."""
     try:
-        torch.zeros((), dtype=torch.float64, device=device).item()  # a meta tensor has no value
+        torch.zeros((), device=device).item()  # a meta tensor has no value
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
         return str(error).splitlines()[0]
     return ""
@@ -74,7 +72,12 @@ def join(device: str) -> None:
     """
     single = int(os.environ.get("WORLD_SIZE", "1")) == 1
     if not single and not dist.is_initialized():
-        dist.init_process_group("nccl" if pick_device(device).startswith("cuda") else "gloo")
+        cuda = pick_device(device).startswith("cuda")
+        if cuda and pick_device(device) != "cuda":
+            raise PyriteError(f"device is {device!r}, but with several processes it must be 'cuda': each has a GPU")
+        if cuda:  # before anything is allocated: otherwise every process takes memory of the first GPU
+            torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        dist.init_process_group("cpu:gloo,cuda:nccl" if cuda else "gloo")
         atexit.register(_leave)
 
 
@@ -148,10 +151,12 @@ def all_reduce_gradients(weights: list[nn.Parameter]) -> None:
     if not dist.is_initialized():
         return
     parts = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
-    used = parts[0].new_tensor([weight.grad is not None for weight in weights])
-    flat = torch.cat([part.reshape(-1) for part in parts] + [used])
-    dist.all_reduce(flat)
-    *sums, used = flat.split([*(part.numel() for part in parts), len(weights)])
+    used = torch.tensor([float(weight.grad is not None) for weight in weights])
+    flat = torch.cat([part.reshape(-1) for part in parts])
+    sending = dist.all_reduce(flat, async_op=True)
+    dist.all_reduce(used)  # on the processor, so that no device is waited for
+    sending.wait()
+    sums = flat.split([part.numel() for part in parts])
     for weight, part, gradient, is_used in zip(weights, parts, sums, used.tolist(), strict=True):
         weight.grad = part.copy_(gradient.view_as(part)) if is_used else None
 
@@ -199,18 +204,20 @@ class _SharedNorm(nn.modules.batchnorm._BatchNorm):
     def forward(self, inputs: Tensor) -> Tensor:
         if not self.training:
             return super().forward(inputs)
-        axes = [0, *range(2, inputs.dim())]
-        size = all_reduce(inputs.new_tensor(inputs.numel() / self.num_features))
+        axes, dtype = [0, *range(2, inputs.dim())], inputs.dtype
+        inputs = inputs.to(torch.promote_types(dtype, torch.float32))  # sums in half precision have three digits
+        # On the processor, so that no device is waited for.
+        size = float(all_reduce(torch.tensor(inputs.numel() / self.num_features, dtype=torch.float64)))
         if size == 1:  # as in torch: the variance of one value is not defined
             raise PyriteError(f"a batch norm over {self.num_features} features was given a single sample")
         shape = [1, -1, *[1] * (inputs.dim() - 2)]
-        mean = _AllReduce.apply(inputs.sum(axes)) / size
+        mean = _AllReduce.apply(inputs.sum(axes)) / max(size, 1.0)
         centred = inputs - mean.view(shape)
-        variance = _AllReduce.apply((centred * centred).sum(axes)) / size
+        variance = _AllReduce.apply((centred * centred).sum(axes)) / max(size, 1.0)
         if size:  # 0 if the batch is empty on every process
             self._update_statistics(mean.detach(), variance.detach() * size / (size - 1))
         out: Tensor = centred * (variance + self.eps).rsqrt().view(shape)
-        return out if self.weight is None else out * self.weight.view(shape) + self.bias.view(shape)
+        return (out if self.weight is None else out * self.weight.view(shape) + self.bias.view(shape)).to(dtype)
 
     def _check_input_dim(self, inputs: Tensor) -> None:
         """Any shape is accepted."""
@@ -221,6 +228,6 @@ class _SharedNorm(nn.modules.batchnorm._BatchNorm):
             return
         assert self.num_batches_tracked is not None
         self.num_batches_tracked += 1
-        factor = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
-        self.running_mean.lerp_(mean.to(self.running_mean.dtype), factor)
-        self.running_var.lerp_(variance.to(self.running_var.dtype), factor)
+        factor = 1 / self.num_batches_tracked if self.momentum is None else self.momentum
+        self.running_mean += factor * (mean - self.running_mean)
+        self.running_var += factor * (variance - self.running_var)

@@ -31,7 +31,7 @@ __all__ = ["HINTS", "READING", "SETTINGS", "SHORT", "VERSION", "Model", "Precisi
 VERSION: Final = 1
 """The version of recipes. It is raised when a default changes or a setting is added whose default changes results."""
 
-Precision = Literal["float32", "float64", "bfloat16"]
+Precision = Literal["float32", "float64", "bfloat16", "float16"]
 
 
 _COLUMNS, _DATA, _IMAGES = "Columns of a table", "Data and labels", "Images"
@@ -135,7 +135,8 @@ class Settings(TypedDict, total=False):
         "best saves the best epoch by held-out labels, if it is significantly better; last saves the last one.",
         "best", group=_STEPS)]
     precision: Annotated[Precision | None, Setting(
-        "float32, float64 or bfloat16 (autocast); the default depends on the net and the processor.", group=_RUNNING)]
+        "float32, float64, bfloat16 or float16 (autocast); the default depends on the net and the processor.",
+        group=_RUNNING)]
     compile: Annotated[bool | None, Setting("Compile the net with torch.compile.", False, group=_RUNNING)]
     checkpoint_every: Annotated[int | None, Ge(0), Setting(
         "Also save a checkpoint after this many steps; 0 saves only after epochs.", 0, group=_RUNNING)]

@@ -24,6 +24,7 @@ CPU_BLOCK = 1 << 19
 DEVICE_BLOCK = 1 << 25
 # So few scores that memory is no matter.
 FEW = 1 << 22
+WITHOUT_FLOAT64 = {"mps"}  # Apple's GPUs
 
 
 def margin(scores: Tensor, labels: Tensor) -> Tensor:
@@ -250,9 +251,15 @@ def _blocks(rows: Tensor) -> list[slice]:
     return [slice(start, start + size) for start in range(0, max(len(rows), 1), size)]
 
 
-def wide_dtype(scores: Tensor) -> torch.dtype:
-    """The dtype of what has one number per sample."""
-    return torch.float32 if scores.device.type == "mps" else torch.float64  # Apple's GPU has no float64
+def wide_dtype(place: Tensor | torch.device) -> torch.dtype:
+    """The dtype of what has one number per sample, on a device or on that of a tensor."""
+    device = place.device if isinstance(place, Tensor) else place
+    return torch.float32 if device.type in WITHOUT_FLOAT64 else torch.float64
+
+
+def wide(values: Tensor) -> Tensor:
+    """Values in the wide dtype of their device."""
+    return values.to(wide_dtype(values))
 
 
 def widened(rows: Tensor) -> Tensor:
@@ -260,7 +267,7 @@ def widened(rows: Tensor) -> Tensor:
 
     Every class's margin has the scores' size, and in float32 its rounding alone puts some 1e-6 on the weights.
     """
-    return rows.to(wide_dtype(rows)) if rows.numel() <= FEW else rows
+    return wide(rows) if rows.numel() <= FEW else rows
 
 
 def _finite(top: Tensor) -> Tensor:

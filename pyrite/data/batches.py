@@ -195,14 +195,14 @@ class Batches:
         begin = start + self.rank * size + min(self.rank, rest)
         own = slice(begin, begin + size + (self.rank < rest))
         inputs, index, colour, bad = self._gather(epoch.samples[own], epoch.draws, own)
-        inputs = inputs.to(self.device).float()
+        inputs = self._moved(inputs).float()
         if colour is not None:
-            inputs = jittered(inputs, colour.to(self.device))
+            inputs = jittered(inputs, self._moved(colour))
         if inputs.ndim == 4:
             inputs = inputs.mul_(self._scale).add_(self._shift)
         if self.growth is not None:
             inputs = self.growth.resized(inputs, epoch.number)
-        return Batch(inputs, self.labels[index].to(self.device), index.to(self.device)), bad
+        return Batch(inputs, self._moved(self.labels[index]), self._moved(index)), bad
 
     def _gather(
         self, index: Labels, draws: Draws | None, own: slice
@@ -216,20 +216,30 @@ class Batches:
             inputs = torch.from_numpy(pixels)
             inputs = inputs if self.augment is None else self.augment.padded(inputs)
         elif self._tensor is not None:
-            inputs, rows = self._tensor, torch.from_numpy(index).to(self._tensor.device)
+            rows = torch.from_numpy(index)
+            inputs, rows = self._tensor, rows if self._tensor.is_cpu else self._moved(rows)
         else:
             return _to_tensor(np.asarray(self.inputs[index]), self.normalise), torch.from_numpy(index), None, bad
         samples = torch.from_numpy(index)
         if draws is None or self._crop_size is None:
             return inputs[rows], samples, None, bad
-        top, left, mirrored, colour = (part if part is None else part[place].to(rows.device) for part in draws)
+        parts = (part if part is None else part[place] for part in draws)
+        top, left, mirrored, colour = (part if part is None or rows.is_cpu else self._moved(part) for part in parts)
         placed = Draws(top, left, mirrored, colour)  # type: ignore[arg-type]
         return crop_and_flip(inputs, rows, placed, self._crop_size), samples, colour, bad
+
+    def _moved(self, rows: Tensor) -> Tensor:
+        """Rows on the device of the batches. From pinned memory they are copied while the device works."""
+        if self.device.type == "cpu" or not rows.is_cpu:
+            return rows
+        return (rows.pin_memory() if self.device.type == "cuda" else rows).to(self.device, non_blocking=True)
 
     def _read_ahead(self, prepare: Callable[[int], Prepared], positions: range) -> Iterator[Prepared]:
         """Batches in order, while threads read the next ones. Image decoders release the GIL."""
         waiting: deque[Future[Prepared]] = deque()
-        with ThreadPoolExecutor(self.workers) as pool:
+        # A thread that pins memory without a device of its own would take memory of the first GPU.
+        begin = partial(torch.cuda.set_device, self.device) if self.device.type == "cuda" else None
+        with ThreadPoolExecutor(self.workers, initializer=begin) as pool:
             try:
                 for position in positions:
                     waiting.append(pool.submit(prepare, position))

@@ -185,15 +185,16 @@ class _Together(Trainer):
         learner.optimiser.zero_grad(set_to_none=True)
         scores = learner.scores(batch.inputs)
         value = self._sum(scores, batch.labels, weight)
-        if not value.isfinite():
+        if learner.deferred:
+            learner.note(~value.detach().isfinite(), 1)
+        elif not value.isfinite():
             raise FloatingPointError(f"the loss is {value.item()}")
-        scores.retain_grad()
-        value.backward()
-        assert scores.grad is not None
+        gradient = learner.backward(value, torch.ones_like(value), scores)
         learning_rate = learner.update()
-        mean, nets = float(value.detach()) / len(scores), scores.detach()
+        whole, nets = value.detach() / len(scores), scores.detach()
+        mean = whole if learner.deferred else float(whole)
         count = float(len(weight[0]))
-        return Step(batch.index, batch.labels, nets.mean(0), scores.grad.mean(0), mean, count, learning_rate)
+        return Step(batch.index, batch.labels, nets.mean(0), gradient.mean(0), mean, count, learning_rate)
 
     def _sum(self, scores: Tensor, labels: Tensor, weight: Tensor) -> Tensor:
         if self.whole_batch:  # such a loss must see the rows of one net only

@@ -38,8 +38,7 @@ class Forward(Loss):
     def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
         _fits(self.matrix, scores)
         log_p = logsigmoid(row_margins(scores))
-        matrix = self.matrix.to(log_p.device)
-        given, other = (part.log().to(log_p.dtype).mT[labels] for part in (matrix, 1 - matrix))
+        given, other = (part.log().to(log_p).mT[labels] for part in (self.matrix, (1 - self.matrix).clamp(min=0)))
         return self.curve.value_at(torch.logsumexp(given + log_p, 1) - torch.logsumexp(other + log_p, 1))
 
 

@@ -10,7 +10,9 @@ from torch import Tensor
 
 from pyrite.checks import NotNegative, whole_number
 from pyrite.data import Batch
+from pyrite.errors import PyriteError
 from pyrite.methods.method import Context, Method, PerSampleLoss, Step, Trainer
+from pyrite.soft_margin import wide
 
 
 @final
@@ -50,6 +52,8 @@ class BilevelTrainer(Trainer):
 
     def __init__(self, method: Bilevel, context: Context) -> None:
         super().__init__(context, method.loss)
+        if self.learner.scaler is not None:
+            raise PyriteError("precision is float16, but bilevel compares gradients that are not scaled: take bfloat16")
         self.method = method
 
     def step(self, batch: Batch) -> Step:
@@ -90,7 +94,7 @@ class BilevelTrainer(Trainer):
             torch.zeros_like(weight).reshape(-1) if part is None else part.reshape(-1)
             for weight, part in zip(self.learner.weights, parts, strict=True)
         ]
-        return _Split(scores.detach(), by_scores, torch.cat(flat), summed.detach().double())
+        return _Split(scores.detach(), by_scores, torch.cat(flat), wide(summed.detach()))
 
 
 def stratified_splits(labels: Tensor, index: Tensor, splits: int, turn: int) -> Tensor:

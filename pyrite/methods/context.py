@@ -14,6 +14,7 @@ from pyrite.data import Batch, Batches
 from pyrite.errors import PyriteError
 from pyrite.methods.learner import Learner, Stateful
 from pyrite.processes import gather
+from pyrite.soft_margin import wide
 
 MakeLearner = Callable[[int, int], Learner]
 
@@ -106,8 +107,8 @@ class Context:
 
     @cached_property
     def class_frequencies(self) -> Tensor:
-        """The fraction of training samples with each given label, in float64."""
-        counts = torch.bincount(self.labels[self.labels >= 0], minlength=self.classes).double()
+        """The fraction of training samples with each given label."""
+        counts = wide(torch.bincount(self.labels[self.labels >= 0], minlength=self.classes))
         return counts / counts.sum()
 
     @property

@@ -23,7 +23,7 @@ from pyrite.losses import Backward, Forward
 from pyrite.methods.context import Cycle
 from pyrite.methods.method import Context, MetaSet, Method, RunPart, Step, Trainer
 from pyrite.methods.staged import Estimate, Stages
-from pyrite.soft_margin import row_margins
+from pyrite.soft_margin import row_margins, wide, wide_dtype
 
 Matrix = str | Tensor | Sequence[Sequence[float]]
 
@@ -159,8 +159,8 @@ class GLCTrainer(Trainer):
 
     def step(self, batch: Batch) -> Step:
         gold, count = self.gold.next(), len(batch.labels)
-        counts = self.total(torch.tensor([count, len(gold.labels)])).tolist()
-        self.factor = self.ratio * counts[0] / counts[1] if counts[1] else 0.0
+        golden = self.count(len(gold.labels))
+        self.factor = self.ratio * self.count(count) / golden if golden else 0.0
         both = Batch(
             torch.cat([batch.inputs, gold.inputs]),
             torch.cat([batch.labels, gold.labels]),
@@ -176,7 +176,7 @@ class GLCTrainer(Trainer):
 
     def denominator(self, batch: Batch, weights: Tensor | None) -> Tensor:
         gold = (batch.index < 0).sum()
-        return len(batch.index) - gold + self.factor * gold.double()
+        return len(batch.index) - gold + self.factor * wide(gold)
 
 
 @final
@@ -261,10 +261,10 @@ class NoiseLayer(Trainer):
 
     def log_matrix(self) -> Tensor:
         """log T in float64."""
-        return self.bias.double().masked_fill(self.absent, -torch.inf).log_softmax(1)
+        return wide(self.bias).masked_fill(self.absent, -torch.inf).log_softmax(1)
 
     def losses(self, scores: Tensor, batch: Batch) -> Tensor:
-        log_p = logsigmoid(row_margins(scores)).double()
+        log_p = wide(logsigmoid(row_margins(scores)))
         return -torch.logsumexp(self.log_matrix().mT[batch.labels] + log_p, 1)
 
     def facts(self) -> Mapping[str, float]:
@@ -286,7 +286,7 @@ def from_anchors(scores: Tensor, percentile: float | Tensor = 100.0) -> Tensor:
     tensor([[0.8000, 0.2000],
             [0.3000, 0.7000]], dtype=torch.float64)
     """
-    rows = scores[scores.isfinite().all(1)].double()
+    rows = wide(scores[scores.isfinite().all(1)])
     if not len(rows):
         raise PyriteError("scores has no finite row to estimate a noise matrix from")
     order = row_margins(rows).sort(dim=0, stable=True).indices
@@ -305,8 +305,8 @@ def wrong_by_matrix(scores: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
     >>> wrong_by_matrix(scores, torch.tensor([1, 0]), torch.tensor([[0.6, 0.4], [0.4, 0.6]])).round(decimals=3)
     tensor([1.0000, 0.4000], dtype=torch.float64)
     """
-    noise, _ = invertible(matrix.to(scores.device, torch.float64))
-    true: Tensor = torch.linalg.solve(noise, scores.double().softmax(1), left=False).clamp(min=0)
+    noise, _ = invertible(matrix.to(scores.device, wide_dtype(scores)))
+    true: Tensor = torch.linalg.solve(noise, wide(scores).softmax(1), left=False).clamp(min=0)
     joint: Tensor = true * noise[:, labels].mT
     return 1 - joint.gather(1, labels.unsqueeze(1)).squeeze(1) / joint.sum(1).clamp(min=torch.finfo(joint.dtype).tiny)
 
@@ -326,7 +326,7 @@ def from_gold(scores: Tensor, labels: Tensor) -> Tensor:
 
 
 def _sums_by_label(scores: Tensor, labels: Tensor) -> Tensor:
-    probabilities = scores.double().softmax(1)
+    probabilities = wide(scores).softmax(1)
     return probabilities.new_zeros(2 * scores.shape[1:]).index_add(0, labels, probabilities)
 
 

@@ -16,7 +16,7 @@ from pyrite.curves import GCE
 from pyrite.data import Batch, Batches
 from pyrite.draws import Stream, order
 from pyrite.methods.method import Context, Method, Step, Trainer
-from pyrite.soft_margin import row_margin
+from pyrite.soft_margin import row_margin, wide, wide_dtype
 
 _PER_EPOCH: Final = 4  # times that the exponent changes in an epoch
 _ENOUGH: Final = 500  # held-out samples: their mean probability is known to 0.02, and they cost little
@@ -89,7 +89,9 @@ class CurriculumTrainer(Trainer):
             drawn = order(context.seed, Stream.HELD_OUT, len(self.held_out.index))[:_ENOUGH]
             self.held_out = self.held_out.in_order(index=self.held_out.index[drawn])
         self.every = max(1, context.steps_per_epoch // _PER_EPOCH)
-        self.seen = torch.zeros(0, dtype=torch.float64, device=context.device)  # log p since the exponent was set
+        self.seen = torch.zeros(
+            0, dtype=wide_dtype(context.device), device=context.device
+        )  # log p since the exponent was set
         self.steps = 0
         # As if all classes were equally likely.
         self.q = min(method.most, -math.log(self.keep) / math.log(context.classes))
@@ -109,25 +111,27 @@ class CurriculumTrainer(Trainer):
         return losses
 
     def after_step(self, step: Step) -> None:
-        self.seen = torch.cat([self.seen, -softplus(-step.margin.double())])
+        self.seen = torch.cat([self.seen, -softplus(-wide(step.margin))])
         self.steps += 1
         if self.steps % self.every:
             return
         # Set the exponent by the labels that were trained on since the last time, and by held-out labels now.
-        learned = largest_exponent(self.seen, self.keep, self.method.most)
+        seen = self.seen.cpu().double()
+        learned = largest_exponent(seen, self.keep, self.method.most)
         memorised = 0.0
         if self.held_out is not None:
-            memorised = float(self.seen.exp().mean()) - self._unseen(self.held_out)
+            memorised = float(seen.exp().mean()) - self._unseen(self.held_out)
         self.q = max(learned, min(self.method.most, self.method.gain * memorised))
-        self.scale = min(1 / float((self.q * self.seen).exp().mean()), _LARGEST)
+        self.scale = min(1 / float((self.q * seen).exp().mean()), _LARGEST)
         self.seen = self.seen[:0]
 
     def _unseen(self, held_out: Batches) -> float:
         """The mean probability of held-out labels, for images of the size that the net is trained on now."""
         epoch = self.context.batches.epoch
         scores = self.context.predictions(lambda inputs: self.predict(self.context.resized(inputs, epoch)), held_out)
-        labels, readable = held_out.labels[torch.from_numpy(held_out.index)].to(scores.device), ~scores.isnan().any(1)
-        p = torch.sigmoid(row_margin(scores[readable], labels[readable]).double())
+        scores, labels = scores.cpu(), held_out.labels[torch.from_numpy(held_out.index)]
+        readable = ~scores.isnan().any(1)
+        p = torch.sigmoid(row_margin(scores[readable], labels[readable]))
         return float(p.sum() / max(len(p), 1))
 
     def facts(self) -> Mapping[str, float]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from pyrite.checks import NotNegative, number
 from pyrite.data import Batch
 from pyrite.methods.method import Context, Method, Step, Trainer
-from pyrite.soft_margin import row_margins, widened
+from pyrite.soft_margin import row_margins, wide, widened
 
 
 @final
@@ -79,4 +79,4 @@ class ELRTrainer(Trainer):
     def facts(self) -> Mapping[str, float]:
         """The fraction of training samples whose running mean is largest for the given label."""
         given = self.context.labels
-        return {"target_is_label": float((self.complement.argmin(1) == given)[given >= 0].double().mean())}
+        return {"target_is_label": float(wide((self.complement.argmin(1) == given)[given >= 0]).mean())}

@@ -15,7 +15,7 @@ from pyrite.data import Batch
 from pyrite.losses import Confidence
 from pyrite.methods.method import Context, Method, RunPart, Step, Trainer
 from pyrite.methods.staged import Stages
-from pyrite.soft_margin import row_margins, widened
+from pyrite.soft_margin import row_margins, wide, widened
 
 
 def _check_prior(name: str, prior: Any) -> str | list[float]:
@@ -93,7 +93,7 @@ class SoftLabels(Trainer):
     def facts(self) -> Mapping[str, float]:
         """The fraction of training samples whose label is no longer the given one."""
         given = self.context.labels
-        return {"relabelled": float((self.labels.argmax(1) != given)[given >= 0].double().mean())}
+        return {"relabelled": float(wide((self.labels.argmax(1) != given)[given >= 0]).mean())}
 
 
 @final
@@ -112,7 +112,7 @@ class JointTrainer(SoftLabels):
             self.prior = torch.full_like(self.prior, 1 / classes)
         elif method.prior != "given":
             require(len(method.prior) == classes, "prior", method.prior, f"{classes} numbers, one per class")
-            self.prior = torch.tensor(method.prior, dtype=torch.float64, device=context.device)
+            self.prior = torch.tensor(method.prior).to(self.prior)
         self.begin = min(max(1, round(method.begin * context.epochs)), context.epochs)
         # Samples that are not seen in an epoch, such as those of a last batch that is dropped, keep their labels.
         self.register_buffer("recent", self.labels.repeat(min(method.window, context.epochs), 1, 1))

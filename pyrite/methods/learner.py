@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, ClassVar, final, get_args
+from typing import Any, ClassVar, Final, final, get_args
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +12,12 @@ from pyrite.data import Batch
 from pyrite.errors import PyriteError
 from pyrite.processes import all_reduce_gradients, world_size
 from pyrite.settings import Precision
+
+CHECK_EVERY: Final = 50
+"""Steps after which a device is read to find out whether all of them were finite."""
+
+FAULTS: Final = ("", "the loss is not finite", "the scores are not finite", "the gradient is not finite")
+AUTOCAST: Final = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
 class Stateful(nn.Module):
@@ -42,8 +48,14 @@ class Learner(Stateful):
             gradients itself, where one norm for all weights is not what is wanted.
         accumulate: the number of pieces in which a batch goes through the model, to save memory. The step is that of
             the whole batch, except that batch norms normalise each piece by itself.
-        precision: ``"bfloat16"`` is torch's autocast. On processors without fast bfloat16 it is slower than float32.
+        precision: ``"bfloat16"`` and ``"float16"`` are torch's autocast, float16 with scaled losses. On processors
+            without fast bfloat16 both are slower than float32.
         compiled: run the model through ``torch.compile``.
+
+    Attributes:
+        deferred: whether steps are made without reading the device. What is not finite is then noted on the device
+            (``fault``, a number of ``FAULTS``), from then on the weights stay as they are, and ``check`` raises it.
+            The optimiser must be a fused one, which can skip a step by a number on the device.
     """
 
     saved = ("steps", "optimiser_state")
@@ -68,7 +80,12 @@ class Learner(Stateful):
         self.model, self.optimiser, self.factor_at = model, optimiser, factor_at
         self.clip, self.accumulate = clip, accumulate
         self.dtype = torch.float64 if precision == "float64" else torch.float32
-        self.autocast = torch.bfloat16 if precision == "bfloat16" else None
+        self.autocast = AUTOCAST.get(precision)
+        device = self.weights[0].device
+        self.scaler = torch.amp.GradScaler(device.type) if precision == "float16" else None
+        self.saved = type(self).saved if self.scaler is None else (*type(self).saved, "scaler_state")  # type: ignore[misc,assignment]
+        self.deferred = device.type != "cpu" and all(group.get("fused") for group in optimiser.param_groups)
+        self.fault = torch.zeros((), device=device)
         self.learning_rates = [float(group["lr"]) for group in optimiser.param_groups]
         self.steps, self.processes = 0, world_size()
         # In a partial, because a compiled module would be registered, and its weights saved twice.
@@ -119,16 +136,44 @@ class Learner(Stateful):
             scores: Tensor = model(self.ready(inputs))
         return scores.to(self.dtype)
 
-    def update(self) -> float:
+    def backward(self, losses: Tensor, by_loss: Tensor, scores: Tensor) -> Tensor:
+        """The backward pass of an objective, from its derivative by each loss; returns that by the scores."""
+        scores.retain_grad()
+        scale = None if self.scaler is None else self.scaler.scale(by_loss.new_ones(()))
+        losses.backward(by_loss if scale is None else by_loss * scale)
+        assert scores.grad is not None
+        return scores.grad if scale is None else scores.grad / scale
+
+    def note(self, wrong: Tensor, fault: int) -> None:
+        """Note on the device that something is not finite, unless something was before."""
+        self.fault = torch.where((self.fault == 0) & wrong, float(fault), self.fault)
+
+    def check(self) -> None:
+        """Raise what was noted: one wait for the device."""
+        if self.deferred and (fault := int(self.fault)):
+            raise FloatingPointError(FAULTS[fault])
+
+    def update(self, skip: Tensor | None = None) -> float:
         """Sum the gradients over all processes, clip them, and make the optimiser's step; return its learning rate.
 
-        They must have global denominators, so that pieces and processes add up to the gradient of the objective.
+        They must have global denominators, so that pieces and processes add up to the gradient of the objective. If
+        ``skip`` is not 0, which only ``deferred`` steps take, the weights stay as they are. In float16 they also stay
+        if the gradient is not finite: the next ones are scaled less.
         """
         if self.processes > 1:
             all_reduce_gradients(self.weights)
-        norm = nn.utils.get_total_norm([weight.grad for weight in self.weights if weight.grad is not None])
-        if not math.isfinite(norm):  # checked before the step, so that the weights are still good
-            raise FloatingPointError("the gradient is not finite")
+        gradients = [weight.grad for weight in self.weights if weight.grad is not None]
+        if self.scaler is not None:
+            if self.deferred:  # the scaler skips what is not finite
+                for gradient in gradients:
+                    gradient.mul_(torch.where(self._held(skip), torch.nan, 1.0))
+            self.scaler.unscale_(self.optimiser)
+        norm = nn.utils.get_total_norm(gradients)
+        if self.scaler is None:  # checked before the step, so that the weights are still good
+            if self.deferred:
+                self.note(~norm.isfinite(), 3)
+            elif not math.isfinite(norm):
+                raise FloatingPointError(FAULTS[3])
         if callable(self.clip):
             self.clip()
         elif self.clip is not None:
@@ -136,15 +181,40 @@ class Learner(Stateful):
         factor = self.factor_at(self.steps)
         for group, learning_rate in zip(self.optimiser.param_groups, self.learning_rates, strict=True):
             group["lr"] = learning_rate * factor
-        self.optimiser.step()
+        if self.scaler is not None:
+            self.scaler.step(self.optimiser)
+            self.scaler.update()
+        else:
+            self.make_step(self._held(skip) if self.deferred else False)
         self.steps += 1
         return self.learning_rates[0] * factor
+
+    def make_step(self, skip: Tensor | bool) -> None:
+        """The optimiser's step, or none if ``skip``: a tensor where the device is not to be waited for."""
+        if isinstance(skip, Tensor):
+            self.optimiser.found_inf = skip.float()  # type: ignore[attr-defined]  # as torch's GradScaler does
+        if skip is not True:
+            self.optimiser.step()
+
+    def _held(self, skip: Tensor | None) -> Tensor:
+        return self.fault > 0 if skip is None else (self.fault > 0) | skip
 
     def add_weight(self, weight: nn.Parameter) -> None:
         """Train a weight outside the model too, without weight decay. Its owner saves it."""
         self.weights.append(weight)
         self.optimiser.add_param_group({"params": [weight], "lr": self.learning_rates[0], "weight_decay": 0.0})
         self.learning_rates.append(self.learning_rates[0])
+
+    @property
+    def scaler_state(self) -> dict[str, Any]:
+        """By what losses are scaled in float16."""
+        assert self.scaler is not None
+        return self.scaler.state_dict()
+
+    @scaler_state.setter
+    def scaler_state(self, state: Mapping[str, Any]) -> None:
+        assert self.scaler is not None
+        self.scaler.load_state_dict(dict(state))
 
     @property
     def optimiser_state(self) -> dict[str, Any]:

@@ -193,7 +193,7 @@ class CrossFitTrainer(Members):
         shown = []
         for number, trainer in enumerate(self.trainers):
             rows = (fold != number).nonzero().squeeze(1)
-            if self.total(len(rows)) < 2:  # a batch norm cannot normalise a single sample
+            if self.count(len(rows)) < 2:  # a batch norm cannot normalise a single sample
                 rows = rows[:0]
             step = trainer.step(Batch(*(part[rows] for part in batch)))
             shown.append(_Shown(step, rows, (fold[rows] + 1) % len(self.trainers) == number))
@@ -239,7 +239,7 @@ def _joined(parts: Sequence[_Shown], batch: Batch, unseen: Tensor, learning_rate
         return Step.empty(batch, learning_rate)
     rows = torch.cat([part.rows[part.shown] for part in parts])
     order = rows.argsort()
-    total = sum(part.step.denominator for part in parts)
+    total = sum(part.step.divisor for part in parts)
     denominator = total * len(rows) / sum(len(part.rows) for part in parts)  # each sample counts once
 
     def column(values: Sequence[Tensor]) -> Tensor:
@@ -251,8 +251,8 @@ def _joined(parts: Sequence[_Shown], batch: Batch, unseen: Tensor, learning_rate
         batch.index[rows[order]],
         batch.labels[rows[order]],
         column([step.scores for step in steps]),
-        column([step.gradient * (step.denominator / denominator) for step in steps]),  # as part of the mean
-        sum(step.loss * step.denominator for step in steps) / total,
+        column([step.gradient * (step.divisor / denominator) for step in steps]),  # as part of the mean
+        sum(step.mean * step.divisor for step in steps) / total,
         denominator,
         steps[0].learning_rate,
         column(trusts) if len(trusts) == len(steps) else None,

@@ -18,6 +18,7 @@ from pyrite.methods.method import Context, Method, PerSampleLoss, Step
 from pyrite.methods.small_loss import NoiseRateTrainer
 from pyrite.models import seeded
 from pyrite.npz_files import read_npz
+from pyrite.soft_margin import wide, wide_dtype
 
 PREDEFINED: Final = "predefined"
 _RECORDED: Final = 2000  # samples whose losses are saved to train other mentors: enough for three inputs
@@ -72,8 +73,9 @@ class MentornetTrainer(NoiseRateTrainer):
     def __init__(self, method: Mentornet, context: Context) -> None:
         super().__init__(context, method.loss, None if method.percentile is None else 1 - method.percentile)
         self.method, self.epoch = method, 1
-        data_driven = method.mentor != PREDEFINED
-        self.mentor = train_mentor(read_lesson(method.mentor)).to(context.device) if data_driven else None
+        self.mentor = None
+        if method.mentor != PREDEFINED:
+            self.mentor = train_mentor(read_lesson(method.mentor)).to(context.device, wide_dtype(context.device))
         self.threshold = float("nan")  # until the first batch
         trained_on = np.flatnonzero(context.labels.cpu().numpy() >= 0)
         self.recorded = trained_on[:: max(1, -(-len(trained_on) // _RECORDED))]
@@ -83,8 +85,8 @@ class MentornetTrainer(NoiseRateTrainer):
 
     def weights(self, batch: Batch, losses: Tensor | None) -> Tensor:
         assert losses is not None
-        losses = losses.double()
-        now = float(losses.cpu().quantile(1 - (self.noise_rate or 0.0)))
+        losses = wide(losses)
+        now = float(losses.cpu().double().quantile(1 - (self.noise_rate or 0.0)))
         decay = self.method.decay if self.threshold == self.threshold else 0.0
         self.threshold = decay * self.threshold + (1 - decay) * now if decay else now
         epochs = self.context.epochs
@@ -94,7 +96,7 @@ class MentornetTrainer(NoiseRateTrainer):
             logits: Tensor = self.mentor(features_of(losses, self.threshold, self.epoch / epochs))
             return logits.sigmoid()
         over, width = losses - self.threshold, self.method.width * self.threshold
-        return (1 - over / width).clamp(0, 1) if width > 0 else (over <= 0).double()
+        return (1 - over / width).clamp(0, 1) if width > 0 else wide(over <= 0)
 
     def after_step(self, step: Step) -> None:
         assert step.losses is not None
@@ -121,8 +123,8 @@ class MentornetTrainer(NoiseRateTrainer):
 
 
 def features_of(losses: Tensor, threshold: Tensor | float, progress: Tensor | float) -> Tensor:
-    """The inputs of a mentor in float64: loss, distance to the threshold, and the fraction of the run that is over."""
-    losses = losses.double()
+    """The inputs of a mentor: loss, distance to the threshold, and the fraction of the run that is over."""
+    losses = wide(losses)
     return torch.stack((losses, losses - threshold, torch.zeros_like(losses) + progress), -1)
 
 

@@ -160,7 +160,7 @@ class Passes:
         moved, pull_back = virtual_step(self.weights, dict(zip(names, parts, strict=True)), lr, optimiser)
         leaves = {name: w.requires_grad_() for name, w in moved.items()}
         values = self.meta_loss(self.scores(meta[0], leaves), meta[1])
-        mean = values.sum() / all_reduce(values.new_tensor(len(values)))
+        mean = values.sum() / all_reduce(values.new_full((), len(values)))
         meta_parts = torch.autograd.grad(mean, list(leaves.values()), materialize_grads=True)
         return pull_back({name: all_reduce(part) for name, part in zip(names, meta_parts, strict=True)})
 

@@ -32,6 +32,7 @@ from pyrite.methods.meta_gradient import (
 from pyrite.methods.method import ERM, Context, MetaSet, Method, PerSampleLoss, Step, Trainer
 from pyrite.methods.trainer import Pass
 from pyrite.models import seeded
+from pyrite.soft_margin import wide
 
 _RISE: Final = 0.1  # of the weight, a number from 0 to 1, that is more than the wiggle of a curve with no trend
 Again = Callable[[], AbstractContextManager[None]]
@@ -63,7 +64,7 @@ class MetaTrainer(Trainer):
         """
 
     def step(self, batch: Batch) -> Step:
-        count = self.total(len(batch.labels))
+        count = self.count(len(batch.labels))
         if not count:
             return self.skip(batch)
         with same_draws(self.learner.model) as again:
@@ -73,8 +74,8 @@ class MetaTrainer(Trainer):
                 with again():
                     ready = batch._replace(inputs=self.learner.ready(batch.inputs))
                     made = next(self.passes(self.learner, ready, self.through.scores))
-            step = self.descend(self.learner, batch, [made], count, omega * float(count))
-        return replace(step, trust=trust[made.own].double())
+            step = self.descend(self.learner, batch, [made], omega.new_full((), count), omega * count)
+        return replace(step, trust=wide(trust[made.own]))
 
     def slopes(self, direction: dict[str, Tensor], made: Pass, *, fast: bool = False) -> Tensor:
         """The derivative of the loss of each sample of the whole batch along a direction."""
@@ -236,11 +237,15 @@ class MetaWeightTrainer(MetaTrainer):
             self.net = WeightNet(method.hidden).to(self.learner.weights[0].device, self.learner.dtype)
         momentum: Any = {"momentum": 0.9, "nesterov": True} if method.optimiser == "nesterov" else {}
         optimiser: Any = torch.optim.Adam if method.optimiser == "adam" else partial(torch.optim.SGD, **momentum)
-        self.guide = Learner(self.net, optimiser(self.net.parameters(), lr=method.lr, weight_decay=method.weight_decay))
+        fused = True if context.device.type != "cpu" else None
+        self.guide = Learner(
+            self.net, optimiser(self.net.parameters(), lr=method.lr, weight_decay=method.weight_decay, fused=fused)
+        )
         # ``Run.weight_curve`` reads "weight_net" as a function of cross entropy, so other losses have another name.
         self.name = "weight_net" if isinstance(method.loss, CE | None) else "weight_net_of_other_loss"
-        self.skipped = 0
-        self.surplus = self.seen = 0.0  # of the meta batches of the epoch: confidence minus hits, and samples
+        self.skipped: int | Tensor = 0
+        self.surplus: float | Tensor = 0.0  # of the meta batches of the epoch: confidence minus hits, and samples
+        self.seen: float | Tensor = 0.0
         self.through.meta_loss = self._measured
         self.past: Tensor | None = None  # the weights of the weight network after every epoch
 
@@ -248,12 +253,12 @@ class MetaWeightTrainer(MetaTrainer):
         losses, normalise = made.losses.detach(), self.method.normalise
         if self.learner.steps % self.method.every == 0:
             gradients = theta_gradient(self.net, losses, self._slopes(made, again), normalise)
-            if all(bool(part.isfinite().all()) for part in gradients):
-                for weight, part in zip(self.net.parameters(), gradients, strict=True):
-                    weight.grad = part
-                self.guide.optimiser.step()
-            else:
-                self.skipped += 1
+            for weight, part in zip(self.net.parameters(), gradients, strict=True):
+                weight.grad = part
+            infinite = ~torch.stack([part.isfinite().all() for part in gradients]).all()
+            skip = infinite if self.guide.deferred else bool(infinite)
+            self.guide.make_step(skip)
+            self.skipped = self.skipped + skip
         trust = self._trust(losses)
         return normalised_weights(trust, normalise), trust
 
@@ -273,8 +278,8 @@ class MetaWeightTrainer(MetaTrainer):
         """The meta losses; what the net predicts on the meta set is added to the sums of the epoch."""
         probability, prediction = scores.detach().softmax(1).max(1)
         known = probability.isfinite()
-        self.surplus += float((probability - (prediction == labels).to(probability))[known].sum())
-        self.seen += int(known.sum())
+        surplus = torch.where(known, probability - (prediction == labels).to(probability), 0.0).sum()
+        self.surplus, self.seen = self.surplus + wide(surplus), self.seen + known.sum()
         losses: Tensor = self.meta_loss(scores, labels)
         return losses
 
@@ -295,8 +300,8 @@ class MetaWeightTrainer(MetaTrainer):
             self._check_curve()
 
     def facts(self) -> Mapping[str, float]:
-        surplus, seen = (float(self.total(number)) for number in (self.surplus, self.seen))
-        return {"meta_skipped": self.skipped, "meta_overconfidence": surplus / max(seen, 1)}
+        surplus, seen = self.total(torch.tensor([self.surplus, self.seen], dtype=torch.float64)).tolist()
+        return {"meta_skipped": int(self.skipped), "meta_overconfidence": surplus / max(seen, 1)}
 
     def _check_curve(self) -> None:
         """Warn of a weight that rises from a loss of 0 to that of a label far less likely than a guess."""

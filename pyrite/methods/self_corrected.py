@@ -15,7 +15,7 @@ from pyrite.data import Batch
 from pyrite.methods.corrected import from_anchors, wrong_by_matrix
 from pyrite.methods.method import Context, Method, RunPart, Step, Trainer
 from pyrite.models import mirrored_scores
-from pyrite.soft_margin import widened
+from pyrite.soft_margin import wide, wide_dtype, widened
 
 _AVERAGED: Final = 0.02  # of the run: the steps that weights are averaged over
 _GROWING: Final = 0.1  # of the steps so far, at the beginning
@@ -139,12 +139,12 @@ def noise_of_labels(scores: Tensor, labels: Tensor) -> Tensor:
     Rows of scores that are NaN and labels below 0, of samples that are not trained on, do not count.
     """
     classes = scores.shape[1]
-    none = torch.eye(classes, dtype=torch.float64, device=labels.device)
+    none = torch.eye(classes, dtype=wide_dtype(labels), device=labels.device)
     rows = ((labels >= 0) & scores.isfinite().all(1)).nonzero().squeeze(1)
     rows = rows[:: 1 + len(rows) * classes // _FITTED]
     if len(rows) < FEWEST or len(labels[rows].unique()) < 2:
         return none
-    groups = LabelGroups(scores[rows].double().log_softmax(1).cpu().numpy(), labels[rows].cpu().numpy())
+    groups = LabelGroups(scores[rows].cpu().double().log_softmax(1).numpy(), labels[rows].cpu().numpy())
     if not groups.can_tell:
         return none
     as_sharp, *sharper = (groups.fit_matrix(power)[1] for power in (1.0, *_SHARPER))
@@ -163,9 +163,9 @@ def matrix_by_anchors(scores: Tensor, labels: Tensor) -> Tensor | None:
     probabilities are high. One that is surer has memorised some, and one that is less sure has not learned yet; neither
     is trusted, nor one that finds little noise.
     """
-    frequency = torch.bincount(labels, minlength=scores.shape[1]).double() / len(labels)
+    frequency = wide(torch.bincount(labels, minlength=scores.shape[1])) / len(labels)
     matrix = from_anchors(scores, 100 * (1 - _ANCHORS * frequency))
-    sureness, prediction = scores.double().softmax(1).max(1)
-    misjudged = (sureness.mean() - (prediction == labels).double().mean()).abs()
+    sureness, prediction = wide(scores).softmax(1).max(1)
+    misjudged = (sureness.mean() - wide(prediction == labels).mean()).abs()
     trusted = misjudged < _MISJUDGED and wrong_by_matrix(scores, labels, matrix).mean() >= _LEAST_NOISE
     return matrix if trusted else None

@@ -16,7 +16,7 @@ from pyrite.criterion import Loss
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
 from pyrite.methods.method import Context, Method, PerSampleLoss, Step, Trainer
-from pyrite.soft_margin import row_margin
+from pyrite.soft_margin import row_margin, wide_dtype
 
 _ROUNDS: Final = 500  # of EM at most
 _STABLE: Final = 1e-10  # EM ends when the log-likelihood per sample changes by less
@@ -39,11 +39,11 @@ def estimate_noise_rate(margins: Tensor) -> float:
     from sklearn.exceptions import ConvergenceWarning  # slow to import
     from sklearn.mixture import GaussianMixture
 
-    values = margins.double().flatten()
+    values = margins.cpu().double().flatten()
     values = values[values.isfinite()]
     if len(values) < 4 or float(values.std()) == 0:
         return 0.0
-    spread, columns = float(values.std()), values.cpu().numpy()[:, None]
+    spread, columns = float(values.std()), values.numpy()[:, None]
     halves = np.array_split(np.sort(columns, axis=0), 2)
     mixture = GaussianMixture(
         2, covariance_type="tied", tol=_STABLE, max_iter=_ROUNDS, reg_covar=(_LEAST_SPREAD * spread) ** 2,
@@ -71,7 +71,9 @@ class NoiseRateTrainer(Trainer):
         self.warm_up = max(1, min(context.epochs - 1, max(3, context.epochs // 5), 10))
         self.noise_rate, self.is_given = given, given is not None
         # The sums of the margins in the warm-up.
-        self.register_buffer("margins", torch.zeros(context.samples, dtype=torch.float64, device=context.device))
+        self.register_buffer(
+            "margins", torch.zeros(context.samples, dtype=wide_dtype(context.device), device=context.device)
+        )
 
     def end_epoch(self) -> None:
         """In the warm-up, add the margins of the training samples; at its end, estimate the rate from their sum."""
@@ -91,11 +93,9 @@ class NoiseRateTrainer(Trainer):
 
 def with_smallest(losses: Tensor, count: int, index: Tensor | None = None) -> Tensor:
     """1 for this number of the smallest losses, at least one of them, else 0; of equal ones, the lower index first."""
-    values = losses.double().cpu().numpy()
-    order = values.argsort(kind="stable") if index is None else np.lexsort((index.cpu().numpy(), values))
-    chosen = torch.zeros_like(losses)
-    chosen[torch.from_numpy(order[: max(1, count)]).to(losses.device)] = 1
-    return chosen
+    first = torch.arange(len(losses), device=losses.device) if index is None else index.argsort()
+    order = first[losses[first].argsort(stable=True)]
+    return torch.zeros_like(losses).index_fill_(0, order[: max(1, count)], 1)
 
 
 _Kept = Annotated[float, partial(number, above=0, most=1)]
@@ -137,7 +137,7 @@ class SelfPacedTrainer(NoiseRateTrainer):
     def __init__(self, method: SelfPaced, context: Context) -> None:
         super().__init__(context, method.loss, None if method.last is None else 1 - method.last)
         self.first = method.first
-        every = torch.ones(context.samples, dtype=torch.float64, device=context.device)
+        every = torch.ones(context.samples, dtype=wide_dtype(context.device), device=context.device)
         self.register_buffer("seen", every * torch.inf)  # the loss of every sample when it was last seen
         self.register_buffer("chosen", every)
         self.fraction = 1.0
@@ -157,7 +157,7 @@ class SelfPacedTrainer(NoiseRateTrainer):
 
     def after_step(self, step: Step) -> None:
         assert step.losses is not None
-        self.seen[step.index] = step.losses.double()
+        self.seen[step.index] = step.losses.to(self.seen)
 
     def facts(self) -> Mapping[str, float]:
         return {"share_trained_on": self.fraction, **super().facts()}

@@ -18,7 +18,7 @@ from pyrite.methods.context import Context
 from pyrite.methods.learner import Learner, Stateful
 from pyrite.models import Ensemble, mean_scores
 from pyrite.processes import all_reduce, gather, rank, world_size
-from pyrite.soft_margin import margins, row_margin
+from pyrite.soft_margin import margins, row_margin, wide, wide_dtype
 
 _FEW: Final = 256  # classes up to which the margins of all cost about as much as that of one
 
@@ -33,8 +33,8 @@ class Step:
         labels: their given labels.
         scores: the scores of the model before the step.
         gradient: the derivative of the objective (a mean over all processes) with respect to the scores.
-        loss: the mean loss of the whole batch, over all processes.
-        denominator: the denominator of that mean: the number of samples, or the sum of their weights.
+        mean: the mean loss of the whole batch, over all processes; on a GPU a tensor.
+        divisor: the denominator of that mean: the number of samples, or the sum of their weights.
         learning_rate: that of the step.
         trust: the factor that the method applied to each sample's loss; None if it does not weight samples.
         unseen: scores of nets that are not trained on the sample; None if the method has no such net.
@@ -45,12 +45,22 @@ class Step:
     labels: Tensor
     scores: Tensor
     gradient: Tensor
-    loss: float
-    denominator: float
+    mean: float | Tensor
+    divisor: float | Tensor
     learning_rate: float
     trust: Tensor | None = None
     unseen: Tensor | None = None
     losses: Tensor | None = None
+
+    @property
+    def loss(self) -> float:
+        """``mean`` as a number, for which a device is waited for."""
+        return float(self.mean)
+
+    @property
+    def denominator(self) -> float:
+        """``divisor`` as a number, for which a device is waited for."""
+        return float(self.divisor)
 
     @cached_property
     def margin(self) -> Tensor:
@@ -70,7 +80,7 @@ class Step:
 
         For a curve this is w(Δ), because ∇L = −w ∇Δ and the L1 norm of ∇Δ is 2.
         """
-        return self.gradient.abs().sum(1, dtype=torch.float64) * (self.denominator / 2)
+        return self.gradient.abs().sum(1, dtype=wide_dtype(self.gradient)) * (self.divisor / 2)
 
     @property
     def prediction(self) -> Tensor:
@@ -80,7 +90,7 @@ class Step:
     @classmethod
     def empty(cls, batch: Batch, learning_rate: float) -> "Step":
         """The step of a batch in which no sample counts."""
-        nothing = torch.zeros((0, 2), dtype=torch.float64)
+        nothing = torch.zeros((0, 2), dtype=wide_dtype(batch.index), device=batch.index.device)
         return cls(batch.index[:0], batch.labels[:0], nothing, nothing, 0.0, 0.0, learning_rate)
 
 
@@ -119,6 +129,8 @@ class Trainer(Stateful):
         super().__init__()
         self.context, self.epoch, self.processes = context, 0, world_size()
         self.loss = deepcopy(CE() if loss is None else loss).configure(reduction="none")
+        if wide_dtype(context.device) == torch.float64:  # which its buffers, such as class weights, are
+            self.loss.to(context.device)
         self.nets = nn.ModuleList(context.make_learner() for _ in range(nets))  # type: ignore[assignment]
         self.trainers = nn.ModuleList()  # type: ignore[assignment]  # those that it is made of, such as its stages
         if self.loss.weight is not None and len(self.loss.weight) != context.classes:
@@ -191,13 +203,14 @@ class Trainer(Stateful):
         """One step of every net on a batch.
 
         If the loss or the gradient is not finite, ``FloatingPointError`` is raised, and the weights stay as they were.
+        Where steps do not wait for their device, ``check`` raises it.
         """
         if self.whole_batch:
-            if not self.total(len(batch.labels)):
+            if not self.count(len(batch.labels)):
                 return self.skip(batch)
             made = [next(self.passes(net, batch)) for net in self.nets]
             losses = torch.stack([each.losses.detach() for each in made])
-            if not losses.isfinite().all():  # before weights are made from them
+            if not self.deferred and not losses.isfinite().all():  # before weights are made from them
                 raise FloatingPointError(f"the loss is {float(losses.mean())}")
             weights = self.weights(made[0].batch, losses if len(losses) > 1 else losses[0])
             rows = [None] if weights is None else weights.expand(len(self.nets), -1)
@@ -207,11 +220,11 @@ class Trainer(Stateful):
             ]
         else:
             weights = self.weights(batch, None)
-            denominator = self.denominator(batch, weights).detach().double()
+            denominator = self._widened(self.denominator(batch, weights).detach())
             if self.processes > 1:
                 denominator = all_reduce(denominator)
             step = self.descend(self.nets[0], batch, self.passes(self.nets[0], batch), denominator, weights)
-        if step.denominator and type(self).after_step is not Trainer.after_step:
+        if (self.deferred or step.divisor) and type(self).after_step is not Trainer.after_step:
             with torch.no_grad():
                 self.after_step(step if self.processes == 1 else _of_all_processes(step))
         return step
@@ -238,8 +251,13 @@ class Trainer(Stateful):
 
         If the forward passes are made one after the other, one graph is in memory at a time.
         """
-        denominator = denominator.double()
-        if not denominator:  # no image could be read, or no label counts
+        denominator, empty = self._widened(denominator), None
+        if net.deferred:
+            nothing, empty = self.processes == 1 and not len(batch.labels), denominator == 0
+            denominator = torch.where(empty, 1.0, denominator)
+        else:
+            nothing = not denominator
+        if nothing:  # no image could be read, or no label counts
             step = Step.empty(batch, net.learning_rate)
             net.steps += 1  # the schedule advances, the weights stay
             return step
@@ -256,20 +274,19 @@ class Trainer(Stateful):
                 trust = weights[own] if self.whole_batch else weights
             done += len(samples.labels)
             value += each.sum()
-            scores.retain_grad()
-            losses.backward(by_loss)
-            assert scores.grad is not None
+            gradient = net.backward(losses, by_loss, scores)
             each = losses.detach()[own] if losses.dim() else losses.new_zeros(0)
-            rows.append((scores.detach(), scores.grad, each))
+            rows.append((scores.detach(), gradient, each))
         scores, gradient, losses = rows[0] if len(rows) == 1 else map(torch.cat, zip(*rows, strict=True))
-        mean = self._checked_mean(value, denominator, scores, batch.labels)
-        learning_rate = net.update()
+        mean = self._checked_mean(net, value, denominator, scores, batch.labels)
+        learning_rate = net.update(empty)
         known = losses if len(losses) == len(scores) else None
-        return Step(
-            batch.index, batch.labels, scores, gradient, mean, float(denominator), learning_rate, trust, losses=known
-        )
+        divisor = denominator if net.deferred else float(denominator)
+        return Step(batch.index, batch.labels, scores, gradient, mean, divisor, learning_rate, trust, losses=known)
 
-    def _checked_mean(self, value: Tensor, denominator: Tensor, scores: Tensor, labels: Tensor) -> float:
+    def _checked_mean(
+        self, net: Learner, value: Tensor, denominator: Tensor, scores: Tensor, labels: Tensor
+    ) -> float | Tensor:
         """The mean loss over all processes, if it is finite. A bounded loss is finite even where scores are not."""
         extremes = value.new_zeros(2)
         if len(scores):  # a class may have a score of -inf, but not the label
@@ -278,9 +295,14 @@ class Trainer(Stateful):
         numbers = torch.cat([value.unsqueeze(0), extremes])
         if self.processes > 1:
             numbers = all_reduce(numbers)
+        parts = self.processes if self.whole_batch else 1  # of a whole batch, each process has the sum over all
+        if net.deferred:
+            of_all = numbers[0] / (parts * denominator)
+            net.note(~of_all.isfinite(), 1)
+            net.note(~numbers[1:].isfinite().all(), 2)
+            return of_all
         summed, *found = numbers.tolist()
-        # Of a whole batch, each process has the sum over all of them.
-        mean = float(summed / self.processes if self.whole_batch else summed) / float(denominator)
+        mean = float(summed / parts) / float(denominator)
         if not math.isfinite(mean):
             raise FloatingPointError(f"the loss is {mean}")
         if not all(map(math.isfinite, found)):
@@ -294,11 +316,26 @@ class Trainer(Stateful):
             net.steps += 1
         return step
 
-    def total(self, value: Tensor | float) -> Tensor:
-        """The sum of a number or a tensor over all processes."""
-        if not isinstance(value, Tensor):
-            value = torch.tensor(value, dtype=torch.float64, device=self.context.device)
+    def total(self, value: Tensor) -> Tensor:
+        """The sum of a tensor over all processes."""
         return all_reduce(value)
+
+    def count(self, number: int) -> int:
+        """The sum of a whole number over all processes; no device is waited for."""
+        return number if self.processes == 1 else int(all_reduce(torch.tensor(number)))
+
+    @property
+    def deferred(self) -> bool:
+        """Whether steps are made without reading the device."""
+        return any(net.deferred for net in self.nets)
+
+    def check(self) -> None:
+        """``FloatingPointError`` if a number on the device was not finite. The weights are those from before."""
+        for learner in self.learners:
+            learner.check()
+
+    def _widened(self, value: Tensor) -> Tensor:
+        return wide(value.to(self.context.device))
 
     def gather(self, rows: Tensor) -> Tensor:
         """The rows of all processes, in order of rank, without a gradient."""
@@ -345,15 +382,17 @@ def joined(steps: Sequence[Step]) -> Step:
         parts: list[Any] = [getattr(step, name) for step in steps]
         if any(part is None for part in parts):
             columns[name] = None
-        elif isinstance(parts[0], Tensor):
+        elif isinstance(parts[0], Tensor) and parts[0].dim():
             columns[name] = torch.cat(parts)
         else:
-            numbers = torch.tensor(parts, dtype=torch.float64).repeat_interleave(counts)
-            columns[name] = numbers.to(steps[0].index.device)
+            device = steps[0].index.device
+            known = torch.stack(parts) if isinstance(parts[0], Tensor) else torch.tensor(parts, dtype=torch.float64)
+            numbers = known.to(wide_dtype(device)).to(device)
+            columns[name] = numbers.repeat_interleave(counts.to(device), output_size=int(counts.sum()))
     return Step(**columns)
 
 
 def _of_all_processes(step: Step) -> Step:
     columns: dict[str, Any] = {field.name: getattr(step, field.name) for field in fields(step)}
-    own: dict[str, Any] = {name: gather(value) for name, value in columns.items() if isinstance(value, Tensor)}
-    return Step(**columns | own)
+    rows = {name: value for name, value in columns.items() if isinstance(value, Tensor) and value.dim()}
+    return Step(**columns | {name: gather(value) for name, value in rows.items()})

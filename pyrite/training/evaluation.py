@@ -14,7 +14,7 @@ from pyrite.errors import PyriteError
 from pyrite.methods import Trainer
 from pyrite.models import embed, mirrored_scores
 from pyrite.processes import all_gather, all_reduce
-from pyrite.soft_margin import margins
+from pyrite.soft_margin import margins, wide_dtype
 from pyrite.training.metrics import Line, accuracies_of, held_out_of, measure, names_of
 
 if TYPE_CHECKING:
@@ -110,14 +110,15 @@ class Evaluation:
         line: Line = {}
         if self.validation is not None:
             own, names = list[Tensor](), names_of("held-out")
-            sums = torch.zeros(1 + len(names), dtype=torch.float64, device=self.validation.device)
+            device = self.validation.device
+            sums = torch.zeros(1 + len(names), dtype=wide_dtype(device), device=device)
             for scores, labels, index in self._predictions(self.validation, epoch):
                 if len(index) and self.split_off:
                     record.update_margins(index, margins(scores), unseen=True)
                 found = held_out_of(scores, labels)
                 own.append(index[found.hits].cpu())
                 values = measure("held-out", found).values()
-                sums += torch.stack([sums.new_tensor(len(labels)), *(value.double().sum() for value in values)])
+                sums += torch.stack([sums.new_tensor(len(labels)), *(value.to(sums).sum() for value in values)])
             count, *totals = all_reduce(sums).tolist()
             if self.best is not None and (self.growth is None or epoch > self.growth.rising):
                 hit_rows = torch.cat([rows for part in all_gather(own) for rows in part]).numpy()

@@ -1,6 +1,7 @@
 """The training loop."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Protocol
 
 import torch
@@ -8,6 +9,7 @@ import torch
 from pyrite.data import Batches
 from pyrite.draws import TORCH_GENERATOR, Stream, torch_seed
 from pyrite.methods import Step, Trainer
+from pyrite.methods.learner import CHECK_EVERY
 from pyrite.processes import rank
 
 
@@ -64,20 +66,36 @@ def fit(
             for batch in batches:  # an observer may end the epoch by fewer batches
                 number = epoch * steps + batches.position - 1
                 manual_seed(torch_seed(seed, Stream.DROPOUT, number, process))
-                try:
+                with _diverging(trainer, batches):
                     step = trainer.step(batch)
-                except FloatingPointError as error:
-                    raise Diverged(
-                        f"{error}, in batch {batches.position} of {steps} of epoch {epoch + 1}, at learning rate "
-                        f"{trainer.learning_rate:.3g}. Try a learning rate ten times lower, gradient clipping "
-                        "(clip 5), or a loss with bounded weights such as gce(q=0.7)"
-                    ) from None
-                for after_step in hooks:
-                    after_step(step)
-                if stop is not None and stop():
-                    return False
+                    if batches.position % CHECK_EVERY == 0:
+                        trainer.check()
+                    for after_step in hooks:
+                        after_step(step)
+                    if stop is not None and stop():
+                        trainer.check()
+                        return False
+            with _diverging(trainer, batches):
+                trainer.check()
             manual_seed(torch_seed(seed, Stream.EPOCH, epoch, 1))
             trainer.end_epoch()
             for observer in observers:
                 observer.after_epoch(epoch + 1)
     return True
+
+
+@contextmanager
+def _diverging(trainer: Trainer, batches: Batches) -> Iterator[None]:
+    """Numbers that are not finite as an error message with what to try."""
+    try:
+        yield
+    except FloatingPointError as error:
+        steps, ended = len(batches), not batches.position  # after the last batch it is that of the next epoch
+        last, epoch = (steps, batches.epoch) if ended else (batches.position, batches.epoch + 1)
+        first = max(1, last - CHECK_EVERY + 1) if any(learner.deferred for learner in trainer.learners) else last
+        where = f"batch {last}" if first == last else f"one of the batches {first} to {last}"
+        raise Diverged(
+            f"{error}, in {where} of {steps} of epoch {epoch}, at learning rate "
+            f"{trainer.learning_rate:.3g}. Try a learning rate ten times lower, gradient clipping "
+            "(clip 5), or a loss with bounded weights such as gce(q=0.7)"
+        ) from None

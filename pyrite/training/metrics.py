@@ -80,7 +80,7 @@ class Epoch:
 
 def held_out_of(scores: Tensor, labels: Tensor) -> SimpleNamespace:
     """One value per sample of a batch of held-out samples."""
-    margin = row_margin(scores, labels).double()
+    margin = row_margin(scores, labels)
     mae = (-margin).sigmoid() * 2
     return SimpleNamespace(margin=margin, hits=scores.argmax(1) == labels, mae=mae, ce=softplus(-margin))
 

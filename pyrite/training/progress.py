@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingC
 
 from pyrite.features.registry import FEW
 from pyrite.methods import Step
+from pyrite.methods.learner import CHECK_EVERY
 from pyrite.models.efficientnet import has_lite0
 from pyrite.processes import world_size
 from pyrite.text_tables import counted, duration
@@ -65,10 +66,12 @@ class Progress:
         self._times.append(time.perf_counter())
         if len(self._times) == _TIMED:
             self._announce((self._times[-1] - self._times[0]) / (_TIMED - 1))
-        # An average over about 20 steps, so that the number can be read.
-        self._loss = step.loss if self._loss != self._loss else 0.95 * self._loss + 0.05 * step.loss
         if self._bar.disable:
             return
+        if isinstance(step.mean, float):  # an average over about 20 steps, so that the number can be read
+            self._loss = step.mean if self._loss != self._loss else 0.95 * self._loss + 0.05 * step.mean
+        elif self.training.record.steps % CHECK_EVERY == 0 or self._loss != self._loss:  # the device is read then
+            self._loss = step.loss
         line = (self.training.record.history or [{}])[-1]
         known = next((name for name in ("test", "validation") if line.get(f"{name}_accuracy")), None)
         accuracy = f"  {known} {100 * line[f'{known}_accuracy']:.1f} %" if known else ""

@@ -7,6 +7,7 @@ from typing import Any, Final, cast, final
 
 import numpy as np
 import numpy.typing as npt
+from torch import Tensor
 
 from pyrite.arrays import Flags, Floats, Ints, check_same_length, to_floats, to_ints
 from pyrite.checks import whole_number
@@ -21,7 +22,7 @@ from pyrite.training.metrics import SAMPLE_COLUMNS, Epoch, Line, measure, names_
 Arrays = dict[str, npt.NDArray[Any]]
 
 _LARGEST: Final = 1 << 28  # samples times classes whose margins are kept, which takes two gigabytes
-_WAITING: Final = 1 << 22  # scores of steps that wait on their device before they are read
+_WAITING: Final = 1 << 22  # scores of steps that wait before they are read; on other devices four times as many
 _SCALARS: Final = ("steps", "loss", "denominator", "learning_rate")
 
 
@@ -103,7 +104,9 @@ class Record:
             raise PyriteError(f"edges are {self.edges}, but must be two or more in ascending order")
         self.evaluation = evaluation
         self.history: list[Line] = []
-        self.steps, self.loss, self.denominator, self.learning_rate = 0, 0.0, 0.0, 0.0
+        self.steps, self.learning_rate = 0, 0.0
+        self.loss: float | Tensor = 0.0  # sums over the steps of the epoch; tensors on other devices
+        self.denominator: float | Tensor = 0.0
         self.columns: Arrays = {name: np.full(samples, column.initial) for name, column in SAMPLE_COLUMNS.items()}
         self.histograms: Ints = np.zeros((0, 1 if self.true is None else 2, len(self.edges) + 1), np.int64)
         self.keeps_margins = classes is not None and samples * classes <= _LARGEST
@@ -123,17 +126,19 @@ class Record:
     def after_step(self, step: Step) -> None:
         """Note a step. Its arrays stay on their device until many of them can be read at once."""
         self.steps += 1
-        self.loss += step.loss * step.denominator
-        self.denominator += step.denominator
+        self.loss = self.loss + step.mean * step.divisor
+        self.denominator = self.denominator + step.divisor
         self.learning_rate = step.learning_rate
         if len(step.index):
             self._pending.append(step)
             self._waiting += step.scores.numel()
-            if self._waiting > _WAITING:
+            if self._waiting > (_WAITING if step.scores.is_cpu else 4 * _WAITING):
                 self.flush()
 
     def flush(self) -> None:
-        """Read the steps that wait on their device."""
+        """Read the steps that wait on their device, after a check that what they measured is finite."""
+        if self.evaluation is not None:
+            self.evaluation.trainer.check()
         pending, self._pending, self._waiting = self._pending, [], 0
         for (weighted, fitted), group in groupby(pending, lambda step: (step.trust is not None, step.unseen is None)):
             step = joined(list(group))
@@ -252,7 +257,7 @@ class Record:
             unseen = Tally.of(hits[found["unseen"]])
         epoch = Epoch(
             number=len(self.history) + 1,
-            loss=self.loss / self.denominator if self.denominator else None,
+            loss=float(self.loss) / float(self.denominator) if self.denominator else None,
             last_learning_rate=self.learning_rate,
             given=self.given[rows],
             true=None if self.true is None else self.true[rows],
@@ -287,6 +292,7 @@ class Record:
     def state_dict(self) -> dict[str, Any]:
         """Arrays and values that JSON can hold, from which training resumes bit for bit, also within an epoch."""
         epoch = {f"{table}.{name}": a for table, state in self.epoch_state().items() for name, a in state.items()}
+        self.loss, self.denominator = float(self.loss), float(self.denominator)
         state = {name: getattr(self, name) for name in _SCALARS} | {name: a.copy() for name, a in self.columns.items()}
         state |= {"history": list(self.history), "histograms": self.histograms, "weight_sums": self._weight_sums.copy()}
         return state | epoch | ({} if self.evaluation is None else {"evaluation": self.evaluation.state_dict()})

@@ -245,15 +245,10 @@ def test_what_is_fast_at_bfloat16(capabilities: dict[str, bool], fast: bool, mon
     assert not fast_bfloat16("meta")
 
 
-@pytest.mark.parametrize(
-    ("cuda", "mps", "problem", "device"),
-    [(True, True, "", "cuda"), (False, True, "", "mps"), (False, True, "no float64", "cpu"), (False, False, "", "cpu")],
-)
-def test_the_device_is_the_accelerator_that_is_there(
-    cuda: bool, mps: bool, problem: str, device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(("cuda", "device"), [(True, "cuda"), (False, "cpu")])
+def test_the_device_is_the_accelerator_that_is_there(cuda: bool, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Apple's GPUs must be named."""
     monkeypatch.setattr("torch.cuda.is_available", lambda: cuda)
-    monkeypatch.setattr("torch.backends.mps.is_available", lambda: mps)
-    monkeypatch.setattr("pyrite.processes.device_problem", lambda name: problem)
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: True)
     assert [pick_device(name) for name in ("auto", "cuda:1", "cpu")] == [device, "cuda:1", "cpu"]
     assert resolve(made((3,), test=False), model="mlp").config.device == device
