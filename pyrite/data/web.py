@@ -72,7 +72,7 @@ def clothing1m(path: str | None = None, size: int = SIZE, check: bool = False) -
 def webvision(
     classes: int = 50, path: str | None = None, source: str = "google", size: int = SIZE, check: bool = False
 ) -> Dataset:
-    """Pictures that a web search found for the classes of ImageNet, WebVision 1.0; read lazily.
+    """WebVision 1.0: images from web searches for the classes of ImageNet; read lazily.
 
     Args:
         classes: the number of classes, the first of 1,000; papers use 50, 200 or 400.

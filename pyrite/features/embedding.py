@@ -120,7 +120,7 @@ class Embeddings(Features):
 @final
 @dataclass(frozen=True, repr=False)
 class EfficientnetLite0(NetEncoder):
-    """1,280 numbers per image, by a net that was trained on ImageNet: EfficientNet-Lite0.
+    """1,280 numbers per image, from EfficientNet-Lite0 pretrained on ImageNet.
 
     Args:
         size: images are scaled to this height and width; the net was trained on 224, and smaller is faster.

@@ -25,7 +25,7 @@ _DAY: Final = 86_400
 @final
 @dataclass(frozen=True, repr=False)
 class Table(Encoder):
-    """Columns of a table: gaps filled and marked, categories one-hot, dates as parts, texts by their n-grams.
+    """Columns of a table: missing values imputed and marked, categories one-hot, dates as parts, texts as n-grams.
 
     Args:
         categories: how many categories of a column get a number of their own, the most frequent ones.

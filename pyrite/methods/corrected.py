@@ -182,7 +182,7 @@ class GLCTrainer(Trainer):
 @final
 @dataclass(repr=False, eq=False)
 class SModel(Method):
-    """A softmax layer on top of the net, which learns how true classes become given labels. The net alone predicts.
+    """A softmax layer on top of the net that learns the noise matrix. Predictions use the net without the layer.
 
     The net is trained with cross entropy first; the layer starts from its confusion matrix; then both are trained.
 
@@ -213,7 +213,7 @@ def _check_structure(name: str, structure: Matrix) -> str | Tensor:
 @final
 @dataclass(repr=False, eq=False)
 class Masking(Method):
-    """A noise layer as in ``s_model``, which has only those transitions that a structure allows.
+    """A noise layer as in ``s_model``, restricted to the transitions of a given structure.
 
     Han et al., 2018 ("Masking: a new perspective of noisy supervision").
     """

@@ -30,7 +30,7 @@ _Positive = Annotated[float, partial(number, above=0, most=1)]
 @final
 @dataclass(repr=False, eq=False)
 class Curriculum(Method):
-    """Generalised cross entropy whose exponent q follows what the net has learned and what it has memorised.
+    """Generalised cross entropy with an exponent q that adapts to how much the net has learned and memorised.
 
     A label of probability p has the weight p^q (1 - p), p^q times that of cross entropy. Some times per epoch q becomes
     the larger of

@@ -46,7 +46,7 @@ class Members(Trainer):
 
 @final
 class Select(Composed):
-    """Train several methods side by side; after every epoch, those predict that are best on held-out given labels.
+    """Train several methods side by side; predict with those that are best on held-out given labels.
 
     Each method has a net and initial weights of its own. A method is left out of the prediction if the best one
     predicts clearly more of the held-out labels (``pyrite.diagnostics.clearly_better``). Given labels suffice for
@@ -130,7 +130,7 @@ class SelectTrainer(Members):
 
 @final
 class Auto(Method):
-    """The default: ``self_corrected`` for augmented images in nets with convolutions, ``select`` for all else.
+    """The default: ``self_corrected`` for convolutional nets on augmented images, ``select`` otherwise.
 
     Augmented images are learned slowly and memorised late, so that the net itself can tell which labels look wrong.
     Features, texts and embeddings are memorised within a few epochs, and which loss is best depends on the noise and

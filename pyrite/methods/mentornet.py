@@ -37,7 +37,7 @@ def _check_mentor(name: str, mentor: Any) -> str:
 @final
 @dataclass(repr=False, eq=False)
 class Mentornet(Method):
-    """Every sample's loss ℓ is multiplied by a weight v that a mentor gives it, and divided by the sum of the weights.
+    """A mentor computes a weight v for every sample's loss ℓ; the weighted sum is divided by the sum of the weights.
 
     The threshold λ is a running mean of the ``percentile`` of the losses in a batch. The predefined mentor is
     v = 1 for ℓ ≤ λ, falling linearly to 0 at ℓ = (1 + width) λ. A data-driven mentor is a small network of ℓ, ℓ − λ and

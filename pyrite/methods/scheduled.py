@@ -111,7 +111,7 @@ class _Growing(Method):
 @final
 @dataclass(repr=False, eq=False)
 class ScheduledPeer(_Growing):
-    """A loss less α times the loss of another sample's scores under a third sample's label; α grows from 0.
+    """A loss minus α times the loss of another sample's scores under a third sample's label; α grows from 0.
 
     Liu & Guo, 2020.
     """
@@ -134,7 +134,7 @@ class ScheduledPeer(_Growing):
 @final
 @dataclass(repr=False, eq=False)
 class ScheduledConfidence(_Growing):
-    """A loss less β times its mean over labels drawn as the given labels are distributed; β grows from 0.
+    """A loss minus β times its mean over the distribution of the given labels; β grows from 0.
 
     Cheng et al., 2021 ("Learning with instance-dependent label noise: a sample sieve approach").
     """

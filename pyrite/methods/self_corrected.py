@@ -31,7 +31,7 @@ _MISJUDGED: Final = 0.05  # between the mean probability of the predicted class 
 @final
 @dataclass(repr=False, eq=False)
 class SelfCorrected(Method):
-    """Cross entropy; then the net audits its labels, and targets are the probabilities of the true classes.
+    """Cross entropy, then an audit of the labels by the net, then training on probabilities of the true classes.
 
     After the fraction ``at`` of the epochs, the noise matrix T[i, j] = P(given j | true i) is estimated from the scores
     of all training samples: by a fit like that of an audit or, if that finds nothing, by the samples that the net is

@@ -104,7 +104,7 @@ _Kept = Annotated[float, partial(number, above=0, most=1)]
 @final
 @dataclass(repr=False, eq=False)
 class SelfPaced(Method):
-    """In every epoch the fraction of the samples with the smallest losses is trained on, and the fraction grows.
+    """Train on the samples with the smallest losses; their fraction grows with every epoch.
 
     After a warm-up on all samples the fraction grows linearly over the rest of the run. The samples are chosen at the
     beginning of an epoch, by the loss that each had when it was last seen.
@@ -169,7 +169,7 @@ _Rate = Annotated[float, partial(number, wanted="from 0 to below 1, or None to e
 @final
 @dataclass(repr=False, eq=False)
 class CoTeaching(Method):
-    """Two nets that see the same batches. Each is trained on the samples that have the smallest losses for the other.
+    """Two nets on the same batches; each is trained on the samples with the smallest losses of the other.
 
     The fraction of a batch that is left out, the forget rate, grows linearly from 0 to the noise rate: from the first
     epoch if that is given, else after the warm-up. Both nets predict.

@@ -122,7 +122,7 @@ class Staged(Composed):
 @final
 @dataclass(repr=False, eq=False)
 class FineTune(Method):
-    """Cross entropy on the given labels, then on the clean labels of the meta set alone.
+    """Cross entropy on the given labels, then only on the clean labels of the meta set.
 
     Net, optimiser and schedule continue, so the second stage has the low learning rates at the end of the schedule.
     """

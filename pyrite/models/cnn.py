@@ -17,7 +17,7 @@ from pyrite.models.layers import Whitening, conv
 @final
 @dataclass(frozen=True, repr=False)
 class FastCNN(Architecture):
-    """The default for images, in the manner of the CIFAR speed-runs: whitening, then two convolutions per width.
+    """The default for images, similar to the CIFAR speed-run nets: whitening, then two convolutions per width.
 
     There are no residual connections: convolutions are initialised as the identity on their input channels. Then GELU,
     batch norm, global max pooling, and scores that are scaled down, so that margins start small.

@@ -36,7 +36,7 @@ _WIDTH: Final = 1280
 @final
 @dataclass(frozen=True, repr=False)
 class EfficientnetLite0(Architecture):
-    """EfficientNet-Lite0: 4.7 million parameters for ImageNet, of which the weights may be. Google, 2020.
+    """EfficientNet-Lite0: 4.7 million parameters for ImageNet; optionally pretrained. Google, 2020.
 
     Tan & Le, 2019, without squeeze-and-excitation and with ReLU6 in place of swish.
     """

@@ -18,7 +18,7 @@ _Limit = Annotated[float, partial(number, wanted="a number above 0, or None", ab
 @final
 @dataclass(frozen=True, repr=False)
 class MLP(Architecture):
-    """Layers of hidden units with ReLU, for features; an image is flattened to a row of pixels."""
+    """Hidden layers with ReLU, for features; images are flattened."""
 
     _: KW_ONLY
     hidden: Widths = (256, 256)

@@ -69,7 +69,7 @@ GROUPS: Final = {"cifar100": Named(100, CIFAR100_SUPERCLASSES)}
 
 @final
 class Clean(Noise):
-    """No noise: every label is the true one."""
+    """No noise: every label is true."""
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
         return np.eye(check_classes(classes))
@@ -80,7 +80,7 @@ class Clean(Noise):
 
 @final
 class Symmetric(RateNoise):
-    """With probability ``rate`` to one of the *other* classes.
+    """With probability ``rate``, the label changes to one of the *other* classes.
 
     >>> Symmetric(0.4).matrix(classes=3)
     array([[0.6, 0.2, 0.2],
@@ -96,7 +96,7 @@ class Symmetric(RateNoise):
 
 @final
 class Uniform(RateNoise):
-    """With probability ``rate`` to any class, its own included: only rate * (K - 1) / K of the labels are wrong.
+    """With probability ``rate``, the label is drawn from all classes: rate * (K - 1) / K of the labels are wrong.
 
     Hendrycks et al., 2018.
     """
@@ -124,7 +124,7 @@ class _TargetNoise(RateNoise, ABC):
 @final
 @dataclass(frozen=True, repr=False)
 class Flips(_TargetNoise):
-    """With probability ``rate`` to one of ``targets`` other classes, which the seed chooses for each class.
+    """With probability ``rate``, the label changes to one of ``targets`` other classes, determined by the seed.
 
     One target is ``flip``, two are ``flip2``, and K - 1 are ``symmetric``. With more targets, a seed keeps the targets
     that it chose for fewer.
@@ -135,7 +135,7 @@ class Flips(_TargetNoise):
 
 @final
 class Flip(_TargetNoise):
-    """With probability ``rate`` to one other class, which the seed chooses for each class: ``flips(rate, 1)``.
+    """With probability ``rate``, the label changes to one other class, determined by the seed: ``flips(rate, 1)``.
 
     Hendrycks et al., 2018.
     """
@@ -145,7 +145,7 @@ class Flip(_TargetNoise):
 
 @final
 class Flip2(_TargetNoise):
-    """With probability ``rate`` to one of two other classes, which the seed chooses: ``flips(rate, 2)``.
+    """With probability ``rate``, the label changes to one of two classes, determined by the seed: ``flips(rate, 2)``.
 
     Shu et al., 2019.
     """
@@ -195,7 +195,7 @@ _DISTINCT = "each group must have two or more classes, and a class may be in one
 @final
 @dataclass(frozen=True, repr=False)
 class Asymmetric(RateNoise):
-    """With probability ``rate`` to the class it is most easily mistaken for; classes outside the map stay clean.
+    """With probability ``rate``, the label changes to the most similar class; classes outside the map stay clean.
 
     >>> Asymmetric(0.4, map=[[0, 2]]).matrix(classes=3)
     array([[0.6, 0. , 0.4],
@@ -221,7 +221,7 @@ class Asymmetric(RateNoise):
 @final
 @dataclass(frozen=True, repr=False)
 class Pairs(RateNoise):
-    """In every superclass two classes, which the seed chooses, are mistaken for each other with probability ``rate``.
+    """In every superclass, two classes determined by the seed swap labels with probability ``rate``.
 
     On CIFAR-100 two of the five classes in each group are affected, so 2/5 of ``rate`` of all labels are wrong.
 

@@ -22,7 +22,7 @@ _TRUTH: Final = {"noisy_coarse_label": "clean_coarse_label"}
 @final
 @dataclass(frozen=True, repr=False)
 class Matrix(ClassNoise):
-    """By a given matrix: row i holds the probabilities of every given label where the true label is i.
+    """A given matrix: row i contains the probabilities of the given labels for true class i.
 
     >>> Matrix([[0.9, 0.1], [0.25, 0.75]]).matrix(classes=2)
     array([[0.9 , 0.1 ],
@@ -71,7 +71,7 @@ _Text = Annotated[str, _check_text]
 @final
 @dataclass(frozen=True, repr=False)
 class Human(Noise):
-    """Labels that people gave, read from a file such as CIFAR-N's. The file must be about the same samples.
+    """Human labels, read from a file such as that of CIFAR-N. The file must describe the same samples.
 
     Wei et al., 2022.
     """

@@ -21,7 +21,7 @@ _CHUNK: Final = 2**22
 @final
 @dataclass(frozen=True, repr=False)
 class Instance(Noise):
-    """Every sample has its own rate, around ``rate``, and is mistaken for the class it looks like. Needs the inputs.
+    """Every sample has its own rate, around ``rate``; the wrong class depends on the features. Requires the inputs.
 
     The rate of a sample is drawn from a normal distribution around ``rate`` with deviation ``spread``, truncated
     to [0, 1]. Every class has a random projection of the features to one score per class. A softmax of these scores,
