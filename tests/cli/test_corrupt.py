@@ -111,7 +111,7 @@ def test_instance_noise_gets_the_inputs(
         (["toy", "--noise", "flip(0.2)", "--out", "n.csv"], "saved as .npz"),
         (["toy", "--noise", "flip(0.2)", "--picture", "m.xyz"], "a picture's name ends in"),
         (["sea", "--noise", "flip(0.2)"], "there is no data called 'sea'"),
-        (["toy", "--noise", "human('no.pt', 'worse_label')"], "there is no such file"),
+        (["toy", "--noise", "human('no.pt', 'worse_label')"], "no.pt: no such file"),
         (["toy"], "--noise"),
     ],
 )

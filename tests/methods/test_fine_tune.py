@@ -41,4 +41,4 @@ def test_what_is_refused() -> None:
             method(spec)
     with pytest.raises(ValueError, match="meta is missing"):
         method("fine_tune").start(Context(batches(), learner, epochs=2, classes=3))
-    assert method("fine_tune").meta_set == (1000, True)
+    assert method("fine_tune").meta_set == (1000, True, False)

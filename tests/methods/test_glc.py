@@ -80,4 +80,4 @@ def test_what_is_refused() -> None:
             method(spec)
     with pytest.raises(ValueError, match="meta is missing"):
         method("glc").start(Context(batches(), learner, epochs=2, classes=3))
-    assert method("glc(size=9)").meta_set == (9, True)
+    assert method("glc(size=9)").meta_set == (9, True, False)
