@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, final
 
@@ -27,6 +28,7 @@ if TYPE_CHECKING:  # for annotations alone
     from pandas import DataFrame
 
     from pyrite.auditing.review import Decisions, Review
+    from pyrite.report.audit_page import InlinePage
     from pyrite.training import Run
 
 __all__ = ["Annotator", "Audit", "Confusion"]
@@ -293,6 +295,15 @@ class Audit:
     def to_json(self, path: str | Path) -> Path:
         """Write the summary."""
         return write_or_refuse(path, (json.dumps(self.summary(), indent=2, ensure_ascii=False) + "\n").encode())
+
+    def show(self, height: int = 800) -> "InlinePage":
+        """The page on which the suspects are reviewed, as the output of a notebook's cell.
+
+        ``height`` is in pixels. Decisions are kept in the browser, and *Download corrections* saves them as a file.
+        """
+        # Pages are drawn by a package above this one, so it is loaded by name, and only here.
+        page: InlinePage = import_module("pyrite.report.audit_page").inline_page(self, height)
+        return page
 
     def to_frame(self) -> "DataFrame":
         """All samples in the order of the ranking, as a pandas data frame with the columns of ``to_csv``."""

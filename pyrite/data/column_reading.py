@@ -158,7 +158,7 @@ def reading_table(reading: Sequence[ColumnReading], rows: int) -> Cells:
         ("column", "read as", "gaps", "values", "to change it"),
         tuple(
             (
-                one.name,
+                one.name or "(no name)",
                 one.kind if one.kind == "left out" or not one.detail else f"{one.kind}, {one.detail}",
                 "" if not one.gaps else f"{100 * one.gaps / rows:.2g} %",
                 one.detail if one.kind == "left out" else one.values,
@@ -187,6 +187,6 @@ def _counted(number: int, kind: str) -> str:
 
 def left_out_notes(left_out: Mapping[str, str]) -> list[str]:
     """A sentence that names what is left out without being asked for, if anything is."""
-    named = [f"{name!r} ({reason})" for name, reason in left_out.items()]
+    named = [f"{repr(name) if name else 'without a name'} ({reason})" for name, reason in left_out.items()]
     which, are = ("columns", "are") if len(named) > 1 else ("column", "is")
     return [f"the {which} {', '.join(named)} {are} left out"] if named else []

@@ -152,6 +152,10 @@ def _read_parts(path: str, endings: frozenset[str], read: _ReadPart) -> Dataset:
     home = root / "train" if has_parts else root
     classes = _subfolders(home)
     if len(classes) < 2:
+        if (home / "dataset_info.json").exists() or (home / "dataset_dict.json").exists():
+            raise PyriteError(
+                f"{home} is a data set of Hugging Face: pass datasets.load_from_disk({str(home)!r}) to pyrite in Python"
+            )
         folders = f"one class folder, {classes[0]!r}" if classes else "no class folders"
         raise PyriteError(f"{home} holds {folders}: it must have one folder of images per class, two or more")
     check_names(classes, str(home))

@@ -26,6 +26,7 @@ from pyrite.report.style import Picture, as_json, picture, source, templates
 from pyrite.settings import READING
 from pyrite.training import Run
 
+_TITLE = "Which labels look wrong"
 _SCRIPTS = tuple(f"audit_{part}.js" for part in ("queue", "estimate", "review", "words", "view", "page"))
 _CLASSES = 100  # a larger matrix is slow to open and hard to read
 _MOST_ANNOTATORS = 50  # that are listed
@@ -48,7 +49,7 @@ def write_audit_page(
     *,
     data: Dataset | None = None,
     columns: Sequence[str] = (),
-    title: str = "Which labels look wrong",
+    title: str = _TITLE,
 ) -> Path:
     """Write an audit as an HTML file with pictures, data and script inside; it loads nothing from elsewhere.
 
@@ -56,14 +57,40 @@ def write_audit_page(
     ``data`` is what ``audit.index`` refers to, by default ``audit.samples()``; without any the queue has no pictures or
     values. ``columns`` are the names of a table's features.
     """
-    path, run = Path(path), audit.run
+    page = _page(audit, data, columns, title)
+    return write_or_refuse(path, page.encode(errors="replace"))  # file names may not be UTF-8
+
+
+class InlinePage(NamedTuple):
+    """The page of an audit as the output of a notebook's cell, in a frame that keeps its styles and keys apart."""
+
+    page: str
+    height: int
+
+    def __repr__(self) -> str:
+        return "<the page of an audit; a notebook displays it>"
+
+    def _repr_html_(self) -> str:
+        frame = Markup('<iframe srcdoc="{}" style="width: 100%; height: {}px; border: 0"></iframe>')
+        return frame.format(self.page, self.height)
+
+
+def inline_page(audit: Audit, height: int) -> InlinePage:
+    """The page of an audit for a notebook; ``Audit.show`` returns it."""
+    if height < 1:
+        raise PyriteError(f"height is {height}, but must be a number of pixels, 1 or more")
+    return InlinePage(_page(audit).encode(errors="replace").decode(), height)
+
+
+def _page(audit: Audit, data: Dataset | None = None, columns: Sequence[str] = (), title: str = _TITLE) -> str:
+    run = audit.run
     data = audit.samples() if data is None else data
     _check(audit, data)
     queue = make_queue(audit, data, columns)
     script = Markup("\n").join(source(name) for name in _SCRIPTS)
     counts = _counts(audit, queue.rows[: queue.suspects])
     confused = _pairs(counts)
-    page = templates().get_template("audit.html").render(
+    return templates().get_template("audit.html").render(
         title=title,
         audit=audit,
         sentence=audit.sentence[:1].upper() + audit.sentence[1:],
@@ -91,7 +118,6 @@ def write_audit_page(
         script_hash=base64.b64encode(hashlib.sha256(str(script).encode()).digest()).decode(),
         data=as_json(queue.data),
     )  # fmt: skip
-    return write_or_refuse(path, page.encode(errors="replace"))  # file names may not be UTF-8
 
 
 def _next_command(run: Run | None) -> str:

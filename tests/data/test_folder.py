@@ -150,6 +150,8 @@ def test_too_few_classes(tmp_path, write, refused):
     assert "no class folders" in refused(load, tmp_path)
     write.image(tmp_path / "a/1.png")
     assert "one class folder, 'a'" in refused(load, tmp_path)
+    (tmp_path / "dataset_info.json").write_text("{}")
+    assert "pass datasets.load_from_disk(" in refused(load, tmp_path)
     (tmp_path / "b").mkdir()
     assert "only one of 2 class folders" in refused(load, tmp_path)
     (tmp_path / "b/1.png").write_bytes(b"")

@@ -1,6 +1,7 @@
 """The page of an audit: what it says, and that nothing in it can do harm."""
 
 import base64
+import html
 import io
 import json
 import re
@@ -16,6 +17,7 @@ from PIL import Image
 
 from pyrite.data import Dataset
 from pyrite.data.images import LazyImages
+from pyrite.errors import PyriteError
 from pyrite.report.audit_page import write_audit_page
 from pyrite.training import Run
 from tests.report.audits import HOSTILE, NAMES, cannot_tell, make_audit, make_images
@@ -274,3 +276,15 @@ def test_the_review_comes_first_and_ends_with_the_next_command(tmp_path: Path, m
     assert '<details id="why">' in text  # folded
     assert f"pyrite train {run.config.data} " in text
     assert "--corrections corrections.csv</code>" in text
+
+
+def test_notebooks_show_the_page_itself(tmp_path: Path) -> None:
+    audit = make_audit()
+    shown = audit.show(height=500)
+    frame = shown._repr_html_()
+    assert 'style="width: 100%; height: 500px; border: 0"' in frame
+    document = html.unescape(frame.partition('srcdoc="')[2].partition('"')[0])
+    assert document == write_audit_page(audit, tmp_path / "page.html").read_text()
+    assert len(repr(shown)) < 80
+    with pytest.raises(PyriteError, match="height is 0, but must be a number of pixels"):
+        audit.show(height=0)

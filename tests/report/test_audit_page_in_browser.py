@@ -624,3 +624,18 @@ def test_names_of_columns_are_not_broken_on_a_phone(browser: Browser) -> None:
             assert browser.js(f"{lines} return box.getClientRects().length", word) == 1
     finally:
         command("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_notebooks_show_the_page_in_a_frame(browser: Browser) -> None:
+    cell = browser.folder / "cell.html"
+    cell.write_text(f"<!doctype html><p>cell</p>{make_audit().show()._repr_html_()}", encoding="utf-8")
+    browser.visit(cell.as_uri())
+    browser.driver.switch_to.frame(0)
+    try:
+        browser.js("localStorage.clear()")
+        assert browser.sample == 100
+        browser.click("[data-do=relabel]").press("k")
+        assert browser.sample == 102
+        assert [row["decision"] for row in browser.export()] == ["relabel", "keep"]
+    finally:
+        browser.driver.switch_to.default_content()
