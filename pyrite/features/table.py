@@ -18,7 +18,7 @@ from pyrite.features.texts import TextFeatures, fit_texts, restore_texts
 
 Floats = npt.NDArray[np.float64]
 
-_RARE: Final = 3  # a category with fewer training rows counts as "other": one of its own could only be memorised
+_RARE: Final = 3  # a category, or gaps, in fewer training rows get no number of their own: it could only be memorised
 _DAY: Final = 86_400
 
 
@@ -42,7 +42,7 @@ class Table(Encoder):
         return TableFeatures(tuple(self._fit_column(column) for column in inputs[rows].columns))
 
     def _fit_column(self, column: Column) -> "_Fitted":
-        fitted = _Fitted(column.name, column.kind, bool(column.missing.any()))
+        fitted = _Fitted(column.name, column.kind, int(column.missing.sum()) >= _RARE)
         if column.kind == "text":
             with suppress(ValueError):  # no words: there is nothing in it to learn from
                 return fitted._replace(text=fit_texts(list(column.values), self.text_size, ""))

@@ -82,7 +82,8 @@ def _typical(column: Column, index: Ints) -> str:
         return str(np.sort(known)[len(known) // 2].astype("M8[D]"))
     if column.kind == "boolean":
         return f"{100 * known.mean():.0f} % true"
-    return f"{known.mean():.4g}"
+    mean = float(known.mean())
+    return f"{mean:.0f}" if 1e4 <= abs(mean) < 1e15 else f"{mean:.4g}"  # 11850 and not 1.185e+04
 
 
 def _cut(text: str, longest: int) -> str:

@@ -92,3 +92,13 @@ def test_empty_columns_say_nothing():
     empty = Records([Column("x", "text", to_objects(["", ""]))])
     with pytest.raises(ValueError, match="all columns of the table are empty"):
         encoder("table").fit(empty, np.arange(2))
+
+
+def test_a_gap_or_two_get_no_number_of_their_own() -> None:
+    """Standardised, the mark of two gaps in 344 rows is 13, and outweighs everything else that is known of the row."""
+    values = np.arange(40.0)
+    for gaps, marked in ((2, False), (3, True)):
+        numbers = np.where(np.arange(40) < gaps, np.nan, values)
+        fitted = encoder("table").fit(Records((Column("mass", "number", numbers),)), np.arange(40))
+        assert ("mass is missing" in fitted.names) == marked
+        assert np.isfinite(fitted.transform(Records((Column("mass", "number", numbers),)))).all()

@@ -18,7 +18,6 @@ class View {
     this.queue = queue;
     this.review = review;
     this.fillMenu();
-    one("why").open = innerWidth > 740; // on a phone the picture and the buttons come first
     one("card").classList.toggle("pixels", Boolean(queue.pictures) && queue.pictures.width < 100);
     one("card").classList.toggle("wide", Boolean(queue.table || queue.text));
     one("strip").classList.toggle("words", !queue.pictures);
