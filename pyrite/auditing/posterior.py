@@ -80,13 +80,15 @@ def suspect_threshold(wrong: Floats) -> float:
     """The probability above which the expected F1 of finding wrong labels is best.
 
     Where hardly any label is wrong that could be any probability, so the threshold is at least one in ten, or what the
-    label has at whose rank as many come as are expected to be wrong: there is always something to begin with. Only
-    after a review, if nothing wrong is expected to be left, there are no suspects.
+    label has at whose rank as many come as are expected to be wrong: there is something to begin with. There are no
+    suspects if nothing wrong is expected to be left after a review, or if most labels are equally unlikely to be wrong.
     """
     ordered, expected = np.sort(wrong)[::-1], float(wrong.sum())
     best = ordered[(np.cumsum(ordered) / (np.arange(1, len(ordered) + 1) + expected)).argmax()]
     at_rank = ordered[min(int(expected), len(ordered) - 1)] if expected > _NOTHING else 1.0
-    return float(max(best, min(_LOWEST_THRESHOLD, at_rank)))
+    threshold = float(max(best, min(_LOWEST_THRESHOLD, at_rank)))
+    most = threshold < _LOWEST_THRESHOLD and np.mean(wrong >= threshold) > 0.5
+    return float(np.nextafter(threshold, 2)) if most else threshold
 
 
 def values_at_same_ranks(own: Floats, other: Floats) -> Floats:

@@ -139,6 +139,13 @@ def test_the_matrix_of_an_audit_counts_its_probabilities() -> None:
     assert empty == pytest.approx(np.eye(2))
 
 
+def test_labels_that_all_fit_are_no_suspects() -> None:
+    """Scores that separate clean classes give every label the same small probability."""
+    assert not (np.full(600, 1 / 600) >= suspect_threshold(np.full(600, 1 / 600))).any()
+    one = np.append(np.full(599, 1 / 600), 0.05)
+    assert (one >= suspect_threshold(one)).sum() == 1
+
+
 def test_there_are_always_suspects() -> None:
     few = np.array([0.05, 0.01, 0.02, 0.01, 0.01] * 40)  # four are expected to be wrong
     assert suspect_threshold(few) == 0.05

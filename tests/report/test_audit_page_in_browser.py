@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import pyrite
 from pyrite.auditing import Audit
 from pyrite.data import Column, Dataset, Records, texts
 from pyrite.data.records import to_objects
@@ -510,6 +511,7 @@ def agrees(browser: Browser, audit: Audit, after: Audit | None = None) -> None:
     words = f"{100 * rate.value:.1f} % ({100 * rate.low:.1f} to {100 * rate.high:.1f} %) of all labels are wrong"
     assert words in browser.text("by-decisions")
     assert browser.text("rate-value") == f"{100 * rate.value:.1f} %"
+    assert browser.text("headline").startswith(words.replace("all", "the"))
 
 
 def test_decisions_sharpen_the_estimate(browser: Browser) -> None:
@@ -530,6 +532,7 @@ def test_decisions_sharpen_the_estimate(browser: Browser) -> None:
         browser.press("z")
     assert not browser.shows("estimate")
     assert browser.text("rate-value") == "25.0 %"
+    assert browser.text("headline").startswith("About 25.0 %")
 
 
 def test_random_labels_are_checked(browser: Browser) -> None:
@@ -639,3 +642,14 @@ def test_notebooks_show_the_page_in_a_frame(browser: Browser) -> None:
         assert [row["decision"] for row in browser.export()] == ["relabel", "keep"]
     finally:
         browser.driver.switch_to.default_content()
+
+
+def test_a_label_that_fits_has_no_arrow(browser: Browser) -> None:
+    labels = np.arange(400) % 2
+    audit = pyrite.audit(labels, scores=12 * np.eye(2)[labels], kind="logits", classes=["no", "yes"])
+    assert not audit.is_suspect.any()
+    browser.open(audit)
+    assert set(browser.js("return [...document.querySelectorAll('#strip button')].map((e) => e.textContent)")) <= {
+        "no",
+        "yes",
+    }

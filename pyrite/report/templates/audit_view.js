@@ -99,9 +99,11 @@ class View {
     const ofSuspects = precision ? `, and ${interval(precision)} of the suspects` : "";
     one("by-decisions").textContent = `By the audit and ${plural(found.counted, "decision")}, ${interval(rate)} of all labels are wrong${ofSuspects}.`;
     one("ahead").textContent = this.aheadWords(next, nextCount, left);
+    const decisions = plural(found.counted, "decision");
+    one("headline").textContent = `${interval(rate)} of the labels are wrong, by the audit and ${decisions}.`;
     one("rate-value").textContent = exact(rate.value);
     one("rate-ends").textContent = ends(rate);
-    one("rate-words").textContent = `of the labels are wrong, by the audit and ${plural(found.counted, "decision")}`;
+    one("rate-words").textContent = `of the labels are wrong, by the audit and ${decisions}`;
     if (precision && one("precision-value")) {
       one("precision-value").textContent = percent(precision.value);
       one("precision-words").textContent = "of the suspects should be wrong, by the audit and your decisions";
@@ -306,7 +308,7 @@ class View {
     button.type = "button";
     button.dataset.item = item;
     const [given, looks] = [queue.given[item], queue.suggested(item)].map((label) => queue.classes[label]);
-    button.title = `${given}, looks like ${looks}`;
+    button.title = given === looks ? given : `${given}, looks like ${looks}`;
     if (item === review.current) button.setAttribute("aria-current", "true");
     if (queue.pictures) {
       const canvas = element("canvas");
@@ -314,7 +316,7 @@ class View {
       button.append(canvas);
     }
     const code = review.codes[item];
-    const words = queue.pictures ? [looks] : [given, "→", looks];
+    const words = queue.pictures || given === looks ? [looks] : [given, "→", looks];
     if (code) button.append(element("span", this.decision(code), "settled"));
     else button.append(...words.map((word) => element("span", word)));
     const row = element("li");
