@@ -10,6 +10,7 @@ from pyrite.auditing.leaks import Leak, find_leaks
 from pyrite.auditing.review import Review
 from pyrite.auditing.sample_scores import SCORES, AuditScore, Evidence
 from pyrite.auditing.scores import Kind, check_labels, named_scores, numbered, preferences
+from pyrite.auditing.shards import open_shards
 from pyrite.auditing.slices import Slice
 from pyrite.auditing.where import columns_of, with_metadata, with_slices
 
@@ -39,6 +40,7 @@ __all__ = [
     "fit_annotators",
     "named_scores",
     "numbered",
+    "open_shards",
     "preferences",
     "with_annotators",
     "with_metadata",

@@ -78,7 +78,7 @@ def audit_scores(
     if table.size > _FITTED:
         count = max(_FITTED // table.shape[1], FEWEST)
         fitted = np.sort(np.random.default_rng(seed).choice(fitted, min(count, len(given)), replace=False))
-    some = table if len(fitted) == len(table) else table[fitted]
+    some = table[:] if len(fitted) == len(table) else table[fitted]
     gap = gap_of(some, kind)
     groups = LabelGroups(to_log_p(some, kind, gap), given[fitted])
     fit, rate = fit_noise(groups), estimate_rate(groups)

@@ -12,6 +12,7 @@ from pandas import DataFrame
 from scipy.special import softmax
 
 from pyrite.arrays import Floats, Ints, to_floats, to_ints
+from pyrite.auditing.shards import Shards
 from pyrite.data import annotation_cells, are_several, frame_table, is_frame, is_missing, listed
 from pyrite.errors import PyriteError
 
@@ -192,6 +193,8 @@ def named_scores(scores: object, classes: Sequence[str] | None) -> tuple[object,
 
 def numbered(labels: Any, classes: Sequence[str] | None) -> Any:
     """Labels that are texts as numbers of the classes; others as they are, also those of several annotators."""
+    if isinstance(labels, np.ndarray) and labels.dtype.kind in "biuf":
+        return labels
     several = are_several(labels)
     cells = annotation_cells(labels)[0] if several else labels
     texts = np.asarray(cells, object)
@@ -278,7 +281,8 @@ def _to_table(scores: object) -> npt.NDArray[Any]:
             raise PyriteError(f"scores are masked in row {int(np.argwhere(masked)[0][0])}: every class needs a score")
         scores = np.ma.getdata(scores)
     try:
-        return scores if isinstance(scores, np.ndarray) else np.asarray(scores)
+        known = isinstance(scores, np.ndarray | Shards)
+        return scores if known else np.asarray(scores)  # type: ignore[return-value]  # shards are read by rows too
     except ValueError as error:
         raise PyriteError(f"scores cannot be read as an array: {error}") from None
 

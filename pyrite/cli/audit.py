@@ -25,7 +25,7 @@ def audit(
     scores: Annotated[
         list[Path] | None,
         typer.Option(
-            help="Scores, .npy, .csv or .parquet: one row per sample. Repeat for more models.", rich_help_panel=_OWN
+            help="Scores, .npy, .csv, .parquet, or shards 'scores-*.npy'. Repeat for more models.", rich_help_panel=_OWN
         ),
     ] = None,
     labels: Annotated[
@@ -117,7 +117,9 @@ def _of_scores(scores: list[Path], own: dict[str, Any], metadata: Path | None, o
             raise PyriteError(f"--scores needs --{name}{hint} too")
     column = str(options.pop("label", None) or "")
     tables = [_scores(path, column if path == own["labels"] else "") for path in scores]
-    classes = None if own["classes"] is None else [name.strip() for name in own["classes"].split(",")]
+    classes = getattr(tables[0], "names", None)
+    if own["classes"] is not None:
+        classes = [name.strip() for name in own["classes"].split(",")]
     return find_wrong_labels(
         _labels(own["labels"], column), scores=tables[0] if len(tables) == 1 else tables, kind=own["kind"],
         embeddings=None if own["embeddings"] is None else _array(own["embeddings"]), classes=classes,
@@ -127,8 +129,11 @@ def _of_scores(scores: list[Path], own: dict[str, Any], metadata: Path | None, o
 
 def _scores(path: Path, label: str) -> Any:
     """The scores in a .npy file, or a table without the column of labels."""
+    from pyrite.auditing import open_shards
     from pyrite.data import table_of
 
+    if (shards := open_shards(path)) is not None:
+        return shards
     table = table_of(path)
     return _array(path) if table is None else table.frame.drop(columns=label, errors="ignore")
 

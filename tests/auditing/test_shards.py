@@ -1,0 +1,84 @@
+"""Scores in several files give the audit of one table."""
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pyrite
+from pyrite.auditing import open_shards
+from tests.children import run
+
+CLASSES = 5
+CUTS = [700, 701, 1900]  # of shards with other numbers of rows, one of them with a single one
+
+
+def made(rows: int = 3000) -> tuple[np.ndarray, np.ndarray]:
+    draws = np.random.default_rng(0)
+    true = draws.integers(CLASSES, size=rows)
+    labels = np.where(draws.random(rows) < 0.2, draws.integers(CLASSES, size=rows), true)
+    return (4 * np.eye(CLASSES)[true] + draws.normal(size=(rows, CLASSES))).astype(np.float32), labels
+
+
+def write_shards(folder: Path, scores: np.ndarray, ending: str) -> str:
+    """Numbers from 8 to 11: in the order of texts, 10 would come before 8."""
+    for number, part in enumerate(np.split(scores, CUTS), 8):
+        path = folder / f"scores-{number}.{ending}"
+        if ending == "npy":
+            np.save(path, part)
+        else:
+            pd.DataFrame(part, columns=list("abcde")).to_parquet(path, row_group_size=500)
+    return str(folder / f"scores-*.{ending}")
+
+
+@pytest.mark.parametrize("ending", ["npy", "parquet"])
+@pytest.mark.parametrize("fitted", [2_000_000, 5_000])  # all rows, and 1,000 of them
+def test_the_audit_of_one_table(ending: str, fitted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyrite.auditing.from_scores._FITTED", fitted)
+    monkeypatch.setattr("pyrite.auditing.scores._BLOCK", 997)  # blocks that cross the ends of shards
+    scores, labels = made()
+    shards = open_shards(write_shards(tmp_path, scores, ending))
+    assert shards is not None
+    assert (len(shards), shards.shape) == (3000, (3000, CLASSES))
+    np.testing.assert_array_equal(shards[650:1000], scores[650:1000])
+    one, many = (pyrite.audit(labels, scores=each, kind="logits") for each in (scores, shards))
+    for name in ("score", "choices", "likelihoods", "matrix"):
+        np.testing.assert_array_equal(getattr(many, name), getattr(one, name))
+    assert (many.noise_rate, many.noise_interval) == (one.noise_rate, one.noise_interval)
+
+
+def test_on_the_command_line(tmp_path: Path) -> None:
+    scores, labels = made()
+    np.save(tmp_path / "labels.npy", labels)
+    np.save(tmp_path / "whole.npy", scores)
+    pattern = write_shards(tmp_path, scores, "npy")
+    written = []
+    for name, source in (("one", str(tmp_path / "whole.npy")), ("many", pattern)):
+        words = ["--labels", str(tmp_path / "labels.npy"), "--kind", "logits", "--out", str(tmp_path / name)]
+        code, said = run("audit", "--scores", source, *words, log=tmp_path / "log")
+        assert code == 0, said
+        written.append((tmp_path / name / "suspects.csv").read_bytes())
+    assert written[0] == written[1]
+    (tmp_path / "scores-10.npy").unlink()
+    code, said = run("audit", "--scores", pattern, *words, log=tmp_path / "log")
+    assert (code, said) == (
+        2, f"pyrite: {tmp_path}/scores-10.npy is missing, but {tmp_path}/scores-11.npy exists\n",
+    )  # fmt: skip
+
+
+def test_shards_that_do_not_fit(tmp_path: Path) -> None:
+    scores, _ = made()
+    pattern = write_shards(tmp_path, scores, "npy")
+    np.save(tmp_path / "scores-9.npy", scores[:1, :4])
+    with pytest.raises(pyrite.PyriteError, match=r"scores-9.npy has 4 columns of scores, but .*scores-8.npy has 5"):
+        open_shards(pattern)
+    (tmp_path / "scores-9.npy").write_bytes(b"no numbers")
+    with pytest.raises(pyrite.PyriteError, match=r"cannot read .*scores-9.npy"):
+        open_shards(pattern)
+    with pytest.raises(pyrite.PyriteError, match=r"no file has a name like"):
+        open_shards(tmp_path / "absent-*.npy")
+    assert open_shards(tmp_path / "scores-8.npy") is None
+    (tmp_path / "scores-8.parquet").write_bytes(b"PAR1")
+    with pytest.raises(pyrite.PyriteError, match=r"not a Parquet file"):
+        open_shards(tmp_path / "*.parquet")
