@@ -112,7 +112,7 @@ class JointTrainer(SoftLabels):
             self.prior = torch.full_like(self.prior, 1 / classes)
         elif method.prior != "given":
             require(len(method.prior) == classes, "prior", method.prior, f"{classes} numbers, one per class")
-            self.prior = torch.tensor(method.prior).to(self.prior)
+            self.prior = torch.tensor(method.prior, dtype=torch.float64).to(self.prior)
         self.begin = min(max(1, round(method.begin * context.epochs)), context.epochs)
         # Samples that are not seen in an epoch, such as those of a last batch that is dropped, keep their labels.
         self.register_buffer("recent", self.labels.repeat(min(method.window, context.epochs), 1, 1))
