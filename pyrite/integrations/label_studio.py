@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
-from xml.sax.saxutils import quoteattr
+from xml.sax.saxutils import quoteattr  # nosec B406
 
 from pyrite.auditing import Audit
 from pyrite.data import Dataset, Records

