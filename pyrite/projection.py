@@ -79,6 +79,7 @@ class _Sum(torch.autograd.Function):
                 by_weight.add_(by_scores.mT @ input[here].to(by_scores.dtype))
             if by_bias is not None:
                 by_bias.add_(by_scores.sum(0, dtype=wide))
+            del by_scores  # before the scores of the next chunk are made
         ctx.loss, ctx.kind = loss, input.device.type
         ctx.autocast, ctx.autocast_dtype = torch.is_autocast_enabled(ctx.kind), torch.get_autocast_dtype(ctx.kind)
         ctx.save_for_backward(input, weight, bias, labels, sample_weight, divisor, by_input, by_weight, by_bias)
