@@ -1,4 +1,4 @@
-"""Every line of the README's table "you have, you type" is typed, with files that other programs wrote."""
+"""Every line of the tables "you have, you type" is typed, with files that other programs wrote."""
 
 import re
 import shlex
@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 import pyrite
 from pyrite.cli.app import app
 
-PAGE = Path(__file__).parents[1] / "README.md"
+PAGES = [Path(__file__).parents[1] / name for name in ("README.md", "docs/start.md")]
 ROWS = 60
 SHORT = ("--epochs", "1", "--model", "mlp(hidden=[8])")
 # The files of CIFAR-10 may not be here, and embeddings of small images are quicker.
@@ -23,14 +23,16 @@ STANDS_FOR = {"cifar10": "blobs(samples=60)", "efficientnet_lite0": "efficientne
 
 
 def typed() -> list[str]:
-    """What the second column of the table has in code font; ``.parquet`` is the last command with such a file."""
-    table = PAGE.read_text(encoding="utf-8").partition("## You have, you type")[2].partition("\n\n`pyrite train`")[0]
+    """What the second column of the tables has in code font; ``.parquet`` is the last command with such a file."""
+    sections = [page.read_text(encoding="utf-8").partition("## You have, you type\n")[2] for page in PAGES]
     found: list[str] = []
-    for line in table.splitlines()[4:]:
+    for line in [line for section in sections for line in section.partition("\n## ")[0].splitlines()[3:]]:
+        if not line.startswith("|"):
+            continue
         cell = line.strip("| ").split(" | ")[-1]
         for code in re.findall(r"`([^`]+)`", cell):
             found.append(found[-1].replace(".csv", code) if code.startswith(".") else code)
-    return found
+    return list(dict.fromkeys(found))
 
 
 @pytest.fixture(scope="module")
