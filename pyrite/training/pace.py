@@ -27,7 +27,7 @@ _FORWARD: Final = 1 / 3  # of a step: going back through a net takes about twice
 _MOST: Final = 300  # epochs; ten minutes of a small table would be thousands
 _SPARE: Final = 0.05  # of the time, for what a method does between epochs
 
-# A wider net gains more than further epochs, once there are so many (docs/results.md, the default method).
+# A wider net gains more than further epochs, once there are so many (docs/results/default-method.md).
 _WIDER: Final = (1.5, 2, 3, 4)
 _EPOCHS, _UPDATES = 20, 4000
 

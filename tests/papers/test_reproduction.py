@@ -225,7 +225,7 @@ def test_committed_claims_follow_from_committed_cells() -> None:
         (verdict,) = [one for one in found.verdicts() if one.claim == entry["id"]]
         assert (verdict.status, verdict.outcome) == (entry["status"], entry["outcome"])
         assert [f.to_dict() for f in verdict.findings] == entry["findings"]
-        assert entry["id"] not in CLAIMS or f"| {entry['id']} |" in (RESULTS.parent / "results.md").read_text()
+        assert entry["id"] not in CLAIMS or f"| {entry['id']} |" in (RESULTS / "claims.md").read_text()
 
 
 @pytest.mark.parametrize("name", ["curriculum_figure3", "gold_figure2", "curriculum_figure1", "gold_figure1"])
