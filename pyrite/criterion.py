@@ -124,10 +124,15 @@ class Loss(nn.Module, ABC):
 
     def _compiled(self, scores: Tensor, labels: Tensor, sample_weight: Tensor | None) -> Tensor | None:
         """The loss by the compiled kernel; None where it cannot be used, and where an argument is to be refused."""
-        rows, weight = to_rows(scores, finite=self.check), self._buffers["weight"]
+        if isinstance(scores, Tensor) and scores.dim() == 2 and scores.shape[1] > 1 and not self.check:
+            rows, shape = scores, scores.shape[:1]  # nearly always
+        else:
+            rows, shape = to_rows(scores, finite=self.check), scores.shape[:1] + scores.shape[2:]
         if not isinstance(labels, Tensor) or not kernel.takes(rows, labels):
             return None
-        shape = scores.shape[:1] + scores.shape[2:] if scores.dim() != 2 else scores.shape[:1]
+        weight, dtype = self._buffers["weight"], rows.dtype
+        if torch.is_autocast_enabled("cpu"):
+            dtype = torch.promote_types(dtype, torch.float32)
         terms = self.compiled_terms(rows.shape[1])
         if terms is None or labels.shape != shape or labels.dtype not in _INTEGERS:
             return None
@@ -146,7 +151,7 @@ class Loss(nn.Module, ABC):
         if labels.dim() != 1 or labels.dtype != torch.int64 or not labels.is_contiguous():
             labels = labels.reshape(-1).to(torch.int64).contiguous()
         try:
-            value: Tensor = _apply(rows, labels, (self, terms, weight, sample_weight, self._dtype(scores)))
+            value: Tensor = _apply(rows, labels, (self, terms, weight, sample_weight, dtype))
         except IndexError:  # a label is no class: ``plain`` refuses it, in the words for every case
             return None
         return value.reshape(shape) if self.reduction == "none" else value
@@ -179,12 +184,15 @@ class Loss(nn.Module, ABC):
             values = values * sample_weight
         if valid is not None:
             values = torch.where(valid, values, 0.0)
+        dtype, kind = scores.dtype, scores.device.type
+        if (kind == "cpu" or torch.amp.is_autocast_available(kind)) and torch.is_autocast_enabled(kind):
+            dtype = torch.promote_types(dtype, torch.float32)  # as torch's, so that a loss can be scaled up
         if self.reduction == "none":
-            return values.reshape(shape).to(self._dtype(scores))
+            return values.reshape(shape).to(dtype)
         value = values.sum()
         if self.reduction == "mean":
-            value = value / self.denominator(labels, sample_weight)
-        return value.to(self._dtype(scores))
+            value = value / self.denominator(labels, sample_weight).to(wide_dtype(labels))
+        return value.to(dtype)
 
     def denominator(self, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """What the sum of the losses is divided by for their mean: the number of labels, or the sum of their weights.
@@ -192,7 +200,7 @@ class Loss(nn.Module, ABC):
         ``labels`` are class numbers (M,) or distributions (M, C).
         """
         if sample_weight is None and self.weight is None and not labels.is_floating_point():
-            return (labels != self.ignore_index).sum(dtype=wide_dtype(labels))
+            return (labels != self.ignore_index).sum()
         counts = torch.ones(len(labels), device=labels.device) if sample_weight is None else sample_weight
         if not labels.is_floating_point():
             valid = labels != self.ignore_index
@@ -255,15 +263,8 @@ class Loss(nn.Module, ABC):
         arguments: Any = (rows, weight, bias, labels, each)
         if self.reduction == "none":
             return projection.projected_values(self, arguments, size).reshape(shape)
-        divisor = self.denominator(labels, each) if self.reduction == "mean" else None
+        divisor = self.denominator(labels, each).to(wide_dtype(labels)) if self.reduction == "mean" else None
         return projection.projected_sum(copy.copy(self).configure(reduction="sum"), arguments, divisor, size)
-
-    def _dtype(self, scores: Tensor) -> torch.dtype:
-        """That of the scores; under autocast at least float32, as torch's, so that a loss can be scaled up."""
-        kind = "cpu" if scores.is_cpu else scores.device.type
-        if (kind == "cpu" or torch.amp.is_autocast_available(kind)) and torch.is_autocast_enabled(kind):
-            return torch.promote_types(scores.dtype, torch.float32)
-        return scores.dtype
 
     def is_symmetric(self, classes: int) -> bool:
         """Whether the losses under all labels add up to the same number whatever the scores.

@@ -195,14 +195,18 @@ class Batches:
         begin = start + self.rank * size + min(self.rank, rest)
         own = slice(begin, begin + size + (self.rank < rest))
         inputs, index, colour, bad = self._gather(epoch.samples[own], epoch.draws, own)
-        inputs = self._moved(inputs).float()
+        labels = self.labels[index]
+        if self.device.type != "cpu":
+            inputs, labels, index = self._moved(inputs), self._moved(labels), self._moved(index)
+            colour = None if colour is None else self._moved(colour)
+        inputs = inputs.float()
         if colour is not None:
-            inputs = jittered(inputs, self._moved(colour))
+            inputs = jittered(inputs, colour)
         if inputs.ndim == 4:
             inputs = inputs.mul_(self._scale).add_(self._shift)
         if self.growth is not None:
             inputs = self.growth.resized(inputs, epoch.number)
-        return Batch(inputs, self._moved(self.labels[index]), self._moved(index)), bad
+        return Batch(inputs, labels, index), bad
 
     def _gather(
         self, index: Labels, draws: Draws | None, own: slice
@@ -230,7 +234,7 @@ class Batches:
 
     def _moved(self, rows: Tensor) -> Tensor:
         """Rows on the device of the batches. From pinned memory they are copied while the device works."""
-        if self.device.type == "cpu" or not rows.is_cpu:
+        if not rows.is_cpu:
             return rows
         return (rows.pin_memory() if self.device.type == "cuda" else rows).to(self.device, non_blocking=True)
 

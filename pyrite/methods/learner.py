@@ -185,16 +185,11 @@ class Learner(Stateful):
             self.scaler.step(self.optimiser)
             self.scaler.update()
         else:
-            self.make_step(self._held(skip) if self.deferred else False)
+            if self.deferred:
+                self.optimiser.found_inf = self._held(skip).float()  # type: ignore[attr-defined]  # as GradScaler does
+            self.optimiser.step()
         self.steps += 1
         return self.learning_rates[0] * factor
-
-    def make_step(self, skip: Tensor | bool) -> None:
-        """The optimiser's step, or none if ``skip``: a tensor where the device is not to be waited for."""
-        if isinstance(skip, Tensor):
-            self.optimiser.found_inf = skip.float()  # type: ignore[attr-defined]  # as torch's GradScaler does
-        if skip is not True:
-            self.optimiser.step()
 
     def _held(self, skip: Tensor | None) -> Tensor:
         return self.fault > 0 if skip is None else (self.fault > 0) | skip

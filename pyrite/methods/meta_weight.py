@@ -256,9 +256,11 @@ class MetaWeightTrainer(MetaTrainer):
             for weight, part in zip(self.net.parameters(), gradients, strict=True):
                 weight.grad = part
             infinite = ~torch.stack([part.isfinite().all() for part in gradients]).all()
-            skip = infinite if self.guide.deferred else bool(infinite)
-            self.guide.make_step(skip)
-            self.skipped = self.skipped + skip
+            if self.guide.deferred:  # a fused optimiser skips the step, and the device is not waited for
+                self.guide.optimiser.found_inf = infinite.float()  # type: ignore[attr-defined]
+            if self.guide.deferred or not infinite:
+                self.guide.optimiser.step()
+            self.skipped = self.skipped + (infinite if self.guide.deferred else bool(infinite))
         trust = self._trust(losses)
         return normalised_weights(trust, normalise), trust
 

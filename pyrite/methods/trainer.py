@@ -18,7 +18,7 @@ from pyrite.methods.context import Context
 from pyrite.methods.learner import Learner, Stateful
 from pyrite.models import Ensemble, mean_scores
 from pyrite.processes import all_reduce, gather, rank, world_size
-from pyrite.soft_margin import margins, row_margin, wide, wide_dtype
+from pyrite.soft_margin import margins, row_margin, wide_dtype
 
 _FEW: Final = 256  # classes up to which the margins of all cost about as much as that of one
 
@@ -129,9 +129,11 @@ class Trainer(Stateful):
         super().__init__()
         self.context, self.epoch, self.processes = context, 0, world_size()
         self.loss = deepcopy(CE() if loss is None else loss).configure(reduction="none")
-        if wide_dtype(context.device) == torch.float64:  # which its buffers, such as class weights, are
+        self.wide = wide_dtype(context.device)
+        if self.wide == torch.float64:  # which its buffers, such as class weights, are
             self.loss.to(context.device)
         self.nets = nn.ModuleList(context.make_learner() for _ in range(nets))  # type: ignore[assignment]
+        self.deferred = any(net.deferred for net in self.nets)  # whether steps are made without reading the device
         self.trainers = nn.ModuleList()  # type: ignore[assignment]  # those that it is made of, such as its stages
         if self.loss.weight is not None and len(self.loss.weight) != context.classes:
             raise PyriteError(f"weight has {len(self.loss.weight)} numbers, but there are {context.classes} classes")
@@ -220,7 +222,7 @@ class Trainer(Stateful):
             ]
         else:
             weights = self.weights(batch, None)
-            denominator = self._widened(self.denominator(batch, weights).detach())
+            denominator = self.denominator(batch, weights).detach().to(self.context.device, self.wide)
             if self.processes > 1:
                 denominator = all_reduce(denominator)
             step = self.descend(self.nets[0], batch, self.passes(self.nets[0], batch), denominator, weights)
@@ -251,7 +253,7 @@ class Trainer(Stateful):
 
         If the forward passes are made one after the other, one graph is in memory at a time.
         """
-        denominator, empty = self._widened(denominator), None
+        denominator, empty = denominator.to(self.context.device, self.wide), None
         if net.deferred:
             nothing, empty = self.processes == 1 and not len(batch.labels), denominator == 0
             denominator = torch.where(empty, 1.0, denominator)
@@ -324,18 +326,10 @@ class Trainer(Stateful):
         """The sum of a whole number over all processes; no device is waited for."""
         return number if self.processes == 1 else int(all_reduce(torch.tensor(number)))
 
-    @property
-    def deferred(self) -> bool:
-        """Whether steps are made without reading the device."""
-        return any(net.deferred for net in self.nets)
-
     def check(self) -> None:
         """``FloatingPointError`` if a number on the device was not finite. The weights are those from before."""
         for learner in self.learners:
             learner.check()
-
-    def _widened(self, value: Tensor) -> Tensor:
-        return wide(value.to(self.context.device))
 
     def gather(self, rows: Tensor) -> Tensor:
         """The rows of all processes, in order of rank, without a gradient."""

@@ -1,7 +1,6 @@
 """The training loop."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
@@ -63,10 +62,10 @@ def fit(
             if not batches.position:
                 manual_seed(torch_seed(seed, Stream.EPOCH, epoch))
                 trainer.begin_epoch(epoch + 1)
-            for batch in batches:  # an observer may end the epoch by fewer batches
-                number = epoch * steps + batches.position - 1
-                manual_seed(torch_seed(seed, Stream.DROPOUT, number, process))
-                with _diverging(trainer, batches):
+            try:
+                for batch in batches:  # an observer may end the epoch by fewer batches
+                    number = epoch * steps + batches.position - 1
+                    manual_seed(torch_seed(seed, Stream.DROPOUT, number, process))
                     step = trainer.step(batch)
                     if batches.position % CHECK_EVERY == 0:
                         trainer.check()
@@ -75,8 +74,9 @@ def fit(
                     if stop is not None and stop():
                         trainer.check()
                         return False
-            with _diverging(trainer, batches):
                 trainer.check()
+            except FloatingPointError as error:
+                raise _diverged(error, trainer, batches) from None
             manual_seed(torch_seed(seed, Stream.EPOCH, epoch, 1))
             trainer.end_epoch()
             for observer in observers:
@@ -84,18 +84,14 @@ def fit(
     return True
 
 
-@contextmanager
-def _diverging(trainer: Trainer, batches: Batches) -> Iterator[None]:
+def _diverged(error: FloatingPointError, trainer: Trainer, batches: Batches) -> Diverged:
     """Numbers that are not finite as an error message with what to try."""
-    try:
-        yield
-    except FloatingPointError as error:
-        steps, ended = len(batches), not batches.position  # after the last batch it is that of the next epoch
-        last, epoch = (steps, batches.epoch) if ended else (batches.position, batches.epoch + 1)
-        first = max(1, last - CHECK_EVERY + 1) if any(learner.deferred for learner in trainer.learners) else last
-        where = f"batch {last}" if first == last else f"one of the batches {first} to {last}"
-        raise Diverged(
-            f"{error}, in {where} of {steps} of epoch {epoch}, at learning rate "
-            f"{trainer.learning_rate:.3g}. Try a learning rate ten times lower, gradient clipping "
-            "(clip 5), or a loss with bounded weights such as gce(q=0.7)"
-        ) from None
+    steps, ended = len(batches), not batches.position  # after the last batch it is that of the next epoch
+    last, epoch = (steps, batches.epoch) if ended else (batches.position, batches.epoch + 1)
+    first = max(1, last - CHECK_EVERY + 1) if any(learner.deferred for learner in trainer.learners) else last
+    where = f"batch {last}" if first == last else f"one of the batches {first} to {last}"
+    return Diverged(
+        f"{error}, in {where} of {steps} of epoch {epoch}, at learning rate "
+        f"{trainer.learning_rate:.3g}. Try a learning rate ten times lower, gradient clipping "
+        "(clip 5), or a loss with bounded weights such as gce(q=0.7)"
+    )
