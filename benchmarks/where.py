@@ -24,7 +24,7 @@ import pandas as pd
 
 import pyrite
 import pyrite.data
-from benchmarks.audit_rate import folder_of
+from benchmarks.audit_cells import folder_of
 from pyrite.auditing import ColumnModels, audit_scores, columns_of, find_leaks, preferences, with_slices
 from pyrite.data import Records, load
 

@@ -148,7 +148,7 @@ def audit(
     of_scores = audit_annotated if are_several(what) else audit_scores
     result = of_scores(
         what, scores=scores, kind=kind, embeddings=embeddings, classes=names, seed=seed, columns=columns,
-        tabular=samples is not None and samples.inputs.ndim == 2,
+        tabular=samples is not None and samples.inputs.ndim == 2, copies=None if samples is None else samples.copies,
     )  # fmt: skip
     return result if samples is None else replace(result, data=samples, paths=samples.paths)
 
@@ -296,7 +296,8 @@ def _with_columns(
     if leaks and len(columns.columns) > len(leaks):  # which agree with every label, and explain none
         columns = columns.select([name for name in columns.names if name not in {leak.column for leak in leaks}])
         models = _column_models(data, audit.labels, columns, rows)
-    return with_slices(audit, columns, *preferences(margins[rows].astype(np.float64)), unseen[rows], models)
+    preferred, certainty = preferences(margins[rows].astype(np.float64))
+    return with_slices(audit, columns, preferred, certainty, unseen[rows], models, copies=data.copies[rows])
 
 
 def _column_models(

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.stats.contingency import association
 
-from pyrite.arrays import Floats, Ints
+from pyrite.arrays import Flags, Floats, Ints
 from pyrite.auditing.parts import Parts, parts_of
 from pyrite.auditing.slices import Disagreement
 from pyrite.data import Column, Records
@@ -15,6 +15,8 @@ from pyrite.data import Column, Records
 __all__ = ["ColumnModels"]
 
 _FOLDS: Final = 3
+_INNER: Final = 5  # folds, and trees, of the model of a set of samples
+_FOREST: Final = 50
 _MOST: Final = 20_000  # samples that are used
 _CELLS: Final = 2_000_000  # of all columns
 _TREES: Final = 40  # of two classes; with more there are fewer for each
@@ -40,12 +42,19 @@ class ColumnModels:
         most = min(_MOST, _CELLS // max(1, len(self.names)))
         if len(labels) > most:
             self.used[np.random.default_rng(seed).permutation(len(labels))[most:]] = False
-        together = np.arange(len(labels)) if groups is None else np.unique(groups, return_inverse=True)[1]
-        self._fold = np.random.default_rng(seed).permutation(together.max() + 1)[together] % _FOLDS
+        self.groups = np.arange(len(labels)) if groups is None else np.unique(groups, return_inverse=True)[1]
+
+    def _folds(self, count: int) -> Ints:
+        order = np.random.default_rng(self.seed).permutation(self.groups.max() + 1)
+        return np.asarray(order[self.groups] % count)
 
     @cached_property
     def _parts(self) -> dict[str, Parts | None]:
         return {column.name: parts_of(column, _FEWEST) for column in self.columns}
+
+    @cached_property
+    def _chances(self) -> Floats:
+        return self.probabilities()
 
     @cached_property
     def _inputs(self) -> Floats:
@@ -57,6 +66,18 @@ class ColumnModels:
         chances = self.probabilities(apart=(*apart, *related))
         two = np.partition(chances, -2, axis=1)[:, -2:]
         return Disagreement.of(chances.argmax(1), two[:, 1] - two[:, 0], self.labels, self.classes, self.used)
+
+    def unpredicted(self, member: Flags) -> Floats:
+        """1 for each of these samples whose label a forest of the others among them does not predict, 0 for others."""
+        from sklearn.ensemble import RandomForestClassifier
+
+        labels, folds = self.labels[member], self._folds(_INNER)[member]
+        inputs, wrong = np.hstack([self._inputs[member], self._chances[member]]), np.ones(len(labels))
+        for fold in np.unique(folds) if len(np.unique(folds)) > 1 else ():
+            test = folds == fold
+            forest = RandomForestClassifier(_FOREST, min_samples_leaf=3, max_features=0.5, random_state=self.seed)
+            wrong[test] = forest.fit(inputs[~test], labels[~test]).predict(inputs[test]) != labels[test]
+        return wrong
 
     def _association(self, one: str, two: str) -> float:
         """Cramér's V of the parts of two columns: 0 if they are independent, 1 if one determines the other."""
@@ -79,8 +100,9 @@ class ColumnModels:
         rest = {place for place, name in enumerate(names) if name not in apart}
         found = np.zeros((len(inputs), self.classes))
         trees = max(10, min(_TREES, _ALL_TREES // (self.classes if self.classes > 2 else 1)))
+        folds = self._folds(_FOLDS)
         for fold in range(_FOLDS):
-            train, test = self.used & (self._fold != fold), self.used & (self._fold == fold)
+            train, test = self.used & (folds != fold), self.used & (folds == fold)
             if not test.any() or len(np.unique(self.labels[train])) < 2:
                 continue
             model = HistGradientBoostingClassifier(

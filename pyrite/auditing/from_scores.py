@@ -60,13 +60,15 @@ def audit_scores(
     classes: Sequence[str] | None = None,
     columns: Records | None = None,
     tabular: bool = False,
+    copies: Ints | None = None,
     seed: int = 0,
 ) -> Audit:
     """Audit labels by the scores of nets that did not learn them.
 
     The result does not depend on the scale of the scores, on a number added to a row, or on the order of rows and
     classes. ``pyrite.audit`` describes the arguments; ``seed`` chooses the rows of a large table that are fitted.
-    Slices are looked for in ``columns``, which the net may have learned from if they are ``tabular``.
+    Slices are looked for in ``columns``, which the net may have learned from if they are ``tabular``; ``copies`` of a
+    sample, which have the same number, count once there.
     """
     given = check_labels(labels)
     table, kind = combine_scores(scores, embeddings, given, kind)
@@ -108,11 +110,8 @@ def audit_scores(
     if columns is None:
         return audit
     everywhere = np.ones(len(given), bool)
-    audit = with_slices(audit, columns, preferred, certainty, everywhere)
-    if audit.slices or not tabular:
-        return audit
-    models = ColumnModels(columns, given, len(names), seed=seed)
-    return with_slices(audit, columns, preferred, certainty, everywhere, models)
+    models = ColumnModels(columns, given, len(names), copies, seed) if tabular else None
+    return with_slices(audit, columns, preferred, certainty, everywhere, models, own=True, copies=copies)
 
 
 def audit_margins(

@@ -11,9 +11,9 @@ from pyrite.arrays import Flags, Floats, Ints
 from pyrite.auditing.parts import Parts, parts_of
 from pyrite.data import Records
 
-__all__ = ["Disagreement", "Slice", "find_slices"]
+__all__ = ["LEVEL", "Disagreement", "Slice", "find_slices"]
 
-_LEVEL: Final = 0.05  # of naming anything where nothing differs
+LEVEL: Final = 0.05  # the probability of naming anything where nothing differs
 _FEWEST: Final = 20  # samples of a slice
 _MOST: Final = 5  # slices that are named
 _LARGEST: Final = 0.35  # of all samples
@@ -21,6 +21,7 @@ _EXCESS: Final = 0.1  # more wrong labels than elsewhere, at least
 _TIMES: Final = 3.0  # as many wrong labels as elsewhere, at least
 _PAIRED: Final = 40  # columns of which pairs are looked at
 _SIMPLER: Final = 10.0  # by how much the log-probability of a pair must be lower than that of a column
+_NARROWER: Final = 0.8  # of the samples of either part are in a pair, at most
 _SCREEN: Final = float(np.log(1e-3))
 _FITTED: Final = 200  # samples of a preferred class that have a curve of their own
 _TRIED: Final = 5  # pairs of columns for which models are fitted
@@ -112,6 +113,8 @@ def find_slices(
     evidence_of: Callable[[tuple[str, ...]], Disagreement],
     wrong: Floats,
     used: Flags,
+    learned: Callable[[Flags], Floats] | None = None,
+    level: float = LEVEL,
 ) -> tuple[Slice, ...]:
     """Slices by decreasing evidence.
 
@@ -121,12 +124,15 @@ def find_slices(
         evidence_of: by a model that cannot have learned that labels differ where these columns have certain values.
         wrong: the probability that the label of each sample is wrong.
         used: which samples there is evidence of.
+        learned: which labels of a set a model of that set alone does not predict. Labels that it predicts follow a
+            rule that the other models missed, and are not wrong.
+        level: the probability of naming anything where nothing differs.
     """
     parts = [made for column in columns.columns if (made := parts_of(column, _FEWEST)) is not None]
     tests = sum(len(one.runs()) for one in parts) + sum(
         len(one) * len(two) for one, two in combinations(parts[:_PAIRED], 2)
     )
-    limit = np.log(_LEVEL / max(tests, 1))
+    limit = np.log(level / max(tests, 1))
     free = used.copy()
     named: list[tuple[_Set, Disagreement]] = []
     while len(named) < _MOST:
@@ -140,6 +146,13 @@ def find_slices(
             member = found.where.member & free
             if not all(_matters(member, one, wrong, free) for one in (evidence, screen)):
                 continue
+            if learned is not None:
+                inside = evidence.found.copy()
+                inside[member] = learned(member)
+                if inside[member].sum() < evidence.found[member].sum():
+                    evidence = evidence._replace(found=inside)
+                    if not _matters(member, evidence, wrong, free):
+                        continue
             if best is None or found.log_p + _SIMPLER * (len(some) - len(best[0].where.parts)) < best[0].log_p:
                 best = found, evidence
         if best is None:
@@ -182,6 +195,9 @@ def _best_pair(one: Parts, two: Parts, evidence: Disagreement, free: Flags) -> _
     codes = np.where((one.codes < 0) | (two.codes < 0), -1, one.codes * len(two) + two.codes)
     counted = _sums(codes, len(one) * len(two), evidence, free)
     log_p = _log_p(counted, _sums(np.zeros(len(codes), np.int64), 1, evidence, free)[0])
+    size = counted[:, 0].reshape(len(one), len(two))
+    narrow = size <= _NARROWER * np.minimum(size.sum(1, keepdims=True), size.sum(0))
+    log_p = np.where(narrow.ravel(), log_p, np.inf)  # a part that holds nearly all of a pair describes it better
     best = int(log_p.argmin())
     first, second = divmod(best, len(two))
     found = _Set((one, two), ((first, first + 1), (second, second + 1)))

@@ -1,6 +1,6 @@
 """The columns of an audit's samples, and the slices of them in which labels are wrong far more often."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 
@@ -9,7 +9,7 @@ import numpy as np
 from pyrite.arrays import Flags, Floats, Ints
 from pyrite.auditing.audit import Audit
 from pyrite.auditing.column_models import ColumnModels
-from pyrite.auditing.slices import Disagreement, find_slices
+from pyrite.auditing.slices import LEVEL, Disagreement, find_slices
 from pyrite.data import Column, Dataset, Records, to_objects
 from pyrite.errors import PyriteError
 
@@ -17,7 +17,15 @@ __all__ = ["columns_of", "with_metadata", "with_slices"]
 
 
 def with_slices(
-    audit: Audit, columns: Records, preferred: Ints, certainty: Floats, used: Flags, models: ColumnModels | None = None
+    audit: Audit,
+    columns: Records,
+    preferred: Ints,
+    certainty: Floats,
+    used: Flags,
+    models: ColumnModels | None = None,
+    *,
+    own: bool = False,
+    copies: Ints | None = None,
 ) -> Audit:
     """The audit with its ``slices``.
 
@@ -27,21 +35,33 @@ def with_slices(
         preferred: the class that the model of the audit prefers.
         certainty: how certain it is, in any unit.
         used: which samples it did not learn.
-        models: models that did not learn where labels are wrong, if the model of the audit has seen the columns.
+        models: models that did not learn where labels are wrong, if the model of the audit may have seen the columns.
+        own: whether it may as well not have seen them. Then its scores are searched first, and the models after them.
+        copies: the same number for copies of a sample, which count once.
     """
     if len(columns) != len(audit):
         raise PyriteError(f"metadata has {len(columns)} rows, but there are {len(audit)} labels")
+    if copies is not None:
+        rows = np.flatnonzero(used)
+        used = np.isin(np.arange(len(used)), rows[np.unique(copies[rows], return_index=True)[1]])
+    if models is not None:
+        used = used & models.used
     if not audit.can_tell or used.sum() < 2:
         return audit
     found = Disagreement.of(preferred, certainty, audit.labels, len(audit.classes), used)
-    if models is None:
-        slices = find_slices(columns, found, lambda _: found, audit.wrong_probability, used)
-    else:
-        used = used & models.used
+    searches: list[tuple[Disagreement, Callable[[tuple[str, ...]], Disagreement]]] = []
+    if models is None or own:
+        searches.append((found, lambda _: found))
+    if models is not None:
+        searches.append((found.difficulty(used), cache(models.disagreement)))
+    for screen, evidence_of in searches:
         slices = find_slices(
-            columns, found.difficulty(used), cache(models.disagreement), audit.wrong_probability, used
+            columns, screen, evidence_of, audit.wrong_probability, used,
+            learned=None if models is None else models.unpredicted, level=LEVEL / len(searches),
         )  # fmt: skip
-    return replace(audit, slices=slices)
+        if slices:
+            return replace(audit, slices=slices)
+    return audit
 
 
 def columns_of(data: Dataset) -> Records | None:

@@ -87,8 +87,8 @@ def _bytes(values: npt.NDArray[Any]) -> memoryview:
     return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
 
 
-def copy_groups(inputs: Inputs, groups: Labels | None = None) -> Labels:
-    """A number for every sample, the same for copies, near copies and members of one of the given ``groups``.
+def copy_groups(inputs: Inputs) -> Labels:
+    """A number for every sample, the same for copies and near copies.
 
     Near copies are samples that are much closer to each other than independent samples would be: rows with jitter,
     images that were saved again, texts with a changed word.
@@ -102,10 +102,12 @@ def copy_groups(inputs: Inputs, groups: Labels | None = None) -> Labels:
     alike = _components(count, np.concatenate(pairs))
     common = np.bincount(alike)[alike] >= COMMON
     alike = np.where(common, alike.max() + 1 + np.arange(count), alike)
-    if groups is not None:
-        edges = [_chained(np.unique(numbers, return_inverse=True)[1]) for numbers in (alike, groups)]
-        alike = _components(count, np.concatenate(edges))
     return np.asarray(np.unique(alike, return_inverse=True)[1], np.int64)
+
+
+def joined_groups(one: Labels, two: Labels) -> Labels:
+    """A number for every sample, the same for samples that share one of either kind."""
+    return _components(len(one), np.concatenate([_chained(one), _chained(two)]))
 
 
 def _chained(numbers: Labels) -> npt.NDArray[np.int64]:

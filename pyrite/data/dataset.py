@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.data.copies import copy_groups
+from pyrite.data.copies import copy_groups, joined_groups
 from pyrite.data.images import LazyImages, Unreadable
 from pyrite.data.records import Records, Schema, kind_of
 from pyrite.errors import PyriteError
@@ -145,9 +145,14 @@ class Dataset:
         return len(self.labels)
 
     @cached_property
+    def copies(self) -> Labels:
+        """The same number for copies and near copies of a sample."""
+        return copy_groups(self.inputs)
+
+    @cached_property
     def kept_together(self) -> Labels:
         """The same number for samples that must not be held out from each other: copies, near copies and groups."""
-        return copy_groups(self.inputs, self.groups)
+        return self.copies if self.groups is None else joined_groups(self.copies, self.groups)
 
     @property
     def numeric(self) -> Numeric:

@@ -170,3 +170,33 @@ def test_folders_of_files_are_columns() -> None:
     assert found is not None
     assert found.names == ("folder 2",)
     assert found.columns[0].values.tolist() == shop.tolist()
+
+
+def test_labels_that_follow_a_rule_of_their_own_are_not_named() -> None:
+    """A model that missed a rule disagrees with right labels; the other columns predict those, and wrong ones not."""
+    random = np.random.default_rng(0)
+    frame = pd.DataFrame(random.normal(size=(3000, 3)), columns=list("abc")).assign(calls=random.poisson(1.5, 3000))
+    often = (frame["calls"] >= 4).to_numpy()
+    usual = (frame["a"] > 0).astype(int).to_numpy()
+    rule = np.where(often, frame["b"] > 0, usual)
+    noise = np.where(often & (random.random(3000) < 0.5), 1 - usual, usual)
+    scores = 4.0 * np.eye(2)[usual] + random.normal(size=(3000, 2))
+    for labels, is_named in ((rule, False), (noise, True)):
+        given = np.where(random.random(3000) < 0.03, 1 - labels, labels)
+        beside = pyrite.audit(given, scores=scores, kind="logits", metadata=frame)
+        assert beside.slices[0].name.startswith("calls from 4 to")  # what the columns predict is not known
+        audit = pyrite.audit(given, scores=scores, kind="logits", data=frame)
+        assert [one.name for one in audit.slices] == ([beside.slices[0].name] if is_named else [])
+
+
+def test_copies_of_a_sample_count_once() -> None:
+    random = np.random.default_rng(1)
+    true = random.integers(2, size=800)
+    frame = pd.DataFrame(random.normal(size=(800, 3)), columns=list("abc"))
+    frame["shop"] = np.where(np.arange(800) < 30, "few", random.choice(["p", "q", "r"], 800))
+    given = np.where(np.isin(np.arange(800), [*range(6), *range(30, 50)]), 1 - true, true)  # 6 of 30, and 20 of 770
+    scores = 5.0 * np.eye(2)[true] + random.normal(size=(800, 2))
+    frame, given, scores = pd.concat([frame] * 4), np.tile(given, 4), np.tile(scores, (4, 1))
+    independent = pyrite.audit(given, scores=scores, kind="logits", metadata=frame)
+    assert independent.slices[0].name == "shop = few"
+    assert not pyrite.audit(given, scores=scores, kind="logits", data=frame).slices

@@ -12,7 +12,7 @@ from sklearn.datasets import load_breast_cancer, load_digits, load_wine
 
 import pyrite
 from pyrite.data import LazyImages, split, texts
-from pyrite.data.copies import COMMON, copy_groups
+from pyrite.data.copies import COMMON, copy_groups, joined_groups
 
 WORDS = [f"{first}{middle}{last}" for first in "bdfgk" for middle in ("ar", "el", "in", "o") for last in "mnprst"]
 
@@ -92,7 +92,7 @@ def test_minus_zero_is_zero() -> None:
 def test_groups_join_copies() -> None:
     rows = np.random.default_rng(0).normal(size=(6, 2))
     rows[3] = rows[0]
-    assert copy_groups(rows, np.array([0, 1, 2, 3, 3, 4])).tolist() == [0, 1, 2, 0, 0, 3]
+    assert joined_groups(copy_groups(rows), np.array([0, 1, 2, 3, 3, 4])).tolist() == [0, 1, 2, 0, 0, 3]
 
 
 @pytest.mark.parametrize("seed", range(5))
