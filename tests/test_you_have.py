@@ -19,7 +19,7 @@ PAGES = [Path(__file__).parents[1] / name for name in ("README.md", "docs/start.
 ROWS = 60
 SHORT = ("--epochs", "1", "--model", "mlp(hidden=[8])")
 # The files of CIFAR-10 may not be here, and embeddings of small images are quicker.
-STANDS_FOR = {"cifar10": "blobs(samples=60)", "efficientnet_lite0": "efficientnet_lite0(size=32)"}
+STANDS_FOR = {"cifar10": "blobs(samples=60)", "efficientnet_lite2": "efficientnet_lite2(size=32)"}
 
 
 def typed() -> list[str]:

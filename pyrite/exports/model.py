@@ -17,9 +17,9 @@ from torch.nn.functional import interpolate
 from pyrite.data.statistics import LIMIT
 from pyrite.errors import PyriteError
 from pyrite.exports.card import model_card
-from pyrite.features.embedding import EfficientnetLite0
+from pyrite.features.embedding import EfficientnetLite
 from pyrite.files import write_or_refuse
-from pyrite.models import EfficientnetLite0 as Lite0, fold_batch_norms
+from pyrite.models import fold_batch_norms
 from pyrite.models.efficientnet import Resized
 from pyrite.training import Run
 
@@ -39,7 +39,7 @@ def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str]) -> E
 
     ``.onnx`` is for onnxruntime and others, ``.pt2`` for PyTorch (``torch.export.load``), and ``.md`` is the model
     card. The exported model maps samples in the format of the training data to scores; it includes the normalisation
-    and the net of ``efficientnet_lite0`` features. Compute other features before. Apply a softmax for probabilities.
+    and the net of ``efficientnet_lite`` features. Compute other features before. Apply a softmax for probabilities.
     The file contains the class names as JSON: the metadata entry ``classes`` in ONNX, the extra file ``classes.json``
     in ``.pt2``.
 
@@ -73,14 +73,14 @@ def whole(run: Run) -> Whole:
     """The model of a run with its normalisation and, for embeddings of a net of pyrite's own, that net."""
     mean, std = (torch.tensor(run.facts[name], dtype=torch.float64) for name in ("mean", "std"))
     shape, features = tuple(run.facts["inputs"]["shape"]), run.config.features
-    net, embeds = _ready(run.model, shape), isinstance(features, EfficientnetLite0)
+    net, embeds = _ready(run.model, shape), isinstance(features, EfficientnetLite)
     if not embeds and (features is not None or run.facts["inputs"]["kind"] != "images"):
         what, left_out = f"numbers: float64, (N, {len(mean)})", "" if features is None else str(features)
         return Whole(_Normalised(net, mean, std), torch.zeros(2, len(mean), dtype=torch.float64), what, left_out)
     is_bytes = run.facts["inputs"]["dtype"] == "uint8"
     module: nn.Module = _Normalised(net, mean, std, images=not embeds, largest=_BYTES if is_bytes else 1.0)
-    if isinstance(features, EfficientnetLite0):
-        lite = Lite0(size=features.size, pretrained=True)
+    if isinstance(features, EfficientnetLite):
+        lite = features.architecture
         body = _ready(lite.build(shape, classes=2, seed=0).body, shape)
         usual = [torch.full((shape[0],), value, dtype=torch.float64) for value in lite.normalisation or ()]
         module = nn.Sequential(_Normalised(body, *usual, images=True), module)

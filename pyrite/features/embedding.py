@@ -23,7 +23,6 @@ from pyrite.data import Dataset, InputKind, Inputs, LazyImages, Records, content
 from pyrite.errors import PyriteError
 from pyrite.features.contract import Encoder, Features, State
 from pyrite.files import npz_bytes, write
-from pyrite.models.efficientnet import LITE0_SHA256, lite0_file
 from pyrite.npz_files import read_npz
 
 Numbers = npt.NDArray[np.float32]
@@ -117,35 +116,32 @@ class Embeddings(Features):
         return rows
 
 
-@final
 @dataclass(frozen=True, repr=False)
-class EfficientnetLite0(NetEncoder):
-    """1,280 numbers per image, from EfficientNet-Lite0 pretrained on ImageNet.
-
-    Args:
-        size: images are scaled to this height and width; the net was trained on 224, and smaller is faster.
-
-    >>> str(EfficientnetLite0(size=112))
-    'efficientnet_lite0(size=112)'
-    """
+class EfficientnetLite(NetEncoder, ABC):
+    """1,280 numbers per image, from an EfficientNet-Lite pretrained on ImageNet."""
 
     takes: ClassVar[frozenset[InputKind]] = frozenset({"images"})
+    net: ClassVar[type[models.EfficientnetLite]]
 
     size: Annotated[int, partial(whole_number, least=32, most=1024)] = 224
 
     def check(self, data: Dataset) -> None:
         super().check(data)
-        lite0_file()
+        self.net.source.file()
         channels = data.inputs.shape[1]
         if channels not in (1, 3):
             raise PyriteError(f"features is {self}, which takes images of 1 or 3 channels: {data.name} has {channels}")
 
     @property
+    def architecture(self) -> models.EfficientnetLite:
+        return self.net(size=self.size, pretrained=True)
+
+    @property
     def weights(self) -> str:
-        return LITE0_SHA256
+        return self.net.source.sha256
 
     def embed(self, samples: npt.NDArray[Any] | list[str]) -> Numbers:
-        net, mean, std = _lite0(self.size)
+        net, mean, std = _built(self.architecture)
 
         def embed(some: Any) -> Tensor:
             images = ((torch.from_numpy(np.array(some)).float() / 255 - mean) / std).expand(-1, 3, -1, -1)
@@ -156,10 +152,42 @@ class EfficientnetLite0(NetEncoder):
         return in_batches(embed, samples, 8)
 
 
+@final
+@dataclass(frozen=True, repr=False)
+class EfficientnetLite0(EfficientnetLite):
+    """1,280 numbers per image, from EfficientNet-Lite0 pretrained on ImageNet.
+
+    Args:
+        size: images are scaled to this height and width; the net was trained on 224, and smaller is faster.
+
+    >>> str(EfficientnetLite0(size=112))
+    'efficientnet_lite0(size=112)'
+    """
+
+    net = models.EfficientnetLite0
+
+
+@final
+@dataclass(frozen=True, repr=False)
+class EfficientnetLite2(EfficientnetLite):
+    """1,280 numbers per image, from EfficientNet-Lite2 pretrained on ImageNet.
+
+    Args:
+        size: images are scaled to this height and width; the net was trained on 260, and smaller is faster.
+
+    >>> str(EfficientnetLite2())
+    'efficientnet_lite2(size=160)'
+    """
+
+    net = models.EfficientnetLite2
+
+    size: Annotated[int, partial(whole_number, least=32, most=1024)] = 160
+
+
 @cache
-def _lite0(size: int) -> tuple[nn.Module, float, float]:
-    described = models.EfficientnetLite0(size=size, pretrained=True)
-    net = models.fold_batch_norms(described.build((3, size, size), classes=2, seed=0).body)
+def _built(described: models.EfficientnetLite) -> tuple[nn.Module, float, float]:
+    side = described.size or 1
+    net = models.fold_batch_norms(described.build((3, side, side), classes=2, seed=0).body)
     return net.to(memory_format=torch.channels_last), *(described.normalisation or (0.0, 1.0))  # type: ignore[call-overload]
 
 

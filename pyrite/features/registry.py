@@ -6,19 +6,26 @@ import numpy as np
 
 from pyrite.data import Inputs, Numeric, Records, kind_of
 from pyrite.features.contract import Encoder
-from pyrite.features.embedding import EfficientnetLite0
+from pyrite.features.embedding import EfficientnetLite0, EfficientnetLite2
 from pyrite.features.hugging_face import HF
 from pyrite.features.table import Table
 from pyrite.features.texts import Tfidf, Wordllama
-from pyrite.models.efficientnet import has_lite0
 from pyrite.spec import Registry
 
 FEW: Final = 20_000  # images below which embeddings are ahead (docs/embeddings.md)
+PHOTOGRAPHS: Final = EfficientnetLite2()  # the most accurate per second (docs/results.md)
 _SIDE: Final = 64  # pixels; smaller images are often drawn or cropped, and are quick to train on
 
 FEATURES: Registry[Encoder] = Registry(
     "features",
-    {"table": Table, "tfidf": Tfidf, "wordllama": Wordllama, "efficientnet_lite0": EfficientnetLite0, "hf": HF},
+    {
+        "table": Table,
+        "tfidf": Tfidf,
+        "wordllama": Wordllama,
+        "efficientnet_lite0": EfficientnetLite0,
+        "efficientnet_lite2": EfficientnetLite2,
+        "hf": HF,
+    },
     Encoder,
     "tfidf",
 )
@@ -40,8 +47,9 @@ def default_features(inputs: Inputs, count: int | None = None) -> Encoder | None
     installed.
     """
     kind = kind_of(inputs)
-    if kind == "images" and count is not None and count < FEW and are_photographs(inputs) and has_lite0():
-        return EfficientnetLite0()
+    few = count is not None and count < FEW
+    if kind == "images" and few and are_photographs(inputs) and PHOTOGRAPHS.net.source.installed:
+        return PHOTOGRAPHS
     return Table() if kind == "table" else Tfidf() if kind == "text" else None
 
 

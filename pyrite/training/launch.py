@@ -16,7 +16,7 @@ import torch
 from pyrite.data import Data, Dataset, is_frame, is_object, load, with_labels
 from pyrite.data.column_reading import reading_sentence
 from pyrite.errors import PyriteError
-from pyrite.features.embedding import EfficientnetLite0
+from pyrite.features.embedding import EfficientnetLite
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM
 from pyrite.processes import all_gather, all_reduce, device_problem, join, pick_device, rank, world_size
@@ -187,7 +187,7 @@ def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
     shown, stop, every = watching.get("progress"), watching.get("stop"), job.config.checkpoint_every
     with locked(folder, new=new):
         visible = rank() == 0 and (sys.stderr.isatty() if shown is None else shown)
-        if visible and new and isinstance(job.config.features, EfficientnetLite0):
+        if visible and new and isinstance(job.config.features, EfficientnetLite):
             count = counted(job.config.samples or len(job.data), "image")
             print(
                 f"{count}: {job.config.features}, a pretrained net, embeds them; --features none trains from scratch",

