@@ -1,7 +1,7 @@
 """Several trainers on the same batches: methods of which the best predict, the default method, and cross-fitting."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Final, NamedTuple, final
 
@@ -21,6 +21,7 @@ from pyrite.methods.elr import ELR
 from pyrite.methods.learner import Learner
 from pyrite.methods.method import ERM, Composed, Context, Method, Step, Trainer
 from pyrite.methods.self_corrected import SelfCorrected
+from pyrite.models import mean_scores
 
 Hits = npt.NDArray[np.bool_]
 
@@ -51,7 +52,8 @@ class Select(Composed):
     Each method has a net and initial weights of its own. A method is left out of the prediction if the best one
     predicts clearly more of the held-out labels (``pyrite.diagnostics.clearly_better``). Given labels suffice for
     that: wrong ones lower the accuracy of all methods alike, except of those that follow them. Learning rates and
-    clipping are as in runs of their own. Observers see the steps of the best method.
+    clipping are as in runs of their own. Observers see the scores of the methods that predict, together, and the losses
+    and weights of the best.
     """
 
     def __init__(self, *methods: Method) -> None:
@@ -101,7 +103,10 @@ class SelectTrainer(Members):
 
     def step(self, batch: Batch) -> Step:
         steps = [trainer.step(batch) for trainer in self.trainers]
-        return steps[self.selected[0]]
+        best, each = steps[self.selected[0]], [steps[number].scores for number in self.selected]
+        if len(each) == 1 or any(scores.shape != each[0].shape for scores in each):  # one skips samples
+            return best
+        return replace(best, scores=mean_scores(torch.stack(each)))
 
     def end_epoch(self) -> None:
         super().end_epoch()

@@ -77,6 +77,17 @@ def test_the_prediction_is_that_of_the_selected_methods() -> None:
     assert trainer.facts()["selected"] == len(chosen) == len(trainer.predictors)
 
 
+def test_observers_see_the_scores_of_all_methods_that_predict() -> None:
+    trainer, on = method("select(erm(ce), erm(2*mae), elr)").start(context()), context()
+    trainer.selected = [2, 0]  # type: ignore[assignment]
+    batch = next(iter(on.batches))
+    each = [own.evaluate(batch.inputs).softmax(1) for own in trainer.learners]
+    step = trainer.step(batch)
+    torch.testing.assert_close(step.scores.softmax(1), (each[0] + each[2]) / 2)
+    assert step.losses is not None
+    assert float(step.losses.mean()) == pytest.approx(step.loss)  # those of the best
+
+
 def test_all_predict_if_nothing_is_held_out() -> None:
     assert len(trained("select(erm(ce), elr)", context(held_out=False)).predictors) == 2
 
