@@ -41,11 +41,11 @@ for number, (crop, label) in enumerate(zip(crops, noisy.given, strict=True)):
 # %% [markdown]
 # ## Audit
 #
-# `--features efficientnet_lite0` selects the pretrained network of the extra `pretrained`. It is the
+# `--features efficientnet_lite2` selects the pretrained network of the extra `pretrained`. It is the
 # default for few colour photographs. On the command line: `pyrite audit photos/`.
 
 # %%
-audit = pyrite.audit("runs/photos", features="efficientnet_lite0(size=112)", out="runs/photographs")
+audit = pyrite.audit("runs/photos", features="efficientnet_lite2(size=112)", out="runs/photographs")
 print(audit.sentence)
 
 # %%
