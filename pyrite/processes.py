@@ -30,10 +30,10 @@ def world_size() -> int:
 
 
 def pick_device(device: str) -> str:
-    """For "auto" a GPU by CUDA, or the processor; any other name as it is. Apple's GPUs, never tried, must be named."""
+    """For "auto" the first of CUDA, MPS and the processor that is available; any other name as it is."""
     if device != "auto":
         return device
-    return "cuda" if torch.cuda.is_available() else "cpu"
+    return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
 
 
 def local_device(device: str) -> str:

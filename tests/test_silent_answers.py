@@ -309,7 +309,7 @@ def test_one_instant_is_one_number(form: str, way: str, tmp_path: Path) -> None:
     frame = pd.DataFrame({"when": ZONED[form](BERLIN), "label": ["x", "y"] * 20})
     column = pyrite.data.load(WAYS[way](frame, tmp_path), label="label").inputs.columns[0]
     assert column.kind == "date"
-    np.testing.assert_array_equal(column.values, BERLIN.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy("M8[s]"))
+    np.testing.assert_array_equal(column.values, BERLIN.dt.tz_convert("UTC").dt.tz_localize(None).to_numpy("M8[us]"))
 
 
 LARGE = [2**60 + number for number in range(40)]

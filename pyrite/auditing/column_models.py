@@ -117,7 +117,7 @@ class ColumnModels:
 
 def _numbers(column: Column) -> npt.NDArray[Any]:
     if column.kind == "date":
-        return np.where(column.missing, np.nan, column.values.astype("M8[s]").astype(np.int64).astype(np.float64))
+        return np.where(column.missing, np.nan, column.values.astype(np.int64) / 1e6)
     if column.kind != "category":
         return column.values
     names, codes = np.unique(column.values.astype(str), return_inverse=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
+from time import perf_counter
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
@@ -20,6 +21,7 @@ Command = Callable[..., None]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 DataName = Annotated[str, typer.Argument(help="A data set's name, a folder, or a file.")]
+_BEGUN = perf_counter()  # about when the program was started
 _PACKAGE = Path(__file__).parents[1]
 _REGISTERED = {  # where the names are that complete a flag or an argument
     "loss": "losses/registry.py",
@@ -144,8 +146,10 @@ def with_settings(
         @wraps(command)
         def run(**values: Any) -> None:
             unset = [flag.name for flag in flags if values[flag.name] is None]
-            if values.get("minutes") is not None and is_first():
-                echo("timing a few steps, to see how many epochs fit", err=True)
+            if (values.get("minutes") or 0) > 0:
+                if is_first():
+                    echo("timing a few steps, to see how many epochs fit", err=True)
+                values["minutes"] = _left(values["minutes"])
             command(**{name: value for name, value in values.items() if name not in unset})
 
         shown = [p.replace(kind=p.KEYWORD_ONLY) for p in own]
@@ -154,6 +158,13 @@ def with_settings(
         return run
 
     return decorate
+
+
+def _left(minutes: float) -> float:
+    """What is left of them since the program began, with torch loaded: on a busy machine that takes long."""
+    import pyrite.training  # noqa: F401
+
+    return max(0.1 * minutes, minutes - (perf_counter() - _BEGUN) / 60)
 
 
 def _flag(name: str, setting: Setting, as_text: bool, defaults: bool) -> inspect.Parameter:

@@ -124,8 +124,8 @@ def text_column(
     formats = date_formats(known) if known else [form or "iso"] if kind == "date" else []
     chosen = form if form in formats else formats[0] if len(formats) == 1 else ""
     if chosen:
-        dates: dict[str, Any] = {cell: np.datetime64(_DATE_READERS[chosen](cell), "s") for cell in known}
-        return Column(name, "date", np.array([dates.get(cell, "NaT") for cell in cells], "M8[s]")), chosen
+        dates: dict[str, Any] = {cell: np.datetime64(_DATE_READERS[chosen](cell), "us") for cell in known}
+        return Column(name, "date", np.array([dates.get(cell, "NaT") for cell in cells], "M8[us]")), chosen
     if kind == "date":
         _check_cells(cells, lambda cell: bool(date_formats([cell])), where, _NO_DATE)
         raise PyriteError(f"{where(cells.tolist().index(known[0]))}: {known[0][:40]!r} {_NO_DATE}")
@@ -173,7 +173,7 @@ def typed_values(series: "pandas.Series[Any]", where: Where) -> tuple[Kind, npt.
         return "number", _filled(known, gone, where)
     if types.is_datetime64_any_dtype(dtype):
         zone = getattr(series.dt, "tz", None)
-        return "date", (series if zone is None else series.dt.tz_convert("UTC").dt.tz_localize(None)).to_numpy("M8[s]")
+        return "date", (series if zone is None else series.dt.tz_convert("UTC").dt.tz_localize(None)).to_numpy("M8[us]")
     if types.is_timedelta64_dtype(dtype):
         return "number", series.dt.total_seconds().to_numpy(np.float64)
     values = np.asarray(series.to_numpy(dtype=object))
@@ -186,7 +186,7 @@ def typed_values(series: "pandas.Series[Any]", where: Where) -> tuple[Kind, npt.
             return "number", values.astype(np.int64)
         return "number", _filled(known, missing, where)
     if found in ("date", "datetime", "datetime64"):
-        dates = np.full(len(values), "NaT", "M8[s]")
+        dates = np.full(len(values), "NaT", "M8[us]")
         zoned = (getattr(value, "tzinfo", None) is not None for value in known)
         dates[~missing] = [
             value.astimezone(UTC).replace(tzinfo=None) if zone else value
@@ -213,8 +213,10 @@ def as_text(kind: Kind, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         shown = [str(bool(value)) for value in values]
     elif values.dtype.kind == "f" and (np.abs(known := values[~missing]) < 2**53).all() and (known % 1 == 0).all():
         shown = [str(int(value)) for value in np.where(missing, 0, values).tolist()]
+    elif kind == "date":
+        shown = [str(value).removesuffix(".000000") for value in values]
     else:
-        shown = [str(value) for value in (values if kind == "date" else values.tolist())]
+        shown = [str(value) for value in values.tolist()]
     return to_objects(["" if gone else text for text, gone in zip(shown, missing.tolist(), strict=True)])
 
 

@@ -16,12 +16,12 @@ Kind = Literal["number", "boolean", "category", "date", "text"]
 KINDS: Final[tuple[str, ...]] = get_args(Kind)
 InputKind = Literal["images", "numbers", "table", "text"]
 
-DTYPES: Final = {"number": "f8", "boolean": "f8", "category": "O", "date": "M8[s]", "text": "O"}
+DTYPES: Final = {"number": "f8", "boolean": "f8", "category": "O", "date": "M8[us]", "text": "O"}
 
 
 class Column(NamedTuple):
-    """A column of a table: numbers and truth values (0 and 1) in float64, dates as ``datetime64[s]``, categories and
-    texts as Python texts. NaN, NaT and an empty text are missing."""
+    """A column of a table: numbers and truth values (0 and 1) in float64, dates as ``datetime64[us]``, categories
+    and texts as Python texts. NaN, NaT and an empty text are missing."""
 
     name: str
     kind: Kind
@@ -166,5 +166,5 @@ def shown(column: Column, row: int) -> str:
     if column.kind == "boolean":
         return "true" if value else "false"
     if column.kind == "date":
-        return str(value).replace("T", " ").removesuffix(" 00:00:00")
+        return str(value).replace("T", " ").removesuffix(".000000").removesuffix(" 00:00:00")
     return f"{value:.15g}"

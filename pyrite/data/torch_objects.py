@@ -55,12 +55,14 @@ def loader_notes(loader: Any) -> tuple[str, ...]:
     import torch.utils.data as torch_data
 
     sampler, notes = loader.sampler, []
-    if isinstance(sampler, torch_data.SubsetRandomSampler):
-        raise PyriteError(
-            "data is a DataLoader whose sampler selects a part of its data set: pass "
-            "torch.utils.data.Subset(loader.dataset, loader.sampler.indices)"
-        )
     usual = torch_data.SequentialSampler, torch_data.RandomSampler
+    drawn = torch_data.WeightedRandomSampler, torch_data.DistributedSampler  # from the whole data set
+    parts = hasattr(sampler, "__len__") and not isinstance(sampler, (*usual, *drawn))
+    if parts and hasattr(loader.dataset, "__len__") and len(sampler) < len(loader.dataset):
+        raise PyriteError(
+            f"data is a DataLoader whose sampler selects {len(sampler):,} of the {len(loader.dataset):,} items of its "
+            "data set: pass torch.utils.data.Subset(loader.dataset, list(loader.sampler))"
+        )
     batches = type(loader.batch_sampler).__name__ if loader.batch_sampler is not None else "BatchSampler"
     name = type(sampler).__name__ if not isinstance(sampler, usual) else batches
     if name != "BatchSampler" and not is_torch(loader.dataset, "IterableDataset"):

@@ -305,7 +305,12 @@ def _checked(estimator: RobustClassifier, inputs: Any, *labels: Any, **options: 
     elif isinstance(inputs, np.ndarray) and inputs.ndim == 2 and inputs.dtype.kind in "iu":
         to_float64(inputs, lambda row, column: f"X, row {row}, column {column}")
     with np.errstate(over="ignore", invalid="ignore"):  # scikit-learn's sum that detects NaN may overflow
-        return validate_data(estimator, inputs, *labels, **options, **kind)
+        try:
+            return validate_data(estimator, inputs, *labels, **options, **kind)
+        except ValueError as error:
+            if "must be in the same order" not in str(error):
+                raise
+            raise PyriteError(f"{str(error).strip()} Pass X[list(classifier.feature_names_in_)].") from None
 
 
 def _count(name: str, value: int | None, default: int, least: int) -> int:

@@ -147,8 +147,8 @@ def train_together(job: Job, weight: Floats) -> Nets:
 
     context = Context(batches, learner, epochs=config.epochs, classes=len(data.classes))
     fit(_Together(method.loss, context, torch.from_numpy(weight)), batches, config.epochs)
-    # In float64 the scores of a row do not depend on the other rows of the batch.
-    return Nets(combined.double() if len(shape) == 1 else combined, scale)
+    # In float64, which not every device has, the scores of a row do not depend on the other rows of the batch.
+    return Nets(combined.cpu().double() if len(shape) == 1 else combined, scale)
 
 
 def _check_scores(net: nn.Module, inputs: Tensor, classes: int) -> None:

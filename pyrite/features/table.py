@@ -151,7 +151,7 @@ def _seconds(column: Column) -> Floats:
     """Numbers as they are; dates as seconds since 1970, NaN where one is missing."""
     if column.kind != "date":
         return np.asarray(column.values, np.float64)
-    return np.where(column.missing, np.nan, column.values.astype(np.int64).astype(np.float64))
+    return np.where(column.missing, np.nan, column.values.astype(np.int64) / 1e6)
 
 
 def _dates(seconds: Floats) -> npt.NDArray[Any]:

@@ -291,7 +291,11 @@ def test_what_a_loader_does_besides_is_a_note() -> None:
         (hub.Dataset.from_dict({"x": [1]}).to_iterable_dataset(), "pass load_dataset(..., streaming=False)"),
         (hub.IterableDatasetDict(train=hub.Dataset.from_dict({"x": [1]}).to_iterable_dataset()), "streaming=False"),
         (iter([1]), "pass list(data)"),
-        (loader(sampler=SubsetRandomSampler([1, 2])), "pass torch.utils.data.Subset(loader.dataset, loader.sampler"),
+        (
+            loader(sampler=SubsetRandomSampler([1, 2])),
+            "pass torch.utils.data.Subset(loader.dataset, list(loader.sampler",
+        ),
+        (loader(sampler=range(3)), f"sampler selects 3 of the {COUNT} items of its data set"),
         (TensorDataset(torch.tensor(X)), "label is missing: pass the labels"),
         (torch.tensor(X), "label is missing"),
         (TensorDataset(*[torch.tensor(Y)] * 3), "data has 3 tensors, but must have two: pass TensorDataset(X, y)"),

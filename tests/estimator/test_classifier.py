@@ -146,7 +146,7 @@ def test_labels_may_be_texts_and_columns_have_names() -> None:
     assert fitted.classes_.tolist() == ["full", "new"]
     assert fitted.feature_names_in_.tolist() == ["width", "height"]
     assert set(fitted.predict(frame)) <= {"full", "new"}
-    with pytest.raises(ValueError, match="feature names"):
+    with pytest.raises(ValueError, match=r"same order as they were in fit\. Pass X\[list\(classifier"):
         fitted.predict(frame[["height", "width"]])
 
 

@@ -27,7 +27,7 @@ def make_table(count: int = 60) -> Records:
             Column("size", "number", numbers),
             Column("open", "boolean", np.where(rng.random(count) < 0.3, np.nan, rng.integers(0, 2, count))),
             Column("city", "category", cities),
-            Column("when", "date", dates.astype("M8[s]")),
+            Column("when", "date", dates.astype("M8[us]")),
             Column("note", "text", make_texts(count).columns[0].values),
         ]
     )

@@ -1,12 +1,14 @@
 """The columns of a table as numbers, against scikit-learn and pandas."""
 
+from pathlib import Path
+
 import numpy as np
 import pandas
 import pytest
 from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
-from pyrite.data import Column, Records
+from pyrite.data import Column, Records, load
 from pyrite.data.records import to_objects
 from pyrite.features import encoder
 from tests.features.examples import make_table
@@ -76,9 +78,22 @@ def test_dates_are_the_parts_that_pandas_finds(encoded):
 
 
 def test_constant_parts_of_dates_are_left_out():
-    days = np.array(["2020-01-06", "2020-01-13", "2020-01-20"], "M8[s]")
+    days = np.array(["2020-01-06", "2020-01-13", "2020-01-20"], "M8[us]")
     features = encoder("table").fit(Records([Column("d", "date", days)]), np.arange(3))
     assert features.names == ("d, days since 1970", "d, day of the month")
+
+
+def test_times_within_a_second_differ(tmp_path: Path) -> None:
+    """In a file, and in the types of pandas; a millisecond is 1e-8 of a day, of which there were 18,262 since 1970."""
+    moments = pandas.Series(pandas.Timestamp("2020-01-01") + pandas.to_timedelta(np.arange(40), unit="ms"))
+    frame = pandas.DataFrame({"when": moments, "y": np.arange(40) % 2})
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    for same in (frame, frame.astype({"when": object}), tmp_path / "t.csv"):
+        data = load(same, label="y")
+        features = encoder("table").fit(data.inputs, np.arange(40))
+        assert features.names == ("when, days since 1970",)
+        days = features.transform(data.inputs)[:, 0] - 18_262
+        np.testing.assert_allclose(86_400_000 * days, np.arange(40), atol=1e-3)
 
 
 def test_large_numbers_keep_their_digits(encoded):

@@ -431,7 +431,7 @@ def test_the_users_own_row_in_a_browser(browser: Browser) -> None:
         [
             Column("size of it", "number", np.where(np.arange(200) == 100, np.nan, np.arange(200) / 8)),
             Column("city", "category", cities),
-            Column("when", "date", np.datetime64("2020-01-31", "s") + np.arange(200).astype("m8[D]")),
+            Column("when", "date", np.datetime64("2020-01-31", "us") + np.arange(200).astype("m8[D]")),
         ]
     )
     browser.open(make_audit(), data=Dataset("people", records, np.arange(200) % 4, NAMES))

@@ -245,10 +245,11 @@ def test_what_is_fast_at_bfloat16(capabilities: dict[str, bool], fast: bool, mon
     assert not fast_bfloat16("meta")
 
 
-@pytest.mark.parametrize(("cuda", "device"), [(True, "cuda"), (False, "cpu")])
-def test_the_device_is_the_accelerator_that_is_there(cuda: bool, device: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Apple's GPUs must be named."""
+@pytest.mark.parametrize(("cuda", "mps", "device"), [(True, True, "cuda"), (False, True, "mps"), (False, False, "cpu")])
+def test_the_device_is_the_accelerator_that_is_there(
+    cuda: bool, mps: bool, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("torch.cuda.is_available", lambda: cuda)
-    monkeypatch.setattr("torch.backends.mps.is_available", lambda: True)
+    monkeypatch.setattr("torch.backends.mps.is_available", lambda: mps)
     assert [pick_device(name) for name in ("auto", "cuda:1", "cpu")] == [device, "cuda:1", "cpu"]
     assert resolve(made((3,), test=False), model="mlp").config.device == device

@@ -41,11 +41,19 @@ def on_the_device(out: Path) -> None:
     answers = iter([False] * 12 + [True])
     train(out / "stopped", "counting", checkpoint_every=7, stop=lambda: next(answers))
     pyrite.train(resume=out / "stopped", progress=False)
+    found["classifier"] = probabilities("counting").tolist()
     found["fault"] = [not_finite(scaled=False)]
     counting_device.REFUSED.clear()  # torch's scaler has float64 on every device but Apple's
     found["fault"].append(not_finite(scaled=True))
     (out / "found.json").write_text(json.dumps(found))
     del kept
+
+
+def probabilities(device: str) -> Any:
+    rng, labels = np.random.default_rng(0), np.arange(60) % 3
+    rows = rng.normal(size=(60, 4)) + labels[:, None]
+    classifier = pyrite.RobustClassifier(device=device, folds=0, epochs=2, members=2)
+    return classifier.fit(rows, labels).predict_proba(rows)
 
 
 def not_finite(scaled: bool) -> dict[str, Any]:
@@ -106,6 +114,11 @@ def test_the_same_model_as_on_the_processor(trained: Path, tmp_path: Path) -> No
     run, here = train(tmp_path / "run", "cpu", steps=STEPS[0]), load_file(trained / f"0-{STEPS[0]}/model.safetensors")
     for name, values in load_file(run.path / "model.safetensors").items():
         np.testing.assert_allclose(here[name], values, rtol=1e-3, atol=1e-4, err_msg=name)
+
+
+def test_the_same_classifier_as_on_the_processor(trained: Path) -> None:
+    found = json.loads((trained / "found.json").read_text())["classifier"]
+    np.testing.assert_allclose(found, probabilities("cpu"), atol=1e-4)
 
 
 def test_a_resumed_run_ends_with_the_same_bytes(trained: Path) -> None:

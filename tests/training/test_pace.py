@@ -201,6 +201,16 @@ def test_the_command_line_takes_minutes(tmp_path: Path) -> None:
     assert run.config.epochs == len(run.history) >= 1
 
 
+@pytest.mark.parametrize(("began", "left"), [(10.0, 2 - 1 / 6), (1000.0, 0.2)])
+def test_loading_the_program_is_part_of_the_minutes(began: float, left: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pyrite.cli import terminal
+
+    taken = dict[str, Any]()
+    monkeypatch.setattr(terminal, "_BEGUN", terminal.perf_counter() - began)
+    terminal.with_settings(only=["minutes"])(lambda **options: taken.update(options))(minutes=2.0)
+    assert taken["minutes"] == pytest.approx(left, abs=0.01)
+
+
 def test_an_audit_may_have_a_length_in_minutes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Pace, "epochs", lambda *_: 3)  # and not 30, as by default for 300 samples
     pyrite.audit("digits", model="linear", minutes=0.02, samples=300, out=tmp_path / "run", progress=False)
