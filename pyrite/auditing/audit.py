@@ -137,7 +137,7 @@ class Audit:
         names = {sample: "sample", "given": "given", "suggested": "suggested", "wrong_probability": "probably wrong"}
         cells = [[str(value) for value in columns[name][:count].tolist()] for name in list(names)[:-1]]
         wrong = columns["wrong_probability"][:count].tolist()
-        cells.append([f"{100 * value:.0f} %" if value == value else "unknown" for value in wrong])
+        cells.append([f"{100 * value:.1f} %" if value == value else "unknown" for value in wrong])
         return Table(tuple(names.values()), tuple(zip(*cells, strict=True)), title=self.sentence)
 
     def __str__(self) -> str:

@@ -75,7 +75,7 @@ class NoClass(AuditScore):
 
 class Margin(AuditScore):
     name = "margin"
-    heading = "margin"
+    heading = "how clearly the given label was predicted, mean of training"
     help = "the margin of the label, averaged over the epochs"
 
     def compute(self, evidence: Evidence) -> Floats | None:
@@ -85,7 +85,7 @@ class Margin(AuditScore):
 
 class LastMargin(AuditScore):
     name = "last_margin"
-    heading = "last margin"
+    heading = "the same, when last trained on"
     help = "the margin of the label when the sample was last trained on"
 
     def compute(self, evidence: Evidence) -> Floats | None:
@@ -94,7 +94,7 @@ class LastMargin(AuditScore):
 
 class Agreement(AuditScore):
     name = "agreement"
-    heading = "agreement"
+    heading = "fraction of epochs that predicted the given label"
     help = "the fraction of epochs in which the label was predicted"
 
     def compute(self, evidence: Evidence) -> Floats | None:
@@ -108,7 +108,7 @@ class Agreement(AuditScore):
 
 class Trust(AuditScore):
     name = "trust"
-    heading = "trust"
+    heading = "weight that the method gave the sample"
     help = "what the loss of the sample was multiplied by when it was last trained on"
 
     def compute(self, evidence: Evidence) -> Floats | None:

@@ -55,7 +55,14 @@ def compare(
             progress=not as_json, **options,
         )  # fmt: skip
     if is_first():
-        print_json(comparison.to_dict()) if as_json else print_comparison(comparison, names)
+        from pyrite.report.page import write_page
+
+        page = write_page(comparison, comparison.path / "report.html", columns=names)
+        if as_json:
+            print_json(comparison.to_dict())
+        else:
+            print_comparison(comparison, names)
+            echo(f"wrote {page}")
 
 
 def print_comparison(comparison: "Comparison", columns: Sequence[str] = ()) -> None:

@@ -110,7 +110,7 @@ class CellResult:
         if name == "fall":
             best, last = final.get("best_test_accuracy"), final.get("final_test_accuracy")
             return None if best is None or last is None else best - last
-        column, ending = _parts(name)
+        column, ending = column_and_ending(name)
         known = history.get(column) or []
         if ending and known and None not in known:
             return float(_FROM_HISTORY[ending](known))
@@ -118,7 +118,7 @@ class CellResult:
         return None if value is None else float(value)
 
 
-def _parts(name: str) -> tuple[str, str]:
+def column_and_ending(name: str) -> tuple[str, str]:
     """A column and the ending that reduces it, if the name has one."""
     ending = next((ending for ending in _FROM_HISTORY if name.endswith(ending)), "")
     return name.removesuffix(ending), ending
@@ -130,7 +130,7 @@ def in_per_cent(name: str) -> bool:
     >>> [in_per_cent(name) for name in ("memorised_gain", "wrong_margin_gain", "alpha_first", "alpha_kept")]
     [True, False, False, True]
     """
-    column, ending = _parts(name)
+    column, ending = column_and_ending(name)
     others = ("all_margin", "right_margin", "wrong_margin", "margin_gap", "learning_rate")
     return ending == "_kept" or (COLUMNS[column].percent if column in COLUMNS else column not in others)
 

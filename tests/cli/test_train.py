@@ -145,7 +145,8 @@ def test_compare(tmp_path: Path) -> None:
     assert code == 0, said
     assert "gce(q=0.7), seed 1\n" in said
     assert "best on test" in said
-    assert said.endswith(f"wrote {out / 'table.md'}\n")
+    assert said.endswith(f"wrote {out / 'table.md'}\nwrote {out / 'report.html'}\n")
+    assert "test accuracy of the saved model" in (out / "report.html").read_text()
     table = (out / "table.md").read_text()
     for cell in table.splitlines()[-1].split("|")[2:-1]:
         assert cell.replace(" ", "") in said
