@@ -144,7 +144,7 @@ def test_opens_with_the_first_suspect(browser: Browser) -> None:
     assert choices == ["dog", 'a "quoted", name', "two\nlines", "cat"]
     shares = browser.js("return [...document.querySelectorAll('#choices .share')].map((e) => e.textContent)")
     assert shares == ["60 %", "20 %", "10 %", "6.0 %"]
-    assert "margin-3" in browser.text("evidence")
+    assert "mean of training-3" in browser.text("evidence")
     assert not browser.shows("storage")
 
 
