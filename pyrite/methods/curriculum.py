@@ -51,7 +51,7 @@ class Curriculum(Method):
 
     held_out = 0.05
 
-    def resolve_defaults(self, *, augmented: bool, held_out: bool) -> "Curriculum":
+    def resolve_defaults(self, *, augmented: bool, held_out: bool, pretrained: bool = False) -> "Curriculum":
         return replace(self, keep=self.keep or (1 if augmented and held_out else _KEPT))
 
     def start(self, context: Context) -> "CurriculumTrainer":

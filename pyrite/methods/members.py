@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from pyrite.checks import whole_number
 from pyrite.curves import CE
-from pyrite.data import Batch, Batches, first_members
+from pyrite.data import Batch, Batches
 from pyrite.diagnostics import clearly_better
-from pyrite.draws import Stream, uniforms
 from pyrite.errors import PyriteError
 from pyrite.methods.curriculum import Curriculum
 from pyrite.methods.elr import ELR
+from pyrite.methods.heads import assign_folds
 from pyrite.methods.learner import Learner
 from pyrite.methods.method import ERM, Composed, Context, Method, Step, Trainer
 from pyrite.methods.self_corrected import SelfCorrected
@@ -63,8 +63,9 @@ class Select(Composed):
         self.methods, self.held_out = methods, max(0.05, self.held_out)
         self.largest_weight, self.needs_clipping = 1.0, False  # each method has them for itself
 
-    def resolve_defaults(self, *, augmented: bool, held_out: bool) -> "Select":
-        return Select(*(method.resolve_defaults(augmented=augmented, held_out=held_out) for method in self.methods))
+    def resolve_defaults(self, *, augmented: bool, held_out: bool, pretrained: bool = False) -> "Select":
+        known = {"augmented": augmented, "held_out": held_out, "pretrained": pretrained}
+        return Select(*(method.resolve_defaults(**known) for method in self.methods))
 
     def start(self, context: Context) -> "SelectTrainer":
         return SelectTrainer(self.methods, context)
@@ -137,7 +138,7 @@ class SelectTrainer(Members):
 class Auto(Method):
     """The default: ``self_corrected`` for convolutional nets on augmented images, ``select`` otherwise.
 
-    Augmented images are learned slowly and memorised late, so that the net itself can tell which labels look wrong.
+    Where the net begins with pretrained weights, the labels are audited before training, by its embeddings. Augmented images are learned slowly and memorised late, so that the net itself can tell which labels look wrong.
     Features, texts and embeddings are memorised within a few epochs, and which loss is best depends on the noise and
     on the length of training. Their nets are small, so three methods are trained side by side, and held-out labels
     decide. The recipe of a run has the method that was chosen.
@@ -145,7 +146,9 @@ class Auto(Method):
 
     held_out = 0.05
 
-    def resolve_defaults(self, *, augmented: bool, held_out: bool) -> Method:
+    def resolve_defaults(self, *, augmented: bool, held_out: bool, pretrained: bool = False) -> Method:
+        if pretrained:
+            return SelfCorrected(at=0)
         chosen = SelfCorrected() if augmented and held_out else Select(ERM(CE()), Curriculum(), ELR())
         return chosen.resolve_defaults(augmented=augmented, held_out=held_out)
 
@@ -182,7 +185,7 @@ class CrossFitTrainer(Members):
 
     def __init__(self, method: CrossFit, context: Context) -> None:
         folds = method.folds
-        fold = _assigned(context.labels, folds, context.seed, context.groups())
+        fold = assign_folds(context.labels, folds, context.seed, context.groups())
         parts = [context.part(fold != each, each, folds) for each in range(folds)]
         super().__init__(context, [method.method.start(part) for part in parts])
         self.fold = fold
@@ -208,28 +211,6 @@ class CrossFitTrainer(Members):
         """The means of the facts of all trainers."""
         each = [trainer.facts() for trainer in self.trainers]
         return {name: float(np.mean([facts[name] for facts in each if name in facts])) for name in each[0]}
-
-
-def _assigned(labels: Tensor, folds: int, seed: int, groups: npt.NDArray[np.int64]) -> Tensor:
-    """The fold of every sample, with every class spread evenly over the folds; −1 for samples that are not trained on.
-
-    Groups are in one fold.
-
-    >>> _assigned(torch.tensor([0, 0, 1, -1, 1, 0]), 2, seed=0, groups=np.array([0, 1, 2, 3, 4, 0])).tolist()
-    [1, 0, 1, -1, 0, 1]
-    """
-    given = labels.cpu().numpy()
-    used = np.flatnonzero(given >= 0)
-    member = used[first_members(groups[used])]
-    if len(np.unique(member)) < folds:
-        raise PyriteError(f"{len(np.unique(member))} groups cannot be divided into {folds} folds")
-    # Classes are dealt one after the other, so that the sizes of the folds differ by at most one.
-    dealt = np.lexsort((uniforms(seed, Stream.FOLDS, len(given)), given))
-    dealt = dealt[np.isin(dealt, member)]
-    fold = np.full(len(given), -1)
-    fold[dealt] = np.arange(len(dealt)) % folds
-    fold[used] = fold[member]
-    return torch.from_numpy(fold).to(labels.device)
 
 
 class _Shown(NamedTuple):

@@ -49,13 +49,19 @@ class Method(HasSpec, ABC):
     def __post_init__(self) -> None:
         check_fields(self)
 
-    def resolve_defaults(self, *, augmented: bool, held_out: bool) -> "Method":
+    def resolve_defaults(self, *, augmented: bool, held_out: bool, pretrained: bool = False) -> "Method":
         """The method with what suits a run filled in, so that its recipe has it.
 
         Args:
             augmented: whether every epoch shows other images.
             held_out: whether some samples are held out with their given labels.
+            pretrained: whether the net begins with weights that were trained elsewhere.
         """
+        return self
+
+    @property
+    def paced(self) -> "Method":
+        """A method whose steps take as long, without what is done once before them: the pace of a run is its."""
         return self
 
     @abstractmethod

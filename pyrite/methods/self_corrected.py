@@ -2,19 +2,22 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
-from dataclasses import dataclass
-from typing import Final, final
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Annotated, Final, final
 
 import torch
 from torch import Tensor, nn
 
 from pyrite.auditing import FEWEST
-from pyrite.auditing.noise_fit import LabelGroups, fit_noise
-from pyrite.checks import Fraction
+from pyrite.auditing.noise_fit import LabelGroups, fit_noise, log_sum_exp
+from pyrite.checks import Fraction, number
 from pyrite.data import Batch
+from pyrite.errors import PyriteError
 from pyrite.methods.corrected import from_anchors, wrong_by_matrix
-from pyrite.methods.method import Context, Method, RunPart, Step, Trainer
-from pyrite.models import mirrored_scores
+from pyrite.methods.heads import cross_fitted
+from pyrite.methods.method import Context, Method, Step, Trainer
+from pyrite.models import Network, mirrored_scores
 from pyrite.soft_margin import wide, wide_dtype, widened
 
 _AVERAGED: Final = 0.02  # of the run: the steps that weights are averaged over
@@ -43,14 +46,22 @@ class SelfCorrected(Method):
     keeps the predictions of a sample from before its label was memorised. The net that judges and predicts is an
     average of the weights over the last fiftieth of the run: in the middle of a run it is far better than the net.
 
+    With ``at=0`` the labels are audited before training, for a net that begins with pretrained weights: small heads on
+    its embeddings, cross-fitted, score every sample, and all training has corrected targets. This is the default where
+    a pretrained net is fine-tuned.
+
     >>> str(SelfCorrected())
     'self_corrected(at=0.35, momentum=0.7)'
     """
 
-    at: RunPart = 0.35  # the fraction of the epochs after which the labels are audited
+    at: Annotated[float, partial(number, least=0, below=1)] = 0.35  # the fraction of the epochs before the audit
     momentum: Fraction = 0.7  # the fraction of the running mean that remains at each visit of the sample
 
     held_out = 0.05
+
+    @property
+    def paced(self) -> "SelfCorrected":
+        return replace(self, at=self.at or 0.5)
 
     def start(self, context: Context) -> "SelfCorrectedTrainer":
         return SelfCorrectedTrainer(self, context)
@@ -66,7 +77,12 @@ class SelfCorrectedTrainer(Trainer):
         super().__init__(context)
         self.momentum = method.momentum
         self.average = deepcopy(self.learner.model)
-        self.audited_after = max(1, round(method.at * context.epochs))
+        self.audited_after = max(1, round(method.at * context.epochs)) if method.at else 0
+        if not method.at and not isinstance(self.learner.model, Network):
+            raise PyriteError(
+                "at is 0, so labels are audited by the net's embeddings, but this net has none: give at a fraction of "
+                "the run, such as at=0.35, or name a net of 'pyrite list models'"
+            )
         self.matrix: Tensor | None = None  # until the labels are audited
         self.memory: Tensor | None = None  # until noise is found: a running mean of log-probabilities per sample
 
@@ -74,10 +90,35 @@ class SelfCorrectedTrainer(Trainer):
         super().begin_epoch(epoch)
         if epoch <= self.audited_after or self.matrix is not None:
             return
+        if not self.audited_after:
+            self.matrix, self.memory = self._audit_embeddings()
+            return
         scores = self._scores(epoch - 2)  # epochs of images are counted from 0, and this is that of the one before
         self.matrix = noise_of_labels(scores, self.context.labels)
         if not self.matrix.equal(torch.eye(len(self.matrix)).to(self.matrix)):
             self.memory = scores.nan_to_num().log_softmax(1)
+
+    def _audit_embeddings(self) -> tuple[Tensor, Tensor | None]:
+        """The noise matrix, and log-probabilities of the true classes where there is noise, before any training."""
+        context, learner = self.context, self.learner
+        assert isinstance(learner.model, Network)
+        body = learner.model.body
+        embeddings = context.evaluate(lambda inputs: learner.evaluate(inputs, body))
+        scores = cross_fitted(
+            embeddings, context.labels, classes=context.classes, seed=context.seed, groups=context.groups()
+        )
+        matrix = noise_of_labels(scores, context.labels)
+        if matrix.equal(torch.eye(len(matrix)).to(matrix)):
+            return matrix, None
+        rows = scores.isfinite().all(1)
+        log_p, labels = wide(scores[rows]).log_softmax(1).cpu().numpy(), context.labels[rows].cpu().numpy()
+        fit = fit_noise(LabelGroups(log_p.copy(), labels))
+        joint = fit.log_joint(log_p, labels)
+        # Expected counts of every true class with every given label.
+        posterior = torch.from_numpy(joint - log_sum_exp(joint)).exp()
+        counts = torch.zeros(matrix.shape, dtype=torch.float64).index_add_(1, torch.from_numpy(labels), posterior.mT)
+        counts += torch.from_numpy(fit.matrix)
+        return (counts / counts.sum(1, keepdim=True)).to(matrix), (fit.sharpness * scores.nan_to_num()).log_softmax(1)
 
     def _scores(self, epoch: int) -> Tensor:
         """Of every training sample, at the size that images had in an epoch; mirrored as well if training mirrors."""

@@ -21,13 +21,14 @@ from pyrite.criterion import Loss
 from pyrite.curves import MEASURED, Scale, Shift
 from pyrite.data import DATASETS, Batches, CropFlip, Data, Dataset, Statistics, is_object, load
 from pyrite.errors import PyriteError
-from pyrite.features import Encoder, default_features
+from pyrite.features import Encoder, default_features, fine_tunes
 from pyrite.losses import OwnLoss, Underfitting, loss as read_loss, underfitting
-from pyrite.methods import ERM, Method
+from pyrite.methods import ERM, Auto, Method
 from pyrite.models import (
     MLP,
     MODELS,
     Architecture,
+    EfficientnetLite0,
     Factory,
     FastCNN,
     Linear as LinearNet,
@@ -47,6 +48,8 @@ _SHAPE = (3, 32, 32)  # of the inputs where no data is given
 
 Model = str | Architecture | nn.Module | Factory | None
 Thing = TypeVar("Thing", Loss, Method)
+_FINE_TUNED: Final = EfficientnetLite0(size=96, pretrained=True)
+_SUIT_PRETRAINED: Final = {"epochs": 4, "batch_size": 32}
 _OF_IMAGES: Final = ("augment", "grow", "mirror")
 _LARGE_ENOUGH: Final = 24  # pixels of a side: images may be halved in the first epochs, and convolutions take the time
 
@@ -102,8 +105,14 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
         features.check(data)
     # Of features the kind; their width is known when they are fitted.
     shape = tuple(data.inputs.shape[1:]) if features is None else (1,)
-    suiting = "" if features is None else features.model
-    net = config.model if "model" in config else MODELS.read(suiting) if suiting else default_architecture(shape)
+    if "model" in config:
+        net = config.model
+    elif features is not None and features.model:
+        net = MODELS.read(features.model)
+    elif isinstance(config.method, Auto) and not from_scratch and fine_tunes(data.inputs, count or 0):
+        net = _FINE_TUNED
+    else:
+        net = default_architecture(shape)
     if isinstance(net, Architecture):
         net.check(shape, len(data.classes))
     method, validation = config.method, config.validation
@@ -118,6 +127,9 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
     if validation is None:  # a validation part of the data's own is enough for a method
         wanted = 0.1 if data.test is None else float(number("held_out", method.held_out, least=0, below=1))
         validation = wanted if data.test is None or data.validation is None else 0.0
+    pretrained = isinstance(net, Architecture) and net != net.without_weights()
+    if pretrained:  # it needs few epochs, and small batches stay in the processor's cache
+        config = config.replace(**{name: value for name, value in _SUIT_PRETRAINED.items() if name not in config})
     clip = config.clip
     if clip is None:
         # Whether scores could grow without bound is measured on simulated scores of some number of classes. A user's
@@ -135,7 +147,7 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
     # A net without convolutions memorises shifted images as any others.
     augmented = images["augment"] is not None and not isinstance(net, MLP | LinearNet)
     held_out = bool(validation) or data.validation is not None
-    method = method.resolve_defaults(augmented=augmented, held_out=held_out)
+    method = method.resolve_defaults(augmented=augmented, held_out=held_out, pretrained=pretrained)
     for part in parts_of(method):
         if isinstance(part, OwnLoss):
             part.try_out(len(data.classes))

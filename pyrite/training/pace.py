@@ -144,7 +144,7 @@ def measure_pace(job: Job, seconds: float = math.inf, least: float = 0.0) -> Pac
     join(config.device)
     # Corrections change next to nothing, and a net that the user passed must not be trained here.
     net = deepcopy(config.model) if isinstance(config.model, nn.Module) else config.model
-    plain = job.with_config(corrections=None, drop_suspects=0.0, model=net)
+    plain = job.with_config(corrections=None, drop_suspects=0.0, model=net, method=config.method.paced)
     # Small images first: where there is no time for whole ones, those take longer by their pixels.
     small, used, training = _timed(plain, seconds, least)
     whole = small / config.grow**2
