@@ -10,6 +10,6 @@ from .registry import (
     FEATURES as FEATURES,
     as_numbers as as_numbers,
     default_features as default_features,
-    fine_tunes as fine_tunes,
     encoder as encoder,
+    fine_tunes as fine_tunes,
 )

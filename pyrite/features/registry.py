@@ -55,7 +55,7 @@ def default_features(inputs: Inputs, count: int | None = None) -> Encoder | None
 
 
 def fine_tunes(inputs: Inputs, count: int) -> bool:
-    """Whether there are so many colour images that fine-tuning a pretrained net, which is installed, is worth its time."""
+    """Whether there are enough colour images to fine-tune a pretrained net, and one is installed."""
     are_images = len(inputs.shape) == 4 and inputs.shape[1] == 3 and inputs.dtype == np.uint8
     return are_images and count >= FEW and min(inputs.shape[2:]) >= _SMALLEST and has_lite0()
 

@@ -138,10 +138,11 @@ class SelectTrainer(Members):
 class Auto(Method):
     """The default: ``self_corrected`` for convolutional nets on augmented images, ``select`` otherwise.
 
-    Where the net begins with pretrained weights, the labels are audited before training, by its embeddings. Augmented images are learned slowly and memorised late, so that the net itself can tell which labels look wrong.
-    Features, texts and embeddings are memorised within a few epochs, and which loss is best depends on the noise and
-    on the length of training. Their nets are small, so three methods are trained side by side, and held-out labels
-    decide. The recipe of a run has the method that was chosen.
+    Augmented images are learned slowly and memorised late, so that the net itself can tell which labels look wrong; a
+    net with pretrained weights tells it before training, by its embeddings. Features, texts and embeddings are
+    memorised within a few epochs, and which loss is best depends on the noise and on the length of training. Their nets
+    are small, so three methods are trained side by side, and held-out labels decide. The recipe of a run has the method
+    that was chosen.
     """
 
     held_out = 0.05

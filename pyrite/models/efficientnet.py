@@ -83,7 +83,7 @@ class EfficientnetLite(Architecture, ABC):
 
     @property
     def learning_rate(self) -> float:
-        return 0.01 if self.pretrained else 0.1
+        return 0.03 if self.pretrained else 0.1
 
     @property
     def normalisation(self) -> tuple[float, float] | None:

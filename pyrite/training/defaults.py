@@ -80,6 +80,10 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **settin
     job = resolve_defaults(config, source)
     if minutes is not None:
         found = fitting(job, begun + 60 * minutes - perf_counter(), widen="model" not in given)
+        if not found["epochs"]:  # the default net is too slow for the time: the one that is trained from scratch
+            config = config.replace(model=default_architecture(source.inputs.shape[1:]))
+            job = resolve_defaults(config, source)
+            found = fitting(job, begun + 60 * minutes - perf_counter(), widen=True)
         job = replace(resolve_defaults(config.replace(**found), source), deadline=begun + 60 * minutes)
     return job if lr is None else job.with_config(optimiser=replace(job.config.optimiser, lr=lr))
 

@@ -26,6 +26,8 @@ _ENOUGH: Final = 0.01  # of the time, for steps of one size: more steps even out
 _FORWARD: Final = 1 / 3  # of a step: going back through a net takes about twice as long as going forward
 _MOST: Final = 300  # epochs; ten minutes of a small table would be thousands
 _SPARE: Final = 0.05  # of the time, for what a method does between epochs
+_LEAST_EPOCH: Final = 1 / 3  # an epoch, without which fine-tuning is not begun
+_FEW: Final = 10  # epochs below which a fraction of one matters
 
 # A wider net gains more than further epochs, once there are so many (docs/results/default-method.md).
 _WIDER: Final = (1.5, 2, 3, 4)
@@ -107,15 +109,19 @@ class Clock(Observer):
         self.whole = len(training.batches)
         self.pace = Pace.of(training, training.config.grow**2, 1.0)
         self.between = self.pace.between / (self.pace.between + self.whole)  # the fraction of an epoch without steps
-        self._begin(training.batches.epoch)
+        self._begun: float | None = None  # by the first step of an epoch, because a method may do something before it
+        self._epoch = training.batches.epoch
 
-    def _begin(self, epoch: int) -> None:
-        self._begun = self._stepped = perf_counter()
+    def _begin(self, epoch: int) -> float:
+        begun = perf_counter()
         work = [self.pace.work(number, self.training.config.epochs) for number in range(self.training.config.epochs)]
-        left = (1 - _SPARE) * (self.deadline - self._begun)
+        left = (1 - _SPARE) * (self.deadline - begun)
         self._share = left * work[epoch] / (sum(work[epoch:]) + self.pace.last)
+        return begun
 
     def after_step(self, step: Step) -> None:
+        if self._begun is None:
+            self._begun = self._begin(self._epoch)
         self._stepped = perf_counter()
         late = self._stepped - self._begun >= (1 - self.between) * self._share
         if any(all_gather(late)):
@@ -125,12 +131,9 @@ class Clock(Observer):
                 net.steps += self.whole - self.batches.position
 
     def after_epoch(self, epoch: int) -> None:
-        now = perf_counter()
-        if now > self._begun:
-            self.between = (now - self._stepped) / (now - self._begun)
-        self.batches.most = None
-        if epoch < self.training.config.epochs:
-            self._begin(epoch)
+        if self._begun is not None and (took := perf_counter() - self._begun) > 0:
+            self.between = (perf_counter() - self._stepped) / took
+        self.batches.most, self._begun, self._epoch = None, None, epoch
 
 
 def measure_pace(job: Job, seconds: float = math.inf, least: float = 0.0) -> Pace:
@@ -158,17 +161,23 @@ def fitting(job: Job, seconds: float, *, widen: bool = False) -> dict[str, Any]:
     """The settings of a run that takes so long on this machine: ``epochs`` and, if it may be wider, ``model``.
 
     With ``widen``, a wider net may be taken where the time is long enough. Only ``fast_cnn`` is widened. Measuring
-    takes at most a tenth of the time, and what it takes is not left for training.
+    takes at most a tenth of the time, and what it takes is not left for training. If there are few epochs, there is one
+    more than fits, and the clock shortens all of them. There are none if the time is less than a third of an epoch of
+    another net than ``fast_cnn``.
     """
     begun, least = perf_counter(), _ENOUGH * seconds
 
     def fits(net: object, limit: float) -> tuple[Pace, int]:
         pace = measure_pace(job.with_config(model=net), limit, least)
-        return pace, pace.epochs((1 - _SPARE) * seconds - max(all_gather(perf_counter() - begun)))
+        # What a method does once before the first step takes about as long as the last prediction.
+        once = 0.0 if job.config.method.paced == job.config.method else pace.last
+        return pace, pace.epochs((1 - _SPARE) * seconds - once - max(all_gather(perf_counter() - begun)))
 
     narrow = job.config.model
     net, width = narrow, 1.0
     pace, epochs = fits(net, _MEASURED * seconds)
+    if widen and not isinstance(narrow, FastCNN) and any(all_gather(_LEAST_EPOCH * pace.seconds(1) > seconds)):
+        return {"epochs": 0}
     for times in _WIDER if widen else ():
         # A net of twice the width takes at least twice as long, and so does its measurement.
         fewer = int(epochs * width / times)
@@ -181,7 +190,7 @@ def fitting(job: Job, seconds: float, *, widen: bool = False) -> dict[str, Any]:
         if wider_epochs < max(_EPOCHS, _UPDATES / wider_pace.steps):
             break
         net, width, pace, epochs = wider, times, wider_pace, wider_epochs
-    return {"model": net, "epochs": epochs}
+    return {"model": net, "epochs": epochs + (epochs < _FEW)}
 
 
 def _timed(job: Job, seconds: float, least: float) -> tuple[float, float, Training]:

@@ -91,8 +91,8 @@ class Progress:
             return
         line = self.training.record.history[-1]
         shown = {"test": "test_accuracy", "validation": "validation_accuracy", "train": "train_accuracy"}
-        shown |= {"memorised": "memorised"}
-        parts = [f"{word} {100 * line[name]:.2f} %" for word, name in shown.items() if line[name] is not None]
+        shown |= {"memorised": "memorised", "noise found": "estimated_noise_rate"}
+        parts = [f"{word} {100 * line[name]:.2f} %" for word, name in shown.items() if line.get(name) is not None]
         text = f"epoch {epoch:{len(str(self.epochs))}}/{self.epochs}  loss {line['loss']:.4f}  " + "  ".join(parts)
         speed = self._samples / max(1e-9, time.perf_counter() - self._began)
         self.console.print(f"{text}  {speed:.0f} samples/s", highlight=False, soft_wrap=True)
@@ -117,6 +117,11 @@ class Progress:
     def _advise(self) -> None:
         """Print what would be better, before much time is spent."""
         batches, config = self.training.batches, self.training.config
+        if config.method.paced != config.method:
+            self.console.print(
+                f"auditing the labels by embeddings of {python_name(config.model)} before the first epoch",
+                highlight=False, soft_wrap=True, markup=False,
+            )  # fmt: skip
         shape, count = batches.inputs.shape, len(batches.index)
         if len(shape) != 4 or getattr(config.model, "pretrained", False):
             return
