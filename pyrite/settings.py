@@ -105,10 +105,11 @@ class Settings(TypedDict, total=False):
         "corrections, 'pyrite train' runs an audit first.", 0.0, group=_DATA)]
     model: Annotated[str | Model | None, Setting(
         "A net, such as 'resnet20'; by default one that suits the data.", spec="pyrite.training.config:read_model")]
-    epochs: Annotated[int | None, Ge(1), Setting("Number of passes over the data.", 30)]
+    epochs: Annotated[int | None, Ge(1), Setting("Number of passes over the data; 30, or 4 for a pretrained net.")]
     iterations: Annotated[int | None, Ge(1), Setting(
         "Length of training in steps, in place of --epochs; an epoch can then be shorter.", group=_STEPS)]
-    batch_size: Annotated[int | None, Ge(1), Setting("Samples per step, over all processes.", 128, group=_STEPS)]
+    batch_size: Annotated[int | None, Ge(1), Setting(
+        "Samples per step, over all processes; 128, or 32 for a pretrained net.", group=_STEPS)]
     optimiser: Annotated[str | Optimiser | None, Setting(
         "The optimiser, such as 'adam(lr=1e-3, eps=0.1)'; by default SGD with momentum.",
         spec="pyrite.training.optimisers:OPTIMISERS", group=_STEPS)]

@@ -103,7 +103,10 @@ class SelfCorrectedTrainer(Trainer):
         context, learner = self.context, self.learner
         assert isinstance(learner.model, Network)
         body = learner.model.body
+        if int((context.labels >= 0).sum()) < FEWEST:
+            return torch.eye(context.classes, dtype=wide_dtype(context.device), device=context.device), None
         embeddings = context.evaluate(lambda inputs: learner.evaluate(inputs, body))
+        learner.model.eval()  # as its body is now: the next step sets both to training
         scores = cross_fitted(
             embeddings, context.labels, classes=context.classes, seed=context.seed, groups=context.groups()
         )
@@ -118,7 +121,9 @@ class SelfCorrectedTrainer(Trainer):
         posterior = torch.from_numpy(joint - log_sum_exp(joint)).exp()
         counts = torch.zeros(matrix.shape, dtype=torch.float64).index_add_(1, torch.from_numpy(labels), posterior.mT)
         counts += torch.from_numpy(fit.matrix)
-        return (counts / counts.sum(1, keepdim=True)).to(matrix), (fit.sharpness * scores.nan_to_num()).log_softmax(1)
+        return (counts / counts.sum(1, keepdim=True)).to(matrix), (
+            float(fit.sharpness) * scores.nan_to_num()
+        ).log_softmax(1)
 
     def _scores(self, epoch: int) -> Tensor:
         """Of every training sample, at the size that images had in an epoch; mirrored as well if training mirrors."""

@@ -83,7 +83,7 @@ class EfficientnetLite(Architecture, ABC):
 
     @property
     def learning_rate(self) -> float:
-        return 0.03 if self.pretrained else 0.1
+        return 7e-4 if self.pretrained else 0.1  # pretrained weights are fine-tuned by AdamW
 
     @property
     def normalisation(self) -> tuple[float, float] | None:

@@ -40,7 +40,7 @@ from pyrite.processes import fast_bfloat16, pick_device
 from pyrite.settings import Settings
 from pyrite.soft_margin import margins
 from pyrite.training.config import Config, Job, Missing, given_settings, load_data, reading
-from pyrite.training.optimisers import SGD, Linear
+from pyrite.training.optimisers import SGD, Adamw, Linear
 from pyrite.training.pace import fitting
 
 _FITTED = 2048  # inputs for the layers that are fitted to them, as in training
@@ -49,7 +49,6 @@ _SHAPE = (3, 32, 32)  # of the inputs where no data is given
 Model = str | Architecture | nn.Module | Factory | None
 Thing = TypeVar("Thing", Loss, Method)
 _FINE_TUNED: Final = EfficientnetLite0(size=96, pretrained=True)
-_SUIT_PRETRAINED: Final = {"epochs": 4, "batch_size": 32}
 _OF_IMAGES: Final = ("augment", "grow", "mirror")
 _LARGE_ENOUGH: Final = 24  # pixels of a side: images may be halved in the first epochs, and convolutions take the time
 
@@ -93,7 +92,8 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
 
     Tables with other columns than numbers are encoded by ``table``, and texts by ``tfidf``. The net is ``fast_cnn`` for
     images and ``mlp`` for features; the optimiser SGD at the learning rate that suits the net, divided by the method's
-    largest weight except where clipping is enough; it rises for a fifth of the run and then falls to 0. Gradients are
+    largest weight except where clipping is enough; it rises for a fifth of the run and then falls to 0. A net with
+    pretrained weights, the default for many colour images, has AdamW, small batches and few epochs. Gradients are
     clipped to a norm of 1 if the method could make scores grow without bound. A tenth is held out for validation where
     the data has no test part; where it has one, as much as the method wants.
     """
@@ -120,20 +120,21 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
     if isinstance(net, Architecture):
         net.check(shape, len(data.classes))
     method, validation = config.method, config.validation
+    # Pretrained weights need few epochs, and small batches of a large net stay in the processor's cache.
+    pretrained = isinstance(net, Architecture) and net != net.without_weights()
+    batch_size: int = config.batch_size or (32 if pretrained else 128)
+    epochs: int = config.epochs or (4 if pretrained else 30)
     if unmeasured(method):
         if features is not None:  # they are fitted later, on the samples that are trained on
             raise PyriteError(
                 f"margin={MEASURED!r} is measured on images and plain numbers, and these are encoded by {features}: "
                 "give the number"
             )
-        start = measure_start(net, data, seed=config.seed, batch_size=config.batch_size)
+        start = measure_start(net, data, seed=config.seed, batch_size=batch_size)
         method = with_margin(method, start.margin)
     if validation is None:  # a validation part of the data's own is enough for a method
         wanted = 0.1 if data.test is None else float(number("held_out", method.held_out, least=0, below=1))
         validation = wanted if data.test is None or data.validation is None else 0.0
-    pretrained = isinstance(net, Architecture) and net != net.without_weights()
-    if pretrained:  # it needs few epochs, and small batches stay in the processor's cache
-        config = config.replace(**{name: value for name, value in _SUIT_PRETRAINED.items() if name not in config})
     clip = config.clip
     if clip is None:
         # Whether scores could grow without bound is measured on simulated scores of some number of classes. A user's
@@ -143,10 +144,9 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
         except Exception:
             clip = 1.0
     lr = _learning_rate(net, features, method, clipped_by_default=config.clip is None and clip > 0)
-    epochs: int = config.epochs
     if config.iterations is not None:  # the fewest epochs of at most all samples that have as many steps
         trained = max(1, round((config.samples or len(data)) * (1 - validation)))
-        epochs = math.ceil(config.iterations / math.ceil(trained / config.batch_size))
+        epochs = math.ceil(config.iterations / math.ceil(trained / batch_size))
     images = _resolve_images(config, net, shape)
     # A net without convolutions memorises shifted images as any others.
     augmented = images["augment"] is not None and not isinstance(net, MLP | LinearNet)
@@ -161,10 +161,11 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
             features=features,
             method=method,
             model=net,
-            optimiser=config.optimiser or SGD(lr=lr),
+            optimiser=config.optimiser or (Adamw(lr=lr) if pretrained else SGD(lr=lr)),
             schedule=config.schedule or Linear(warmup=epochs / 5),
             clip=clip,
             epochs=epochs,
+            batch_size=batch_size,
             validation=validation,
             **images,
         ),

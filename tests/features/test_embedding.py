@@ -13,9 +13,10 @@ from PIL import Image
 from torch import Tensor, nn
 
 import pyrite
-from pyrite.data import LazyImages
+from pyrite.data import Dataset, LazyImages
 from pyrite.features import Encoder, OwnModule, State, encoder
 from pyrite.models import EfficientnetLite0, EfficientnetLite2
+from pyrite.training import resolve
 
 NET = "efficientnet_lite0(size=32)"
 SMALL: dict[str, Any] = {"features": NET, "epochs": 2, "samples": 200, "model": "mlp(hidden=[16])"}
@@ -194,10 +195,39 @@ def test_fine_tuning_normalises_as_the_weights_expect(tmp_path: Path) -> None:
     net = "efficientnet_lite0(size=32, pretrained=True)"
     run = pyrite.train("digits", model=net, samples=40, epochs=1, batch_size=20, out=tmp_path / "run")
     assert str(run.config.model) == net
-    assert "lr=0.01" in str(run.config.optimiser)
+    assert str(run.config.optimiser).startswith("adamw(lr=0.0007,")
+    assert str(run.config.method) == "self_corrected(at=0, momentum=0.7)"
     assert run.facts["mean"] == [127 / 255]
     assert run.facts["std"] == [128 / 255]
     test = pyrite.data.load("digits").test
     assert test is not None
     right = (pyrite.Run.load(tmp_path / "run").scores(test.inputs).argmax(1) == test.labels).mean()
     assert right == pytest.approx(run.table["final_test_accuracy"])
+
+
+def many_colours(count: int, side: int = 32) -> Dataset:
+    pixels = np.broadcast_to(np.zeros((1, 3, side, side), np.uint8), (count, 3, side, side))
+    return Dataset("colours", pixels, np.arange(count) % 3, ("a", "b", "c"))
+
+
+def test_many_colour_images_are_learned_by_fine_tuning() -> None:
+    config = resolve(many_colours(20_000)).config
+    assert str(config.model) == "efficientnet_lite0(size=96, pretrained=True)"
+    assert str(config.method) == "self_corrected(at=0, momentum=0.7)"
+    assert (config.epochs, config.batch_size) == (4, 32)
+    given = resolve(many_colours(20_000), epochs=7, batch_size=64, optimiser="sgd(lr=0.1)").config
+    assert (given.epochs, given.batch_size, given.optimiser.lr) == (7, 64, 0.1)
+
+
+@pytest.mark.parametrize(
+    ("data", "settings"),
+    [
+        (many_colours(19_999), {}),
+        (many_colours(20_000, side=31), {}),
+        (many_colours(20_000), {"loss": "gce"}),
+        (many_colours(20_000), {"samples": 300}),
+    ],
+)
+def test_other_images_are_learned_from_scratch(data: Dataset, settings: dict[str, Any]) -> None:
+    config = resolve(data, **settings).config
+    assert (str(config.model), config.epochs, config.batch_size) == ("fast_cnn", 30, 128)

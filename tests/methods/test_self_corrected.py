@@ -10,8 +10,10 @@ import torch
 import pyrite
 from pyrite.data import Batches
 from pyrite.losses import Forward
-from pyrite.methods import Context, Learner, method
-from pyrite.methods.self_corrected import matrix_by_anchors, noise_of_labels
+from pyrite.methods import Context, Learner, Trainer, method
+from pyrite.methods.heads import cross_fitted
+from pyrite.methods.self_corrected import SelfCorrectedTrainer, matrix_by_anchors, noise_of_labels
+from pyrite.models import Network
 from pyrite.training import fit
 from tests.children import differing
 from tests.training.together import clusters
@@ -199,3 +201,66 @@ def test_a_run_of_one_epoch_is_cross_entropy() -> None:
 def test_bad_arguments(spec: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         method(spec)
+
+
+def heads_of(labels: np.ndarray, embeddings: np.ndarray = INPUTS) -> torch.Tensor:
+    return cross_fitted(
+        torch.from_numpy(embeddings), torch.from_numpy(labels), classes=4, seed=0, groups=np.arange(len(labels))
+    )
+
+
+def test_a_head_never_saw_the_label_that_it_scores() -> None:
+    """Embeddings that identify a sample: a head that had seen its label could follow it."""
+    scores = heads_of(GIVEN)
+    assert (scores.argmax(1).numpy() == TRUE).mean() > 0.95
+    assert (scores.argmax(1).numpy() == GIVEN)[WRONG].mean() < 0.1
+    random = RNG.normal(size=(400, 500)).astype(np.float32)
+    assert (heads_of(GIVEN, random).argmax(1).numpy() == GIVEN).mean() < 0.4  # 1.0 if it were in the fold
+
+
+def test_samples_without_a_label_or_an_embedding_have_no_scores() -> None:
+    labels, embeddings = GIVEN.copy(), INPUTS.copy()
+    labels[:5], embeddings[7] = -1, np.nan
+    scores = heads_of(labels, embeddings)
+    assert scores.isnan().all(1).nonzero().squeeze(1).tolist() == [0, 1, 2, 3, 4, 7]
+    assert scores.isfinite().all(1).sum() == 394
+
+
+def by_embeddings(labels: np.ndarray) -> Trainer:
+    def make(number: int, epochs: int) -> Learner:
+        net = Network(torch.nn.Tanh(), torch.nn.Linear(4, 4), (4,))
+        return Learner(net, torch.optim.SGD(net.parameters(), lr=0.1))
+
+    given = Context(Batches(INPUTS, labels, batch_size=50, seed=0), make, epochs=EPOCHS, classes=4)
+    trainer = method("self_corrected(at=0)").start(given)
+    trainer.begin_epoch(1)
+    return trainer
+
+
+def test_labels_are_audited_before_training_by_embeddings() -> None:
+    trainer = by_embeddings(GIVEN)
+    counts = np.array([[(GIVEN[true == TRUE] == given).mean() for given in range(4)] for true in range(4)])
+    assert isinstance(trainer, SelfCorrectedTrainer)
+    assert trainer.matrix is not None
+    assert trainer.memory is not None
+    np.testing.assert_allclose(trainer.matrix, counts, atol=0.08)
+    assert trainer.facts()["estimated_noise_rate"] == pytest.approx(WRONG.mean(), abs=0.05)
+    likeliest = (trainer.matrix.log().T[torch.from_numpy(GIVEN)] + trainer.memory).argmax(1).numpy()
+    assert (likeliest == TRUE).mean() > 0.9  # the given labels: 0.75
+    assert by_embeddings(TRUE).facts()["estimated_noise_rate"] == 0
+
+
+def test_an_audit_by_embeddings_needs_a_net_that_has_them() -> None:
+    with pytest.raises(ValueError, match="this net has none"):
+        method("self_corrected(at=0)").start(context())
+
+
+def test_a_run_with_an_audit_by_embeddings_resumes_to_the_same_bytes(tmp_path: Path) -> None:
+    options = {"method": "self_corrected(at=0)", "model": "mlp(hidden=[16])", "epochs": 3, "noise": "symmetric(0.3)"}
+    options |= {"samples": 600, "seed": 1, "progress": False}
+    pyrite.train("digits", out=tmp_path / "whole", **options)
+    left = iter([False] * 5)
+    pyrite.train("digits", out=tmp_path / "stopped", stop=lambda: next(left, True), **options)
+    run = pyrite.train(resume=tmp_path / "stopped", progress=False)
+    assert not differing(tmp_path / "whole", tmp_path / "stopped")
+    assert run.history[-1]["estimated_noise_rate"] > 0.15

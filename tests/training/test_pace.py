@@ -85,7 +85,7 @@ def test_a_longer_run_has_more_epochs_and_then_a_wider_net(
         return config.epochs, str(config.model), by_pixels.now - before
 
     epochs, net, used = fitted(base.seconds(10) / 0.95 * 1.001)
-    assert (epochs, net) == (9, "fast_cnn")  # one for the measurement
+    assert (epochs, net) == (10, "fast_cnn")  # one fewer for the measurement, one more that the clock shortens
     seconds = 1.01 * base.seconds(58) / 0.95
     epochs, net, used = fitted(seconds)
     assert net == "fast_cnn(widths=(64, 128, 256))"
@@ -104,8 +104,9 @@ def test_a_measurement_takes_a_tenth_of_the_time_at_most(epochs: float, by_pixel
     found = resolve(coloured(), batch_size=50, minutes=seconds / 60).config.epochs
     used = by_pixels.now - before
     assert used <= max(0.1 * seconds, 1.01 * base.small)
-    assert found == 1 or used + base.seconds(found) < 1.2 * seconds
-    assert used + base.seconds(found + 1) > 0.8 * seconds
+    fits = found - (found <= 10)  # of few epochs there is one more than fits, and the clock shortens them
+    assert fits == 1 or used + base.seconds(fits) < 1.2 * seconds
+    assert used + base.seconds(fits + 1) > 0.8 * seconds
 
 
 def test_time_that_other_programs_take_counts(by_pixels: SimpleNamespace, monkeypatch: pytest.MonkeyPatch) -> None:
