@@ -11,5 +11,4 @@ from .registry import (
     as_numbers as as_numbers,
     default_features as default_features,
     encoder as encoder,
-    fine_tunes as fine_tunes,
 )

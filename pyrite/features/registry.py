@@ -15,7 +15,6 @@ from pyrite.spec import Registry
 FEW: Final = 20_000  # images below which embeddings are ahead (docs/embeddings.md)
 PHOTOGRAPHS: Final = EfficientnetLite2()  # the most accurate per second (docs/results.md)
 _SIDE: Final = 64  # pixels; smaller images are often drawn or cropped, and are quick to train on
-_SMALLEST: Final = 32  # pixels, of images that are fine-tuned on (CIFAR-10)
 
 FEATURES: Registry[Encoder] = Registry(
     "features",
@@ -52,12 +51,6 @@ def default_features(inputs: Inputs, count: int | None = None) -> Encoder | None
     if kind == "images" and few and are_photographs(inputs) and PHOTOGRAPHS.net.source.installed:
         return PHOTOGRAPHS
     return Table() if kind == "table" else Tfidf() if kind == "text" else None
-
-
-def fine_tunes(inputs: Inputs, count: int) -> bool:
-    """Whether there are enough colour images to fine-tune a pretrained net, and one is installed."""
-    are_images = len(inputs.shape) == 4 and inputs.shape[1] == 3 and inputs.dtype == np.uint8
-    return are_images and count >= FEW and min(inputs.shape[2:]) >= _SMALLEST and has_lite0()
 
 
 def are_photographs(inputs: Inputs) -> bool:

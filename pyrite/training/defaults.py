@@ -19,9 +19,10 @@ from torch import nn
 from pyrite.checks import number, whole_number
 from pyrite.criterion import Loss
 from pyrite.curves import MEASURED, Scale, Shift
-from pyrite.data import DATASETS, Batches, CropFlip, Data, Dataset, Statistics, is_object, load
+from pyrite.data import DATASETS, Batches, CropFlip, Data, Dataset, Inputs, Statistics, is_object, load
 from pyrite.errors import PyriteError
-from pyrite.features import Encoder, default_features, fine_tunes
+from pyrite.features import Encoder, default_features
+from pyrite.features.registry import FEW
 from pyrite.losses import OwnLoss, Underfitting, loss as read_loss, underfitting
 from pyrite.methods import ERM, Auto, Method
 from pyrite.models import (
@@ -49,6 +50,7 @@ _SHAPE = (3, 32, 32)  # of the inputs where no data is given
 Model = str | Architecture | nn.Module | Factory | None
 Thing = TypeVar("Thing", Loss, Method)
 _FINE_TUNED: Final = EfficientnetLite0(size=96, pretrained=True)
+_SMALLEST: Final = 32  # pixels of a side of images that are fine-tuned on (CIFAR-10)
 _OF_IMAGES: Final = ("augment", "grow", "mirror")
 _LARGE_ENOUGH: Final = 24  # pixels of a side: images may be halved in the first epochs, and convolutions take the time
 
@@ -113,7 +115,7 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
         net = config.model
     elif features is not None and features.model:
         net = MODELS.read(features.model)
-    elif isinstance(config.method, Auto) and not from_scratch and fine_tunes(data.inputs, count or 0):
+    elif isinstance(config.method, Auto) and count is not None and _fine_tunes(data.inputs, count):
         net = _FINE_TUNED
     else:
         net = default_architecture(shape)
@@ -171,6 +173,12 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
         ),
         data,
     )
+
+
+def _fine_tunes(inputs: Inputs, count: int) -> bool:
+    """Whether there are enough colour images to fine-tune a pretrained net, and one is installed."""
+    colours = len(inputs.shape) == 4 and inputs.shape[1] == 3 and inputs.dtype == np.uint8
+    return colours and count >= FEW and min(inputs.shape[2:]) >= _SMALLEST and _FINE_TUNED.source.installed
 
 
 def _resolve_images(config: Config, net: object, shape: tuple[int, ...]) -> dict[str, Any]:

@@ -4,7 +4,7 @@ import math
 import warnings
 from bisect import bisect_right
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import mean
 from time import perf_counter
@@ -15,6 +15,7 @@ from torch import nn
 from pyrite.data import Growth
 from pyrite.methods import Learner, Step
 from pyrite.models import FastCNN
+from pyrite.models.efficientnet import EfficientnetLite
 from pyrite.processes import all_gather, join
 from pyrite.training.build import Training
 from pyrite.training.config import Job
@@ -32,6 +33,9 @@ _FEW: Final = 10  # epochs below which a fraction of one matters
 # A wider net gains more than further epochs, once there are so many (docs/results/default-method.md).
 _WIDER: Final = (1.5, 2, 3, 4)
 _EPOCHS, _UPDATES = 20, 4000
+# And so do larger images in fine-tuning (docs/results/fine-tuning.md).
+_SIZES: Final = (128, 160)
+_FINE_TUNED: Final = 6  # epochs
 
 
 @final
@@ -160,10 +164,10 @@ def measure_pace(job: Job, seconds: float = math.inf, least: float = 0.0) -> Pac
 def fitting(job: Job, seconds: float, *, widen: bool = False) -> dict[str, Any]:
     """The settings of a run that takes so long on this machine: ``epochs`` and, if it may be wider, ``model``.
 
-    With ``widen``, a wider net may be taken where the time is long enough. Only ``fast_cnn`` is widened. Measuring
-    takes at most a tenth of the time, and what it takes is not left for training. If there are few epochs, there is one
-    more than fits, and the clock shortens all of them. There are none if the time is less than a third of an epoch of
-    another net than ``fast_cnn``.
+    With ``widen``, where the time is long enough, ``fast_cnn`` may be wider, and the images of a pretrained net larger.
+    Measuring takes at most a tenth of the time, and what it takes is not left for training. If there are few epochs,
+    there is one more than fits, and the clock shortens all of them. There are none if the time is less than a third of
+    an epoch of another net than ``fast_cnn``.
     """
     begun, least = perf_counter(), _ENOUGH * seconds
 
@@ -178,6 +182,10 @@ def fitting(job: Job, seconds: float, *, widen: bool = False) -> dict[str, Any]:
     pace, epochs = fits(net, _MEASURED * seconds)
     if widen and not isinstance(narrow, FastCNN) and any(all_gather(_LEAST_EPOCH * pace.seconds(1) > seconds)):
         return {"epochs": 0}
+    for size in _SIZES if widen else ():
+        if isinstance(net, EfficientnetLite) and net.size:
+            fewer = int(epochs * (net.size / size) ** 2)  # the time of a step grows with the number of pixels
+            net, epochs = (replace(net, size=size), fewer) if fewer >= _FINE_TUNED else (net, epochs)
     for times in _WIDER if widen else ():
         # A net of twice the width takes at least twice as long, and so does its measurement.
         fewer = int(epochs * width / times)
