@@ -28,7 +28,6 @@ _FORWARD: Final = 1 / 3  # of a step: going back through a net takes about twice
 _MOST: Final = 300  # epochs; ten minutes of a small table would be thousands
 _SPARE: Final = 0.05  # of the time, for what a method does between epochs
 _LEAST_EPOCH: Final = 1 / 3  # an epoch, without which fine-tuning is not begun
-_FEW: Final = 10  # epochs below which a fraction of one matters
 
 # A wider net gains more than further epochs, once there are so many (docs/results/default-method.md).
 _WIDER: Final = (1.5, 2, 3, 4)
@@ -165,9 +164,9 @@ def fitting(job: Job, seconds: float, *, widen: bool = False) -> dict[str, Any]:
     """The settings of a run that takes so long on this machine: ``epochs`` and, if it may be wider, ``model``.
 
     With ``widen``, where the time is long enough, ``fast_cnn`` may be wider, and the images of a pretrained net larger.
-    Measuring takes at most a tenth of the time, and what it takes is not left for training. If there are few epochs,
-    there is one more than fits, and the clock shortens all of them. There are none if the time is less than a third of
-    an epoch of another net than ``fast_cnn``.
+    Measuring takes at most a tenth of the time, and what it takes is not left for training. The few epochs of a
+    pretrained net are one more than fit, and the clock shortens all of them. There are none if the time is less than a
+    third of an epoch of another net than ``fast_cnn``.
     """
     begun, least = perf_counter(), _ENOUGH * seconds
 
@@ -198,7 +197,7 @@ def fitting(job: Job, seconds: float, *, widen: bool = False) -> dict[str, Any]:
         if wider_epochs < max(_EPOCHS, _UPDATES / wider_pace.steps):
             break
         net, width, pace, epochs = wider, times, wider_pace, wider_epochs
-    return {"model": net, "epochs": epochs + (epochs < _FEW)}
+    return {"model": net, "epochs": epochs + isinstance(net, EfficientnetLite)}
 
 
 def _timed(job: Job, seconds: float, least: float) -> tuple[float, float, Training]:
