@@ -13,7 +13,7 @@ from pyrite.features.texts import Tfidf, Wordllama
 from pyrite.spec import Registry
 
 FEW: Final = 20_000  # images below which embeddings are ahead (docs/embeddings.md)
-PHOTOGRAPHS: Final = EfficientnetLite2()  # the most accurate per second (docs/results.md)
+PHOTOGRAPHS: Final = EfficientnetLite2()  # python -m benchmarks.pretrained
 _SIDE: Final = 64  # pixels; smaller images are often drawn or cropped, and are quick to train on
 
 FEATURES: Registry[Encoder] = Registry(
