@@ -37,16 +37,16 @@ def read_npz(path: str | Path, wanted: Sequence[str] | None = None) -> dict[str,
         # zipfile raises ValueError for damaged fields too; the errors raised below begin with the path already.
         if str(error).startswith(str(path)):
             raise
-        raise PyriteError(f"{path}: not a whole .npz file ({error})") from None
+        raise PyriteError(f"{path}: not a complete .npz file ({error})") from None
     except (zipfile.BadZipFile, NotImplementedError, EOFError, OSError, zlib.error, RuntimeError, LookupError) as error:
-        raise PyriteError(f"{path}: not a whole .npz file ({error})") from None
+        raise PyriteError(f"{path}: not a complete .npz file ({error})") from None
 
 
 def _member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> npt.NDArray[Any]:
     where = f"{path}: {info.filename.removesuffix('.npy')}"
     packed = info.compress_type != zipfile.ZIP_STORED
     if packed and info.file_size > min(LARGEST, DEFLATE * info.compress_size + 2**16):
-        raise PyriteError(f"{where}: refused, it claims to unpack to {info.file_size} bytes; store it uncompressed")
+        raise PyriteError(f"{where}: rejected, it claims to unpack to {info.file_size} bytes; store it uncompressed")
     with archive.open(info) as file:
         return read_array(file, info.file_size, where)
 
@@ -60,12 +60,12 @@ def read_array(file: IO[bytes], held: int, where: str) -> npt.NDArray[Any]:
         raise PyriteError(f"{where}: holds Python objects, which are not read because loading them can run code")
     size = math.prod(shape) * dtype.itemsize
     if size > held:
-        raise PyriteError(f"{where}: cut off, it claims {size} bytes and holds {held}")
+        raise PyriteError(f"{where}: truncated, the header claims {size} bytes and the file has {held}")
     check_memory(2 * size, where)
     content = bytearray(file.read(size))
     values = np.frombuffer(content, dtype) if len(content) == size > 0 else np.empty(0, dtype)
     if values.nbytes < size:
-        raise PyriteError(f"{where}: cut off, it claims {size} bytes and holds {len(content)}")
+        raise PyriteError(f"{where}: truncated, the header claims {size} bytes and the file has {len(content)}")
     if file.read(1):
         raise PyriteError(f"{where}: there is more data than its header claims")
     return values.reshape(shape, order="F" if fortran else "C")
@@ -92,5 +92,5 @@ def unpack_texts(packed: npt.NDArray[Any]) -> list[str]:
     """What ``pack_texts`` packed; a ValueError if it is anything else."""
     texts: Any = json.loads(packed.tobytes())
     if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise PyriteError("it is no list of texts")
+        raise PyriteError("it is not a list of texts")
     return texts

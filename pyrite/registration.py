@@ -56,7 +56,7 @@ def register(name: str, thing: Any) -> None:
     is_name = isinstance(name, str) and unicodedata.normalize("NFKC", name) == name and name.isidentifier()
     if not is_name or keyword.iskeyword(name) or name in _RESERVED:
         raise PyriteError(
-            f"name is {name!r}, but must be a text of letters, digits and underscores, and no word of a spec"
+            f"name is {name!r}, but must be a text of letters, digits and underscores, and not a reserved word"
         )
     registry = _registry_for(name, thing)
     # Losses stand within methods, so that no loss may have the name of a method.
@@ -72,7 +72,7 @@ def _registry_for(name: str, thing: Any) -> Registry[Any]:
         try:
             made = get_type_hints(thing).get("return")
         except NameError as error:
-            raise PyriteError(f"{name!r} is a function whose annotations cannot be read: {error}") from None
+            raise PyriteError(f"{name!r} is a function with unreadable annotations: {error}") from None
     for registry in REGISTRIES.values():
         if isinstance(made, type) and issubclass(made, registry.makes):
             return registry

@@ -157,7 +157,7 @@ def _only_seed(options: Settings, out: object, reason: str) -> int:
     """The seed, if nothing else is given that is for training."""
     rest = [name for name, value in {**options, "out": out}.items() if value is not None and name != "seed"]
     if rest:
-        raise PyriteError(f"{rest[0]} is for training, and {reason}")
+        raise PyriteError(f"{rest[0]} is a training setting, but {reason}")
     return whole_number("seed", options.get("seed") or 0, least=0)
 
 

@@ -232,7 +232,7 @@ def call(name: str, factory: Callable[..., _Made], /, *args: Any, **named: Any) 
         raise
     except Exception as error:  # what a user or a plug-in has written may raise anything
         reason = " ".join(str(error).split()) or "no reason given"
-        raise PyriteError(f"{name} cannot be made: {type(error).__name__}: {reason}") from error
+        raise PyriteError(f"{name} cannot be created: {type(error).__name__}: {reason}") from error
 
 
 def build(text: str, registry: _Names, kind: str, nested: _Names | None = None) -> Any:
@@ -276,7 +276,7 @@ class _Reader(NamedTuple):
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int() | float() as value)):
                 return -value
             case ast.Name(id="nan" | "inf"):
-                raise PyriteError(f"cannot read {node.id} in {self.about}: it is no finite number")
+                raise PyriteError(f"cannot read {node.id} in {self.about}: it is not a finite number")
             case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)):
                 return self.call(node, lookup(name, names, self.kind), name)
             case ast.BinOp(op=ast.Add() | ast.Mult()):
@@ -305,7 +305,7 @@ class _Reader(NamedTuple):
             if isinstance(node.op, ast.Mult) and literals == factors == 1:
                 return left * right
         except TypeError:  # losses have sums and multiples; what else is registered has not
-            raise PyriteError(f"cannot read {self.about}: a {self.kind} is neither added nor multiplied") from None
+            raise PyriteError(f"cannot read {self.about}: a {self.kind} cannot be added or multiplied") from None
         raise self.refused(node)
 
     def refused(self, node: ast.expr) -> PyriteError:

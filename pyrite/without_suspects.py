@@ -41,7 +41,7 @@ def train_without_suspects(
     # The settings of the second run are checked now, not after the first one.
     config = Config({"data": "", "corrections": "those of the audit", **values})
     if not config.drop_suspects:
-        raise PyriteError("drop_suspects is missing: set the probability from which on labels are dropped, such as 0.9")
+        raise PyriteError("drop_suspects is missing: set the lowest probability at which labels are dropped, as in 0.9")
     data, options = read_once(data, options)
     first_options: Settings = {**options, "validation": config.validation, "drop_suspects": 0.0}
     folder = None if out is None else Path(out)

@@ -131,7 +131,7 @@ def test_transparent_images(tmp_path: Path) -> None:
 def test_images_whose_layout_nobody_can_tell(tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
     np.savez(path, x=np.zeros((40, 3, 12, 3), np.uint8), y=np.arange(40) % 2)
-    assert "say which by channels='first' or channels='last'" in refused("train", str(path))
+    assert "specify channels='first' or channels='last'" in refused("train", str(path))
     run = trained(tmp_path, f"npz('{path}', channels='last')", "--model", "mlp(hidden=[4])")
     assert run.facts["shape"] == [3, 3, 12]
 

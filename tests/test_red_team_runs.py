@@ -312,7 +312,8 @@ def three() -> pyrite.Dataset:
 )
 def test_names_that_no_spec_could_hold(name: str) -> None:
     with pytest.raises(
-        ValueError, match="but must be a text of letters, digits and underscores, and no word of a spec"
+        ValueError,
+        match="but must be a text of letters, digits and underscores, and not a reserved word",
     ):
         pyrite.register(name, Mine)
 
@@ -323,7 +324,7 @@ def test_what_plug_ins_may_do_wrong(tmp_path: Path) -> None:
         pyrite.register(name, thing)
     assert str(pyrite.loss("клас")) == "клас"
     out = ("--out", str(tmp_path / "run"), "--epochs", "1")
-    assert "broken cannot be made: RuntimeError: built for another torch" in refused(
+    assert "broken cannot be created: RuntimeError: built for another torch" in refused(
         "train", BLOBS, "--loss", "broken", *out
     )
     assert "'three' makes a int, not a data set" in refused("train", "three", *out)

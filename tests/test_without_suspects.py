@@ -49,7 +49,7 @@ def test_objects_are_handed_on_to_both_runs(tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_is_said_before_the_first_run(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="drop_suspects is missing: set the probability from which on"):
+    with pytest.raises(ValueError, match="drop_suspects is missing: set the lowest probability at which"):
         pyrite.train_without_suspects("digits", out=tmp_path / "run")
     with pytest.raises(ValueError, match=r"drop_suspects is 1\.5"):
         pyrite.train_without_suspects("digits", drop_suspects=1.5, out=tmp_path / "run")

@@ -64,7 +64,7 @@ def audit(
 ) -> None:
     """Find wrong labels: train once, rank the suspects and write a review page."""
     if (data is None) == (not scores):
-        raise PyriteError("say what to audit: DATA to train on, a run's folder, or --scores with --labels and --kind")
+        raise PyriteError("nothing to audit: pass DATA, a run directory, or --scores with --labels and --kind")
     if reviewed is not None:
         from pyrite.data.corrections import read_content
 
@@ -192,9 +192,8 @@ def _print(result: "Audit", folder: Path) -> None:
     if result.can_tell and not result.is_suspect.any():
         echo("No label is a suspect.")
     elif result.can_tell:
-        echo(
-            f"{counted(result.is_suspect.sum(), 'suspect')}, likely wrong with {100 * result.threshold:.0f} % or more:"
-        )
+        number = counted(result.is_suspect.sum(), "suspect")
+        echo(f"{number}, each at least {100 * result.threshold:.0f} % likely to be wrong:")
         names = result.classes
         done = set() if result.review is None else set(result.review.rows.tolist())
         rows = (row for row in result.ranking.tolist() if result.is_suspect[row] and row not in done)
@@ -203,8 +202,9 @@ def _print(result: "Audit", folder: Path) -> None:
             # The given label of a suspect may still be the likeliest class.
             other = next(choice for choice in result.choices[row] if choice != result.labels[row])
             given, better = names[result.labels[row]], names[other]
-            echo(f"  {where}: given {given}, rather {better} ({100 * result.wrong_probability[row]:.1f} % wrong)")
+            percent = 100 * result.wrong_probability[row]
+            echo(f"  {where}: given {given}, suggested {better} ({percent:.1f} % likely wrong)")
     for warning in result.warnings:
         warn(warning)
-    echo(f"wrote {folder / 'suspects.csv'}, audit.json and the page to review them on:")
+    echo(f"wrote {folder / 'suspects.csv'}, audit.json and the review page:")
     echo(f"{folder / 'report.html'}")

@@ -42,7 +42,7 @@ def demo(
     typer.echo(f"\nFind the wrong labels:\n{done.audit.sentence[0].upper()}{done.audit.sentence[1:]}.")
     for sentence in check.sentences:
         typer.echo(sentence)
-    typer.echo("\nTrain in spite of them:")
+    typer.echo("\nTrain with the wrong labels:")
     print_comparison(done.comparison, DEMO_COLUMNS)
     typer.echo(f"wrote {', '.join(map(str, pictures))}\nReview page of the audit: {review}\nReport: {report}")
     typer.echo(f"Open {report.resolve().as_uri()} in a browser.")

@@ -17,7 +17,7 @@ def export(
 
     written = write_model(run, file)
     if written.inputs:
-        typer.echo(f"It takes {written.inputs}, and gives scores.")
+        typer.echo(f"The model takes {written.inputs} and returns scores.")
     if written.left_out:
-        typer.echo(f"The features {written.left_out} are not in it: its inputs are what they make of samples.")
+        typer.echo(f"The model does not include the features {written.left_out}: its inputs are the encoded samples.")
     typer.echo(f"wrote {written.path}")

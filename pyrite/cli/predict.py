@@ -23,12 +23,12 @@ def predict(
 
     named = (data, *re.findall(r"""["'](.+?)["']""", data))  # a path, or the paths in a spec string
     if out.exists() and any(os.path.exists(path) and os.path.samefile(path, out) for path in named):
-        raise PyriteError(f"{out} is what is predicted and would be overwritten: choose another --out")
+        raise PyriteError(f"{out} is the input and would be overwritten: choose another --out")
     found = Run.load(run).predict(data, name=name)
     path = found.to_csv(out)
     if found.unreadable:
         first = found.unreadable[0]
-        warn(f"left out because they cannot be read: {len(found.unreadable)} of the files; the first: {first.reason}")
+        warn(f"skipped {len(found.unreadable)} unreadable files; the first: {first.reason}")
     for sentence in found.notes:
         warn(sentence)
     counts = found.counts()

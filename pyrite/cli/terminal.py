@@ -148,7 +148,7 @@ def with_settings(
             unset = [flag.name for flag in flags if values[flag.name] is None]
             if (values.get("minutes") or 0) > 0:
                 if is_first():
-                    echo("timing a few steps, to see how many epochs fit", err=True)
+                    echo("timing a few steps to estimate how many epochs fit", err=True)
                 values["minutes"] = _left(values["minutes"])
             command(**{name: value for name, value in values.items() if name not in unset})
 

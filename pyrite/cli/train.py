@@ -59,7 +59,7 @@ def _print(run: "Run") -> None:
         echo(f"corrected {corrected}, dropped {dropped}")
     if unreadable := run.facts["unreadable"]:
         reason = next(iter(unreadable.values()))
-        echo(f"set aside {counted(len(unreadable), 'image')} that cannot be read, the first: {reason}", err=True)
+        echo(f"set aside {counted(len(unreadable), 'image')} that cannot be read; the first: {reason}", err=True)
     for sentence in (*run.facts["notes"], *run.facts["warnings"]):
         warn(sentence)
     if said := _adapted(run):

@@ -143,7 +143,7 @@ def compare(
     given = given_settings(options)
     first = whole_number("seed", given.get("seed", 0), least=0)
     if with_clean and not given.get("noise"):
-        raise PyriteError("with_clean compares with runs without noise, but there is no noise: pass it")
+        raise PyriteError("with_clean compares with runs without noise, but noise is not set: pass noise")
     named = _named(methods)
     data, options = read_once(data, options)
     folder = Path(out)
@@ -189,7 +189,7 @@ def _named(methods: Sequence[object]) -> dict[str, Method]:
         method = loss_or_method(item)
         name = str(item if isinstance(item, str | Method) else read_loss(item))
         if name in named and not isinstance(item, str):
-            raise PyriteError(f"methods has two that are called {name!r}: give them names with pyrite.register")
+            raise PyriteError(f"methods has two entries named {name!r}: name them with pyrite.register")
         named[name] = method
     return named
 

@@ -54,9 +54,9 @@ def check_many(command: str, settings: Mapping[str, Any]) -> None:
     """Refuse settings that cannot be the same in many runs."""
     for name in ("method", "loss", "resume", "observers", "stop"):
         if settings.get(name) is not None:
-            raise PyriteError(f"{command} has no {name}: it trains many runs, with methods to choose from")
+            raise PyriteError(f"{command} has no {name}: it trains several runs with several methods")
     if isinstance(settings.get("model"), nn.Module):
-        raise PyriteError("model is a net, which every run would continue to train: pass a spec or a factory")
+        raise PyriteError("model is a network that all runs would share: pass a spec string or a factory")
 
 
 def train_command(data: str, settings: Mapping[str, Any]) -> str:

@@ -83,7 +83,7 @@ class _Moved(Curve):
         """How far below 0 the margins start: |E|."""
         if self._start is None:
             raise PyriteError(
-                f"{self} does not know its margin yet: training measures it. Anywhere else give the number, which "
+                f"{self} has no margin yet: training measures it. Elsewhere, pass the number that "
                 "'pyrite check LOSS DATA --model NET' measures: margin=-2.3"
             )
         return -self._start
@@ -210,7 +210,7 @@ def expected_margin(classes: int, sigma: float = 1.0, exact: bool = False) -> fl
     second = math.expm1(variance) / (2 * others)
     if second > variance / 2:
         raise PyriteError(
-            f"sigma is {sigma!r} and classes {classes}, where the approximation is of no use: give exact=True"
+            f"sigma is {sigma!r} and classes {classes}, where the approximation is inaccurate: pass exact=True"
         )
     return -math.log(others) - variance / 2 + second
 

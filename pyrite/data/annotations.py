@@ -42,7 +42,7 @@ class Annotations:
             raise PyriteError(f"sample {int(none.argmax())} has no label of any annotator: leave out such samples")
         unused = (self.labels < 0).all(axis=0)
         if unused.any():
-            raise PyriteError(f"the annotator {self.names[int(unused.argmax())]!r} gives no label: leave it out")
+            raise PyriteError(f"the annotator {self.names[int(unused.argmax())]!r} has no labels: remove it")
 
     def majority(self, classes: int) -> Labels:
         """The most frequent label of each sample; of equal ones the class that is more frequent among all labels."""
@@ -59,9 +59,7 @@ class Annotations:
         agreed = int(np.triu(same, 1).sum())
         if compared >= _COMPARED and agreed in (0, compared):
             word = "never agree" if not agreed else "always agree"
-            cure = (
-                "check that all name the classes alike" if not agreed else "copies of one opinion say nothing; pass one"
-            )
+            cure = "check that all name the classes alike" if not agreed else "identical labels add nothing; pass one"
             raise PyriteError(f"the annotators {word}, in {compared:,} pairs of labels for the same sample: {cure}")
         sentences = []
         for one, two in pairs.tolist():
@@ -217,7 +215,5 @@ def read_label_file(path: Path, sample: str, annotator: str) -> tuple[list[str],
     samples = table.texts(sample)[rows].tolist()
     twice = [name for name, times in Counter(samples).items() if times > 1]
     if twice:
-        raise PyriteError(
-            f"{path}: two rows are of the sample {twice[0]!r}: with one row per label, name the annotator"
-        )
+        raise PyriteError(f"{path}: two rows belong to the sample {twice[0]!r}: with one row per label, pass annotator")
     return samples, cells, names

@@ -276,5 +276,5 @@ def _to_tensor(features: npt.NDArray[Any], normalise: Statistics | None) -> Tens
     if normalise is not None:
         return torch.from_numpy(normalise.standardise(features))
     if features.dtype != np.float32 and np.abs(features).max(initial=0) > np.finfo(np.float32).max:
-        raise PyriteError(f"features up to {np.abs(features).max()!r} do not fit float32: give normalise")
+        raise PyriteError(f"features up to {np.abs(features).max()!r} do not fit into float32: pass normalise")
     return torch.from_numpy(features.astype(np.float32))

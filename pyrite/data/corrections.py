@@ -65,7 +65,7 @@ class Corrections:
             cell = dict(zip(header, cells, strict=True))
             index = _index(where, cell["index"], data)
             if index in rows:
-                raise PyriteError(f"{where}: sample {index} comes twice, first in {lines[index].rpartition(', ')[2]}")
+                raise PyriteError(f"{where}: sample {index} appears twice, first in {lines[index].rpartition(', ')[2]}")
             _check_sample(where, index, cell.get("path", ""), cell["old" if review else "given"], data)
             new, decision = int(data.labels[index]), cell["decision"] if review else ""
             if review:
@@ -73,7 +73,7 @@ class Corrections:
             probability = _probability(where, cell.get("score" if review else "wrong_probability", ""))
             rows[index], lines[index] = (new, decision, probability), where
         if not rows:
-            raise PyriteError(f"{source}: there are no rows below the header")
+            raise PyriteError(f"{source}: the file has no rows below the header")
         samples = np.fromiter(rows, np.int64, len(rows))
         labels, decisions, probabilities = zip(*rows.values(), strict=True)
         return cls(
@@ -184,7 +184,7 @@ def _new_label(where: str, old: int, decision: str, new: str, data: Dataset, num
     if new not in number:
         raise PyriteError(f"{where}: new is {new!r}, which is not a class: {nearest(new, number)}")
     if data.classes.count(new) > 1:
-        raise PyriteError(f"{where}: new is {new!r}, and two classes are called so")
+        raise PyriteError(f"{where}: new is {new!r}, and two classes have this name")
     return number[new]
 
 
@@ -248,7 +248,7 @@ def _tasks(content: bytes, source: str | Path) -> Iterator[tuple[str, list[str]]
                 "'pyrite audit --label-studio' wrote"
             ) from None
         if len(chosen) > 1:
-            raise PyriteError(f"{where}: {len(chosen)} classes are chosen, but a label is one")
+            raise PyriteError(f"{where}: {len(chosen)} classes are selected, but a sample has one label")
         if skipped or (annotations and not chosen):
             yield where, [index, path, old, "", "unsure"]
         elif chosen:

@@ -81,9 +81,9 @@ def read_unpacked(path: Path, most: int = 512 * 2**20) -> bytes:
             with gzip.open(io.BytesIO(content)) as stream:
                 content = stream.read(min(most, DEFLATE * len(content)) + 1)
         except (EOFError, OSError, zlib.error) as error:
-            raise PyriteError(f"{path}: cut off or damaged ({error})") from None
+            raise PyriteError(f"{path}: truncated or damaged ({error})") from None
     if len(content) > most:
-        raise PyriteError(f"{path}: refused, it holds far more than such a file does")
+        raise PyriteError(f"{path}: rejected, because it is far larger than expected")
     return content
 
 
@@ -101,7 +101,7 @@ def read_members(path: Path, wanted: Sequence[str], most: int = 512 * 2**20) -> 
     except (tarfile.TarError, OSError, ValueError) as error:
         if isinstance(error, PyriteError):
             raise
-        raise PyriteError(f"{path}: not a whole tar archive ({error})") from None
+        raise PyriteError(f"{path}: not a complete tar archive ({error})") from None
     absent = [name for name in wanted if name not in contents]
     if absent:
         raise PyriteError(f"{path}: {absent[0]!r} is not in the archive")

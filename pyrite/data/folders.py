@@ -77,7 +77,7 @@ def image_files(
     good, headers, bad = look_at(root, files)
     if not good:
         reason = f"; the first: {bad[0].reason}" if bad else ""
-        raise PyriteError(f"{root}: no image can be read: none of {len(files)} files is one{reason}")
+        raise PyriteError(f"{root}: no readable image among {len(files)} files{reason}")
     if shape is not None:
         channels, chosen = shape[0], (shape[1], shape[2])
     else:

@@ -57,7 +57,7 @@ def read_hub(data: Any, label: Any, text: str, like: Schema | None, taken: Colle
     inputs = [column for column in kinds if column != key]
     images, arrays = ([column for column in inputs if kinds[column] == kind] for kind in ("image", "array"))
     if len(images) > 1 and not text:
-        raise PyriteError(f"data has the images {listed(images)}: leave one, with data.remove_columns([...])")
+        raise PyriteError(f"data has the images {listed(images)}: remove all but one with data.remove_columns([...])")
     if not text and (images or (len(arrays) == 1 and not any(kinds[column] == "text" for column in inputs))):
         used = (images or arrays)[0]
         values: Any = _Column(data, used) if images else _as_array(data, used)
@@ -112,7 +112,7 @@ def _guess_label(features: Any, needed: bool) -> str:
             return str(found[0])
     if not needed:
         return ""
-    raise PyriteError(f"data has the columns {listed(features)}: name the one with the labels, as in label='...'")
+    raise PyriteError(f"data has the columns {listed(features)}: name the label column, as in label='...'")
 
 
 def _names(data: Any, label: str) -> tuple[str, ...]:

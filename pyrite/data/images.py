@@ -197,6 +197,6 @@ def _opened(path: Path) -> Iterator["Image"]:
     except UnidentifiedImageError:
         raise PyriteError(f"{path}: not an image of a known format") from None
     except (Image.DecompressionBombError, Image.DecompressionBombWarning) as error:
-        raise PyriteError(f"{path}: refused, the image claims {str(error).removesuffix('.')}") from None
+        raise PyriteError(f"{path}: rejected, the image claims {str(error).removesuffix('.')}") from None
     except Exception as error:  # decoders of damaged files raise any, for example SyntaxError or struct.error
         raise PyriteError(f"{path}: cannot be decoded ({str(error) or type(error).__name__})") from None

@@ -178,8 +178,8 @@ class _Place:
         array = _as_numbers(value, index)
         if array.shape != self.given:
             raise PyriteError(
-                f"item {index} has the shape {array.shape}, but item 0 has {self.given}: bring all to one shape, as a "
-                "transform such as Resize does"
+                f"item {index} has the shape {array.shape}, but item 0 has {self.given}: use one shape for all, "
+                "for example with the transform Resize"
             )
         if _final(array) != self.dtype:
             raise PyriteError(f"item {index} holds {array.dtype}, but item 0 holds {self.dtype}: use one type for all")

@@ -90,7 +90,7 @@ def read_idx(path: str | Path, dimensions: int) -> Pixels:
             f"{dimensions} dimension{'s' * (dimensions > 1)} does"
         )
     if len(content) < header:
-        raise PyriteError(f"{path}: cut off in its first bytes")
+        raise PyriteError(f"{path}: truncated in its header")
     shape = tuple(map(int, np.frombuffer(content[4:header], ">u4")))
     values = np.frombuffer(bytearray(content[header:]), np.uint8)
     if not 0 < math.prod(shape) == len(values):

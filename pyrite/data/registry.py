@@ -111,7 +111,7 @@ def _to_images(x: npt.NDArray[Any], channels: str | None, where: str) -> npt.NDA
     if channels is None and first == last:
         problem = "may be (N, C, H, W) or (N, H, W, C)" if first else "has neither 1, 3 nor 4 channels"
         raise PyriteError(
-            f"{where}: the shape {x.shape} {problem}: say which by channels='first' or channels='last', "
+            f"{where}: the shape {x.shape} {problem}: specify channels='first' or channels='last', "
             "as in \"npz('file.npz', channels='last')\""
         )
     if channels == "last" or (channels is None and last):

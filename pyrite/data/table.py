@@ -109,9 +109,7 @@ def read_table(
     taken = Counter(filter(None, (*given, roles.annotator, name, *wanted, *ignored)))
     for column in (*given, roles.annotator):
         if taken[column] > 1 or (roles.group and column == roles.group):
-            raise PyriteError(
-                f"{table.path}: the column {column!r} has the labels, so that it cannot be anything else too"
-            )
+            raise PyriteError(f"{table.path}: the column {column!r} contains the labels and cannot have another role")
     if both := [column for column in wanted if column in ignored]:
         raise PyriteError(f"{table.path}: text and ignore both name the column {both[0]!r}")
     types = given_kinds(roles.types, table)

@@ -223,7 +223,7 @@ class TextTable(Table):
         mark = decimal_mark(columns, like)
         if mark is None:
             raise PyriteError(
-                f"{self.path}: numbers such as 1,234 may have decimals or thousands: say which with decimal, as in "
+                f"{self.path}: numbers such as 1,234 may have decimals or thousands: specify decimal, as in "
                 f'\'csv("{self.path.name}", decimal=",")\''
             )
         return mark

@@ -235,7 +235,7 @@ def read_table(path: Path, name: str) -> npt.NDArray[Any]:
                 return table
         raise ValueError("there is no such table")
     except (ValueError, struct.error, zlib.error) as error:
-        raise PyriteError(f"{path}: not a whole MATLAB file of version 5 with a table {name!r} ({error})") from None
+        raise PyriteError(f"{path}: not a complete MATLAB file of version 5 with a table {name!r} ({error})") from None
 
 
 def _element(content: bytes, place: int, order: str) -> tuple[int, bytes, int]:

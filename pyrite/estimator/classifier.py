@@ -240,7 +240,7 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
         if audit.noise_rate >= 0.5:
             reason = f"{100 * audit.noise_rate:.0f} % of the labels seem to be wrong"
         if reason:
-            warnings.warn(f"{reason}: wrong classes may be taken for right ones", UserWarning, stacklevel=4)
+            warnings.warn(f"{reason}: the classifier may predict wrong classes", UserWarning, stacklevel=4)
 
     def _set_suspects(self, rows: Rows, count: int) -> None:
         audit = self.audit_

@@ -53,7 +53,7 @@ class NetCandidate(Candidate):
             warnings.warn(
                 f"no net learned to separate the classes, with {self.method} nor with cross entropy: on their own "
                 "training labels they are no better than always predicting the most frequent class. Set another lr or "
-                "more epochs, or check that the features say something about the labels",
+                "more epochs, or check that the features are related to the labels",
                 UserWarning, stacklevel=6,
             )  # fmt: skip
         return partial(_mean, fitted.kept)

@@ -58,7 +58,7 @@ def _data(run: Run) -> list[tuple[str, str]]:
 
 def _limits(run: Run, audited: bool) -> list[str]:
     """What a user must know, as far as the run itself shows it."""
-    sentences = ["It tells apart the classes above and no others: anything else is called one of them."]
+    sentences = ["The model separates only the classes above: any other input is assigned to one of them."]
     if run.table.get("final_test_accuracy") is None:
         held_out = run.table.get("validation_accuracy") is not None
         sentences.append(

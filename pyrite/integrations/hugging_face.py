@@ -45,11 +45,9 @@ class HFLoss:
 
     def __init__(self, loss: Loss, shift: bool | None = None) -> None:
         if any(part.couples for part in loss.modules() if isinstance(part, Loss)):
-            raise PyriteError(
-                f"the loss {str(loss)!r} ties the samples of a batch together, but the Trainer cuts batches in pieces"
-            )
+            raise PyriteError(f"the loss {str(loss)!r} couples the samples of a batch, but the Trainer splits batches")
         if loss.reduction != "mean":
-            raise PyriteError(f"reduction is {loss.reduction!r}, but the Trainer needs a mean: leave it out")
+            raise PyriteError(f"reduction is {loss.reduction!r}, but the Trainer needs a mean: omit reduction")
         if loss.ignore_index != _IGNORED:
             raise PyriteError(f"ignore_index is {loss.ignore_index}, but the Trainer counts all labels but {_IGNORED}")
         if shift is not None:

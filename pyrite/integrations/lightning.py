@@ -128,7 +128,7 @@ class LabelAudit(Callback):
         """The scores that a step gave, on the processor, after checks; the epoch before is ended if it was not."""
         scores, given = outputs.get("scores") if isinstance(outputs, Mapping) else None, self._record.given
         if not isinstance(scores, Tensor):
-            raise PyriteError(f'{step} gives no scores: let it return {{"loss": loss, "scores": scores}}')
+            raise PyriteError(f'{step} returns no scores: return {{"loss": loss, "scores": scores}}')
         shape, wanted = tuple(scores.shape), (len(index), len(self.classes))
         if shape != wanted:
             raise PyriteError(f"scores of {step} have the shape {shape}, but must have {wanted}: one row per sample")
@@ -176,7 +176,7 @@ class LabelAudit(Callback):
         saved = state_dict["record"].items()
         state = {name: value.numpy() if isinstance(value, Tensor) else value for name, value in saved}
         if not np.array_equal(state["labels"], self._record.given):
-            raise PyriteError("the checkpoint is of other labels: its margins are of other samples")
+            raise PyriteError("the checkpoint belongs to other labels")
         self._record.load_state_dict(state)
         self._epoch, self._weighted = int(state_dict["epoch"]), bool(state_dict["weighted"])
 

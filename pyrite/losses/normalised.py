@@ -141,7 +141,7 @@ class UnitLoss(Loss):
         wanted = "one of single samples that treats all classes equally"
         require(not couples and not list(loss.buffers()), "loss", str(loss), wanted)
         if classes is None:
-            raise PyriteError(f"loss is {str(loss)!r}, whose largest weight depends on classes: say how many there are")
+            raise PyriteError(f"loss is {str(loss)!r}, whose largest weight depends on classes: pass classes")
         self.classes = whole_number("classes", classes, least=2)
         grid = torch.linspace(-60, 60, 2401, dtype=torch.float64)  # beyond it no loss here has its peak
         weight = largest(lambda margins: _weights(loss, margins, self.classes), grid).weight

@@ -64,7 +64,7 @@ def loss(spec: object, **options: Unpack[Options]) -> Loss:
     """
     if isinstance(spec, Loss):
         if options:
-            raise PyriteError(f"{spec!r} is a loss already: give {', '.join(options)} when it is made")
+            raise PyriteError(f"{spec!r} is already a loss: pass {', '.join(options)} to its constructor")
         return spec
     if not isinstance(spec, str):
         return OwnLoss(spec, **options)  # type: ignore[arg-type]  # which refuses what cannot be called

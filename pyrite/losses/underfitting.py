@@ -79,10 +79,7 @@ def underfitting(
     """
     given, classes = read(loss), whole_number("classes", classes, least=2)
     if given.weight is not None:
-        raise PyriteError(
-            f"loss is {str(given)!r}, but class weights multiply whatever it gives the samples of a class: "
-            "leave them out here"
-        )
+        raise PyriteError(f"loss is {str(given)!r}, but class weights scale all samples of a class: omit them")
     subject = _in_expectation(without_options(given))
     start = expected_margin(classes, exact=classes < 3) if margin is None else number("margin", margin)
     left, right = tails(subject, classes)

@@ -82,7 +82,7 @@ class Human(Noise):
 
     def matrix(self, classes: int, seed: int = 0) -> Array:
         raise PyriteError(
-            f"{self} has no matrix, because people gave the labels: pyrite.corrupt measures one against the true labels"
+            f"{self} has no matrix, because people gave the labels: pyrite.corrupt estimates one from the true labels"
         )
 
     def draw(self, true: Array, classes: int, seed: int, inputs: object = None) -> Drawn:

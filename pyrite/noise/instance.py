@@ -79,7 +79,7 @@ class Instance(Noise):
 
 def _rows(inputs: object, samples: int, noise: Instance) -> Array:
     if inputs is None:
-        raise PyriteError(f"{noise} depends on the inputs of the samples: give their inputs")
+        raise PyriteError(f"{noise} depends on the inputs of the samples: pass inputs")
     array = to_array(inputs, "inputs")
     if array.dtype.kind not in "biuf" or array.ndim == 0 or array[:1].size == 0:
         raise PyriteError(f"inputs has the dtype {array.dtype} and shape {array.shape}, but must be rows of numbers")

@@ -174,7 +174,7 @@ def _read(file: Path, mtime: int, size: int) -> Mapping[str, CellResult]:
             if not all(isinstance(facts[name], dict) for name in ("settings", "final", "history")):
                 raise TypeError("settings, final and history must be tables")
     except (OSError, lzma.LZMAError, ValueError, TypeError, KeyError) as error:
-        raise PyriteError(f"{file} has no results of runs ({error}): remove it, and they are trained again") from None
+        raise PyriteError(f"{file} contains no results ({error}): remove the file to train the runs again") from None
     results = [CellResult(Cell(facts["settings"]), facts) for facts in lines]
     return {result.cell.key: result for result in results}
 

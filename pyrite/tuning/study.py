@@ -84,7 +84,7 @@ class Study:
         # A search that is just beginning has only locks. Another process may begin it while this one looks.
         others = [file.name for file in path.iterdir() if file.name != "locks"] if path.exists() else []
         if others and not (path / _JOURNAL).exists():
-            raise PyriteError(f"{path} is not empty, and holds no search: choose another out")
+            raise PyriteError(f"{path} is not empty and contains no search: choose another out")
         with _failures(path), held(self.locks / "study"):
             with _quiet(), _reading(path):
                 self.storage = _storage(path)
@@ -253,7 +253,7 @@ def _reading(path: Path) -> Iterator[None]:
         raise
     except Exception as error:
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise PyriteError(f"cannot read {path / _JOURNAL} ({reason}): begin the search again, in another out") from None
+        raise PyriteError(f"cannot read {path / _JOURNAL} ({reason}): start a new search with another out") from None
 
 
 @contextmanager

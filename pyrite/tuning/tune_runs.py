@@ -104,7 +104,7 @@ class _Search:
         if self.options.pop("minutes", None) is not None:  # measured once, so that all trials have the same length
             self.options = {"model": str(self.config.model)} | self.options | {"epochs": self.config.epochs}
         if not self.config.validation:
-            raise PyriteError("validation is 0, but there must be held-out samples to choose by")
+            raise PyriteError("validation is 0, but the search needs held-out samples")
         for end in range_of_lr.ends if range_of_lr is not None and lr is not None else ():
             resolve(self.source, **self.options, lr=end)
         self.space = Space(methods or default_methods(len(self.source.classes)), range_of_lr, by_factor=lr is None)
@@ -198,9 +198,7 @@ def _check(trials: object, by: str, options: Mapping[str, Any]) -> None:
         raise PyriteError(f"by is {by!r}, but must be one of {', '.join(name for name in CRITERIA if name != 'ce')}")
     check_many("tune", options)
     if int(os.environ.get("WORLD_SIZE", "1")) > 1:
-        raise PyriteError(
-            "a trial is trained by one process: instead of torchrun, start the same command several times"
-        )
+        raise PyriteError("one process trains a trial: start the same command several times instead of using torchrun")
 
 
 def _fixed_or_range(lr: float | str | None, optimiser: object) -> tuple[float | None, Range | None]:

@@ -374,7 +374,7 @@ CHANCES = softmax(GOOD, axis=1)
         (LABELS, {"scores": GOOD, "kind": None}, "kind is None, but must be one of logits, probabilities, log-prob"),
         (LABELS, {"scores": GOOD, "kind": "logit"}, "kind is 'logit', but must be one of logits, probabilities"),
         (LABELS, {"scores": GOOD, "classes": ["a", "b"]}, "classes has 2 names, but scores have 4 columns"),
-        (LABELS, {"scores": GOOD, "epochs": 3}, "epochs is for training, and with given scores nothing is trained"),
+        (LABELS, {"scores": GOOD, "epochs": 3}, "epochs is a training setting, but with given scores nothing is"),
         (LABELS, {"scores": GOOD[0]}, "scores are float64 of shape (4,), but must be numbers: one row per sample"),
         (LABELS, {"scores": GOOD.astype(str)}, "but must be numbers: one row per sample, one column per class"),
         (LABELS, {"scores": [[1.0, 2.0], [3.0]]}, "scores cannot be read as an array"),

@@ -34,11 +34,11 @@ def test_in_words(audited: tuple[Path, str]) -> None:
     found = pyrite.audit(out)
     assert found.sentence[1:] in said
     suspects = int(found.is_suspect.sum())
-    assert f"{suspects:,} suspects, likely wrong with {100 * found.threshold:.0f} % or more:" in said
+    assert f"{suspects:,} suspects, each at least {100 * found.threshold:.0f} % likely to be wrong:" in said
     first = int(found.ranking[0])
     names = found.classes
     given, better = names[found.labels[first]], names[found.suggested[first]]
-    assert f"  sample {found.index[first]}: given {given}, rather {better} (" in said
+    assert f"  sample {found.index[first]}: given {given}, suggested {better} (" in said
     assert said.endswith(f"{out / 'report.html'}\n")
 
 
@@ -71,7 +71,7 @@ def test_the_folder_of_a_run_again(audited: tuple[Path, str], tmp_path: Path) ->
     assert code == 0, said
     assert "epoch" not in said
     code, said = run("audit", str(out), "--epochs", "3", log=tmp_path / "log")
-    assert (code, said) == (2, f"pyrite: epochs is for training, and {out} is trained already\n")
+    assert (code, said) == (2, f"pyrite: epochs is a training setting, but {out} is trained already\n")
 
 
 def test_for_a_program(tmp_path: Path) -> None:
@@ -183,15 +183,15 @@ GIVEN = ["--scores", "scores.npy", "--labels", "labels.npy", "--kind", "logits"]
     [
         (["digits", "--reviewed", "none.csv"], "none.csv: no such file"),
         ([*GIVEN, "--reviewed", "scores.npy"], "scores.npy, line 1: not a CSV file in UTF-8"),
-        ([], "say what to audit: DATA to train on, a run's folder, or --scores with --labels and --kind"),
-        (["digits", *GIVEN], "say what to audit: DATA to train on, a run's folder, or --scores with --labels and"),
+        ([], "nothing to audit: pass DATA, a run directory, or --scores with --labels and --kind"),
+        (["digits", *GIVEN], "nothing to audit: pass DATA, a run directory, or --scores with --labels and"),
         (["digits", "--kind", "logits"], "kind is for --scores, and digits has its own"),
         (["digits", "--labels", "labels.npy"], "labels is for --scores, and digits has its own"),
         (GIVEN[:4], "--scores needs --kind logits, probabilities or log-probabilities too"),
         ([*GIVEN[:2], *GIVEN[4:]], "--scores needs --labels too"),
         ([*GIVEN[:5], "logit"], "kind is 'logit', but must be one of logits, probabilities, log-probabilities: what"),
         ([*GIVEN[:5], "probabilities"], "row 0 of the scores does not hold probabilities: they add up to"),
-        ([*GIVEN, "--epochs", "3"], "epochs is for training, and with given scores nothing is trained"),
+        ([*GIVEN, "--epochs", "3"], "epochs is a training setting, but with given scores nothing is trained"),
         ([*GIVEN, "--scores", "nowhere.npy"], "cannot read nowhere.npy: "),
         ([*GIVEN, "--labels", "nowhere.npy"], "cannot read nowhere.npy: "),
         ([*GIVEN, "--labels", "nowhere.txt"], "cannot read nowhere.txt: "),

@@ -97,7 +97,7 @@ def test_check_takes_the_column_of_the_labels(run: Callable[..., Done], tmp_path
         (("check", "mae"), "--classes"),
         (("check", "mae", "digits", "--classes", "10"), "--classes 10 is given, but digits has its own classes"),
         (("check", "mae", "--classes", "10", "--model", "resnet2"), "unknown model 'resnet2'"),
-        (("check", "scale(mae, tau=1, margin='measured')", "--classes", "10"), "does not know its margin yet"),
+        (("check", "scale(mae, tau=1, margin='measured')", "--classes", "10"), "has no margin yet"),
         (("chek", "mae"), "check"),
         (("list", "lossses"), "losses"),
     ],

@@ -126,7 +126,7 @@ def test_a_cut_run_json_is_named(tmp_path: Path) -> None:
         (["train", "digits", "--samples", "-5"], "samples is -5: "),
         (
             ["train", "digits", "--loss", "gce(q=nan)"],
-            "cannot read nan in the loss 'gce(q=nan)': it is no finite number",
+            "cannot read nan in the loss 'gce(q=nan)': it is not a finite number",
         ),
         (["train", "digits", "--loss", "gce(q=1e999)"], "q is inf"),
         (["train", "digits", "--model", "mlp(hidden=(1000000000,))"], "with its 74,000,000,000 weights would take"),

@@ -85,7 +85,7 @@ def test_what_the_noise_costs(tmp_path: Path) -> None:
         assert row.values("diff") == lost
     rows = json.loads((tmp_path / "comparison.json").read_text())["rows"]
     assert [row["diff"] for row in rows] == [value for row in found.rows for value in row.values("diff")]
-    with pytest.raises(ValueError, match="with_clean compares with runs without noise, but there is no noise"):
+    with pytest.raises(ValueError, match="with_clean compares with runs without noise, but noise is not set"):
         pyrite.compare("digits", ["ce"], out=tmp_path / "none", with_clean=True, **{**OPTIONS, "noise": None})
 
 

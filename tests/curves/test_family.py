@@ -397,7 +397,7 @@ def test_factors_are_numbers() -> None:
         (lambda: pyrite.CE(reduction="sum") + pyrite.MAE(), "same options"),
         (lambda: pyrite.unit(pyrite.CE(reduction="sum")), "give reduction to the loss around it"),
         (lambda: pyrite.unit("ce"), "loss is 'ce', but must be a loss"),
-        (lambda: pyrite.unit(pyrite.NCE()), "whose largest weight depends on classes: say how many there are"),
+        (lambda: pyrite.unit(pyrite.NCE()), "whose largest weight depends on classes: pass classes"),
         (lambda: pyrite.scale(pyrite.MAE(), tau=0, classes=10), "tau is 0"),
         (lambda: pyrite.scale(pyrite.MAE(), tau=1), "either classes or margin"),
         (lambda: pyrite.scale(pyrite.MAE(), tau=1, classes=2), "classes is 2, but must be a whole number, 3 or more"),

@@ -115,7 +115,7 @@ def test_a_table_labels_texts_too(tmp_path: Path, written: Any) -> None:
     [
         (WIDE + "5,,,\n", {"label": "first,second,third"}, "no annotator labels sample 4"),
         (WIDE, {"label": "first,forth"}, "no column is called 'forth'"),
-        (WIDE, {"label": "first,first"}, "cannot be anything else too"),
+        (WIDE, {"label": "first,first"}, "cannot have another role"),
         (WIDE.replace("third", "third,none").replace("\n1,cat,cat,", "\n1,cat,cat,,"), {}, "cells"),
         (LONG, {"label": "class", "annotator": "who"}, "sample names none"),
         (LONG + "a,ann,1,dog\n", {"label": "class", "sample": "id", "annotator": "who"}, "'a' twice, as 'cat' and as"),
@@ -134,7 +134,7 @@ def test_bad_tables_are_refused_in_a_sentence(written: Any, text: str, options: 
     [
         ([[0], [1]], "one annotator, '1'"),
         ([[0, 1], [-1, -1]], "sample 1 has no label"),
-        ([[0, -1], [1, -1]], "annotator '2' gives no label"),
+        ([[0, -1], [1, -1]], "annotator '2' has no labels"),
         ([[0, 0.5], [1, 1]], "labels is 0.5 at index"),
         ([[0, 1], [1]], "cannot be read|must have one column"),
     ],

@@ -156,7 +156,7 @@ def test_patients_are_held_out_as_a_whole(how: str, tmp_path: Path) -> None:
     ("options", "words"),
     [
         ({"group": "patents"}, "no column is called 'patents'"),
-        ({"group": "label"}, "cannot be anything else too"),
+        ({"group": "label"}, "cannot have another role"),
         ({"group": ["a"] * 400, "ignore": "patient"}, "fewer than two groups"),
         ({"group": ["a", "b"], "ignore": "patient"}, "400 samples but 2 groups"),
     ],

@@ -174,7 +174,7 @@ def with_cell(column: str, value: object) -> list[Any]:
     [
         (b"", "^fixed.csv is empty: it has no header"),
         (b"\n\n", "^fixed.csv is empty: it has no header"),
-        (exported([]), "fixed.csv: there are no rows below the header"),
+        (exported([]), "fixed.csv: the file has no rows below the header"),
         (b"\x89PNG\r\n\x1a\n\x00", "fixed.csv, line 1: not a CSV file in UTF-8"),
         (exported([GOOD]) + b"\xff,", "fixed.csv, line 3: not a CSV file in UTF-8"),
         (exported([GOOD]) + b'1,"a"b,', "fixed.csv, line 3: not a CSV file"),
@@ -190,7 +190,7 @@ def with_cell(column: str, value: object) -> list[Any]:
         (exported([with_cell("index", "\u0661")]), "line 2: index is '\u0661', which is not"),
         (exported([with_cell("index", 12)]), "line 2: index is 12, but made has 12 samples, counted from 0"),
         (exported([with_cell("index", "9" * 5000)]), "line 2: index is 9{30}, but made has 12 samples"),
-        (exported([GOOD, with_cell("index", 3), GOOD]), "line 4: sample 0 comes twice, first in line 2"),
+        (exported([GOOD, with_cell("index", 3), GOOD]), "line 4: sample 0 appears twice, first in line 2"),
         (
             exported([with_cell("old", "dog")]),
             "line 2: sample 0 has the label 'dog' here, but 'cat' in made: the file belongs to other data",
@@ -226,7 +226,7 @@ def test_the_line_is_where_the_record_begins() -> None:
 def test_two_classes_of_one_name() -> None:
     data = Dataset("made", np.zeros((3, 2), np.float32), np.arange(3), ("a", "b", "a"))
     assert read(exported([[2, "", "a", "b", "", "relabel"]]), data).applied(data.labels).tolist() == [0, 1, 1]
-    with pytest.raises(ValueError, match="line 2: new is 'a', and two classes are called so"):
+    with pytest.raises(ValueError, match="line 2: new is 'a', and two classes have this name"):
         read(exported([[1, "", "b", "a", "", "relabel"]]), data)
 
 

@@ -54,7 +54,7 @@ WHOLE = bytes([0, 0, 8, 1, 0, 0, 0, 3, 5, 6, 7])
     [
         (b"", "begins with nothing"),
         (WHOLE[:3], "begins with 000008,"),
-        (WHOLE[:6], "cut off"),
+        (WHOLE[:6], "truncated"),
         (WHOLE[:-1], "claims 3 numbers, but holds 2"),
         (WHOLE + b"x", "claims 3 numbers, but holds 4"),
         (b"\x89PNG" + WHOLE, "begins with 89504e47"),

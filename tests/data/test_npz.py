@@ -105,7 +105,7 @@ def npy(shape, dtype="<f4", content=b""):
         (b"", "x: not an array"),
         (b"hello", "x: not an array"),
         (npy((4, 2))[:20], "x: not an array"),
-        (npy((4, 2), content=bytes(31)), "cut off"),
+        (npy((4, 2), content=bytes(31)), "truncated"),
         (npy((4, 2), content=bytes(33)), "more data than its header"),
         (npy((2**30, 2**10)), "claims"),
         (npy((2**62, 2**62)), "not a valid array"),
@@ -162,7 +162,7 @@ def test_a_shape_that_may_be_two_things_is_refused(tmp_path, refused, sides):
     x = np.arange(4 * math.prod(sides), dtype=np.uint8).reshape(4, *sides)
     path = save(tmp_path / "a.npz", x=x, y=Y)
     message = refused(load, path)
-    assert "may be (N, C, H, W) or (N, H, W, C): say which by channels='first' or channels='last'" in message
+    assert "may be (N, C, H, W) or (N, H, W, C): specify channels='first' or channels='last'" in message
     assert str(path) in message
     np.testing.assert_array_equal(load(path, channels="first").inputs, x[:, :3])
     np.testing.assert_array_equal(load(path, channels="last").inputs, x.transpose(0, 3, 1, 2)[:, :3])

@@ -194,7 +194,7 @@ def test_columns_of_hugging_face(refused: Any) -> None:
     data = load(hub.Dataset.from_dict(mixed))
     assert data.inputs.kinds == ("category", "number")
     two = hub.Dataset.from_dict({"x": X.tolist(), "y": Y.tolist(), "target": Y[::-1].tolist()})
-    assert "name the one with the labels, as in label='...'" in refused(load, two)
+    assert "name the label column, as in label='...'" in refused(load, two)
     assert load(two, label="target").label == "target"
     assert "no column 'nope'" in refused(load, two, label="nope")
     ragged = hub.Dataset.from_dict({"tokens": [[1] * (row % 3 + 1) for row in range(COUNT)], "label": Y.tolist()})
@@ -301,7 +301,7 @@ def test_what_a_loader_does_besides_is_a_note() -> None:
         (TensorDataset(*[torch.tensor(Y)] * 3), "data has 3 tensors, but must have two: pass TensorDataset(X, y)"),
         ([(X[0], 0, 1)], "item 0 has 3 parts, but must be (input, label)"),
         ([{"a": X[0], "b": X[0], "label": 0}], "dicts with the keys 'a', 'b', 'label'"),
-        ([(X[0], 0), (X[0, :3], 1)], "item 1 has the shape (3,), but item 0 has (4,): bring all to one shape"),
+        ([(X[0], 0), (X[0, :3], 1)], "item 1 has the shape (3,), but item 0 has (4,): use one shape for all"),
         ([(PIXELS[0], 0), (FLOATS[0, :3], 1)], "item 1 holds float32, but item 0 holds uint8"),
         ([(picture(0), 0), (PIXELS[0], 1)], "item 1 is a ndarray, but item 0 is of another type"),
         ([(3.0, 0), (2.0, 1)], "item 0 is a float, but an input must be an image, an array"),

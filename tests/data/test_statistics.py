@@ -84,7 +84,7 @@ def test_values_far_from_the_training_data_stay_finite() -> None:
 
 def test_without_statistics_features_must_fit_float32() -> None:
     batches = Batches(np.array([[1.0], [1e39]]), [0, 1], seed=0)
-    with pytest.raises(ValueError, match="do not fit float32: give normalise"):
+    with pytest.raises(ValueError, match="do not fit into float32: pass normalise"):
         list(batches)
     (batch,) = Batches(np.array([[1.0], [1e38]]), [0, 1], seed=0, shuffle=False)
     assert batch.inputs.tolist() == [[1.0], [float(np.float32(1e38))]]

@@ -201,6 +201,6 @@ def test_a_class_taken_for_another() -> None:
 def test_it_warns_where_labels_say_nothing() -> None:
     inputs, labels = load_breast_cancer(return_X_y=True)
     mixed = np.random.default_rng(0).permutation(labels)
-    with pytest.warns(UserWarning, match=r"63 % are the same: wrong classes may be taken for right"):
+    with pytest.warns(UserWarning, match=r"63 % are the same: the classifier may predict wrong classes"):
         fitted = RobustClassifier(model=GaussianNB()).fit(inputs, mixed)
     assert np.isnan(fitted.noise_rate_)

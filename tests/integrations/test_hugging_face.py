@@ -204,14 +204,14 @@ def test_a_step_without_labels_moves_nothing() -> None:
 @pytest.mark.parametrize(
     ("make", "words"),
     [
-        (lambda: pyrite.hf_loss("peer(ce)"), "ties the samples of a batch together"),
-        (lambda: pyrite.hf_loss("ce + 0.5*peer(ce)"), "ties the samples of a batch together"),
+        (lambda: pyrite.hf_loss("peer(ce)"), "couples the samples of a batch"),
+        (lambda: pyrite.hf_loss("ce + 0.5*peer(ce)"), "couples the samples of a batch"),
         (lambda: pyrite.hf_loss("ce", reduction="sum"), "reduction is 'sum', but the Trainer needs a mean"),
         (
             lambda: pyrite.hf_loss(pyrite.CE(ignore_index=0)),
             "ignore_index is 0, but the Trainer counts all labels but -100",
         ),
-        (lambda: pyrite.hf_loss(pyrite.CE(), weight=[1, 1]), "is a loss already"),
+        (lambda: pyrite.hf_loss(pyrite.CE(), weight=[1, 1]), "is already a loss"),
         (lambda: pyrite.hf_loss("ce", shift=1), "shift is 1"),
         (lambda: pyrite.hf_loss("nothing"), "nothing"),
     ],

@@ -166,7 +166,7 @@ def test_models_that_do_not_fit_are_refused() -> None:
         pyrite.hf_fuse(masked, "ce")
     with pytest.raises(ValueError, match="is fused already"):
         pyrite.hf_fuse(pyrite.hf_fuse(gpt(), "ce"), "mae")
-    with pytest.raises(ValueError, match="ties the samples of a batch together"):
+    with pytest.raises(ValueError, match="couples the samples of a batch"):
         pyrite.hf_fuse(gpt(), "peer(ce)")
     capped = Gemma2ForCausalLM(Gemma2Config(**SMALL, intermediate_size=16, num_key_value_heads=1, head_dim=8))
     with pytest.raises(ValueError, match="changes its scores after the head"):

@@ -279,7 +279,7 @@ class OfPairs(Module):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"module": NoScores()}, r"training_step gives no scores: let it return"),
+        ({"module": NoScores()}, r"training_step returns no scores: return"),
         ({"module": NoHeldOutScores()}, r"validation_step gives no scores"),
         ({"module": OfPairs(), "loaders": pairs()}, "wrap the data set in Indexed"),
         ({"found": LabelAudit(np.roll(NOISY.given, 1))}, r"the label of sample 1 is \d in a batch, but \d in labels"),
@@ -294,7 +294,7 @@ def test_what_does_not_fit_is_refused(options: dict[str, Any], words: str, tmp_p
 
 
 def test_a_checkpoint_of_other_labels_is_refused() -> None:
-    with pytest.raises(ValueError, match="the checkpoint is of other labels"):
+    with pytest.raises(ValueError, match="the checkpoint belongs to other labels"):
         LabelAudit(NOISY.given).load_state_dict(LabelAudit(TRUE).state_dict())
 
 

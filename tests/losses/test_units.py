@@ -78,7 +78,7 @@ def test_spec_string_and_values() -> None:
 @pytest.mark.parametrize(
     ("spec", "said"),
     [
-        ("unit(nce)", "loss is 'nce', whose largest weight depends on classes: say how many there are"),
+        ("unit(nce)", "loss is 'nce', whose largest weight depends on classes: pass classes"),
         ("unit(nce, classes=1)", "classes is 1, but must be a whole number, 2 or more"),
         ("unit(mae, classes=10)", "classes is 10, but must be left out for a curve"),
         ("unit(peer(ce), classes=10)", "but must be one of single samples that treats all classes equally"),

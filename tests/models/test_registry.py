@@ -50,7 +50,7 @@ def test_spec_string_goes_both_ways(spec: str) -> None:
         ("fast_cnn(widths=8)", "widths is 8"),
         ("fast_cnn(scale=0)", "scale is 0"),
         ("bninception(embedding=0)", "embedding is 0"),
-        ("resnet20 + resnet32", "a model is neither added nor multiplied"),
+        ("resnet20 + resnet32", "a model cannot be added or multiplied"),
         ("7", "plain value"),
     ],
 )

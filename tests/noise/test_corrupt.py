@@ -125,7 +125,7 @@ def test_classes_when_not_said() -> None:
         (([0, 1], "pairs(0.4, groups=[[0]])"), r"each group must have two or more classes"),
         (([0, 1], "pairs(0.4, groups=[[0, 1], [1, 2]])"), r"a class may be in one group only"),
         (([0, 1], "pairs(0.4, groups=[[0, 9]])", 4), r"groups names class 9"),
-        (([0, 1], "instance(0.2)"), r"give their inputs"),
+        (([0, 1], "instance(0.2)"), r"pass inputs"),
     ],
 )
 def test_bad_input(arguments: tuple[Any, ...], complaint: str) -> None:
@@ -229,12 +229,12 @@ def test_files_that_are_hostile_or_broken(tmp_path: Path) -> None:
     whole = path.read_bytes()
     for length in (0, 10, len(whole) // 2, len(whole) - 5):
         path.write_bytes(whole[:length])
-        with pytest.raises(ValueError, match=r"not a whole \.npz file"):
+        with pytest.raises(ValueError, match=r"not a complete \.npz file"):
             NoisyLabels.load(path)
     with pytest.raises(ValueError, match="no such file"):
         NoisyLabels.load(tmp_path / "nowhere.npz")
     np.save(tmp_path / "array.npy", np.arange(3))
-    with pytest.raises(ValueError, match=r"not a whole \.npz file"):
+    with pytest.raises(ValueError, match=r"not a complete \.npz file"):
         NoisyLabels.load(tmp_path / "array.npy")
     objects = np.array([{}], dtype=object)
     np.savez(path, given=objects, true=objects, matrix=objects, manifest=objects)

@@ -66,7 +66,7 @@ def test_other_number_of_classes() -> None:
         ("t.csv", b"\xff\xfe\x00", "cannot read"),
         ("t.npy", b"", "it is empty"),
         ("t.npy", b"nothing", "cannot read"),
-        ("t.npz", b"nothing", "not a whole .npz file"),
+        ("t.npz", b"nothing", "not a complete .npz file"),
         ("t.txt", b"1", r"a matrix is a \.csv, \.npy or \.npz file"),
     ],
 )

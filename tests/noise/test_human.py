@@ -124,7 +124,7 @@ def test_files_without_columns(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no such file"):
         pyrite.corrupt(CLEAN, Human("nowhere.pt", "worse_label"))
     (tmp_path / "broken.npz").write_bytes(b"PK nothing")
-    with pytest.raises(ValueError, match=r"not a whole \.npz file"):
+    with pytest.raises(ValueError, match=r"not a complete \.npz file"):
         pyrite.corrupt(CLEAN, Human(str(tmp_path / "broken.npz"), "worse_label"))
 
 

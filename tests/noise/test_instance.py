@@ -149,7 +149,7 @@ def test_the_number_of_threads_does_not_matter(threads: int) -> None:
 @pytest.mark.parametrize(
     ("x", "complaint"),
     [
-        (None, "give their inputs"),
+        (None, "pass inputs"),
         (np.zeros((9, 2)), "inputs has 9 rows, but there are 10 labels"),
         (np.array(3.0), "rows of numbers"),
         (np.zeros((10, 0)), "rows of numbers"),

@@ -110,5 +110,5 @@ def test_label_names_the_column_in_recipes(tmp_path: Path) -> None:
 def test_damaged_features_are_named(tmp_path: Path) -> None:
     run = pyrite.train(people(), out=tmp_path / "run", **QUICK)
     (run.path / "features.npz").write_bytes(b"PK")
-    with pytest.raises(ValueError, match=r"features\.npz: not a whole \.npz file"):
+    with pytest.raises(ValueError, match=r"features\.npz: not a complete \.npz file"):
         pyrite.Run.load(run.path).scores(people().inputs)

@@ -275,7 +275,7 @@ def test_comparisons_take_objects(tmp_path: Path) -> None:
     assert second[-1]["loss"] == pytest.approx(first[-1]["loss"], rel=1e-4)
     again = pyrite.compare("digits", methods, out=tmp_path, **SMALL)
     assert again.to_markdown() == comparison.to_markdown()
-    with pytest.raises(ValueError, match="two that are called 'plain'"):
+    with pytest.raises(ValueError, match="two entries named 'plain'"):
         pyrite.compare("digits", [plain, plain], out=tmp_path / "b", **SMALL)
 
 

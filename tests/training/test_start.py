@@ -66,7 +66,7 @@ def test_until_then_it_says_what_is_missing() -> None:
     loss = pyrite.loss("scale(mae, tau=1.5, margin='measured')")
     assert str(loss) == "scale(mae, tau=1.5, margin='measured')"
     assert (math.isnan(loss.peak().margin), loss.peak().weight) == (True, 0.5)
-    with pytest.raises(ValueError, match=r"does not know its margin yet: training measures it"):
+    with pytest.raises(ValueError, match=r"has no margin yet: training measures it"):
         loss(torch.zeros(2, 3), torch.tensor([0, 1]))
     with pytest.raises(ValueError, match="margin is 'mesured', but must be 'measured' or a negative number"):
         pyrite.loss("scale(mae, tau=1.5, margin='mesured')")

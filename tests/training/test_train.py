@@ -408,7 +408,7 @@ def test_what_makes_a_net(tmp_path: Path) -> None:
 
 
 def test_a_net_is_not_passed_from_loss_to_loss(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="every run would continue to train"):
+    with pytest.raises(ValueError, match="a network that all runs would share"):
         pyrite.compare("digits", ["ce", "mae"], out=tmp_path, model=nn.Linear(64, 10))
 
 

@@ -167,7 +167,7 @@ def test_files_that_have_changed_are_another_search(changed: str, tmp_path: Path
 
 def test_a_folder_with_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("")
-    with pytest.raises(ValueError, match="is not empty, and holds no search"):
+    with pytest.raises(ValueError, match="is not empty and contains no search"):
         pyrite.tune("digits", METHODS, out=tmp_path, **OPTIONS)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
     with pytest.raises(ValueError, match="is not a folder"):
@@ -248,7 +248,7 @@ def test_data_and_nets_that_have_no_spelling(tmp_path: Path) -> None:
     assert found.tested == ""
     assert "not looked at" not in found.to_markdown()
     assert (pyrite.train(data, out=tmp_path / "b", **found.options).labels["part"] == 0).all()
-    with pytest.raises(ValueError, match="every run would continue to train"):
+    with pytest.raises(ValueError, match="a network that all runs would share"):
         pyrite.tune(data, out=tmp_path / "c", model=make((3,), 2))
 
 
