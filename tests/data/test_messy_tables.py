@@ -118,7 +118,7 @@ def test_columns_are_ignored_and_name_samples(tmp_path, refused):
     assert (data.columns, data.paths[:2]) == (("x",), ("n0", "n1"))
     np.testing.assert_array_equal(data.inputs[:, 0], np.arange(9))
     assert "no column is called 'urls'; did you mean 'url'" in refused(load, path, ignore="urls")
-    assert "the column 'label' has the labels" in refused(load, path, ignore="label", label="label")
+    assert "the column 'label' contains the labels" in refused(load, path, ignore="label", label="label")
 
 
 def test_a_comma_in_a_name(tmp_path):

@@ -213,7 +213,9 @@ def test_an_audit_that_calls_most_labels_wrong_is_not_followed(monkeypatch: pyte
         return replace(pyrite.audit(given, **options), noise_rate=0.6)
 
     monkeypatch.setattr("pyrite.estimator.classifier.audit_scores", doubtful_audit)
-    with pytest.warns(UserWarning, match="60 % of the labels seem to be wrong.*: wrong classes may be taken"):
+    with pytest.warns(
+        UserWarning, match="60 % of the labels seem to be wrong.*: the classifier may predict wrong classes"
+    ):
         unweighted = RobustClassifier(model=model).fit(inputs, labels)
     np.testing.assert_array_equal(unweighted.decision_function(inputs), alone)
 

@@ -280,7 +280,7 @@ class OfPairs(Module):
     ("options", "words"),
     [
         ({"module": NoScores()}, r"training_step returns no scores: return"),
-        ({"module": NoHeldOutScores()}, r"validation_step gives no scores"),
+        ({"module": NoHeldOutScores()}, r"validation_step returns no scores"),
         ({"module": OfPairs(), "loaders": pairs()}, "wrap the data set in Indexed"),
         ({"found": LabelAudit(np.roll(NOISY.given, 1))}, r"the label of sample 1 is \d in a batch, but \d in labels"),
         ({"found": LabelAudit(NOISY.given[:20])}, "there is a sample 66, but there are 20 labels"),
