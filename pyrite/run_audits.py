@@ -244,7 +244,7 @@ def audit_run(run: Run, seed: int, metadata: Records | None = None, leaks: Leaks
     issues, data = None, None
     try:
         data = run.dataset()
-        issues = data_issues(replace(data, labels=given))
+        issues = data_issues(data, given)
         notes += [*issues.sentences(), *_large_groups(data, run.config.method)]
     except DataChanged:  # suspects would be named by their places among other samples
         raise

@@ -22,7 +22,7 @@ _CHUNK = 2**22  # bytes of inputs per thread
 
 
 class Copies(NamedTuple):
-    """Samples whose inputs are the same in every byte, in order, and the names of their labels."""
+    """Samples whose inputs are the same, or nearly, in order, and the names of their labels."""
 
     samples: tuple[int, ...]
     labels: tuple[str, ...]
@@ -41,6 +41,7 @@ class DataIssues:
     """The problems of a data set."""
 
     contradictions: tuple[Copies, ...] = ()  # copies with different labels, of which all but one kind must be wrong
+    near_copies: tuple[Copies, ...] = ()  # samples that are nearly the same, and have different labels
     repeated: int = 0  # the number of samples with the input and the label of an earlier one
     near_empty: tuple[ClassSize, ...] = ()  # classes with fewer than ``FEW`` samples
     unreadable: tuple[Unreadable, ...] = ()  # files that were set aside, with the reason
@@ -56,6 +57,14 @@ class DataIssues:
                 f"{_many(count, 'input')} {'occurs' if count == 1 else 'occur'} more than once with different labels, "
                 f"in {samples} samples, such as {first.samples[0]} ({first.labels[0]}) and "
                 f"{first.samples[other]} ({first.labels[other]})"
+            )
+        if self.near_copies:
+            pairs = _many(len(self.near_copies), "group of near copies has", "groups of near copies have")
+            (one, *_), (label, *_) = self.near_copies[0]
+            other = next(place for place, name in enumerate(self.near_copies[0].labels) if name != label)
+            two = self.near_copies[0].samples[other]
+            sentences.append(
+                f"{pairs} different labels, such as {one} ({label}) and {two} ({self.near_copies[0].labels[other]})"
             )
         if self.repeated:
             verb = "repeats" if self.repeated == 1 else "repeat"
@@ -74,34 +83,44 @@ class DataIssues:
 
     def summary(self) -> dict[str, Any]:
         """The same as plain lists, ready for JSON."""
+        kinds = {"contradictions": self.contradictions, "near_copies": self.near_copies}
         return {
-            "contradictions": [
-                {"samples": list(group.samples), "labels": list(group.labels)} for group in self.contradictions
-            ],
+            **{
+                kind: [{"samples": list(rows), "labels": list(names)} for rows, names in found]
+                for kind, found in kinds.items()
+            },
             "repeated": self.repeated,
             "near_empty": [size._asdict() for size in self.near_empty],
             "unreadable": [entry._asdict() for entry in self.unreadable],
         }
 
 
-def data_issues(data: Dataset) -> DataIssues:
-    """Find problems of a data set without training. Reads every input once and stores 16 bytes per input.
+def data_issues(data: Dataset, labels: Ints | None = None) -> DataIssues:
+    """Find problems of a data set without training, with other ``labels`` than its own if some are given.
 
     Two inputs are the same if all their bytes are, as a net would see them: two files with the same pixels are copies.
+    Near copies are much closer to each other than independent samples: rows with jitter, images that were saved again,
+    texts with a changed word.
     Images that turn out to be damaged only when they are read are reported with those that were set aside before.
     """
-    contradictions, repeated = [], 0
+    labels = data.labels if labels is None else labels
     keys, readable, bad = _fingerprints(data.inputs)
-    for group in _copies(keys, readable):
-        labels = data.labels[group]
-        kinds = len(np.unique(labels))
-        repeated += len(group) - kinds
-        if kinds > 1:
-            contradictions.append(Copies(tuple(group.tolist()), tuple(data.classes[label] for label in labels)))
-    sizes = np.bincount(data.labels, minlength=len(data.classes)).tolist()
+    same = _copies(keys, readable)
+    repeated = sum(len(group) - len(np.unique(labels[group])) for group in same)
+    contradictions = _contradicting(same, labels, data.classes)
+    known_groups = {one.samples for one in contradictions}
+    near = _contradicting(_copies(data.copies, np.arange(len(data))), labels, data.classes)
+    sizes = np.bincount(labels, minlength=len(data.classes)).tolist()
     few = tuple(ClassSize(name, count) for name, count in zip(data.classes, sizes, strict=True) if count < FEW)
     known = {entry.path: entry for entry in (*data.unreadable, *bad)}
-    return DataIssues(tuple(sorted(contradictions)), repeated, few, tuple(known.values()))
+    near = tuple(one for one in near if one.samples not in known_groups)
+    return DataIssues(contradictions, near, repeated, few, tuple(known.values()))
+
+
+def _contradicting(groups: list[Ints], labels: Ints, classes: tuple[str, ...]) -> tuple[Copies, ...]:
+    """The groups whose samples have different labels, in order."""
+    found = [group.tolist() for group in groups if len(np.unique(labels[group])) > 1]
+    return tuple(sorted(Copies(tuple(rows), tuple(classes[labels[row]] for row in rows)) for rows in found))
 
 
 def _fingerprints(inputs: Inputs) -> tuple[npt.NDArray[np.void], Ints, list[Unreadable]]:
@@ -131,7 +150,7 @@ def _digests(inputs: Iterable[bytes]) -> npt.NDArray[np.void]:
     return np.frombuffer(b"".join(blake2b(one, digest_size=16).digest() for one in inputs), "V16")
 
 
-def _copies(keys: npt.NDArray[np.void], index: Ints) -> list[Ints]:
+def _copies(keys: npt.NDArray[Any], index: Ints) -> list[Ints]:
     """Groups of two or more samples with the same key, each in order."""
     _, number, counts = np.unique(keys, return_inverse=True, return_counts=True)
     copied = np.flatnonzero(counts[number] > 1)

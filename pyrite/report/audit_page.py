@@ -30,6 +30,7 @@ _TITLE = "Which labels look wrong"
 _SCRIPTS = tuple(f"audit_{part}.js" for part in ("queue", "estimate", "review", "words", "view", "page"))
 _CLASSES = 100  # a larger matrix is slow to open and hard to read
 _MOST_ANNOTATORS = 50  # that are listed
+_MOST_COPIES = 20  # that are listed
 _MANY = 25  # with more classes a list of confusions is easier to read than a table
 
 
@@ -111,6 +112,7 @@ def _page(audit: Audit, data: Dataset | None = None, columns: Sequence[str] = ()
         pairs=confused[: 24 if len(audit.classes) > _MANY else 8],
         pair_count=len(confused),
         annotators=_annotators(audit),
+        copies=_copies(audit),
         command=_next_command(run),
         columns=read_as,
         run=run,
@@ -155,6 +157,17 @@ def _annotators(audit: Audit) -> list[dict[str, Any]]:
             "place": round(100 * one.rate / scale, 2),
         }
         for name, one in ranked
+    ]
+
+
+def _copies(audit: Audit) -> list[dict[str, str]]:
+    """Copies and near copies with different labels, by path or number."""
+    issues = audit.data_issues
+    found = () if issues is None else (*issues.contradictions, *issues.near_copies)
+    names = dict(zip(audit.index.tolist(), audit.paths, strict=True)) if audit.paths else {}
+    return [
+        {"samples": ", ".join(names.get(row, str(row)) for row in rows), "labels": ", ".join(labels)}
+        for rows, labels in found[:_MOST_COPIES]
     ]
 
 

@@ -58,7 +58,7 @@ def test_near_empty_classes(counts: tuple[int, ...], few: list[tuple[str, int]])
     assert found.near_empty == tuple(ClassSize(*entry) for entry in few)
 
 
-def test_lazy_images_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lazy_images_are_read_once_and_once_as_thumbnails(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     for label in ("cat", "dog"):
         (tmp_path / label).mkdir()
@@ -81,7 +81,7 @@ def test_lazy_images_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(LazyImages, "read", counting)
     data = load("folder", path=str(tmp_path), lazy=True)
     found = data_issues(data)
-    assert sorted(counted) == list(range(len(data)))
+    assert sorted(counted) == sorted(2 * [*range(len(data))])
     three = [data.paths.index(name) for name in ("cat/03.png", "cat/11.png", "dog/07.bmp")]
     assert found.contradictions == (Copies(tuple(three), ("cat", "cat", "dog")),)
     assert found.repeated == 1
@@ -90,6 +90,34 @@ def test_lazy_images_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     assert {entry.path for entry in in_memory.unreadable} == {entry.path for entry in found.unreadable}
     assert in_memory.repeated == 1
     assert [len(copies.samples) for copies in in_memory.contradictions] == [3]
+
+
+@pytest.mark.parametrize("kind", ["rows", "images", "texts"])
+def test_near_copies_with_different_labels(kind: str) -> None:
+    """Of 40 samples, eight occur again with small changes, four of these with another label."""
+    rng = np.random.default_rng(0)
+    labels = np.concatenate([np.arange(40) % 2, np.arange(8) % 2])
+    labels[40:44] = 1 - labels[40:44]
+    if kind == "texts":
+        words = rng.choice([f"word{number}" for number in range(300)], (40, 12))
+        again = words[:8].copy()
+        again[:, 5] = "changed"
+        texts = [" ".join(row) for row in (*words, *again)]
+        data = load(texts, label=["ab"[label] for label in labels])
+    else:
+        shape = (40, 6) if kind == "rows" else (40, 3, 16, 16)
+        first = rng.normal(size=shape) if kind == "rows" else rng.integers(0, 250, shape)
+        again = first[:8] + (1e-6 if kind == "rows" else 1)
+        both = np.concatenate([first, again]).astype(np.float32 if kind == "rows" else np.uint8)
+        data = Dataset("made", both, labels, ("a", "b"))
+    found = data_issues(data)
+    assert found.near_copies == tuple(
+        Copies((row, 40 + row), tuple("ab"[labels[place]] for place in (row, 40 + row))) for row in range(4)
+    )
+    assert not found.contradictions
+    assert not found.repeated
+    assert found.sentences()[0] == "4 groups of near copies have different labels, such as 0 (a) and 40 (b)"
+    assert not data_issues(data, np.zeros(48, np.int64)).near_copies
 
 
 def test_words_and_json() -> None:
@@ -110,6 +138,7 @@ def test_words_and_json() -> None:
             {"samples": [3, 5, 9], "labels": ["cat", "cat", "dog"]},
             {"samples": [4, 6], "labels": ["dog", "cat"]},
         ],
+        "near_copies": [],
         "repeated": 1,
         "near_empty": [{"name": name, "samples": 2} for name in "abcdef"],
         "unreadable": [{"path": "x.png", "reason": "x.png: cut off"}],

@@ -171,6 +171,17 @@ def test_one_key_decides_and_goes_on(browser: Browser) -> None:
     assert [row["new"] for row in rows] == ["cat", NAMES[2], "", "", NAMES[2], "dog"]
 
 
+def test_number_keys_of_digits_are_the_classes(browser: Browser) -> None:
+    """A key is what the list shows beside a class; a digit that is not in the list is a class all the same."""
+    browser.open(make_audit(tuple("0123456789")))
+    keys = "return [...document.querySelectorAll('#choices kbd')].map((e) => e.textContent)"
+    assert browser.js(keys) == ["1", "2", "3", "4", "5"]  # given 0
+    browser.press("3")
+    assert browser.js(keys) == ["2", "3", "4", "5", "6"]  # given 1
+    browser.press("4", "0", "3")
+    assert [row["new"] for row in browser.export()] == ["3", "4", "0", "3"]  # the last one is kept
+
+
 def test_buttons_do_what_keys_do(browser: Browser) -> None:
     browser.open(make_audit())
     for selector in ("[data-do=keep]", "[data-do=relabel]", "[data-do=drop]", "[data-do=unsure]", "[data-choice='1']"):

@@ -25,6 +25,10 @@ function choose(place) {
   if (choice) relabel(choice.label);
 }
 
+function chooseByKey(key) {
+  if (review.current >= 0) relabel(queue.labelOf(review.current, key));
+}
+
 function decideAll(codeOf, words) {
   view.show(`${words} ${count(review.decideAll(codeOf))}. Undo takes all of them back.`);
 }
@@ -88,7 +92,7 @@ function onKey(event) {
   }
   if (event.target.closest(".scroll") && event.key.startsWith("Arrow")) return; // it scrolls
   const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-  const action = ACTIONS[KEYS[key]] || (/^[1-9]$/.test(key) ? () => choose(Number(key) - 1) : null);
+  const action = ACTIONS[KEYS[key]] || (/^[0-9]$/.test(key) ? () => chooseByKey(key) : null);
   if (!action) return;
   event.preventDefault();
   if (cardInSight()) action();

@@ -15,6 +15,7 @@ class Queue {
   constructor(data) {
     this.fingerprint = data.fingerprint;
     this.classes = data.classes;
+    this.digits = data.classes.every((name) => /^[0-9]$/.test(name));
     this.canTell = data.canTell;
     this.width = data.width;
     for (const name of ["index", "given", "score", "choices", "likelihoods"]) this[name] = numbers(data[name]);
@@ -46,6 +47,18 @@ class Queue {
       label: this.choices[from + k],
       likelihood: this.likelihoods[from + k],
     }));
+  }
+
+  /** The key of a choice: the class itself if all classes are digits, otherwise its place in the list. */
+  keyOf(choice, place) {
+    return this.digits ? this.classes[choice.label] : String(place + 1);
+  }
+
+  /** The class that a number key chooses, or -1. A digit that is not in the list is a class, too. */
+  labelOf(item, key) {
+    if (this.digits) return this.classes.indexOf(key);
+    const choice = this.choicesOf(item)[Number(key) - 1];
+    return choice ? choice.label : -1;
   }
 
   suggested(item) {

@@ -194,7 +194,7 @@ class View {
       const given = choice.label === this.queue.given[item];
       button.append(
         bar,
-        element("kbd", String(k + 1)),
+        element("kbd", this.queue.keyOf(choice, k)),
         element("span", this.queue.classes[choice.label], "name"),
         element("span", given ? "given" : "", "tag"),
         element("span", Number.isFinite(choice.likelihood) ? percent(choice.likelihood) : "", "share"),
