@@ -2,11 +2,10 @@
 
 from pyrite.auditing.annotators import AnnotatorFit, fit_annotators
 from pyrite.auditing.audit import Annotator, Audit, Confusion
-from pyrite.auditing.column_models import ColumnModels
+from pyrite.auditing.column_models import ColumnModels, Leak, find_leaks
 from pyrite.auditing.from_annotators import audit_annotated, with_annotators
 from pyrite.auditing.from_scores import FEWEST, audit_margins, audit_scores, check_enough
 from pyrite.auditing.issues import DataIssues, data_issues
-from pyrite.auditing.leaks import Leak, find_leaks
 from pyrite.auditing.review import Review
 from pyrite.auditing.sample_scores import SCORES, AuditScore, Evidence
 from pyrite.auditing.scores import Kind, check_labels, named_scores, numbered, preferences

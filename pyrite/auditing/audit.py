@@ -15,8 +15,8 @@ import numpy.typing as npt
 from scipy.special import expit
 
 from pyrite.arrays import Flags, Floats, Ints
+from pyrite.auditing.column_models import Leak
 from pyrite.auditing.issues import DataIssues
-from pyrite.auditing.leaks import Leak
 from pyrite.auditing.sample_scores import SCORES
 from pyrite.auditing.slices import Slice
 from pyrite.data import Annotations, Dataset, Records
