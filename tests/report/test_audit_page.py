@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from pyrite.auditing.issues import Copies, DataIssues
 from pyrite.data import Dataset
 from pyrite.data.images import LazyImages
 from pyrite.errors import PyriteError
@@ -288,3 +289,13 @@ def test_notebooks_show_the_page_itself(tmp_path: Path) -> None:
     assert len(repr(shown)) < 80
     with pytest.raises(PyriteError, match="height is 0, but must be a number of pixels"):
         audit.show(height=0)
+
+
+def test_copies_with_different_labels_are_listed(tmp_path: Path) -> None:
+    issues = DataIssues((Copies((100, 103), ("cat", "<dog>")),), (Copies((101, 999), ("dog", "cat")),))
+    paths = tuple(f"{number}.png" for number in range(60))
+    page = write_audit_page(make_audit(data_issues=issues, paths=paths), tmp_path / "page.html").read_text()
+    listed = page[page.index('id="copies"') :]
+    assert '<th scope="row">0.png, 3.png</th><td>cat, &lt;dog&gt;</td>' in listed
+    assert '<th scope="row">1.png, 999</th><td>dog, cat</td>' in listed  # a sample that was not audited has its number
+    assert 'id="copies"' not in write_audit_page(make_audit(), tmp_path / "page.html").read_text()
