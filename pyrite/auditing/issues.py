@@ -27,6 +27,12 @@ class Copies(NamedTuple):
     samples: tuple[int, ...]
     labels: tuple[str, ...]
 
+    @property
+    def example(self) -> str:
+        """Two of the samples with different labels."""
+        other = next(place for place, label in enumerate(self.labels) if label != self.labels[0])
+        return f"{self.samples[0]} ({self.labels[0]}) and {self.samples[other]} ({self.labels[other]})"
+
 
 class ClassSize(NamedTuple):
     """A class and the number of samples with its label."""
@@ -50,22 +56,15 @@ class DataIssues:
         """One sentence per kind of problem, with its first example."""
         sentences = []
         if self.contradictions:
-            first, count = self.contradictions[0], len(self.contradictions)
-            other = next(place for place, label in enumerate(first.labels) if label != first.labels[0])
+            count = len(self.contradictions)
             samples = sum(len(group.samples) for group in self.contradictions)
             sentences.append(
                 f"{_many(count, 'input')} {'occurs' if count == 1 else 'occur'} more than once with different labels, "
-                f"in {samples} samples, such as {first.samples[0]} ({first.labels[0]}) and "
-                f"{first.samples[other]} ({first.labels[other]})"
+                f"in {samples} samples, such as {self.contradictions[0].example}"
             )
         if self.near_copies:
-            pairs = _many(len(self.near_copies), "group of near copies has", "groups of near copies have")
-            (one, *_), (label, *_) = self.near_copies[0]
-            other = next(place for place, name in enumerate(self.near_copies[0].labels) if name != label)
-            two = self.near_copies[0].samples[other]
-            sentences.append(
-                f"{pairs} different labels, such as {one} ({label}) and {two} ({self.near_copies[0].labels[other]})"
-            )
+            groups = _many(len(self.near_copies), "group of near copies has", "groups of near copies have")
+            sentences.append(f"{groups} different labels, such as {self.near_copies[0].example}")
         if self.repeated:
             verb = "repeats" if self.repeated == 1 else "repeat"
             sentences.append(f"{_many(self.repeated, 'sample')} {verb} the input and label of an earlier one")

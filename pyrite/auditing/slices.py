@@ -81,6 +81,14 @@ class Disagreement(NamedTuple):
                 expected[some] = curve.fit_transform(certainty[some], found[some])
         return cls(found, expected, 1 - 1 / classes)
 
+    def at_most(self, member: Flags, found: Floats) -> "Disagreement":
+        """The same, or with what another model found of these samples if it disagrees with fewer labels."""
+        if found.sum() >= self.found[member].sum():
+            return self
+        changed = self.found.copy()
+        changed[member] = found
+        return self._replace(found=changed)
+
     def difficulty(self, used: Flags) -> "Disagreement":
         """The same, if every sample were as difficult as any other."""
         return self._replace(expected=np.full(len(self.found), self.found[used].mean()))
@@ -146,15 +154,13 @@ def find_slices(
             member = found.where.member & free
             if not all(_matters(member, one, wrong, free) for one in (evidence, screen)):
                 continue
+            if best is not None and found.log_p + _SIMPLER * (len(some) - len(best[0].where.parts)) >= best[0].log_p:
+                continue
             if learned is not None:
-                inside = evidence.found.copy()
-                inside[member] = learned(member)
-                if inside[member].sum() < evidence.found[member].sum():
-                    evidence = evidence._replace(found=inside)
-                    if not _matters(member, evidence, wrong, free):
-                        continue
-            if best is None or found.log_p + _SIMPLER * (len(some) - len(best[0].where.parts)) < best[0].log_p:
-                best = found, evidence
+                evidence = evidence.at_most(member, learned(member))
+                if not _matters(member, evidence, wrong, free):
+                    continue
+            best = found, evidence
         if best is None:
             break
         named.append((best[0].where, best[1]))
