@@ -181,7 +181,7 @@ def main() -> None:
     parser.add_argument("--nets", action="store_true", help="train nets on the table")
     parser.add_argument("--tables", action="store_true", help="what is named in real tables")
     parser.add_argument("--copies", action="store_true", help="the rate with every sample four times")
-    parser.add_argument("--half", type=int, default=1, help="0: the tables for development, 1: those that are reported")
+    parser.add_argument("--half", type=int, default=0, help="0: the tables that are reported, 1: those for development")
     parser.add_argument("--draws", type=int, default=40)
     parser.add_argument("--rows", type=int, default=3000)
     chosen = parser.parse_args()

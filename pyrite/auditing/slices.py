@@ -17,7 +17,8 @@ LEVEL: Final = 0.05  # the probability of naming anything where nothing differs
 _FEWEST: Final = 20  # samples of a slice
 _MOST: Final = 5  # slices that are named
 _LARGEST: Final = 0.35  # of all samples
-_EXCESS: Final = 0.1  # more wrong labels than elsewhere, at least
+_EXCESS: Final = (0.1, 0.3)  # more wrong labels than elsewhere, at least, of a column and of a pair of columns:
+# models that keep two columns apart do not see that classes overlap where both have certain values
 _TIMES: Final = 3.0  # as many wrong labels as elsewhere, at least
 _PAIRED: Final = 40  # columns of which pairs are looked at
 _SIMPLER: Final = 10.0  # by how much the log-probability of a pair must be lower than that of a column
@@ -152,13 +153,13 @@ def find_slices(
             if found is None or found.log_p > limit:
                 continue
             member = found.where.member & free
-            if not all(_matters(member, one, wrong, free) for one in (evidence, screen)):
+            if not all(_matters(member, one, wrong, free, len(some)) for one in (evidence, screen)):
                 continue
             if best is not None and found.log_p + _SIMPLER * (len(some) - len(best[0].where.parts)) >= best[0].log_p:
                 continue
             if learned is not None:
                 evidence = evidence.at_most(member, learned(member))
-                if not _matters(member, evidence, wrong, free):
+                if not _matters(member, evidence, wrong, free, len(some)):
                     continue
             best = found, evidence
         if best is None:
@@ -241,10 +242,10 @@ def _excess(member: Flags, evidence: Disagreement, outside: Flags) -> tuple[floa
     return float(min(excess, 1.0)), float(np.sqrt(max(share * (1 - share), 1e-4) * member.sum()) / room)
 
 
-def _matters(member: Flags, evidence: Disagreement, wrong: Floats, free: Flags) -> bool:
-    """Whether labels are wrong far more often, and not only a little."""
+def _matters(member: Flags, evidence: Disagreement, wrong: Floats, free: Flags, columns: int) -> bool:
+    """Whether labels are wrong far more often, and not only a little, in a set by so many columns."""
     excess, error = _excess(member, evidence, free & ~member)
-    return excess - error > max(_EXCESS, (_TIMES - 1) * float(wrong[free & ~member].mean()))
+    return excess - error > max(_EXCESS[columns - 1], (_TIMES - 1) * float(wrong[free & ~member].mean()))
 
 
 def _described(where: _Set, evidence: Disagreement, used: Flags, free: Flags, base: float) -> Slice:
