@@ -71,7 +71,16 @@ class Loss(nn.Module, ABC):
             takes = ", ".join(dict.fromkeys([*own, *_DEFAULTS]))
             raise PyriteError(f"{type(self).__name__} does not take {', '.join(sorted(unknown))}; it takes {takes}")
         for name, value in options.items():
-            setattr(self, name, _option(name, value))
+            if name == "reduction":
+                require(value in ("none", "mean", "sum"), name, value, "none, mean or sum")
+            elif name == "ignore_index":
+                value = whole_number(name, value)
+            elif name == "check":
+                flag(name, value)
+            elif value is not None:
+                value = to_numbers(value, name)
+                require(value.dim() == 1, name, tuple(value.shape), "one number per class")
+            setattr(self, name, value)
             self._spec = None  # the text that made it, if a function did, knows nothing of the options
         return self
 
@@ -461,19 +470,6 @@ def to_numbers(value: object, argument: str) -> Tensor:
         return torch.as_tensor(values, dtype=torch.float64).detach().clone()
     except (TypeError, ValueError, RuntimeError):
         raise PyriteError(f"{argument} is {value!r}, but must be numbers, as many in every row") from None
-
-
-def _option(name: str, value: Any) -> Any:
-    if name == "reduction":
-        require(value in ("none", "mean", "sum"), name, value, "none, mean or sum")
-    elif name == "ignore_index":
-        value = whole_number(name, value)
-    elif name == "check":
-        flag(name, value)
-    elif name == "weight" and value is not None:
-        value = to_numbers(value, name)
-        require(value.dim() == 1, name, tuple(value.shape), "one number per class")
-    return value
 
 
 def scaled_terms(factor: float, terms: tuple[Term, ...] | None) -> tuple[Term, ...] | None:

@@ -1,11 +1,13 @@
 """Reading of regular files, atomic writing, and locks on folders that several processes write to."""
 
 import io
+import json
 import os
 import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -84,6 +86,19 @@ def npz_bytes(arrays: Mapping[str, npt.ArrayLike], *, compress: bool = False) ->
     save = np.savez_compressed if compress else np.savez
     save(buffer, **{name: np.asarray(array) for name, array in arrays.items()})  # type: ignore[arg-type]
     return buffer.getvalue()
+
+
+def pack_texts(texts: Iterable[str]) -> npt.NDArray[np.uint8]:
+    """Texts as an array of bytes, JSON: one of fixed width would take the longest for all, and cut off zero bytes."""
+    return np.frombuffer(json.dumps(list(texts)).encode(), np.uint8)
+
+
+def unpack_texts(packed: npt.NDArray[Any]) -> list[str]:
+    """What ``pack_texts`` packed; a ValueError if it is anything else."""
+    texts: Any = json.loads(packed.tobytes())
+    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
+        raise PyriteError("it is not a list of texts")
+    return texts
 
 
 def acquire(path: Path, *, wait: bool = False) -> Callable[[], None] | None:

@@ -1,10 +1,9 @@
 """Safe reading of ``.npz`` files: nothing is unpickled, and no header makes this allocate more than the file holds."""
 
-import json
 import math
 import zipfile
 import zlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, Final
 
@@ -81,16 +80,3 @@ def read_header(file: IO[bytes], where: str) -> tuple[tuple[int, ...], bool, np.
     except Exception as error:  # numpy parses the header as Python literals, so any exception is possible
         reason = (str(error) or type(error).__name__).splitlines()[0]
         raise PyriteError(f"{where}: not an array ({reason})") from None
-
-
-def pack_texts(texts: Iterable[str]) -> npt.NDArray[np.uint8]:
-    """Texts as an array of bytes, JSON: one of fixed width would take the longest for all, and cut off zero bytes."""
-    return np.frombuffer(json.dumps(list(texts)).encode(), np.uint8)
-
-
-def unpack_texts(packed: npt.NDArray[Any]) -> list[str]:
-    """What ``pack_texts`` packed; a ValueError if it is anything else."""
-    texts: Any = json.loads(packed.tobytes())
-    if not isinstance(texts, list) or not all(isinstance(text, str) for text in texts):
-        raise PyriteError("it is not a list of texts")
-    return texts

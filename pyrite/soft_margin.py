@@ -79,7 +79,7 @@ def row_margins(rows: Tensor) -> Tensor:
     leader = fixed.argmax(1, keepdim=True)
     first = x.gather(1, leader)
     others = x.scatter(1, leader, -torch.inf)
-    runner = _finite(others.detach().amax(1, keepdim=True))
+    runner = others.detach().amax(1, keepdim=True).clamp(min=torch.finfo(x.dtype).min)
     lead = (first - runner) - (others - runner).exp().sum(1, keepdim=True).log()
     top = fixed.gather(1, leader)
     mass = (others - top).exp()
@@ -205,7 +205,8 @@ def _in_operations(
     x = rows.to(torch.promote_types(rows.dtype, torch.float32), copy=in_place)
     others = x.scatter_(1, index, -torch.inf) if in_place else x.scatter(1, index, -torch.inf)
     room = others if in_place else None
-    top = _finite(others.detach().amax(1, keepdim=True))
+    # Where all others are -inf, their mass is 0, and the margin +inf, not NaN.
+    top = others.detach().amax(1, keepdim=True).clamp(min=torch.finfo(x.dtype).min)
     others = torch.sub(others, top, out=room)
     drop = others.scatter(1, index, 0.0).sum(1).to(wide) if with_total else None
     mass = torch.exp(others, out=room).sum(1, dtype=wide)
@@ -268,8 +269,3 @@ def widened(rows: Tensor) -> Tensor:
     Every class's margin has the scores' size, and in float32 its rounding alone puts some 1e-6 on the weights.
     """
     return wide(rows) if rows.numel() <= FEW else rows
-
-
-def _finite(top: Tensor) -> Tensor:
-    """-inf, where all others have it, made finite: then their mass is 0 and the margin +inf, not NaN."""
-    return top.clamp(min=torch.finfo(top.dtype).min)

@@ -20,7 +20,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
-from pyrite.checks import is_number
+from pyrite.checks import check_fields, is_number
 from pyrite.errors import PyriteError
 
 if TYPE_CHECKING:
@@ -150,7 +150,13 @@ def construct(thing: object, **options: object) -> str:
 
 
 class HasSpec:
-    """What is written as the text that makes it again: ``str`` for people and files, ``repr`` for Python."""
+    """What is written as the text that makes it again: ``str`` for people and files, ``repr`` for Python.
+
+    The fields of a dataclass are checked by their annotations.
+    """
+
+    def __post_init__(self) -> None:
+        check_fields(self)
 
     def __str__(self) -> str:
         return write_spec(self)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import interpolate, pad as zero_pad
 
-from pyrite.checks import check_fields, number, whole_number
+from pyrite.checks import number, whole_number
 from pyrite.draws import Stream, order, uniforms
 from pyrite.errors import PyriteError
 from pyrite.spec import HasSpec
@@ -68,9 +68,6 @@ class CropFlip(HasSpec):
     edge: Literal["zeros", "reflect"] = "zeros"
     place: Literal["random", "centre"] = "random"
     jitter: Annotated[Sequence[float], _amounts] | None = None
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def size(self, height: int, width: int) -> tuple[int, int]:
         """Height and width of a crop of images of this size."""

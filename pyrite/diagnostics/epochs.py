@@ -77,10 +77,6 @@ class SubsetAccuracies:
     recovered: Tally | None = None
     true: Tally | None = None
 
-    def hybrid(self, test: Tally | None) -> float | None:
-        """The hybrid accuracy with this test result, or None where either is unknown."""
-        return hybrid_accuracy(test, self.true) if test is not None and self.true is not None else None
-
     def fractions(self) -> dict[str, float | None]:
         """Each accuracy as a fraction, by name; None also where the subset is empty."""
         tallies = {name: getattr(self, name) for name in self.__dataclass_fields__}

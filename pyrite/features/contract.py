@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.checks import check_fields
 from pyrite.data import Dataset, InputKind, Inputs, kind_of
 from pyrite.errors import PyriteError
 from pyrite.files import npz_bytes
@@ -62,9 +61,6 @@ class Encoder(HasSpec, ABC):
 
     learning_rate: ClassVar[float | None] = None
     """The learning rate that suits them, as ``Architecture.learning_rate`` is; None for that of the net."""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @abstractmethod
     def fit(self, inputs: Inputs, rows: npt.NDArray[np.int64], progress: bool = False) -> Features:

@@ -17,7 +17,7 @@ from pyrite.data import InputKind, Inputs, Records
 from pyrite.errors import PyriteError
 from pyrite.features.contract import Encoder, Features, State
 from pyrite.features.embedding import NetEncoder
-from pyrite.npz_files import pack_texts, unpack_texts
+from pyrite.files import pack_texts, unpack_texts
 
 Float16 = npt.NDArray[np.float16]  # of which 300 directions of 20,000 terms take 12 MB in a run's folder
 Float32 = npt.NDArray[np.float32]

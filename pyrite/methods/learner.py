@@ -54,8 +54,8 @@ class Learner(Stateful):
 
     Attributes:
         deferred: whether steps are made without reading the device. What is not finite is then noted on the device
-            (``fault``, a number of ``FAULTS``), from then on the weights stay as they are, and ``check`` raises it.
-            The optimiser must be a fused one, which can skip a step by a number on the device.
+            (``fault``, a number of ``FAULTS``), from then on the weights stay as they are, and ``Trainer.check``
+            raises it. The optimiser must be a fused one, which can skip a step by a number on the device.
     """
 
     saved = ("steps", "optimiser_state")
@@ -147,11 +147,6 @@ class Learner(Stateful):
     def note(self, wrong: Tensor, fault: int) -> None:
         """Note on the device that something is not finite, unless something was before."""
         self.fault = torch.where((self.fault == 0) & wrong, float(fault), self.fault)
-
-    def check(self) -> None:
-        """Raise what was noted: one wait for the device."""
-        if self.deferred and (fault := int(self.fault)):
-            raise FloatingPointError(FAULTS[fault])
 
     def update(self, skip: Tensor | None = None) -> float:
         """Sum the gradients over all processes, clip them, and make the optimiser's step; return its learning rate.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, NamedTuple, final
 
-from pyrite.checks import check_fields, number, require
+from pyrite.checks import number, require
 from pyrite.criterion import Loss
 from pyrite.curves import Curve
 from pyrite.errors import PyriteError
@@ -45,9 +45,6 @@ class Method(HasSpec, ABC):
     largest_weight: float = 1.0
     needs_clipping: bool = False
     held_out: float = 0.0
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     def resolve_defaults(self, *, augmented: bool, held_out: bool, pretrained: bool = False) -> "Method":
         """The method with what suits a run filled in, so that its recipe has it.

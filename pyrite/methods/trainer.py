@@ -15,7 +15,7 @@ from pyrite.curves import CE
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
 from pyrite.methods.context import Context
-from pyrite.methods.learner import Learner, Stateful
+from pyrite.methods.learner import FAULTS, Learner, Stateful
 from pyrite.models import Ensemble, mean_scores
 from pyrite.processes import all_reduce, gather, rank, world_size
 from pyrite.soft_margin import margins, row_margin, wide_dtype
@@ -329,7 +329,8 @@ class Trainer(Stateful):
     def check(self) -> None:
         """``FloatingPointError`` if a number on the device was not finite. The weights are those from before."""
         for learner in self.learners:
-            learner.check()
+            if learner.deferred and (fault := int(learner.fault)):
+                raise FloatingPointError(FAULTS[fault])
 
     def gather(self, rows: Tensor) -> Tensor:
         """The rows of all processes, in order of rank, without a gradient."""

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, final
 import torch
 from torch import Tensor, nn
 
-from pyrite.checks import check_fields, check_memory, is_whole, whole_number
+from pyrite.checks import check_memory, is_whole, whole_number
 from pyrite.draws import TORCH_GENERATOR
 from pyrite.errors import PyriteError
 from pyrite.models.layers import TableInputs, Whitening
@@ -34,18 +34,13 @@ class Architecture(HasSpec, ABC):
     averages: ClassVar[bool] = False
     """Whether its features are means over all places of an image, and not maxima."""
 
-    def __post_init__(self) -> None:
-        check_fields(self)
+    normalisation: ClassVar[tuple[float, float] | None] = None
+    """Mean and deviation, of pixels from 0 to 1, that images are normalised by; None for those of the data."""
 
     @property
     def learning_rate(self) -> float:
         """One that suits it, for SGD with momentum 0.9 and batches of 128."""
         return 0.1
-
-    @property
-    def normalisation(self) -> tuple[float, float] | None:
-        """Mean and deviation, of pixels from 0 to 1, that images are normalised by; None for those of the data."""
-        return None
 
     def without_weights(self) -> "Architecture":
         """The same net with random weights, for one whose weights are loaded next."""

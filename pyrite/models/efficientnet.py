@@ -86,7 +86,7 @@ class EfficientnetLite(Architecture, ABC):
         return 7e-4 if self.pretrained else 0.1  # pretrained weights are fine-tuned by AdamW
 
     @property
-    def normalisation(self) -> tuple[float, float] | None:
+    def normalisation(self) -> tuple[float, float] | None:  # type: ignore[override]  # by its weights
         return (127 / 255, 128 / 255) if self.pretrained else None
 
     def without_weights(self) -> Self:

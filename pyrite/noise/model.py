@@ -8,7 +8,7 @@ from typing import Annotated, ClassVar, NamedTuple
 import numpy as np
 
 from pyrite.arrays import to_ints
-from pyrite.checks import Fraction, check_fields, check_memory, flag, whole_number
+from pyrite.checks import Fraction, check_memory, flag, whole_number
 from pyrite.draws import Array, Stream, uniforms
 from pyrite.errors import PyriteError
 from pyrite.spec import HasSpec
@@ -30,9 +30,6 @@ class Noise(HasSpec, ABC):
 
     needs_inputs: ClassVar[bool] = False
     """Whether the noise depends on the inputs of a sample."""
-
-    def __post_init__(self) -> None:
-        check_fields(self)
 
     @property
     def classes(self) -> int | None:

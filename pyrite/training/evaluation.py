@@ -1,6 +1,8 @@
 """What the model predicts of test and held-out samples after every epoch, and the epoch whose model is saved."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
 
 
 @final
+@dataclass
 class BestEpoch:
     """Keeps the weights of the epoch that predicts most of the held-out labels, and decides whether they are saved.
 
@@ -29,10 +32,11 @@ class BestEpoch:
     Of equals, ``epoch``, counted from 1, is the later.
     """
 
-    def __init__(self) -> None:
-        self.epoch = self.last = 0
-        self._hits = self._last_hits = np.zeros(0, bool)
-        self._weights: list[dict[str, Tensor]] = []
+    epoch: int = 0
+    last: int = 0
+    hits: Flags = field(default_factory=partial(np.array, (), bool))
+    last_hits: Flags = field(default_factory=partial(np.array, (), bool))
+    weights: dict[str, dict[str, Tensor]] = field(default_factory=dict)  # by the number of the net
 
     def after_epoch(self, epoch: int, hits: Flags, nets: Sequence[nn.Module]) -> None:
         """Compare an epoch with the best one, by which of the held-out labels are predicted.
@@ -40,12 +44,12 @@ class BestEpoch:
         If a new stage of a method predicts with nets of another number or kind, which cannot take the weights of the
         earlier ones, epochs are compared from this one on.
         """
-        self.last, self._last_hits = epoch, hits
-        states = [net.state_dict() for net in nets]
-        fit = [list(state) for state in states] == [list(weights) for weights in self._weights]
-        if not fit or hits.sum() >= self._hits.sum():
-            self.epoch, self._hits = epoch, hits
-            self._weights = [{name: value.detach().clone() for name, value in state.items()} for state in states]
+        self.last, self.last_hits = epoch, hits
+        states = {str(number): net.state_dict() for number, net in enumerate(nets)}
+        fit = [list(state) for state in states.values()] == [list(weights) for weights in self.weights.values()]
+        if not fit or hits.sum() >= self.hits.sum():
+            self.epoch, self.hits = epoch, hits
+            self.weights = {key: {name: v.detach().clone() for name, v in one.items()} for key, one in states.items()}
 
     @property
     def chosen(self) -> int:
@@ -55,22 +59,12 @@ class BestEpoch:
         But an epoch that is chosen by chance is nearly as good as the last, while a high threshold keeps the last of a
         net that has become worse. Simulated (``benchmarks.best_epoch``), one standard error loses less.
         """
-        return self.epoch if clearly_better(self._hits, self._last_hits) else self.last
+        return self.epoch if clearly_better(self.hits, self.last_hits) else self.last
 
     def restore(self, nets: Sequence[nn.Module]) -> None:
         """Give the nets the weights that they had after the best epoch."""
-        for net, weights in zip(nets, self._weights, strict=True):
+        for net, weights in zip(nets, self.weights.values(), strict=True):
             net.load_state_dict(weights)
-
-    def state_dict(self) -> dict[str, Any]:
-        weights = {str(number): dict(each) for number, each in enumerate(self._weights)}
-        hits = {"hits": self._hits, "last_hits": self._last_hits}
-        return {"epoch": self.epoch, "last": self.last, **hits, "weights": weights}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        self.epoch, self.last = state["epoch"], state["last"]
-        self._hits, self._last_hits = state["hits"], state["last_hits"]
-        self._weights = [state["weights"][str(number)] for number in range(len(state["weights"]))]
 
 
 @final
@@ -95,7 +89,9 @@ class Evaluation:
         growth: Growth | None = None,
     ) -> None:
         self.trainer, self.test, self.validation = trainer, test, validation
-        self.mirror, self.split_off, self.growth = mirror, split_off, growth
+        self.split_off, self.growth = split_off, growth
+        # Scores of inputs, as the model that is saved gives them.
+        self.predict = partial(mirrored_scores, trainer.predict) if mirror else trainer.predict
         self.best = BestEpoch() if keep_best and validation is not None else None
         self.tested = 0  # test samples that can be read
 
@@ -133,10 +129,6 @@ class Evaluation:
             yield self.predict(inputs if self.growth is None else self.growth.resized(inputs, epoch - 1)), labels, index
         batches.seek(0)
 
-    def predict(self, inputs: Tensor) -> Tensor:
-        """Scores of inputs, as the model that is saved gives them."""
-        return mirrored_scores(self.trainer.predict, inputs) if self.mirror else self.trainer.predict(inputs)
-
     def saved(self, history: Sequence[Line]) -> Line:
         """The epoch whose model is saved; if there was a choice, also the best epoch, and the accuracies."""
         if self.best is None or history[-1]["validation_accuracy"] is None:  # no held-out image can be read
@@ -166,12 +158,12 @@ class Evaluation:
         return measure("model", accuracies_of(subsets, test))
 
     def state_dict(self) -> dict[str, Any]:
-        return {"tested": self.tested} | ({} if self.best is None else {"best": self.best.state_dict()})
+        return {"tested": self.tested} | ({} if self.best is None else {"best": dict(vars(self.best))})
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.tested = state["tested"]
         if self.best is not None:
-            self.best.load_state_dict(state["best"])
+            self.best = BestEpoch(**state["best"])
 
 
 def measure_retrieval(trainer: Trainer, test: Dataset, scale: Statistics) -> dict[str, Any] | None:

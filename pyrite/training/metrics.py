@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from pyrite.arrays import Floats, Ints
-from pyrite.diagnostics import SubsetAccuracies, Tally, roc_auc, subset_accuracies, weight_statistics
+from pyrite.diagnostics import SubsetAccuracies, Tally, hybrid_accuracy, roc_auc, subset_accuracies, weight_statistics
 from pyrite.soft_margin import row_margin
 
 Line = dict[str, Any]
@@ -88,7 +88,8 @@ def held_out_of(scores: Tensor, labels: Tensor) -> SimpleNamespace:
 def accuracies_of(subsets: SubsetAccuracies, test: Tally | None) -> SimpleNamespace:
     """Fractions of samples, by the names of ``SubsetAccuracies``, and ``test`` and ``hybrid``."""
     fraction = None if test is None else test.fraction
-    return SimpleNamespace(**subsets.fractions(), test=fraction, hybrid=subsets.hybrid(test))
+    hybrid = None if test is None or subsets.true is None else hybrid_accuracy(test, subsets.true)
+    return SimpleNamespace(**subsets.fractions(), test=fraction, hybrid=hybrid)
 
 
 def outcome_of(history: Sequence[Line], epoch: int) -> SimpleNamespace:

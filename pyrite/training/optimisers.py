@@ -2,45 +2,48 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from types import SimpleNamespace
-from typing import Literal, final
+from typing import Annotated, Any, ClassVar, Literal, final
 
 import torch
 from torch import nn
 
-from pyrite.checks import flag, is_number, number, one_of, require
+from pyrite.checks import flag, is_number, number, require
 from pyrite.errors import PyriteError
 from pyrite.spec import HasSpec, Registry, build, lookup
 
 _LARGEST = 1e30  # float32, in which weights are, ends at 3e38
+_Size = Annotated[float, partial(number, least=0, most=_LARGEST)]
+_Decay = Annotated[float, partial(number, least=0, below=1)]
+
+
+def _two_decays(name: str, value: Any) -> tuple[float, float]:
+    require(isinstance(value, list | tuple) and len(value) == 2, name, value, "two numbers")
+    first, second = (number(f"{name}[{place}]", each, least=0, below=1) for place, each in enumerate(value))
+    return first, second
 
 
 @dataclass(frozen=True, repr=False)
 class Optimiser(HasSpec, ABC):
     """A description of an optimiser. ``str(optimiser)`` is the text that builds it again."""
 
-    lr: float
+    makes: ClassVar[Callable[..., torch.optim.Optimizer]]
+    """torch's optimiser, whose arguments have the names of the fields."""
 
-    @abstractmethod
+    lr: _Size
+
     def build(self, weights: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
         """torch's optimiser of these weights."""
-
-    def __post_init__(self) -> None:
-        for name, value in vars(self).items():
-            if name == "nesterov":
-                flag(name, value)
-            elif name == "momentum":
-                number(name, value, least=0, below=1)
-            elif name == "betas":
-                require(isinstance(value, list | tuple) and len(value) == 2, name, value, "two numbers")
-                for place, beta in enumerate(value):
-                    number(f"betas[{place}]", beta, least=0, below=1)
-                object.__setattr__(self, "betas", tuple(value))
-            else:
-                number(name, value, least=0, most=_LARGEST)
+        options = dict(vars(self))
+        if options.get("momentum") == 0:
+            options["nesterov"] = False  # which torch refuses without momentum
+        # On GPUs one kernel for all weights, which can skip a step without a wait for the device.
+        fused = True if any(weight.device.type != "cpu" for weight in weights) else None
+        return type(self).makes(weights, **options, fused=fused)
 
 
 @final
@@ -52,29 +55,24 @@ class SGD(Optimiser):
     'sgd(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.0005)'
     """
 
-    lr: float = 0.1
-    momentum: float = 0.9
-    nesterov: bool = True
-    weight_decay: float = 5e-4
+    makes = torch.optim.SGD
 
-    def build(self, weights: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
-        nesterov = self.nesterov and self.momentum > 0
-        return torch.optim.SGD(
-            weights, self.lr, self.momentum, weight_decay=self.weight_decay, nesterov=nesterov, fused=_fused(weights)
-        )
+    lr: _Size = 0.1
+    momentum: _Decay = 0.9
+    nesterov: Annotated[bool, flag] = True
+    weight_decay: _Size = 5e-4
 
 
 @dataclass(frozen=True, repr=False)
 class Adam(Optimiser):
     """Adam; ``eps`` is what the IMAE paper calls delta."""
 
-    lr: float = 1e-3
-    betas: tuple[float, float] = (0.9, 0.999)
-    eps: float = 1e-8
-    weight_decay: float = 0.0
+    makes: ClassVar[Callable[..., torch.optim.Optimizer]] = torch.optim.Adam
 
-    def build(self, weights: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.Adam(weights, self.lr, self.betas, self.eps, self.weight_decay, fused=_fused(weights))
+    lr: _Size = 1e-3
+    betas: Annotated[tuple[float, float], _two_decays] = (0.9, 0.999)
+    eps: _Size = 1e-8
+    weight_decay: _Size = 0.0
 
 
 @final
@@ -82,15 +80,9 @@ class Adam(Optimiser):
 class Adamw(Adam):
     """Adam with decoupled weight decay."""
 
-    weight_decay: float = 0.01
+    makes = torch.optim.AdamW
 
-    def build(self, weights: Sequence[nn.Parameter]) -> torch.optim.Optimizer:
-        return torch.optim.AdamW(weights, self.lr, self.betas, self.eps, self.weight_decay, fused=_fused(weights))
-
-
-def _fused(weights: Sequence[nn.Parameter]) -> bool | None:
-    """On GPUs: one kernel for all weights, which can skip a step without a wait for the device."""
-    return True if any(weight.device.type != "cpu" for weight in weights) else None
+    weight_decay: _Size = 0.01
 
 
 OPTIMISERS: Registry[Optimiser] = Registry(
@@ -119,10 +111,9 @@ class Schedule(HasSpec, ABC):
         warmup: epochs in which the rate rises linearly to its full size; 0.5 is half an epoch.
     """
 
-    warmup: float = field(default=0.0, kw_only=True)
-
-    def __post_init__(self) -> None:
-        number("warmup", self.warmup, "a number of epochs, 0 or more", least=0)
+    warmup: Annotated[float, partial(number, wanted="a number of epochs, 0 or more", least=0)] = field(
+        default=0.0, kw_only=True
+    )
 
     def factor_at(self, step: int, per_epoch: int, epochs: int) -> float:
         """The factor in step number 0, 1, ..., of ``per_epoch`` in each of ``epochs``."""
@@ -164,6 +155,14 @@ class Linear(Schedule):
         return 1 - progress
 
 
+def _places(name: str, value: Any) -> tuple[int, ...]:
+    if not isinstance(value, list | tuple) or not value or not all(is_number(place) and place > 0 for place in value):
+        raise PyriteError(f"{name} is {value!r}, but must be a list of epochs or iterations, such as [40, 80]")
+    if any(later <= earlier for earlier, later in pairwise(value)):
+        raise PyriteError(f"{name} is {value!r}, but must be in ascending order")
+    return tuple(value)
+
+
 @final
 @dataclass(frozen=True, repr=False)
 class Steps(Schedule):
@@ -178,20 +177,9 @@ class Steps(Schedule):
     0.1
     """
 
-    at: Sequence[int] = ()
-    factor: float = 0.1
+    at: Annotated[Sequence[int], _places] = ()
+    factor: Annotated[float, partial(number, above=0)] = 0.1
     by: Literal["epoch", "iteration"] = "epoch"
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        places = self.at
-        if not isinstance(places, list | tuple) or not places or not all(is_number(p) and p > 0 for p in places):
-            raise PyriteError(f"at is {self.at!r}, but must be a list of epochs or iterations, such as [40, 80]")
-        if any(later <= earlier for earlier, later in pairwise(places)):
-            raise PyriteError(f"at is {self.at!r}, but must be in ascending order")
-        number("factor", self.factor, above=0)
-        one_of("by", self.by, ("epoch", "iteration"))
-        object.__setattr__(self, "at", tuple(places))
 
     def after_warmup(self, progress: float, epoch: float, step: int) -> float:
         now = epoch if self.by == "epoch" else step

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any, final
+from typing import Any, Final, final
 
 import numpy as np
 import numpy.typing as npt
@@ -34,8 +34,8 @@ from pyrite.data import (
 )
 from pyrite.errors import PyriteError
 from pyrite.features import Features, OwnModule, read_state
+from pyrite.files import unpack_texts
 from pyrite.models import Architecture, Ensemble, Mirrored
-from pyrite.npz_files import unpack_texts
 from pyrite.text_tables import Table
 from pyrite.training.config import Config, Missing, load_data, python_name
 from pyrite.training.metrics import COLUMNS, SAMPLE_COLUMNS, Line, measure, outcome_of
@@ -46,6 +46,10 @@ _WRITTEN_AGAIN = "pyrite train --resume {run} writes it again"
 _LOST = "the run has to be trained again, into another folder"
 _RESULTS = ("history.jsonl", "samples.npz", "method.npz", "model.safetensors", "last.safetensors")
 _CURES = dict.fromkeys(_RESULTS, _WRITTEN_AGAIN) | {"run.json": f"remove it, and {_WRITTEN_AGAIN}"}
+
+
+CHECKED: Final = ("labels.npz", "samples.npz", "features.npz", "model.safetensors")
+"""The files that results are read from, whose checksums are in ``run.json``."""
 
 
 class DataChanged(PyriteError):  # noqa: N818  # as RunFailed
@@ -326,12 +330,6 @@ class Run:
     def __repr__(self) -> str:
         epochs = f"{len(self.history)} epoch{'s' * (len(self.history) != 1)}"
         return f"<run {self.path}: {self.config.method} on {self.config.data}, {epochs}>"
-
-
-def file_checksums(folder: Path) -> dict[str, str]:
-    """Checksums of the files that results are read from, by their names."""
-    paths = [folder / name for name in ("labels.npz", "samples.npz", "features.npz", "model.safetensors")]
-    return {path.name: digest([path.read_bytes()]) for path in paths if path.exists()}
 
 
 def _known(described: Any) -> Any:

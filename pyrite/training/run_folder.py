@@ -22,16 +22,15 @@ from safetensors.torch import save
 from torch import Tensor, nn
 
 import pyrite
-from pyrite.data import Unreadable
+from pyrite.data import Unreadable, digest
 from pyrite.errors import PyriteError
-from pyrite.files import acquire, npz_bytes, write
-from pyrite.npz_files import pack_texts
+from pyrite.files import acquire, npz_bytes, pack_texts, write
 from pyrite.processes import all_gather, join, rank, together, world_size
 from pyrite.training.build import Training
 from pyrite.training.evaluation import measure_retrieval
 from pyrite.training.loop import Observer, RunFailed
 from pyrite.training.progress import divergence
-from pyrite.training.run import file_checksums, read_json, read_labels
+from pyrite.training.run import CHECKED, read_json, read_labels
 
 STATE: Final = "state/state.safetensors"
 _LOCK: Final = ".lock"
@@ -202,7 +201,8 @@ class RunFolder(Observer):
             except ValueError as error:  # a net without embeddings is saved all the same
                 results["retrieval"] = {"unknown": str(error)}
         self._write({} if rank() else {"model.safetensors": _weights(training.trainer.model), **last})
-        results["files"] = file_checksums(self.path)
+        paths = [path for name in CHECKED if (path := self.path / name).exists()]
+        results["files"] = {path.name: digest([path.read_bytes()]) for path in paths}
         self._write({} if rank() else {"run.json": self._facts(results, warned)})
 
     def _results(self) -> dict[str, bytes]:
@@ -304,9 +304,9 @@ def unpack(path: Path) -> dict[str, Any]:
 
 
 def _checksum(tree: str, tensors: Mapping[str, Tensor]) -> str:
-    digest = blake2b(tree.encode(), digest_size=_DIGITS // 2)
+    hashed = blake2b(tree.encode(), digest_size=_DIGITS // 2)
     for name in sorted(tensors):
         tensor = tensors[name].contiguous()
-        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b"")
-    return digest.hexdigest()
+        hashed.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        hashed.update(tensor.reshape(-1).view(torch.uint8).numpy().data if tensor.numel() else b"")
+    return hashed.hexdigest()
