@@ -4,7 +4,6 @@ A score is one class here, with an object in ``SCORES``. The CSV, the JSON, ``Au
 iterate over them.
 """
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, Final, NamedTuple
 
@@ -31,7 +30,7 @@ class Evidence(NamedTuple):
     recorded: Mapping[str, npt.NDArray[Any]] = {}
 
 
-class AuditScore(ABC):
+class AuditScore:
     """A number per sample.
 
     Attributes:
@@ -47,9 +46,12 @@ class AuditScore(ABC):
     help: ClassVar[str]
     listed: ClassVar[str] = ""
 
-    @abstractmethod
     def compute(self, evidence: Evidence) -> Floats | None:
-        """One number per sample, NaN where it is not known; None if it is not known of any."""
+        """One number per sample, NaN where it is not known; None if it is not known of any.
+
+        By default it is what was recorded under the same name.
+        """
+        return evidence.recorded.get(self.name)
 
 
 class NoClass(AuditScore):
@@ -88,9 +90,6 @@ class LastMargin(AuditScore):
     heading = "the same, when last trained on"
     help = "the margin of the label when the sample was last trained on"
 
-    def compute(self, evidence: Evidence) -> Floats | None:
-        return evidence.recorded.get("last_margin")
-
 
 class Agreement(AuditScore):
     name = "agreement"
@@ -126,9 +125,6 @@ class LabelGain(AuditScore):
         "Samples for which one more label would help the consensus of the annotators most, by the probabilities of the "
         "classes and the errors that annotators make. Have these labelled once more first."
     )
-
-    def compute(self, evidence: Evidence) -> Floats | None:
-        return evidence.recorded.get("label_gain")
 
 
 SCORES: Final[dict[str, AuditScore]] = {
