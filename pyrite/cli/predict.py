@@ -9,6 +9,7 @@ import typer
 
 from pyrite.cli.terminal import AsJson, RunPath, echo, print_json, warn
 from pyrite.errors import PyriteError
+from pyrite.text_tables import counted
 
 
 def predict(
@@ -28,7 +29,7 @@ def predict(
     path = found.to_csv(out)
     if found.unreadable:
         first = found.unreadable[0]
-        warn(f"skipped {len(found.unreadable)} unreadable files; the first: {first.reason}")
+        warn(f"skipped {counted(len(found.unreadable), 'unreadable file')}; the first: {first.reason}")
     for sentence in found.notes:
         warn(sentence)
     counts = found.counts()

@@ -44,7 +44,7 @@ def test_exact_with_a_large_spread() -> None:
 
 @pytest.mark.parametrize(("classes", "sigma"), [(10, 3.0), (10, 30.0), (10, 1e200), (2, 1.0), (2, 0.1)])
 def test_the_approximation_is_refused_where_it_is_impossible(classes: int, sigma: float) -> None:
-    with pytest.raises(ValueError, match="give exact=True"):
+    with pytest.raises(ValueError, match="pass exact=True"):
         pyrite.expected_margin(classes, sigma)
 
 

@@ -82,7 +82,7 @@ def test_peer_loss_is_looked_at_on_average() -> None:
 
 @pytest.mark.parametrize("spec", ["ce(weight=[1.0, 2.0, 3.0])", "mae(weight=[1.0, 2.0]) + nce(weight=[1.0, 2.0])"])
 def test_class_weights_are_not_passed_over_in_silence(spec: str) -> None:
-    with pytest.raises(ValueError, match="class weights multiply"):
+    with pytest.raises(ValueError, match="class weights scale"):
         pyrite.underfitting(spec, classes=3)
 
 

@@ -101,7 +101,7 @@ def test_files_that_are_something_else(tmp_path: Path) -> None:
     lines = ("[]", '{"settings": 1, "final": {}, "history": {}}', json.dumps({"settings": {}}), "{")
     for content in (b"", b"{}", *(lzma.compress(line.encode()) for line in lines)):
         path.write_bytes(content)
-        with pytest.raises(ValueError, match=r"x.jsonl.xz has no results of runs"):
+        with pytest.raises(ValueError, match=r"x.jsonl.xz contains no results"):
             CellFolder(tmp_path).results()
 
 

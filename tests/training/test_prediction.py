@@ -59,7 +59,7 @@ def test_a_folder_without_classes(digits: pyrite.Run, tmp_path: Path) -> None:
     words = ("predict", str(digits.path), str(tmp_path / "new"), "--out", str(out))
     code, said = children.run(*words, log=tmp_path / "log")
     assert code == 0
-    assert "1 of the files" in said
+    assert "skipped 1 unreadable file;" in said
     rows = rows_of(out)
     assert [row["sample"] for row in rows] == ["'=c.png", "a.png", "b.png", "more/d.png"]
     expected = digits.predict(images[[2, 0, 1, 3]]).predicted
