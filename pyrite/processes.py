@@ -11,11 +11,13 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
-from typing import Any, TypeVar, cast, final
+from typing import Any, NamedTuple, TypeVar, cast, final
 
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch.autograd import forward_ad
+from torch.nn.functional import batch_norm
 
 from pyrite.errors import PyriteError
 
@@ -37,7 +39,8 @@ def pick_device(device: str) -> str:
     """For "auto" the first of CUDA, MPS and the processor that is available; any other name as it is."""
     if device != "auto":
         return device
-    return "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    single = int(os.environ.get("WORLD_SIZE", "1")) == 1  # gloo cannot send what is on MPS
+    return "cuda" if torch.cuda.is_available() else "mps" if single and torch.backends.mps.is_available() else "cpu"
 
 
 def local_device(device: str) -> str:
@@ -73,7 +76,8 @@ def reuse_memory() -> None:
     """Keep freed memory for the next step instead of returning it to the operating system, where that can be set.
 
     By default glibc maps every large tensor anew, and each of its pages is a fault: up to half of the time of a step of
-    a convolutional net. Two GiB at most are kept. Whoever sets ``MALLOC_TRIM_THRESHOLD_`` decides otherwise.
+    a convolutional net. The memory of a run is then kept until the program ends, for the whole process. The environment
+    variable ``MALLOC_TRIM_THRESHOLD_`` takes precedence.
     """
     if sys.platform == "linux" and "MALLOC_TRIM_THRESHOLD_" not in os.environ:
         with suppress(AttributeError):  # another C library
@@ -205,11 +209,86 @@ class _AllReduce(torch.autograd.Function):
 
     @staticmethod
     def backward(context: Any, gradient: Tensor) -> Tensor:
-        return all_reduce(gradient)
+        summed: Tensor = _AllReduce.apply(gradient)  # which may be differentiated again
+        return summed
 
     @staticmethod
     def jvp(context: Any, tangent: Tensor) -> Tensor:
         return all_reduce(tangent)
+
+
+class _Norm(NamedTuple):
+    """The result of a batch norm over all processes, with mean and variance of all values, and their number."""
+
+    out: Tensor
+    mean: Tensor
+    variance: Tensor
+    size: float
+
+
+def _plain_norm(inputs: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float) -> _Norm:
+    """By operations that can be differentiated any number of times, backward and forward."""
+    axes, dtype, features = [0, *range(2, inputs.dim())], inputs.dtype, inputs.shape[1]
+    inputs = inputs.to(torch.promote_types(dtype, torch.float32))  # sums in half precision have three digits
+    # On the processor, so that no device is waited for.
+    size = float(all_reduce(torch.tensor(inputs.numel() / features, dtype=torch.float64)))
+    shape = [1, -1, *[1] * (inputs.dim() - 2)]
+    mean = _AllReduce.apply(inputs.sum(axes)) / max(size, 1.0)
+    centred = inputs - mean.view(shape)
+    variance = _AllReduce.apply((centred * centred).sum(axes)) / max(size, 1.0)
+    out: Tensor = centred * (variance + eps).rsqrt().view(shape)
+    if weight is not None and bias is not None:
+        out = out * weight.view(shape) + bias.view(shape)
+    return _Norm(out.to(dtype), mean.detach(), variance.detach(), size)
+
+
+@final
+class _FusedNorm(torch.autograd.Function):
+    """The same on the processor, by torch's fused kernels, with one all-reduce in place of three."""
+
+    @staticmethod
+    def forward(
+        context: Any, inputs: Tensor, weight: Tensor | None, bias: Tensor | None, eps: float
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        zeros = inputs.new_zeros(inputs.shape[1], dtype=torch.promote_types(inputs.dtype, torch.float32))
+        mean, variance = zeros, zeros
+        if inputs.numel():
+            mean, variance = torch.batch_norm_update_stats(inputs, zeros, zeros.clone(), 0.0)
+        mean, variance = mean.double(), variance.double()
+        count = torch.full_like(zeros, inputs.numel() / inputs.shape[1], dtype=torch.float64)
+        size, mean, square = all_reduce(torch.stack([count, count * mean, count * (variance + mean * mean)]))
+        mean, square = mean / size.clamp(min=1), square / size.clamp(min=1)
+        variance = (square - mean * mean).clamp(min=0).to(zeros)
+        mean = mean.to(zeros)
+        out = batch_norm(inputs, mean, variance, weight, bias, False, 0.0, eps)
+        context.save_for_backward(inputs, weight, bias, mean, variance)
+        context.eps, context.size = eps, float(size[0])
+        size = size[0].clone()
+        context.mark_non_differentiable(mean, variance, size)
+        return out, mean, variance, size
+
+    @staticmethod
+    def backward(context: Any, gradient: Tensor, *_: Tensor) -> tuple[Tensor | None, ...]:
+        inputs, weight, bias, mean, variance = context.saved_tensors
+        if torch.is_grad_enabled():  # the gradient is to be differentiated
+            leaves = [part for part in (inputs, weight, bias) if part is not None]
+            out = _plain_norm(inputs, weight, bias, context.eps).out
+            found = iter(torch.autograd.grad(out, leaves, gradient, create_graph=True))
+            return *(None if part is None else next(found) for part in (inputs, weight, bias)), None
+        scale = torch.ones_like(mean) if weight is None else weight
+        by_input, by_scale, by_shift = torch.zeros_like(inputs), torch.zeros_like(mean), torch.zeros_like(mean)
+        if inputs.numel():  # as if mean and variance were constants
+            by_input, by_scale, by_shift = torch.ops.aten.native_batch_norm_backward(
+                gradient, inputs, scale, mean, variance, None, None, False, context.eps, [True, True, True]
+            )
+        shift, slope = (all_reduce(torch.stack([by_shift, by_scale]).double()) / max(context.size, 1.0)).to(mean)
+        inverse = (variance + context.eps).rsqrt()
+        slope = scale * inverse * inverse * slope
+        shape = [1, -1, *[1] * (inputs.dim() - 2)]
+        by_input = by_input.addcmul_(inputs, -slope.view(shape).to(inputs)).add_(
+            (slope * mean - scale * inverse * shift).view(shape).to(inputs)
+        )
+        return by_input, None if weight is None else by_scale, None if bias is None else by_shift, None
 
 
 @final
@@ -224,20 +303,16 @@ class _SharedNorm(nn.modules.batchnorm._BatchNorm):
     def forward(self, inputs: Tensor) -> Tensor:
         if not self.training:
             return super().forward(inputs)
-        axes, dtype = [0, *range(2, inputs.dim())], inputs.dtype
-        inputs = inputs.to(torch.promote_types(dtype, torch.float32))  # sums in half precision have three digits
-        # On the processor, so that no device is waited for.
-        size = float(all_reduce(torch.tensor(inputs.numel() / self.num_features, dtype=torch.float64)))
+        if inputs.device.type == "cpu" and forward_ad._current_level < 0:
+            out, mean, variance, count = _FusedNorm.apply(inputs, self.weight, self.bias, self.eps)
+            size = float(count)
+        else:
+            out, mean, variance, size = _plain_norm(inputs, self.weight, self.bias, self.eps)
         if size == 1:  # as in torch: the variance of one value is not defined
             raise PyriteError(f"a batch norm over {self.num_features} features was given a single sample")
-        shape = [1, -1, *[1] * (inputs.dim() - 2)]
-        mean = _AllReduce.apply(inputs.sum(axes)) / max(size, 1.0)
-        centred = inputs - mean.view(shape)
-        variance = _AllReduce.apply((centred * centred).sum(axes)) / max(size, 1.0)
         if size:  # 0 if the batch is empty on every process
-            self._update_statistics(mean.detach(), variance.detach() * size / (size - 1))
-        out: Tensor = centred * (variance + self.eps).rsqrt().view(shape)
-        return (out if self.weight is None else out * self.weight.view(shape) + self.bias.view(shape)).to(dtype)
+            self._update_statistics(mean, variance * size / (size - 1))
+        return out  # type: ignore[no-any-return]
 
     def _check_input_dim(self, inputs: Tensor) -> None:
         """Any shape is accepted."""

@@ -148,7 +148,8 @@ def audit(
     of_scores = audit_annotated if are_several(what) else audit_scores
     result = of_scores(
         what, scores=scores, kind=kind, embeddings=embeddings, classes=names, seed=seed, columns=columns,
-        tabular=samples is not None and samples.inputs.ndim == 2, copies=None if samples is None else samples.copies,
+        tabular=samples is not None and samples.inputs.ndim == 2,
+        copies=None if samples is None or columns is None else samples.copies,
     )  # fmt: skip
     return result if samples is None else replace(result, data=samples, paths=samples.paths)
 

@@ -111,7 +111,7 @@ class Settings(TypedDict, total=False):
     batch_size: Annotated[int | None, Ge(1), Setting(
         "Samples per step, over all processes; 128, or 32 for a pretrained net.", group=_STEPS)]
     optimiser: Annotated[str | Optimiser | None, Setting(
-        "The optimiser, such as 'adam(lr=1e-3, eps=0.1)'; by default SGD with momentum.",
+        "The optimiser, such as 'adam(lr=1e-3, eps=0.1)'; by default SGD with momentum, or AdamW for a pretrained net.",
         spec="pyrite.training.optimisers:OPTIMISERS", group=_STEPS)]
     optimizer: Annotated[str | Optimiser | None, Setting("The same as --optimiser.", short=True, group=_STEPS)]
     schedule: Annotated[str | Schedule | None, Setting(

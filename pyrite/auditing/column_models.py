@@ -25,6 +25,7 @@ _ALL_TREES: Final = 200
 _RELATED: Final = 0.4
 _FEWEST: Final = 20  # samples of a part
 _CATEGORIES: Final = 200  # with a number of their own
+_LARGEST: Final = 1e38  # forests have numbers of four bytes
 _NAMING: Final = 5  # samples of a value that names a label, at least
 _PURE: Final = 0.98  # the fraction of a value's other samples that have one label, from which on it names the label
 _NAMED: Final = 0.05  # of all samples, at least, have such a value
@@ -81,6 +82,7 @@ class ColumnModels:
 
         labels, folds = self.labels[member], self._folds(_INNER)[member]
         inputs, wrong = np.hstack([self._inputs[member], self._chances[member]]), np.ones(len(labels))
+        inputs = np.clip(inputs, -_LARGEST, _LARGEST)
         for fold in np.unique(folds) if len(np.unique(folds)) > 1 else ():
             test = folds == fold
             forest = RandomForestClassifier(_FOREST, min_samples_leaf=3, max_features=0.5, random_state=self.seed)

@@ -108,7 +108,7 @@ def data_issues(data: Dataset, labels: Ints | None = None) -> DataIssues:
     repeated = sum(len(group) - len(np.unique(labels[group])) for group in same)
     contradictions = _contradicting(same, labels, data.classes)
     known_groups = {one.samples for one in contradictions}
-    near = _contradicting(_copies(data.copies, np.arange(len(data))), labels, data.classes)
+    near = _contradicting(_copies(data.copies[readable], readable), labels, data.classes)
     sizes = np.bincount(labels, minlength=len(data.classes)).tolist()
     few = tuple(ClassSize(name, count) for name, count in zip(data.classes, sizes, strict=True) if count < FEW)
     known = {entry.path: entry for entry in (*data.unreadable, *bad)}

@@ -161,11 +161,14 @@ class Batches:
             raise RuntimeError(_MOVED)
         self.seek(epoch.number + 1)
 
-    def in_order(self, batch_size: int = 500, index: Labels | None = None) -> "Batches":
-        """The same samples, or those of ``index``, in ascending order, without augmentation: for evaluation."""
+    def in_order(self, index: Labels | None = None) -> "Batches":
+        """The same samples, or those of ``index``, in ascending order, without augmentation: for evaluation.
+
+        Batches are about as large in memory as those of training, because no gradients are kept.
+        """
         chosen = np.sort(self.index if index is None else index)
         return Batches(
-            self.inputs, self.labels.numpy(), batch_size=batch_size, seed=self.seed, index=chosen,
+            self.inputs, self.labels.numpy(), batch_size=min(500, 4 * self.batch_size), seed=self.seed, index=chosen,
             shuffle=False, normalise=self.normalise, rank=self.rank, world_size=self.world_size, device=self.device,
             workers=self.workers,
         )  # fmt: skip

@@ -211,4 +211,6 @@ def _near(points: npt.NDArray[np.float64], *, tabular: bool) -> npt.NDArray[np.i
     radius = _NEAR * np.sqrt(2 * axes) * len(scaled) ** (-1 / axes)
     kinds = np.unique(exact, axis=0, return_inverse=True)[1].reshape(-1, 1) * (4 * radius)
     found = KDTree(np.hstack([scaled, kinds])).query_pairs(radius, output_type="ndarray")
-    return np.asarray(found, np.int64).reshape(-1, 2)
+    found = np.asarray(found, np.int64).reshape(-1, 2)
+    read = np.asarray(known.any(1))  # images that cannot be read are not copies of each other
+    return found[read[found].all(1)]

@@ -25,15 +25,19 @@ def cross_fitted(
 ) -> Tensor:
     """Scores (N, K) of all samples, each by a head that was trained without the fold of the sample.
 
-    Rows of samples without a label (−1) or with an embedding that is not finite are NaN.
+    Rows of samples without a label (−1) or with an embedding that is not finite are NaN, and so are all if there is
+    only one group.
     """
     labels = labels.where(embeddings.isfinite().all(1), -1)
-    fold = assign_folds(labels, _FOLDS, seed, groups)
-    used = embeddings[fold >= 0]
-    inputs = (embeddings - used.mean(0)) / (used.std(0) + 1e-6)
-    scores = inputs.new_full((len(inputs), classes), torch.nan)
+    scores = torch.full((len(embeddings), classes), torch.nan, device=embeddings.device)
+    folds = min(_FOLDS, len(np.unique(groups[labels.cpu().numpy() >= 0])))
+    if folds < 2:
+        return scores
+    fold = assign_folds(labels, folds, seed, groups)
+    std, mean = torch.std_mean(embeddings[fold >= 0].float(), 0)
+    inputs = (embeddings.float() - mean) / (std + 1e-6)
     with seeded(seed):
-        for number in range(_FOLDS):
+        for number in range(folds):
             head = _fitted(inputs, labels, ((fold >= 0) & (fold != number)).nonzero().squeeze(1), classes)
             with torch.no_grad():
                 scores[fold == number] = head(inputs[fold == number])

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pyrite.auditing import FEWEST
-from pyrite.auditing.noise_fit import LabelGroups, fit_noise, log_sum_exp
+from pyrite.auditing.noise_fit import LabelGroups, NoiseFit, fit_noise
 from pyrite.checks import Fraction, number
 from pyrite.data import Batch
 from pyrite.errors import PyriteError
@@ -25,6 +25,7 @@ _GROWING: Final = 0.1  # of the steps so far, at the beginning
 _SHARPER: Final = 1.4, 2.0  # how much sharper than the net true classes may be
 _NATS: Final = 6.0  # by which these must make all labels together more likely
 _FITTED: Final = 4_000_000  # scores that the noise is fitted to; of a larger table, every n-th row
+_BLOCK: Final = 100_000  # samples whose true classes are computed at a time
 _ANCHORS: Final = 0.3  # the fraction of a class of whose samples a net should be sure, where labels are right
 # Classes that are alike look like noise of a few per cent by their anchors: 3 to 5 % on clean labels (docs/methods.md).
 _LEAST_NOISE: Final = 0.1
@@ -47,8 +48,8 @@ class SelfCorrected(Method):
     average of the weights over the last fiftieth of the run: in the middle of a run it is far better than the net.
 
     With ``at=0`` the labels are audited before training, for a net that begins with pretrained weights: small heads on
-    its embeddings, cross-fitted, score every sample, and all training has corrected targets. This is the default where
-    a pretrained net is fine-tuned.
+    its embeddings, cross-fitted, score every sample, and all training has corrected targets. The running mean takes in
+    predictions of the first half of the epochs. This is the default where a pretrained net is fine-tuned.
 
     >>> str(SelfCorrected())
     'self_corrected(at=0.35, momentum=0.7)'
@@ -78,6 +79,8 @@ class SelfCorrectedTrainer(Trainer):
         self.momentum = method.momentum
         self.average = deepcopy(self.learner.model)
         self.audited_after = max(1, round(method.at * context.epochs)) if method.at else 0
+        # A pretrained net follows wrong labels late in a run, and predictions of then would make them targets.
+        self.settled_after = context.epochs if method.at else -(-context.epochs // 2)
         if not method.at and not isinstance(self.learner.model, Network):
             raise PyriteError(
                 "at is 0, so labels are audited by the net's embeddings, but this net has none: give at a fraction of "
@@ -90,40 +93,25 @@ class SelfCorrectedTrainer(Trainer):
         super().begin_epoch(epoch)
         if epoch <= self.audited_after or self.matrix is not None:
             return
-        if not self.audited_after:
-            self.matrix, self.memory = self._audit_embeddings()
-            return
-        scores = self._scores(epoch - 2)  # epochs of images are counted from 0, and this is that of the one before
-        self.matrix = noise_of_labels(scores, self.context.labels)
+        labels, sharpness = self.context.labels, 1.0
+        # Epochs of images are counted from 0, and this is that of the one before.
+        scores = self._scores(epoch - 2) if self.audited_after else self._scores_of_embeddings()
+        self.matrix, fit = find_noise(scores, labels)
+        if fit is not None and not self.audited_after:
+            self.matrix, sharpness = expected_matrix(fit, scores, labels).to(self.matrix), float(fit.sharpness)
         if not self.matrix.equal(torch.eye(len(self.matrix)).to(self.matrix)):
-            self.memory = scores.nan_to_num().log_softmax(1)
+            self.memory = (sharpness * scores.nan_to_num()).log_softmax(1)
 
-    def _audit_embeddings(self) -> tuple[Tensor, Tensor | None]:
-        """The noise matrix, and log-probabilities of the true classes where there is noise, before any training."""
+    def _scores_of_embeddings(self) -> Tensor:
+        """Of every training sample before any training, by heads that have not seen its label."""
         context, learner = self.context, self.learner
         assert isinstance(learner.model, Network)
         body = learner.model.body
-        if int((context.labels >= 0).sum()) < FEWEST:
-            return torch.eye(context.classes, dtype=wide_dtype(context.device), device=context.device), None
         embeddings = context.evaluate(lambda inputs: learner.evaluate(inputs, body))
         learner.model.eval()  # as its body is now: the next step sets both to training
-        scores = cross_fitted(
+        return cross_fitted(
             embeddings, context.labels, classes=context.classes, seed=context.seed, groups=context.groups()
         )
-        matrix = noise_of_labels(scores, context.labels)
-        if matrix.equal(torch.eye(len(matrix)).to(matrix)):
-            return matrix, None
-        rows = scores.isfinite().all(1)
-        log_p, labels = wide(scores[rows]).log_softmax(1).cpu().numpy(), context.labels[rows].cpu().numpy()
-        fit = fit_noise(LabelGroups(log_p.copy(), labels))
-        joint = fit.log_joint(log_p, labels)
-        # Expected counts of every true class with every given label.
-        posterior = torch.from_numpy(joint - log_sum_exp(joint)).exp()
-        counts = torch.zeros(matrix.shape, dtype=torch.float64).index_add_(1, torch.from_numpy(labels), posterior.mT)
-        counts += torch.from_numpy(fit.matrix)
-        return (counts / counts.sum(1, keepdim=True)).to(matrix), (
-            float(fit.sharpness) * scores.nan_to_num()
-        ).log_softmax(1)
 
     def _scores(self, epoch: int) -> Tensor:
         """Of every training sample, at the size that images had in an epoch; mirrored as well if training mirrors."""
@@ -145,8 +133,10 @@ class SelfCorrectedTrainer(Trainer):
         return losses
 
     def _remembered(self, memory: Tensor, scores: Tensor, index: Tensor) -> Tensor:
-        """The running mean of log-probabilities, with these scores in it."""
+        """The running mean of log-probabilities, with these scores in it unless it has settled."""
         log_p = widened(scores).log_softmax(1)
+        if self.epoch > self.settled_after:
+            return memory[index].to(log_p)
         return torch.lerp(log_p, memory[index].to(log_p), self.momentum)
 
     def after_step(self, step: Step) -> None:
@@ -175,8 +165,8 @@ class SelfCorrectedTrainer(Trainer):
         return {} if self.matrix is None else {"matrix": self.matrix}
 
 
-def noise_of_labels(scores: Tensor, labels: Tensor) -> Tensor:
-    """The noise matrix by a fit or, if that finds nothing, by anchors; the identity if neither finds noise.
+def find_noise(scores: Tensor, labels: Tensor) -> tuple[Tensor, NoiseFit | None]:
+    """The noise matrix by a fit, and that fit; by anchors if the fit finds nothing; the identity if neither does.
 
     The net has learned these labels for a while, so the noise rate of an audit, which is learned from scores of samples
     that were not trained on, does not apply. If labels are right, scores that predict them best are those of the true
@@ -189,15 +179,26 @@ def noise_of_labels(scores: Tensor, labels: Tensor) -> Tensor:
     rows = ((labels >= 0) & scores.isfinite().all(1)).nonzero().squeeze(1)
     rows = rows[:: 1 + len(rows) * classes // _FITTED]
     if len(rows) < FEWEST or len(labels[rows].unique()) < 2:
-        return none
+        return none, None
     groups = LabelGroups(scores[rows].cpu().double().log_softmax(1).numpy(), labels[rows].cpu().numpy())
     if not groups.can_tell:
-        return none
+        return none, None
     as_sharp, *sharper = (groups.fit_matrix(power)[1] for power in (1.0, *_SHARPER))
     if len(rows) * (max(sharper) - as_sharp) > _NATS:
-        return torch.from_numpy(fit_noise(groups).matrix).to(none)
+        fit = fit_noise(groups)
+        return torch.from_numpy(fit.matrix).to(none), fit
     found = matrix_by_anchors(scores[rows], labels[rows])
-    return none if found is None else found
+    return none if found is None else found, None
+
+
+def expected_matrix(fit: NoiseFit, scores: Tensor, labels: Tensor) -> Tensor:
+    """The noise matrix of the expected counts of every true class with every given label, on the processor."""
+    counts = torch.from_numpy(fit.matrix)
+    for rows in scores.isfinite().all(1).nonzero().squeeze(1).split(_BLOCK):
+        given = labels[rows].cpu()
+        joint = fit.log_joint(scores[rows].cpu().double().log_softmax(1).numpy(), given.numpy())
+        counts = counts.index_add(1, given, torch.from_numpy(joint).softmax(1).mT)
+    return counts / counts.sum(1, keepdim=True)
 
 
 def matrix_by_anchors(scores: Tensor, labels: Tensor) -> Tensor | None:

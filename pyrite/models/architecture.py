@@ -39,7 +39,7 @@ class Architecture(HasSpec, ABC):
 
     @property
     def learning_rate(self) -> float:
-        """One that suits it, for SGD with momentum 0.9 and batches of 128."""
+        """One that suits it, for SGD with momentum 0.9 and batches of 128; for AdamW and 32 if it is pretrained."""
         return 0.1
 
     def without_weights(self) -> "Architecture":

@@ -169,7 +169,8 @@ class Training:
                 self._check_small_batches(min(size, len(index)), "the meta set")
             augment = config.augment if wanted.augmented else None
             meta = batches(source, given, batch_size=size, index=index, augment=augment, drop_last=len(index) >= size)
-        held_out, in_order = np.flatnonzero(labels["part"] == Part.VALIDATION), {"batch_size": 500, "shuffle": False}
+        held_out = np.flatnonzero(labels["part"] == Part.VALIDATION)
+        in_order = {"batch_size": min(500, 4 * size), "shuffle": False}
         validation = None if data.validation is None else batches(data.validation, data.validation.labels, **in_order)
         if len(held_out):
             validation = batches(data, labels["given"], index=held_out, **in_order)

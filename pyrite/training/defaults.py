@@ -19,7 +19,7 @@ from torch import nn
 from pyrite.checks import number, whole_number
 from pyrite.criterion import Loss
 from pyrite.curves import MEASURED, Scale, Shift
-from pyrite.data import DATASETS, Batches, CropFlip, Data, Dataset, Inputs, Statistics, is_object, load
+from pyrite.data import DATASETS, Batches, CropFlip, Data, Dataset, Records, Statistics, is_object, load
 from pyrite.errors import PyriteError
 from pyrite.features import Encoder, default_features
 from pyrite.features.registry import FEW
@@ -55,8 +55,14 @@ _OF_IMAGES: Final = ("augment", "grow", "mirror")
 _LARGE_ENOUGH: Final = 24  # pixels of a side: images may be halved in the first epochs, and convolutions take the time
 
 
-def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **settings: Unpack[Settings]) -> Job:
-    """The job that ``train`` makes of these arguments. ``loaded`` is the data set, if it has been read already."""
+def resolve(
+    data: Data | None = None, *, loaded: Dataset | None = None, fine_tune: bool = False, **settings: Unpack[Settings]
+) -> Job:
+    """The job of these arguments.
+
+    ``loaded`` is the data set, if it has been read already. With ``fine_tune``, as in ``train``, many colour images are
+    learned by fine-tuning a pretrained net; runs that are compared have the same net instead.
+    """
     given, begun = given_settings(settings), perf_counter()
     if is_object(data):
         data = load(data, **reading(given)) if loaded is None else loaded
@@ -78,18 +84,19 @@ def resolve(data: Data | None = None, *, loaded: Dataset | None = None, **settin
         given["corrections"] = os.path.abspath(os.path.expanduser(str(given["corrections"])))
     config = Config(given).require_objects()
     source = loaded or (data if isinstance(data, Dataset) else load_data(config))
-    job = resolve_defaults(config, source)
+    job = resolve_defaults(config, source, fine_tune)
     if minutes is not None:
         found = fitting(job, begun + 60 * minutes - perf_counter(), widen="model" not in given)
-        if not found["epochs"]:  # the default net is too slow for the time: the one that is trained from scratch
-            config = config.replace(model=default_architecture(source.inputs.shape[1:]))
+        if not found["epochs"]:  # fine-tuning is too slow for the time
             job = resolve_defaults(config, source)
             found = fitting(job, begun + 60 * minutes - perf_counter(), widen=True)
-        job = replace(resolve_defaults(config.replace(**found), source), deadline=begun + 60 * minutes)
+        # A net that is named would be trained on the samples as they are.
+        chosen = config.replace(features=job.config.features, **found)
+        job = replace(resolve_defaults(chosen, source), deadline=begun + 60 * minutes)
     return job if lr is None else job.with_config(optimiser=replace(job.config.optimiser, lr=lr))
 
 
-def resolve_defaults(config: Config, data: Dataset) -> Job:
+def resolve_defaults(config: Config, data: Dataset, fine_tune: bool = False) -> Job:
     """The job with all defaults filled in that depend on the data, the net or the method.
 
     Tables with other columns than numbers are encoded by ``table``, and texts by ``tfidf``. The net is ``fast_cnn`` for
@@ -115,7 +122,7 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
         net = config.model
     elif features is not None and features.model:
         net = MODELS.read(features.model)
-    elif isinstance(config.method, Auto) and count is not None and _fine_tunes(data.inputs, count):
+    elif fine_tune and count is not None and isinstance(config.method, Auto) and _fine_tunes(features, data, count):
         net = _FINE_TUNED
     else:
         net = default_architecture(shape)
@@ -175,10 +182,12 @@ def resolve_defaults(config: Config, data: Dataset) -> Job:
     )
 
 
-def _fine_tunes(inputs: Inputs, count: int) -> bool:
+def _fine_tunes(features: Encoder | None, data: Dataset, count: int) -> bool:
     """Whether there are enough colour images to fine-tune a pretrained net, and one is installed."""
-    colours = len(inputs.shape) == 4 and inputs.shape[1] == 3 and inputs.dtype == np.uint8
-    return colours and count >= FEW and min(inputs.shape[2:]) >= _SMALLEST and _FINE_TUNED.source.installed
+    inputs, shape = data.inputs, data.inputs.shape
+    bytes_ = not isinstance(inputs, Records) and inputs.dtype == np.uint8
+    colours = features is None and bytes_ and len(shape) == 4 and shape[1] == 3
+    return colours and count >= FEW and min(shape[2:]) >= _SMALLEST and _FINE_TUNED.source.installed
 
 
 def _resolve_images(config: Config, net: object, shape: tuple[int, ...]) -> dict[str, Any]:
@@ -285,7 +294,7 @@ def measure_start(
     net = build_model(deepcopy(model) if isinstance(model, nn.Module) else model, shape, count, seed, inputs)
     first = next(net.parameters())
     with seeded(seed), torch.no_grad():
-        scores = net.train()(inputs[:size].to(first.device, first.dtype)).double().cpu()
+        scores = net.train()(inputs[:size].to(first.device, first.dtype)).cpu().double()
     return Start(np.sort(margins(scores).flatten().numpy()), float(scores.var(1).mean().sqrt()))
 
 

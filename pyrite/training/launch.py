@@ -102,7 +102,7 @@ def train(
         labels = settings.pop("label")
     data = data if labels is None else with_labels(data, labels)
     if resume is None:
-        return train_job(resolve(data, **settings), out, **watching)
+        return train_job(resolve(data, fine_tune=True, **settings), out, **watching)
     given = [value for name, value in settings.items() if name != "device"]
     if out is not None or any(isinstance(value, str | os.PathLike | int | float) for value in given):
         raise PyriteError(

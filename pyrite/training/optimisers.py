@@ -41,8 +41,8 @@ class Optimiser(HasSpec, ABC):
         options = dict(vars(self))
         if options.get("momentum") == 0:
             options["nesterov"] = False  # which torch refuses without momentum
-        # On GPUs one kernel for all weights, which can skip a step without a wait for the device.
-        fused = True if any(weight.device.type != "cpu" for weight in weights) else None
+        # On GPUs one kernel for all weights, which can skip a step without a wait for the device; on MPS it cannot.
+        fused = True if any(weight.device.type not in ("cpu", "mps") for weight in weights) else None
         return type(self).makes(weights, **options, fused=fused)
 
 

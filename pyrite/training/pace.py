@@ -165,9 +165,11 @@ def fitting(job: Job, seconds: float, *, widen: bool = False) -> dict[str, Any]:
 
     With ``widen``, where the time is long enough, ``fast_cnn`` may be wider, and the images of a pretrained net larger.
     Measuring takes at most a tenth of the time, and what it takes is not left for training. The few epochs of a
-    pretrained net are one more than fit, and the clock shortens all of them. There are none if the time is less than a
-    third of an epoch of another net than ``fast_cnn``.
+    pretrained net are one more than fit, and the clock shortens all of them. There are none if it may be replaced and
+    the time is less than a third of an epoch.
     """
+    join(job.config.device)
+    seconds = min(all_gather(seconds))  # processes start and read at different speeds, but make the same steps
     begun, least = perf_counter(), _ENOUGH * seconds
 
     def fits(net: object, limit: float) -> tuple[Pace, int]:
@@ -179,7 +181,8 @@ def fitting(job: Job, seconds: float, *, widen: bool = False) -> dict[str, Any]:
     narrow = job.config.model
     net, width = narrow, 1.0
     pace, epochs = fits(net, _MEASURED * seconds)
-    if widen and not isinstance(narrow, FastCNN) and any(all_gather(_LEAST_EPOCH * pace.seconds(1) > seconds)):
+    fine_tuned = isinstance(net, EfficientnetLite) and net.pretrained
+    if widen and fine_tuned and any(all_gather(_LEAST_EPOCH * pace.seconds(1) > seconds)):
         return {"epochs": 0}
     for size in _SIZES if widen else ():
         if isinstance(net, EfficientnetLite) and net.size:
@@ -197,7 +200,7 @@ def fitting(job: Job, seconds: float, *, widen: bool = False) -> dict[str, Any]:
         if wider_epochs < max(_EPOCHS, _UPDATES / wider_pace.steps):
             break
         net, width, pace, epochs = wider, times, wider_pace, wider_epochs
-    return {"model": net, "epochs": epochs + isinstance(net, EfficientnetLite)}
+    return {"model": net, "epochs": epochs + fine_tuned}
 
 
 def _timed(job: Job, seconds: float, least: float) -> tuple[float, float, Training]:

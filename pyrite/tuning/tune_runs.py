@@ -102,7 +102,8 @@ class _Search:
         job = resolve(self.data, lr=self.fixed_lr, **self.options)
         self.config, self.source = job.config, job.data
         if self.options.pop("minutes", None) is not None:  # measured once, so that all trials have the same length
-            self.options = {"model": str(self.config.model)} | self.options | {"epochs": self.config.epochs}
+            fitting = {"model": str(self.config.model), "features": self.config.features}
+            self.options = fitting | self.options | {"epochs": self.config.epochs}
         if not self.config.validation:
             raise PyriteError("validation is 0, but the search needs held-out samples")
         for end in range_of_lr.ends if range_of_lr is not None and lr is not None else ():

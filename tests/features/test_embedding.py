@@ -16,7 +16,7 @@ import pyrite
 from pyrite.data import Dataset, LazyImages
 from pyrite.features import Encoder, OwnModule, State, encoder
 from pyrite.models import EfficientnetLite0, EfficientnetLite2
-from pyrite.training import resolve
+from pyrite.training import defaults, resolve
 
 NET = "efficientnet_lite0(size=32)"
 SMALL: dict[str, Any] = {"features": NET, "epochs": 2, "samples": 200, "model": "mlp(hidden=[16])"}
@@ -211,12 +211,24 @@ def many_colours(count: int, side: int = 32) -> Dataset:
 
 
 def test_many_colour_images_are_learned_by_fine_tuning() -> None:
-    config = resolve(many_colours(20_000)).config
+    config = resolve(many_colours(20_000), fine_tune=True).config
     assert str(config.model) == "efficientnet_lite0(size=96, pretrained=True)"
     assert str(config.method) == "self_corrected(at=0, momentum=0.7)"
     assert (config.epochs, config.batch_size) == (4, 32)
-    given = resolve(many_colours(20_000), epochs=7, batch_size=64, optimiser="sgd(lr=0.1)").config
+    given = resolve(many_colours(20_000), fine_tune=True, epochs=7, batch_size=64, optimiser="sgd(lr=0.1)").config
     assert (given.epochs, given.batch_size, given.optimiser.lr) == (7, 64, 0.1)
+
+
+def test_runs_that_are_compared_have_one_net() -> None:
+    assert str(resolve(many_colours(20_000)).config.model) == "fast_cnn"
+
+
+def test_photographs_are_embedded_also_for_a_length_in_minutes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(defaults, "fitting", lambda job, *_, **__: {"model": job.config.model, "epochs": 3})
+    config = resolve(many_colours(30, side=64), minutes=1).config
+    assert (str(config.features), str(config.model), config.epochs) == (
+        "efficientnet_lite2(size=160)", "mlp(hidden=(64,))", 3,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -229,5 +241,5 @@ def test_many_colour_images_are_learned_by_fine_tuning() -> None:
     ],
 )
 def test_other_images_are_learned_from_scratch(data: Dataset, settings: dict[str, Any]) -> None:
-    config = resolve(data, **settings).config
+    config = resolve(data, fine_tune=True, **settings).config
     assert (str(config.model), config.epochs, config.batch_size) == ("fast_cnn", 30, 128)

@@ -249,7 +249,8 @@ def test_a_pretrained_net_has_larger_images_where_six_epochs_fit(
     epochs: float, length: int, size: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(pace, "measure_pace", lambda *_: Pace(small=0.1, whole=0.1, steps=600, trained=0, evaluated=0))
-    job = SimpleNamespace(config=SimpleNamespace(model=EfficientnetLite0(size=96, pretrained=True), method=ERM(CE())))
+    config = SimpleNamespace(model=EfficientnetLite0(size=96, pretrained=True), method=ERM(CE()), device="cpu")
+    job = SimpleNamespace(config=config)
     job.with_config = lambda **_: job
     found = pace.fitting(job, 60 * epochs / 0.95 + 1, widen=True)  # type: ignore[arg-type]
     assert found == {"model": EfficientnetLite0(size=size, pretrained=True), "epochs": length}

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file
 from torch.distributed import TCPStore
 
@@ -84,6 +85,12 @@ def test_two_processes_equal_one(case: str, one: Path, two: Path) -> None:
     assert second.facts["processes"] == 2
     assert first.facts["final_model"] == second.facts["final_model"]
     assert first.facts["saved"] == second.facts["saved"]
+
+
+def test_batch_norm_over_processes_has_the_derivatives_of_torch(two: Path) -> None:
+    parts = [torch.load(two / f"norm-{number}.pt") for number in range(2)]
+    for own, expected in zip(map(torch.cat, zip(*parts, strict=True)), together.derivatives(slice(None)), strict=True):
+        torch.testing.assert_close(own, expected, rtol=1e-12, atol=1e-13)
 
 
 def test_the_trainings_are_not_trivial(one: Path) -> None:

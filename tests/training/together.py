@@ -13,7 +13,7 @@ from torch import Tensor, nn
 import pyrite
 import pyrite.training.run_folder
 from pyrite.data import Dataset
-from pyrite.processes import rank
+from pyrite.processes import rank, sync_batch_norm
 from tests.children import speak_to
 from tests.contracts.toys import TOYS
 from tests.examples import CLASSES, METHOD_EXAMPLES, instance
@@ -97,6 +97,7 @@ def cases() -> dict[str, tuple[Dataset, dict[str, Any]]]:
     found |= {name: (features(), options) for name, options in more.items()}
     corrected = {"method": "self_corrected(at=0.5)", "batch_size": 8, "lr": 0.1}
     found["self-corrected"] = clusters(), small | corrected
+    found["audited-first"] = clusters(), small | corrected | {"method": "self_corrected(at=0)"}
     for name, model in {"fast_cnn": "fast_cnn(widths=[4, 4, 4])", "wrn": "wrn(depth=10, width=1)"}.items():
         found[name] = images(), {"model": model, "batch_size": 11, "loss": "imae(T=8)", "augment": "crop_flip(pad=1)"}
     return found
@@ -150,4 +151,18 @@ def train_and_fail_all(out: Path, place: dict[str, str]) -> None:
     torch.set_num_threads(1)
     os.environ.update(place)
     train_all(out)
+    torch.save(derivatives(slice(3) if rank() == 0 else slice(3, None)), out / f"norm-{rank()}.pt")
     (out / f"said-{rank()}.json").write_text(json.dumps(fail_all(out)))
+
+
+def derivatives(rows: slice) -> list[Tensor]:
+    """Of a batch norm, for some rows of a batch: its output, its gradient, and a derivative of that."""
+    torch.manual_seed(0)
+    values, weights = torch.randn(2, 7, 5, 4, 4, dtype=torch.float64)[:, rows]
+    norm = sync_batch_norm(nn.Sequential(nn.BatchNorm2d(5).double()))
+    inputs = (3 * values + 2).requires_grad_()
+    out = norm(inputs)
+    (once,) = torch.autograd.grad(out, inputs, weights, retain_graph=True)  # by torch's kernels
+    (gradient,) = torch.autograd.grad(out, inputs, weights, create_graph=True)  # by plain operations
+    (twice,) = torch.autograd.grad((gradient**3).sum(), inputs)
+    return [out.detach(), once, gradient.detach(), twice]
