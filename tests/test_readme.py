@@ -76,12 +76,15 @@ def test_the_results_are_those_that_were_measured() -> None:
     worst: dict[str, object] = {"labels": "worse_label", "more": "{}"}
     tables = [row for row in results("tabular")["cells"] if row["noise"] == "symmetric(0.3)"]
     rates = results("audit_rate")
+    runs = (run["epochs"] for run in results("fine_tuning")["runs"] if run["minutes"] == 15)
+    fine_tuned = [epochs[-1]["test_accuracy"] for epochs in runs]
     expected = [
         *(f"{name} {percent(digits, entry=name, noise='flip2(0.4)')}" for name in ("ELR", "GCE", "Backward")),
         *(f"{name} {percent(digits, entry=name, noise='none')}" for name in ("ELR", "IMAE")),
         *(f"cross entropy {percent(digits, entry='CE', noise=noise)}" for noise in ("flip2(0.4)", "none")),
         f"cross entropy {percent(timed, **worst, method='CE', epochs=30)}",
         f"default {percent(timed, **worst, method='default', epochs=30)}; GCE {percent(timed, **worst, method='GCE')}",
+        f"default {100 * mean(fine_tuned):.1f} %",
         *(f"{words} {percent(timed, labels='clean', method=name)}" for words, name in CLEAN.items()),
         *(f"{words} {percent(tables, classifier=name)}" for words, name in CLASSIFIERS.items()),
         f"cleanlab {100 * rates['half']['kept aside']['their_error']:.1f} points",
