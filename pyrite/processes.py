@@ -75,9 +75,9 @@ def fast_bfloat16(device: str) -> bool:
 def reuse_memory() -> None:
     """Keep freed memory for the next step instead of returning it to the operating system, where that can be set.
 
-    By default glibc maps every large tensor anew, and each of its pages is a fault: up to half of the time of a step of
-    a convolutional net. The memory of a run is then kept until the program ends, for the whole process. The environment
-    variable ``MALLOC_TRIM_THRESHOLD_`` takes precedence.
+    By default glibc maps every large tensor anew, and each of its pages is a fault: 16 to 28 % of the processor time of
+    steps of EfficientNet-Lite0 with 32 and 64 images of 96 pixels. The memory of a run is then kept until the program
+    ends, for the whole process. The environment variable ``MALLOC_TRIM_THRESHOLD_`` takes precedence.
     """
     if sys.platform == "linux" and "MALLOC_TRIM_THRESHOLD_" not in os.environ:
         with suppress(AttributeError):  # another C library

@@ -96,7 +96,7 @@ class _Search:
         rest = {name: value for name, value in given_settings(options).items() if name not in ("data", "method")}
         # The choice is trained on all samples, and its last model is saved: trials are compared by theirs.
         self.options: dict[str, Any]
-        self.data, self.options = read_once(data, {"validation": HELD_OUT, "keep": "last"} | rest)  # type: ignore
+        self.data, self.options = read_once(data, {"validation": HELD_OUT, "keep": "last"} | rest)  # type: ignore[arg-type, assignment]
         self.fixed_lr, range_of_lr = _fixed_or_range(lr, self.options.get("optimiser"))
         # A learning rate that is neither searched nor given is that of the optimiser.
         job = resolve(self.data, lr=self.fixed_lr, **self.options)

@@ -226,6 +226,13 @@ def test_samples_without_a_label_or_an_embedding_have_no_scores() -> None:
     assert scores.isfinite().all(1).sum() == 394
 
 
+@pytest.mark.parametrize("sites", [1, 3])
+def test_few_groups_are_few_folds(sites: int) -> None:
+    groups = np.arange(400) % sites
+    scores = cross_fitted(torch.from_numpy(INPUTS), torch.from_numpy(GIVEN), classes=4, seed=0, groups=groups)
+    assert scores.isfinite().all() if sites > 1 else scores.isnan().all()  # one group cannot be held out
+
+
 def by_embeddings(labels: np.ndarray) -> Trainer:
     def make(number: int, epochs: int) -> Learner:
         net = Network(torch.nn.Tanh(), torch.nn.Linear(4, 4), (4,))
