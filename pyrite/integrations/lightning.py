@@ -100,7 +100,8 @@ class LabelAudit(Callback):
         if index is None or trainer.sanity_checking or trainer.state.fn != "fit":
             return
         scores = self._scores(trainer, outputs, batch, index, "validation_step")
-        trained = (self._record.columns["visits"][index] > 0) | self._record.first_visits.seen[index]
+        now = np.concatenate([visits["index"] for visits in self._record.visits])
+        trained = (self._record.columns["visits"][index] > 0) | np.isin(index, now)
         if trained.any():
             raise PyriteError(
                 f"sample {index[trained.argmax()]} was trained on, and now is held out: wrap the whole set in Indexed "
@@ -152,7 +153,7 @@ class LabelAudit(Callback):
         """Average the epoch in, weighted by held-out labels; epochs without them count only if all are without."""
         record = self._record
         record.merge()
-        seen = record.first_margins.state()
+        seen = record.epoch_state()["first_margins"]
         if not len(seen["index"]):
             return
         held_out = bool(seen["unseen"].any())
@@ -161,7 +162,7 @@ class LabelAudit(Callback):
                 record.columns[name][:] = 0
             self._weighted = True
         elif self._weighted and not held_out:
-            record.first_margins.merge([])
+            del record.visited_margins[1:]
         record.end_epoch()
 
     def state_dict(self) -> dict[str, Any]:

@@ -3,11 +3,13 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import softplus
 
 from pyrite.arrays import Flags
 from pyrite.data import Batches, Dataset, Growth, Statistics
@@ -16,8 +18,8 @@ from pyrite.errors import PyriteError
 from pyrite.methods import Trainer
 from pyrite.models import embed, mirrored_scores
 from pyrite.processes import all_gather, all_reduce
-from pyrite.soft_margin import margins, wide_dtype
-from pyrite.training.metrics import Line, accuracies_of, held_out_of, measure, names_of
+from pyrite.soft_margin import margins, row_margin, wide_dtype
+from pyrite.training.metrics import METRICS, Line, accuracies_of, measure
 
 if TYPE_CHECKING:
     from pyrite.training.record import Record
@@ -105,14 +107,15 @@ class Evaluation:
             self.tested = test.total
         line: Line = {}
         if self.validation is not None:
-            own, names = list[Tensor](), names_of("held-out")
+            own, names = list[Tensor](), [name for name, each in METRICS.items() if each.source == "held-out"]
             device = self.validation.device
             sums = torch.zeros(1 + len(names), dtype=wide_dtype(device), device=device)
             for scores, labels, index in self._predictions(self.validation, epoch):
                 if len(index) and self.split_off:
                     record.update_margins(index, margins(scores), unseen=True)
-                found = held_out_of(scores, labels)
-                own.append(index[found.hits].cpu())
+                margin, hits = row_margin(scores, labels), scores.argmax(1) == labels
+                found = SimpleNamespace(margin=margin, hits=hits, mae=(-margin).sigmoid() * 2, ce=softplus(-margin))
+                own.append(index[hits].cpu())
                 values = measure("held-out", found).values()
                 sums += torch.stack([sums.new_tensor(len(labels)), *(value.to(sums).sum() for value in values)])
             count, *totals = all_reduce(sums).tolist()

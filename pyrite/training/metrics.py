@@ -14,12 +14,9 @@ from typing import Any, Final, Literal, final
 
 import numpy as np
 import numpy.typing as npt
-from torch import Tensor
-from torch.nn.functional import softplus
 
 from pyrite.arrays import Floats, Ints
 from pyrite.diagnostics import SubsetAccuracies, Tally, hybrid_accuracy, roc_auc, subset_accuracies, weight_statistics
-from pyrite.soft_margin import row_margin
 
 Line = dict[str, Any]
 Source = Literal["epoch", "held-out", "model", "outcome", "comparison"]
@@ -52,37 +49,23 @@ class Epoch:
     unseen: Tally | None  # given labels that nets not trained on them predicted; None if margins are not kept
 
     @cached_property
-    def accuracies(self) -> SimpleNamespace:
-        """Fractions of samples: those of ``accuracies_of``, and ``unseen``."""
-        unseen = None if self.unseen is None else self.unseen.fraction
+    def numbers(self) -> SimpleNamespace:
+        """Accuracies as ``accuracies_of`` has them, and ``unseen``; ``weight_statistics``; mean weights so far: of
+        right labels, of wrong ones, and twice that of all samples; and ROC AUCs of low values as evidence of wrong
+        labels, which are None without true labels or without values."""
         subsets = subset_accuracies(self.prediction, self.given, self.true)
-        return SimpleNamespace(**vars(accuracies_of(subsets, self.test)), unseen=unseen)
-
-    @cached_property
-    def weights(self) -> SimpleNamespace:
-        """``weight_statistics``; mean weights so far: of right labels, of wrong ones, and twice that of all samples."""
+        found = vars(accuracies_of(subsets, self.test)) | {"unseen": self.unseen and self.unseen.fraction}
+        found |= {f"weight_{n}": v for n, v in weight_statistics(self.weight[~np.isnan(self.weight)]).items()}
         rates, total, *groups = self.weight_sums
         clean, noisy = _ratio(groups[1], groups[0]), _ratio(groups[3], groups[2])
-        means = {"alpha": _ratio(2 * total, rates), "clean": clean, "noisy": noisy, "snr": _ratio(clean, noisy)}
-        size = float(np.median(np.abs(self.margin))) if len(self.margin) else None
-        return SimpleNamespace(**weight_statistics(self.weight[~np.isnan(self.weight)]), **means, margin_size=size)
-
-    @cached_property
-    def aucs(self) -> SimpleNamespace:
-        """The ROC AUC of low values as evidence of wrong labels; None without true labels, or without values."""
+        found |= {"alpha": _ratio(2 * total, rates), "clean_weight": clean, "noisy_weight": noisy}
+        found |= {"snr": _ratio(clean, noisy)}
+        found["margin_size"] = float(np.median(np.abs(self.margin))) if len(self.margin) else None
         values = {"margin": self.margin, "margin_mean": self.columns["margin_mean"], "trust": self.trust}
-        aucs = SimpleNamespace(**dict.fromkeys(values))
         for name, column in values.items():
-            if self.true is not None and len(column) and not np.isnan(column).any():
-                setattr(aucs, name, roc_auc(-column, self.given != self.true))
-        return aucs
-
-
-def held_out_of(scores: Tensor, labels: Tensor) -> SimpleNamespace:
-    """One value per sample of a batch of held-out samples."""
-    margin = row_margin(scores, labels)
-    mae = (-margin).sigmoid() * 2
-    return SimpleNamespace(margin=margin, hits=scores.argmax(1) == labels, mae=mae, ce=softplus(-margin))
+            known = self.true is not None and len(column) and not np.isnan(column).any()
+            found[f"{name}_auc"] = roc_auc(-column, self.given != self.true) if known else None
+        return SimpleNamespace(**found)
 
 
 def accuracies_of(subsets: SubsetAccuracies, test: Tally | None) -> SimpleNamespace:
@@ -92,25 +75,14 @@ def accuracies_of(subsets: SubsetAccuracies, test: Tally | None) -> SimpleNamesp
     return SimpleNamespace(**subsets.fractions(), test=fraction, hybrid=hybrid)
 
 
-def outcome_of(history: Sequence[Line], epoch: int) -> SimpleNamespace:
-    """The results of the epoch whose model is saved, and the best of the history."""
-    tests, aucs = ([line[n] for line in history if line.get(n) is not None] for n in ("test_accuracy", "trust_auc"))
-    return SimpleNamespace(
-        final_test_accuracy=history[epoch - 1]["test_accuracy"],
-        best_test_accuracy=max(tests, default=None),
-        final_trust_auc=aucs[-1] if aucs else None,
-        best_trust_auc=max(aucs, default=None),
-    )
-
-
 @final
 @dataclass(frozen=True)
 class Metric:
     """A number that a run measures.
 
-    Its ``source`` is an ``Epoch``, for the history; ``held_out_of`` batches, for the history: one value per sample, of
-    which the mean over all processes is taken; ``accuracies_of`` the saved model, once; ``outcome_of`` a run, when it
-    is read; or a comparison with other runs, which computes it.
+    Its ``source`` is an ``Epoch``, for the history; a batch of held-out samples, for the history: one value per sample,
+    of which the mean over all processes is taken; ``accuracies_of`` the saved model, once; a run that is read; or a
+    comparison with other runs, which computes it.
     """
 
     explanation: str  # for pages, plots and printed results
@@ -124,11 +96,6 @@ class Metric:
     def formatted(self, value: float) -> str:
         """The value as text, without the sign for per cent."""
         return f"{100 * value:.2f}" if self.percent else f"{value:.3g}"
-
-
-def names_of(source: Source) -> list[str]:
-    """The metrics with this source."""
-    return [name for name, metric in METRICS.items() if metric.source == source]
 
 
 def measure(source: Source, of: Any) -> dict[str, Any]:
@@ -160,21 +127,19 @@ METRICS: Final[Mapping[str, Metric]] = {
     "best_test_accuracy": Metric(
         "at its best, chosen on test labels", _of("best_test_accuracy"), "outcome", "best on test"
     ),
-    "test_accuracy": Metric("test accuracy", _of("accuracies.test"), drawn=_BOTH),
+    "test_accuracy": Metric("test accuracy", _of("numbers.test"), drawn=_BOTH),
     "validation_accuracy": Metric(
         "validation accuracy, given labels", _of("hits"), "held-out", "validation", drawn=("run",)
     ),
     "validation_mae": Metric("mean absolute error on held-out labels", _of("mae"), "held-out", percent=False),
     "validation_ce": Metric("cross entropy on held-out labels", _of("ce"), "held-out", percent=False),
-    "train_accuracy": Metric("given labels learned", _of("accuracies.given"), heading="given learned", drawn=("run",)),
-    "unseen_accuracy": Metric("given labels predicted by nets not trained on them", _of("accuracies.unseen")),
-    "clean_accuracy": Metric("right labels learned", _of("accuracies.clean"), heading="right learned", drawn=("run",)),
-    "memorised": Metric("wrong labels memorised", _of("accuracies.memorised"), heading="wrong memorised", drawn=_BOTH),
-    "recovered": Metric(
-        "wrong labels recovered", _of("accuracies.recovered"), heading="wrong recovered", drawn=("run",)
-    ),
+    "train_accuracy": Metric("given labels learned", _of("numbers.given"), heading="given learned", drawn=("run",)),
+    "unseen_accuracy": Metric("given labels predicted by nets not trained on them", _of("numbers.unseen")),
+    "clean_accuracy": Metric("right labels learned", _of("numbers.clean"), heading="right learned", drawn=("run",)),
+    "memorised": Metric("wrong labels memorised", _of("numbers.memorised"), heading="wrong memorised", drawn=_BOTH),
+    "recovered": Metric("wrong labels recovered", _of("numbers.recovered"), heading="wrong recovered", drawn=("run",)),
     "hybrid_accuracy": Metric(
-        "true labels of training and test samples together, while training", _of("accuracies.hybrid")
+        "true labels of training and test samples together, while training", _of("numbers.hybrid")
     ),
     "final_trust_auc": Metric("AUC of finding wrong labels by weight", _of("final_trust_auc"), "outcome", "AUC"),
     "best_trust_auc": Metric(
@@ -188,20 +153,20 @@ METRICS: Final[Mapping[str, Metric]] = {
     "final_hybrid_accuracy": Metric(
         "true labels of training and test samples together", _of("hybrid"), "model", "hybrid", by_default=False
     ),
-    "margin_size": _number("median size of a margin", "weights.margin_size"),
+    "margin_size": _number("median size of a margin", "numbers.margin_size"),
     # Twice the weight is the L1 norm of a sample's gradient. The curriculum paper prints the norm of the margin's
     # gradient, which is always 2; that of the loss is meant.
-    "alpha": _number("mean weight in training, times 2", "weights.alpha", "alpha"),
-    "snr": _number("mean weight of right over that of wrong labels", "weights.snr", "snr"),
-    "clean_weight": _number("mean weight of right labels", "weights.clean"),
-    "noisy_weight": _number("mean weight of wrong labels", "weights.noisy"),
+    "alpha": _number("mean weight in training, times 2", "numbers.alpha", "alpha"),
+    "snr": _number("mean weight of right over that of wrong labels", "numbers.snr", "snr"),
+    "clean_weight": _number("mean weight of right labels", "numbers.clean_weight"),
+    "noisy_weight": _number("mean weight of wrong labels", "numbers.noisy_weight"),
     **{
-        f"weight_{name}": _number(f"{name.replace('_', ' ')} of this epoch's weights", f"weights.{name}")
+        f"weight_{name}": _number(f"{name.replace('_', ' ')} of this epoch's weights", f"numbers.weight_{name}")
         for name in weight_statistics([])
     },
-    "margin_auc": Metric("AUC of finding wrong labels by margin", _of("aucs.margin")),
-    "margin_mean_auc": Metric("AUC of finding wrong labels by mean margin", _of("aucs.margin_mean")),
-    "trust_auc": Metric("AUC of finding wrong labels by weight", _of("aucs.trust")),
+    "margin_auc": Metric("AUC of finding wrong labels by margin", _of("numbers.margin_auc")),
+    "margin_mean_auc": Metric("AUC of finding wrong labels by mean margin", _of("numbers.margin_mean_auc")),
+    "trust_auc": Metric("AUC of finding wrong labels by weight", _of("numbers.trust_auc")),
     "diff": Metric("test accuracy lost by the noise", lambda comparison: None, "comparison", "diff"),
 }
 """Every number of a run, by its name in the history, in JSON and in the columns of tables.

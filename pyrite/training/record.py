@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from itertools import groupby
 from typing import Any, Final, cast, final
 
 import numpy as np
@@ -17,42 +16,13 @@ from pyrite.methods import Step, joined
 from pyrite.processes import all_gather, world_size
 from pyrite.soft_margin import margins
 from pyrite.training.evaluation import Evaluation
-from pyrite.training.metrics import SAMPLE_COLUMNS, Epoch, Line, measure, names_of, updated_columns
+from pyrite.training.metrics import METRICS, SAMPLE_COLUMNS, Epoch, Line, measure, updated_columns
 
 Arrays = dict[str, npt.NDArray[Any]]
 
 _LARGEST: Final = 1 << 28  # samples times classes whose margins are kept, which takes two gigabytes
 _WAITING: Final = 1 << 22  # scores of steps that wait before they are read; on other devices four times as many
 _SCALARS: Final = ("steps", "loss", "denominator", "learning_rate")
-
-
-@final
-class FirstVisits:
-    """What was recorded of each sample at its first visit in the current epoch; a later one is padding by a sampler.
-
-    Rows of samples that were not seen have no meaning.
-    """
-
-    def __init__(self, samples: int, **columns: npt.NDArray[Any]) -> None:
-        self.seen, self.columns = np.zeros(samples, bool), columns
-
-    def write(self, rows: Ints, **values: npt.NDArray[Any]) -> None:
-        # Of assignments to one index numpy keeps the last, so the batch is written in reverse: its first visit is kept.
-        new = np.flatnonzero(~self.seen[rows])[::-1]
-        for name, column in self.columns.items():
-            column[rows[new]] = values[name][new]
-        self.seen[rows[new]] = True
-
-    def state(self) -> Arrays:
-        """Only the samples seen, to keep communication and files small."""
-        index = np.flatnonzero(self.seen)
-        return {"index": index, **{name: column[index] for name, column in self.columns.items()}}
-
-    def merge(self, states: Iterable[Mapping[str, Any]]) -> None:
-        """Replace this by what all processes saw, in order of rank; the first that saw a sample counts."""
-        self.seen[:] = False
-        for state in states:
-            self.write(state["index"], **{name: state[name] for name in self.columns})
 
 
 @final
@@ -114,10 +84,12 @@ class Record:
             table, unseen = np.zeros((samples, classes or 0), np.float32), np.zeros(samples, bool)
             self.columns |= {"margin_sum": table, "margin_weight": np.zeros(samples), "unseen": unseen}
         self._weight_sums: Floats = np.zeros(6)
-        numbers = {name: np.zeros(samples) for name in ("margin", "weight", "learning_rate", "trust")}
-        self.first_visits = FirstVisits(samples, prediction=np.zeros(samples, np.int64), **numbers)
-        margin_columns = {"margins": table.copy(), "unseen": unseen.copy()} if self.keeps_margins else {}
-        self.first_margins = FirstVisits(samples, **margin_columns)
+        numbers = {name: np.zeros(0) for name in ("margin", "weight", "learning_rate", "trust")}
+        index = np.zeros(0, np.int64)
+        # What is recorded in the current epoch, in the order of steps; each list begins without samples.
+        self.visits: list[Arrays] = [{"index": index, "prediction": index, **numbers}]
+        kept = {"margins": np.zeros((0, classes or 0), np.float32), "unseen": np.zeros(0, bool)}
+        self.visited_margins: list[Arrays] = [{"index": index, **(kept if self.keeps_margins else {})}]
         self._pending: list[Step] = []
         self._waiting = 0
 
@@ -130,6 +102,9 @@ class Record:
         self.denominator = self.denominator + step.divisor
         self.learning_rate = step.learning_rate
         if len(step.index):
+            kind = step.trust is None, step.unseen is None
+            if self._pending and kind != (self._pending[-1].trust is None, self._pending[-1].unseen is None):
+                self.flush()
             self._pending.append(step)
             self._waiting += step.scores.numel()
             if self._waiting > (_WAITING if step.scores.is_cpu else 4 * _WAITING):
@@ -140,13 +115,14 @@ class Record:
         if self.evaluation is not None:
             self.evaluation.trainer.check()
         pending, self._pending, self._waiting = self._pending, [], 0
-        for (weighted, fitted), group in groupby(pending, lambda step: (step.trust is not None, step.unseen is None)):
-            step = joined(list(group))
-            trust, rates = step.trust if weighted else None, cast(npt.ArrayLike, step.learning_rate)
-            self.update(step.index, step.margin, step.prediction, step.weight, rates, trust)
-            if self.keeps_margins:
-                rows = step.margins if step.unseen is None else margins(step.unseen)
-                self.update_margins(step.index, rows, unseen=not fitted)
+        if not pending:
+            return
+        step = joined(pending)
+        rates = cast(npt.ArrayLike, step.learning_rate)
+        self.update(step.index, step.margin, step.prediction, step.weight, rates, step.trust)
+        if self.keeps_margins:
+            rows = step.margins if step.unseen is None else margins(step.unseen)
+            self.update_margins(step.index, rows, unseen=step.unseen is not None)
 
     def update(
         self,
@@ -176,7 +152,8 @@ class Record:
         check_same_length(index=rows, **values, learning_rate=rates)
         if rates.size and rates.min() < 0:
             raise PyriteError(f"learning_rate is {rates.min()}, but must not be negative")
-        self.first_visits.write(rows, **values, learning_rate=rates)
+        visits = {"index": rows, **values, "learning_rate": rates}
+        self.visits.append({name: column.copy() for name, column in visits.items()})
 
     def update_margins(self, index: object, margins: object, *, unseen: bool = False) -> None:
         """Record the margins of all classes, one row per sample. Rows that are not finite are skipped.
@@ -190,7 +167,8 @@ class Record:
         if values.shape != (len(rows), classes):
             raise PyriteError(f"margins have the shape {values.shape}, for {len(rows)} samples of {classes} classes")
         good = np.isfinite(values).all(1)
-        self.first_margins.write(rows[good], margins=values[good], unseen=np.full(len(rows), unseen))
+        flags = np.full(int(good.sum()), unseen)
+        self.visited_margins.append({"index": rows[good], "margins": values[good].astype(np.float32), "unseen": flags})
 
     def after_epoch(self, epoch: int) -> None:
         """Evaluate the model, and add the line of the epoch to the history, with what the method measures itself."""
@@ -202,19 +180,18 @@ class Record:
     def epoch_state(self) -> dict[str, Arrays]:
         """The records of this process in the current epoch, to send to the other processes."""
         self.flush()
-        return {"first_visits": self.first_visits.state(), "first_margins": self.first_margins.state()}
+        return {"first_visits": _first_of(self.visits), "first_margins": _first_of(self.visited_margins)}
 
     def merge(self, states: Iterable[Mapping[str, Mapping[str, Any]]] | None = None) -> None:
         """Merge the records of all processes in this epoch, so that all have the same.
 
         ``states`` are their ``epoch_state()`` in order of rank; by default torch's process group gathers them.
         """
-        own = self.epoch_state()
         if states is None and world_size() == 1:
-            return
-        states = list(all_gather(own) if states is None else states)
-        self.first_visits.merge(state["first_visits"] for state in states)
-        self.first_margins.merge(state["first_margins"] for state in states)
+            return self.flush()
+        states = list(all_gather(self.epoch_state()) if states is None else states)
+        self.visits[1:] = [dict(state["first_visits"]) for state in states]
+        self.visited_margins[1:] = [dict(state["first_margins"]) for state in states]
 
     def end_epoch(self, test: Tally | None = None, **measured: float | None) -> Line:
         """Finish the epoch and return its line of the history, in which None means unknown.
@@ -223,24 +200,9 @@ class Record:
         ``subset_accuracies`` of those predictions is more accurate. ``measured`` are metrics of held-out samples, and
         numbers that have no metric.
         """
-        self.flush()
-        epoch = self._add_visits(test)
-        if self.keeps_margins:
-            weight, state = epoch_weight(epoch.accuracies.given, epoch.accuracies.unseen), self.first_margins.state()
-            rows = state["index"]
-            self.columns["margin_sum"][rows] += np.float32(weight) * state["margins"]
-            self.columns["margin_weight"][rows] += weight
-            self.columns["unseen"][rows] = state["unseen"]
-            self.first_margins.merge([])
-        self.history.append(measure("epoch", epoch) | dict.fromkeys(names_of("held-out")) | measured)
-        self.loss = self.denominator = 0.0
-        return self.history[-1]
-
-    def _add_visits(self, test: Tally | None) -> Epoch:
-        """Add the first visits of an epoch to what is kept."""
-        visits = self.first_visits.state()
+        visits, margin_rows = self.epoch_state().values()
+        del self.visits[1:], self.visited_margins[1:]
         rows = visits.pop("index")
-        self.first_visits.merge([])
         wrong = None if self.is_wrong is None else self.is_wrong[rows]
         weight, rates, known = visits["weight"], visits["learning_rate"], ~np.isnan(visits["weight"])
         sums = [rates[known].sum(), rates[known] @ np.abs(weight[known])]
@@ -252,9 +214,8 @@ class Record:
         self.histograms = np.concatenate([self.histograms, np.stack(counts)[None]])
         unseen = None
         if self.keeps_margins:  # given labels that are predicted by nets that are not trained on them
-            found = self.first_margins.state()
-            hits = found["margins"].argmax(1) == self.given[found["index"]]
-            unseen = Tally.of(hits[found["unseen"]])
+            hits = margin_rows["margins"].argmax(1) == self.given[margin_rows["index"]]
+            unseen = Tally.of(hits[margin_rows["unseen"]])
         epoch = Epoch(
             number=len(self.history) + 1,
             loss=float(self.loss) / float(self.denominator) if self.denominator else None,
@@ -267,10 +228,18 @@ class Record:
             unseen=unseen,
             **visits,
         )
-        updated = updated_columns(epoch)
-        for name, values in updated.items():
+        epoch = replace(epoch, columns=updated_columns(epoch))
+        for name, values in epoch.columns.items():
             self.columns[name][rows] = values
-        return replace(epoch, columns=updated)
+        if self.keeps_margins:
+            factor, seen = epoch_weight(epoch.numbers.given, epoch.numbers.unseen), margin_rows["index"]
+            self.columns["margin_sum"][seen] += np.float32(factor) * margin_rows["margins"]
+            self.columns["margin_weight"][seen] += factor
+            self.columns["unseen"][seen] = margin_rows["unseen"]
+        unmeasured = {name: None for name, metric in METRICS.items() if metric.source == "held-out"}
+        self.history.append(measure("epoch", epoch) | unmeasured | measured)
+        self.loss = self.denominator = 0.0
+        return self.history[-1]
 
     # --- what is kept -------------------------------------------------------------------------------------------------
 
@@ -314,8 +283,8 @@ class Record:
             setattr(self, name, state[name])
         self.history, self.histograms = list(state["history"]), histograms
         self._weight_sums[:], self._pending, self._waiting = state["weight_sums"], [], 0
-        for name, table in (("first_visits", self.first_visits), ("first_margins", self.first_margins)):
-            table.merge([{column: np.asarray(state[f"{name}.{column}"]) for column in ("index", *table.columns)}])
+        for name, parts in (("first_visits", self.visits), ("first_margins", self.visited_margins)):
+            parts[1:] = [{column: np.asarray(state[f"{name}.{column}"]) for column in parts[0]}]
         if self.evaluation is not None:
             self.evaluation.load_state_dict(state["evaluation"])
 
@@ -325,3 +294,10 @@ class Record:
             first = int((rows >= len(self.given)).argmax())
             raise PyriteError(f"index is {rows[first]} at position {first}, but there are {len(self.given)} samples")
         return rows
+
+
+def _first_of(parts: list[Arrays]) -> Arrays:
+    """The first visit to each sample, in the order of the samples; a later one is padding by a sampler."""
+    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+    first = np.unique(columns["index"], return_index=True)[1]
+    return {name: column[first] for name, column in columns.items()}

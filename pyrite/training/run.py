@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Final, final
 
 import numpy as np
@@ -38,7 +39,7 @@ from pyrite.files import unpack_texts
 from pyrite.models import Architecture, Ensemble, Mirrored
 from pyrite.text_tables import Table
 from pyrite.training.config import Config, Missing, load_data, python_name
-from pyrite.training.metrics import COLUMNS, SAMPLE_COLUMNS, Line, measure, outcome_of
+from pyrite.training.metrics import COLUMNS, SAMPLE_COLUMNS, Line, measure
 from pyrite.training.prediction import Predictions, net_scores
 
 # What the user can do about a file that cannot be read.
@@ -132,8 +133,11 @@ class Run:
         if not self.history:
             return {}
         final_model = self.facts.get("final_model", {}) if self.finished else {}
-        outcome = measure("outcome", outcome_of(self.history, self.epoch))
-        values = {**final_model, **self.history[self.epoch - 1], **outcome}
+        saved, names = self.history[self.epoch - 1], ("test_accuracy", "trust_auc")
+        tests, aucs = ([line[name] for line in self.history if line.get(name) is not None] for name in names)
+        best = {"best_test_accuracy": max(tests, default=None), "best_trust_auc": max(aucs, default=None)}
+        final = {"final_test_accuracy": saved["test_accuracy"], "final_trust_auc": aucs[-1] if aucs else None}
+        values = {**final_model, **saved, **measure("outcome", SimpleNamespace(**final, **best))}
         return {name: values[name] for name in COLUMNS if name in values}
 
     @cached_property
