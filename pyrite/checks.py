@@ -85,7 +85,8 @@ def whole_number(
 
 def flag(name: str, value: Any) -> bool:
     """``value`` if it is True or False; 1 and 0 are neither."""
-    require(isinstance(value, bool), name, value, "True or False")
+    if not isinstance(value, bool):
+        require(False, name, value, "True or False")
     return bool(value)
 
 

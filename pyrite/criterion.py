@@ -71,13 +71,13 @@ class Loss(nn.Module, ABC):
             takes = ", ".join(dict.fromkeys([*own, *_DEFAULTS]))
             raise PyriteError(f"{type(self).__name__} does not take {', '.join(sorted(unknown))}; it takes {takes}")
         for name, value in options.items():
-            if name == "reduction":
-                require(value in ("none", "mean", "sum"), name, value, "none, mean or sum")
+            if name == "reduction" and value not in ("none", "mean", "sum"):
+                require(False, name, value, "none, mean or sum")
             elif name == "ignore_index":
                 value = whole_number(name, value)
             elif name == "check":
                 flag(name, value)
-            elif value is not None:
+            elif name == "weight" and value is not None:
                 value = to_numbers(value, name)
                 require(value.dim() == 1, name, tuple(value.shape), "one number per class")
             setattr(self, name, value)

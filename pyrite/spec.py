@@ -109,24 +109,21 @@ def spec_string(thing: object) -> str | None:
 
     None if no registry holds its class or the class of one of its parts, or if an argument has no text.
     """
-    return _text(thing) if _has_text(thing) else None
-
-
-def _has_text(value: object) -> bool:
-    plain = _plain(value)
+    plain = _plain(thing)
     if isinstance(plain, list | tuple):
-        return all(map(_has_text, plain))
-    if isinstance(plain, _LITERAL):
-        return not isinstance(plain, float) or math.isfinite(plain)
-    if getattr(value, "_spec", None) is not None:  # the text from which a function made it
-        return True
-    if registered_name(type(value)) is None:
-        return False
-    if (terms := getattr(value, "spec_parts", None)) is not None:  # of a sum, which is no call
-        return all(map(_has_text, terms()))
-    parameters = inspect.signature(type(value)).parameters.values()
-    names = [each.name for each in parameters if each.kind is not each.VAR_KEYWORD]
-    return all(_has_text(getattr(value, name, ...)) for name in names)
+        parts = plain
+    elif isinstance(plain, _LITERAL):
+        return None if isinstance(plain, float) and not math.isfinite(plain) else repr(plain)
+    elif (made_from := getattr(thing, "_spec", None)) is not None:  # the text from which a function made it
+        return str(made_from)
+    elif registered_name(type(thing)) is None:
+        return None
+    elif (terms := getattr(thing, "spec_parts", None)) is not None:  # of a sum, which is no call
+        parts = terms()
+    else:
+        parameters = inspect.signature(type(thing)).parameters.values()
+        parts = [getattr(thing, each.name, ...) for each in parameters if each.kind is not each.VAR_KEYWORD]
+    return None if any(spec_string(part) is None for part in parts) else _text(thing)
 
 
 def _text(thing: object) -> str:
@@ -155,8 +152,7 @@ class HasSpec:
     The fields of a dataclass are checked by their annotations.
     """
 
-    def __post_init__(self) -> None:
-        check_fields(self)
+    __post_init__ = check_fields
 
     def __str__(self) -> str:
         return write_spec(self)
@@ -296,7 +292,7 @@ class _Reader(NamedTuple):
         if len(named) < len(words):
             raise PyriteError(f"cannot read {self.about}: ** is not allowed")
         made = call(name, factory, *positional, **named)
-        if not isinstance(factory, type) and not _has_text(made):
+        if not isinstance(factory, type) and spec_string(made) is None:
             with contextlib.suppress(AttributeError, TypeError):  # what has no room for it has no spec string
                 object.__setattr__(made, "_spec", ast.unparse(node))
         return made

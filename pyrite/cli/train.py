@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 import typer
 
-from pyrite.cli.terminal import AsJson, echo, failures, is_first, print_json, print_table, warn, with_settings
+from pyrite.cli.terminal import IS_FIRST, AsJson, echo, failures, print_json, print_table, warn, with_settings
 from pyrite.text_tables import counted
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ def train(
             )  # fmt: skip
         else:
             run = train_run(data, out=out, resume=resume, observers=observers, progress=not as_json, **options)
-    if is_first() and as_json:
+    if IS_FIRST and as_json:
         names = ("saved", "corrected", "dropped", "warnings", "unreadable")
         facts = {name: run.facts[name] for name in names if name in run.facts}
         print_json({"run": str(run.path), **run.table, **facts})
-    elif is_first():
+    elif IS_FIRST:
         _print(run)
 
 
@@ -62,27 +62,19 @@ def _print(run: "Run") -> None:
         echo(f"set aside {counted(len(unreadable), 'image')} that cannot be read; the first: {reason}", err=True)
     for sentence in (*run.facts["notes"], *run.facts["warnings"]):
         warn(sentence)
-    if said := _adapted(run):
-        echo(said)
+    last, method = run.history[-1] if run.history else {}, run.config.method
+    if str(method).startswith("self_corrected") and "estimated_noise_rate" in last:
+        noise = last["estimated_noise_rate"]
+        found = f"the net found {100 * noise:.0f} % noise in the labels, and corrected its loss for that"
+        if not noise:
+            found = "the net found no noise in the labels, so that the loss remained cross entropy"
+        echo(f"{method}: {found}")
+    elif "best_method" in last:
+        line = run.history[run.epoch - 1]
+        others = f", {line['selected']:.0f} methods predict together" if line["selected"] > 1 else ""
+        echo(f"{method}: method {line['best_method']:.0f} predicts the most held-out labels{others}")
+    elif "exponent" in last:
+        echo(f"{method} ended with exponent {last['exponent']:.2f} (0 is cross entropy, 1 absolute error)")
     if run.choice:
         echo(f"saved the model of {run.choice}")
     echo(f"wrote {run.path}")
-
-
-def _adapted(run: "Run") -> str:
-    """What the default method made of the data, in a line; empty for other methods."""
-    last = run.history[-1] if run.history else {}
-    if str(run.config.method).startswith("self_corrected") and "estimated_noise_rate" in last:
-        noise = last["estimated_noise_rate"]
-        return f"{run.config.method}: " + (
-            f"the net found {100 * noise:.0f} % noise in the labels, and corrected its loss for that"
-            if noise
-            else "the net found no noise in the labels, so that the loss remained cross entropy"
-        )
-    if "best_method" in last:
-        line = run.history[run.epoch - 1]
-        others = f", {line['selected']:.0f} methods predict together" if line["selected"] > 1 else ""
-        return f"{run.config.method}: method {line['best_method']:.0f} predicts the most held-out labels{others}"
-    if "exponent" in last:
-        return f"{run.config.method} ended with exponent {last['exponent']:.2f} (0 is cross entropy, 1 absolute error)"
-    return ""

@@ -14,6 +14,7 @@ from .dataset import (
     Numeric as Numeric,
     Samples as Samples,
     Tracklets as Tracklets,
+    describe as describe,
     is_missing as is_missing,
 )
 from .files import data_folder as data_folder
@@ -37,7 +38,6 @@ from .records import (
 from .registry import (
     DATASETS as DATASETS,
     Data as Data,
-    describe as describe,
     load as load,
     read_like as read_like,
 )

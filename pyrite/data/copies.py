@@ -93,37 +93,31 @@ def copy_groups(inputs: Inputs) -> Labels:
     Near copies are samples that are much closer to each other than independent samples would be: rows with jitter,
     images that were saved again, texts with a changed word.
     """
-    count = len(inputs)
-    pairs = [_equal(inputs)]
+    count, pairs = len(inputs), np.empty((0, 2), np.int64)
     if count <= _MOST and isinstance(inputs, Records) and inputs.is_text:
-        pairs.append(_similar(inputs.texts()))
+        pairs = _similar(inputs.texts())
     elif count <= _MOST:
-        pairs.append(_near(_points(inputs), tabular=inputs.ndim == 2))
-    alike = _components(count, np.concatenate(pairs))
+        pairs = _near(_points(inputs), tabular=inputs.ndim == 2)
+    alike = joined_groups(_equal(inputs), pairs=pairs)
     common = np.bincount(alike)[alike] >= COMMON
     alike = np.where(common, alike.max() + 1 + np.arange(count), alike)
     return np.asarray(np.unique(alike, return_inverse=True)[1], np.int64)
 
 
-def joined_groups(one: Labels, two: Labels) -> Labels:
-    """A number for every sample, the same for samples that share one of either kind."""
-    return _components(len(one), np.concatenate([_chained(one), _chained(two)]))
-
-
-def _chained(numbers: Labels) -> npt.NDArray[np.int64]:
-    """Pairs that connect all samples with the same number."""
-    order = np.argsort(numbers, kind="stable")
-    same = numbers[order][1:] == numbers[order][:-1]
-    return np.stack([order[:-1][same], order[1:][same]], 1)
-
-
-def _components(count: int, pairs: npt.NDArray[np.int64]) -> Labels:
-    graph = coo_array((np.ones(len(pairs), bool), (pairs[:, 0], pairs[:, 1])), (count, count))
+def joined_groups(*groups: Labels, pairs: npt.NDArray[np.int64] | None = None) -> Labels:
+    """A number for every sample, the same for samples that share one in any of ``groups``, or that are a pair."""
+    count, found = len(groups[0]), [] if pairs is None else [pairs]
+    for numbers in groups:  # pairs that connect all samples with the same number
+        order = np.argsort(numbers, kind="stable")
+        same = numbers[order][1:] == numbers[order][:-1]
+        found.append(np.stack([order[:-1][same], order[1:][same]], 1))
+    rows, columns = np.concatenate(found).T
+    graph = coo_array((np.ones(len(rows), bool), (rows, columns)), (count, count))
     return np.asarray(connected_components(graph, directed=False)[1], np.int64)
 
 
-def _equal(inputs: Inputs) -> npt.NDArray[np.int64]:
-    """Pairs of samples whose bytes are the same; of images in files, those of the files."""
+def _equal(inputs: Inputs) -> Labels:
+    """A number for every sample, the same for equal bytes; of images in files, those of the files."""
     if isinstance(inputs, Records):
         rows = map(inputs.cells, range(len(inputs)))
         keys = [hash(tuple(re.findall(r"\w+", " ".join(row).casefold()) if inputs.is_text else row)) for row in rows]
@@ -132,7 +126,7 @@ def _equal(inputs: Inputs) -> npt.NDArray[np.int64]:
     else:
         zero = np.zeros((), inputs.dtype)  # −0.0 + 0.0 is 0.0
         keys = [hash((row + zero).tobytes()) for row in inputs]
-    return _chained(np.array(keys, np.int64))
+    return np.array(keys, np.int64)
 
 
 def _file(inputs: LazyImages, row: int) -> bytes:

@@ -3,7 +3,7 @@
 import re
 import unicodedata
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple, final
 
@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from pyrite.data.copies import copy_groups, joined_groups
 from pyrite.data.images import LazyImages, Unreadable
-from pyrite.data.records import Records, Schema, kind_of
+from pyrite.data.records import Kind, Records, Schema, kind_of
 from pyrite.errors import PyriteError
 
 if TYPE_CHECKING:  # which imports this file
@@ -173,15 +173,18 @@ class Dataset:
         return f"<{self.name}: {', '.join(parts)}>"
 
 
-def schema_of(data: Dataset) -> Schema:
-    """How the samples of a data set look: what ``read_like`` needs to read others."""
-    inputs = data.inputs
-    if data.schema is not None:
-        return data.schema
-    if isinstance(inputs, Records):
-        return Schema(kind_of(inputs), inputs.shape[1:], dict(zip(inputs.names, inputs.kinds, strict=True)), data.label)
-    dtype = str(inputs.dtype) if inputs.ndim == 4 else ""
-    return Schema(kind_of(inputs), inputs.shape[1:], dict.fromkeys(data.columns, "number"), data.label, dtype=dtype)
+def describe(data: Dataset) -> dict[str, Any]:
+    """How the samples of a data set look, ready for JSON: what ``read_like`` needs to read others."""
+    inputs, schema = data.inputs, data.schema
+    if schema is None:
+        columns: dict[str, Kind]
+        columns, dtype = dict.fromkeys(data.columns, "number"), ""
+        if isinstance(inputs, Records):
+            columns = dict(zip(inputs.names, inputs.kinds, strict=True))
+        elif inputs.ndim == 4:
+            dtype = str(inputs.dtype)
+        schema = Schema(kind_of(inputs), inputs.shape[1:], columns, data.label, dtype=dtype)
+    return asdict(schema) | {"shape": list(schema.shape)}
 
 
 def check_inputs(inputs: object, what: str) -> None:

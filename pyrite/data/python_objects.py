@@ -12,7 +12,7 @@ from typing import Any, Final, NamedTuple, Protocol
 import numpy as np
 
 from pyrite.data.annotations import Targets, annotation_cells, are_several, to_targets
-from pyrite.data.dataset import Dataset, Labels, Samples, check_names, check_range, encode, encode_like, schema_of
+from pyrite.data.dataset import Dataset, Labels, Samples, check_names, check_range, describe, encode, encode_like
 from pyrite.data.folders import image_files
 from pyrite.data.hub import is_hub, read_hub
 from pyrite.data.items import Plain, check_like, described, is_picture, read_items, to_array, to_numbers
@@ -248,7 +248,7 @@ def _load_parts(data: Mapping[str, Any], label: Any, roles: Roles) -> Dataset:
 
 def _read_part(data: Any, train: Dataset, label: str, key: str) -> Dataset | None:
     """Another part of a data set, read as the training part was; None if its labels are hidden."""
-    like, what = schema_of(train), f"label of the part {key!r}"
+    like, what = Schema(**describe(train)), f"label of the part {key!r}"
     plain = make_plain(data, label, like=like)
     if plain.label is None:
         return None

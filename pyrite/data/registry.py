@@ -5,7 +5,7 @@ import inspect
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.checks import one_of
-from pyrite.data.dataset import Dataset, Samples, check_names, check_range, encode, encode_like, schema_of
+from pyrite.data.dataset import Dataset, Samples, check_names, check_range, encode, encode_like
 from pyrite.data.folders import TEXTS, files_below, folder, image_files, read_text_file, texts
 from pyrite.data.images import SUFFIXES
 from pyrite.data.items import check_like, described as described_as
@@ -202,57 +202,46 @@ def load(data: Any, **options: Any) -> Dataset:
         raise PyriteError("data is empty, but must be a name or a path")
     # A spec is a name alone or with brackets: texts.csv and digits/ are paths.
     name = re.match(r"([A-Za-z_]\w*)\s*(?=\(|$)", text) if isinstance(data, str) else None
-    if name is not None and name[1] in DATASETS:
-        if text in DATASETS:
-            return DATASETS.check(text, _call(text, DATASETS[text], options))
-    else:
-        like_path = re.search(r"[/\\]", text) or Path(text).suffix.lower() in ENDINGS
-        like_path = like_path and not re.match(r"\w+\s*\(", text)
-        if like_path or not isinstance(data, str) or os.path.exists(as_path(text)):
-            return _from_path(as_path(text), options)
-    if re.fullmatch(r"[\w-]+", text) and "-" in text:  # a name with hyphens, which a spec cannot have
+    registered = name is not None and name[1] in DATASETS
+    like_path = re.search(r"[/\\]", text) or Path(text).suffix.lower() in ENDINGS
+    like_path = like_path and not re.match(r"\w+\s*\(", text)
+    if not registered and (like_path or not isinstance(data, str) or os.path.exists(as_path(text))):
+        maker = _loader_of(as_path(text))
+        text, options = maker.__name__, {"path": str(as_path(text)), **options}
+    elif text in DATASETS:
+        maker = DATASETS[text]
+    elif re.fullmatch(r"[\w-]+", text) and "-" in text:  # a name with hyphens, which a spec cannot have
         raise PyriteError(f"there is no data set {text!r}: {nearest(text.replace('-', '_'), DATASETS)}")
-    # What is written in the brackets comes before the options.
-    makers = {name: partial(maker, **options) for name, maker in DATASETS.items()}
-    return DATASETS.check(text, build(text, makers, "data set"))
+    else:  # what is written in the brackets comes before the options
+        makers = {name: partial(maker, **options) for name, maker in DATASETS.items()}
+        return DATASETS.check(text, build(text, makers, "data set"))
+    taken = inspect.signature(maker).parameters
+    for option in READING:
+        if option in options and option not in taken and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
+            raise PyriteError(f"{option} is {options[option]!r}, but {text} has no columns: leave out {option}")
+    made = call(text, maker, **options)
+    return made if isinstance(made, Dataset) else DATASETS.check(text, made)
 
 
-def _from_path(path: Path, options: dict[str, Any]) -> Dataset:
+def _loader_of(path: Path) -> Callable[..., Dataset]:
+    """What reads a file or folder."""
     ending = path.suffix.lower()
     if os.path.isdir(path):
         # A folder without any files is an error of image folders.
-        maker: Callable[..., Dataset] = (
-            texts if files_below(path, TEXTS) and not files_below(path, SUFFIXES) else folder
-        )
-    elif ending in ENDINGS and os.path.exists(path):  # unlike pathlib, this returns False for a name that is too long
-        maker = ENDINGS[ending].load
-    elif os.path.exists(path):
+        return texts if files_below(path, TEXTS) and not files_below(path, SUFFIXES) else folder
+    if ending in ENDINGS and os.path.exists(path):  # unlike pathlib, this returns False for a name that is too long
+        return ENDINGS[ending].load
+    if os.path.exists(path):
         advice = ": save the sheet as CSV first" if ending in (".xlsx", ".xls", ".ods") else ""
         raise PyriteError(
             f"{path}: data is a folder of images or texts, or a file that ends in {', '.join(ENDINGS)}{advice}"
         )
-    else:
-        try:
-            close = difflib.get_close_matches(path.name, os.listdir(path.parent), n=1, cutoff=0.75)
-        except (OSError, ValueError):  # the folder does not exist either, or its name cannot be one
-            close = []
-        hint = f": did you mean {str(path.with_name(close[0]))!r}?" if close else ""
-        raise PyriteError(f"there is no data set, file or folder {str(path)!r}{hint}")
-    return _call(maker.__name__, maker, {"path": str(path), **options})
-
-
-def _call(name: str, maker: Callable[..., Dataset], options: dict[str, Any]) -> Dataset:
-    taken = inspect.signature(maker).parameters
-    for option in READING:
-        if option in options and option not in taken and not any(p.kind is p.VAR_KEYWORD for p in taken.values()):
-            raise PyriteError(f"{option} is {options[option]!r}, but {name} has no columns: leave out {option}")
-    return call(name, maker, **options)
-
-
-def describe(data: Dataset) -> dict[str, Any]:
-    """How the samples of a data set look, ready for JSON: what ``read_like`` needs to read others."""
-    schema = schema_of(data)
-    return asdict(schema) | {"shape": list(schema.shape)}
+    try:
+        close = difflib.get_close_matches(path.name, os.listdir(path.parent), n=1, cutoff=0.75)
+    except (OSError, ValueError):  # the folder does not exist either, or its name cannot be one
+        close = []
+    hint = f": did you mean {str(path.with_name(close[0]))!r}?" if close else ""
+    raise PyriteError(f"there is no data set, file or folder {str(path)!r}{hint}")
 
 
 def read_like(source: Any, described: Mapping[str, Any], name: str = "") -> Samples:

@@ -16,7 +16,6 @@ from torch import Tensor, nn
 
 from pyrite.data import (
     Batches,
-    Dataset,
     Growth,
     LazyImages,
     Part,
@@ -52,6 +51,7 @@ class Training:
         labels: the columns of ``labels.npz``.
         files: the contents of other files that are written before training, such as ``features.npz``.
         warnings: sentences about corrections.
+        facts: what is needed to use the net later.
     """
 
     def __init__(self, job: Job, folder: Path | None = None, progress: bool = False) -> None:
@@ -86,6 +86,11 @@ class Training:
             split_off=bool((labels["part"] == Part.VALIDATION).any()), growth=self.batches.growth,
         )  # fmt: skip
         self.record = Record(labels["given"], labels.get("true"), classes=len(data.classes), evaluation=self.evaluation)
+        raw, scale = job.data, self.scale
+        self.facts = {
+            "classes": data.classes, "shape": data.inputs.shape[1:], "mean": scale.mean, "std": scale.std,
+            **self._counts, "inputs": describe(raw), "notes": raw.notes, "checksums": self.checksums,
+        }  # fmt: skip
 
     def _prepare(self, folder: Path | None, progress: bool) -> None:
         """The samples and labels: noise, corrections, parts, and inputs that are encoded."""
@@ -139,13 +144,10 @@ class Training:
         """The batches of the training samples, the meta set, the held-out samples and the test samples."""
         config, data, labels, size, rows = self.config, self.data, self.labels, self.config.batch_size, self._rows
         workers = min(8, os.cpu_count() or 1) if isinstance(data.inputs, LazyImages) else 0
-
-        def batches(source: Dataset, given: npt.NDArray[Any], **options: Any) -> Batches:
-            return Batches(
-                source.numeric, given, seed=config.seed, normalise=self.scale, rank=rank(), world_size=world_size(),
-                device=self._device, workers=workers, **options,
-            )  # fmt: skip
-
+        batches = partial(
+            Batches, seed=config.seed, normalise=self.scale, rank=rank(), world_size=world_size(), device=self._device,
+            workers=workers,
+        )  # fmt: skip
         # Batch norms cannot normalise a single sample. A smaller last batch is left out; its samples come in other
         # epochs.
         norms = any(isinstance(part, _NORMS) for part in self._first.modules())
@@ -153,7 +155,7 @@ class Training:
         if min(size, len(rows)) < least:
             self._check_small_batches(min(size, len(rows)), "the training samples")
         train = batches(
-            data, np.where(labels["part"] == Part.TRAIN, labels["given"], -1), batch_size=size, index=rows,
+            data.numeric, np.where(labels["part"] == Part.TRAIN, labels["given"], -1), batch_size=size, index=rows,
             augment=config.augment, growth=Growth(config.grow, config.epochs) if config.grow < 1 else None,
             most=None if config.iterations is None else math.ceil(config.iterations / config.epochs),
             drop_last=len(rows) > size and len(rows) % size < least,
@@ -168,16 +170,18 @@ class Training:
             if min(size, len(index)) < least:
                 self._check_small_batches(min(size, len(index)), "the meta set")
             augment = config.augment if wanted.augmented else None
-            meta = batches(source, given, batch_size=size, index=index, augment=augment, drop_last=len(index) >= size)
+            meta = batches(
+                source.numeric, given, batch_size=size, index=index, augment=augment, drop_last=len(index) >= size
+            )
         held_out = np.flatnonzero(labels["part"] == Part.VALIDATION)
-        in_order = {"batch_size": min(500, 4 * size), "shuffle": False}
-        validation = None if data.validation is None else batches(data.validation, data.validation.labels, **in_order)
+        in_order = partial(batches, batch_size=min(500, 4 * size), shuffle=False)
+        validation = None if data.validation is None else in_order(data.validation.numeric, data.validation.labels)
         if len(held_out):
-            validation = batches(data, labels["given"], index=held_out, **in_order)
+            validation = in_order(data.numeric, labels["given"], index=held_out)
         # A test part in tracklets shows other people than the training part, so its labels cannot be predicted.
         if data.test is None or data.test.tracklets is not None:
             return train, meta, validation, None
-        return train, meta, validation, batches(data.test, data.test.labels, **in_order)
+        return train, meta, validation, in_order(data.test.numeric, data.test.labels)
 
     def _check_small_batches(self, size: int, source: str) -> None:
         """Refuse batches that are too small for the net, before anything is written or trained.
@@ -227,15 +231,6 @@ class Training:
             normalise=self.scale,
         )  # fmt: skip
         return next(iter(batches)).inputs
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """What is needed to use the net later."""
-        data, raw, scale = self.data, self.job.data, self.scale
-        facts = {"classes": data.classes, "shape": data.inputs.shape[1:], "mean": scale.mean, "std": scale.std}
-        return facts | {
-            **self._counts, "inputs": describe(raw), "notes": raw.notes, "checksums": self.checksums
-        }  # fmt: skip
 
 
 def make_learner(
