@@ -111,14 +111,15 @@ def spec_string(thing: object) -> str | None:
     """
     plain = _plain(thing)
     if isinstance(plain, list | tuple):
-        parts = plain
-    elif isinstance(plain, _LITERAL):
+        written = [spec_string(part) for part in plain]
+        return None if None in written else f"[{', '.join(map(str, written))}]"
+    if isinstance(plain, _LITERAL):
         return None if isinstance(plain, float) and not math.isfinite(plain) else repr(plain)
-    elif (made_from := getattr(thing, "_spec", None)) is not None:  # the text from which a function made it
-        return str(made_from)
-    elif registered_name(type(thing)) is None:
+    if getattr(thing, "_spec", None) is not None:  # the text from which a function made it
+        return _text(thing)
+    if registered_name(type(thing)) is None:
         return None
-    elif (terms := getattr(thing, "spec_parts", None)) is not None:  # of a sum, which is no call
+    if (terms := getattr(thing, "spec_parts", None)) is not None:  # of a sum, which is no call
         parts = terms()
     else:
         parameters = inspect.signature(type(thing)).parameters.values()

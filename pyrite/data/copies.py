@@ -34,16 +34,17 @@ _MOST: Final = 200_000  # samples; among more, only equal ones are found
 _PIECE: Final = 1 << 14  # bytes of each end of an image file, where all of them would take minutes to read
 
 
-def digest(parts: Iterable[bytes | memoryview]) -> str:
-    """A checksum of parts: no two lists of parts have the same one."""
+def digest(parts: Iterable[bytes | npt.NDArray[Any]]) -> str:
+    """A checksum of parts, bytes or arrays: no two lists of parts have the same one."""
     hashed = hashlib.blake2b(digest_size=20)
-    for part in parts:
+    for given in parts:
+        part = given if isinstance(given, bytes) else np.ascontiguousarray(given).reshape(-1).view(np.uint8).data
         hashed.update(len(part).to_bytes(8, "little"))
         hashed.update(part)
     return hashed.hexdigest()
 
 
-def content(inputs: Inputs, *, whole_files: bool = True) -> Iterator[bytes | memoryview]:
+def content(inputs: Inputs, *, whole_files: bool = True) -> Iterator[bytes | npt.NDArray[Any]]:
     """The bytes of samples; of images in files, those of the files, or their names, sizes and both ends."""
     if isinstance(inputs, Records):
         for name, kind, values in inputs.columns:
@@ -51,7 +52,7 @@ def content(inputs: Inputs, *, whole_files: bool = True) -> Iterator[bytes | mem
             if values.dtype == object:
                 yield from (text.encode("utf-8", "surrogatepass") for text in values)
             else:
-                yield _bytes(values)
+                yield values
     elif isinstance(inputs, LazyImages):
         yield f"files {inputs.shape[1:]} {inputs.warp}".encode()
         for index, name in enumerate(inputs.names):
@@ -67,13 +68,13 @@ def content(inputs: Inputs, *, whole_files: bool = True) -> Iterator[bytes | mem
                 yield b""
     else:
         yield f"{inputs.dtype} {inputs.shape[1:]}".encode()
-        yield _bytes(inputs)
+        yield inputs
 
 
 def checksums(data: "Dataset") -> dict[str, str]:
     """Checksums of the inputs, the labels, the names of the samples and the parts to test and validate on."""
     several = None if data.annotations is None else data.annotations.labels
-    labels = [_bytes(values) for values in (data.labels, data.true, several, data.groups) if values is not None]
+    labels = [values for values in (data.labels, data.true, several, data.groups) if values is not None]
     texts = (*data.classes, "", *data.paths)
     found = {
         "inputs": digest(content(data.inputs, whole_files=False)),
@@ -83,22 +84,27 @@ def checksums(data: "Dataset") -> dict[str, str]:
     return found | {name: digest(map(str.encode, checksums(part).values())) for name, part in parts.items() if part}
 
 
-def _bytes(values: npt.NDArray[Any]) -> memoryview:
-    return np.ascontiguousarray(values).reshape(-1).view(np.uint8).data
-
-
 def copy_groups(inputs: Inputs) -> Labels:
     """A number for every sample, the same for copies and near copies.
 
-    Near copies are samples that are much closer to each other than independent samples would be: rows with jitter,
-    images that were saved again, texts with a changed word.
+    Copies have the same bytes, of images in files those of the files, or the same words. Near copies are samples that
+    are much closer to each other than independent samples would be: rows with jitter, images that were saved again,
+    texts with a changed word.
     """
     count, pairs = len(inputs), np.empty((0, 2), np.int64)
     if count <= _MOST and isinstance(inputs, Records) and inputs.is_text:
         pairs = _similar(inputs.texts())
     elif count <= _MOST:
         pairs = _near(_points(inputs), tabular=inputs.ndim == 2)
-    alike = joined_groups(_equal(inputs), pairs=pairs)
+    if isinstance(inputs, Records):
+        rows = map(inputs.cells, range(count))
+        keys = [hash(tuple(re.findall(r"\w+", " ".join(row).casefold()) if inputs.is_text else row)) for row in rows]
+    elif isinstance(inputs, LazyImages):
+        keys = [hash(_file(inputs, row)) for row in range(count)]
+    else:
+        zero = np.zeros((), inputs.dtype)  # −0.0 + 0.0 is 0.0
+        keys = [hash((row + zero).tobytes()) for row in inputs]
+    alike = joined_groups(np.array(keys, np.int64), pairs=pairs)
     common = np.bincount(alike)[alike] >= COMMON
     alike = np.where(common, alike.max() + 1 + np.arange(count), alike)
     return np.asarray(np.unique(alike, return_inverse=True)[1], np.int64)
@@ -114,19 +120,6 @@ def joined_groups(*groups: Labels, pairs: npt.NDArray[np.int64] | None = None) -
     rows, columns = np.concatenate(found).T
     graph = coo_array((np.ones(len(rows), bool), (rows, columns)), (count, count))
     return np.asarray(connected_components(graph, directed=False)[1], np.int64)
-
-
-def _equal(inputs: Inputs) -> Labels:
-    """A number for every sample, the same for equal bytes; of images in files, those of the files."""
-    if isinstance(inputs, Records):
-        rows = map(inputs.cells, range(len(inputs)))
-        keys = [hash(tuple(re.findall(r"\w+", " ".join(row).casefold()) if inputs.is_text else row)) for row in rows]
-    elif isinstance(inputs, LazyImages):
-        keys = [hash(_file(inputs, row)) for row in range(len(inputs))]
-    else:
-        zero = np.zeros((), inputs.dtype)  # −0.0 + 0.0 is 0.0
-        keys = [hash((row + zero).tobytes()) for row in inputs]
-    return np.array(keys, np.int64)
 
 
 def _file(inputs: LazyImages, row: int) -> bytes:
