@@ -60,7 +60,7 @@ from pyrite.training import (
     Stopped,
     Watching,
     given_settings,
-    reading,
+    load_data,
     resolve,
     train_job,
     train_once,
@@ -171,7 +171,7 @@ def _train_and_audit(
 ) -> Audit:
     given = given_settings(options)
     given.pop("data", None)  # of a recipe
-    data = load(what, **reading(given)) if not isinstance(what, Dataset) else what
+    data = load_data(what, given) if not isinstance(what, Dataset) else what
     check_enough(data.labels, data.classes, _used(given, data))
     if data.annotations is not None:
         data.annotations.check_agreement()  # before training

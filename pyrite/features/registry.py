@@ -53,10 +53,10 @@ def default_features(inputs: Inputs, count: int | None = None) -> Encoder | None
     return Table() if kind == "table" else Tfidf() if kind == "text" else None
 
 
-def are_photographs(inputs: Inputs) -> bool:
+def are_photographs(inputs: Inputs, side: int = _SIDE) -> bool:
     """Whether images have three channels of bytes and a size at which little is gained by training from scratch."""
-    return (
-        len(inputs.shape) == 4 and inputs.shape[1] == 3 and min(inputs.shape[2:]) >= _SIDE and inputs.dtype == np.uint8
+    return not isinstance(inputs, Records) and (
+        inputs.ndim == 4 and inputs.shape[1] == 3 and min(inputs.shape[2:]) >= side and inputs.dtype == np.uint8
     )
 
 

@@ -18,7 +18,7 @@ from pyrite.methods.context import Context
 from pyrite.methods.learner import FAULTS, Learner, Stateful
 from pyrite.models import Ensemble, mean_scores
 from pyrite.processes import all_reduce, gather, rank, world_size
-from pyrite.soft_margin import margins, row_margin, wide_dtype
+from pyrite.soft_margin import row_margin, row_margins, wide_dtype
 
 _FEW: Final = 256  # classes up to which the margins of all cost about as much as that of one
 
@@ -72,7 +72,7 @@ class Step:
     @cached_property
     def margins(self) -> Tensor:
         """Δ of every class as if it were the label."""
-        return margins(self.scores)
+        return row_margins(self.scores).to(self.scores.dtype)
 
     @cached_property
     def weight(self) -> Tensor:

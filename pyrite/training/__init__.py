@@ -1,7 +1,7 @@
 """Training: one configuration, one loop, a run directory, exact resume, many processes."""
 
 from pyrite.training.build import make_learner
-from pyrite.training.config import Config, Job, given_settings, python_name, read_once, reading
+from pyrite.training.config import Config, Job, given_settings, load_data, python_name, read_once
 from pyrite.training.defaults import Start, check_on_net, measure_start, resolve
 from pyrite.training.launch import RunObserver, Stopped, Watching, train, train_job, train_once
 from pyrite.training.loop import Diverged, Observer, RunFailed, fit
@@ -17,6 +17,6 @@ from pyrite.training.run_folder import new_folder
 __all__ = [
     "COLUMNS", "FAR", "METRICS", "OPTIMISERS", "SCHEDULES", "Config", "DataChanged", "Diverged", "Job", "Observer",
     "Pace", "Record", "Run", "RunFailed", "RunObserver", "Start", "Stopped", "Watching", "check_on_net", "divergence",
-    "fit", "given_settings", "make_learner", "measure_pace", "measure_start", "net_scores", "new_folder",
-    "python_name", "read_once", "reading", "resolve", "states_rate", "train", "train_job", "train_once",
+    "fit", "given_settings", "load_data", "make_learner", "measure_pace", "measure_start", "net_scores", "new_folder",
+    "python_name", "read_once", "resolve", "states_rate", "train", "train_job", "train_once",
 ]  # fmt: skip

@@ -237,25 +237,20 @@ def given_settings(settings: Settings) -> dict[str, Any]:
     return file | own
 
 
-def reading(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that decide how data are read."""
-    found = {name: values[name] for name in READING if values.get(name) is not None}
-    return {name: value for name, value in found.items() if not isinstance(value, str) or value}
+def load_data(source: Any, settings: Mapping[str, Any]) -> Dataset:
+    """A data set, read as the settings require."""
+    if isinstance(source, Missing):
+        raise PyriteError(f"the data was given in Python: {source}: pass it again, as in pyrite.train(data, ...)")
+    found = {name: settings[name] for name in READING if settings.get(name) is not None}
+    return load(source, **{name: value for name, value in found.items() if not isinstance(value, str) or value})
 
 
 def read_once(data: Any, settings: Settings) -> tuple[Any, Settings]:
     """Data for several runs, read if they are an object, and the settings without those that decided how."""
     if not is_object(data):
         return data, settings
-    read = load(data, **reading(given_settings(settings)))
+    read = load_data(data, given_settings(settings))
     return read, {name: value for name, value in settings.items() if name not in READING}  # type: ignore[return-value]
-
-
-def load_data(config: Config) -> Dataset:
-    """The data set that a configuration names, read as it requires."""
-    if isinstance(config.data, Missing):
-        raise PyriteError(f"the data was given in Python: {config.data}: pass it again, as in pyrite.train(data, ...)")
-    return load(config.data, **reading(config.to_dict()))
 
 
 def read_model(value: object) -> object:

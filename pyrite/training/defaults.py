@@ -19,10 +19,10 @@ from torch import nn
 from pyrite.checks import number, whole_number
 from pyrite.criterion import Loss
 from pyrite.curves import MEASURED, Scale, Shift
-from pyrite.data import DATASETS, Batches, CropFlip, Data, Dataset, Records, Statistics, is_object, load
+from pyrite.data import DATASETS, Batches, CropFlip, Data, Dataset, Statistics, is_object
 from pyrite.errors import PyriteError
 from pyrite.features import Encoder, default_features
-from pyrite.features.registry import FEW
+from pyrite.features.registry import FEW, are_photographs
 from pyrite.losses import OwnLoss, Underfitting, loss as read_loss, underfitting
 from pyrite.methods import ERM, Auto, Method
 from pyrite.models import (
@@ -40,7 +40,7 @@ from pyrite.models import (
 from pyrite.processes import fast_bfloat16, pick_device
 from pyrite.settings import Settings
 from pyrite.soft_margin import margins
-from pyrite.training.config import Config, Job, Missing, given_settings, load_data, reading
+from pyrite.training.config import Config, Job, Missing, given_settings, load_data
 from pyrite.training.optimisers import SGD, Adamw, Linear
 from pyrite.training.pace import fitting
 
@@ -65,7 +65,7 @@ def resolve(
     """
     given, begun = given_settings(settings), perf_counter()
     if is_object(data):
-        data = load(data, **reading(given)) if loaded is None else loaded
+        data = load_data(data, given) if loaded is None else loaded
     if not isinstance(given.get("label", ""), str):  # the labels themselves; they are in the data set now
         given["label"] = data.label if isinstance(data, Dataset) else ""
     lr, minutes, loss = (given.pop(name, None) for name in ("lr", "minutes", "loss"))
@@ -83,7 +83,7 @@ def resolve(
     if given.get("corrections"):
         given["corrections"] = os.path.abspath(os.path.expanduser(str(given["corrections"])))
     config = Config(given).require_objects()
-    source = loaded or (data if isinstance(data, Dataset) else load_data(config))
+    source = loaded or (data if isinstance(data, Dataset) else load_data(config.data, config.to_dict()))
     job = resolve_defaults(config, source, fine_tune)
     if minutes is not None:
         found = fitting(job, begun + 60 * minutes - perf_counter(), widen="model" not in given)
@@ -122,7 +122,10 @@ def resolve_defaults(config: Config, data: Dataset, fine_tune: bool = False) -> 
         net = config.model
     elif features is not None and features.model:
         net = MODELS.read(features.model)
-    elif fine_tune and count is not None and isinstance(config.method, Auto) and _fine_tunes(features, data, count):
+    elif (
+        fine_tune and features is None and count is not None and count >= FEW and isinstance(config.method, Auto)
+        and are_photographs(data.inputs, _SMALLEST) and _FINE_TUNED.source.installed
+    ):  # fmt: skip
         net = _FINE_TUNED
     else:
         net = default_architecture(shape)
@@ -180,14 +183,6 @@ def resolve_defaults(config: Config, data: Dataset, fine_tune: bool = False) -> 
         ),
         data,
     )
-
-
-def _fine_tunes(features: Encoder | None, data: Dataset, count: int) -> bool:
-    """Whether there are enough colour images to fine-tune a pretrained net, and one is installed."""
-    inputs, shape = data.inputs, data.inputs.shape
-    bytes_ = not isinstance(inputs, Records) and inputs.dtype == np.uint8
-    colours = features is None and bytes_ and len(shape) == 4 and shape[1] == 3
-    return colours and count >= FEW and min(shape[2:]) >= _SMALLEST and _FINE_TUNED.source.installed
 
 
 def _resolve_images(config: Config, net: object, shape: tuple[int, ...]) -> dict[str, Any]:

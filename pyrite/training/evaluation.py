@@ -1,6 +1,6 @@
 """What the model predicts of test and held-out samples after every epoch, and the epoch whose model is saved."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from types import SimpleNamespace
@@ -18,7 +18,7 @@ from pyrite.errors import PyriteError
 from pyrite.methods import Trainer
 from pyrite.models import embed, mirrored_scores
 from pyrite.processes import all_gather, all_reduce
-from pyrite.soft_margin import margins, row_margin, wide_dtype
+from pyrite.soft_margin import row_margin, row_margins, wide_dtype
 from pyrite.training.metrics import METRICS, Line, accuracies_of, measure
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class Evaluation:
         growth: Growth | None = None,
     ) -> None:
         self.trainer, self.test, self.validation = trainer, test, validation
-        self.split_off, self.growth = split_off, growth
+        self.split_off, self.growth, self._resized = split_off, growth, trainer.context.resized
         # Scores of inputs, as the model that is saved gives them.
         self.predict = partial(mirrored_scores, trainer.predict) if mirror else trainer.predict
         self.best = BestEpoch() if keep_best and validation is not None else None
@@ -101,8 +101,9 @@ class Evaluation:
         """The test samples that are predicted, and what is measured on held-out ones; their margins are recorded."""
         test = None
         if self.test is not None:
-            rows = [scores.argmax(1) == labels for scores, labels, _ in self._predictions(self.test, epoch)]
-            hits = torch.cat(rows) if rows else torch.zeros(0)
+            shown = ((self._resized(inputs, epoch - 1), labels) for inputs, labels, _ in self.test)
+            hits = torch.cat([self.predict(inputs).argmax(1) == labels for inputs, labels in shown])
+            self.test.seek(0)
             test = Tally(*all_reduce(torch.tensor([int(hits.sum()), len(hits)], device=self.test.device)).tolist())
             self.tested = test.total
         line: Line = {}
@@ -110,14 +111,16 @@ class Evaluation:
             own, names = list[Tensor](), [name for name, each in METRICS.items() if each.source == "held-out"]
             device = self.validation.device
             sums = torch.zeros(1 + len(names), dtype=wide_dtype(device), device=device)
-            for scores, labels, index in self._predictions(self.validation, epoch):
+            for inputs, labels, index in self.validation:
+                scores = self.predict(self._resized(inputs, epoch - 1))
                 if len(index) and self.split_off:
-                    record.update_margins(index, margins(scores), unseen=True)
+                    record.update_margins(index, row_margins(scores), unseen=True)
                 margin, hits = row_margin(scores, labels), scores.argmax(1) == labels
                 found = SimpleNamespace(margin=margin, hits=hits, mae=(-margin).sigmoid() * 2, ce=softplus(-margin))
                 own.append(index[hits].cpu())
                 values = measure("held-out", found).values()
                 sums += torch.stack([sums.new_tensor(len(labels)), *(value.to(sums).sum() for value in values)])
+            self.validation.seek(0)
             count, *totals = all_reduce(sums).tolist()
             if self.best is not None and (self.growth is None or epoch > self.growth.rising):
                 hit_rows = torch.cat([rows for part in all_gather(own) for rows in part]).numpy()
@@ -125,12 +128,6 @@ class Evaluation:
             means = [total / count if count and np.isfinite(total) else None for total in totals]
             line = dict(zip(names, means, strict=True))
         return test, line | dict(self.trainer.facts())
-
-    def _predictions(self, batches: Batches, epoch: int) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
-        """Scores, labels and indices of samples that can be read, after an epoch."""
-        for inputs, labels, index in batches:
-            yield self.predict(inputs if self.growth is None else self.growth.resized(inputs, epoch - 1)), labels, index
-        batches.seek(0)
 
     def saved(self, history: Sequence[Line]) -> Line:
         """The epoch whose model is saved; if there was a choice, also the best epoch, and the accuracies."""

@@ -13,7 +13,7 @@ from typing import Protocol, TypedDict, Unpack, runtime_checkable
 
 import torch
 
-from pyrite.data import Data, Dataset, is_frame, is_object, load, with_labels
+from pyrite.data import Data, Dataset, is_frame, is_object, with_labels
 from pyrite.data.column_reading import reading_sentence
 from pyrite.errors import PyriteError
 from pyrite.features.embedding import EfficientnetLite
@@ -23,7 +23,7 @@ from pyrite.processes import all_gather, all_reduce, device_problem, join, pick_
 from pyrite.settings import SETTINGS, Settings
 from pyrite.text_tables import counted
 from pyrite.training.build import Training
-from pyrite.training.config import Job, Missing, given_settings, load_data, python_name, reading
+from pyrite.training.config import Job, Missing, given_settings, load_data, python_name
 from pyrite.training.defaults import resolve, resolve_defaults
 from pyrite.training.loop import Observer, fit
 from pyrite.training.pace import Clock
@@ -159,9 +159,9 @@ def _resumed(folder: Path, data: Data | None, settings: Settings) -> Job:
     if isinstance(data, Dataset):
         source = data
     elif is_object(data):
-        source = load(data, **reading(config.to_dict()))
+        source = load_data(data, config.to_dict())
     elif data is None or not isinstance(config.data, str) or config.data in (str(data), os.path.abspath(str(data))):
-        source = load_data(config)
+        source = load_data(config.data, config.to_dict())
     else:
         raise PyriteError(f"data is {str(data)!r}, but the run that is resumed has {config.data!r}")
     job = resolve_defaults(config, source)

@@ -14,7 +14,7 @@ from pyrite.diagnostics import MARGIN_EDGES, Tally, epoch_weight
 from pyrite.errors import PyriteError
 from pyrite.methods import Step, joined
 from pyrite.processes import all_gather, world_size
-from pyrite.soft_margin import margins
+from pyrite.soft_margin import row_margins
 from pyrite.training.evaluation import Evaluation
 from pyrite.training.metrics import METRICS, SAMPLE_COLUMNS, Epoch, Line, measure, updated_columns
 
@@ -121,7 +121,7 @@ class Record:
         rates = cast(npt.ArrayLike, step.learning_rate)
         self.update(step.index, step.margin, step.prediction, step.weight, rates, step.trust)
         if self.keeps_margins:
-            rows = step.margins if step.unseen is None else margins(step.unseen)
+            rows = step.margins if step.unseen is None else row_margins(step.unseen)
             self.update_margins(step.index, rows, unseen=step.unseen is not None)
 
     def update(

@@ -222,7 +222,7 @@ class Run:
     def dataset(self) -> Dataset:
         """The data it was trained on, read once."""
         if self._data is None:
-            self._data = load_data(self.config)
+            self._data = load_data(self.config.data, self.config.to_dict())
             self.check_data(self._data)
         return self._data
 
