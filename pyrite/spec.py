@@ -104,6 +104,15 @@ def snake_case(name: str) -> str:
     return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=^[A-Z])(?=[A-Z][a-z])", "_", name).lower()
 
 
+def named(*entries: Callable[..., _Made]) -> dict[str, Callable[..., _Made]]:
+    """Classes and functions by their keys in a registry.
+
+    >>> list(named(dict, ast.BinOp))
+    ['dict', 'bin_op']
+    """
+    return {snake_case(entry.__name__): entry for entry in entries}
+
+
 def spec_string(thing: object) -> str | None:
     """The text from which a registry makes ``thing`` again.
 

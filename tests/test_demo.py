@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 import pyrite
 from pyrite.cli.app import app
 from pyrite.demonstration import DEMO_METHODS
-from pyrite.report.demo_page import check_audit
+from pyrite.report.page import check_audit
 from tests.children import run
 
 EPOCHS = 3

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 import pyrite
 from pyrite.cli.app import app
-from pyrite.comparing.comparison import _slugs
+from pyrite.comparing import _slugs
 from pyrite.curves import initial_margins
 from pyrite.files import acquire
 from pyrite.methods.mentornet import read_lesson

@@ -18,8 +18,8 @@ def demo(
     from pyrite.cli.compare import print_comparison
     from pyrite.demonstration import demo as demo_runs
     from pyrite.report.audit_page import write_audit_page
-    from pyrite.report.demo_page import DEMO_COLUMNS, check_audit, demo_figure, write_demo_page
     from pyrite.report.figures import margins_figure
+    from pyrite.report.page import DEMO_COLUMNS, check_audit, demo_figure, write_demo_page
     from pyrite.report.style import save
 
     def begin(name: str, seed: int) -> None:

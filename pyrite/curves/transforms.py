@@ -4,14 +4,13 @@ They move a curve to where margins start: with i.i.d. normal scores, the state o
 """
 
 import math
-from abc import abstractmethod
 from typing import Unpack, final
 
 import numpy as np
 from torch import Tensor
 
 from pyrite.checks import number, require, whole_number
-from pyrite.criterion import Options, scaled_terms
+from pyrite.criterion import Options
 from pyrite.curves.curve import Curve, Peak, Tails, bare_curve
 from pyrite.errors import PyriteError
 from pyrite.kernel import Term
@@ -20,8 +19,44 @@ MEASURED = "measured"
 """In place of a margin: training measures it on its net and data before the first step."""
 
 
+class _Transformed(Curve):
+    """A curve of a linear function of the margin, and a multiple of it. The slope divides its value, not its weight."""
+
+    curve: Curve
+    _factor = 1.0
+
+    @property
+    def _line(self) -> tuple[float, float]:
+        """Slope and offset of the linear function."""
+        return 1.0, 0.0
+
+    def phi(self, margin: Tensor) -> Tensor:
+        slope, offset = self._line
+        return self._factor * self.curve.phi(slope * margin + offset) / slope
+
+    def w(self, margin: Tensor) -> Tensor:
+        slope, offset = self._line
+        return self._factor * self.curve.w(slope * margin + offset)
+
+    def compiled_terms(self, classes: int) -> tuple[Term, ...] | None:
+        (slope, offset), terms = self._line, self.curve.compiled_terms(classes)
+        return terms and tuple(
+            Term(kind, a, b, self._factor * factor / slope, scale * slope, shift + scale * offset)
+            for kind, a, b, factor, scale, shift in terms
+        )
+
+    def grid(self) -> Tensor:
+        slope, offset = self._line
+        return (self.curve.grid() - offset) / slope
+
+    def tails(self) -> Tails:
+        """Wherever a curve is moved, its ends stay."""
+        left, right = self.curve.tails()
+        return Tails(self._factor * left, self._factor * right)
+
+
 @final
-class Unit(Curve):
+class Unit(_Transformed):
     """A curve divided by its largest weight, as the curriculum paper does throughout.
 
     The same learning rate then suits every loss.
@@ -38,27 +73,11 @@ class Unit(Curve):
         require(weight > 0, "curve", str(curve), "one with a positive weight")
         self._factor = 1 / weight
 
-    def phi(self, margin: Tensor) -> Tensor:
-        return self._factor * self.curve.phi(margin)
-
-    def w(self, margin: Tensor) -> Tensor:
-        return self._factor * self.curve.w(margin)
-
-    def compiled_terms(self, classes: int) -> tuple[Term, ...] | None:
-        return scaled_terms(self._factor, self.curve.compiled_terms(classes))
-
     def peak(self) -> Peak:
         return Peak(self.curve.peak().margin, 1.0)
 
-    def grid(self) -> Tensor:
-        return self.curve.grid()
 
-    def tails(self) -> Tails:
-        left, right = self.curve.tails()
-        return Tails(self._factor * left, self._factor * right)
-
-
-class _Moved(Curve):
+class _Moved(_Transformed):
     """A curve moved to where margins start: at E, as far below 0 as ``_depth`` says."""
 
     def __init__(
@@ -88,39 +107,11 @@ class _Moved(Curve):
             )
         return -self._start
 
-    @property
-    @abstractmethod
-    def _line(self) -> tuple[float, float]:
-        """Slope and offset of the line that moves margins."""
-
-    def phi(self, margin: Tensor) -> Tensor:
-        slope, offset = self._line
-        return self.curve.phi(slope * margin + offset) / slope
-
-    def w(self, margin: Tensor) -> Tensor:
-        slope, offset = self._line
-        return self.curve.w(slope * margin + offset)
-
-    def compiled_terms(self, classes: int) -> tuple[Term, ...] | None:
-        (slope, offset), terms = self._line, self.curve.compiled_terms(classes)
-        return terms and tuple(
-            Term(kind, a, b, factor / slope, scale * slope, shift + scale * offset)
-            for kind, a, b, factor, scale, shift in terms
-        )
-
     def peak(self) -> Peak:
         """The largest weight is known although its place may not be: NaN until it is measured."""
         margin, weight = self.curve.peak()
         slope, offset = (1.0, math.nan) if self._start is None else self._line
         return Peak((margin - offset) / slope, weight)
-
-    def grid(self) -> Tensor:
-        slope, offset = self._line
-        return (self.curve.grid() - offset) / slope
-
-    def tails(self) -> Tails:
-        """Wherever a curve is moved, its ends stay."""
-        return self.curve.tails()
 
 
 @final

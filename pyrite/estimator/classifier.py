@@ -19,12 +19,10 @@ from pyrite.data.dataset import is_missing
 from pyrite.data.items import check_like, to_numbers
 from pyrite.data.statistics import to_float64
 from pyrite.errors import PyriteError
-from pyrite.estimator.candidates import Candidate, Inputs, boosting, is_estimator, linear, wrap
-from pyrite.estimator.kernel import KernelCandidate
+from pyrite.estimator.candidates import Candidate, Inputs, KernelCandidate, boosting, is_estimator, linear, wrap
 from pyrite.estimator.mixture import judge, train_mixture, why_doubtful
 from pyrite.estimator.nets import NetCandidate
-from pyrite.estimator.reading import Reader, plain_rows
-from pyrite.estimator.rows import Floats, Ints, Rows, assign_folds, inner_statistics
+from pyrite.estimator.rows import Floats, Ints, Reader, Rows, assign_folds, inner_statistics, plain_rows
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM, method
 from pyrite.run_audits import default_method

@@ -10,24 +10,14 @@ from pyrite.features.embedding import EfficientnetLite0, EfficientnetLite2
 from pyrite.features.hugging_face import HF
 from pyrite.features.table import Table
 from pyrite.features.texts import Tfidf, Wordllama
-from pyrite.spec import Registry
+from pyrite.spec import Registry, named
 
 FEW: Final = 20_000  # images below which embeddings are ahead (docs/embeddings.md)
 PHOTOGRAPHS: Final = EfficientnetLite2()  # python -m benchmarks.pretrained
 _SIDE: Final = 64  # pixels; smaller images are often drawn or cropped, and are quick to train on
 
 FEATURES: Registry[Encoder] = Registry(
-    "features",
-    {
-        "table": Table,
-        "tfidf": Tfidf,
-        "wordllama": Wordllama,
-        "efficientnet_lite0": EfficientnetLite0,
-        "efficientnet_lite2": EfficientnetLite2,
-        "hf": HF,
-    },
-    Encoder,
-    "tfidf",
+    "features", named(Table, Tfidf, Wordllama, EfficientnetLite0, EfficientnetLite2, HF), Encoder, "tfidf"
 )
 
 

@@ -1,11 +1,19 @@
 """Losses that depend on more than the margin of the label, and the registry of all."""
 
-from pyrite.losses.corrected import Backward, Forward
-from pyrite.losses.linear import LinearLoss
-from pyrite.losses.normalised import NCE, Decomposition, Normalised, UnitLoss, normalised, unit
 from pyrite.losses.registry import LOSSES, PAPER_SETTINGS, OwnLoss, loss
 from pyrite.losses.regularised import MSE, BootHard, BootSoft, Confidence, Peer, Smooth
 from pyrite.losses.underfitting import Underfitting, grows_without_bound, tails, underfitting
+from pyrite.losses.wrapped import (
+    NCE,
+    Backward,
+    Decomposition,
+    Forward,
+    LinearLoss,
+    Normalised,
+    UnitLoss,
+    normalised,
+    unit,
+)
 
 __all__ = [
     "LOSSES", "MSE", "NCE", "PAPER_SETTINGS", "Backward", "BootHard", "BootSoft", "Confidence", "Decomposition",

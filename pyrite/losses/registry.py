@@ -11,45 +11,22 @@ from torch import Tensor, nn
 from pyrite import curves
 from pyrite.criterion import Loss, Options, Sum
 from pyrite.errors import PyriteError
-from pyrite.losses.corrected import Backward, Forward
-from pyrite.losses.normalised import NCE, Normalised, UnitLoss, unit
 from pyrite.losses.regularised import MSE, BootHard, BootSoft, Confidence, Peer, Smooth
+from pyrite.losses.wrapped import NCE, Backward, Forward, Normalised, UnitLoss, unit
 from pyrite.soft_margin import wide_dtype
-from pyrite.spec import Registry
+from pyrite.spec import Registry, named
 
 LOSSES: Registry[Loss] = Registry(
     "loss",
-    {
-        "ce": curves.CE,
-        "focal": curves.Focal,
-        "mae": curves.MAE,
-        "rce": curves.RCE,
-        "gce": curves.GCE,
-        "truncated_gce": curves.TruncatedGCE,
-        "sce": curves.SCE,
-        "tce": curves.TCE,
-        "aul": curves.AUL,
-        "agce": curves.AGCE,
-        "ael": curves.AEL,
-        "imae": curves.IMAE,
-        "unit": unit,
-        "shift": curves.Shift,
-        "scale": curves.Scale,
-        "nce": NCE,
-        "normalised": Normalised,
-        "mse": MSE,
-        "smooth": Smooth,
-        "confidence": Confidence,
-        "peer": Peer,
-        "boot_soft": BootSoft,
-        "boot_hard": BootHard,
-        "forward": Forward,
-        "backward": Backward,
-    },
+    named(
+        curves.CE, curves.Focal, curves.MAE, curves.RCE, curves.GCE, curves.TruncatedGCE, curves.SCE, curves.TCE,
+        curves.AUL, curves.AGCE, curves.AEL, curves.IMAE, unit, curves.Shift, curves.Scale, NCE, Normalised, MSE,
+        Smooth, Confidence, Peer, BootSoft, BootHard, Forward, Backward,
+    ),
     Loss,
     "gce(q=0.7)",
     also={curves.Unit: "unit", UnitLoss: "unit", curves.CurveSum: "+", Sum: "+"},
-)
+)  # fmt: skip
 
 
 def loss(spec: object, **options: Unpack[Options]) -> Loss:

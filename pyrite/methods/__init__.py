@@ -5,20 +5,19 @@ from pyrite.methods.bilevel import Bilevel
 from pyrite.methods.context import Context, Cycle
 from pyrite.methods.corrected import GLC, BackwardCorrection, ForwardCorrection, Masking, SModel
 from pyrite.methods.curriculum import Curriculum
-from pyrite.methods.elr import ELR
-from pyrite.methods.joint import Joint
 from pyrite.methods.learner import Learner
 from pyrite.methods.members import Auto, CrossFit, Select
 from pyrite.methods.mentornet import Mentornet
 from pyrite.methods.meta_gradient import MetaGradient, meta_gradient
 from pyrite.methods.meta_weight import L2RW, MetaWeight, WeightNet
 from pyrite.methods.method import ERM, MetaSet, Method
+from pyrite.methods.past_predictions import ELR, Joint
 from pyrite.methods.scheduled import D2L, Bootstrap, ScheduledConfidence, ScheduledPeer
 from pyrite.methods.self_corrected import SelfCorrected
 from pyrite.methods.small_loss import CoTeaching, SelfPaced, estimate_noise_rate
 from pyrite.methods.staged import FineTune, Staged, Stages
 from pyrite.methods.trainer import Step, Trainer, joined
-from pyrite.spec import Registry
+from pyrite.spec import Registry, named
 
 __all__ = [
     "D2L", "ELR", "ERM", "GLC", "L2RW", "METHODS", "Auto", "BackwardCorrection", "Bilevel", "Bootstrap", "CoTeaching",
@@ -31,31 +30,13 @@ __all__ = [
 METHODS: Registry[Method] = Registry(
     "method",
     {
-        "erm": ERM,
-        "meta_weight": MetaWeight,
-        "l2rw": L2RW,
-        "staged": Staged,
+        **named(ERM, MetaWeight, L2RW, Staged),
         "forward": ForwardCorrection,
         "backward": BackwardCorrection,
-        "s_model": SModel,
-        "masking": Masking,
-        "glc": GLC,
-        "fine_tune": FineTune,
-        "self_paced": SelfPaced,
-        "mentornet": Mentornet,
-        "co_teaching": CoTeaching,
-        "bilevel": Bilevel,
-        "elr": ELR,
-        "bootstrap": Bootstrap,
+        **named(SModel, Masking, GLC, FineTune, SelfPaced, Mentornet, CoTeaching, Bilevel, ELR, Bootstrap),
         "peer": ScheduledPeer,
         "confidence": ScheduledConfidence,
-        "joint": Joint,
-        "d2l": D2L,
-        "cross_fit": CrossFit,
-        "curriculum": Curriculum,
-        "self_corrected": SelfCorrected,
-        "select": Select,
-        "auto": Auto,
+        **named(Joint, D2L, CrossFit, Curriculum, SelfCorrected, Select, Auto),
     },
     Method,
     "erm(ce)",

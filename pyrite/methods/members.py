@@ -16,11 +16,10 @@ from pyrite.data import Batch, Batches
 from pyrite.diagnostics import clearly_better
 from pyrite.errors import PyriteError
 from pyrite.methods.curriculum import Curriculum
-from pyrite.methods.elr import ELR
-from pyrite.methods.heads import assign_folds
 from pyrite.methods.learner import Learner
 from pyrite.methods.method import ERM, Composed, Context, Method, Step, Trainer
-from pyrite.methods.self_corrected import SelfCorrected
+from pyrite.methods.past_predictions import ELR
+from pyrite.methods.self_corrected import SelfCorrected, assign_folds
 from pyrite.models import mean_scores
 
 Hits = npt.NDArray[np.bool_]

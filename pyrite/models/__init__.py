@@ -7,14 +7,12 @@ from torch import Tensor, nn
 from pyrite.checks import whole_number
 from pyrite.errors import PyriteError
 from pyrite.models.architecture import Architecture, Network, check_shape, embed, reinitialised, seeded
-from pyrite.models.bn_inception import BNInception
-from pyrite.models.cnn import CNN4, CNN8, FastCNN
 from pyrite.models.efficientnet import EfficientnetLite, EfficientnetLite0, EfficientnetLite2
 from pyrite.models.ensemble import Ensemble, Mirrored, SideBySide, Stacked
 from pyrite.models.layers import Whitening, fold_batch_norms, mean_scores, mirrored_scores
-from pyrite.models.mlp import MLP, Linear
+from pyrite.models.plain import CNN4, CNN8, MLP, BNInception, FastCNN, Linear
 from pyrite.models.resnet import WRN, Resnet20, Resnet32, Resnet34, Resnet44, Resnet50, Resnet56, Resnet110
-from pyrite.spec import Registry
+from pyrite.spec import Registry, named
 
 __all__ = [
     "CNN4", "CNN8", "MLP", "MODELS", "WRN", "Architecture", "BNInception", "EfficientnetLite", "EfficientnetLite0",
@@ -29,27 +27,13 @@ Factory = Callable[[tuple[int, ...], int], nn.Module]
 
 MODELS: Registry[Architecture] = Registry(
     "model",
-    {
-        "fast_cnn": FastCNN,
-        "mlp": MLP,
-        "linear": Linear,
-        "cnn4": CNN4,
-        "cnn8": CNN8,
-        "resnet20": Resnet20,
-        "resnet32": Resnet32,
-        "resnet44": Resnet44,
-        "resnet56": Resnet56,
-        "resnet110": Resnet110,
-        "resnet34": Resnet34,
-        "resnet50": Resnet50,
-        "wrn": WRN,
-        "bninception": BNInception,
-        "efficientnet_lite0": EfficientnetLite0,
-        "efficientnet_lite2": EfficientnetLite2,
-    },
+    named(
+        FastCNN, MLP, Linear, CNN4, CNN8, Resnet20, Resnet32, Resnet44, Resnet56, Resnet110, Resnet34, Resnet50, WRN,
+        BNInception, EfficientnetLite0, EfficientnetLite2,
+    ),
     Architecture,
     "resnet20",
-)
+)  # fmt: skip
 
 
 def architecture(spec: str | Architecture) -> Architecture:

@@ -13,11 +13,10 @@ from pyrite.noise.class_noise import (
     Symmetric,
     Uniform,
 )  # fmt: skip
-from pyrite.noise.from_files import Human, Matrix
+from pyrite.noise.files import Human, Matrix, NoisyLabels
 from pyrite.noise.instance import Instance
 from pyrite.noise.model import ClassNoise, Noise, check_below, check_classes, to_labels
-from pyrite.noise.noisy_labels import NoisyLabels
-from pyrite.spec import Registry
+from pyrite.spec import Registry, named
 
 __all__ = [
     "CIFAR100_SUPERCLASSES", "MAPS", "NOISES", "Asymmetric", "ClassNoise", "Clean", "Flip", "Flip2", "Flips", "Human",
@@ -26,19 +25,7 @@ __all__ = [
 
 NOISES: Registry[Noise] = Registry(
     "noise",
-    {
-        "clean": Clean,
-        "symmetric": Symmetric,
-        "uniform": Uniform,
-        "flip": Flip,
-        "flip2": Flip2,
-        "flips": Flips,
-        "asymmetric": Asymmetric,
-        "pairs": Pairs,
-        "matrix": Matrix,
-        "human": Human,
-        "instance": Instance,
-    },
+    named(Clean, Symmetric, Uniform, Flip, Flip2, Flips, Asymmetric, Pairs, Matrix, Human, Instance),
     Noise,
     "symmetric(0.4)",
 )

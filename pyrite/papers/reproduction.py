@@ -12,14 +12,14 @@ from typing import Any, Literal, cast, final
 import torch
 
 from pyrite.checks import one_of, whole_number
-from pyrite.comparing import Table, mean_and_deviation, run_grid, write_results
+from pyrite.comparing import mean_and_deviation, run_grid, write_results
 from pyrite.curves import Curve
 from pyrite.losses import loss as read_loss
 from pyrite.papers.cells import Cell, CellFolder, CellResult, in_per_cent, train_cell
 from pyrite.papers.claims import CLAIMS, Computed, Results, Verdict, evaluate
-from pyrite.papers.conditions import Difference
 from pyrite.papers.exact import EXACT
-from pyrite.papers.recipe import SCALES, PaperRecipe, ScaleName
+from pyrite.papers.recipe import SCALES, Difference, PaperRecipe, ScaleName
+from pyrite.text_tables import Table
 from pyrite.training import COLUMNS, measure_pace
 
 

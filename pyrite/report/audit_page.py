@@ -29,7 +29,7 @@ from pyrite.training import Run
 _TITLE = "Which labels look wrong"
 _SCRIPTS = tuple(f"audit_{part}.js" for part in ("queue", "estimate", "review", "words", "view", "page"))
 _CLASSES = 100  # a larger matrix is slow to open and hard to read
-_MOST_ANNOTATORS = 50  # that are listed
+_MOST_ANNOTATORS = 50  # that are listed, the least reliable first
 _MOST_COPIES = 20  # that are listed
 _MANY = 25  # with more classes a list of confusions is easier to read than a table
 
@@ -111,7 +111,8 @@ def _page(audit: Audit, data: Dataset | None = None, columns: Sequence[str] = ()
         terse=all(len(name) <= 3 for name in audit.classes),
         pairs=confused[: 24 if len(audit.classes) > _MANY else 8],
         pair_count=len(confused),
-        annotators=_annotators(audit),
+        annotators=sorted(audit.annotators.items(), key=lambda item: -item[1].rate)[:_MOST_ANNOTATORS],
+        slices=[(row.name, row) for row in audit.slices],
         copies=_copies(audit),
         command=_next_command(run),
         columns=read_as,
@@ -142,22 +143,6 @@ def _check(audit: Audit, data: Dataset | None) -> None:
         raise PyriteError(
             f"audit.index is {audit.index[first]} at index {first}, but {data.name} has {len(data)} samples"
         )
-
-
-def _annotators(audit: Audit) -> list[dict[str, Any]]:
-    """The annotators, the least reliable first, with places in per cent of a scale up to the highest interval."""
-    ranked = sorted(audit.annotators.items(), key=lambda item: -item[1].rate)[:_MOST_ANNOTATORS]
-    scale = max((one.interval[1] for _, one in ranked), default=1.0)
-    return [
-        {
-            "name": name,
-            "one": one,
-            "low": round(100 * one.interval[0] / scale, 2),
-            "width": round(100 * (one.interval[1] - one.interval[0]) / scale, 2),
-            "place": round(100 * one.rate / scale, 2),
-        }
-        for name, one in ranked
-    ]
 
 
 def _copies(audit: Audit) -> list[dict[str, str]]:

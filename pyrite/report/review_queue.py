@@ -11,9 +11,8 @@ from pyrite.arrays import Floats, Ints
 from pyrite.auditing import SCORES, Audit
 from pyrite.auditing.review import Review, queue_of, random_check
 from pyrite.data import Dataset, Records
-from pyrite.report.sample_content import encode_column, marked_texts, number_table, record_table
+from pyrite.report.sample_content import encode_column, make_sheets, marked_texts, number_table, record_table
 from pyrite.report.style import as_json
-from pyrite.report.thumbnails import make_sheets
 
 _MOST = 100_000  # more than a person can review; suspects.csv has them all
 _PAGE = 18_000_000  # bytes of data in a page; base64 makes four of three

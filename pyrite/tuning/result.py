@@ -1,6 +1,5 @@
 """The result of a search: the criterion, the choice by it, and the command that trains with the choice."""
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -10,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, final
 
 import numpy as np
 
-from pyrite.comparing import Table, train_command
+from pyrite.comparing import train_command
 from pyrite.data import Part
-from pyrite.files import write
 from pyrite.methods import method as read_method
+from pyrite.text_tables import Table
 from pyrite.training import Run, RunFailed
 from pyrite.tuning.space import Space, short
 
@@ -198,10 +197,6 @@ class Tuning:
         """The result as plain values, ready for JSON."""
         facts = {"path": str(self.path), "by": self.by, "best": self._row(self.best), "held_out": self.held_out}
         return facts | {"command": self.command, "trials": [self._row(trial) for trial in self.trials]}
-
-    def to_json(self, path: str | Path) -> Path:
-        """Write ``to_dict`` as a file."""
-        return write(path, (json.dumps(self.to_dict(), indent=2) + "\n").encode())
 
     def _row(self, trial: Trial) -> dict[str, Any]:
         row = {"number": trial.number, "method": trial.method, "lr": trial.lr, "value": trial.value}

@@ -9,8 +9,7 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF
 
 from pyrite import RobustClassifier, corrupt
-from pyrite.estimator.candidates import Inputs
-from pyrite.estimator.kernel import KernelCandidate
+from pyrite.estimator.candidates import Inputs, KernelCandidate
 
 RNG = np.random.default_rng(0)
 ROWS = RNG.normal(size=(45, 3))

@@ -8,7 +8,7 @@ from torch import Tensor
 import pyrite
 from pyrite.data import Batches
 from pyrite.methods import Context, Learner, method
-from pyrite.methods.elr import elr_penalty
+from pyrite.methods.past_predictions import elr_penalty
 from pyrite.training import fit
 
 ROWS = np.random.default_rng(0)

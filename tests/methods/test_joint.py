@@ -9,7 +9,7 @@ from torch.nn.functional import one_hot
 import pyrite
 from pyrite.data import Batches
 from pyrite.methods import Context, Learner, Stages, method
-from pyrite.methods.joint import joint_objective
+from pyrite.methods.past_predictions import joint_objective
 from pyrite.training import fit
 
 ROWS = np.random.default_rng(0)

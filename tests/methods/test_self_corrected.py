@@ -11,8 +11,7 @@ import pyrite
 from pyrite.data import Batches
 from pyrite.losses import Forward
 from pyrite.methods import Context, Learner, Trainer, method
-from pyrite.methods.heads import cross_fitted
-from pyrite.methods.self_corrected import SelfCorrectedTrainer, find_noise, matrix_by_anchors
+from pyrite.methods.self_corrected import SelfCorrectedTrainer, cross_fitted, find_noise, matrix_by_anchors
 from pyrite.models import Network
 from pyrite.training import fit
 from tests.children import differing

@@ -1,18 +1,102 @@
-"""Losses divided by the sum of what every label would cost, or by their largest weight."""
+"""Losses made of another one: corrected by a noise matrix, normalised, at unit weight, or fused with a layer."""
 
-from typing import NamedTuple, Unpack, final
+from collections.abc import Sequence
+from typing import Any, NamedTuple, Unpack, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.functional import logsigmoid
 
 from pyrite.checks import require, whole_number
-from pyrite.criterion import Loss, Options, bare, classes_of, scaled_terms
-from pyrite.curves import CE, Curve, Unit
+from pyrite.criterion import Loss, Options, bare, classes_of, scaled_terms, to_numbers
+from pyrite.curves import CE, Curve, Unit, bare_curve
 from pyrite.curves.curve import largest
 from pyrite.errors import PyriteError
 from pyrite.kernel import KINDS, Term
-from pyrite.soft_margin import check_labels, to_rows
+from pyrite.soft_margin import check_labels, row_margins, to_rows
 from pyrite.spec import construct
+
+_Matrix = Tensor | Sequence[Sequence[float]]
+
+
+@final
+class Forward(Loss):
+    """Forward correction: the loss of the *given* label's probability, the sum over i of T[i, y] p_i.
+
+    Its margin is log sum T[i, y] p_i - log sum (1 - T[i, y]) p_i, so any curve can stand for ``curve``.
+
+    >>> Forward([[0.9, 0.1], [0.2, 0.8]])(torch.tensor([0.0, 0.0]), torch.tensor(0))
+    tensor(0.5978)
+
+    Patrini et al., 2017.
+    """
+
+    matrix: Tensor
+
+    def __init__(self, matrix: _Matrix, curve: Curve | None = None, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        self.register_buffer("matrix", _transition(matrix))
+        self.curve = bare_curve(CE() if curve is None else curve)
+
+    def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
+        _fits(self.matrix, scores)
+        log_p = logsigmoid(row_margins(scores))
+        given, other = (part.log().to(log_p).mT[labels] for part in (self.matrix, (1 - self.matrix).clamp(min=0)))
+        return self.curve.value_at(torch.logsumexp(given + log_p, 1) - torch.logsumexp(other + log_p, 1))
+
+
+@final
+class Backward(Loss):
+    """Backward correction: the sum over j of (T^-1)[y, j] l(s, j), whose mean over the noise is the clean loss.
+
+    >>> Backward([[0.9, 0.1], [0.2, 0.8]])(torch.tensor([0.0, 0.0]), torch.tensor(0))
+    tensor(0.6931)
+
+    Patrini et al., 2017.
+    """
+
+    matrix: Tensor
+    inverse: Tensor
+
+    def __init__(self, matrix: _Matrix, loss: Loss | None = None, **options: Unpack[Options]) -> None:
+        super().__init__(**options)
+        self.register_buffer("matrix", _transition(matrix))
+        self.loss = bare(CE() if loss is None else loss)
+        condition = float(torch.linalg.cond(self.matrix))
+        wanted = "invertible: two classes are mixed beyond telling"
+        require(condition < 1e8, "matrix", f"of condition {condition:.3g}", wanted)
+        self.register_buffer("inverse", torch.linalg.inv(self.matrix), persistent=False)
+
+    def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
+        _fits(self.matrix, scores)
+        every = self.loss.per_label(scores)
+        return (every * self.inverse.to(every)[labels]).sum(1)
+
+    def per_label(self, scores: Tensor) -> Tensor:
+        _fits(self.matrix, scores)
+        every = self.loss.per_label(scores)
+        # One label at a time and not as a product of matrices, which autocast would round to half precision.
+        return torch.stack([(every * row).sum(1) for row in self.inverse.to(every)], dim=1)
+
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self.inverse = torch.linalg.inv(self.matrix)
+
+
+def _transition(matrix: _Matrix) -> Tensor:
+    values = to_numbers(matrix, "matrix")
+    square = values.dim() == 2 and values.shape[0] == values.shape[1] and len(values) > 1
+    require(square, "matrix", tuple(values.shape), "square, with one row and one column per class")
+    for row, numbers in enumerate(values.tolist()):
+        if not (min(numbers) >= 0 and abs(sum(numbers) - 1) <= 1e-6):
+            raise PyriteError(f"matrix has row {row} = {numbers}, but a row is a distribution over given labels")
+    return values
+
+
+def _fits(matrix: Tensor, scores: Tensor) -> None:
+    wanted = f"for the {scores.shape[1]} classes of the scores"
+    require(len(matrix) == scores.shape[1], "matrix", tuple(matrix.shape), wanted)
+
 
 _TERMS = (Term(KINDS["nce"]),)
 
@@ -181,3 +265,35 @@ def _weights(loss: Loss, margins: Tensor, classes: int) -> Tensor:
     labels = torch.zeros(len(margins), dtype=torch.long)
     (gradient,) = torch.autograd.grad(loss.at_label(scores, labels).sum(), scores)
     return gradient.abs().sum(1) / 2
+
+
+class LinearLoss(nn.Module):
+    """A linear layer fused with a loss, so all scores are never in memory at once: for many classes, such as tokens.
+
+    ``linear`` is the layer: it gives the scores for predictions, and its weight can be that of an embedding
+    (``head.linear.weight = embedding.weight``).
+
+    Args:
+        loss: any loss.
+        hidden: the number of features.
+        classes: the number of classes.
+        bias: whether the layer has a bias.
+        chunk: the number of rows per projection; by default 16 million scores at a time.
+
+    >>> import torch
+    >>> from pyrite.curves import GCE
+    >>> head = LinearLoss(GCE(q=0.7), hidden=8, classes=1000)
+    >>> head(torch.zeros(2, 5, 8), torch.zeros(2, 5, dtype=torch.long)).shape
+    torch.Size([])
+    """
+
+    def __init__(self, loss: Loss, hidden: int, classes: int, *, bias: bool = True, chunk: int | None = None) -> None:
+        super().__init__()
+        require(isinstance(loss, Loss), "loss", loss, "a loss")
+        self.loss, self.chunk = loss, chunk
+        self.linear = nn.Linear(hidden, classes, bias=bias)
+
+    def forward(self, input: Tensor, target: Tensor, sample_weight: Tensor | None = None) -> Tensor:
+        """The loss of (..., hidden) features under (...) labels."""
+        layer, chunk = self.linear, self.chunk
+        return self.loss.linear(input, layer.weight, target, layer.bias, sample_weight=sample_weight, chunk=chunk)
