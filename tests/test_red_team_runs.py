@@ -20,7 +20,7 @@ from pyrite.cli.app import app
 from pyrite.comparing import _slugs
 from pyrite.curves import initial_margins
 from pyrite.files import acquire
-from pyrite.methods.mentornet import read_lesson
+from pyrite.methods.small_loss import read_lesson
 from tests.children import differing
 from tests.test_red_team_data import refused, typed
 

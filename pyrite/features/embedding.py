@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import track
 from torch import Tensor, nn
 
 from pyrite import models
@@ -72,16 +72,13 @@ class Embeddings(Features):
         return State({}, {"weights": self.encoder.weights})
 
     def transform(self, inputs: Inputs, progress: bool = False) -> Numbers:
-        console = Console(stderr=True)
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-        rows = []
-        with Progress(*columns, console=console, disable=not (progress and console.is_terminal)) as bar:
-            task = bar.add_task(str(self.encoder), total=len(inputs))
-            for start in range(0, len(inputs), _BLOCK):
-                stop = min(start + _BLOCK, len(inputs))
-                some = inputs.some(np.arange(start, stop)) if isinstance(inputs, LazyImages) else inputs[start:stop]
-                rows.append(self._block(some))
-                bar.advance(task, len(rows[-1]))
+        console, rows = Console(stderr=True), []
+        starts = range(0, len(inputs), _BLOCK)
+        quiet = not (progress and console.is_terminal)
+        for start in track(starts, str(self.encoder), console=console, disable=quiet):
+            stop = min(start + _BLOCK, len(inputs))
+            some = inputs.some(np.arange(start, stop)) if isinstance(inputs, LazyImages) else inputs[start:stop]
+            rows.append(self._block(some))
         return np.concatenate(rows)
 
     def _block(self, inputs: Inputs) -> Numbers:

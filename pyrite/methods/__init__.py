@@ -7,14 +7,13 @@ from pyrite.methods.corrected import GLC, BackwardCorrection, ForwardCorrection,
 from pyrite.methods.curriculum import Curriculum
 from pyrite.methods.learner import Learner
 from pyrite.methods.members import Auto, CrossFit, Select
-from pyrite.methods.mentornet import Mentornet
 from pyrite.methods.meta_gradient import MetaGradient, meta_gradient
 from pyrite.methods.meta_weight import L2RW, MetaWeight, WeightNet
 from pyrite.methods.method import ERM, MetaSet, Method
 from pyrite.methods.past_predictions import ELR, Joint
 from pyrite.methods.scheduled import D2L, Bootstrap, ScheduledConfidence, ScheduledPeer
 from pyrite.methods.self_corrected import SelfCorrected
-from pyrite.methods.small_loss import CoTeaching, SelfPaced, estimate_noise_rate
+from pyrite.methods.small_loss import CoTeaching, Mentornet, SelfPaced, estimate_noise_rate
 from pyrite.methods.staged import FineTune, Staged, Stages
 from pyrite.methods.trainer import Step, Trainer, joined
 from pyrite.spec import Registry, named

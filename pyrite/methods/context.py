@@ -1,6 +1,6 @@
 """What a method is started with."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from functools import cached_property
 from typing import Any, final
@@ -23,7 +23,7 @@ MakeLearner = Callable[[int, int], Learner]
 class Cycle(Stateful):
     """Batches of a small set, such as a meta set, that start again, in a new order, whenever they end."""
 
-    saved = ("position",)
+    saved = ("batches",)
 
     def __init__(self, batches: Batches) -> None:
         super().__init__()
@@ -38,14 +38,8 @@ class Cycle(Stateful):
             self._iterator = iter(self.batches)
             return next(self._iterator)
 
-    @property
-    def position(self) -> dict[str, Any]:
-        """The position in the batches, as their state."""
-        return self.batches.state_dict()
-
-    @position.setter
-    def position(self, state: dict[str, Any]) -> None:
-        self.batches.load_state_dict(state)
+    def set_extra_state(self, state: Mapping[str, Any]) -> None:
+        super().set_extra_state(state)
         self._iterator = iter(self.batches)
 
 

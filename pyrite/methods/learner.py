@@ -23,17 +23,22 @@ AUTOCAST: Final = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 class Stateful(nn.Module):
     """A module whose ``state_dict`` also has the attributes that ``saved`` names.
 
-    They are numbers, texts, lists of these, tensors of any shape, or dictionaries of all of that.
+    They are numbers, texts, lists of these, tensors of any shape, dictionaries of all of that, or objects with a
+    ``state_dict`` of their own.
     """
 
     saved: ClassVar[tuple[str, ...]] = ()
 
     def get_extra_state(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.saved}
+        parts = {name: getattr(self, name) for name in self.saved}
+        return {name: part.state_dict() if hasattr(part, "state_dict") else part for name, part in parts.items()}
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
         for name in self.saved:
-            setattr(self, name, state[name])
+            if hasattr(part := getattr(self, name), "load_state_dict"):
+                part.load_state_dict(state[name])
+            else:
+                setattr(self, name, state[name])
 
 
 @final
@@ -83,7 +88,7 @@ class Learner(Stateful):
         self.autocast = AUTOCAST.get(precision)
         device = self.weights[0].device
         self.scaler = torch.amp.GradScaler(device.type) if precision == "float16" else None
-        self.saved = type(self).saved if self.scaler is None else (*type(self).saved, "scaler_state")  # type: ignore[misc,assignment]
+        self.saved = type(self).saved if self.scaler is None else (*type(self).saved, "scaler")  # type: ignore[misc,assignment]
         self.deferred = device.type != "cpu" and all(group.get("fused") for group in optimiser.param_groups)
         self.fault = torch.zeros((), device=device)
         self.learning_rates = [float(group["lr"]) for group in optimiser.param_groups]
@@ -194,17 +199,6 @@ class Learner(Stateful):
         self.weights.append(weight)
         self.optimiser.add_param_group({"params": [weight], "lr": self.learning_rates[0], "weight_decay": 0.0})
         self.learning_rates.append(self.learning_rates[0])
-
-    @property
-    def scaler_state(self) -> dict[str, Any]:
-        """By what losses are scaled in float16."""
-        assert self.scaler is not None
-        return self.scaler.state_dict()
-
-    @scaler_state.setter
-    def scaler_state(self, state: Mapping[str, Any]) -> None:
-        assert self.scaler is not None
-        self.scaler.load_state_dict(dict(state))
 
     @property
     def optimiser_state(self) -> dict[str, Any]:

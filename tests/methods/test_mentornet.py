@@ -10,7 +10,7 @@ from torch import nn
 import pyrite
 from pyrite.data import Batches
 from pyrite.methods import Context, Learner, method
-from pyrite.methods.mentornet import features_of, read_lesson, train_mentor
+from pyrite.methods.small_loss import features_of, read_lesson, train_mentor
 from pyrite.models import build_model
 
 ROWS = np.random.default_rng(0)
