@@ -98,28 +98,7 @@ def _fits(matrix: Tensor, scores: Tensor) -> None:
     require(len(matrix) == scores.shape[1], "matrix", tuple(matrix.shape), wanted)
 
 
-_TERMS = (Term(KINDS["nce"]),)
-
-
-class _Divided(Loss):
-    """A loss divided by the sum of what every label would cost."""
-
-    loss: Loss
-
-    def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
-        own, total = self.loss.at_label_and_total(scores, labels)
-        return own / total
-
-    def per_label(self, scores: Tensor) -> Tensor:
-        every = self.loss.per_label(scores)
-        return every / every.sum(1, keepdim=True)
-
-    def compiled_terms(self, classes: int) -> tuple[Term, ...] | None:
-        return _TERMS if type(self.loss) is CE else None
-
-
-@final
-class Normalised(_Divided):
+class Normalised(Loss):
     """l(s, y) / sum over i of l(s, i), for a non-negative loss.
 
     >>> from pyrite.curves import GCE
@@ -135,6 +114,17 @@ class Normalised(_Divided):
         least, most = _range(self.loss)
         valid = least >= -1e-12 * most and most > 0
         require(valid, "loss", str(loss), "one whose value is never negative, nor always 0")
+
+    def at_label(self, scores: Tensor, labels: Tensor) -> Tensor:
+        own, total = self.loss.at_label_and_total(scores, labels)
+        return own / total
+
+    def per_label(self, scores: Tensor) -> Tensor:
+        every = self.loss.per_label(scores)
+        return every / every.sum(1, keepdim=True)
+
+    def compiled_terms(self, classes: int) -> tuple[Term, ...] | None:
+        return (Term(KINDS["nce"]),) if type(self.loss) is CE else None
 
 
 @torch.no_grad()
@@ -161,7 +151,7 @@ class Decomposition(NamedTuple):
 
 
 @final
-class NCE(_Divided):
+class NCE(Normalised):
     """Normalised cross entropy: log p_y / sum over i of log p_i. Symmetric; the losses of all labels add up to 1.
 
     >>> NCE()(torch.tensor([1.0, 0.0, 0.0]), torch.tensor(0))
@@ -171,8 +161,7 @@ class NCE(_Divided):
     """
 
     def __init__(self, **options: Unpack[Options]) -> None:
-        super().__init__(**options)
-        self.loss = CE()
+        super().__init__(CE(), **options)
 
     @torch.no_grad()
     def decomposition(self, scores: Tensor, labels: Tensor) -> Decomposition:
