@@ -222,9 +222,9 @@ class Trainer(Stateful):
             ]
         else:
             weights = self.weights(batch, None)
-            denominator = self.denominator(batch, weights).detach().to(self.context.device, self.wide)
+            denominator = self.denominator(batch, weights)
             if self.processes > 1:
-                denominator = all_reduce(denominator)
+                denominator = all_reduce(denominator.to(self.context.device, self.wide))
             step = self.descend(self.nets[0], batch, self.passes(self.nets[0], batch), denominator, weights)
         if (self.deferred or step.divisor) and type(self).after_step is not Trainer.after_step:
             with torch.no_grad():
@@ -253,58 +253,58 @@ class Trainer(Stateful):
 
         If the forward passes are made one after the other, one graph is in memory at a time.
         """
-        denominator, empty = denominator.to(self.context.device, self.wide), None
+        divisor: float | Tensor
         if net.deferred:
+            denominator = denominator.detach().to(self.context.device, self.wide)
             nothing, empty = self.processes == 1 and not len(batch.labels), denominator == 0
-            denominator = torch.where(empty, 1.0, denominator)
+            divisor = torch.where(empty, 1.0, denominator)
         else:
-            nothing = not denominator
+            divisor, empty = float(denominator.detach()), None
+            nothing = not divisor
         if nothing:  # no image could be read, or no label counts
             step = Step.empty(batch, net.learning_rate)
             net.steps += 1  # the schedule advances, the weights stay
             return step
         for weight in net.weights:
             weight.grad = None
-        value, trust, done = torch.zeros_like(denominator), weights, 0
+        value: Any = 0.0
+        trust, done = weights, 0
         rows: list[tuple[Tensor, Tensor, Tensor]] = []
         for scores, samples, losses, own in passes:
-            each = losses.detach()
-            by_loss = torch.ones_like(each) / denominator.to(each.dtype)
+            found = each = losses.detach()
+            by_loss = torch.ones_like(each).div_(divisor)
             if weights is not None:
                 factors = weights[done : done + len(samples.labels)].to(losses.dtype)
                 each, by_loss = each * factors, (by_loss * factors).sum_to_size(losses.shape)
                 trust = weights[own] if self.whole_batch else weights
             done += len(samples.labels)
-            value += each.sum()
+            value = value + each.sum(dtype=self.wide)
             gradient = net.backward(losses, by_loss, scores)
-            each = losses.detach()[own] if losses.dim() else losses.new_zeros(0)
-            rows.append((scores.detach(), gradient, each))
+            rows.append((scores.detach(), gradient, found[own] if found.dim() else found.new_zeros(0)))
         scores, gradient, losses = rows[0] if len(rows) == 1 else map(torch.cat, zip(*rows, strict=True))
-        mean = self._checked_mean(net, value, denominator, scores, batch.labels)
+        mean = self._checked_mean(net, value, divisor, scores, batch.labels)
         learning_rate = net.update(empty)
         known = losses if len(losses) == len(scores) else None
-        divisor = denominator if net.deferred else float(denominator)
         return Step(batch.index, batch.labels, scores, gradient, mean, divisor, learning_rate, trust, losses=known)
 
     def _checked_mean(
-        self, net: Learner, value: Tensor, denominator: Tensor, scores: Tensor, labels: Tensor
+        self, net: Learner, value: Tensor, divisor: float | Tensor, scores: Tensor, labels: Tensor
     ) -> float | Tensor:
         """The mean loss over all processes, if it is finite. A bounded loss is finite even where scores are not."""
-        extremes = value.new_zeros(2)
+        numbers: Iterable[Tensor] = [value, value.new_zeros(()), value.new_zeros(())]
         if len(scores):  # a class may have a score of -inf, but not the label
-            label = scores.gather(1, labels.clamp(min=0).unsqueeze(1))
-            extremes = torch.stack([scores.amax(), label.amin()]).to(value)
-        numbers = torch.cat([value.unsqueeze(0), extremes])
+            numbers = [value, scores.amax(), scores.gather(1, labels.clamp(min=0).unsqueeze(1)).amin()]
         if self.processes > 1:
-            numbers = all_reduce(numbers)
+            numbers = all_reduce(torch.stack([number.to(value) for number in numbers]))
         parts = self.processes if self.whole_batch else 1  # of a whole batch, each process has the sum over all
         if net.deferred:
-            of_all = numbers[0] / (parts * denominator)
+            total, *extremes = numbers
+            of_all = total / (parts * divisor)
             net.note(~of_all.isfinite(), 1)
-            net.note(~numbers[1:].isfinite().all(), 2)
+            net.note(~torch.stack(extremes).isfinite().all(), 2)
             return of_all
-        summed, *found = numbers.tolist()
-        mean = float(summed / parts) / float(denominator)
+        summed, *found = map(float, numbers)
+        mean = summed / parts / float(divisor)
         if not math.isfinite(mean):
             raise FloatingPointError(f"the loss is {mean}")
         if not all(map(math.isfinite, found)):

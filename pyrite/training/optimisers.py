@@ -41,9 +41,19 @@ class Optimiser(HasSpec, ABC):
         options = dict(vars(self))
         if options.get("momentum") == 0:
             options["nesterov"] = False  # which torch refuses without momentum
-        # On GPUs one kernel for all weights, which can skip a step without a wait for the device; on MPS it cannot.
-        fused = True if any(weight.device.type not in ("cpu", "mps") for weight in weights) else None
-        return type(self).makes(weights, **options, fused=fused)
+        # One kernel for all weights. On GPUs it can skip a step without a wait for the device, on MPS it cannot; on the
+        # CPU it assumes that gradients are laid out as weights, which is certain only if these are contiguous.
+        fused = all(
+            weight.is_floating_point()
+            and weight.device.type != "mps"
+            and (weight.device.type != "cpu" or weight.is_contiguous())
+            for weight in weights
+        )
+        optimiser = type(self).makes(weights, **options, fused=fused or None)
+        if options.get("momentum"):  # otherwise the kernel fails at a weight whose first gradient comes later than others
+            for weight in weights:
+                optimiser.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
+        return optimiser
 
 
 @final
