@@ -22,6 +22,7 @@ from pyrite.soft_margin import check_labels, to_rows, wide_dtype, widened
 from pyrite.spec import construct, write_spec
 
 _INTEGERS = {torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8}
+_FEW = 1 << 17  # scores up to which a loss computes its gradient together with its value
 _DEFAULTS: dict[str, object] = {"reduction": "mean", "ignore_index": -100, "weight": None, "check": False}
 
 
@@ -345,20 +346,26 @@ class Loss(nn.Module, ABC):
 class _Compiled(torch.autograd.Function):
     """A loss by the compiled kernel, from (M, C) scores and (M,) labels to what the loss returns.
 
-    One pass over the scores gives the value and its derivatives by each row's margin; another gives the gradient.
+    One pass over the scores gives the value and its derivatives by each row's margin; another gives the gradient. Of
+    few scores both are made in one call, because calls take longer than the passes.
     """
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, labels: Tensor, call: tuple[Any, ...]) -> Tensor:
         ctx.loss, terms, weight, sample_weight, dtype = call
         ctx.ignored, reduction = ctx.loss.ignore_index, ctx.loss.reduction
-        values = torch.empty(len(rows), dtype=torch.float64) if reduction == "none" else None
-        of_rows = kernel.forward(rows, labels, terms, False, ctx.ignored, weight, sample_weight, values)
-        numbers, total, count = of_rows
+        values, mean, ctx.gradient = None, reduction == "mean", None
+        if reduction == "none":
+            values = torch.empty(len(rows), dtype=torch.float64)
+        elif rows.numel() <= _FEW and ctx.needs_input_grad[0]:
+            ctx.gradient = torch.empty_like(rows, memory_format=torch.contiguous_format)
+        numbers, total, count = kernel.forward(
+            rows, labels, terms, False, ctx.ignored, weight, sample_weight, values, ctx.gradient, mean
+        )
         ctx.save_for_backward(rows, labels, numbers, sample_weight)
         if values is not None:
             return values.to(dtype)
-        ctx.divisor = count if reduction == "mean" else 1.0
+        ctx.divisor = count if mean else 1.0
         return torch.full((), total / ctx.divisor if ctx.divisor else torch.nan, dtype=dtype)
 
     @staticmethod
@@ -373,7 +380,11 @@ class _Compiled(torch.autograd.Function):
         if given.dim():
             each = given.to(torch.float64).contiguous()
             return kernel.backward(rows, labels, numbers, ignored=ctx.ignored, each=each), None, None
-        factor = given.item() / ctx.divisor if ctx.divisor else torch.nan
+        factor, gradient = given.item(), ctx.gradient
+        if factor == 1 and gradient is not None:
+            ctx.gradient = None  # another backward pass gets another tensor, because this one may be changed
+            return gradient, None, None
+        factor = factor / ctx.divisor if ctx.divisor else torch.nan
         return kernel.backward(rows, labels, numbers, None, None, ctx.ignored, factor), None, None
 
 

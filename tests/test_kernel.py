@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 import torch
@@ -163,10 +163,27 @@ def test_a_label_is_read_once_and_never_out_of_bounds() -> None:
         pyrite.CE()(scores, torch.tensor([0, 1, 6, 2]))
     with pytest.raises(IndexError):
         kernel.forward(scores.detach(), torch.tensor([0, -(1 << 62), 0, 0]))
-    value = pyrite.CE()(scores, labels)
+    value = 2 * pyrite.CE()(scores, labels)  # whose gradient is not that made together with the value
     labels.numpy()[1] = 1 << 40
     value.backward()
     assert scores.grad[1].eq(0).all()
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_the_gradient_made_with_the_value_is_that_of_a_second_pass(reduction: Literal["mean", "sum"]) -> None:
+    scores, labels = batch(64, 6)
+    labels[3] = -100
+    scores.requires_grad_()
+    value = pyrite.GCE(reduction=reduction, weight=[1, 2, 3, 4, 5, 6])(scores, labels)
+    value.backward(retain_graph=True)
+    first, scores.grad = scores.grad, None
+    first_kept = first.clone()
+    value.backward(retain_graph=True)  # made anew: the first tensor now belongs to the caller
+    assert torch.equal(scores.grad, first)
+    scores.grad.zero_()
+    (4 * value).backward()
+    assert torch.equal(scores.grad, 4 * first_kept)
+    assert torch.equal(first, first_kept)
 
 
 def test_sums_take_one_pass_and_half_precision_no_copy() -> None:

@@ -56,7 +56,7 @@ def load(path: Path) -> ctypes.CDLL:
     """A library, with the types of its calls."""
     found = ctypes.CDLL(str(path))
     found.pyrite_forward.restype = _Long
-    found.pyrite_forward.argtypes = [*_ROWS, _Int, _Pointer, _Pointer, _Long, *[_Pointer] * 4, _Int]
+    found.pyrite_forward.argtypes = [*_ROWS, _Int, _Pointer, _Pointer, _Long, *[_Pointer] * 5, _Int, _Int]
     found.pyrite_backward.restype = None
     found.pyrite_backward.argtypes = [*_ROWS, *[_Pointer] * 4, _Double, _Pointer, _Int]
     return found
@@ -97,12 +97,15 @@ def forward(
     class_weight: Tensor | None = None,
     sample_weight: Tensor | None = None,
     values: Tensor | None = None,
+    gradient: Tensor | None = None,
+    mean: bool = False,
 ) -> tuple[Tensor, float, float]:
     """One pass over (M, C) rows; returns numbers of each row, and the sums of its losses and weights.
 
     The numbers are margin, largest other score and mass relative to it; then the total, if it is asked for, or, with
-    terms, the derivatives of the loss by margin and, if they need it, total. The losses are put into ``values``. The
-    scores of a row are contiguous, as are all other tensors; labels are int64, and the rest is float64.
+    terms, the derivatives of the loss by margin and, if they need it, total. The losses are put into ``values``, and
+    the gradient of their sum, or with ``mean`` of their weighted mean, into ``gradient``. The scores of a row are
+    contiguous, as are all other tensors; labels are int64, ``gradient`` is as the rows, and the rest is float64.
 
     IndexError: a label is neither a class nor ignored.
     """
@@ -110,10 +113,10 @@ def forward(
     with_total = needed or with_total
     numbers = torch.empty((3 + with_total + (array is not None), len(rows)), dtype=torch.float64)
     sums = _Sums()
-    weights, own, out = (None if part is None else part.data_ptr() for part in (class_weight, sample_weight, values))
     bad = library().pyrite_forward(  # type: ignore[union-attr]
         _DTYPES[rows.dtype], rows.data_ptr(), rows.stride(0), *rows.shape, labels.data_ptr(), ignored,
-        with_total, numbers.data_ptr(), array, len(terms), weights, own, out, sums, torch.get_num_threads(),
+        with_total, numbers.data_ptr(), array, len(terms), _address(class_weight), _address(sample_weight),
+        _address(values), sums, _address(gradient), mean, torch.get_num_threads(),
     )  # fmt: skip
     if bad == -2:
         raise MemoryError
@@ -140,13 +143,17 @@ def backward(
     grad = torch.empty_like(rows, memory_format=torch.contiguous_format)
     by_delta, by_total = start + 3 * row, start + 4 * row if len(numbers) > 4 else None
     if d_delta is not None:
-        by_delta, by_total = d_delta.data_ptr(), None if d_total is None else d_total.data_ptr()
+        by_delta, by_total = d_delta.data_ptr(), _address(d_total)
     library().pyrite_backward(  # type: ignore[union-attr]
         _DTYPES[rows.dtype], rows.data_ptr(), rows.stride(0), *rows.shape, labels.data_ptr(), ignored,
-        start, by_delta, by_total, None if each is None else each.data_ptr(), factor, grad.data_ptr(),
+        start, by_delta, by_total, _address(each), factor, grad.data_ptr(),
         torch.get_num_threads(),
     )  # fmt: skip
     return grad
+
+
+def _address(tensor: Tensor | None) -> int | None:
+    return None if tensor is None else tensor.data_ptr()
 
 
 @lru_cache(maxsize=64)

@@ -128,12 +128,13 @@ int pyrite_limit(int new_limit) {
  *
  * state has one array per number of a row: delta, top and mass, then the total or, with terms, the derivatives of the
  * loss by margin and by total. values are the losses of all rows (or NULL); sums their sum and that of the weights.
+ * Unless out is NULL, the gradient of the sum, or with mean of the weighted mean, is put there in a second pass.
  * Returns the first row whose label is neither a class nor ignored, in which case nothing is computed; -1 if there is
  * none, and -2 if memory is exhausted. */
 int64_t pyrite_forward(int kind, const void *rows, int64_t stride, int64_t count, int64_t classes,
                        const int64_t *labels, int64_t ignored, int with_total, double *state, const double *terms,
                        int64_t term_count, const double *class_weight, const double *sample_weight, double *values,
-                       double *sums, int threads) {
+                       double *sums, void *out, int mean, int threads) {
     for (int64_t i = 0; i < count; i++)
         if ((uint64_t)labels[i] >= (uint64_t)classes && labels[i] != ignored) return i;
     int64_t group = BLOCK * LANES / classes;
@@ -157,6 +158,12 @@ int64_t pyrite_forward(int kind, const void *rows, int64_t stride, int64_t count
         }
     }
     if (room != few) free(room);
+    if (out) {
+        pass.run = CHOOSE(backward);
+        pass.out = out;
+        pass.factor = mean ? 1 / sums[1] : 1;
+        run_all(&pass, threads);
+    }
     return -1;
 }
 

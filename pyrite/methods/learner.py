@@ -168,8 +168,8 @@ class Learner(Stateful):
                 for gradient in gradients:
                     gradient.mul_(torch.where(self._held(skip), torch.nan, 1.0))
             self.scaler.unscale_(self.optimiser)
-        # One call for all gradients, which on the CPU is not the default.
-        norm = nn.utils.get_total_norm(gradients, foreach=True if self.fault.is_cpu else None)
+        # As nn.utils.get_total_norm, which on the CPU takes a call for each gradient.
+        norm = torch.stack(torch._foreach_norm(gradients)).norm() if gradients else torch.zeros(())
         if self.scaler is None:  # checked before the step, so that the weights are still good
             if self.deferred:
                 self.note(~norm.isfinite(), 3)

@@ -291,9 +291,11 @@ class Trainer(Stateful):
         self, net: Learner, value: Tensor, divisor: float | Tensor, scores: Tensor, labels: Tensor
     ) -> float | Tensor:
         """The mean loss over all processes, if it is finite. A bounded loss is finite even where scores are not."""
-        numbers: Iterable[Tensor] = [value, value.new_zeros(()), value.new_zeros(())]
+        numbers: Iterable[Tensor]
         if len(scores):  # a class may have a score of -inf, but not the label
             numbers = [value, scores.amax(), scores.gather(1, labels.clamp(min=0).unsqueeze(1)).amin()]
+        else:
+            numbers = [value, *value.new_zeros(2)]
         if self.processes > 1:
             numbers = all_reduce(torch.stack([number.to(value) for number in numbers]))
         parts = self.processes if self.whole_batch else 1  # of a whole batch, each process has the sum over all

@@ -210,7 +210,8 @@ class Record:
             sums += [rates[part].sum(), rates[part] @ weight[part]]
         self._weight_sums[: len(sums)] += sums
         groups = [visits["margin"]] if wrong is None else [visits["margin"], visits["margin"][wrong]]
-        counts = [np.histogram(group, [-np.inf, *self.edges, np.inf])[0] for group in groups]
+        bins = (np.searchsorted(self.edges, group, side="right") for group in groups)
+        counts = [np.bincount(places, minlength=len(self.edges) + 1) for places in bins]
         self.histograms = np.concatenate([self.histograms, np.stack(counts)[None]])
         unseen = None
         if self.keeps_margins:  # given labels that are predicted by nets that are not trained on them
