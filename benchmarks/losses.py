@@ -1,6 +1,6 @@
 """Forward + backward of losses, as a ratio to ``F.cross_entropy`` measured beside it, and the memory it takes.
 
-    python -m benchmarks.losses [--rounds 15]              the goals, with what was reached; the training loop too
+    python -m benchmarks.losses [--rounds 15]              the goals, with what was reached; training too
     python -m benchmarks.losses --every [--only 1024x1000] [--losses ce nce] [--threads 1]
 
 Runs are interleaved: each round runs every form once, and a form's figure is the median over rounds of its time over
@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 import pyrite
-from benchmarks import loop
+from benchmarks import loop, scaling
 from benchmarks.memory import peak_bytes
 from pyrite import kernel
 
@@ -215,7 +215,8 @@ def main() -> None:
         goals(arguments.rounds)
         torch.set_num_threads(1)
         projected(2048, 512, 65536, max(3, arguments.rounds // 4))
-        print(loop.row(arguments.rounds))
+        print(loop.row(arguments.rounds), flush=True)
+        print(scaling.row())
     print(f"\nload {loop.load_average()} after")
 
 

@@ -63,6 +63,14 @@ def measure(processes: int, words: list[str]) -> list[float]:
     return [float(speed) for speed in found]
 
 
+def row(processes: int = 2, count: int = 5120, epochs: int = 3) -> str:
+    """A row of the table of ``benchmarks.losses``."""
+    words = ["--images", str(count), "--epochs", str(epochs)]
+    one, many = (median(measure(number, words)) for number in (1, processes))
+    what = f"`fast_cnn`, {many:.0f} and {one:.0f} images/s"
+    return f"| {what} | {processes} processes | one process | {many / one:.2f} times the speed | ≥ 1.6 | | |"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--processes", type=int, default=2)
@@ -72,11 +80,8 @@ def main() -> None:
     given = parser.parse_args()
     if given.worker:
         work(given.images, given.epochs, given.worker)
-        return
-    words = ["--images", str(given.images), "--epochs", str(given.epochs)]
-    one, many = (measure(count, words) for count in (1, given.processes))
-    print(f"one process: {median(one):.0f} images/s; {given.processes}: {median(many):.0f} images/s")
-    print(f"ratio {median(many) / median(one):.2f} (goal 1.6 with two processes on two idle cores)")
+    else:
+        print(row(given.processes, given.images, given.epochs))
 
 
 if __name__ == "__main__":

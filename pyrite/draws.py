@@ -72,4 +72,4 @@ def normals(seed: int, stream: Stream, count: int, *key: int) -> Array:
 def torch_seed(seed: int, stream: Stream, *key: int) -> int:
     """A seed for ``torch.manual_seed`` that depends on the seed, the purpose and ``key``."""
     drawn = np.random.SeedSequence(seed, spawn_key=(*stream.value, *key)).generate_state(1, np.uint64)
-    return int(drawn[0] >> np.uint64(1))
+    return int(drawn[0]) >> 1

@@ -41,6 +41,7 @@ class _Epoch(NamedTuple):
 
 
 Prepared = tuple[Batch, list[Unreadable]]
+_FEW: Final = 1 << 24  # numbers of all images, which take 64 MiB as float32
 _MOVED: Final = "the position of these batches was changed during the iteration: start a new iteration"
 
 
@@ -131,7 +132,10 @@ class Batches:
             raise PyriteError(
                 f"drop_last leaves nothing: there are {len(self.index)} samples, batch_size is {batch_size}"
             )
-        self._tensor = None if isinstance(inputs, LazyImages) else self._as_tensor(inputs)
+        whole = None if isinstance(inputs, LazyImages) else inputs
+        # Few images that are not augmented are scaled once.
+        self._scaled = whole is not None and whole.ndim == 4 and augment is None and whole.size <= _FEW
+        self._tensor = None if whole is None else self._as_tensor(whole)
 
     def __len__(self) -> int:
         """Batches per epoch."""
@@ -205,7 +209,7 @@ class Batches:
         inputs = inputs.float()
         if colour is not None:
             inputs = jittered(inputs, colour)
-        if inputs.ndim == 4:
+        if inputs.ndim == 4 and not self._scaled:
             inputs = inputs.mul_(self._scale).add_(self._shift)
         if self.growth is not None:
             inputs = self.growth.resized(inputs, epoch.number)
@@ -270,6 +274,8 @@ class Batches:
             return _to_tensor(inputs, self.normalise).to(self.device)
         # Shares memory with the caller's array where torch can.
         whole = torch.from_numpy(np.require(inputs, requirements=["C", "W"]))
+        if self._scaled:
+            return whole.to(self.device).float().mul(self._scale).add_(self._shift)
         whole = self.augment.padded(whole) if self.augment is not None else whole
         return whole if whole.nbytes > most else whole.to(self.device)
 

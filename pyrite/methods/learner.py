@@ -85,8 +85,8 @@ class Learner(Stateful):
         self.model, self.optimiser, self.factor_at = model, optimiser, factor_at
         self.clip, self.accumulate = clip, accumulate
         self.dtype = torch.float64 if precision == "float64" else torch.float32
-        self.autocast = AUTOCAST.get(precision)
-        device = self.weights[0].device
+        self.autocast, device = AUTOCAST.get(precision), self.weights[0].device
+        self._casting = torch.autocast(device.type, self.autocast, enabled=self.autocast is not None)
         self.scaler = torch.amp.GradScaler(device.type) if precision == "float16" else None
         self.saved = type(self).saved if self.scaler is None else (*type(self).saved, "scaler")  # type: ignore[misc,assignment]
         self.deferred = device.type != "cpu" and all(group.get("fused") for group in optimiser.param_groups)
@@ -121,7 +121,7 @@ class Learner(Stateful):
         if not self.model.training:  # to set it in every module takes as long as a small layer
             self.model.train()
         try:
-            with torch.autocast(inputs.device.type, self.autocast, enabled=self.autocast is not None):
+            with self._casting:
                 scores: Tensor = self._forward(self.ready(inputs))
         except ValueError as error:
             if len(inputs) != 1 or "more than 1 value per channel" not in str(error):
@@ -137,7 +137,7 @@ class Learner(Stateful):
         """Scores in evaluation mode, of this model or of another one of its kind, such as its average."""
         model = self.model if model is None else model
         model.eval()
-        with torch.autocast(inputs.device.type, self.autocast, enabled=self.autocast is not None):
+        with self._casting:
             scores: Tensor = model(self.ready(inputs))
         return scores.to(self.dtype)
 

@@ -50,7 +50,7 @@ class Optimiser(HasSpec, ABC):
             for weight in weights
         )
         optimiser = type(self).makes(weights, **options, fused=fused or None)
-        if options.get("momentum"):  # otherwise the kernel fails at a weight whose first gradient comes later than others
+        if options.get("momentum"):  # without it, the kernel fails if the first gradients come in different steps
             for weight in weights:
                 optimiser.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
         return optimiser

@@ -30,6 +30,28 @@ def test_settings_arrive_at_torch(spec: str, kind: type, settings: dict[str, Any
     assert group["params"][0] is weight
 
 
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("spec", ["sgd(lr=0.1)", "sgd(lr=0.1, momentum=0)", "adam(lr=0.1)", "adamw(lr=0.1)"])
+def test_steps_are_those_of_torchs_plain_loop(spec: str, layout: torch.memory_format) -> None:
+    """Also where a weight gets its first gradient later than others, and where gradients have another layout."""
+    described, draws = OPTIMISERS.read(spec), torch.Generator().manual_seed(0)
+    shapes = (4, 3, 5, 5), (7, 2, 3, 3)
+    ours, theirs = (
+        [nn.Parameter(torch.ones(shape).contiguous(memory_format=layout)) for shape in shapes] for _ in range(2)
+    )
+    options = dict(vars(described)) | ({"nesterov": False} if "momentum=0" in spec else {})
+    pairs = [(ours, described.build(ours)), (theirs, type(described).makes(theirs, **options, foreach=False))]
+    assert bool(pairs[0][1].param_groups[0]["fused"]) is (layout is torch.contiguous_format)
+    for step in range(3):
+        gradients = [torch.randn(shape, generator=draws) for shape in shapes]
+        for weights, optimiser in pairs:
+            weights[0].grad = gradients[0].clone()
+            weights[1].grad = gradients[1].clone() if step else None
+            optimiser.step()
+    for own, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-6, atol=1e-6)
+
+
 def test_spelling() -> None:
     for spec in (
         "sgd(lr=0.1, momentum=0.9, nesterov=True, weight_decay=0.0005)",
