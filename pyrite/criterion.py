@@ -164,7 +164,7 @@ class Loss(nn.Module, ABC):
             value: Tensor = _apply(rows, labels, (self, terms, weight, sample_weight, dtype))
         except IndexError:  # a label is no class: ``plain`` refuses it, in the words for every case
             return None
-        return value.reshape(shape) if self.reduction == "none" else value
+        return value if value.dim() == len(shape) or self.reduction != "none" else value.reshape(shape)
 
     def plain(self, scores: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
         """The same in torch's operations, which can be compiled, transformed and differentiated any number of times."""

@@ -267,7 +267,6 @@ class Trainer(Stateful):
             return step
         for weight in net.weights:
             weight.grad = None
-        value: Any = 0.0
         trust, done = weights, 0
         rows: list[tuple[Tensor, Tensor, Tensor]] = []
         for scores, samples, losses, own in passes:
@@ -278,7 +277,8 @@ class Trainer(Stateful):
                 each, by_loss = each * factors, (by_loss * factors).sum_to_size(losses.shape)
                 trust = weights[own] if self.whole_batch else weights
             done += len(samples.labels)
-            value = value + each.sum(dtype=self.wide)
+            part = each.sum(dtype=self.wide)
+            value = value + part if rows else part
             gradient = net.backward(losses, by_loss, scores)
             rows.append((scores.detach(), gradient, found[own] if found.dim() else found.new_zeros(0)))
         scores, gradient, losses = rows[0] if len(rows) == 1 else map(torch.cat, zip(*rows, strict=True))
