@@ -269,6 +269,7 @@ class Trainer(Stateful):
             weight.grad = None
         trust, done = weights, 0
         rows: list[tuple[Tensor, Tensor, Tensor]] = []
+        sums: list[Tensor] = []
         for scores, samples, losses, own in passes:
             found = each = losses.detach()
             by_loss = torch.ones_like(each).div_(divisor)
@@ -277,12 +278,11 @@ class Trainer(Stateful):
                 each, by_loss = each * factors, (by_loss * factors).sum_to_size(losses.shape)
                 trust = weights[own] if self.whole_batch else weights
             done += len(samples.labels)
-            part = each.sum(dtype=self.wide)
-            value = value + part if rows else part
+            sums.append(each.sum(dtype=self.wide))
             gradient = net.backward(losses, by_loss, scores)
             rows.append((scores.detach(), gradient, found[own] if found.dim() else found.new_zeros(0)))
         scores, gradient, losses = rows[0] if len(rows) == 1 else map(torch.cat, zip(*rows, strict=True))
-        mean = self._checked_mean(net, value, divisor, scores, batch.labels)
+        mean = self._checked_mean(net, sum(sums[1:], sums[0]), divisor, scores, batch.labels)
         learning_rate = net.update(empty)
         known = losses if len(losses) == len(scores) else None
         return Step(batch.index, batch.labels, scores, gradient, mean, divisor, learning_rate, trust, losses=known)
