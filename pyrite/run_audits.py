@@ -138,9 +138,11 @@ def audit(
         return _train_and_audit(
             cast(Data, what), out, {"progress": progress, "observers": observers, "stop": stop}, options, columns
         )
-    seed = _only_seed(options, out, "with given scores nothing is trained")
     if scores is None:
-        raise PyriteError("scores are missing: pass the scores of a model, or a run in place of the labels")
+        raise PyriteError(
+            "labels or scores are missing: pass samples with labels, audit(X, y), or labels with scores of a model"
+        )
+    seed = _only_seed(options, out, "with given scores nothing is trained")
     scores, names = named_scores(scores, classes)
     what = numbered(what, names)
     samples = None if data is None else _samples_beside(data, what, names)

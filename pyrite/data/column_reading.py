@@ -92,7 +92,7 @@ def is_identifier(column: Column) -> bool:
         counts_rows = distinct == count and values.min() in (0, 1) and values.max() - values.min() == count - 1
         return bool(counts_rows or _ID.search(column.name))
     texts = values.tolist()
-    return not any(len(text.split()) > 1 or without_unit(text)[1] for text in texts) and (
+    return not any(len(re.findall(r"[^\W\d_]\S*", text)) > 1 or without_unit(text)[1] for text in texts) and (
         _ID.search(column.name) is not None or sum(any(map(str.isdigit, text)) for text in texts) >= _DISTINCT * count
     )
 
@@ -125,7 +125,7 @@ def _detail(table: Table, column: Column, form: str) -> tuple[str, str]:
     cells = [cell for cell in dict.fromkeys(table.texts(column.name).tolist()) if cell not in MISSING]
     if column.kind == "number":
         unit = next((unit for cell in cells if (unit := without_unit(cell)[1])), "")
-        return ", ".join(filter(None, (unit, f"decimals after {form!r}" if form else ""))), change
+        return ", ".join(filter(None, (unit, f"decimals after {' or '.join(map(repr, form))}" if form else ""))), change
     orders = date_formats(cells) if cells and column.kind in ("category", "text") else []
     if len(orders) > 1:
         return "dates in an unclear order", f"--types {column.name}={orders[-2]}"

@@ -3,7 +3,7 @@
 import math
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -35,9 +35,13 @@ _HEAD: Final = 4096  # cells of a column that are looked at first
 _COMMA: Final = re.compile(r"[+-]?([1-9]\d{0,2}(\.\d{3})+|\d+)(,\d+)?([eE][+-]?\d+)?")  # 1.234,5
 _POINT: Final = re.compile(r"[+-]?([1-9]\d{0,2}(,\d{3})+)(\.\d+)?([eE][+-]?\d+)?")  # 1,234.5
 _CURRENCY: Final = r"[$€£¥₹]|USD|EUR|GBP|CHF|JPY|CNY|INR|CAD|AUD|SEK|NOK|DKK|PLN"
+_MEASURE: Final = r"[%‰]|[kmµ]?g|lbs?|[kcmµ]?m|ft|[mµ]?s|min|h|°[CF]|[mc]?l|[km]?W|kWh|[kMG]B"
 _UNIT: Final = re.compile(
-    rf"([+-]?)\s*({_CURRENCY})?\s*([+-]?\d[\d.,]*(?:[ \u00a0\u202f'\u2019]\d{{3}}[\d.,]*)*)\s*({_CURRENCY}|[%‰])?"
+    rf"([+-]?)\s*({_CURRENCY})?\s*([+-]?\d[\d.,]*(?:[ \u00a0\u202f'\u2019]\d{{3}}(?!\d)[\d.,]*)*)"
+    rf"\s*({_CURRENCY}|{_MEASURE})?"
 )
+_UNCLEAR: Final = re.compile(r"[+-]?[1-9]\d{0,2}[.,]\d{3}")  # a mark of decimals or of thousands
+_BOTH: Final = ".,"  # a column that was put together from others may have 6,55 beside 0.764
 _BOOLEANS: Final = {"true": 1.0, "false": 0.0}
 
 # What day and month are in 3/4/2020 depends on the country: only a column that leaves no doubt is read.
@@ -49,8 +53,18 @@ Where = Callable[[int], str]
 
 
 def number(cell: str, decimal: str = ".") -> float:
-    """The number in a cell; ValueError if there is none. Thousands may be separated by the mark that is not decimal."""
+    """The number in a cell; ValueError if there is none. Thousands may be separated by the mark that is not decimal.
+
+    Where decimals come after either mark, a single mark is decimal, and of two kinds the last.
+
+    >>> number("1.234,5", ","), number("6,55", ".,"), number("0.764", ".,"), number("1,234.5", ".,")
+    (1234.5, 6.55, 0.764, 1234.5)
+    """
     text = cell.strip()
+    if decimal == _BOTH:
+        last, other = (",", ".") if text.rfind(",") > text.rfind(".") else (".", ",")
+        decimal = last if text.count(last) == 1 else other
+        text = text if other in text else text.replace(decimal, ".")
     if decimal == "," and _COMMA.fullmatch(text):
         text = text.replace(".", "").replace(",", ".")
     elif decimal == "." and "," in text and _POINT.fullmatch(text):
@@ -61,10 +75,10 @@ def number(cell: str, decimal: str = ".") -> float:
 
 
 def without_unit(cell: str) -> tuple[str, str]:
-    """The number of a cell without a currency, a per cent sign or gaps between thousands, and that unit.
+    """The number of a cell without a currency, a measure or gaps between thousands, and that unit.
 
-    >>> without_unit("-€ 1 234,50"), without_unit("12 %"), without_unit("7 of 9")
-    (('-1234,50', '€'), ('12', '%'), ('7 of 9', ''))
+    >>> without_unit("-€ 1 234,50"), without_unit("12 %"), without_unit("7.5 kg"), without_unit("7 of 9")
+    (('-1234,50', '€'), ('12', '%'), ('7.5', 'kg'), ('7 of 9', ''))
     """
     found = _UNIT.fullmatch(cell.strip())
     if found is None or (found[2] and found[4]) or (found[1] and found[3][0] in "+-"):
@@ -80,23 +94,38 @@ def decimal_mark(columns: Iterable[Iterable[str]], like: str = "") -> str | None
     >>> decimal_mark([["1,5", "2"]]), decimal_mark([["1.5", "2"]]), decimal_mark([["1,234"]])
     (',', '.', None)
     """
-    found = set[str]()
-    for column in columns:
-        own = set[str]()
-        for written in filter(lambda cell: cell not in MISSING, map(str.strip, column)):
-            cell = without_unit(written)[0]
-            comma, point = bool(_COMMA.fullmatch(cell)), math.isfinite(_number_or_nan(cell, "."))
-            if not comma and not point:
-                break
-            own.add("?" if comma and point and "," in cell else "" if comma and point else "," if comma else ".")
-        else:
-            found |= own
+    return _decided(set[str]().union(*map(_marks, columns)), like)
+
+
+def _decided(found: set[str], like: str) -> str | None:
     certain = found & {",", "."}
     if certain != {","} and certain != {"."} and like:
         return like
     if certain == {","}:
         return ","
     return None if "?" in found and not certain else "."
+
+
+def _marks(column: Iterable[str]) -> set[str]:
+    """The decimal marks of a column's numbers, ``"?"`` for 1,234, and none if a cell is no number."""
+    found = set[str]()
+    for written in filter(lambda cell: cell not in MISSING, map(str.strip, column)):
+        cell = without_unit(written)[0]
+        comma, point = bool(_COMMA.fullmatch(cell)), math.isfinite(_number_or_nan(cell, "."))
+        if not comma and not point:
+            return set()
+        found.add("?" if comma and point and "," in cell else "" if comma and point else "," if comma else ".")
+    return found
+
+
+def _column_mark(cells: Collection[str], like: str) -> str:
+    """The decimal mark of one column, which may be another one than that of the table."""
+    found = _marks(cells)
+    if {",", "."} <= found:
+        bare = [without_unit(cell)[0] for cell in cells]
+        if not any(map(_UNCLEAR.fullmatch, bare)) or all(cell.count(".") + cell.count(",") < 2 for cell in bare):
+            return _BOTH
+    return _decided(found, like) or like
 
 
 def text_column(
@@ -112,8 +141,8 @@ def text_column(
         return Column(name, kind, cells), ""
     if kind in (None, "number"):
         bare, mark = _bare(cells), form or decimal
-        if kind is None:  # one column may have commas, and another one points
-            mark = decimal_mark([dict.fromkeys(bare)], mark) or mark
+        if kind is None:
+            mark = _column_mark(dict.fromkeys(bare), mark)
         values = _numbers(name, bare, where, mark, kind)
         if values is not None:
             return Column(name, "number", values), mark if mark != decimal else ""

@@ -255,7 +255,7 @@ def encode(values: Sequence[Any], what: str) -> tuple[Labels, tuple[str, ...]]:
         ordered = sorted(distinct, key=str)
     if len(ordered) < 2:
         classes = f"only the class {str(ordered[0])!r}" if ordered else "no class"
-        raise PyriteError(f"{what} hold {classes}: a classifier needs two or more")
+        raise PyriteError(f"{what}: there is {classes}, but a classifier needs two or more")
     names = tuple(str(value) for value in ordered)
     check_names(names, what)
     number = {value: index for index, value in enumerate(ordered)}

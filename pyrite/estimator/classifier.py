@@ -18,6 +18,7 @@ from pyrite.data.copies import copy_groups
 from pyrite.data.dataset import is_missing
 from pyrite.data.items import check_like, to_numbers
 from pyrite.data.statistics import to_float64
+from pyrite.data.tables import is_frame
 from pyrite.errors import PyriteError
 from pyrite.estimator.candidates import Candidate, Inputs, KernelCandidate, boosting, is_estimator, linear, wrap
 from pyrite.estimator.mixture import judge, train_mixture, why_doubtful
@@ -159,8 +160,11 @@ class RobustClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]  #
 
     def _scores(self, X: Any) -> Floats:  # noqa: N803
         check_is_fitted(self)
-        X, _ = plain_rows(X, like=self._like)  # noqa: N806
-        inputs = _checked(self, X, reset=False) if self._reader is None else self._reader.transform(X)
+        rows, _ = plain_rows(X, like=self._like)
+        names = [*getattr(self, "feature_names_in_", ())]
+        if is_frame(rows) and rows is not X and {*names} <= {*rows.columns}:  # a data set still has its labels
+            rows = rows[names]
+        inputs = _checked(self, rows, reset=False) if self._reader is None else self._reader.transform(rows)
         if inputs.shape[1:] != self._shape:
             raise PyriteError(f"X has rows of shape {inputs.shape[1:]}, but the classifier was fitted to {self._shape}")
         if inputs.ndim == 4:

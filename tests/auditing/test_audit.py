@@ -382,7 +382,7 @@ CHANCES = softmax(GOOD, axis=1)
         (LABELS * 0 + 2, {"scores": GOOD, "classes": "abcd"}, "all labels are 'c': with one class no label can"),
         (LABELS[:49], {"scores": GOOD[:49]}, "there are 49 samples: fewer than 50 say too little about label noise"),
         (LABELS[:0], {"scores": GOOD[:0]}, "there are 0 samples: fewer than 50"),
-        (LABELS, {}, "scores are missing: pass the scores of a model, or a run in place of the labels"),
+        (LABELS, {"epochs": 2}, "labels or scores are missing: pass samples with labels, audit(X, y)"),
         ("digits", {"scores": GOOD}, "data and runs have their own scores and classes: leave out scores, kind,"),
         ("digits", {"kind": "logits"}, "data and runs have their own scores and classes"),
     ],

@@ -88,6 +88,12 @@ def test_numbers_that_identify(name: str, values: np.ndarray, is_one: bool) -> N
     assert is_identifier(Column(name, "number", values)) == is_one
 
 
+def test_telephone_numbers_identify() -> None:
+    values = np.array([f"+49 30 {number}" for number in range(1_234_567, 1_234_567 + ROWS)], object)
+    assert is_identifier(Column("contact", "text", values))
+    assert not is_identifier(Column("contact", "text", np.array([f"{value} ask for Ann" for value in values], object)))
+
+
 def test_an_identifier_alone_is_learned_from(tmp_path: Path) -> None:
     """A classifier of codes by their characters is what the user asks for."""
     (tmp_path / "a.csv").write_text("code,label\n" + "".join(f"{'AB'[i % 2]}{i:03},{i % 2}\n" for i in range(40)))

@@ -41,6 +41,12 @@ def test_the_decimal_mark_is_what_leaves_no_doubt(columns, mark):
     ("cells", "kind", "second"),
     [
         (["true", "False", ""], "boolean", 0.0),
+        (["0.764", "6,55", "NA", "5.400"], "number", 6.55),  # a decimal mark of each kind
+        (["1.234,5", "1,234.5", "7"], "number", 1234.5),
+        (["1.234,5", "1,234.5", "1,234"], "category", "1,234.5"),  # thousands or decimals?
+        (["71.5 kg", "80,25 kg"], "number", 80.25),
+        (["71.5 kg", "80 lb"], "category", "80 lb"),
+        (["+49 137314696", "+49 30123456"], "category", "+49 30123456"),  # no thousands
         (["2020-02-03", "2021-12-31", "NA"], "date", np.datetime64("2021-12-31")),
         (["2020-02-03 04:05:06", "2021-12-31T00:00:00Z"], "date", np.datetime64("2021-12-31")),
         (["2020-02-03T04:05:06+02:00", "2021-12-31 23:00 -01:00"], "date", np.datetime64("2022-01-01")),

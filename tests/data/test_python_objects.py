@@ -402,6 +402,8 @@ def test_the_classifier() -> None:
     np.testing.assert_array_equal(fitted(tensors(FLOATS)).predict_proba(FLOATS.transpose(0, 2, 3, 1)), expected)
     texts = table(text=TEXTS, label=Y.tolist())
     assert set(fitted(texts).predict(texts)) <= set(NAMES)
+    numbers = hub.Dataset.from_dict({"width": X[:, 0].tolist(), "height": X[:, 1].tolist(), "kind": Y.tolist()})
+    assert set(fitted(numbers, "kind").predict(numbers)) <= {*Y}
     with pytest.raises(ValueError, match="DatasetDict with the parts 'train': pass one, as data\\['train'\\]"):
         fitted(hub.DatasetDict(train=texts))
     with pytest.raises(ValueError, match="requires y to be passed"):
