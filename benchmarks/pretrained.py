@@ -2,11 +2,11 @@
 
     PYRITE_DATA=data python -m benchmarks.pretrained --json docs/results/pretrained.json
 
-The first 1,000 training and 500 test images of CIFAR-10 and CIFAR-100 are embedded, with the labels that one person
-gave (CIFAR-10N, the worst of three, and CIFAR-100N). A logistic regression on the standardised embeddings is trained
+The first 600 training and 300 test images of CIFAR-10 and CIFAR-100 are embedded, with the labels that one person
+gave (CIFAR-10N, the worst of three, and CIFAR-100N); a data set that is not there is left out. A logistic regression on the standardised embeddings is trained
 with the given labels. Its accuracy is that on the clean test labels. The AUROC is that of finding wrong labels by the
 cross-validated probability of the given label. The time of one image is the least of several rounds, in which the nets
-alternate, on one thread.
+alternate, on one thread. The whole takes some minutes per data set; embeddings are kept if it is interrupted.
 """
 
 import argparse
@@ -27,10 +27,10 @@ from pyrite.diagnostics import roc_auc
 from pyrite.features import encoder
 
 DATA = {"CIFAR-10N": "cifar10n(column='worse_label')", "CIFAR-100N": "cifar100n"}
-NETS = [f"efficientnet_lite0(size={size})" for size in (160, 224)] + [
-    f"efficientnet_lite2(size={size})" for size in (112, 160, 224)
+NETS = [f"efficientnet_lite0(size={size})" for size in (112, 160, 224)] + [
+    f"efficientnet_lite2(size={size})" for size in (112, 160, 224, 260)
 ]
-TRAIN, TEST, TIMED, ROUNDS = 1_000, 500, 32, 5
+TRAIN, TEST, TIMED, ROUNDS = 600, 300, 16, 4
 
 
 class Quality(NamedTuple):
@@ -70,11 +70,16 @@ def main() -> None:
     words.add_argument("--json", type=Path, help="write the figures to this file")
     options = words.parse_args()
     torch.set_num_threads(1)
-    loaded = {name: pyrite.data.load(spec) for name, spec in DATA.items()}
+    loaded = {}
+    for name, spec in DATA.items():
+        try:
+            loaded[name] = pyrite.data.load(spec)
+        except pyrite.PyriteError as error:
+            print(f"without {name}: {error}")
     cost = milliseconds(loaded["CIFAR-10N"].inputs[:TIMED])
     rows = []
-    print("| features | ms per image |" + "".join(f" {name}: accuracy | AUROC |" for name in DATA))
-    print("|---|--:|" + "--:|--:|" * len(DATA))
+    print("| features | ms per image |" + "".join(f" {name}: accuracy | AUROC |" for name in loaded))
+    print("|---|--:|" + "--:|--:|" * len(loaded))
     for net in NETS:
         found = {name: quality(net, data) for name, data in loaded.items()}
         rows.append({"net": net, "ms": cost[net]} | {name: value._asdict() for name, value in found.items()})

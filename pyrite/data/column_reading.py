@@ -20,7 +20,7 @@ _WIDE: Final = 32  # characters of the values that are shown
 _PLURALS: Final = {"category": "categories"}
 _OTHER: Final = {"number": "category", "boolean": "category", "category": "text", "date": "text", "text": "category"}
 
-_IDENTIFIER: Final = "identifier: another value in nearly every row"
+_IDENTIFIER: Final = "identifier: values hardly repeat"
 
 
 class ColumnReading(NamedTuple):
@@ -187,6 +187,9 @@ def _counted(number: int, kind: str) -> str:
 
 def left_out_notes(left_out: Mapping[str, str]) -> list[str]:
     """A sentence that names what is left out without being asked for, if anything is."""
-    named = [f"{repr(name) if name else 'without a name'} ({reason})" for name, reason in left_out.items()]
-    which, are = ("columns", "are") if len(named) > 1 else ("column", "is")
-    return [f"the {which} {', '.join(named)} {are} left out"] if named else []
+    columns: dict[str, list[str]] = {}
+    for name, reason in left_out.items():
+        columns.setdefault(reason.partition(":")[0], []).append(repr(name) if name else "without a name")
+    which, are = ("columns", "are") if len(left_out) > 1 else ("column", "is")
+    named = (f"{', '.join(names)} ({reason})" for reason, names in columns.items())
+    return [f"the {which} {', '.join(named)} {are} left out"] if left_out else []
