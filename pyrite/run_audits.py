@@ -174,9 +174,9 @@ def _train_and_audit(
     given = given_settings(options)
     given.pop("data", None)  # of a recipe
     data = load_data(what, given) if not isinstance(what, Dataset) else what
-    check_enough(data.labels, data.classes, _used(given, data))
     if data.annotations is not None:
-        data.annotations.check_agreement()  # before training
+        data.annotations.check_agreement()  # first, because opposite labels may have a consensus of one class
+    check_enough(data.labels, data.classes, _used(given, data))
     models = _column_models(data, data.labels, with_metadata(columns_of(data), metadata, data))
     leaks = () if models is None else find_leaks(models)
     if watching["progress"] is not False:

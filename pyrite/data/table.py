@@ -155,7 +155,8 @@ def _read_targets(table: Table, label: Sequence[str], roles: Roles, classes: tup
         rows, cells, names = annotated_rows(table, label, roles.sample, roles.annotator)
     else:
         rows, cells = np.arange(len(table)), _labels(table, label[0])
-    return rows, to_targets(cells, names, f"{table.path}: the labels in the column {listed(label)}", classes)
+    columns = "columns" if len(label) > 1 else "column"
+    return rows, to_targets(cells, names, f"{table.path}: the labels in the {columns} {listed(label)}", classes)
 
 
 def read_columns(table: Table, schema: Schema, name: str = "", labels: bool = False) -> Samples:

@@ -167,7 +167,6 @@ def write_demo_page(demo: Demo, path: str | Path) -> Path:
         check=check_audit(audit),
         samples=[_card(audit, row) for row in _spread(audit, _SHOWN).tolist()],
         accuracies=accuracies,
-        default=rows[DEMO_METHODS["auto"]].runs[0].config.method,
         specs={name: spec for spec, name in DEMO_METHODS.items()},
     )
 

@@ -116,6 +116,14 @@ def test_bad_labels_are_refused_in_a_sentence(change: Any, message: str) -> None
         pyrite.audit(change(labels), scores=scores, kind="logits")
 
 
+def test_opposite_labels_of_a_table_are_refused_before_training() -> None:
+    """The consensus of two classes in even numbers is one class for all samples."""
+    first = np.resize(["cat", "dog"], 80)
+    frame = pandas.DataFrame({"x": np.arange(80.0), "first": first, "second": first[::-1]})
+    with pytest.raises(PyriteError, match="never agree, in 80 pairs of labels"):
+        pyrite.audit(frame, label=["first", "second"])
+
+
 def test_a_class_that_nobody_gives_is_a_warning() -> None:
     labels, scores, _ = drawn(200)
     wider = np.concatenate([scores, scores.min(1, keepdims=True) - 1], 1)
