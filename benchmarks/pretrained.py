@@ -3,10 +3,11 @@
     PYRITE_DATA=data python -m benchmarks.pretrained --json docs/results/pretrained.json
 
 The first 600 training and 300 test images of CIFAR-10 and CIFAR-100 are embedded, with the labels that one person
-gave (CIFAR-10N, the worst of three, and CIFAR-100N); a data set that is not there is left out. A logistic regression on the standardised embeddings is trained
-with the given labels. Its accuracy is that on the clean test labels. The AUROC is that of finding wrong labels by the
-cross-validated probability of the given label. The time of one image is the least of several rounds, in which the nets
-alternate, on one thread. The whole takes some minutes per data set; embeddings are kept if it is interrupted.
+gave (CIFAR-10N, the worst of three, and CIFAR-100N); a data set that is not there is left out. A logistic regression on
+the standardised embeddings is trained with the given labels. Its accuracy is that on the clean test labels. The AUROC
+is that of finding wrong labels by the cross-validated probability of the given label. The time of one image is the
+least of several rounds, in which the nets alternate, on one thread. The whole takes some minutes per data set;
+embeddings are kept if it is interrupted.
 """
 
 import argparse
