@@ -306,12 +306,14 @@ def _with_columns(
 def _column_models(
     data: Dataset, labels: Ints, columns: Records | None, rows: Ints | None = None
 ) -> ColumnModels | None:
-    """Models by the columns of a table; None of other data, whose columns the net has not seen."""
+    """Models by the columns of a table; None of other data, whose columns the net has not seen, and if most samples are
+    one group, because models that few samples were learned by contradict its labels."""
     if columns is None or data.inputs.ndim != 2 or (isinstance(data.inputs, Records) and data.inputs.is_text):
         return None
-    return ColumnModels(
-        columns, labels, len(data.classes), data.kept_together if rows is None else data.kept_together[rows]
-    )
+    groups = data.kept_together if rows is None else data.kept_together[rows]
+    if 2 * np.unique(groups, return_counts=True)[1].max() > len(groups):
+        return None
+    return ColumnModels(columns, labels, len(data.classes), groups)
 
 
 def _samples_beside(data: object, labels: Any, classes: Sequence[str] | None) -> Dataset:

@@ -155,6 +155,7 @@ def test_a_group_larger_than_a_fold_gives_a_warning() -> None:
     who = np.where(np.arange(400) < 250, "p", np.arange(400).astype(str))
     audit = pyrite.audit(frame.assign(y=np.array(NAMES)[given], who=who), **options)
     assert any("a group has 250 of 400 samples, more than one of 4 folds" in one for one in audit.warnings)
+    assert not audit.leaks  # by models of the 150 others, columns would look like leaks
     with pytest.raises(pyrite.PyriteError, match="2 groups cannot be divided into 4 folds"):
         pyrite.audit(frame.assign(y=np.array(NAMES)[given], who=np.where(who == "p", "p", "q")), **options)
 
