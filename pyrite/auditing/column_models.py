@@ -150,7 +150,7 @@ class Leak(NamedTuple):
         return (
             f"the column {self.column!r} is likely a leak of the label: its values name {self.followed:,} of "
             f"{self.contradicted:,} labels that all other columns contradict; if it is made from the label, leave "
-            "it out with ignore"
+            f"it out with --ignore {self.column}"
         )
 
 

@@ -283,7 +283,7 @@ def assign_folds(labels: Tensor, folds: int, seed: int, groups: npt.NDArray[np.i
     used = np.flatnonzero(given >= 0)
     member = used[first_members(groups[used])]
     if len(np.unique(member)) < folds:
-        raise PyriteError(f"{len(np.unique(member))} groups cannot be divided into {folds} folds")
+        raise PyriteError(f"{len(np.unique(member))} groups cannot be divided into {folds} folds: use smaller groups")
     # Classes are dealt one after the other, so that the sizes of the folds differ by at most one.
     dealt = np.lexsort((uniforms(seed, Stream.FOLDS, len(given)), given))
     dealt = dealt[np.isin(dealt, member)]
