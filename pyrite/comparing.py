@@ -133,7 +133,18 @@ class Row:
 @final
 @dataclass(frozen=True)
 class Comparison:
-    """The results of several methods that were trained with the same settings."""
+    """The results of several methods that were trained with the same settings.
+
+    Attributes:
+        path: the folder with one run per method and seed.
+        rows: one per method, with its runs.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     both = compare("digits", ["ce", "mae"], model="linear", epochs=1, samples=200, out=folder)
+    ...     [row.name for row in both.rows]
+    ['ce', 'mae']
+    """
 
     path: Path
     rows: tuple[Row, ...]
@@ -214,6 +225,15 @@ def compare(
         begin: called before each run is trained, with the name of the method and the seed.
         progress, observers: as for ``train``.
         options: those of ``train``.
+
+    Returns:
+        The runs and their table; ``print`` shows it.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     table = compare("digits", ["ce", "gce(q=0.7)"], model="linear", epochs=1, samples=200, out=folder).table()
+    >>> table.rows[1][0]
+    'gce(q=0.7)'
     """
     if not methods:
         raise PyriteError("methods is empty: name at least one loss or method")

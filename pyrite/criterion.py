@@ -49,6 +49,14 @@ class Loss(nn.Module, ABC):
         ignore_index: the label of samples that do not count. If none counts, the mean is NaN, as torch's.
         weight: one weight per class.
         check: raise an error for NaN or infinite scores, at the cost of one more pass over them.
+
+    >>> import torch
+    >>> class Brier(Loss):
+    ...     def at_label(self, scores, labels):
+    ...         p = scores.softmax(1)
+    ...         return ((p - torch.nn.functional.one_hot(labels, p.shape[1])) ** 2).sum(1)
+    >>> Brier()(torch.zeros(3, 2), torch.tensor([0, 1, 1]))
+    tensor(0.5000)
     """
 
     reduction: str

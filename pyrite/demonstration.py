@@ -52,6 +52,13 @@ def demo(
         seed: the seed of all random numbers.
         begin: called before each run, with its name and the seed.
         progress: as for ``train``.
+
+    Returns:
+        The audit and the comparison.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:  # doctest: +SKIP
+    ...     print(demo(folder).audit.sentence)
     """
     length: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
     begin("audit", seed)

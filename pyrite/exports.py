@@ -49,6 +49,16 @@ def export(run: Run | str | os.PathLike[str], path: str | os.PathLike[str]) -> E
     Args:
         run: a run, or its folder.
         path: the file to write.
+
+    Returns:
+        The file, what its model takes as input, and the features that it does not include.
+
+    >>> import tempfile
+    >>> import pyrite
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = pyrite.train("digits", loss="ce", model="linear", epochs=1, samples=200, out=f"{folder}/run")
+    ...     export(run, f"{folder}/card.md").path.name
+    'card.md'
     """
     trained = run if isinstance(run, Run) else Run.load(Path(run))
     target, ending = Path(path), Path(path).suffix.lower()

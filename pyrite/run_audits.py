@@ -115,6 +115,9 @@ def audit(
             if it is given. A ``method`` trains as it is, with a fifth held out, or more if samples are few. Where
             nothing is trained, ``seed`` alone can be given.
 
+    Returns:
+        The ranking, probabilities and suggestions of all labels, and the estimated noise.
+
     >>> true = np.arange(600) % 3
     >>> scores = 6 * np.eye(3)[true] + np.random.default_rng(0).normal(size=(600, 3))
     >>> labels = np.where(np.arange(600) < 60, (true + 1) % 3, true)

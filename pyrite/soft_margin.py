@@ -30,8 +30,12 @@ WITHOUT_FLOAT64 = {"mps"}  # Apple's GPUs
 def margin(scores: Tensor, labels: Tensor) -> Tensor:
     """The soft margin of each sample's label, in the shape of ``labels``.
 
-    ``scores`` are unnormalised, of shape (C), (N, C) or (N, C, d1, ...); ``labels`` are class numbers of
-    shape (), (N) or (N, d1, ...).
+    Args:
+        scores: unnormalised scores of shape (C), (N, C) or (N, C, d1, ...).
+        labels: class numbers of shape (), (N) or (N, d1, ...).
+
+    Returns:
+        The margins.
 
     >>> margin(torch.tensor([[2.0, 0.0], [40.0, 0.0]]), torch.tensor([0, 0]))
     tensor([ 2., 40.])
@@ -45,6 +49,12 @@ def margin(scores: Tensor, labels: Tensor) -> Tensor:
 
 def margins(scores: Tensor) -> Tensor:
     """The soft margins of every class as if it were the label, in the shape of ``scores``.
+
+    Args:
+        scores: as for ``margin``.
+
+    Returns:
+        The margins.
 
     >>> margins(torch.tensor([2.0, 0.0]))
     tensor([ 2., -2.])

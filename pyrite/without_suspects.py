@@ -34,6 +34,16 @@ def train_without_suspects(
         audited: called with the audit, before the second run.
         options: those of ``train``. Labels with a probability of ``drop_suspects`` or more of being wrong are dropped.
             The first run holds out a fifth of the samples if ``validation`` is not given.
+
+    Returns:
+        The second run.
+
+    >>> import tempfile
+    >>> settings = {"noise": "flip2(0.2)", "model": "mlp", "epochs": 3, "samples": 300}
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = train_without_suspects("digits", drop_suspects=0.9, out=folder, **settings)
+    >>> len(run.history)
+    3
     """
     names = ("drop_suspects", "device", "validation")
     # Without held-out samples there would only be a ranking, and no suspects to drop.

@@ -72,11 +72,13 @@ class Audit:
         choices: the most likely true classes of every sample, most likely first, up to five.
         likelihoods: their probabilities.
         threshold: labels with this probability of being wrong or more are suspects.
-        noise_rate: the fraction of wrong labels, and ``noise_rate_error`` its standard error from sampling alone.
+        noise_rate: the fraction of wrong labels.
+        noise_rate_error: its standard error from sampling alone.
         noise_interval: the 90 % interval of the noise rate, calibrated on the data sets that the estimate was learned
             from; a 95 % interval after a review.
         advice: how to narrow that interval; empty if it is narrow.
-        matrix: T[i, j] = P(given j | true i), and ``matrix_error`` its standard errors.
+        matrix: T[i, j] = P(given j | true i).
+        matrix_error: its standard errors.
         can_tell: whether the evidence separates wrong labels from right ones.
         probabilities: from log-odds of a wrong label to the probability of every class; None if that is not known.
         evidence: the audit scores of every sample, by the names of ``pyrite.auditing.SCORES``.
@@ -93,6 +95,13 @@ class Audit:
         slices: where labels are wrong far more often, by the columns of the samples; the clearest first.
         leaks: columns that reveal the label.
         data: the samples, where they were passed beside scores.
+
+    >>> import pyrite
+    >>> true = np.arange(300) % 3
+    >>> labels = np.where(np.arange(300) < 30, (true + 1) % 3, true)
+    >>> result = pyrite.audit(labels, scores=6 * np.eye(3)[true], kind="logits")
+    >>> sorted(result.ranking[:30].tolist()) == list(range(30))
+    True
     """
 
     labels: Ints

@@ -95,12 +95,24 @@ class DataIssues:
 
 
 def data_issues(data: Dataset, labels: Ints | None = None) -> DataIssues:
-    """Find problems of a data set without training, with other ``labels`` than its own if some are given.
+    """Find problems of a data set without training.
 
     Two inputs are the same if all their bytes are, as a net would see them: two files with the same pixels are copies.
     Near copies are much closer to each other than independent samples: rows with jitter, images that were saved again,
     texts with a changed word.
     Images that turn out to be damaged only when they are read are reported with those that were set aside before.
+
+    Args:
+        data: any data set.
+        labels: other labels to check; those of the data set if None.
+
+    Returns:
+        Copies with different labels, repeated samples, near-empty classes and unreadable files.
+
+    >>> import pyrite
+    >>> twice = pyrite.Dataset("twice", np.ones((20, 2)), np.arange(20) % 2, ("a", "b"))
+    >>> len(data_issues(twice).contradictions)
+    1
     """
     labels = data.labels if labels is None else labels
     keys, readable, bad = _fingerprints(data.inputs)

@@ -34,7 +34,16 @@ COMPILED: dict[type, tuple[float, tuple[str, ...]]] = {}
 
 
 class Peak(NamedTuple):
-    """The largest weight of a curve and its margin, which is -inf if the weight only approaches the maximum."""
+    """The largest weight of a curve and its margin, which is -inf if the weight only approaches the maximum.
+
+    Attributes:
+        margin: where the weight is largest.
+        weight: the largest weight.
+
+    >>> from pyrite import MAE
+    >>> MAE().peak().weight
+    0.5
+    """
 
     margin: float
     weight: float
@@ -57,6 +66,17 @@ class Curve(Loss):
     The gradient of such a loss with respect to the scores is -w times that of the margin, whose L1 norm is always 2:
     phi determines only the weight of each sample. A subclass defines ``phi`` and ``w``. Compute ``w`` in log space,
     because the backward pass uses it in place of the derivative of ``phi``.
+
+    Args:
+        options: those of ``Loss``.
+
+    >>> class Squared(Curve):
+    ...     def phi(self, margin):
+    ...         return torch.sigmoid(-margin) ** 2
+    ...     def w(self, margin):
+    ...         return 2 * torch.sigmoid(margin) * torch.sigmoid(-margin) ** 2
+    >>> Squared()(torch.tensor([[0.0, 0.0]]), torch.tensor([0]))
+    tensor(0.2500)
     """
 
     @abstractmethod

@@ -23,6 +23,10 @@ from pyrite.soft_margin import row_margin_and_total
 class CE(Curve):
     """Cross entropy: phi = -log p, w = 1 - p. The hardest samples, including wrong labels, have the largest weights.
 
+    Args:
+        weight: one weight per class, as in PyTorch.
+        options: those of ``Loss``.
+
     >>> CE()(torch.tensor([[2.0, 0.0]]), torch.tensor([1]))
     tensor(2.1269)
     """
@@ -48,6 +52,10 @@ class Focal(Curve):
 
     Cross entropy for q -> 0; a larger q reduces the weight of learned samples. The gradient includes the factor
     (1 - p)^q, as in the paper; code that detaches it minimises a different function.
+
+    Args:
+        q: the exponent, 0 or more.
+        options: those of ``Loss``.
 
     >>> Focal(q=2).value_at(0.0)
     tensor(0.1733)
@@ -89,6 +97,9 @@ class _Proportional(Curve):
 class MAE(_Proportional):
     """Mean absolute error: phi = 2 (1 - p), w = 2 p (1 - p). Symmetric, and slow with many classes.
 
+    Args:
+        options: those of ``Loss``.
+
     >>> MAE().weight_at(torch.tensor([0.0, -30.0]))
     tensor([5.0000e-01, 1.8715e-13])
 
@@ -101,6 +112,10 @@ class MAE(_Proportional):
 @final
 class RCE(_Proportional):
     """Reverse cross entropy: phi = -A (1 - p), w = -A p (1 - p), with A in place of log 0.
+
+    Args:
+        A: the value that stands for log 0; below 0.
+        options: those of ``Loss``.
 
     >>> RCE(A=-4).value_at(0.0)
     tensor(2.)
@@ -119,6 +134,10 @@ class GCE(Curve):
     """Generalised cross entropy: phi = (1 - p^q)/q, w = p^q (1 - p).
 
     Interpolates between cross entropy (q -> 0) and half the absolute error (q = 1).
+
+    Args:
+        q: from 0 (not included) to 1.
+        options: those of ``Loss``.
 
     >>> GCE(q=0.7).weight_at(torch.tensor(0.0))
     tensor(0.3078)
@@ -143,6 +162,11 @@ class TruncatedGCE(Curve):
 
     Samples below the threshold have zero weight, so it requires a partly trained model: with many classes, every sample
     starts below k.
+
+    Args:
+        q: as for ``GCE``.
+        k: the probability up to which the loss is constant.
+        options: those of ``Loss``.
 
     >>> TruncatedGCE(q=0.7, k=0.5).weight_at(torch.tensor([-0.1, 0.1]))
     tensor([0.0000, 0.3026])
@@ -171,6 +195,10 @@ class TruncatedGCE(Curve):
 class SCE(Curve):
     """Symmetric cross entropy: phi = -(1 - q) log p + q (1 - p), w = (1 - q + q p)(1 - p).
 
+    Args:
+        q: the share of reverse cross entropy, from 0 to 1.
+        options: those of ``Loss``.
+
     >>> SCE(q=0.5).value_at(0.0)
     tensor(0.5966)
 
@@ -193,6 +221,10 @@ class TCE(Curve):
     """Taylor cross entropy: phi = sum over i = 1..q of (1 - p)^i / i, w = (1 - p)(1 - (1 - p)^q).
 
     Half the absolute error at q = 1; approaches cross entropy as q grows.
+
+    Args:
+        q: the number of terms.
+        options: those of ``Loss``.
 
     >>> TCE(q=2).value_at(0.0)
     tensor(0.6250)
@@ -220,6 +252,11 @@ class TCE(Curve):
 class AUL(Curve):
     """Asymmetric unhinged loss: phi = [(a - p)^q - (a - 1)^q]/q, w = p (1 - p) (a - p)^(q - 1).
 
+    Args:
+        a: above 1.
+        q: the exponent, above 0.
+        options: those of ``Loss``.
+
     >>> AUL(a=1.5, q=2).value_at(0.0)
     tensor(0.3750)
 
@@ -243,6 +280,11 @@ class AUL(Curve):
 @final
 class AGCE(Curve):
     """Asymmetric generalised cross entropy: phi = [(a + 1)^q - (a + p)^q]/q, w = p (1 - p) (a + p)^(q - 1).
+
+    Args:
+        a: above 0.
+        q: the exponent, above 0.
+        options: those of ``Loss``.
 
     >>> AGCE(a=1, q=2).value_at(0.0)
     tensor(0.8750)
@@ -269,6 +311,10 @@ class AEL(Curve):
 
     The constant makes the loss 0 at p = 1.
 
+    Args:
+        q: the scale of the exponent, above 0.
+        options: those of ``Loss``.
+
     >>> AEL(q=2.5).value_at(0.0)
     tensor(0.1484)
 
@@ -294,6 +340,10 @@ class IMAE(Curve):
     w approaches 1/2 and not 0 as the margin grows, so the paper's integral for the value diverges. The value here is a
     potential with the same gradient: phi = -margin/2 + (1/2) integral over t > margin of
     exp(T sigmoid(t) sigmoid(-t)) - 1, a linear loss plus a bounded bump. T = 8 with noise, 0.5 without.
+
+    Args:
+        T: the contrast of the weights, 0 or more.
+        options: those of ``Loss``.
 
     >>> IMAE(T=8).weight_at(torch.tensor([-40.0, 0.0, 40.0]))
     tensor([0.5000, 3.6945, 0.5000])

@@ -59,6 +59,9 @@ class CropFlip(HasSpec):
         jitter: the range of brightness, contrast, saturation and hue: ``[0.4, 0.4, 0.4, 0.2]`` multiplies the first
             three by factors from 0.6 to 1.4 and rotates the hue by up to a fifth of the circle. None disables it.
 
+    >>> str(CropFlip(pad=2))
+    "crop_flip(pad=2, flip='alternate', edge='zeros', place='random')"
+
     Alternating flips: Jordan, 2024.
     """
 

@@ -70,6 +70,10 @@ class Batches:
             a single process. Their sizes differ by at most one, and in a small last batch some may be empty.
         device: the device of the batches. If the whole data set fits on it, it is kept there.
         workers: the number of threads that read ahead, for images that are read lazily.
+
+    >>> batches = Batches(np.zeros((10, 2), np.float32), np.arange(10) % 2, batch_size=4, seed=0)
+    >>> [len(batch.labels) for batch in batches]
+    [4, 4, 2]
     """
 
     def __init__(

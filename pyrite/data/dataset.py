@@ -65,10 +65,15 @@ class Dataset:
     samples are used. Attributes that a data set does not have are empty or None:
 
     Attributes:
+        name: of the data set.
+        inputs: the samples.
+        labels: their given labels.
+        classes: the names of the classes.
         test: the official test part.
         unreadable: images that could not be read and were left out, with the reason.
         true: the true labels, if ``labels`` are known to be noisy. Only observers have access to them, methods do not.
-        coarse: the superclass of each sample; ``coarse_classes`` are their names.
+        coarse: the superclass of each sample.
+        coarse_classes: the names of the superclasses.
         human: every column of human labels by its name, in the order of the images.
         clean: a part of the training data whose labels were checked by hand.
         validation: the official validation part.
@@ -82,6 +87,9 @@ class Dataset:
         notes: how the data were read, such as which column contains the labels.
         annotations: the labels of several annotators, of which ``labels`` are the most frequent ones.
         reading: how each column of a table was read, or why it is left out.
+
+    >>> Dataset("mine", np.zeros((4, 2)), np.array([0, 1, 0, 1]), ("cat", "dog"))
+    <mine: 4 features of 2, 2 classes>
     """
 
     name: str

@@ -31,7 +31,17 @@ class Part(IntEnum):
 @final
 @dataclass(frozen=True, eq=False)
 class Splits:
-    """The indices of the samples of each part, ascending. Every sample is in exactly one part."""
+    """The indices of the samples of each part, ascending. Every sample is in exactly one part.
+
+    Attributes:
+        train: for training.
+        meta: the meta set.
+        validation: held out during training.
+        test: for testing.
+
+    >>> split(np.arange(100) % 2, meta=10, validation=0.1, seed=0).validation.shape
+    (10,)
+    """
 
     train: Labels
     meta: Labels
@@ -56,6 +66,19 @@ def split(
     stratified by the *given*, noisy labels, because true labels are not known in practice. ``stratify="true"``
     stratifies by the true labels, which must be passed too; its results are not comparable with a noisy meta set.
     Samples with the same number in ``groups`` are in the same part; sizes are then approximate.
+
+    Args:
+        labels: the given labels.
+        meta: the size of the meta set.
+        validation: the size of the validation part.
+        test: the size of the test part.
+        seed: of the draws; the split is the same on any machine.
+        stratify: ``"given"``, ``"true"``, or None for no stratification.
+        true: the true labels, for ``stratify="true"``.
+        groups: the group of each sample.
+
+    Returns:
+        The indices of each part.
 
     >>> parts = split([0, 0, 0, 0, 1, 1, 1, 1], meta=2, test=0.25, seed=0)
     >>> len(parts.train), len(parts.meta), len(parts.test)

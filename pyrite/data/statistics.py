@@ -29,7 +29,16 @@ _ROUNDING: Final = 2.0**-44  # relative to a value: smaller differences may be r
 @final
 @dataclass(frozen=True)
 class Statistics:
-    """Mean and standard deviation of each feature or channel; of images in bytes, scaled to [0, 1]."""
+    """Mean and standard deviation of each feature or channel; of images in bytes, scaled to [0, 1].
+
+    Attributes:
+        mean: one number per feature or channel.
+        std: the same.
+
+    >>> data = np.array([[1.0, 2.0], [3.0, 2.0]])
+    >>> Statistics.of(data)
+    Statistics(mean=(2.0, 2.0), std=(1.0, 1.0))
+    """
 
     mean: tuple[float, ...]
     std: tuple[float, ...]

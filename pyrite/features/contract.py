@@ -48,7 +48,12 @@ class Features(ABC):
 
 @dataclass(frozen=True, repr=False)
 class Encoder(HasSpec, ABC):
-    """The configuration of features: ``str(encoder)`` is its spec string."""
+    """The configuration of features: ``str(encoder)`` is its spec string.
+
+    >>> import pyrite
+    >>> str(pyrite.FEATURES["tfidf"]())
+    'tfidf(size=300)'
+    """
 
     takes: ClassVar[frozenset[InputKind]] = frozenset()
     """The kinds of samples that it can encode."""

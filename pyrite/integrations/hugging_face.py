@@ -32,6 +32,9 @@ def hf_loss(loss: str | Loss, *, shift: bool | None = None, **options: Unpack[Op
         options: ``weight`` and ``check``, as every loss takes them. Class weights multiply losses; the sum is still
             divided by the number of labels, because the Trainer counts labels, not weights.
 
+    Returns:
+        A function of the model's output, the labels and ``num_items_in_batch``.
+
     >>> loss = hf_loss("ce")
     >>> loss((torch.tensor([[0.0, 0.0], [0.0, 0.0]]),), torch.tensor([1, -100]), num_items_in_batch=2)
     tensor(0.3466)
@@ -114,6 +117,17 @@ def hf_fuse(model: Model, loss: str | Loss, *, chunk: int | None = None, **optio
         loss: a spec or a loss, as for ``hf_loss``.
         chunk: tokens that are projected at a time; by default as many as make 16 million scores.
         options: as for ``hf_loss``.
+
+    Returns:
+        The same model.
+
+    >>> from transformers import GPT2Config, GPT2LMHeadModel
+    >>> config = GPT2Config(vocab_size=50, n_positions=16, n_embd=8, n_layer=1, n_head=2)
+    >>> model = hf_fuse(GPT2LMHeadModel(config), "gce(q=0.7)")
+    >>> tokens = torch.arange(10)[None]
+    >>> output = model(input_ids=tokens, labels=tokens)
+    >>> output.logits is None, output.loss.shape
+    (True, torch.Size([]))
     """
     setter = getattr(getattr(type(model), "loss_function", None), "fset", None)
     head = model.get_output_embeddings() if setter is not None else None  # type: ignore[operator]

@@ -78,6 +78,9 @@ class TensorBoard(Logged):
 
     Args:
         path: the folder to write to; by default ``tensorboard`` in the run's folder.
+
+    >>> TensorBoard("runs/board").path
+    PosixPath('runs/board')
     """
 
     def __init__(self, path: str | Path | None = None) -> None:

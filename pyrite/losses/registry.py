@@ -34,7 +34,12 @@ def loss(spec: object, **options: Unpack[Options]) -> Loss:
 
     A module or function with the interface of ``nn.CrossEntropyLoss(reduction="none")`` is wrapped in a loss.
 
-    ``options`` are those of every loss: ``reduction``, ``ignore_index``, ``weight``, ``check``.
+    Args:
+        spec: such as ``"gce(q=0.7)"`` or a weighted sum; a loss; or a module or function.
+        options: those of ``Loss``: ``reduction``, ``ignore_index``, ``weight`` and ``check``.
+
+    Returns:
+        The loss.
 
     >>> loss("0.7*nce + 0.3*scale(mae, tau=2.6, classes=100)")
     0.7*NCE() + 0.3*Scale(MAE(), tau=2.6, classes=100)
@@ -87,6 +92,7 @@ class OwnLoss(Loss):
     Args:
         function: maps scores (N, C) and labels (N,) to one loss per sample (N,). If it has a ``reduction``, a copy with
             ``"none"`` is used. Its ``ignore_index``, if any, becomes that of the wrapper.
+        options: those of ``Loss``.
 
     >>> OwnLoss(nn.CrossEntropyLoss())(torch.zeros(2, 4), torch.tensor([0, 3]))
     tensor(1.3863)

@@ -23,6 +23,10 @@ class MSE(Loss):
     alpha = 0.5 is the squared error, the sum over i of (e_y - p)_i^2; alpha = 0 is absolute error. The loss of a
     certain, right prediction is 0 for every alpha.
 
+    Args:
+        alpha: the factor of the regulariser.
+        options: those of ``Loss``.
+
     >>> MSE()(torch.tensor([0.0, 0.0]), torch.tensor(0))
     tensor(0.5000)
 
@@ -55,6 +59,11 @@ class Smooth(Loss):
     """Label smoothing of any loss: (1 - rate) l(s, y) + rate * mean over i of l(s, i).
 
     A negative rate is negative label smoothing, which makes predictions sharper instead of softer.
+
+    Args:
+        loss: any loss of single samples.
+        rate: the weight of the mean over all labels, below 1.
+        options: those of ``Loss``.
 
     >>> torch.nn.functional.cross_entropy(torch.tensor([1.0, 0.0]), torch.tensor(0), label_smoothing=0.1)
     tensor(0.3633)
@@ -93,7 +102,11 @@ class Smooth(Loss):
 class Confidence(Loss):
     """A loss minus beta times its mean over labels drawn from the prior: it rewards confident predictions.
 
-    ``prior`` is the distribution of the given labels; None is the uniform one.
+    Args:
+        loss: any loss of single samples.
+        beta: the factor of the mean.
+        prior: the distribution of the given labels; uniform if None.
+        options: those of ``Loss``.
 
     >>> Confidence(CE(), beta=0.5)(torch.tensor([1.0, 0.0]), torch.tensor(0))
     tensor(-0.0934)
@@ -136,6 +149,11 @@ class Peer(Loss):
     The peers come from the batch: the next sample's scores with the label of the one after it. In a shuffled
     batch these are independent draws, so nothing random is drawn here and the loss stays a function. Samples
     that are ignored are not used as peers.
+
+    Args:
+        loss: any loss of single samples.
+        alpha: the factor of the loss of the peers.
+        options: those of ``Loss``.
 
     >>> Peer(CE(), alpha=1)(torch.tensor([[3.0, 0.0], [0.0, 3.0]]), torch.tensor([0, 1]))
     tensor(-3.)
@@ -189,6 +207,10 @@ class _Bootstrapped(Loss):
 class BootSoft(_Bootstrapped):
     """Soft bootstrapping: beta times cross entropy plus 1 - beta times the entropy of the prediction.
 
+    Args:
+        beta: the weight of the label, from 0 to 1.
+        options: those of ``Loss``.
+
     >>> BootSoft(beta=0.95)(torch.tensor([1.0, 0.0]), torch.tensor(1))
     tensor(1.2767)
 
@@ -206,6 +228,10 @@ class BootSoft(_Bootstrapped):
 @final
 class BootHard(_Bootstrapped):
     """Hard bootstrapping: cross entropy of the label, beta, and of the class predicted now, 1 - beta.
+
+    Args:
+        beta: the weight of the label, from 0 to 1.
+        options: those of ``Loss``.
 
     >>> BootHard(beta=0.8)(torch.tensor([1.0, 0.0]), torch.tensor(1))
     tensor(1.1133)

@@ -71,6 +71,16 @@ def underfitting(
     ``margin`` and ``spread`` are measured on the untrained net that is named ``net`` (``pyrite.check_on_net``); the
     default margin is that of Eq. 4 for scores with a spread of 1.
 
+    Args:
+        loss: a loss or its spec.
+        classes: the number of classes.
+        margin: the mean margin before training; that of Eq. 4 if None.
+        spread: the standard deviation of the scores before training.
+        net: the name of the net on which both were measured.
+
+    Returns:
+        The initial weight, the verdict and the cures; ``str`` of it is the text of ``pyrite check``.
+
     >>> report = underfitting("mae", classes=100)
     >>> report.verdict, round(report.initial, 3), report.cures[0]
     ('underfits', 0.024, 'scale(mae, tau=2.63, classes=100)')

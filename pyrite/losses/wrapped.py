@@ -25,6 +25,11 @@ class Forward(Loss):
 
     Its margin is log sum T[i, y] p_i - log sum (1 - T[i, y]) p_i, so any curve can stand for ``curve``.
 
+    Args:
+        matrix: T[i, j] = P(given j | true i).
+        curve: the curve of the probability; cross entropy if None.
+        options: those of ``Loss``.
+
     >>> Forward([[0.9, 0.1], [0.2, 0.8]])(torch.tensor([0.0, 0.0]), torch.tensor(0))
     tensor(0.5978)
 
@@ -48,6 +53,11 @@ class Forward(Loss):
 @final
 class Backward(Loss):
     """Backward correction: the sum over j of (T^-1)[y, j] l(s, j), whose mean over the noise is the clean loss.
+
+    Args:
+        matrix: T[i, j] = P(given j | true i), which must have an inverse.
+        loss: l; cross entropy if None.
+        options: those of ``Loss``.
 
     >>> Backward([[0.9, 0.1], [0.2, 0.8]])(torch.tensor([0.0, 0.0]), torch.tensor(0))
     tensor(0.6931)
@@ -100,6 +110,10 @@ def _fits(matrix: Tensor, scores: Tensor) -> None:
 
 class Normalised(Loss):
     """l(s, y) / sum over i of l(s, i), for a non-negative loss.
+
+    Args:
+        loss: a loss that is never negative.
+        options: those of ``Loss``.
 
     >>> from pyrite.curves import GCE
     >>> Normalised(GCE(q=0.7))(torch.tensor([1.0, 0.0, 0.0]), torch.tensor(0))
@@ -154,6 +168,9 @@ class Decomposition(NamedTuple):
 class NCE(Normalised):
     """Normalised cross entropy: log p_y / sum over i of log p_i. Symmetric; the losses of all labels add up to 1.
 
+    Args:
+        options: those of ``Loss``.
+
     >>> NCE()(torch.tensor([1.0, 0.0, 0.0]), torch.tensor(0))
     tensor(0.1509)
 
@@ -187,6 +204,9 @@ def unit(loss: Loss, classes: int | None = None, **options: Unpack[Options]) -> 
             all classes equally, such as ``nce`` and its sums.
         classes: how many classes there are; needed for a loss that is no curve, whose weight depends on it.
         options: those of every loss.
+
+    Returns:
+        ``Unit(loss)`` for a curve, otherwise a loss that divides by the number found.
 
     >>> from pyrite.curves import MAE
     >>> unit(MAE()), unit(NCE(), classes=10)

@@ -46,6 +46,12 @@ METHODS: Registry[Method] = Registry(
 def method(spec: str | Method) -> Method:
     """Return the method that ``spec`` describes; a method is returned unchanged.
 
+    Args:
+        spec: such as ``"elr(coefficient=7)"``, or a method.
+
+    Returns:
+        The method.
+
     >>> method("erm(gce(q=0.7))")
     ERM(GCE(q=0.7))
     """

@@ -64,6 +64,14 @@ class Context:
         device: the device of the batches.
         samples: the number of all samples, including those that are not trained on: the rows of per-sample state.
         steps_per_epoch: batches per epoch.
+
+    >>> import pyrite
+    >>> batches = pyrite.Batches(np.zeros((10, 2), np.float32), np.arange(10) % 2, batch_size=4, seed=0)
+    >>> net = torch.nn.Linear(2, 2)
+    >>> learner = Learner(net, torch.optim.SGD(net.parameters(), lr=0.1))
+    >>> context = Context(batches, lambda number, epochs: learner, epochs=3, classes=2)
+    >>> context.samples, context.steps_per_epoch
+    (10, 3)
     """
 
     def __init__(

@@ -61,6 +61,11 @@ class Learner(Stateful):
         deferred: whether steps are made without reading the device. What is not finite is then noted on the device
             (``fault``, a number of ``FAULTS``), from then on the weights stay as they are, and ``Trainer.check``
             raises it. The optimiser must be a fused one, which can skip a step by a number on the device.
+
+    >>> net = nn.Linear(2, 3)
+    >>> learner = Learner(net, torch.optim.SGD(net.parameters(), lr=0.1), clip=1.0)
+    >>> learner.scores(torch.zeros(4, 2)).shape
+    torch.Size([4, 3])
     """
 
     saved = ("steps", "optimiser_state")

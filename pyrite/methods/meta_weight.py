@@ -115,6 +115,10 @@ class L2RW(Method):
             the default is noisy, because clean labels are rarely available.
         size: samples in the meta set.
 
+    >>> from pyrite import MAE
+    >>> str(L2RW(MAE(), size=100))
+    'l2rw(mae, size=100)'
+
     Ren et al., 2018 ("Learning to reweight examples for robust deep learning").
     """
 
@@ -170,6 +174,10 @@ class MetaWeight(Method):
         optimiser: of the weight network: ``"sgd"``; ``"nesterov"``, SGD with Nesterov momentum 0.9; or ``"adam"``.
         lr: the learning rate of the weight network.
         weight_decay: the weight decay of the weight network.
+
+    >>> from pyrite import CE
+    >>> str(MetaWeight(CE(), meta="clean"))
+    "meta_weight(ce, meta='clean')"
 
     Ghosh & Lan, 2021 ("Do we really need gold samples for sample weighting under label noise?"); Shu et al., 2019.
     """

@@ -39,6 +39,11 @@ class Method(HasSpec, ABC):
             bound. Gradients are then clipped by default.
         held_out: the fraction of samples to hold out by default; their given labels determine the saved epoch. For data
             without a test part, a tenth is always held out.
+
+    >>> import pyrite
+    >>> elr = pyrite.method("elr(coefficient=7)")
+    >>> str(elr), elr.largest_weight
+    ('elr(coefficient=7, momentum=0.7)', 7)
     """
 
     meta_set: MetaSet | None = None

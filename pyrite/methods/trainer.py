@@ -39,6 +39,11 @@ class Step:
         trust: the factor that the method applied to each sample's loss; None if it does not weight samples.
         unseen: scores of nets that are not trained on the sample; None if the method has no such net.
         losses: the loss of each sample before it was weighted; None if the method has no loss per sample.
+
+    >>> scores = torch.zeros(2, 3)
+    >>> step = Step(torch.tensor([4, 7]), torch.tensor([0, 1]), scores, torch.zeros(2, 3), 1.1, 2.0, 0.1)
+    >>> step.margin, step.loss
+    (tensor([-0.6931, -0.6931]), 1.1)
     """
 
     index: Tensor
@@ -115,6 +120,10 @@ class Trainer(Stateful):
         context: the context of the run.
         loss: the loss to minimise; cross entropy if None.
         nets: the number of nets that it trains.
+
+    >>> class HalfWeight(Trainer):
+    ...     def weights(self, batch, losses):
+    ...         return torch.where(batch.labels % 2 == 1, 0.5, 1.0)  # odd classes count half
     """
 
     whole_batch: bool = False

@@ -64,6 +64,9 @@ def build_model(
         seed: of the initial weights, those of a factory too. Global random state is not changed.
         inputs: some training inputs as the net will see them; see ``Architecture.build``.
 
+    Returns:
+        The net, on the CPU.
+
     >>> import torch
     >>> net = build_model("mlp(hidden=[8])", (2,), classes=3, seed=0)
     >>> net(torch.zeros(4, 2)).shape, net.embed(torch.zeros(4, 2)).shape

@@ -23,7 +23,12 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True, repr=False)
 class Architecture(HasSpec, ABC):
-    """The configuration of a net for data of any shape. ``str(architecture)`` is its spec string."""
+    """The configuration of a net for data of any shape. ``str(architecture)`` is its spec string.
+
+    >>> import pyrite
+    >>> pyrite.models.MLP(hidden=(8,)).build((2,), classes=3, seed=0)(torch.zeros(4, 2)).shape
+    torch.Size([4, 3])
+    """
 
     smallest: ClassVar[int | None] = None
     """The smallest height and width of the images it takes; None if it takes features, and images as rows of pixels."""
@@ -93,7 +98,15 @@ class Architecture(HasSpec, ABC):
 class Network(nn.Module):
     """A net that computes scores (N, K), and with ``embed`` the features (N, E) before the last layer.
 
-    With ``any_size`` images may be of another height and width than ``shape``: the body pools over all positions.
+    Args:
+        body: from inputs to features.
+        head: from features to scores.
+        shape: of one input.
+        any_size: whether images may have another height and width, because the body pools over all positions.
+
+    >>> net = Network(nn.Linear(2, 8), nn.Linear(8, 3), (2,))
+    >>> net(torch.zeros(4, 2)).shape, net.embed(torch.zeros(4, 2)).shape
+    (torch.Size([4, 3]), torch.Size([4, 8]))
     """
 
     def __init__(self, body: nn.Module, head: nn.Module, shape: Shape, any_size: bool = False) -> None:

@@ -34,6 +34,12 @@ NOISES: Registry[Noise] = Registry(
 def noise_model(spec: str | Noise) -> Noise:
     """The noise model described by ``spec``; a noise model is returned unchanged.
 
+    Args:
+        spec: such as ``"flip2(0.4)"``, or a noise model.
+
+    Returns:
+        The noise model.
+
     >>> noise_model("symmetric(0.4, exact=True)")
     Symmetric(rate=0.4, exact=True)
     """
@@ -51,6 +57,9 @@ def corrupt(
         classes: the number of classes. None for the number that the model is made for, or else the largest label + 1.
         seed: of all random draws. The same seed gives the same labels on any machine.
         inputs: the features or images, one row per sample; only ``instance`` noise needs them.
+
+    Returns:
+        The given labels with the true ones.
 
     >>> noisy = corrupt([0, 1, 2] * 100, "symmetric(0.4, exact=True)", seed=7)
     >>> noisy.rate, noisy.given[:12].tolist()

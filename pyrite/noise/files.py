@@ -151,6 +151,11 @@ class NoisyLabels:
             mean over the samples of each class; if the labels were read from a file, it is ``realised``.
         noise: the spec of the noise model.
         seed: the seed it was drawn with.
+
+    >>> from pyrite import corrupt
+    >>> noisy = corrupt([0, 1] * 50, "symmetric(0.1, exact=True)", seed=0)
+    >>> int(noisy.is_wrong.sum()), noisy.rate
+    (10, 0.1)
     """
 
     given: Array

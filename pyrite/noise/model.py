@@ -26,6 +26,12 @@ class Noise(HasSpec, ABC):
     """A model of label noise: the distribution of given labels for each true label.
 
     A matrix has T[i, j] = P(given j | true i). ``str(noise)`` is the spec from which the model is read again.
+
+    >>> from pyrite import noise_model
+    >>> noise_model("symmetric(0.3)").matrix(classes=3)
+    array([[0.7 , 0.15, 0.15],
+           [0.15, 0.7 , 0.15],
+           [0.15, 0.15, 0.7 ]])
     """
 
     needs_inputs: ClassVar[bool] = False

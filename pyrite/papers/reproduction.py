@@ -35,6 +35,12 @@ class Reproduction:
         results: the finished cells; None if nothing is trained.
         computed: what was computed without training.
         expected: the number of cells that belong to it.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = reproduce("imae_table7", out=folder)
+    >>> result.scale, result.finished
+    ('exact', True)
     """
 
     name: str
@@ -202,6 +208,14 @@ def reproduce(
             seconds that the missing ones will take.
         finished: called after each cell that was trained, with its labels, the seconds that it took, and the seconds
             that the others will take.
+
+    Returns:
+        The values, and the verdicts on the claims of the paper.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     print(reproduce("imae_table7", out=folder).command)
+    pyrite reproduce imae_table7
     """
     one_of("scale", scale, SCALES)
     whole_number("workers", workers, least=1)

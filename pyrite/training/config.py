@@ -52,6 +52,10 @@ class Config:
 
     Args:
         values: by their names, as text or as objects.
+
+    >>> config = Config({"data": "digits", "method": "erm(gce(q=0.7))", "epochs": 5})
+    >>> str(config.method), config.epochs
+    ('erm(gce(q=0.7))', 5)
     """
 
     method: "Method"

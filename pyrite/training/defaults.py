@@ -238,6 +238,9 @@ class Start:
     Attributes:
         margins: of every class as the label, for each input of a batch; sorted.
         spread: the standard deviation of the scores of an input, over the classes: sigma of Eq. 4.
+
+    >>> measure_start("mlp", shape=(20,), classes=10).margins.shape
+    (1280,)
     """
 
     margins: npt.NDArray[np.float64]
@@ -270,6 +273,9 @@ def measure_start(
         classes: the number of classes.
         seed: of the net's initial weights and of the batch.
         batch_size: the size of the batch.
+
+    Returns:
+        The margins and the spread of the scores.
 
     >>> start = measure_start("fast_cnn", classes=10)
     >>> start.margin < -2.19, start.spread < 0.3
@@ -319,6 +325,16 @@ def check_on_net(
     loss: str, model: Model = None, data: Dataset | None = None, classes: int | None = None, seed: int = 0
 ) -> Underfitting:
     """As ``underfitting``, at the measured margin of a net before training.
+
+    Args:
+        loss: the spec of a loss.
+        model: as for ``train``.
+        data: the data set of the batch; without it, inputs are random numbers.
+        classes: the number of classes, if ``data`` is not given.
+        seed: of the initial weights and of the batch.
+
+    Returns:
+        The report of ``underfitting``.
 
     >>> check_on_net("mae", "fast_cnn", classes=100).net
     'fast_cnn'

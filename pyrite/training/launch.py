@@ -95,6 +95,15 @@ def train(
             the number of classes. ``loss`` is short for the method ``erm(loss)`` and can be any object with the
             interface of ``nn.CrossEntropyLoss(reduction="none")``; ``lr`` sets the learning rate of the default
             optimiser; ``config`` is a TOML file of settings, which keywords override.
+
+    Returns:
+        The finished run, with its model and measurements.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = train("digits", loss="gce(q=0.7)", model="mlp", epochs=2, samples=300, out=folder)
+    >>> [line["epoch"] for line in run.history]
+    [1, 2]
     """
     watching: Watching = {"progress": progress, "observers": observers, "stop": stop}
     beside = is_object(data) and not is_frame(data)  # of a frame, a list may name columns

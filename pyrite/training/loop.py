@@ -22,7 +22,17 @@ class Observer(Protocol):
 
 
 class RunFailed(Exception):  # noqa: N818  # the name tells what happened
-    """Raised if a run cannot continue; the message states why. Its last checkpoint is intact."""
+    """Raised if a run cannot continue; the message states why. Its last checkpoint is intact.
+
+    >>> import tempfile
+    >>> import pyrite
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     try:
+    ...         pyrite.train("digits", loss="ce", model="mlp", lr=1e30, epochs=1, samples=200, out=folder)
+    ...     except RunFailed:
+    ...         print("the run diverged")
+    the run diverged
+    """
 
 
 class Diverged(RunFailed):
@@ -36,7 +46,7 @@ def fit(
     observers: Sequence[Observer] = (),
     stop: Callable[[], object] | None = None,
 ) -> bool:
-    """Train until ``epochs`` are done, from the position of ``batches``. False if ``stop`` ended it early.
+    """Train until ``epochs`` are done, from the position of ``batches``.
 
     Random numbers inside a net, such as dropout, depend only on the seed of the batches and the number of the step, so
     a resumed run draws the same numbers. The global generator of PyTorch is restored afterwards; because threads share
@@ -48,6 +58,18 @@ def fit(
         epochs: the length of the whole run.
         observers: called after every step and every epoch, in this order.
         stop: called after every step; a true result ends training.
+
+    Returns:
+        True if all epochs are done, False if ``stop`` ended training.
+
+    >>> import numpy as np
+    >>> import pyrite
+    >>> batches = pyrite.Batches(np.zeros((10, 2), np.float32), np.arange(10) % 2, batch_size=4, seed=0)
+    >>> net = torch.nn.Linear(2, 2)
+    >>> learner = pyrite.Learner(net, torch.optim.SGD(net.parameters(), lr=0.1))
+    >>> context = pyrite.Context(batches, lambda number, epochs: learner, epochs=3, classes=2)
+    >>> fit(pyrite.ERM(pyrite.GCE()).start(context), batches, epochs=3)
+    True
     """
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     # Without a GPU, ``torch.manual_seed`` takes a millisecond for devices that are not available.

@@ -68,6 +68,14 @@ class Run:
         path: the folder.
         config: all of its settings.
         history: one line per epoch; see docs/diagnostics.md for its names.
+        data: the data set, if it is in memory.
+
+    >>> import tempfile
+    >>> import pyrite
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     _ = pyrite.train("digits", loss="ce", model="linear", epochs=1, samples=200, out=folder)
+    ...     Run.load(folder).scores(pyrite.data.load("digits").test.inputs).shape
+    (360, 10)
     """
 
     def __init__(self, path: Path, config: Config, history: list[Line], data: Dataset | None = None) -> None:

@@ -65,6 +65,10 @@ class Trial:
         values: the criterion on held-out given labels after each epoch.
         test_accuracy: at the end, if there is a test part; it does not influence the choice.
         reason: why it failed.
+
+    >>> trial = Trial(1, "erm(gce(q=0.53))", lr=0.1, params={"q": 0.53}, state="complete", values=(0.5, 0.6))
+    >>> str(trial), trial.value
+    ('gce(q=0.53), lr 0.1', 0.6)
     """
 
     number: int
@@ -107,6 +111,13 @@ class Tuning:
         space: what they were chosen from.
         data: the data as text; None if they were passed as an object.
         options: the options of ``pyrite.train`` that train with the choice on all samples.
+
+    >>> import tempfile
+    >>> import pyrite
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = pyrite.tune("digits", ["ce"], trials=1, model="linear", epochs=1, samples=200, out=folder)
+    >>> result.best.method
+    'erm(ce)'
     """
 
     path: Path

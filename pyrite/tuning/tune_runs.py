@@ -61,6 +61,15 @@ def tune(
         options: those of ``train``; ``validation`` is 0.2 by default. ``lr`` may also be a range such as
             ``between(0.01, 1, log=True)``; by default it is from a quarter of the default rate for the net and the
             method to four times that, unless ``optimiser`` sets a rate.
+
+    Returns:
+        All trials, and the best of them.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     result = tune("digits", ["gce(q=between(0.1, 0.9))"], trials=2, epochs=1, samples=200, out=folder)
+    >>> len(result.trials)
+    2
     """
     _check(trials, by, options)
     if not CRITERIA[by].symmetric:
