@@ -49,18 +49,11 @@ def local_device(device: str) -> str:
     With "cuda" and several processes, each one uses the GPU of its local rank.
     """
     own = f"cuda:{os.environ.get('LOCAL_RANK', '0')}" if device == "cuda" and world_size() > 1 else device
-    if problem := device_problem(own):
-        raise PyriteError(f"device is {own!r}, which is not available: {problem}")
-    return own
-
-
-def device_problem(device: str) -> str:
-    """Why a device cannot be trained on; empty if it can."""
     try:
-        torch.zeros((), device=device).item()  # a meta tensor has no value
+        torch.zeros((), device=own).item()  # a meta tensor has no value
     except (RuntimeError, AssertionError, NotImplementedError, TypeError) as error:
-        return str(error).splitlines()[0]
-    return ""
+        raise PyriteError(f"device is {own!r}, which is not available: {str(error).splitlines()[0]}") from None
+    return own
 
 
 def fast_bfloat16(device: str) -> bool:

@@ -10,7 +10,7 @@ from pyrite.arrays import Flags, Floats, Ints
 from pyrite.auditing.audit import Audit
 from pyrite.auditing.column_models import ColumnModels
 from pyrite.auditing.slices import LEVEL, Disagreement, find_slices
-from pyrite.data import Column, Dataset, Records, to_objects
+from pyrite.data import Column, Dataset, Records
 from pyrite.errors import PyriteError
 
 __all__ = ["columns_of", "with_metadata", "with_slices"]
@@ -83,7 +83,7 @@ def _folders(paths: Sequence[str], classes: set[str]) -> list[Column]:
     depth = max(map(len, parts), default=0)
     levels = [[path[level] if level < len(path) else "" for path in parts] for level in range(depth)]
     kept = [(f"folder {number}", names) for number, names in enumerate(levels, 1) if not {*names} <= classes | {""}]
-    return [Column(name, "category", to_objects(names)) for name, names in kept]
+    return [Column(name, "category", np.array(names, object)) for name, names in kept]
 
 
 def with_metadata(columns: Records | None, metadata: Records | None, data: Dataset) -> Records | None:

@@ -33,7 +33,6 @@ from .records import (
     kind_of as kind_of,
     listed as listed,
     texts as texts,
-    to_objects as to_objects,
 )
 from .registry import (
     DATASETS as DATASETS,

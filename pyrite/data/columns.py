@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import numpy.typing as npt
 
-from pyrite.data.records import Column, Kind, to_objects
+from pyrite.data.records import Column, Kind
 from pyrite.data.statistics import check_resolution
 from pyrite.errors import PyriteError
 
@@ -246,7 +246,7 @@ def as_text(kind: Kind, values: npt.NDArray[Any]) -> npt.NDArray[Any]:
         shown = [str(value).removesuffix(".000000") for value in values]
     else:
         shown = [str(value) for value in values.tolist()]
-    return to_objects(["" if gone else text for text, gone in zip(shown, missing.tolist(), strict=True)])
+    return np.array(["" if gone else text for text, gone in zip(shown, missing.tolist(), strict=True)], object)
 
 
 def _numbers(

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Final, NoReturn
@@ -21,8 +22,8 @@ IN_MEMORY = 2 * 2**30  # bytes; larger image sets are read lazily
 LARGEST_SIDE = 224
 _LARGEST_TEXT = 2**20  # bytes of a file that are read: nobody labels a book as a whole
 
-# From the name and folder of a part, its files, their labels, the classes and the training part, if it is another.
-_ReadPart = Callable[[str, Path, list[str], Labels, tuple[str, ...], Dataset | None], Dataset]
+# From the folder of a part, its files, their labels, and the shape of the training samples, if it is another part.
+_Read = Callable[[Path, list[str], Labels, Sequence[int] | None], Samples]
 
 
 def folder(
@@ -46,20 +47,10 @@ def folder(
         sample: the column of files in that table; the first by default.
         annotator: the column that names who gave a label, in a table with one row per label.
     """
-
-    def part(
-        name: str, root: Path, files: list[str], labels: Labels, classes: tuple[str, ...], train: Dataset | None
-    ) -> Dataset:
-        found = image_files(root, files, labels, None if train is None else train.inputs.shape[1:], size, lazy)
-        return Dataset(name, found.inputs, found.labels, classes, unreadable=found.unreadable, paths=found.names)
-
+    read = partial(image_files, size=size, lazy=lazy)
     if label:
-        return _read_labelled(path, SUFFIXES, part, label, sample, annotator)
-    data = _read_parts(path, SUFFIXES, part)
-    if len(np.unique(data.labels)) < 2:
-        first = f"; the first that cannot: {data.unreadable[0].reason}" if data.unreadable else ""
-        raise PyriteError(f"{path}: only one of {len(data.classes)} class folders holds images that can be read{first}")
-    return data
+        return _read_labelled(path, SUFFIXES, read, label, sample, annotator)
+    return _read_parts(path, SUFFIXES, read)
 
 
 def image_files(
@@ -106,19 +97,13 @@ def texts(path: str, label: str = "", sample: str = "", annotator: str = "") -> 
         path: the folder.
         label, sample, annotator: a table of labels in place of class folders, as ``folder`` takes it.
     """
-
-    def part(
-        name: str, root: Path, files: list[str], labels: Labels, classes: tuple[str, ...], train: Dataset | None
-    ) -> Dataset:
-        held = len(np.unique(labels))
-        if held < 2:
-            raise PyriteError(f"{root}: only {held} of {len(classes)} class folders holds texts")
-        content = to_records([read_text_file(root / file) for file in files])
-        return Dataset(name, content, labels, classes, paths=tuple(files))
-
     if label:
-        return _read_labelled(path, TEXTS, part, label, sample, annotator)
-    return _read_parts(path, TEXTS, part)
+        return _read_labelled(path, TEXTS, _text_files, label, sample, annotator)
+    return _read_parts(path, TEXTS, _text_files)
+
+
+def _text_files(root: Path, files: list[str], labels: Labels, shape: Sequence[int] | None) -> Samples:
+    return Samples(to_records([read_text_file(root / file) for file in files]), tuple(files), labels=labels)
 
 
 def read_text_file(path: Path) -> str:
@@ -141,8 +126,8 @@ def files_below(root: Path, endings: frozenset[str]) -> list[str]:
     )
 
 
-def _read_parts(path: str, endings: frozenset[str], read: _ReadPart) -> Dataset:
-    """The data set in a folder, each part of which ``read`` returns."""
+def _read_parts(path: str, endings: frozenset[str], read: _Read) -> Dataset:
+    """The data set in a folder of class folders, whose files ``read`` reads."""
     root = as_path(path)
     if not root.is_dir():
         raise PyriteError(f"{root} is not a folder")
@@ -162,6 +147,7 @@ def _read_parts(path: str, endings: frozenset[str], read: _ReadPart) -> Dataset:
     if all(label.isdecimal() for label in classes):  # class 10 comes after class 9
         classes.sort(key=lambda label: (int(label), label))
     found: dict[str, Dataset] = {}
+    shape: Sequence[int] | None = None
     for part in ["train", *sorted(parts - {"train"})] if has_parts else [""]:
         place = root / part
         extra = sorted(set(_subfolders(place)) - set(classes))
@@ -171,17 +157,24 @@ def _read_parts(path: str, endings: frozenset[str], read: _ReadPart) -> Dataset:
         files = [files_below(place / label, endings) if (place / label).is_dir() else [] for label in classes]
         names = [f"{label}/{file}" for label, own in zip(classes, files, strict=True) for file in own]
         labels = np.repeat(np.arange(len(classes)), [len(own) for own in files])
+        samples = read(place, names, labels, shape)
+        held, bad = len(np.unique(samples.labels)), samples.unreadable
+        if held < 2 and not found:
+            first = f"; the first that cannot: {bad[0].reason}" if bad else ""
+            count = f"{('none', 'only one')[held]} of {len(classes)} class folders"
+            raise PyriteError(f"{place}: {count} holds files that can be read{first}")
         title = f"{name} {part}" if found else name
-        found[part] = read(title, place, names, labels, tuple(classes), next(iter(found.values()), None))
+        found[part] = Dataset(
+            title, samples.inputs, samples.labels, tuple(classes), unreadable=bad, paths=samples.names
+        )
+        shape = shape or samples.inputs.shape[1:]
     # Many data sets have only "val" to test on.
     validation = found.get("val")
     train, test = next(iter(found.values())), found.get("test", validation)
     return replace(train, test=test, validation=validation if "test" in found else None)
 
 
-def _read_labelled(
-    path: str, endings: frozenset[str], read: _ReadPart, label: str, sample: str, annotator: str
-) -> Dataset:
+def _read_labelled(path: str, endings: frozenset[str], read: _Read, label: str, sample: str, annotator: str) -> Dataset:
     """The files of a folder that a table labels, each of which it names by its path in the folder or its own name."""
     root = as_path(path)
     if not root.is_dir():
@@ -194,14 +187,17 @@ def _read_labelled(
         raise PyriteError(f"{label}: {absent[0]!r} is not a file in {root}, nor are {len(absent) - 1} others")
     what, order = f"{label}: the labels", sorted(range(len(samples)), key=lambda row: known[samples[row]])
     labels, classes, annotations = to_targets(cells[order] if len(names) > 1 else cells[order, 0], names, what)
-    data = read(root.resolve().name, root, [known[samples[row]] for row in order], labels, classes, None)
+    found = read(root, [known[samples[row]] for row in order], labels, None)
     if annotations is not None:
         place = {known[samples[row]]: number for number, row in enumerate(order)}
-        rows = [place[name] for name in data.paths]  # without what cannot be read
+        rows = [place[name] for name in found.names]  # without what cannot be read
         annotations = replace(annotations, labels=annotations.labels[rows])
     left = len(files) - len(samples)
     notes = (f"{left:,} files in {root} have no row in {label}, and are left out",) if left else ()
-    return replace(data, annotations=annotations, label=os.path.abspath(as_path(label)), notes=notes)
+    return Dataset(
+        root.resolve().name, found.inputs, found.labels, classes, unreadable=found.unreadable, paths=found.names,
+        annotations=annotations, label=os.path.abspath(as_path(label)), notes=notes,
+    )  # fmt: skip
 
 
 def _subfolders(root: Path) -> list[str]:

@@ -1,7 +1,7 @@
 """``Records``: samples that are not numbers yet, as named columns; and ``Schema``, what samples look like."""
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Literal, NamedTuple, final, get_args
 
@@ -140,20 +140,13 @@ def texts(values: Sequence[str], name: str = "text", like: Schema | None = None)
     for index, value in enumerate(values):
         if not isinstance(value, str):
             raise PyriteError(f"{name} is {value!r} at index {index}, but must be a text")
-    return Records([Column(name, "text", to_objects(values))])
+    return Records([Column(name, "text", np.array(values, object))])
 
 
 def listed(names: Iterable[str]) -> str:
     """The first of the names, for messages."""
     shown = [repr(name) for name in names]
     return ", ".join(shown[:20]) + (", ..." if len(shown) > 20 else "")
-
-
-def to_objects(values: Collection[str]) -> npt.NDArray[Any]:
-    """Texts as an array of Python texts: one of fixed width would take the longest for all."""
-    array = np.empty(len(values), object)
-    array[:] = list(values)
-    return array
 
 
 def shown(column: Column, row: int) -> str:

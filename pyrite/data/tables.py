@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from pyrite.checks import check_memory, require
 from pyrite.data.columns import MISSING, as_text, category_or_text, decimal_mark, number, text_column, typed_values
-from pyrite.data.records import DTYPES, Column, Kind, Records, listed, to_objects
+from pyrite.data.records import DTYPES, Column, Kind, Records, listed
 from pyrite.data.statistics import beyond_whole, check_resolution, check_spread, to_float64
 from pyrite.errors import PyriteError
 from pyrite.files import as_path, read_bytes
@@ -66,7 +66,7 @@ class Table:
         series, types = self.frame[name], pandas.api.types
         if types.is_integer_dtype(series.dtype) or (series.dtype == object and types.infer_dtype(series) == "integer"):
             try:
-                return to_objects(["" if gone else str(n) for n, gone in zip(series, series.isna(), strict=True)])
+                return np.array(["" if gone else str(n) for n, gone in zip(series, series.isna(), strict=True)], object)
             except ValueError:  # Python writes no others
                 raise PyriteError(f"{self.path}, column {name!r}: a number has more than 4,300 digits") from None
         return as_text(*typed_values(self.frame[name], lambda row: self.cell(row, name)))
@@ -179,7 +179,7 @@ class TextTable(Table):
         codes, distinct = series.factorize()  # equal cells become one text
         if not all(isinstance(cell, str) for cell in distinct):  # whole numbers of more than 64 bits
             codes, distinct = self._parsed(usecols=[name], dtype=object)[name].factorize()
-        cells: npt.NDArray[Any] = to_objects([cell.strip() for cell in distinct.tolist()])[codes]
+        cells: npt.NDArray[Any] = np.array([cell.strip() for cell in distinct.tolist()], object)[codes]
         return cells
 
     def column(self, name: str, kind: Kind | None = None, form: str = "") -> Column:

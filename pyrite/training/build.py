@@ -23,7 +23,6 @@ from pyrite.data import (
     checksums,
     describe,
     split,
-    to_objects,
 )
 from pyrite.draws import Stream, torch_seed
 from pyrite.errors import PyriteError
@@ -129,7 +128,7 @@ class Training:
         labels: dict[str, npt.NDArray[Any] | None]
         labels = {"index": np.arange(len(given)), "given": corrected, "part": part, "true": true}
         labels |= {"original": given if config.corrections else None}
-        labels |= {"path": to_objects(data.paths) if data.paths else None}
+        labels |= {"path": np.array(data.paths, object) if data.paths else None}
         self.labels = {name: column for name, column in labels.items() if column is not None}
         self.data, self._features, self._soft_labels = data, None, None
         if config.features is not None:

@@ -19,7 +19,7 @@ from pyrite.errors import PyriteError
 from pyrite.features.embedding import EfficientnetLite
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM
-from pyrite.processes import all_gather, all_reduce, device_problem, join, pick_device, rank, world_size
+from pyrite.processes import all_gather, all_reduce, join, local_device, pick_device, rank, world_size
 from pyrite.settings import SETTINGS, Settings
 from pyrite.text_tables import counted
 from pyrite.training.build import Training
@@ -153,7 +153,12 @@ def _resumed(folder: Path, data: Data | None, settings: Settings) -> Job:
     Without the device of the run here, and without another one in the settings, it is that of a new run.
     """
     saved, given = Run.load(folder).config, given_settings(settings)
-    device = pick_device(given.pop("device", "auto" if device_problem(saved.device) else saved.device))
+    device = pick_device(given.pop("device", ""))
+    if not device:
+        try:
+            local_device(device := saved.device)
+        except PyriteError:
+            device = pick_device("auto")
     if device != saved.device:
         note = f"{folder} was begun on the device {saved.device!r} and continues on {device!r}: last digits will differ"
         warnings.warn(note, UserWarning, stacklevel=4)

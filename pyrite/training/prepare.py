@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from pyrite.auditing import fit_annotators
-from pyrite.data import Annotations, Corrections, Dataset, LazyImages, Part, Unreadable, read_content, to_objects
+from pyrite.data import Annotations, Corrections, Dataset, LazyImages, Part, Unreadable, read_content
 from pyrite.errors import PyriteError
 from pyrite.features import Encoder, Features, as_numbers, read_state
 from pyrite.noise import Noise, corrupt
@@ -123,7 +123,7 @@ def encode(
         some = replace(source, inputs=numbers, columns=())
         keep = np.setdiff1d(np.arange(len(source)), bad)
         return some if not len(bad) else replace(
-            some, inputs=numbers[keep], labels=source.labels[keep], paths=tuple(to_objects(source.paths)[keep]),
+            some, inputs=numbers[keep], labels=source.labels[keep], paths=tuple(np.array(source.paths, object)[keep]),
             unreadable=(*source.unreadable, *unreadable),
         )  # fmt: skip
 

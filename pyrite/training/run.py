@@ -31,7 +31,6 @@ from pyrite.data import (
     digest,
     load,
     read_like,
-    to_objects,
 )
 from pyrite.errors import PyriteError
 from pyrite.features import Features, OwnModule, read_state
@@ -380,7 +379,7 @@ def read_labels(path: Path) -> dict[str, npt.NDArray[Any]]:
     labels = read_npz(path, "given", "part")
     if "path" in labels:
         with _reading(path):
-            labels["path"] = to_objects(unpack_texts(labels["path"]))
+            labels["path"] = np.array(unpack_texts(labels["path"]), object)
     return labels
 
 

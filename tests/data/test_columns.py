@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from pyrite.data.columns import category_or_text, decimal_mark, number, text_column
-from pyrite.data.records import to_objects
 
 
 @pytest.mark.parametrize(
@@ -62,13 +61,13 @@ def test_the_decimal_mark_is_what_leaves_no_doubt(columns, mark):
     ],
 )
 def test_what_a_column_of_texts_is(cells, kind, second):
-    column, _ = text_column("x", to_objects(cells), str)
+    column, _ = text_column("x", np.array(cells, object), str)
     assert column.kind == kind
     assert column.values[1] == second
     assert column.missing.tolist() == [cell in ("", "NA") for cell in cells]
 
 
 def test_many_different_texts_are_no_categories():
-    names = to_objects([f"name {number}" for number in range(41)] * 10)
+    names = np.array([f"name {number}" for number in range(41)] * 10, object)
     assert category_or_text(names) == "text"
     assert category_or_text(names[:-1][:40]) == "category"

@@ -3,7 +3,6 @@
 import numpy as np
 
 from pyrite.data import Column, InputKind, Inputs, Records, texts
-from pyrite.data.records import to_objects
 
 WORDS = {0: ("good", "fine", "great", "kind"), 1: ("bad", "poor", "awful", "rude")}
 
@@ -19,8 +18,8 @@ def make_table(count: int = 60) -> Records:
     numbers[::7] = np.nan
     dates = np.datetime64("2019-12-30T22:15:00") + (rng.integers(0, 900, count) * 3_601).astype("m8[s]")
     dates[3] = "NaT"
-    cities = to_objects(
-        [("Oslo", "Rome", "", f"rare {row}" if row % 20 == 3 else "Bonn")[row % 4] for row in range(count)]
+    cities = np.array(
+        [("Oslo", "Rome", "", f"rare {row}" if row % 20 == 3 else "Bonn")[row % 4] for row in range(count)], object
     )
     return Records(
         [

@@ -9,7 +9,6 @@ from sklearn.impute import SimpleImputer
 from sklearn.preprocessing import OneHotEncoder
 
 from pyrite.data import Column, Records, load
-from pyrite.data.records import to_objects
 from pyrite.features import encoder
 from tests.features.examples import make_table
 
@@ -47,7 +46,7 @@ def test_categories_are_one_hot_and_rare_ones_together(encoded):
 
 def test_unseen_categories_are_rare_ones_or_nothing():
     def column(*cells):
-        return Records([Column("x", "category", to_objects(cells))])
+        return Records([Column("x", "category", np.array(cells, object))])
 
     with_rare = encoder("table").fit(column(*"aaabbbc"), np.arange(7))
     assert with_rare.names == ("x=a", "x=b", "x, other")
@@ -104,7 +103,7 @@ def test_large_numbers_keep_their_digits(encoded):
 
 
 def test_empty_columns_say_nothing():
-    empty = Records([Column("x", "text", to_objects(["", ""]))])
+    empty = Records([Column("x", "text", np.array(["", ""], object))])
     with pytest.raises(ValueError, match="all columns of the table are empty"):
         encoder("table").fit(empty, np.arange(2))
 

@@ -14,7 +14,6 @@ import pytest
 import pyrite
 from pyrite.auditing import Audit
 from pyrite.data import Column, Dataset, Records, texts
-from pyrite.data.records import to_objects
 from pyrite.report.audit_page import write_audit_page
 from pyrite.training import Run
 from tests.report.audits import HOSTILE, NAMES, cannot_tell, make_audit, make_images
@@ -437,7 +436,7 @@ def test_rows_of_a_table_in_a_browser(browser: Browser) -> None:
 
 
 def test_the_users_own_row_in_a_browser(browser: Browser) -> None:
-    cities = to_objects([HOSTILE if row == 100 else ("Oslo", "Rome")[row % 2] for row in range(200)])
+    cities = np.array([HOSTILE if row == 100 else ("Oslo", "Rome")[row % 2] for row in range(200)], object)
     records = Records(
         [
             Column("size of it", "number", np.where(np.arange(200) == 100, np.nan, np.arange(200) / 8)),
@@ -629,7 +628,7 @@ def test_names_of_columns_are_not_broken_on_a_phone(browser: Browser) -> None:
     command("Emulation.setDeviceMetricsOverride", {"width": 390, "height": 844, "deviceScaleFactor": 2, "mobile": True})
     try:
         names = tuple(f"Pygoscelis {kind} (a penguin)" for kind in ("adeliae", "antarctica", "papua", "other"))
-        stages = to_objects(["Adult, one egg of two, observed in the first week"] * 200)
+        stages = np.array(["Adult, one egg of two, observed in the first week"] * 200, object)
         records = Records([Column("studyName", "number", np.arange(200.0)), Column("Stage", "category", stages)])
         browser.open(make_audit(names), data=Dataset("birds", records, np.arange(200) % 4, names))
         assert browser.js("return document.documentElement.scrollWidth") <= 390
