@@ -204,9 +204,27 @@ class Batches:
         start = position * self.batch_size
         size, rest = divmod(min(self.batch_size, len(self.index) - start), self.world_size)
         begin = start + self.rank * size + min(self.rank, rest)
-        own = slice(begin, begin + size + (self.rank < rest))
-        inputs, index, colour, bad = self._gather(epoch.samples[own], epoch.draws, own)
+        place: Any = slice(begin, begin + size + (self.rank < rest))
+        numbers, bad, colour = epoch.samples[place], list[Unreadable](), None
+        rows: Any = slice(None)
+        if isinstance(self.inputs, LazyImages):
+            pixels, good, bad = self.inputs.read(numbers)
+            place, numbers = np.arange(place.start, place.stop)[good], numbers[good]
+            source, rows = torch.from_numpy(pixels), torch.arange(len(pixels))
+            source = source if self.augment is None else self.augment.padded(source)
+        elif self._tensor is None:
+            source = _to_tensor(np.asarray(self.inputs[numbers]), self.normalise)
+        else:
+            source, rows = self._tensor, torch.from_numpy(numbers)
+            rows = rows if source.is_cpu else self._moved(rows)
+        index = torch.from_numpy(numbers)
         labels = self.labels[index]
+        if epoch.draws is None or self._crop_size is None:
+            inputs = source[rows]
+        else:
+            parts = (part if part is None else part[place] for part in epoch.draws)
+            draws = Draws(*(part if part is None or source.is_cpu else self._moved(part) for part in parts))  # type: ignore[arg-type]
+            inputs, colour = crop_and_flip(source, rows, draws, self._crop_size), draws.colour
         if self.device.type != "cpu":
             inputs, labels, index = self._moved(inputs), self._moved(labels), self._moved(index)
             colour = None if colour is None else self._moved(colour)
@@ -218,30 +236,6 @@ class Batches:
         if self.growth is not None:
             inputs = self.growth.resized(inputs, epoch.number)
         return Batch(inputs, labels, index), bad
-
-    def _gather(
-        self, index: Labels, draws: Draws | None, own: slice
-    ) -> tuple[Tensor, Tensor, Tensor | None, list[Unreadable]]:
-        """The inputs of samples, cropped and flipped, the samples that could be read, and their draws of colours."""
-        bad: list[Unreadable] = []
-        place: Any = own
-        if isinstance(self.inputs, LazyImages):
-            pixels, good, bad = self.inputs.read(index)
-            place, index, rows = np.arange(own.start, own.stop)[good], index[good], torch.arange(len(pixels))
-            inputs = torch.from_numpy(pixels)
-            inputs = inputs if self.augment is None else self.augment.padded(inputs)
-        elif self._tensor is not None:
-            rows = torch.from_numpy(index)
-            inputs, rows = self._tensor, rows if self._tensor.is_cpu else self._moved(rows)
-        else:
-            return _to_tensor(np.asarray(self.inputs[index]), self.normalise), torch.from_numpy(index), None, bad
-        samples = torch.from_numpy(index)
-        if draws is None or self._crop_size is None:
-            return inputs[rows], samples, None, bad
-        parts = (part if part is None else part[place] for part in draws)
-        top, left, mirrored, colour = (part if part is None or rows.is_cpu else self._moved(part) for part in parts)
-        placed = Draws(top, left, mirrored, colour)  # type: ignore[arg-type]
-        return crop_and_flip(inputs, rows, placed, self._crop_size), samples, colour, bad
 
     def _moved(self, rows: Tensor) -> Tensor:
         """Rows on the device of the batches. From pinned memory they are copied while the device works."""

@@ -50,6 +50,9 @@ class Config:
     A field is None if it is not given and has no default; ``resolve`` fills these in. ``str(config.method)`` is the
     spec string of the method. Two configurations are equal if their recipes are.
 
+    Attributes:
+        given: the values by their names, without those that are not given.
+
     Args:
         values: by their names, as text or as objects.
 
@@ -65,6 +68,7 @@ class Config:
     optimiser: Optimiser
     schedule: "Schedule"
     augment: CropFlip | None
+    given: Mapping[str, Any]
 
     def __init__(self, values: Mapping[str, Any]) -> None:
         for name in values:
@@ -79,7 +83,7 @@ class Config:
                 if value is None:
                     continue
             checked[name] = _checked(name, value)
-        vars(self).update(dict.fromkeys(SETTINGS) | checked, _values=checked)
+        vars(self).update(dict.fromkeys(SETTINGS) | checked, given=checked)
         if "data" not in checked:
             raise PyriteError("data is missing: a name such as 'digits', a folder of images, or a file")
         if self.drop_suspects and not self.corrections:
@@ -108,17 +112,14 @@ class Config:
     def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError("a configuration cannot be changed: config.replace(...) makes another one")
 
-    def __contains__(self, name: str) -> bool:
-        return name in self._values
-
     def replace(self, **changes: Any) -> Self:
         """The same configuration with other values."""
-        return type(self)(self._values | changes)
+        return type(self)({**self.given, **changes})
 
     def to_dict(self) -> dict[str, Any]:
         """The plain values: an object as its spec string or, if it has none, as its name in Python."""
         values: dict[str, Any] = {}
-        for name, value in self._values.items():
+        for name, value in self.given.items():
             if value is None or isinstance(value, bool | int | float | str):
                 values[name] = "none" if value is None else value
             else:
@@ -156,7 +157,7 @@ class Config:
 
     def require_objects(self, of: str = "") -> Self:
         """Itself; a ``PyriteError`` if an object other than the data is missing that was given in Python."""
-        for name, value in self._values.items():
+        for name, value in self.given.items():
             if isinstance(value, Missing) and value.problem:
                 raise PyriteError(value.problem)
             if isinstance(value, Missing) and name != "data":

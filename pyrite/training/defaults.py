@@ -111,14 +111,14 @@ def resolve_defaults(config: Config, data: Dataset, fine_tune: bool = False) -> 
         column = f"those of the column {data.label!r}" if data.label else "in no column"
         raise PyriteError(f"label is {config.label!r}, but the labels of {data.name} are {column}")
     # Who names a net, or how images change, or measures margins of images, trains on images.
-    from_scratch = any(name in config for name in ("model", *_OF_IMAGES)) or bool(unmeasured(config.method))
+    from_scratch = any(name in config.given for name in ("model", *_OF_IMAGES)) or bool(unmeasured(config.method))
     count = None if from_scratch else config.samples or len(data)
-    features = config.features if "features" in config else default_features(data.inputs, count)
+    features = config.features if "features" in config.given else default_features(data.inputs, count)
     if features is not None:
         features.check(data)
     # Of features the kind; their width is known when they are fitted.
     shape = tuple(data.inputs.shape[1:]) if features is None else (1,)
-    if "model" in config:
+    if "model" in config.given:
         net = config.model
     elif features is not None and features.model:
         net = MODELS.read(features.model)
@@ -198,7 +198,7 @@ def _resolve_images(config: Config, net: object, shape: tuple[int, ...]) -> dict
     if config.mirror and not are_images:
         raise PyriteError("mirror is True, but the net is given no images that could be mirrored: leave it out")
     augment, grow = config.augment, config.grow
-    if "augment" not in config and are_images and (pad := min(shape[1:]) // 16):
+    if "augment" not in config.given and are_images and (pad := min(shape[1:]) // 16):
         augment = CropFlip(pad=pad, flip="alternate" if shape[0] == 3 else "none", edge="reflect")
     if grow is None:
         grow = 0.5 if convolves else 1.0
