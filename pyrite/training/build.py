@@ -82,7 +82,7 @@ class Training:
             raise PyriteError(f"{config.method} starts with {self.trainer!r}, but must start with a Trainer")
         self.evaluation = Evaluation(
             self.trainer, test, held_out, keep_best=config.keep == "best", mirror=bool(config.mirror),
-            split_off=bool((labels["part"] == Part.VALIDATION).any()), growth=self.batches.growth,
+            split_off=bool((labels["part"] == Part.VALIDATION).any()),
         )  # fmt: skip
         self.record = Record(labels["given"], labels.get("true"), classes=len(data.classes), evaluation=self.evaluation)
         raw, scale = job.data, self.scale

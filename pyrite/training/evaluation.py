@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from pyrite.arrays import Flags
-from pyrite.data import Batches, Dataset, Growth, Statistics
+from pyrite.data import Batches, Dataset, Statistics
 from pyrite.diagnostics import Tally, clearly_better, embed_sets, retrieve, subset_accuracies
 from pyrite.errors import PyriteError
 from pyrite.methods import Trainer
@@ -75,7 +75,7 @@ class Evaluation:
 
     With ``keep_best``, the weights of the epoch that predicts most of the validation labels are kept. ``split_off``
     means that the validation samples were split off the training data: then their margins are evidence for an audit.
-    Until images are whole (``growth``), they are predicted at the size that the net is trained on, at which it is best,
+    Until images are whole, they are predicted at the size that the net is trained on, at which it is best,
     and the model of such an epoch is not saved.
     """
 
@@ -88,10 +88,9 @@ class Evaluation:
         keep_best: bool = False,
         mirror: bool = False,
         split_off: bool = True,
-        growth: Growth | None = None,
     ) -> None:
         self.trainer, self.test, self.validation = trainer, test, validation
-        self.split_off, self.growth, self._resized = split_off, growth, trainer.context.resized
+        self.split_off, self.growth, self._resized = split_off, trainer.context.batches.growth, trainer.context.resized
         # Scores of inputs, as the model that is saved gives them.
         self.predict = partial(mirrored_scores, trainer.predict) if mirror else trainer.predict
         self.best = BestEpoch() if keep_best and validation is not None else None
