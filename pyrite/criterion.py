@@ -136,42 +136,42 @@ class Loss(nn.Module, ABC):
         return values if weight is None else values * weight[labels]
 
     def forward(self, scores: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
-        """The loss of ``scores`` under ``labels``; with ``sample_weight`` the mean is the weighted mean."""
-        value = self._compiled(scores, labels, sample_weight)
-        return self.plain(scores, labels, sample_weight) if value is None else value
+        """The loss of ``scores`` under ``labels``, by the compiled kernel where it can be used.
 
-    def _compiled(self, scores: Tensor, labels: Tensor, sample_weight: Tensor | None) -> Tensor | None:
-        """The loss by the compiled kernel; None where it cannot be used, and where an argument is to be refused."""
+        With ``sample_weight`` the mean is the weighted mean.
+        """
         if isinstance(scores, Tensor) and scores.dim() == 2 and scores.shape[1] > 1 and not self.check:
             rows, shape = scores, scores.shape[:1]  # nearly always
         else:
             rows, shape = to_rows(scores, finite=self.check), scores.shape[:1] + scores.shape[2:]
-        if not isinstance(labels, Tensor) or not kernel.takes(rows, labels):
-            return None
-        weight, dtype = self._buffers["weight"], rows.dtype
+        terms, weight, each = None, self._buffers["weight"], sample_weight
+        if isinstance(labels, Tensor) and kernel.takes(rows, labels):
+            hard = labels.shape == shape and labels.dtype in _INTEGERS
+            terms = self.compiled_terms(rows.shape[1]) if hard else None
+        if terms is not None and weight is not None:
+            if type(self).per_sample is not Loss.per_sample or not weight.is_cpu or len(weight) != rows.shape[1]:
+                terms = None
+            else:
+                weight = weight.to(torch.float64)
+        if terms is not None and each is not None:
+            given = isinstance(each, Tensor) and each.shape == shape and not each.requires_grad
+            if not given or not kernel.takes(each, labels):
+                terms = None
+            else:
+                each = each.reshape(-1).to(torch.float64).contiguous()
+        if terms is None:  # the kernel cannot be used, or an argument is to be refused
+            return self.plain(scores, labels, sample_weight)
+        dtype, classes = rows.dtype, labels
         if torch.is_autocast_enabled("cpu"):
             dtype = torch.promote_types(dtype, torch.float32)
-        terms = self.compiled_terms(rows.shape[1])
-        if terms is None or labels.shape != shape or labels.dtype not in _INTEGERS:
-            return None
-        if weight is not None:
-            if type(self).per_sample is not Loss.per_sample or not weight.is_cpu or len(weight) != rows.shape[1]:
-                return None
-            weight = weight.to(torch.float64)
-        if sample_weight is not None:
-            if not isinstance(sample_weight, Tensor) or sample_weight.shape != shape or sample_weight.requires_grad:
-                return None
-            if not kernel.takes(sample_weight, labels):
-                return None
-            sample_weight = sample_weight.reshape(-1).to(torch.float64).contiguous()
         if rows.stride(1) != 1:
             rows = rows.contiguous()
         if labels.dim() != 1 or labels.dtype != torch.int64 or not labels.is_contiguous():
-            labels = labels.reshape(-1).to(torch.int64).contiguous()
+            classes = labels.reshape(-1).to(torch.int64).contiguous()
         try:
-            value: Tensor = _apply(rows, labels, (self, terms, weight, sample_weight, dtype))
+            value: Tensor = _apply(rows, classes, (self, terms, weight, each, dtype))
         except IndexError:  # a label is no class: ``plain`` refuses it, in the words for every case
-            return None
+            return self.plain(scores, labels, sample_weight)
         return value if value.dim() == len(shape) or self.reduction != "none" else value.reshape(shape)
 
     def plain(self, scores: Tensor, labels: Tensor, sample_weight: Tensor | None = None) -> Tensor:
