@@ -164,8 +164,11 @@ class HasSpec:
 
     __post_init__ = check_fields
 
-    __str__ = write_spec
-    __repr__ = construct
+    def __str__(self) -> str:
+        return write_spec(self)
+
+    def __repr__(self) -> str:
+        return construct(self)
 
 
 def _bracketed(thing: object, write: Callable[[object], str], options: Mapping[str, object]) -> str:
