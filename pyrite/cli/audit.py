@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Unpack
 
 import typer
 
-from pyrite.cli.terminal import IS_FIRST, AsJson, echo, failures, print_json, warn, with_settings
+from pyrite.cli.terminal import AsJson, echo, failures, is_first, print_json, warn, with_settings
 from pyrite.errors import PyriteError
 from pyrite.text_tables import counted
 
@@ -78,7 +78,7 @@ def audit(
                 hint = "; --label names the label column of a table" if name == "labels" else ""
                 raise PyriteError(f"{name} is for --scores, and {data} has its own{hint}")
         result, folder = _of_data(str(data), out, metadata, options, quiet=as_json)
-    if not IS_FIRST:
+    if not is_first():
         return
     from pyrite.files import one_at_a_time
     from pyrite.report.audit_page import write_audit_page

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 import typer
 
 from pyrite.cli.terminal import (
-    IS_FIRST,
     AsJson,
     DataName,
     completes,
     echo,
     failures,
+    is_first,
     print_json,
     print_table,
     warn,
@@ -45,7 +45,7 @@ def compare(
     from pyrite.comparing import check_columns, compare as compare_runs
 
     def begin(name: str, seed: int) -> None:
-        if not as_json and IS_FIRST:
+        if not as_json and is_first():
             echo(f"{name}, seed {seed}", err=True)
 
     names = check_columns([name.strip() for name in columns.split(",")] if columns else [])
@@ -54,7 +54,7 @@ def compare(
             data, methods, out=out, seeds=seeds, with_clean=with_clean, workers=workers, begin=begin,
             progress=not as_json, **options,
         )  # fmt: skip
-    if IS_FIRST:
+    if is_first():
         from pyrite.report.page import write_page
 
         page = write_page(comparison, comparison.path / "report.html", columns=names)

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from pyrite.cli.terminal import IS_FIRST, AsJson, Seed, failures, print_json
+from pyrite.cli.terminal import AsJson, Seed, failures, is_first, print_json
 
 
 def demo(
@@ -23,12 +23,12 @@ def demo(
     from pyrite.report.style import save
 
     def begin(name: str, seed: int) -> None:
-        if not as_json and IS_FIRST:
+        if not as_json and is_first():
             typer.echo(name, err=True)
 
     with failures():
         done = demo_runs(out, epochs=epochs, seed=seed, begin=begin, progress=False if as_json else None)
-    if not IS_FIRST:
+    if not is_first():
         return
     pictures = [save(demo_figure(done), out / "demo.png"), save(margins_figure(done.comparison), out / "margins.png")]
     review = write_audit_page(done.audit, out / "audit" / "report.html")

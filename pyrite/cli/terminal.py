@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from functools import wraps
 from pathlib import Path
 from time import perf_counter
-from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import typer
 
@@ -21,9 +21,6 @@ Command = Callable[..., None]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 DataName = Annotated[str, typer.Argument(help="A data set's name, a folder, or a file.")]
-IS_FIRST: Final = os.environ.get("RANK", "0") == "0"
-"""Whether this is the first of several processes, the only one that prints."""
-
 _BEGUN = perf_counter()  # about when the program was started
 _PACKAGE = Path(__file__).parents[1]
 _REGISTERED = {  # where the names are that complete a flag or an argument
@@ -65,9 +62,14 @@ def failures() -> Iterator[None]:
     try:
         yield
     except (RunFailed, KeyboardInterrupt) as error:
-        if IS_FIRST:
+        if is_first():
             warn(error)
         raise typer.Exit(1 if isinstance(error, RunFailed) else 130) from None
+
+
+def is_first() -> bool:
+    """Whether this is the first of several processes, the only one that prints."""
+    return os.environ.get("RANK", "0") == "0"
 
 
 def warn(message: object) -> None:
@@ -145,7 +147,7 @@ def with_settings(
         def run(**values: Any) -> None:
             unset = [flag.name for flag in flags if values[flag.name] is None]
             if (values.get("minutes") or 0) > 0:
-                if IS_FIRST:
+                if is_first():
                     echo("timing a few steps to estimate how many epochs fit", err=True)
                 values["minutes"] = _left(values["minutes"])
             command(**{name: value for name, value in values.items() if name not in unset})

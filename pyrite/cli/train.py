@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Unpack
 
 import typer
 
-from pyrite.cli.terminal import IS_FIRST, AsJson, echo, failures, print_json, print_table, warn, with_settings
+from pyrite.cli.terminal import AsJson, echo, failures, is_first, print_json, print_table, warn, with_settings
 from pyrite.text_tables import counted
 
 if TYPE_CHECKING:
@@ -43,11 +43,11 @@ def train(
             )  # fmt: skip
         else:
             run = train_run(data, out=out, resume=resume, observers=observers, progress=not as_json, **options)
-    if IS_FIRST and as_json:
+    if is_first() and as_json:
         names = ("saved", "corrected", "dropped", "warnings", "unreadable")
         facts = {name: run.facts[name] for name in names if name in run.facts}
         print_json({"run": str(run.path), **run.table, **facts})
-    elif IS_FIRST:
+    elif is_first():
         _print(run)
 
 
