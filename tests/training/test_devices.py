@@ -148,7 +148,7 @@ def test_float16_skips_a_step_that_overflows_and_scales_less() -> None:
     """The derivative of the scores is one of the loss as it is, without the scale."""
     net = torch.nn.Linear(1, 2, bias=False)
     learner = Learner(net, torch.optim.SGD(net.parameters(), lr=0.1), precision="float16")
-    before, assumed = net.weight.detach().clone(), learner.scaler_state["scale"]
+    before, assumed = net.weight.detach().clone(), learner.scaler.state_dict()["scale"]
     for size, skipped in ((1e35, True), (1.0, False)):
         learner.optimiser.zero_grad()
         scores = learner.scores(torch.ones(1, 1))
@@ -156,7 +156,7 @@ def test_float16_skips_a_step_that_overflows_and_scales_less() -> None:
         assert gradient.tolist() == [[size, size]] or skipped
         learner.update()
         assert torch.equal(net.weight, before) == skipped
-        assert learner.scaler_state["scale"] == assumed / 2
+        assert learner.scaler.state_dict()["scale"] == assumed / 2
 
 
 def test_float16_of_methods_with_gradients_of_their_own(tmp_path: Path) -> None:
