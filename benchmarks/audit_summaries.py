@@ -80,6 +80,8 @@ def write_summaries(folder: Path) -> None:
 
 def read_summaries() -> pd.DataFrame:
     """One row per cell: what it is, its true rate, the features, and what cleanlab finds."""
+    if not SUMMARIES.exists():
+        raise SystemExit("there are no summaries of cells: python -m benchmarks.audit_rate cells FOLDER writes them")
     with np.load(SUMMARIES) as file:
         table = {key: file[key] for key in file.files}
     ends = np.cumsum((table["samples"] + 7) // 8)

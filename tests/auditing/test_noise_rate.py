@@ -1,5 +1,6 @@
 """How many labels are wrong: the features, the trees, and labels of simulated data that no regression has seen."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,17 @@ from scipy.special import expit, softmax
 from sklearn.datasets import load_diabetes, load_wine, make_blobs
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import average_precision_score
 from sklearn.model_selection import cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import pyrite
+from benchmarks import audit_summaries
 from benchmarks.audit_rate import packed
-from pyrite.auditing.noise_fit import LabelGroups
+from pyrite.auditing.noise_fit import LabelGroups, fit_noise
 from pyrite.auditing.noise_rate import FEATURES, LEAST, OddsCalibration, _Trees, estimate_rate, features, jittered
+from pyrite.auditing.posterior import log_odds
 
 
 def overlapping(samples: int, noise: float, seed: int = 0, classes: int = 2) -> tuple[Any, Any, Any]:
@@ -79,6 +83,23 @@ def test_trees_predict_as_those_of_scikit_learn() -> None:
     trees = _Trees(*(arrays[name] for name in _Trees._fields))
     expected = [model.predict(jittered(row, spread)).mean() for row in inputs[:50]]
     assert [trees.predict(row) for row in inputs[:50]] == pytest.approx(expected, abs=1e-6)
+
+
+def test_summaries_have_what_the_fit_needs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(audit_summaries, "SUMMARIES", tmp_path / "summaries.npz")
+    made = {f"table{seed}__logistic__symmetric_0.2": overlapping(300 + seed, 0.2, seed, 3) for seed in (0, 1)}
+    for name, (p, given, wrong) in made.items():
+        np.savez(tmp_path / f"{name}.npz", P=p, given=given, true=np.where(wrong, -1, given))
+    audit_summaries.write_summaries(tmp_path)
+    read = audit_summaries.read_summaries()
+    for (p, given, wrong), row in zip(made.values(), read.itertuples(), strict=True):
+        audit, groups = pyrite.audit(given, scores=p, kind="probabilities"), groups_of(p, given)
+        odds = log_odds(fit_noise(groups).log_joint(np.log(p), given), given)
+        assert row.rate == wrong.mean()
+        assert row.differ == pytest.approx(features(groups)[0], abs=1e-6)
+        assert row.ap == pytest.approx(average_precision_score(wrong, audit.score), abs=1e-6)
+        assert (row.cell.wrong == wrong[audit.ranking]).all()
+        assert abs(row.cell.odds - np.sort(odds)[::-1]).mean() < 0.05  # by 65 quantiles
 
 
 @pytest.mark.parametrize("classes", [2, 4])

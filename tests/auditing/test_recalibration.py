@@ -56,7 +56,7 @@ def test_the_mode_is_that_of_another_optimiser() -> None:
     reviewed = strata.counts(rows)
     wrong = np.floor(reviewed * expit(0.4 * strata.centre + 1))
     centre = strata.centre
-    prior = 4 + np.outer(centre, centre) / 9 + 2.25 * np.exp(-((centre[:, None] - centre) ** 2) / 8)
+    prior = 9 + np.outer(centre, centre) / 9 + 2.25 * np.exp(-((centre[:, None] - centre) ** 2) / 8)
     factor = np.linalg.cholesky(prior + 1e-9 * np.eye(len(centre)))
 
     def loss(white: np.ndarray) -> float:

@@ -1,6 +1,6 @@
 // What decisions say about all labels: the same numbers as pyrite/auditing/recalibration.py, which explains them.
 
-const [SHIFT, SLOPE, LOCAL, LENGTH] = [2, 1 / 3, 1.5, 2]; // standard deviations of the prior, and its length scale
+const [SHIFT, SLOPE, LOCAL, LENGTH] = [3, 1 / 3, 1.5, 2]; // standard deviations of the prior, and its length scale
 const QUANTILE = 1.959963984540054; // of the normal distribution: intervals of 95 %
 
 const expit = (x) => (x < 0 ? Math.exp(x) / (1 + Math.exp(x)) : 1 / (1 + Math.exp(-x)));
