@@ -131,7 +131,7 @@ def test_queue_is_the_suspects_in_order(tmp_path: Path) -> None:
 def test_without_suspects_the_head_of_the_ranking(tmp_path: Path) -> None:
     found = read(write_audit_page(make_audit(samples=300, suspects=0), tmp_path / "page.html"))
     assert len(found.column("index")) == 200
-    assert "No label reaches it" in found.words
+    assert "No label is a suspect" in found.words
 
 
 def test_matrix_is_a_table_with_buttons(tmp_path: Path) -> None:
