@@ -113,10 +113,11 @@ def forward(
     with_total = needed or with_total
     numbers = torch.empty((3 + with_total + (array is not None), len(rows)), dtype=torch.float64)
     sums = _Sums()
+    parts = (class_weight, sample_weight, values, gradient)
+    weights, own, out, grad = [None if part is None else part.data_ptr() for part in parts]
     bad = library().pyrite_forward(  # type: ignore[union-attr]
         _DTYPES[rows.dtype], rows.data_ptr(), rows.stride(0), *rows.shape, labels.data_ptr(), ignored,
-        with_total, numbers.data_ptr(), array, len(terms), _address(class_weight), _address(sample_weight),
-        _address(values), sums, _address(gradient), mean, torch.get_num_threads(),
+        with_total, numbers.data_ptr(), array, len(terms), weights, own, out, sums, grad, mean, torch.get_num_threads(),
     )  # fmt: skip
     if bad == -2:
         raise MemoryError
@@ -143,17 +144,13 @@ def backward(
     grad = torch.empty_like(rows, memory_format=torch.contiguous_format)
     by_delta, by_total = start + 3 * row, start + 4 * row if len(numbers) > 4 else None
     if d_delta is not None:
-        by_delta, by_total = d_delta.data_ptr(), _address(d_total)
+        by_delta, by_total = d_delta.data_ptr(), None if d_total is None else d_total.data_ptr()
     library().pyrite_backward(  # type: ignore[union-attr]
         _DTYPES[rows.dtype], rows.data_ptr(), rows.stride(0), *rows.shape, labels.data_ptr(), ignored,
-        start, by_delta, by_total, _address(each), factor, grad.data_ptr(),
+        start, by_delta, by_total, None if each is None else each.data_ptr(), factor, grad.data_ptr(),
         torch.get_num_threads(),
     )  # fmt: skip
     return grad
-
-
-def _address(tensor: Tensor | None) -> int | None:
-    return None if tensor is None else tensor.data_ptr()
 
 
 @lru_cache(maxsize=64)

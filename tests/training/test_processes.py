@@ -93,6 +93,12 @@ def test_batch_norm_over_processes_has_the_derivatives_of_torch(two: Path) -> No
         torch.testing.assert_close(own, expected, rtol=1e-12, atol=1e-13)
 
 
+def test_a_fused_head_over_processes_has_the_gradient_of_the_whole_batch(two: Path) -> None:
+    for number in range(2):
+        own = torch.load(two / f"head-{number}.pt")
+        torch.testing.assert_close(own, together.projected(slice(None)), rtol=1e-12, atol=1e-13)
+
+
 def test_the_trainings_are_not_trivial(one: Path) -> None:
     """Weights move by far more than the tolerance, and a class weight matters."""
     models = {case: load_file(one / case / "model.safetensors") for case in ("weighted", "ce", "adam")}

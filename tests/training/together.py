@@ -8,7 +8,9 @@ from unittest.mock import patch
 
 import numpy as np
 import torch
+import torch.distributed as dist
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
 import pyrite
 import pyrite.training.run_folder
@@ -152,6 +154,7 @@ def train_and_fail_all(out: Path, place: dict[str, str]) -> None:
     os.environ.update(place)
     train_all(out)
     torch.save(derivatives(slice(3) if rank() == 0 else slice(3, None)), out / f"norm-{rank()}.pt")
+    torch.save(projected(slice(4 * rank(), 4 * rank() + 4)), out / f"head-{rank()}.pt")
     (out / f"said-{rank()}.json").write_text(json.dumps(fail_all(out)))
 
 
@@ -166,3 +169,14 @@ def derivatives(rows: slice) -> list[Tensor]:
     (gradient,) = torch.autograd.grad(out, inputs, weights, create_graph=True)  # by plain operations
     (twice,) = torch.autograd.grad((gradient**3).sum(), inputs)
     return [out.detach(), once, gradient.detach(), twice]
+
+
+def projected(rows: slice) -> Tensor:
+    """The gradient of the weight of a fused head for some rows of a batch; torch averages it over the processes."""
+    torch.manual_seed(0)
+    head = pyrite.LinearLoss(pyrite.GCE(), hidden=5, classes=7, chunk=3).double()
+    features, labels = torch.randn(8, 5, dtype=torch.float64), torch.arange(8) % 7
+    model = DistributedDataParallel(head) if dist.is_initialized() else head
+    model(features[rows], labels[rows]).backward()
+    assert head.linear.weight.grad is not None
+    return head.linear.weight.grad
