@@ -11,8 +11,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from pyrite import comparing
 from pyrite.cli.app import app
-from pyrite.comparing import grid
 from pyrite.data import load
 from pyrite.papers import CLAIMS, RECIPES, PaperRecipe, read_reproduction, reproduce
 from pyrite.papers.cells import CellFolder
@@ -149,7 +149,7 @@ def test_several_processes_train_the_same(
 ) -> None:
     """Quicker where they are forked from one that has imported torch."""
     reproduce(str(path / "mine.toml"), out=path, seeds=1)  # nothing is trained if another test has done so
-    monkeypatch.setattr(grid.multiprocessing, "get_context", lambda method: context)
+    monkeypatch.setattr(comparing.multiprocessing, "get_context", lambda method: context)
     found = reproduce(str(path / "mine.toml"), out=tmp_path, workers=2, seeds=1)
     assert found.results is not None
     assert len(found.results.cells) == 4
