@@ -122,7 +122,9 @@ def _detail(table: Table, column: Column, form: str) -> tuple[str, str]:
         return (form, change) if form else ("", change)
     if not isinstance(table, TextTable):
         return "", change
-    cells = [cell for cell in dict.fromkeys(table.texts(column.name).tolist()) if cell not in MISSING]
+    plain = column.kind == "number" and table.frame[column.name].dtype.kind in "iuf"  # which have no unit
+    written = [] if plain else dict.fromkeys(table.texts(column.name).tolist())
+    cells = [cell for cell in written if cell not in MISSING]
     if column.kind == "number":
         unit = next((unit for cell in cells if (unit := without_unit(cell)[1])), "")
         return ", ".join(filter(None, (unit, f"decimals after {' or '.join(map(repr, form))}" if form else ""))), change

@@ -26,6 +26,7 @@ COMMON: Final = 20
 
 _NEAR: Final = 1 / 20  # of the distance at which the nearest of as many independent samples would be expected
 _AXES: Final = 12  # of the space in which near copies are looked for
+_WIDE: Final = 1000  # columns up to which these axes are fitted to all rows
 _SIDE: Final = 8  # pixels of the side of an image there
 _RARE: Final = 50  # texts with a word that is rare
 _SIMILAR: Final = 0.8  # the cosine of the words of texts that are near copies
@@ -181,23 +182,39 @@ def _near(points: npt.NDArray[np.float64], *, tabular: bool) -> npt.NDArray[np.i
     """
     known = ~np.isnan(points)
     values = np.where(known, points, 0)
-    peak = np.abs(values).max(0) if tabular else np.abs(values).max()
-    values = values / np.maximum(peak, np.finfo(float).tiny)  # squares of 1e300 would overflow
-    spread, exact = values.std(0), np.empty((len(points), 0))
+    peak = np.maximum(values.max(0), -values.min(0)) if tabular else max(values.max(), -values.min())
+    values /= np.maximum(peak, np.finfo(float).tiny)  # squares of 1e300 would overflow
+    spread, kinds = values.std(0), np.zeros((len(points), 1))
     if tabular:
         repeats = np.array([len(np.unique(column)) < len(column) / 5 for column in values.T])
-        exact, values, spread = np.hstack([values[:, repeats], known]), values[:, ~repeats], spread[~repeats]
+        exact = zip(values[:, repeats] + 0.0, known, strict=True)
+        keys = [hash((row.tobytes(), there.tobytes())) for row, there in exact]
+        kinds = np.unique(keys, return_inverse=True)[1].reshape(-1, 1)
+        values, spread = values[:, ~repeats], spread[~repeats]
     varied = spread > 0
     if varied.sum() < 2:
         return np.empty((0, 2), np.int64)
-    scaled = (values / (np.where(varied, spread, 1) if tabular else 1))[:, varied]
-    if scaled.shape[1] > _AXES:  # the axes that samples differ most along: noise has all others
-        variances, vectors = np.linalg.eigh(np.cov(scaled, rowvar=False))
-        scaled = scaled @ vectors[:, -_AXES:] / np.sqrt(np.maximum(variances[-_AXES:], 1e-12))
+    scaled = values[:, varied]
+    if tabular:
+        scaled /= spread[varied]
+    if scaled.shape[1] > _AXES:
+        scaled = scaled @ _main_axes(scaled)
+        scaled /= np.maximum(scaled.std(0), 1e-6)
     axes = scaled.shape[1]
     radius = _NEAR * np.sqrt(2 * axes) * len(scaled) ** (-1 / axes)
-    kinds = np.unique(exact, axis=0, return_inverse=True)[1].reshape(-1, 1) * (4 * radius)
-    found = KDTree(np.hstack([scaled, kinds])).query_pairs(radius, output_type="ndarray")
+    found = KDTree(np.hstack([scaled, kinds * (4 * radius)])).query_pairs(radius, output_type="ndarray")
     found = np.asarray(found, np.int64).reshape(-1, 2)
     read = np.asarray(known.any(1))  # images that cannot be read are not copies of each other
     return found[read[found].all(1)]
+
+
+def _main_axes(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """The axes that samples differ most along, one per column: noise has all others.
+
+    Those of more than a thousand columns are fitted to a thousand rows, because time grows with the third power.
+    """
+    if values.shape[1] <= _WIDE:
+        return np.linalg.eigh(np.cov(values, rowvar=False))[1][:, -_AXES:]
+    some = values[:: -(-len(values) // _WIDE)]
+    some = some - some.mean(0)
+    return np.asarray(some.T @ np.linalg.eigh(some @ some.T)[1][:, -_AXES:])

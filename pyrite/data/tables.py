@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _DELIMITERS: Final = ",;\t|"
 _SNIFFED: Final = 1000  # rows by which the decimal mark is found
+_CELLS: Final = 2_000_000  # cells of numbers that are kept as texts at a time
 _MARKS: Final = {b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
 _CODE: Final = re.compile(r"0\d\d+")  # with its zeros it is not a number
 _CATEGORIES: Final = ("Categorical", "Enum")  # the types of polars
@@ -50,7 +51,7 @@ class Table:
 
     def check_column(self, name: str) -> None:
         """Raise PyriteError if no column has this name."""
-        if name not in self.names:
+        if name not in self.frame.columns:
             close = nearest(name, dict.fromkeys(self.names)) if len(self.names) <= 1000 else ""
             hint = close if close.startswith("did") else f"there are {listed(self.names)}"
             raise PyriteError(f"{self.path}: no column is called {name!r}; {hint}")
@@ -135,6 +136,7 @@ class TextTable(Table):
         self.path: Path = path
         self._content, excel = self._read(encoding)
         self._skipped = int(bool(excel))  # lines before the header
+        self._texts = pandas.DataFrame()  # of some columns of numbers
         self._has_codes = re.search(rb"(?m)(?:^|[^\w.])0\d\d+(?:[^\w.]|$)", self._content) is not None
         marks = delimiter or excel or _DELIMITERS
         headers = {mark: [name.strip() for name in self._header(mark)] for mark in marks}
@@ -174,13 +176,19 @@ class TextTable(Table):
     def texts(self, name: str) -> npt.NDArray[Any]:
         """The cells of a column as they are written, without spaces around them."""
         series = self.frame[name]
-        if series.dtype.kind in "biuf":
-            series = self._parsed(usecols=[name], dtype=object)[name]
-        codes, distinct = series.factorize()  # equal cells become one text
+        codes, distinct = (self._written(name) if series.dtype.kind in "biuf" else series).factorize()
         if not all(isinstance(cell, str) for cell in distinct):  # whole numbers of more than 64 bits
-            codes, distinct = self._parsed(usecols=[name], dtype=object)[name].factorize()
+            codes, distinct = self._written(name).factorize()
         cells: npt.NDArray[Any] = np.array([cell.strip() for cell in distinct.tolist()], object)[codes]
         return cells
+
+    def _written(self, name: str) -> Any:
+        """The cells of a column as they are written. Columns to its right are parsed with it and kept, because parsing
+        one column takes as long as parsing all of them."""
+        if name not in self._texts:
+            place, count = self.frame.columns.get_loc(name), max(1, _CELLS // len(self.frame))
+            self._texts = self._parsed(usecols=self.names[place : place + count], dtype=object)
+        return self._texts[name]
 
     def column(self, name: str, kind: Kind | None = None, form: str = "") -> Column:
         values = self.frame[name].to_numpy()

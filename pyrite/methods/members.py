@@ -66,6 +66,10 @@ class Select(Composed):
         known = {"augmented": augmented, "held_out": held_out, "pretrained": pretrained}
         return Select(*(method.resolve_defaults(**known) for method in self.methods))
 
+    @property
+    def paced(self) -> "Select":
+        return Select(*(method.paced for method in self.methods))
+
     def start(self, context: Context) -> "SelectTrainer":
         return SelectTrainer(self.methods, context)
 
@@ -174,6 +178,10 @@ class CrossFit(Composed):
     def __post_init__(self) -> None:
         super().__post_init__()
         self.take_needs(method=self.method)
+
+    @property
+    def paced(self) -> "CrossFit":
+        return replace(self, method=self.method.paced)
 
     def start(self, context: Context) -> "CrossFitTrainer":
         return CrossFitTrainer(self, context)

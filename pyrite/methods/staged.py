@@ -112,6 +112,10 @@ class Staged(Composed):
         super().__post_init__()
         self.take_needs(first=self.first, then=self.then)
 
+    @property
+    def paced(self) -> "Staged":
+        return replace(self, first=self.first.paced)
+
     def start(self, context: Context) -> Stages:
         def then(stage: Context, known: Estimate) -> Trainer:
             return self.then.start(stage)

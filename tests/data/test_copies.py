@@ -42,6 +42,16 @@ def test_rows(load: Any, jitter: float) -> None:
     assert twins(np.concatenate([rows, rows + jitter * rows.std(0) * random.normal(size=rows.shape)])).all()
 
 
+def test_rows_of_many_columns(monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(0)
+    rows = random.normal(size=(60, 3)) @ random.normal(size=(3, 1500)) + random.normal(size=(60, 1500))
+    sizes, eigh = [], np.linalg.eigh
+    monkeypatch.setattr(np.linalg, "eigh", lambda matrix: sizes.append(len(matrix)) or eigh(matrix))  # type: ignore[func-returns-value]
+    assert len(np.unique(copy_groups(rows))) == len(rows)
+    assert twins(np.concatenate([rows, rows + 1e-3 * random.normal(size=rows.shape)])).all()
+    assert sizes == [60, 120]  # and not 1500, whose third power is hours for 16,000 columns
+
+
 def test_images(tmp_path: Path) -> None:
     images, random = load_digits().images[:400], np.random.default_rng(0)
     pixels = np.kron(images[:, None] * 15, np.ones((1, 3, 2, 2))).astype(np.uint8)

@@ -215,4 +215,4 @@ def test_units_and_marks_are_read_by_column(tmp_path: Path) -> None:
     run = pyrite.train(str(tmp_path / "t.csv"), epochs=1, out=tmp_path / "run", progress=False)
     frame[:7].drop(columns="label").to_csv(tmp_path / "u.csv", index=False)
     whole, some = (run.predict(str(tmp_path / name)).probabilities for name in ("t.csv", "u.csv"))
-    np.testing.assert_array_equal(some, whole[:7])
+    np.testing.assert_allclose(some, whole[:7], rtol=1e-5)  # the last digits depend on the batch

@@ -2,11 +2,14 @@ import builtins
 import sys
 
 import numpy as np
+import pandas
 import pyarrow
 import pyarrow.parquet
 import pytest
 
 from pyrite.data import Statistics, load
+
+READ = pandas.read_csv
 
 TABLE = "height,label,weight\n1.5,cat,2\n-3e2,dog,0\n4,cat,7\n"
 
@@ -174,3 +177,18 @@ def test_units_of_a_column_do_not_matter(tmp_path, scale, shift):
     ready = Statistics.of(data.inputs).standardise(data.inputs)
     np.testing.assert_allclose(ready[:, 0], (heights + 0.5) / heights.std(), rtol=1e-6)
     assert len(np.unique(ready)) == 80
+
+
+@pytest.mark.parametrize("cells", [["1.5", "2"], ["7", "8"], ["nan", "2"], ["007", "012"]], ids="-".join)
+def test_a_file_is_not_parsed_once_per_column(tmp_path, monkeypatch, cells):
+    counts = []
+    for columns in (3, 60):
+        path, calls = tmp_path / f"{columns}.csv", []
+        rows = [",".join([*[cell] * columns, label]) for cell, label in zip(cells * 4, "abba" * 2, strict=True)]
+        path.write_text("\n".join([",".join([*(f"c{place}" for place in range(columns)), "label"]), *rows]))
+        monkeypatch.setattr(
+            pandas, "read_csv", lambda *args, calls=calls, **more: calls.append(1) or READ(*args, **more)
+        )
+        assert len(load(str(path)).inputs) == 8
+        counts.append(len(calls))
+    assert counts[0] == counts[1] <= 3

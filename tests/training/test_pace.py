@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import pyrite
 from pyrite.curves import CE
 from pyrite.data import Dataset
-from pyrite.methods import ERM
+from pyrite.methods import ERM, method as read_method
 from pyrite.models import EfficientnetLite0
 from pyrite.training import Pace, Record, Run, defaults, measure_pace, pace, resolve, train_job
 from tests.children import both, run as run_command
@@ -255,3 +255,9 @@ def test_a_pretrained_net_has_larger_images_where_six_epochs_fit(
     found = pace.fitting(job, 60 * epochs / 0.95 + 1, widen=True)  # type: ignore[arg-type]
     assert found == {"model": EfficientnetLite0(size=size, pretrained=True), "epochs": length}
     assert pace.fitting(job, 15.0, widen=True) == {"epochs": 0}  # type: ignore[arg-type]  # a quarter of an epoch
+
+
+@pytest.mark.parametrize("around", ["{}", "select(erm(ce), {})", "cross_fit({})", "staged({}, erm(ce))"])
+def test_what_is_done_once_is_not_timed_as_a_step(around: str) -> None:
+    method = read_method(around.format("self_corrected(at=0)"))
+    assert str(method.paced) == str(read_method(around.format("self_corrected(at=0.5)")))
