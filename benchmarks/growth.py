@@ -69,10 +69,10 @@ def audit(samples: int, classes: int) -> Work:
     return lambda: pyrite.audit(labels, scores=drawn, kind="logits")
 
 
-def rows(samples: int, classes: int = 2) -> tuple[Any, Any]:
+def rows(samples: int, classes: int = 2, columns: int = 10) -> tuple[Any, Any]:
     random = np.random.default_rng(0)
     labels = np.arange(samples) % classes
-    return 3 * random.normal(size=(classes, 10))[labels] + random.normal(size=(samples, 10)), labels
+    return 3 * random.normal(size=(classes, columns))[labels] + random.normal(size=(samples, columns)), labels
 
 
 def train(samples: int) -> Work:
@@ -85,8 +85,8 @@ def train_and_audit(samples: int, classes: int = 2) -> Work:
     return lambda: pyrite.audit(inputs, labels, out="run", **SMALL)
 
 
-def estimator(samples: int, classes: int = 2) -> Work:
-    inputs, labels = rows(samples, classes)
+def estimator(samples: int, classes: int = 2, columns: int = 10) -> Work:
+    inputs, labels = rows(samples, classes, columns)
     return lambda: pyrite.RobustClassifier().fit(inputs, labels)
 
 
@@ -100,6 +100,22 @@ def table(samples: int) -> Work:
     frame["label"] = np.where(frame.a > 0, "yes", "no")
     frame.to_csv("t.csv", index=False)
     return lambda: pyrite.data.load("t.csv")
+
+
+def wide_table(columns: int) -> Work:
+    """Numbers, one of them with a gap; read, and searched for near copies."""
+    inputs, labels = rows(200, columns=columns)
+    frame = pd.DataFrame(inputs.round(3), columns=[f"c{place}" for place in range(columns)])
+    frame.iloc[3, 5] = np.nan
+    frame.assign(label=np.where(labels, "yes", "no")).to_csv("t.csv", index=False)
+    return lambda: pyrite.data.load("t.csv").copies
+
+
+def predict(samples: int) -> Work:
+    table(samples)
+    pd.read_csv("t.csv", nrows=300).to_csv("small.csv", index=False)
+    run = pyrite.train("small.csv", out="run", **SMALL)
+    return lambda: run.predict("t.csv").to_csv("predictions.csv")
 
 
 def images(megapixels: int) -> Work:

@@ -41,6 +41,7 @@ from pyrite.data import (
     Records,
     annotation_numbers,
     are_several,
+    check_order,
     has_labels,
     is_frame,
     is_object,
@@ -146,6 +147,8 @@ def audit(
             "labels or scores are missing: pass samples with labels, audit(X, y), or labels with scores of a model"
         )
     seed = _only_seed(options, out, "with given scores nothing is trained")
+    for one in scores if isinstance(scores, list | tuple) else (scores,):
+        check_order(what, one, "scores")
     scores, names = named_scores(scores, classes)
     what = numbered(what, names)
     samples = None if data is None else _samples_beside(data, what, names)

@@ -11,7 +11,7 @@ import torch
 from pandas import DataFrame
 from scipy.special import softmax
 
-from pyrite.arrays import Floats, Ints, to_floats, to_ints
+from pyrite.arrays import Floats, Ints, to_array, to_floats, to_ints
 from pyrite.auditing.shards import Shards
 from pyrite.data import annotation_cells, are_several, frame_table, is_frame, is_missing, listed
 from pyrite.errors import PyriteError
@@ -43,6 +43,7 @@ _CERTAIN: Final = 16.0  # probabilities below 1e-7 of the largest, including 0, 
 _GAP: Final = 2.0  # scores are scaled to this typical gap; on noisy digits 1 to 4 differ by 0.002 in average precision
 _FARTHEST: Final = 5000.0  # scaled scores so far below the first class are bounded, so that none overflows
 _NEIGHBOURS: Final = 20
+_COMPARED: Final = 50_000  # samples among which neighbours are looked for
 _UNNAMED: Final = ("", "Unnamed: 0", "index")  # the row numbers that pandas writes
 _LOOKED_AT: Final = 1000  # rows by which scores are doubted
 _SHARPNESS: Final = 4.0  # of the probabilities that are averaged: a sample with the typical gap has odds of e⁴
@@ -154,41 +155,76 @@ def combine_scores(
     return mean, "probabilities"
 
 
-def neighbour_scores(embeddings: object, labels: Ints, classes: int) -> Floats:
+def neighbour_scores(embeddings: object, labels: Ints, classes: int) -> npt.NDArray[np.float32]:
     """Logarithms of the frequencies of labels among a sample's nearest neighbours, without its own label.
 
-    Distances are angles. The frequencies of all labels count as one more neighbour, so that none is 0.
+    Distances are angles. The frequencies of all labels count as one more neighbour, so that none is 0. The neighbours
+    of many samples are looked for in a random subset, so that time is proportional to the samples, and rows are read
+    when they are used, so that a memory-mapped file stays on the disk.
     """
     from sklearn.neighbors import NearestNeighbors
 
-    points = to_floats(embeddings, "embeddings", ndim=2)
+    points = to_array(embeddings, "embeddings", 2)
     if len(points) != len(labels):
         raise PyriteError(f"there are {len(points)} embeddings but {len(labels)} labels")
-    count = min(_NEIGHBOURS, len(labels) - 1)
-    # Without points to look up, scikit-learn leaves out each point itself.
-    found = NearestNeighbors(n_neighbors=count, metric="cosine").fit(points).kneighbors(return_distance=False)
-    votes = np.tile(np.bincount(labels, minlength=classes) / len(labels), (len(labels), 1))
-    np.add.at(votes, (np.arange(len(labels))[:, None], labels[found]), 1.0)
+    dtype = np.float32 if points.dtype.kind == "f" and points.dtype.itemsize <= 4 else np.float64
+    among, count = np.arange(len(points)), min(_NEIGHBOURS, len(labels) - 1)
+    if len(points) > _COMPARED:
+        among = np.sort(np.random.default_rng(0).choice(among, _COMPARED, replace=False))
+    search = NearestNeighbors(n_neighbors=count + 1, metric="cosine").fit(
+        to_floats(points[among], "embeddings", ndim=2).astype(dtype)
+    )
+    votes = np.tile((np.bincount(labels, minlength=classes) / len(labels)).astype(np.float32), (len(labels), 1))
+    for start in range(0, len(points), _COMPARED):
+        rows = np.arange(start, min(start + _COMPARED, len(points)))
+        some = to_floats(points[rows], "embeddings", ndim=2).astype(dtype)
+        found = among[search.kneighbors(some, return_distance=False)]
+        itself = found == rows[:, None]
+        itself[~itself.any(1), -1] = True  # a sample that is not in the subset, or has many copies: without the last
+        np.add.at(votes, (rows[:, None], labels[found[~itself].reshape(len(rows), count)]), 1.0)
     with np.errstate(divide="ignore"):
-        return np.maximum(np.log(votes / (count + 1)), np.log(1e-6))
+        return np.maximum(np.log(votes / (count + 1)), np.float32(np.log(1e-6)))
 
 
 # --- checks ----------------------------------------------------------------------------------------------------------
 
 
 def named_scores(scores: object, classes: Sequence[str] | None) -> tuple[object, Sequence[str] | None]:
-    """Scores and the names of their classes, which are the columns of a frame; ``classes`` chooses among those."""
-    if not is_frame(scores):
+    """Scores and the names of their classes, which are the columns of frames; ``classes`` chooses among those.
+
+    The columns of several models are matched by their names.
+    """
+    if isinstance(scores, list | tuple) and (each := [own for one in scores if (own := _class_columns(one))]):
+        odd = min((name for own in each for name in {*own} ^ {*each[0]}), default=None)
+        if classes is None and odd is not None:
+            raise PyriteError(f"not all models have scores of the class {odd!r}: name the classes with classes")
+        names = each[0] if classes is None else classes
+        return [named_scores(one, names)[0] for one in scores], names
+    known = _class_columns(scores)
+    if not known:
         return scores, classes
-    table = frame_table(scores, "scores")
-    wanted = [name for name in table.names if name not in _UNNAMED] if classes is None else [*map(str, classes)]
-    absent = [name for name in wanted if name not in table.names]
+    wanted = known if classes is None else [*map(str, classes)]
+    absent = [name for name in wanted if name not in known]
     if absent:
-        raise PyriteError(f"scores have no column of the class {absent[0]!r}: they have {listed(table.names)}")
+        raise PyriteError(f"scores have no column of the class {absent[0]!r}: they have {listed(known)}")
+    if isinstance(scores, Shards):
+        return scores.select(wanted), wanted
+    table = frame_table(scores, "scores")
     for name in wanted:
         if table.frame[name].dtype.kind not in "biuf":
             raise PyriteError(f"the column {name!r} of the scores does not hold numbers: name the classes with classes")
+    for name in {*_UNNAMED} & {*table.names}:
+        if table.frame[name].tolist() not in ([*range(len(table))], [*range(1, len(table) + 1)]):
+            raise PyriteError(
+                f"the column {name!r} of the scores does not count their rows: sort them as the labels are"
+            )
     return table.frame[wanted].to_numpy(np.float64), wanted
+
+
+def _class_columns(scores: object) -> list[str]:
+    """The names of the columns of scores, without that of row numbers; none if they have no names."""
+    names = scores.names if isinstance(scores, Shards) else map(str, scores.columns) if is_frame(scores) else None
+    return [name for name in names or () if name not in _UNNAMED]
 
 
 def numbered(labels: Any, classes: Sequence[str] | None) -> Any:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, final
 import numpy as np
 import numpy.typing as npt
 
+from pyrite.data import listed
 from pyrite.errors import PyriteError
 
 __all__ = ["Shards", "open_shards"]
@@ -36,14 +37,17 @@ class Shards:
 
     ndim = 2
 
-    def __init__(self, parts: Sequence[_Part], names: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, parts: Sequence[_Part], names: Sequence[str] | None = None, chosen: Sequence[int] | None = None
+    ) -> None:
         for part in parts:
             if part.columns != parts[0].columns:
                 first = f"{parts[0].path} has {parts[0].columns}"
                 raise PyriteError(f"{part.path} has {part.columns} columns of scores, but {first}")
         self._parts, self.names = list(parts), names
+        self._chosen = slice(None) if chosen is None else [*chosen]
         self._starts = np.cumsum([0, *(part.rows for part in parts)])
-        self.shape = int(self._starts[-1]), parts[0].columns
+        self.shape = int(self._starts[-1]), parts[0].columns if chosen is None else len(chosen)
         self.dtype, self.size = np.result_type(*(part.dtype for part in parts)), self.shape[0] * self.shape[1]
 
     def __len__(self) -> int:
@@ -55,8 +59,13 @@ class Shards:
         part_of = np.searchsorted(self._starts, wanted, side="right") - 1
         for number in np.unique(part_of).tolist():
             here = part_of == number
-            found[here] = self._parts[number].read()[wanted[here] - self._starts[number]]
+            found[here] = self._parts[number].read()[wanted[here] - self._starts[number]][:, self._chosen]
         return found
+
+    def select(self, names: Sequence[str]) -> "Shards":
+        """The columns with these names, in this order."""
+        known = list(self.names or ())
+        return Shards(self._parts, names, [known.index(name) for name in names])
 
 
 def open_shards(pattern: str | Path) -> Shards | None:
@@ -68,8 +77,14 @@ def open_shards(pattern: str | Path) -> Shards | None:
     if not paths:
         raise PyriteError(f"no file has a name like {text}")
     _check_numbers(text, paths)
-    tables = [_parquet(path) if path.lower().endswith(".parquet") else ([_mapped(path)], None) for path in paths]
-    return Shards([part for parts, _ in tables for part in parts], tables[0][1])
+    parts, names = list[_Part](), list[str]()
+    for path in paths:
+        if path.lower().endswith(".parquet"):
+            own, names = _parquet(path, names)
+            parts += own
+        else:
+            parts.append(_mapped(path))
+    return Shards(parts, names or None)
 
 
 def _check_numbers(pattern: str, paths: Sequence[str]) -> None:
@@ -97,7 +112,8 @@ def _mapped(path: str) -> _Part:
     return _Part(path, len(table), table.shape[1], table.dtype, opened)
 
 
-def _parquet(path: str) -> tuple[list[_Part], list[str]]:
+def _parquet(path: str, names: Sequence[str]) -> tuple[list[_Part], list[str]]:
+    """The row groups of a file, with the columns in the order of ``names`` if there are any, and these names."""
     try:
         from pyarrow import ArrowException
         from pyarrow.parquet import ParquetFile
@@ -107,17 +123,21 @@ def _parquet(path: str) -> tuple[list[_Part], list[str]]:
     @lru_cache(maxsize=1)
     def read(group: int) -> npt.NDArray[Any]:
         with ParquetFile(path) as file:
-            columns = [column.to_numpy() for column in file.read_row_group(group).columns]
-        wrong = next((name for name, c in zip(names, columns, strict=True) if c.dtype.kind not in "fiu"), None)
+            columns = [column.to_numpy() for column in file.read_row_group(group).select(order).columns]
+        wrong = next((name for name, c in zip(order, columns, strict=True) if c.dtype.kind not in "fiu"), None)
         if wrong is not None:
             raise PyriteError(f"column {wrong!r} of {path} does not hold numbers")
-        return np.stack(columns, axis=1)
+        table = np.stack(columns, axis=1)
+        return table if table.dtype.kind == "f" else table.astype(np.float64)  # as whole numbers with a gap are
 
     try:
         with ParquetFile(path) as file:
-            names = list(file.schema_arrow.names)
+            own = list(file.schema_arrow.names)
             counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     except (OSError, ArrowException) as error:
         raise PyriteError(f"{path}: not a Parquet file ({str(error).splitlines()[0]})") from None
-    dtype = read(0).dtype
-    return [_Part(path, rows, len(names), dtype, partial(read, group)) for group, rows in enumerate(counts)], names
+    order = list(names) or own
+    if sorted(own) != sorted({*order}):
+        raise PyriteError(f"{path} has the columns {listed(own)}, but must have {listed(order)}, each once")
+    dtype = read(0).dtype if counts else np.dtype(np.float32)
+    return [_Part(path, rows, len(order), dtype, partial(read, group)) for group, rows in enumerate(counts)], order

@@ -117,9 +117,7 @@ def _of_scores(scores: list[Path], own: dict[str, Any], metadata: Path | None, o
             raise PyriteError(f"--scores needs --{name}{hint} too")
     column = str(options.pop("label", None) or "")
     tables = [_scores(path, column if path == own["labels"] else "") for path in scores]
-    classes = getattr(tables[0], "names", None)
-    if own["classes"] is not None:
-        classes = [name.strip() for name in own["classes"].split(",")]
+    classes = None if own["classes"] is None else [name.strip() for name in own["classes"].split(",")]
     return find_wrong_labels(
         _labels(own["labels"], column), scores=tables[0] if len(tables) == 1 else tables, kind=own["kind"],
         embeddings=None if own["embeddings"] is None else _array(own["embeddings"]), classes=classes,

@@ -43,6 +43,7 @@ from .registry import (
 from .splits import Part as Part, Splits as Splits, first_members as first_members, split as split
 from .statistics import Statistics as Statistics
 from .tables import (
+    check_order as check_order,
     frame_table as frame_table,
     is_frame as is_frame,
     read_records as read_records,

@@ -18,7 +18,7 @@ from pyrite.data.hub import is_hub, read_hub
 from pyrite.data.items import Plain, check_like, described, is_picture, read_items, to_array, to_numbers
 from pyrite.data.records import Records, Schema, texts
 from pyrite.data.table import Roles, as_groups, read_columns, read_table
-from pyrite.data.tables import frame_table, is_frame
+from pyrite.data.tables import check_order, frame_table, is_frame
 from pyrite.data.torch_objects import (
     base_of,
     class_names,
@@ -81,6 +81,7 @@ def load_object(data: Any, label: Any = "", text: str = "", group: Any = "", **c
     """A data set from an object. ``label`` is the column or key of the labels, or the labels themselves; with several
     annotators their columns, or one column for each. ``csv`` explains the rest."""
     if not isinstance(group, str):
+        check_order(data, group, "group")
         made = load_object(data, label, text, **columns)
         return replace(made, groups=as_groups(to_array(group), "group"))
     roles = Roles(text=text, group=group, **columns)
@@ -90,6 +91,7 @@ def load_object(data: Any, label: Any = "", text: str = "", group: Any = "", **c
     plain = make_plain(
         data, label, text, taken={part.strip() for value in named for part in (value, *value.split(","))}
     )
+    check_order(plain.data, plain.label, "label")
     if is_frame(plain.data):
         return _load_frame(plain, replace(roles, text=plain.text))
     if given := [option for option, value in vars(roles).items() if value]:

@@ -72,14 +72,17 @@ class Embeddings(Features):
         return State({}, {"weights": self.encoder.weights})
 
     def transform(self, inputs: Inputs, progress: bool = False) -> Numbers:
-        console, rows = Console(stderr=True), []
+        console, rows = Console(stderr=True), np.empty((len(inputs), 0), np.float32)
         starts = range(0, len(inputs), _BLOCK)
         quiet = not (progress and console.is_terminal)
         for start in track(starts, str(self.encoder), console=console, disable=quiet):
             stop = min(start + _BLOCK, len(inputs))
             some = inputs.some(np.arange(start, stop)) if isinstance(inputs, LazyImages) else inputs[start:stop]
-            rows.append(self._block(some))
-        return np.concatenate(rows)
+            block = self._block(some)
+            if not start:  # and not a list of blocks, which would be in memory twice in the end
+                rows = np.empty((len(inputs), block.shape[1]), np.float32)
+            rows[start:stop] = block
+        return rows
 
     def _block(self, inputs: Inputs) -> Numbers:
         """From the cache, if they are there and whole, or computed. A disk that is full is no error."""

@@ -6,7 +6,7 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, lru_cache
 from pathlib import Path
 from typing import Any, ClassVar, Final, Literal, final
 from urllib.parse import urlsplit
@@ -21,6 +21,8 @@ from pyrite.checks import require
 from pyrite.data import InputKind
 from pyrite.errors import PyriteError
 from pyrite.features.embedding import NetEncoder, checksum, in_batches
+
+Files = tuple[tuple[str, int, int], ...]
 
 _AT_ONCE: Final = 16
 _NAME: Final = "the name of a model or a folder"
@@ -55,7 +57,7 @@ class HF(NetEncoder):
     @cached_property
     def weights(self) -> str:
         """Of all that decides the embeddings: in a folder also how texts and images are prepared."""
-        hashed = hashlib.sha256(checksum(_model(self.name)).encode())
+        hashed = hashlib.sha256(checksum(_model(self.name, _files(self.name))).encode())
         for path in sorted(Path(self.name).glob("*")):  # none if the model is on the hub
             if path.suffix in (".json", ".txt", ".model"):
                 hashed.update(path.name.encode() + path.read_bytes())
@@ -63,8 +65,8 @@ class HF(NetEncoder):
 
     def embed(self, samples: npt.NDArray[Any] | list[str]) -> npt.NDArray[np.float32]:
         is_text = isinstance(samples, list)
-        prepare = _reader(self.name, is_text)
-        whole = _model(self.name)
+        files = _files(self.name)
+        prepare, whole = _reader(self.name, files, is_text), _model(self.name, files)
         # A model of both images and texts, such as CLIP, has a part for each.
         net: nn.Module = getattr(whole, "text_model" if is_text else "vision_model", whole)
         return in_batches(lambda some: self._pooled(net, prepare(some)), samples, _AT_ONCE)
@@ -82,8 +84,14 @@ class HF(NetEncoder):
         return (out * weight).sum(1) / weight.sum(1).clamp(min=1)
 
 
-@cache
-def _model(name: str) -> nn.Module:
+def _files(name: str) -> Files:
+    """The files of a folder with their sizes and times: a model may be saved again during a session."""
+    found = ((path.name, path.stat()) for path in sorted(Path(name).glob("*")))
+    return tuple((file, stat.st_size, stat.st_mtime_ns) for file, stat in found)
+
+
+@lru_cache(maxsize=4)
+def _model(name: str, files: Files) -> nn.Module:
     from transformers import AutoModel
 
     with _quiet(name, "a model with safetensors weights"):
@@ -91,8 +99,8 @@ def _model(name: str) -> nn.Module:
     return net.eval()
 
 
-@cache
-def _reader(name: str, is_text: bool) -> Callable[[Any], dict[str, Tensor]]:
+@lru_cache(maxsize=4)
+def _reader(name: str, files: Files, is_text: bool) -> Callable[[Any], dict[str, Tensor]]:
     """What turns texts or images into the inputs of the model."""
     from transformers import AutoImageProcessor, AutoTokenizer
 

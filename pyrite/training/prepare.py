@@ -129,8 +129,10 @@ def encode(
 
     used = np.flatnonzero(part != Part.UNUSED)
     found, bad, unreadable = encoded(data, used)
-    numbers = np.zeros((len(data), found.shape[1]), found.dtype)
-    numbers[used] = found
+    numbers = found
+    if len(used) < len(data):
+        numbers = np.zeros((len(data), found.shape[1]), found.dtype)
+        numbers[used] = found
     part[used[bad]] = Part.UNUSED
     some = replace(
         data, inputs=numbers, columns=(), test=encoded_part(data.test), clean=encoded_part(data.clean),

@@ -19,14 +19,17 @@ def model(seed: int, scale: float = 1.0) -> Any:
     return scale * (2 * np.eye(3)[TRUE] + np.random.default_rng(seed).normal(size=(600, 3)))
 
 
-def test_neighbours_by_a_loop() -> None:
+@pytest.mark.parametrize("compared", [80, 30])  # all, and a subset
+def test_neighbours_by_a_loop(compared: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyrite.auditing.scores._COMPARED", compared)
     found = neighbour_scores(POINTS[:80], LABELS[:80], 3)
     frequency = np.bincount(LABELS[:80], minlength=3) / 80
     unit = POINTS[:80] / np.linalg.norm(POINTS[:80], axis=1, keepdims=True)
-    for row in (0, 33, 79):
-        near = [other for other in np.argsort(-unit @ unit[row]) if other != row][:20]
+    among = np.random.default_rng(0).choice(80, compared, replace=False) if compared < 80 else np.arange(80)
+    for row in range(80):
+        near = [other for other in np.argsort(-unit @ unit[row]) if other != row and other in among][:20]
         votes = np.bincount(LABELS[near], minlength=3)
-        assert found[row] == pytest.approx(np.maximum(np.log((votes + frequency) / 21), np.log(1e-6)))
+        assert found[row] == pytest.approx(np.maximum(np.log((votes + frequency) / 21), np.log(1e-6)), abs=1e-6)
 
 
 def test_a_label_does_not_vote_for_itself() -> None:

@@ -82,3 +82,49 @@ def test_shards_that_do_not_fit(tmp_path: Path) -> None:
     (tmp_path / "scores-8.parquet").write_bytes(b"PAR1")
     with pytest.raises(pyrite.PyriteError, match=r"not a Parquet file"):
         open_shards(tmp_path / "*.parquet")
+
+
+def test_columns_are_matched_by_name(tmp_path: Path) -> None:
+    scores, labels = made()
+    frame = pd.DataFrame(scores, columns=list("abcde"))
+    other = frame[list("edcba")]
+    expected = pyrite.audit(labels, scores=scores, kind="logits", classes=list("abcde"))
+    for number, part in enumerate((frame[:1000], other[1000:2000], frame.reset_index()[2000:].drop(columns="index"))):
+        part.to_parquet(tmp_path / f"s-{number}.parquet", index=False)
+    shards = open_shards(tmp_path / "s-*.parquet")
+    texts = np.array(list("abcde"), object)[labels]
+    for same in (shards, frame, other.reset_index()):
+        found = pyrite.audit(texts, scores=same, kind="logits", classes=list("abcde"))
+        np.testing.assert_array_equal(found.ranking, expected.ranking)
+    one, two = (pyrite.audit(texts, scores=[frame, second], kind="logits") for second in (scores, other))
+    np.testing.assert_array_equal(one.ranking, two.ranking)
+    assert pyrite.audit(texts, scores=shards, kind="logits").classes == tuple("abcde")
+    with pytest.raises(pyrite.PyriteError, match=r"not all models have scores of the class 'e'"):
+        pyrite.audit(texts, scores=[frame, frame[list("abcd")]], kind="logits")
+    frame[list("abcd")].to_parquet(tmp_path / "s-3.parquet", index=False)
+    with pytest.raises(pyrite.PyriteError, match=r"s-3.parquet has the columns 'a', 'b', 'c', 'd', but must"):
+        open_shards(tmp_path / "s-*.parquet")
+
+
+def test_whole_numbers_with_a_gap_in_a_later_row_group(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"a": pd.array([1, 2, 3, None], "Int64"), "b": pd.array([4, 3, 2, 1], "Int64")})
+    frame.to_parquet(tmp_path / "s-0.parquet", row_group_size=2, index=False)
+    shards = open_shards(tmp_path / "s-*.parquet")
+    assert shards is not None
+    np.testing.assert_array_equal(shards[:], [[1, 4], [2, 3], [3, 2], [np.nan, 1]])
+
+
+def test_rows_in_another_order_are_refused() -> None:
+    scores, labels = made()
+    frame = pd.DataFrame(scores, columns=list("abcde"))
+    shuffled = frame.sample(frac=1, random_state=0)
+    with pytest.raises(pyrite.PyriteError, match=r"scores has the same index as the samples, but in another order"):
+        pyrite.audit(pd.Series(labels), scores=shuffled, kind="logits")
+    with pytest.raises(pyrite.PyriteError, match=r"the column 'index' of the scores does not count their rows"):
+        pyrite.audit(labels, scores=shuffled.reset_index(), kind="logits")
+    with pytest.raises(pyrite.PyriteError, match=r"label has the same index as the samples, but in another order"):
+        pyrite.data.load(shuffled, label=pd.Series(labels))
+    alike = pyrite.audit(pd.Series(labels)[shuffled.index], scores=shuffled, kind="logits")
+    np.testing.assert_array_equal(
+        shuffled.index[alike.ranking[:50]], pyrite.audit(labels, scores=frame, kind="logits").ranking[:50]
+    )

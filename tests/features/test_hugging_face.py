@@ -1,5 +1,6 @@
 """Embeddings of Hugging Face models, which the tests make with random weights: nothing is downloaded."""
 
+import shutil
 import socket
 from pathlib import Path
 from typing import Any
@@ -64,6 +65,17 @@ def test_texts_are_averaged_over_their_own_tokens(bert: Path) -> None:
             tokens = net(**tokenizer(text, return_tensors="pt", truncation=True)).last_hidden_state[0]
         assert np.allclose(found["mean"][place], tokens.mean(0).numpy(), atol=1e-5)
         assert np.allclose(found["cls"][place], tokens[0].numpy(), atol=1e-5)
+
+
+def test_a_model_that_is_saved_again_in_a_session(bert: Path, tmp_path: Path) -> None:
+    shutil.copytree(bert, tmp_path / "bert")
+    spec, texts = f"hf({str(tmp_path / 'bert')!r})", pyrite.data.texts(TEXTS)
+    before, net = embedded(spec, texts), transformers.BertModel.from_pretrained(bert)
+    with torch.no_grad():
+        net.embeddings.word_embeddings.weight.neg_()
+    net.save_pretrained(tmp_path / "bert")
+    assert not np.allclose(embedded(spec, texts), before)
+    assert np.array_equal(embedded(f"hf({str(bert)!r})", texts), before)
 
 
 def test_images_are_prepared_as_the_model_expects(vit: Path) -> None:
@@ -137,6 +149,6 @@ def test_nothing_is_requested_where_the_hub_has_no_address(monkeypatch: pytest.M
             patch.setattr(socket, "getaddrinfo", answer)
             patch.setattr(transformers.AutoModel, "from_pretrained", load)
             with pytest.raises(ValueError, match="cannot be downloaded: not there"):
-                hugging_face._model("nobody/nothing")
+                hugging_face._model("nobody/nothing", ())
     hugging_face._is_offline.cache_clear()
     assert asked == [True, False]
