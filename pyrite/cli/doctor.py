@@ -19,7 +19,7 @@ def doctor(as_json: AsJson = False) -> None:
 
     cuda = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     devices = ["cpu", *cuda, *(["mps"] if torch.backends.mps.is_available() else [])]
-    there = {path.name for path in data_folder().iterdir()} if data_folder().is_dir() else set()
+    there = {path.parent.name for path in data_folder().glob("*/*")}  # a failed download leaves an empty folder
     packages = ("torch", "numpy", "scipy", "pandas", "scikit-learn", "pillow")
     found = {
         "pyrite": pyrite.__version__,

@@ -62,6 +62,15 @@ def test_doctor_prints_one_screen(run: Callable[..., Done]) -> None:
     assert found["loss kernel"].partition(":")[0] in ("compiled", "not compiled")
 
 
+def test_doctor_lists_data_sets_that_are_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("cifar10", "mnist"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "mnist" / "labels.gz").touch()
+    monkeypatch.setenv("PYRITE_DATA", str(tmp_path))
+    found = json.loads(CliRunner().invoke(app, ["doctor", "--json"]).output)
+    assert found["data sets"] == f"mnist in {tmp_path}"
+
+
 def test_check_in_words_and_as_json(run: Callable[..., Done]) -> None:
     said = run("check", "mae", "--classes", "100")
     assert said.returncode == 0
