@@ -203,11 +203,11 @@ def of_draws(name: str, draws: int, rows: int, again: bool) -> None:
                 began = time.process_time()
                 result[where].append(first(seed, where == "with", name == "nets", rows))
                 result["seconds"] = round(result["seconds"] + time.process_time() - began, 2)
+                result["named first"] = sum(names[:1] == ["region = Online"] for names in result["with"])
+                result["nothing named"] = result["without"].count([])
                 _save(name, result)
-    right = sum(names[:1] == ["region = Online"] for names in result["with"])
-    print(f"a region with half of the wrong labels is named first: {right} of {len(result['with'])}")
-    print(f"nothing is named without one: {result['without'].count([])} of {len(result['without'])}")
-    _save(name, result | {"named first": right, "nothing named": result["without"].count([])})
+    print(f"a region with half of the wrong labels is named first: {result['named first']} of {len(result['with'])}")
+    print(f"nothing is named without one: {result['nothing named']} of {len(result['without'])}")
 
 
 def _save(name: str, result: dict[str, Any]) -> None:
