@@ -131,13 +131,16 @@ GROWTHS: Final = {
     "loss, classes": Growth("classes, 512 samples", (100, 1000, 10_000), lambda k: loss(512, k)),
     "train": Growth("rows of 10 columns, an epoch", (10_000, 100_000, 1_000_000), train),
     "table": Growth("rows of a CSV of 10 columns", (10_000, 100_000, 1_000_000), table),
+    "table, columns": Growth("columns of a CSV of 200 rows", (1000, 4000, 16_000), wide_table),
+    "predict": Growth("rows of a CSV of 10 columns", (10_000, 100_000, 1_000_000), predict),
     "audit": Growth("samples of 10 classes", (10_000, 100_000, 1_000_000), lambda n: audit(n, 10)),
-    "audit, classes": Growth("classes, 10,000 samples", (300, 1000, 3000, 10_000), lambda k: audit(10_000, k)),
+    "audit, classes": Growth("classes, 10,000 samples", (1000, 3000, 10_000), lambda k: audit(10_000, k)),
     "train and audit": Growth("rows of 10 columns, an epoch", (10_000, 100_000, 1_000_000), train_and_audit),
     "train and audit, classes": Growth(
         "classes of 5 rows", (300, 1000, 3000), lambda k: train_and_audit(5 * k, k), lambda k: k * k
     ),
     "estimator": Growth("rows of 10 columns", (1000, 5000, 25_000), estimator),
+    "estimator, columns": Growth("columns of 500 rows", (10, 100, 1000), lambda f: estimator(500, columns=f)),
     "estimator, classes": Growth("classes of 5 rows", (30, 100, 300), lambda k: estimator(5 * k, k), lambda k: k * k),
     "images": Growth("megapixels of each of 6 images", (10, 30, 88), images),
 }

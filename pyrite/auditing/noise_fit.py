@@ -60,7 +60,9 @@ class NoiseFit:
     def log_joint(self, log_p: Floats, labels: Ints) -> Floats:
         """log P(true k, given label) of every sample and class, up to a constant per sample."""
         joint = self.log_prior(log_p)
-        joint += self.pattern * np.log(self.matrix).T[labels]
+        # Of many classes, a block has few rows: the logarithm of the whole matrix would take most of the time.
+        few = len(labels) < len(self.matrix)
+        joint += self.pattern * (np.log(self.matrix[:, labels]).T if few else np.log(self.matrix).T[labels])
         return joint
 
 

@@ -130,20 +130,20 @@ def features(groups: LabelGroups) -> Floats:
     preferred, top = p.argmax(1), p.max(1)
     second, first = np.partition(groups.log_p, -2, axis=1)[:, -2:].T
     gaps, differ = first - second, preferred != labels
-    fits = {power: groups.fit_matrix(power) for power in POWERS}
+    fits = {power: groups.fit_matrix(power)[1:] for power in POWERS}  # matrices of many classes are large
     prior = groups.counts / count
     entropy = -float((prior[prior > 0] * np.log(prior[prior > 0])).sum())
-    loss, best = -float(groups.own.mean()), max(likelihood for _, likelihood, _ in fits.values())
+    loss, best = -float(groups.own.mean()), max(likelihood for likelihood, _ in fits.values())
     fractions = [differ.mean(), 1 - top.mean()]
     for part in _SUREST:
         rows = gaps >= np.quantile(gaps, 1 - part)  # and all that are equal
         fractions += [differ[rows].mean(), 1 - top[rows].mean()]
-    fractions += [rate for _, _, rate in fits.values()]
+    fractions += [rate for _, rate in fits.values()]
     fractions.append(groups.symmetric_rate(3))
     fractions += [(groups.own - first < -nats).mean() for nats in _FAR]
     fractions += [(gaps < part * np.median(gaps)).mean() for part in _TIES]
     fractions.append(_confident(groups, p))
-    gains = [max(best + loss, 0.0) ** 0.5, fits[3][1] - fits[1][1], fits[8][1] - fits[1][1]]
+    gains = [max(best + loss, 0.0) ** 0.5, fits[3][0] - fits[1][0], fits[8][0] - fits[1][0]]
     rest = [prior.max(), 1 / classes, np.log(count), 1 - loss / entropy, *gains, _pattern(p, preferred, labels)]
     rest += [*_second(groups, p, differ), *_by_class(groups, differ, gaps)]
     of_label, squares = p[groups.rows, labels], float((p**2).sum(1).mean())

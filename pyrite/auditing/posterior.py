@@ -72,8 +72,12 @@ def sums_by_label(chances: npt.NDArray[np.floating[Any]], labels: Ints) -> tuple
 def noise_matrix(counts: Floats) -> tuple[Floats, Floats]:
     """T[i, j] = P(given j | true i) by expected counts, and its standard errors; the identity for absent classes."""
     totals = counts.sum(1, keepdims=True)
-    matrix = np.where(totals > 0, counts / np.maximum(totals, 1e-12), np.eye(len(counts)))
-    return matrix, np.sqrt(matrix * (1 - matrix) / np.maximum(totals, 1.0))
+    matrix, absent = counts / np.maximum(totals, 1e-12), np.flatnonzero(totals[:, 0] <= 0)
+    matrix[absent, absent] = 1
+    variance = 1 - matrix
+    variance *= matrix
+    variance /= np.maximum(totals, 1.0)
+    return matrix, np.sqrt(variance, out=variance)
 
 
 def suspect_threshold(wrong: Floats) -> float:

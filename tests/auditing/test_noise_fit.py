@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.special import log_softmax, softmax
 
-from pyrite.auditing.noise_fit import LabelGroups, fit_noise, likeliest_fit
+from pyrite.auditing.noise_fit import LabelGroups, NoiseFit, fit_noise, likeliest_fit
 from pyrite.auditing.posterior import class_probabilities, log_odds, noise_matrix, sums_by_label, suspect_threshold
 
 MATRIX = np.array([[0.9, 0.08, 0.02], [0.05, 0.7, 0.25], [0.0, 0.1, 0.9]])
@@ -157,3 +157,15 @@ def test_suspects_come_and_go_one_by_one() -> None:
     rest = np.linspace(0.001, 0.09, 500)
     thresholds = [suspect_threshold(np.append(rest, top)) for top in (0.0999, 0.1001, 0.2)]
     assert np.ptp(thresholds) < 0.002
+
+
+def test_a_few_rows_have_the_values_that_they_have_among_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    random, sizes, log = np.random.default_rng(0), list[int](), np.log
+    matrix = random.dirichlet(np.ones(7), 7)
+    fit = NoiseFit(2.0, random.normal(size=(1, 7)), matrix)
+    log_p, labels = log_softmax(random.normal(size=(40, 7)), 1), random.integers(0, 7, 40)
+    whole = fit.log_joint(log_p, labels)
+    np.testing.assert_allclose(np.exp(whole), softmax(2 * log_p + fit.bias, 1) * matrix[:, labels].T, rtol=1e-9)
+    monkeypatch.setattr(np, "log", lambda values: sizes.append(np.size(values)) or log(values))  # type: ignore[func-returns-value]
+    np.testing.assert_array_equal(fit.log_joint(log_p[:3], labels[:3]), whole[:3])
+    assert max(sizes) == 3 * 7  # and not those of the whole matrix for every block of rows
