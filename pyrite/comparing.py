@@ -11,6 +11,7 @@ from functools import partial
 from itertools import count, product
 from pathlib import Path
 from statistics import mean, stdev
+from time import sleep
 from typing import Any, NamedTuple, TypeVar, Unpack, final
 
 import torch
@@ -26,10 +27,22 @@ from pyrite.processes import join, rank
 from pyrite.settings import Settings
 from pyrite.spec import build, nearest
 from pyrite.text_tables import Table
-from pyrite.training import COLUMNS, Observer, Run, RunFailed, Watching, given_settings, read_once, resolve, train_once
+from pyrite.training import (
+    COLUMNS,
+    InUse,
+    Observer,
+    Run,
+    RunFailed,
+    Watching,
+    given_settings,
+    read_once,
+    resolve,
+    train_once,
+)
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
+_PAUSE = 1.0  # seconds until a run in which another process trains is looked at again
 _LONGEST = 150  # characters of a folder's name; file systems allow 255
 
 
@@ -40,24 +53,43 @@ def run_grid(
     workers: int = 1,
     begin: Callable[[Task], None] = lambda task: None,
 ) -> Iterator[tuple[Task, Result]]:
-    """Every task with its result, in the order in which they are finished. Workers are processes of one thread each."""
+    """Every task with its result, in the order in which they are finished. Workers are processes of one thread each.
+
+    A run that another process trains in, on this machine or another one with the same folder, is taken up last: when
+    that process is done, its result is read.
+    """
+    waiting, begun = list(range(len(tasks))), set[int]()
+
+    def start(number: int) -> Task:
+        begin(tasks[number]) if number not in begun else sleep(_PAUSE)
+        begun.add(number)
+        return tasks[number]
+
     if whole_number("workers", workers, least=1) == 1 or len(tasks) < 2:
-        for only in tasks:
-            begin(only)
-            yield only, work(only)
+        while waiting:
+            number = waiting.pop(0)
+            try:
+                result = work(start(number))
+            except InUse:
+                waiting.append(number)
+            else:
+                yield tasks[number], result
         return
     # A process that is forked while torch's threads run may never return, hence "spawn".
     context = multiprocessing.get_context("spawn")
-    waiting, running = list(tasks), dict[Future[Result], Task]()
+    running = dict[Future[Result], int]()
     with ProcessPoolExecutor(workers, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
         try:
             while waiting or running:
                 while waiting and len(running) < workers:
-                    task = waiting.pop(0)
-                    begin(task)
-                    running[pool.submit(work, task)] = task
+                    number = waiting.pop(0)
+                    running[pool.submit(work, start(number))] = number
                 for future in wait(running, return_when=FIRST_COMPLETED).done:
-                    yield running.pop(future), future.result()
+                    number = running.pop(future)
+                    if isinstance(future.exception(), InUse):
+                        waiting.append(number)
+                    else:
+                        yield tasks[number], future.result()
         finally:
             pool.shutdown(cancel_futures=True)
 

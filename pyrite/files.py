@@ -1,11 +1,14 @@
 """Reading of regular files, atomic writing, and locks on folders that several processes write to."""
 
+import glob
 import io
 import json
 import os
+import re
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +24,48 @@ def as_path(path: object) -> Path:
     if not isinstance(path, str | Path) or not str(path) or "\0" in str(path):
         raise PyriteError(f"{path!r} is not a path")
     return Path(os.path.expanduser(path))
+
+
+_BRACES, _DIGITS = re.compile(r"\{(\d+)\.\.(\d+)\}"), re.compile(r"(\d+)")
+
+
+def is_pattern(text: str) -> bool:
+    """Whether a path stands for several files."""
+    return bool(_BRACES.search(text) or glob.has_magic(text)) and not os.path.exists(text)
+
+
+def shard_paths(pattern: str) -> list[str] | None:
+    """The files of a pattern, ``scores-*.npy`` in the order of their numbers or ``photos-{000..009}.tar``; None if it
+    is no pattern. A missing file is an error."""
+    if not is_pattern(pattern):
+        return None
+    if braces := _BRACES.search(pattern):
+        first, last = braces.groups()
+        numbers = [str(number).zfill(len(first)) for number in range(int(first), int(last) + 1)]
+        paths = [f"{pattern[: braces.start()]}{number}{pattern[braces.end() :]}" for number in numbers]
+        absent = next((path for path in paths if not os.path.exists(path)), "" if paths else pattern)
+        if absent:
+            raise PyriteError(f"{absent} is missing")
+        return paths
+    paths = sorted(
+        glob.glob(pattern), key=lambda path: [int(n) if n.isdigit() else n for n in re.split(r"(\d+)", path)]
+    )
+    if not paths:
+        raise PyriteError(f"no file has a name like {pattern}")
+    _check_numbers(pattern, paths)
+    return paths
+
+
+def _check_numbers(pattern: str, paths: Sequence[str]) -> None:
+    """Refuse a gap in the numbers that a single ``*`` stands for."""
+    before, star, after = pattern.partition("*")
+    middles = [path[len(before) : len(path) - len(after)] for path in paths]
+    if not star or glob.has_magic(before + after) or not all(middle.isdigit() for middle in middles):
+        return
+    for previous, name in pairwise(middles):
+        if int(name) != int(previous) + 1:
+            missing = f"{before}{str(int(previous) + 1).zfill(len(previous))}{after}"
+            raise PyriteError(f"{missing} is missing, but {before}{name}{after} exists")
 
 
 def read_bytes(path: str | Path, most: int = -1) -> bytes:

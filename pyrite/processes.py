@@ -23,6 +23,7 @@ from pyrite.errors import PyriteError
 
 _Kind = TypeVar("_Kind")
 _TRIM_THRESHOLD, _MMAP_MAX = -1, -4  # numbers of glibc's malloc.h
+_SMALL, _FEW = 8192, 8  # numbers and processes up to which a sum takes less time by messages than by an all-reduce
 
 
 def rank() -> int:
@@ -106,9 +107,27 @@ def _leave() -> None:
 def all_reduce(value: Tensor) -> Tensor:
     """The sum of a tensor over all processes, without a gradient."""
     value = value.detach().clone()
-    if dist.is_initialized():
+    if world_size() > 1:
+        if value.device.type == "cpu" and 0 < value.numel() <= _SMALL and world_size() <= _FEW:
+            return _exchanged(value)
         dist.all_reduce(value)
     return value
+
+
+def _exchanged(value: Tensor) -> Tensor:
+    """The sum of a small tensor, which every process sends to every other and adds up in order of rank.
+
+    For two processes this takes 2 switches between threads, gloo's all-reduce 9; a batch norm waits for them.
+    """
+    values = value.new_empty(world_size(), *value.shape)
+    values[rank()] = value
+    others = [number for number in range(len(values)) if number != rank()]
+    sending = [dist.irecv(values[number], number) for number in others]
+    sending += [dist.isend(values[rank()], number) for number in others]
+    for message in sending:
+        assert message is not None
+        message.wait()
+    return values.sum(0)
 
 
 def all_gather(value: _Kind) -> list[_Kind]:
@@ -168,10 +187,10 @@ def all_reduce_gradients(weights: list[nn.Parameter]) -> None:
     if not dist.is_initialized():
         return
     parts = [torch.zeros_like(weight) if weight.grad is None else weight.grad for weight in weights]
-    used = torch.tensor([float(weight.grad is not None) for weight in weights])
     flat = torch.cat([part.reshape(-1) for part in parts])
     sending = dist.all_reduce(flat, async_op=True)
-    dist.all_reduce(used)  # on the processor, so that no device is waited for
+    # On the processor, so that no device is waited for.
+    used = all_reduce(torch.tensor([float(weight.grad is not None) for weight in weights]))
     sending.wait()
     sums = flat.split([part.numel() for part in parts])
     for weight, part, gradient, is_used in zip(weights, parts, sums, used.tolist(), strict=True):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+import webdataset
 from PIL import Image
 from sklearn.datasets import load_wine
 from typer.testing import CliRunner
@@ -52,6 +53,16 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
         photos.mkdir(parents=True, exist_ok=True)
         (mail / f"{row}.txt").write_text(texts()[row], encoding="utf-8")
         Image.new("RGB", (20 + row % 3, 24), (4 * row, 90 * (row % 2), 50)).save(photos / f"{row}.jpg")
+    for number in range(2):
+        with webdataset.TarWriter(str(folder / f"photos-{number:03d}.tar")) as writer:
+            for row in range(number, ROWS, 2):
+                image = Image.new("RGB", (24, 24), (4 * row, 90 * (row % 3), 50))
+                writer.write({"__key__": str(row), "png": np.asarray(image), "cls": row % 3})
+    import datasets
+
+    images = [Image.new("RGB", (24, 24), (4 * row, 90 * (row % 2), 50)) for row in range(ROWS)]
+    columns = datasets.Dataset.from_dict({"image": images, "label": ["ab"[row % 2] for row in range(ROWS)]})
+    columns.to_parquet(str(folder / "train-00000-of-00001.parquet"))
     x, y = load_wine(return_X_y=True)
     np.savez(folder / "arrays.npz", x=x, y=y)
     np.save(folder / "scores.npy", np.random.default_rng(0).normal(size=(ROWS, 3)))
@@ -128,6 +139,7 @@ def test_the_table_is_found() -> None:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_commands(command: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(place)
+    monkeypatch.setattr("datasets.config.HF_DATASETS_CACHE", tmp_path / "cache")
     words = [STANDS_FOR.get(word, word) for word in shlex.split(command)[1:]]
     if words[0] == "check":
         printed = CliRunner().invoke(app, words, catch_exceptions=False).output
@@ -143,6 +155,7 @@ def test_commands(command: str, place: Path, tmp_path: Path, monkeypatch: pytest
     rows = pd.read_csv(tmp_path / "run" / "suspects.csv")
     assert len(rows) == ROWS
     classes = {"customers": ["no", "yes"], "reviews": [1, 5], "photos/": ["a", "b"], "mail/": ["a", "b"]}
+    classes["train-*"] = ["a", "b"]
     file = "customers" if "scores.csv" in words else words[1].partition(".")[0]
     assert set(rows["given"]) == set(classes.get(file, [0, 1, 2]))
     page = (tmp_path / "run" / "report.html").read_text(encoding="utf-8")

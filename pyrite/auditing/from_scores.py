@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from operator import getitem
 from typing import Any, Final
 
 import numpy as np
@@ -24,15 +23,14 @@ from pyrite.auditing.posterior import (
     suspect_threshold,
     values_at_same_ranks,
 )
+from pyrite.auditing.rows import over_rows
 from pyrite.auditing.sample_scores import Evidence, compute_scores
 from pyrite.auditing.scores import (
     Kind,
-    by_blocks,
     check_labels,
     combine_scores,
     doubts_of,
     gap_of,
-    in_blocks,
     preferences,
     to_log_p,
 )
@@ -48,7 +46,7 @@ FEWEST: Final = 50
 _FITTED: Final = 2_000_000  # scores that the noise is fitted to; of a larger table, a random subset of the rows
 _CERTAIN: Final = 30.0  # larger margins are clipped: they differ from this by less than 1e-13 in probability
 
-_LogP = Callable[[slice], Floats]
+_LogP = Callable[[npt.NDArray[Any]], Floats]
 
 
 def audit_scores(
@@ -80,28 +78,30 @@ def audit_scores(
     if table.size > _FITTED:
         count = max(_FITTED // table.shape[1], FEWEST)
         fitted = np.sort(np.random.default_rng(seed).choice(fitted, min(count, len(given)), replace=False))
-    some = table[:] if len(fitted) == len(table) else table[fitted]
+    some = np.asarray(table[:] if len(fitted) == len(table) else table[fitted])
     gap = gap_of(some, kind)
     groups = LabelGroups(to_log_p(some, kind, gap), given[fitted])
     fit, rate = fit_noise(groups), estimate_rate(groups)
     del some, groups
 
-    log_p = partial(_log_p, table, kind, gap)
+    scaled = partial(to_log_p, kind=kind, gap=gap)
 
-    def look(rows: slice) -> dict[str, npt.NDArray[Any]]:
-        values = log_p(rows)
-        found = {"": log_odds(fit.log_joint(values, given[rows]), given[rows])}
-        if columns is not None:
+    with_columns = columns is not None
+
+    def look(rows: npt.NDArray[Any], labels: Ints) -> dict[str, npt.NDArray[Any]]:
+        values = scaled(rows)
+        found = {"": log_odds(fit.log_joint(values, labels), labels)}
+        if with_columns:
             found["preferred"], found["certainty"] = preferences(values)
-        return found | compute_scores(Evidence(values, given[rows]))
+        return found | compute_scores(Evidence(values, labels))
 
-    parts = by_blocks(look, table.shape)
+    parts = list(over_rows(look, table, given))
     evidence = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
     odds = evidence.pop("")
     preferred, certainty = evidence.pop("preferred", None), evidence.pop("certainty", None)
     notes = (*_absent_classes(given, names), *doubts_of(table, kind), *rate.warnings)
     audit = _conclude(
-        fit, rate, log_p, given, OddsCalibration.of(odds, rate.rate, rate.slope)(odds), classes=names,
+        fit, rate, table, scaled, given, OddsCalibration.of(odds, rate.rate, rate.slope)(odds), classes=names,
         index=np.arange(len(given)), evidence=evidence, warnings=notes,
     )  # fmt: skip
     if columns is None or preferred is None or certainty is None:
@@ -156,9 +156,8 @@ def audit_margins(
         # Memorising a label lowers its score, so the score of a trained sample can be too low but not too high.
         score[~unseen] = np.maximum(score[~unseen], values_at_same_ranks(score[~unseen], score[unseen]))
     known = {name: values[index] for name, values in recorded.items() if len(values) == len(given)}
-    log_p_of: _LogP = partial(getitem, log_p)  # type: ignore[assignment]
     return _conclude(
-        fit, rate, log_p_of, labels, score, classes=classes, index=index,
+        fit, rate, log_p, np.asarray, labels, score, classes=classes, index=index,
         evidence=compute_scores(Evidence(log_p, labels, known)),
         warnings=warnings, true=None if true is None else true[index],
         paths=() if paths is None else tuple(paths[index].tolist()), **columns,
@@ -175,45 +174,50 @@ def check_enough(labels: Ints, classes: Sequence[str], used: int | None = None) 
         raise PyriteError(f"all labels are {classes[present[0]]!r}: with one class no label can be wrong")
 
 
-def _log_p(table: npt.NDArray[Any], kind: Kind, gap: float, rows: slice) -> Floats:
-    return to_log_p(table[rows], kind, gap)
-
-
-def _probabilities(fit: NoiseFit, log_p: _LogP, labels: Ints, score: Floats) -> npt.NDArray[np.float32]:
+def _true_classes(fit: NoiseFit, scaled: _LogP, rows: npt.NDArray[Any], labels: Ints, score: Floats) -> Floats:
     """The probability of every true class, one row per sample."""
-    result = np.empty((len(labels), len(fit.matrix)), np.float32)
+    return class_probabilities(fit.log_joint(scaled(rows), labels), labels, score)
 
-    def fill(rows: slice) -> None:
-        joint = fit.log_joint(log_p(rows), labels[rows])
-        result[rows] = class_probabilities(joint, labels[rows], score[rows])
 
-    by_blocks(fill, result.shape)
+def _probabilities(
+    fit: NoiseFit, scaled: _LogP, table: npt.NDArray[Any], labels: Ints, score: Floats
+) -> npt.NDArray[np.float32]:
+    result, start = np.empty((len(labels), len(fit.matrix)), np.float32), 0
+    for chances in over_rows(partial(_true_classes, fit, scaled), table, labels, score):
+        result[start : start + len(chances)] = chances
+        start += len(chances)
     return result
 
 
 def _conclude(
-    fit: NoiseFit, rate: NoiseRate | None, log_p: _LogP, labels: Ints, score: Floats, **columns: Any
+    fit: NoiseFit,
+    rate: NoiseRate | None,
+    table: npt.NDArray[Any],
+    scaled: _LogP,
+    labels: Ints,
+    score: Floats,
+    **columns: Any,
 ) -> Audit:
-    """The audit by this fit; only a ranking if the fit cannot separate wrong labels."""
+    """The audit by this fit of a table whose rows are ``scaled`` to log-probabilities; only a ranking if the fit cannot
+    separate wrong labels."""
 
-    counts = np.zeros_like(fit.matrix)
+    def choose(rows: npt.NDArray[Any], labels: Ints, score: Floats) -> tuple[Any, ...]:
+        chances = _true_classes(fit, scaled, rows, labels, score)
+        return *likely_classes(chances, labels), *sums_by_label(chances, labels)
+
+    counts, start = np.zeros_like(fit.matrix), 0
     shape = len(labels), min(CHOICES, len(counts))
     choices, likelihoods = np.empty(shape, np.int32), np.empty(shape, np.float32)
-
-    def choose(rows: slice) -> tuple[Ints, Floats]:
-        joint = fit.log_joint(log_p(rows), labels[rows])
-        chances = class_probabilities(joint, labels[rows], score[rows])
-        choices[rows], likelihoods[rows] = likely_classes(chances, labels[rows])
-        return sums_by_label(chances, labels[rows])
-
-    for present, sums in in_blocks(choose, (len(labels), len(counts))):
+    for likely, chances, present, sums in over_rows(choose, table, labels, score):
+        rows = slice(start, start := start + len(likely))
+        choices[rows], likelihoods[rows] = likely, chances
         counts[:, present] += sums.T
     columns |= {
         "labels": labels,
         "score": score,
         "choices": choices,
         "likelihoods": likelihoods,
-        "probabilities": partial(_probabilities, fit, log_p, labels),
+        "probabilities": partial(_probabilities, fit, scaled, table, labels),
     }
     if rate is None or not fit.can_tell:
         unknown = np.full_like(fit.matrix, np.nan)

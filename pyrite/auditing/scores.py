@@ -1,9 +1,8 @@
 """Scores of models as a user passes them: checks, log-probabilities in one scale, several models as one table."""
 
-import os
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, Literal, TypeVar, get_args
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final, Literal, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -12,19 +11,17 @@ from pandas import DataFrame
 from scipy.special import softmax
 
 from pyrite.arrays import Floats, Ints, to_array, to_floats, to_ints
+from pyrite.auditing.rows import blocks, is_dask, over_rows, with_whole_rows
 from pyrite.auditing.shards import Shards
 from pyrite.data import annotation_cells, are_several, frame_table, is_frame, is_missing, listed
 from pyrite.errors import PyriteError
 
 __all__ = [
     "Kind",
-    "blocks",
-    "by_blocks",
     "check_labels",
     "combine_scores",
     "doubts_of",
     "gap_of",
-    "in_blocks",
     "named_scores",
     "neighbour_scores",
     "numbered",
@@ -33,9 +30,7 @@ __all__ = [
 ]
 
 Kind = Literal["logits", "probabilities", "log-probabilities"]
-Result = TypeVar("Result")
 
-_BLOCK: Final = 1 << 16  # scores worked on at once: half a MiB in float64
 # The tolerance for sums of probabilities. In float16 the logarithm of a small one has errors of some thousandths.
 _TOLERANCE: Final = 1e-3
 _HALF_TOLERANCE: Final = 1e-2
@@ -47,23 +42,6 @@ _COMPARED: Final = 50_000  # samples among which neighbours are looked for
 _UNNAMED: Final = ("", "Unnamed: 0", "index")  # the row numbers that pandas writes
 _LOOKED_AT: Final = 1000  # rows by which scores are doubted
 _SHARPNESS: Final = 4.0  # of the probabilities that are averaged: a sample with the typical gap has odds of e⁴
-
-
-def by_blocks(work: Callable[[slice], Result], shape: tuple[int, ...]) -> list[Result]:
-    """What ``work`` returns for blocks of rows of a table, in order; computed in parallel."""
-    return list(in_blocks(work, shape))
-
-
-def in_blocks(work: Callable[[slice], Result], shape: tuple[int, ...]) -> Iterator[Result]:
-    """The same, one block after the other, so that none needs to be kept."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        yield from pool.map(work, blocks(shape))
-
-
-def blocks(shape: tuple[int, ...]) -> Iterator[slice]:
-    """Slices of rows that are processed together."""
-    size = max(_BLOCK // shape[1], 1)
-    return (slice(start, start + size) for start in range(0, max(shape[0], 1), size))
 
 
 # --- scale ----------------------------------------------------------------------------------------------------------
@@ -89,8 +67,8 @@ def gap_of(scores: npt.NDArray[Any], kind: Kind) -> float:
     The temperature of a net is arbitrary, in the logits as in the probabilities it gives: only the order of the classes
     and the ratios of the differences are evidence, and the fit of the noise finds the sharpness.
     """
-    parts = by_blocks(lambda rows: _last_two(_to_logits(scores[rows], kind)), scores.shape)
-    second, first = np.concatenate(parts).T
+    parts = over_rows(lambda some: _last_two(_to_logits(some, kind)), scores)
+    second, first = np.concatenate(list(parts)).T
     return typical_gap(first, second)
 
 
@@ -143,6 +121,8 @@ def combine_scores(
         tables.append((neighbour_scores(embeddings, labels, tables[0][0].shape[1]), "logits"))
     if len(tables) == 1:
         return tables[0]
+    if any(is_dask(table) for table, _ in tables):
+        raise PyriteError("a Dask array of scores is audited alone: average several models first, without embeddings")
     if len({table.shape for table, _ in tables}) > 1:
         raise PyriteError(f"scores have the shapes {', '.join(str(table.shape) for table, _ in tables)}")
     mean = np.zeros(tables[0][0].shape, np.float32)
@@ -293,8 +273,8 @@ def _check_scores(scores: object, labels: Ints, kind: Kind | None) -> tuple[npt.
     if labels.size and labels.max() >= table.shape[1]:
         first = int((labels >= table.shape[1]).argmax())
         raise PyriteError(f"label {labels[first]} at index {first} has no column: scores have {table.shape[1]}")
-    for rows in blocks(table.shape):
-        _check_rows(table[rows], kind, rows.start)
+    for _ in over_rows(partial(_check_rows, kind), table, range(len(table))):
+        pass
     return table, kind
 
 
@@ -316,6 +296,8 @@ def _to_table(scores: object) -> npt.NDArray[Any]:
         if masked.any():
             raise PyriteError(f"scores are masked in row {int(np.argwhere(masked)[0][0])}: every class needs a score")
         scores = np.ma.getdata(scores)
+    if is_dask(scores):
+        return with_whole_rows(scores)  # type: ignore[no-any-return]
     try:
         known = isinstance(scores, np.ndarray | Shards)
         return scores if known else np.asarray(scores)  # type: ignore[return-value]  # shards are read by rows too
@@ -323,11 +305,11 @@ def _to_table(scores: object) -> npt.NDArray[Any]:
         raise PyriteError(f"scores cannot be read as an array: {error}") from None
 
 
-def _check_rows(rows: npt.NDArray[Any], kind: Kind, start: int) -> None:
+def _check_rows(kind: Kind, rows: npt.NDArray[Any], numbers: range) -> None:
     bad = ~np.isfinite(rows) if kind != "log-probabilities" else np.isnan(rows) | (rows == np.inf)
     if bad.any():
         first = int(bad.any(1).argmax())
-        raise PyriteError(f"scores are {rows[first][bad[first]][0]} in row {start + first}")
+        raise PyriteError(f"scores are {rows[first][bad[first]][0]} in row {numbers[first]}")
     if kind == "logits":
         return
     with np.errstate(over="ignore"):
@@ -337,6 +319,6 @@ def _check_rows(rows: npt.NDArray[Any], kind: Kind, start: int) -> None:
     if off.any():
         first = int(off.argmax())
         raise PyriteError(
-            f"row {start + first} of the scores does not hold {kind}: they add up to {chances[first].sum():.6g}, the "
+            f"row {numbers[first]} of the scores does not hold {kind}: they add up to {chances[first].sum():.6g}, the "
             f"smallest is {rows[first].min():.6g}"
         )

@@ -1,20 +1,20 @@
 """Scores in several files, of which rows are read when they are used."""
 
-import glob
-import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
-from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, final
+from typing import Any, Final, NamedTuple, final
 
 import numpy as np
 import numpy.typing as npt
 
 from pyrite.data import listed
 from pyrite.errors import PyriteError
+from pyrite.files import shard_paths
 
 __all__ = ["Shards", "open_shards"]
+
+_CHUNK: Final = 64 << 20  # bytes that a Dask worker reads at once
 
 
 class _Part(NamedTuple):
@@ -67,16 +67,34 @@ class Shards:
         known = list(self.names or ())
         return Shards(self._parts, names, [known.index(name) for name in names])
 
+    def to_dask(self) -> Any:
+        """The same table as a Dask array, of which workers that have the same files read chunks of at most 64 MiB."""
+        try:
+            from dask.array import concatenate, from_delayed
+            from dask.delayed import delayed
+        except ImportError:
+            raise PyriteError("Dask is not installed: pip install 'pyrite-labels[scale]'") from None
+        chunks = []
+        for part in self._parts:
+            rows = max(_CHUNK // (part.dtype.itemsize * part.columns), 1)
+            for start in range(0, part.rows, rows):
+                shape = min(rows, part.rows - start), self.shape[1]
+                read = delayed(_read_rows, pure=False)(part.read, start, start + shape[0], self._chosen)
+                chunks.append(from_delayed(read, shape, part.dtype))
+        return concatenate(chunks)
+
+
+def _read_rows(
+    read: Callable[[], npt.NDArray[Any]], start: int, end: int, chosen: slice | list[int]
+) -> npt.NDArray[Any]:
+    return np.array(read()[start:end][:, chosen])
+
 
 def open_shards(pattern: str | Path) -> Shards | None:
     """The files that a pattern such as ``scores-*.npy`` names, ordered by their numbers; None if it is no pattern."""
-    text = str(pattern)
-    if not glob.has_magic(text) or Path(text).exists():
+    paths = shard_paths(str(pattern))
+    if paths is None:
         return None
-    paths = sorted(glob.glob(text), key=lambda path: [int(n) if n.isdigit() else n for n in re.split(r"(\d+)", path)])
-    if not paths:
-        raise PyriteError(f"no file has a name like {text}")
-    _check_numbers(text, paths)
     parts, names = list[_Part](), list[str]()
     for path in paths:
         if path.lower().endswith(".parquet"):
@@ -87,29 +105,18 @@ def open_shards(pattern: str | Path) -> Shards | None:
     return Shards(parts, names or None)
 
 
-def _check_numbers(pattern: str, paths: Sequence[str]) -> None:
-    """Refuse a gap in the numbers that a single ``*`` stands for."""
-    before, star, after = pattern.partition("*")
-    middles = [path[len(before) : len(path) - len(after)] for path in paths]
-    if not star or glob.has_magic(before + after) or not all(middle.isdigit() for middle in middles):
-        return
-    for previous, name in pairwise(middles):
-        if int(name) != int(previous) + 1:
-            missing = f"{before}{str(int(previous) + 1).zfill(len(previous))}{after}"
-            raise PyriteError(f"{missing} is missing, but {before}{name}{after} exists")
-
-
 def _mapped(path: str) -> _Part:
-    def opened() -> npt.NDArray[Any]:
-        try:
-            return np.lib.format.open_memmap(path, mode="r")
-        except (OSError, ValueError, EOFError) as error:
-            raise PyriteError(f"cannot read {path}: {error}") from None
-
-    table = opened()
+    table = _open(path)
     if table.ndim != 2 or table.dtype.kind not in "fiu":
         raise PyriteError(f"{path} has {table.dtype} of shape {table.shape}, but scores are numbers in two dimensions")
-    return _Part(path, len(table), table.shape[1], table.dtype, opened)
+    return _Part(path, len(table), table.shape[1], table.dtype, partial(_open, path))
+
+
+def _open(path: str) -> npt.NDArray[Any]:
+    try:
+        return np.lib.format.open_memmap(path, mode="r")
+    except (OSError, ValueError, EOFError) as error:
+        raise PyriteError(f"cannot read {path}: {error}") from None
 
 
 def _parquet(path: str, names: Sequence[str]) -> tuple[list[_Part], list[str]]:
@@ -120,24 +127,28 @@ def _parquet(path: str, names: Sequence[str]) -> tuple[list[_Part], list[str]]:
     except ImportError:
         raise PyriteError("reading Parquet needs pyarrow: pip install 'pyrite-labels[parquet]'") from None
 
-    @lru_cache(maxsize=1)
-    def read(group: int) -> npt.NDArray[Any]:
-        with ParquetFile(path) as file:
-            columns = [column.to_numpy() for column in file.read_row_group(group).select(order).columns]
-        wrong = next((name for name, c in zip(order, columns, strict=True) if c.dtype.kind not in "fiu"), None)
-        if wrong is not None:
-            raise PyriteError(f"column {wrong!r} of {path} does not hold numbers")
-        table = np.stack(columns, axis=1)
-        return table if table.dtype.kind == "f" else table.astype(np.float64)  # as whole numbers with a gap are
-
     try:
         with ParquetFile(path) as file:
             own = list(file.schema_arrow.names)
             counts = [file.metadata.row_group(group).num_rows for group in range(file.num_row_groups)]
     except (OSError, ArrowException) as error:
         raise PyriteError(f"{path}: not a Parquet file ({str(error).splitlines()[0]})") from None
-    order = list(names) or own
+    order = tuple(names) or tuple(own)
     if sorted(own) != sorted({*order}):
         raise PyriteError(f"{path} has the columns {listed(own)}, but must have {listed(order)}, each once")
-    dtype = read(0).dtype if counts else np.dtype(np.float32)
-    return [_Part(path, rows, len(order), dtype, partial(read, group)) for group, rows in enumerate(counts)], order
+    dtype = _row_group(path, order, 0).dtype if counts else np.dtype(np.float32)
+    reads = [partial(_row_group, path, order, group) for group in range(len(counts))]
+    return [_Part(path, rows, len(order), dtype, read) for rows, read in zip(counts, reads, strict=True)], list(order)
+
+
+@lru_cache(maxsize=1)
+def _row_group(path: str, order: tuple[str, ...], group: int) -> npt.NDArray[Any]:
+    from pyarrow.parquet import ParquetFile
+
+    with ParquetFile(path) as file:
+        columns = [column.to_numpy() for column in file.read_row_group(group).select(order).columns]
+    wrong = next((name for name, c in zip(order, columns, strict=True) if c.dtype.kind not in "fiu"), None)
+    if wrong is not None:
+        raise PyriteError(f"column {wrong!r} of {path} does not hold numbers")
+    table = np.stack(columns, axis=1)
+    return table if table.dtype.kind == "f" else table.astype(np.float64)  # as whole numbers with a gap are

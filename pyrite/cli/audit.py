@@ -48,6 +48,10 @@ def audit(
         str | None,
         typer.Option("--data", help="The samples to show on the page: a table or folder.", rich_help_panel=_OWN),
     ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option(help="A Dask scheduler whose workers read the shards, as tcp://host:8786.", rich_help_panel=_OWN),
+    ] = None,
     metadata: Annotated[
         Path | None, typer.Option(help="A table with further columns in which to search for wrong labels.")
     ] = None,
@@ -69,9 +73,11 @@ def audit(
         from pyrite.data.corrections import read_content
 
         read_content(reviewed)  # a missing file is better known before training than after it
+    if dask is not None and not scores:
+        raise PyriteError("--dask distributes the audit of --scores, and nothing else")
     own = {"labels": labels, "kind": kind, "embeddings": embeddings, "classes": classes, "data": samples_of}
     if scores:
-        result, folder = _of_scores(scores, own, metadata, options), out or Path("audit")
+        result, folder = _of_scores(scores, own, metadata, dask, options), out or Path("audit")
     else:
         for name, value in own.items():
             if value is not None:
@@ -109,7 +115,10 @@ def _of_data(
     return result, out if is_run and out is not None else result.run.path
 
 
-def _of_scores(scores: list[Path], own: dict[str, Any], metadata: Path | None, options: "Settings") -> "Audit":
+def _of_scores(
+    scores: list[Path], own: dict[str, Any], metadata: Path | None, dask: str | None, options: "Settings"
+) -> "Audit":
+    from pyrite.auditing import named_scores
     from pyrite.run_audits import audit as find_wrong_labels
 
     for name, hint in (("labels", ""), ("kind", " logits, probabilities or log-probabilities")):
@@ -118,11 +127,29 @@ def _of_scores(scores: list[Path], own: dict[str, Any], metadata: Path | None, o
     column = str(options.pop("label", None) or "")
     tables = [_scores(path, column if path == own["labels"] else "") for path in scores]
     classes = None if own["classes"] is None else [name.strip() for name in own["classes"].split(",")]
+    if dask is not None:
+        if not hasattr(tables[0], "to_dask"):
+            raise PyriteError(f"--dask reads shards, as 'scores-*.npy', but --scores is {scores[0]}")
+        _connect(dask)
+        chosen, classes = named_scores(tables[0], classes)
+        tables[0] = chosen.to_dask()  # type: ignore[attr-defined]
     return find_wrong_labels(
         _labels(own["labels"], column), scores=tables[0] if len(tables) == 1 else tables, kind=own["kind"],
         embeddings=None if own["embeddings"] is None else _array(own["embeddings"]), classes=classes,
         data=own["data"], metadata=metadata, **options,
     )  # fmt: skip
+
+
+def _connect(address: str) -> None:
+    """Have Dask compute on this cluster until the program ends."""
+    try:
+        from distributed import Client
+    except ImportError:
+        raise PyriteError("Dask is not installed: pip install 'pyrite-labels[scale]'") from None
+    try:
+        Client(address, timeout=10)
+    except (OSError, ValueError, TypeError) as error:
+        raise PyriteError(f"no Dask scheduler answers at {address!r}: {str(error).splitlines()[0]}") from None
 
 
 def _scores(path: Path, label: str) -> Any:

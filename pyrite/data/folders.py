@@ -12,7 +12,7 @@ import numpy as np
 
 from pyrite.data.annotations import read_label_file, to_targets
 from pyrite.data.dataset import Dataset, Labels, Numeric, Samples, check_names
-from pyrite.data.images import SUFFIXES, Header, LazyImages, look_at
+from pyrite.data.images import SUFFIXES, Header, LazyImages, Members, look_at
 from pyrite.data.records import texts as to_records
 from pyrite.errors import PyriteError
 from pyrite.files import as_path, read_bytes
@@ -54,7 +54,7 @@ def folder(
 
 
 def image_files(
-    root: Path,
+    root: Path | Members,
     files: Sequence[str],
     labels: Labels | None = None,
     shape: Sequence[int] | None = None,

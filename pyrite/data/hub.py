@@ -9,6 +9,7 @@ from pyrite.data.items import LABEL_KEYS, Plain
 from pyrite.data.records import Schema, listed
 from pyrite.data.tables import frame_table
 from pyrite.errors import PyriteError
+from pyrite.files import as_path, shard_paths
 
 _STREAMING: Final = (
     "data is a streaming data set, whose items have neither number nor index: pass load_dataset(..., streaming=False), "
@@ -34,6 +35,32 @@ class _Column:
 def is_hub(data: object) -> bool:
     """Whether it is a data set of the package ``datasets``, streaming or not."""
     return type(data).__module__.partition(".")[0] == "datasets" and hasattr(data, "features")
+
+
+def open_images(path: str) -> Any:
+    """Parquet files with a column of images, as Hugging Face writes them, as its data set; None if there is none.
+
+    Its package copies them to its cache as Arrow files, which are mapped into memory.
+    """
+    paths = shard_paths(path) or [str(as_path(path))]
+    try:
+        import pyarrow.parquet
+
+        schema = pyarrow.parquet.read_schema(paths[0])
+    except (ImportError, OSError, ValueError):  # the reader of tables has a sentence for it
+        return None
+    structs = [field for field in schema if pyarrow.types.is_struct(field.type)]
+    images = [field.name for field in structs if {"bytes", "path"} == {part.name for part in field.type}]
+    if not images:
+        return None
+    try:
+        import datasets
+    except ImportError:
+        raise PyriteError(f"{path}: images in Parquet need datasets: pip install 'pyrite-labels[hf]'") from None
+    data = datasets.Dataset.from_parquet(paths)
+    for name in images:  # without the metadata of Hugging Face they are structures
+        data = data.cast_column(name, datasets.Image())
+    return data
 
 
 def read_hub(data: Any, label: Any, text: str, like: Schema | None, taken: Collection[str] = ()) -> Plain:

@@ -1,5 +1,6 @@
 """Image files: reading them, checking their headers, and a lazy sequence of images."""
 
+import io
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -42,7 +43,39 @@ class Header(NamedTuple):
     grey: bool
 
 
-def read_image(path: Path, size: tuple[int, int], channels: int = 3, warp: bool = False) -> Pixels:
+@final
+class Member(NamedTuple):
+    """A file in an archive, which is read like one in a folder."""
+
+    archive: Path
+    name: str
+    start: int
+    size: int
+
+    def __str__(self) -> str:
+        return f"{self.archive}/{self.name}"
+
+    def read_bytes(self) -> bytes:
+        with self.archive.open("rb") as file:
+            file.seek(self.start)
+            return file.read(self.size)
+
+    def open(self, mode: str = "rb") -> io.BytesIO:
+        return io.BytesIO(self.read_bytes())
+
+
+@final
+class Members(dict[str, Member]):
+    """The files in several archives by their names, in place of a folder."""
+
+    def __truediv__(self, name: str) -> Member:
+        return self[name]
+
+    def __str__(self) -> str:
+        return str(next(iter(self.values())).archive)
+
+
+def read_image(path: Path | Member, size: tuple[int, int], channels: int = 3, warp: bool = False) -> Pixels:
     """One image as uint8 (channels, height, width), scaled to cover ``size`` and cropped in the middle, or warped.
 
     >>> read_image(Path("missing.png"), (8, 8))
@@ -76,7 +109,7 @@ def to_pixels(image: "Image", size: tuple[int, int], channels: int, warp: bool =
     return pixels[None] if channels == 1 else np.ascontiguousarray(pixels.transpose(2, 0, 1))
 
 
-def look_at(root: Path, names: Sequence[str]) -> tuple[list[int], list[Header], list[Unreadable]]:
+def look_at(root: Path | Members, names: Sequence[str]) -> tuple[list[int], list[Header], list[Unreadable]]:
     """The positions of the files with a valid image header, their headers, and the other files."""
 
     def look(name: str) -> Header | Unreadable:
@@ -112,9 +145,15 @@ class LazyImages:
     ndim = 4
 
     def __init__(
-        self, root: str | Path, names: Iterable[str], size: int | tuple[int, int], channels: int = 3, warp: bool = False
+        self,
+        root: str | Path | Members,
+        names: Iterable[str],
+        size: int | tuple[int, int],
+        channels: int = 3,
+        warp: bool = False,
     ) -> None:
-        self.root, self.names, self.warp = Path(root), tuple(names), warp
+        self.root: Path | Members = root if isinstance(root, Members) else Path(root)
+        self.names, self.warp = tuple(names), warp
         pair = tuple(size) if isinstance(size, list | tuple) else (size, size)
         if len(pair) != 2 or not all(is_whole(side) and side > 0 for side in pair):
             raise PyriteError(f"size is {size!r}, but must be a number of pixels, or a height and a width")
@@ -131,7 +170,7 @@ class LazyImages:
         """The images at these positions, still to be read."""
         return LazyImages(self.root, [self.names[row] for row in rows], self.size, self.channels, self.warp)
 
-    def path(self, index: int) -> Path:
+    def path(self, index: int) -> Path | Member:
         """The file of a sample."""
         return self.root / self.names[index]
 
@@ -180,14 +219,14 @@ def _check_mode(image: "Image") -> None:
 
 
 @contextmanager
-def _opened(path: Path) -> Iterator["Image"]:
+def _opened(path: Path | Member) -> Iterator["Image"]:
     """An open image file; whatever goes wrong becomes a PyriteError of one sentence."""
     from PIL import Image, UnidentifiedImageError
 
-    if not is_regular(path):  # opening a pipe would wait for ever
+    if isinstance(path, Path) and not is_regular(path):  # opening a pipe would wait for ever
         raise PyriteError(f"{path}: no such file")
     try:
-        with Image.open(path, formats=FORMATS) as image:
+        with Image.open(path if isinstance(path, Path) else path.open(), formats=FORMATS) as image:
             most = Image.MAX_IMAGE_PIXELS
             if most is not None and image.width * image.height > most:
                 raise Image.DecompressionBombError(f"more than {most} pixels")

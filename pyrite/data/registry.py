@@ -14,8 +14,10 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.checks import one_of
+from pyrite.data.archives import from_tar, tar
 from pyrite.data.dataset import Dataset, Samples, check_names, check_range, encode, encode_like
 from pyrite.data.folders import TEXTS, files_below, folder, image_files, read_text_file, texts
+from pyrite.data.hub import open_images
 from pyrite.data.images import SUFFIXES
 from pyrite.data.items import check_like, described as described_as
 from pyrite.data.official import cifar10, cifar10n, cifar100, cifar100n, fashion_mnist, mnist
@@ -27,7 +29,7 @@ from pyrite.data.table import csv, parquet, read_columns
 from pyrite.data.tables import Frame, Table, TextTable, parquet_table
 from pyrite.data.web import clothing1m, mars, webvision
 from pyrite.errors import PyriteError
-from pyrite.files import as_path
+from pyrite.files import as_path, shard_paths
 from pyrite.npz_files import read_npz
 from pyrite.settings import READING
 from pyrite.spec import Registry, build, call, nearest
@@ -156,13 +158,21 @@ def _from_csv(path: Path, schema: Schema, name: str) -> Samples:
     return read_columns(TextTable(path, like=schema.decimal, among=schema.columns), schema, name)
 
 
+def _from_parquet(path: Path, schema: Schema, name: str) -> Samples:
+    images = open_images(str(path))
+    if images is not None:
+        return find(make_plain(images, None, like=schema), schema, name)
+    return read_columns(parquet_table(path), schema, name)
+
+
 _CSV: Final = FileFormat(csv, _from_csv)
 
 ENDINGS: Final[dict[str, FileFormat]] = {
     ".csv": _CSV,
     ".tsv": _CSV,
-    ".parquet": FileFormat(parquet, lambda path, like, name: read_columns(parquet_table(path), like, name)),
+    ".parquet": FileFormat(parquet, _from_parquet),
     ".npz": FileFormat(npz, _from_npz),
+    ".tar": FileFormat(tar, from_tar),
 }
 """Every ending of a file that holds a data set. A new format is its reader and one line here: its ``load`` becomes a
 data set that a spec string can name."""
@@ -229,7 +239,7 @@ def _loader_of(path: Path) -> Callable[..., Dataset]:
     if os.path.isdir(path):
         # A folder without any files is an error of image folders.
         return texts if files_below(path, TEXTS) and not files_below(path, SUFFIXES) else folder
-    if ending in ENDINGS and os.path.exists(path):  # unlike pathlib, this returns False for a name that is too long
+    if ending in ENDINGS and (os.path.exists(path) or shard_paths(str(path))):  # pathlib raises for a long name
         return ENDINGS[ending].load
     if os.path.exists(path):
         advice = ": save the sheet as CSV first" if ending in (".xlsx", ".xls", ".ods") else ""
@@ -253,7 +263,7 @@ def read_like(source: Any, described: Mapping[str, Any], name: str = "") -> Samp
     if is_object(source):
         return find(make_plain(source, None, like=schema), schema, name)
     path = as_path(source)
-    if not os.path.exists(path):
+    if not os.path.exists(path) and not shard_paths(str(path)):
         raise PyriteError(f"there is no file or folder {str(path)!r}")
     known = None if path.is_dir() else ENDINGS.get(path.suffix.lower())
     return _from_files(path, schema) if known is None else known.read(path, schema, name)

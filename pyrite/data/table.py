@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, final
 
@@ -12,6 +12,7 @@ import numpy.typing as npt
 from pyrite.data.annotations import Targets, annotated_rows, to_targets
 from pyrite.data.column_reading import describe_columns, given_kinds, left_out_notes, nothing_in
 from pyrite.data.dataset import Dataset, Labels, Samples
+from pyrite.data.hub import open_images
 from pyrite.data.records import Column, Records, Schema, kind_of, listed
 from pyrite.data.tables import Table, TextTable, parquet_table
 from pyrite.errors import PyriteError
@@ -69,7 +70,15 @@ def parquet(
     path: str, label: str = "", test: str | None = None, text: str = "", ignore: str = "", name: str = "",
     sample: str = "", annotator: str = "", group: str = "", types: str = "",
 ) -> Dataset:  # fmt: skip
-    """A Parquet table, with the columns and arguments of ``csv``. Needs the extra ``parquet``."""
+    """A Parquet table, with the columns and arguments of ``csv``. Needs the extra ``parquet``.
+
+    Files with images, as Hugging Face writes them, may be several, ``train-*.parquet``. They need the extra ``hf``.
+    """
+    if (images := open_images(path)) is not None:
+        from pyrite.data.python_objects import load_object  # which reads tables as well
+
+        parts = images if test is None else {"train": images, "test": open_images(test)}
+        return replace(load_object(parts, label, text, ignore=ignore, name=name), name=Path(path).stem)
     table, other = (None if file is None else parquet_table(as_path(file)) for file in (path, test))
     assert table is not None
     return read_table(table, Roles(label, text, ignore, name, sample, annotator, group, types), other)

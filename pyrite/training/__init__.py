@@ -12,11 +12,11 @@ from pyrite.training.prediction import net_scores
 from pyrite.training.progress import FAR, divergence
 from pyrite.training.record import Record
 from pyrite.training.run import DataChanged, Run
-from pyrite.training.run_folder import new_folder
+from pyrite.training.run_folder import InUse, new_folder
 
 __all__ = [
-    "COLUMNS", "FAR", "METRICS", "OPTIMISERS", "SCHEDULES", "Config", "DataChanged", "Diverged", "Job", "Observer",
-    "Pace", "Record", "Run", "RunFailed", "RunObserver", "Start", "Stopped", "Watching", "check_on_net", "divergence",
-    "fit", "given_settings", "load_data", "make_learner", "measure_pace", "measure_start", "net_scores", "new_folder",
-    "python_name", "read_once", "resolve", "states_rate", "train", "train_job", "train_once",
+    "COLUMNS", "FAR", "METRICS", "OPTIMISERS", "SCHEDULES", "Config", "DataChanged", "Diverged", "InUse", "Job",
+    "Observer", "Pace", "Record", "Run", "RunFailed", "RunObserver", "Start", "Stopped", "Watching", "check_on_net",
+    "divergence", "fit", "given_settings", "load_data", "make_learner", "measure_pace", "measure_start", "net_scores",
+    "new_folder", "python_name", "read_once", "resolve", "states_rate", "train", "train_job", "train_once",
 ]  # fmt: skip

@@ -23,6 +23,7 @@ from pyrite.data import DATASETS, Batches, CropFlip, Data, Dataset, Statistics, 
 from pyrite.errors import PyriteError
 from pyrite.features import Encoder, default_features
 from pyrite.features.registry import FEW, are_photographs
+from pyrite.files import is_pattern
 from pyrite.losses import OwnLoss, Underfitting, loss as read_loss, underfitting
 from pyrite.methods import ERM, Auto, Method
 from pyrite.models import (
@@ -76,7 +77,8 @@ def resolve(
     if isinstance(data, Dataset):
         given["data"] = Missing(data.name)
     elif data is not None:  # a relative path would be wrong when the run is resumed from another folder
-        is_path = str(data) not in DATASETS and os.path.exists(str(data))
+        several = is_pattern(str(data)) and not str(data).strip().endswith(")")  # a spec may have brackets in it
+        is_path = str(data) not in DATASETS and (os.path.exists(str(data)) or several)
         given["data"] = os.path.abspath(str(data)) if is_path else str(data)
         if os.path.isdir(str(data)) and isinstance(given.get("label"), str) and given["label"]:  # a table of labels
             given["label"] = os.path.abspath(os.path.expanduser(given["label"]))

@@ -57,9 +57,13 @@ def new_folder(out: str | os.PathLike[str] | None, device: str = "cpu") -> Path:
     return all_gather(folder)[0]
 
 
+class InUse(PyriteError):  # noqa: N818  # the name tells what happened
+    """The folder of a run that another process trains in."""
+
+
 @contextmanager
 def locked(folder: Path, *, new: bool) -> Iterator[None]:
-    """Lock a run's folder, or raise ``PyriteError`` if another process uses it. Process 0 does it for all.
+    """Lock a run's folder, or raise ``InUse`` if another process uses it. Process 0 does it for all.
 
     A folder for a new run must still be empty once it is locked, because another process may have trained in it since
     ``new_folder`` checked.
@@ -69,7 +73,7 @@ def locked(folder: Path, *, new: bool) -> Iterator[None]:
         # Where nothing can be written, the first file reports it; where there are no file locks, runs go without.
         with together(), suppress(OSError):
             if rank() == 0 and (release := acquire(folder / _LOCK)) is None:
-                raise PyriteError(f"{folder} is in use: another process is training in it")
+                raise InUse(f"{folder} is in use: another process is training in it")
             if rank() == 0 and new:
                 _check_empty(folder)
         yield

@@ -36,7 +36,7 @@ def write_shards(folder: Path, scores: np.ndarray, ending: str) -> str:
 @pytest.mark.parametrize("fitted", [2_000_000, 5_000])  # all rows, and 1,000 of them
 def test_the_audit_of_one_table(ending: str, fitted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pyrite.auditing.from_scores._FITTED", fitted)
-    monkeypatch.setattr("pyrite.auditing.scores._BLOCK", 997)  # blocks that cross the ends of shards
+    monkeypatch.setattr("pyrite.auditing.rows._BLOCK", 997)  # blocks that cross the ends of shards
     scores, labels = made()
     shards = open_shards(write_shards(tmp_path, scores, ending))
     assert shards is not None
@@ -65,6 +65,60 @@ def test_on_the_command_line(tmp_path: Path) -> None:
     assert (code, said) == (
         2, f"pyrite: {tmp_path}/scores-10.npy is missing, but {tmp_path}/scores-11.npy exists\n",
     )  # fmt: skip
+
+
+def same(one: pyrite.Audit, other: pyrite.Audit) -> None:
+    for name in ("score", "choices", "likelihoods", "is_suspect"):
+        np.testing.assert_array_equal(getattr(other, name), getattr(one, name))
+    np.testing.assert_allclose(other.matrix, one.matrix, rtol=1e-12)  # sums of other blocks
+    assert (other.noise_rate, other.noise_interval) == (one.noise_rate, one.noise_interval)
+    np.testing.assert_array_equal(other.probabilities(one.score), one.probabilities(one.score))
+
+
+@pytest.mark.parametrize("ending", ["npy", "parquet"])
+def test_chunks_of_dask(ending: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import dask.array
+
+    scores, labels = made()
+    monkeypatch.setattr("pyrite.auditing.from_scores._FITTED", 5_000)
+    monkeypatch.setattr("pyrite.auditing.shards._CHUNK", 4 * CLASSES * 333)  # several chunks of a file
+    shards = open_shards(write_shards(tmp_path, scores, ending))
+    assert shards is not None
+    one = pyrite.audit(labels, scores=scores, kind="logits")
+    with dask.config.set(scheduler="synchronous"):
+        assert len(shards.to_dask().chunks[0]) > len(CUTS) + 1
+        for table in (shards.to_dask(), dask.array.from_array(scores, chunks=(800, 2))):
+            same(one, pyrite.audit(labels, scores=table, kind="logits"))
+        broken = scores.copy()
+        broken[2345, 1] = np.nan
+        table = dask.array.from_array(broken, chunks=(700, CLASSES))
+        with pytest.raises(pyrite.PyriteError, match="scores are nan in row 2345"):
+            pyrite.audit(labels, scores=table, kind="logits")
+        with pytest.raises(pyrite.PyriteError, match="compute_chunk_sizes"):
+            pyrite.audit(labels, scores=table[table[:, 0] > 0], kind="logits")
+        with pytest.raises(pyrite.PyriteError, match="average several models first"):
+            pyrite.audit(labels, scores=[shards.to_dask(), scores], kind="logits")
+
+
+@pytest.mark.slow
+def test_two_workers_of_dask(tmp_path: Path) -> None:
+    from distributed import LocalCluster
+
+    scores, labels = made()
+    np.save(tmp_path / "labels.npy", labels)
+    np.save(tmp_path / "whole.npy", scores)
+    words = ["--labels", str(tmp_path / "labels.npy"), "--kind", "logits"]
+    sources = {"one": [str(tmp_path / "whole.npy")], "many": [write_shards(tmp_path, scores, "npy")]}
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        sources["many"] += ["--dask", cluster.scheduler_address]
+        for name, source in sources.items():
+            code, said = run("audit", "--scores", *source, *words, "--out", str(tmp_path / name), log=tmp_path / "log")
+            assert code == 0, said
+    one, many = ((tmp_path / name / "suspects.csv").read_bytes() for name in sources)
+    assert one == many
+    code, said = run("audit", "--scores", *sources["many"], *words, log=tmp_path / "log")
+    assert code == 2
+    assert "no Dask scheduler answers at" in said
 
 
 def test_shards_that_do_not_fit(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import pyrite
-from pyrite.training import COLUMNS
+from pyrite.files import acquire
+from pyrite.training import COLUMNS, Observer
 
 OPTIONS: dict[str, Any] = {"noise": "symmetric(0.4)", "samples": 200, "epochs": 2, "model": "mlp(hidden=[8])"}
 
@@ -130,6 +131,23 @@ def test_it_goes_on_where_it_stopped(found: pyrite.Comparison, tmp_path: Path) -
     for mine, theirs in zip(whole.rows, found.rows, strict=False):
         assert mine.runs[0].history == theirs.runs[0].history
     assert (tmp_path / "table.md").read_text() == whole.to_markdown()
+
+
+def test_what_another_process_trains_is_taken_up_last(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyrite.comparing._PAUSE", 0.01)
+    release = acquire(tmp_path / "ce-0" / ".lock")  # as a process on another machine has it
+    assert release is not None
+    ended: list[list[str]] = []
+
+    class Watch(Observer):
+        def after_epoch(self, epoch: int) -> None:
+            ended.append(sorted(path.name for path in tmp_path.iterdir() if (path / "recipe.toml").exists()))
+            if len(ended) == 2:
+                release()
+
+    table = pyrite.compare("digits", ["ce", "mae"], out=tmp_path, observers=[Watch()], **OPTIONS)
+    assert ended == [["mae-0"], ["mae-0"], ["ce-0", "mae-0"], ["ce-0", "mae-0"]]
+    assert [run.finished for row in table.rows for run in row.runs] == [True, True]
 
 
 def test_one_seed_has_no_spread_and_unknown_columns_go(tmp_path: Path) -> None:
