@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,7 +16,7 @@ from safetensors.numpy import load_file
 from torch.distributed import TCPStore
 
 import pyrite
-from tests.children import FORKS, RESULTS, both, differing, place
+from tests.children import FORKS, RESULTS, both, differing, place, start
 from tests.training import together
 
 TORCHRUN = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
@@ -188,3 +189,41 @@ def test_torchrun_is_killed_or_stopped(number: signal.Signals, tmp_path: Path) -
     assert done.returncode == 0, done.stderr
     assert differing(tmp_path / "whole", out) == []
     assert {path.name for path in out.iterdir()} - {"last.safetensors"} == {*RESULTS, "run.json", "state"}
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("ip") is None or os.geteuid() != 0, reason="network namespaces need ip and root")
+def test_two_network_namespaces_as_two_hosts(tmp_path: Path) -> None:
+    """Two networks that a virtual cable connects, as two machines with a shared disk."""
+    hosts = [f"pyrite-{os.getpid()}-{number}" for number in range(2)]
+
+    def ip(*words: str) -> None:
+        subprocess.run(["ip", *words], check=True, capture_output=True)
+
+    options = ["train", *OPTIONS, "--precision", "float64", "--out"]
+    try:
+        for host in hosts:
+            ip("netns", "add", host)
+        ip("link", "add", "cable", "netns", hosts[0], "type", "veth", "peer", "name", "cable", "netns", hosts[1])
+        for number, host in enumerate(hosts):
+            ip("-n", host, "addr", "add", f"10.77.0.{number + 1}/24", "dev", "cable")
+            for device in ("lo", "cable"):
+                ip("-n", host, "link", "set", device, "up")
+        nodes = ["--nnodes", "2", "--nproc-per-node", "1", "--master-addr", "10.77.0.1", "--master-port", "29511"]
+        nodes += ["-m", "pyrite", *options, str(tmp_path / "two")]
+        started = [
+            subprocess.Popen(
+                ["ip", "netns", "exec", host, *TORCHRUN[:3], "--node-rank", str(number), *nodes],
+                env=ENVIRONMENT | {"GLOO_SOCKET_IFNAME": "cable"}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            )
+            for number, host in enumerate(hosts)
+        ]  # fmt: skip
+        said = [process.communicate()[0].decode() for process in started]
+        assert [process.returncode for process in started] == [0, 0], said
+    finally:
+        for host in hosts:
+            subprocess.run(["ip", "netns", "del", host], check=False, capture_output=True)
+    wait([start(*options, str(tmp_path / "one"), log=tmp_path / "log.0")], tmp_path / "log")
+    one, two = (load_file(tmp_path / name / "model.safetensors") for name in ("one", "two"))
+    for name, weights in one.items():
+        np.testing.assert_allclose(two[name], weights, rtol=1e-9, atol=1e-12)
