@@ -104,6 +104,11 @@ def _leave() -> None:
         dist.destroy_process_group()
 
 
+def is_lost(error: RuntimeError) -> bool:
+    """Whether an error is that of a connection to another process, such as one that was killed."""
+    return world_size() > 1 and (isinstance(error, dist.DistError) or "gloo" in str(error))
+
+
 def all_reduce(value: Tensor) -> Tensor:
     """The sum of a tensor over all processes, without a gradient."""
     value = value.detach().clone()

@@ -19,13 +19,13 @@ from pyrite.errors import PyriteError
 from pyrite.features.embedding import EfficientnetLite
 from pyrite.losses import loss as read_loss
 from pyrite.methods import ERM
-from pyrite.processes import all_gather, all_reduce, join, local_device, pick_device, rank, world_size
+from pyrite.processes import all_gather, all_reduce, is_lost, join, local_device, pick_device, rank, world_size
 from pyrite.settings import SETTINGS, Settings
 from pyrite.text_tables import counted
 from pyrite.training.build import Training
 from pyrite.training.config import Job, Missing, given_settings, load_data, python_name
 from pyrite.training.defaults import resolve, resolve_defaults
-from pyrite.training.loop import Observer, fit
+from pyrite.training.loop import Observer, RunFailed, fit
 from pyrite.training.pace import Clock
 from pyrite.training.prepare import read_corrections
 from pyrite.training.progress import Progress
@@ -222,7 +222,7 @@ def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
 
         with _interrupts() as interrupts:
             simple = stop is None and not every and world_size() == 1
-            with ExitStack() as contexts:
+            with _connected(folder), ExitStack() as contexts:
                 observers: list[Observer] = [record, run_folder]
                 if visible:
                     observers.append(bar := Progress(training))
@@ -241,6 +241,20 @@ def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
             if interrupts:
                 raise Stopped(folder, done)
     return Run(folder, job.config, record.history)
+
+
+@contextmanager
+def _connected(folder: Path) -> Iterator[None]:
+    """What is raised where another process of this training is gone becomes one sentence."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_lost(error):
+            raise
+        raise RunFailed(
+            f"another process of this training ended, and this one with it; the last saved state is intact: "
+            f"continue with the same command and --resume {folder}"
+        ) from None
 
 
 @contextmanager

@@ -138,11 +138,18 @@ def test_two_processes_resume_to_the_same_bytes(tmp_path: Path) -> None:
         while all(p.is_alive() for p in processes) and (not state.exists() or state.read_bytes() == before):
             time.sleep(0.002)
         time.sleep(delay)
-        for process in processes:  # both before either is waited for: one alone would fail, and exit by itself
+        # Both before either is waited for; then one alone, without which the other fails.
+        killed = processes if not delay else processes[1:]
+        for process in killed:
             process.kill()
         for process in processes:
             process.join()
-        assert [process.exitcode for process in processes] == [-signal.SIGKILL] * 2, log.with_suffix(".0").read_text()
+        said = log.with_suffix(".0").read_text()
+        assert [process.exitcode for process in killed] == [-signal.SIGKILL] * len(killed), said
+        if delay:
+            assert processes[0].exitcode == 1, said
+            assert said.startswith("pyrite: another process of this training ended, and this one with it; ")
+            assert said.index("\n") == len(said) - 1
         words = ["train", "--resume", str(tmp_path / "killed")]
     wait(both(*words, log=log), log)
     assert differing(tmp_path / "whole", tmp_path / "killed") == []
