@@ -6,8 +6,9 @@ Sets: tables of KEEL and of R's packages; digits; classes that overlap though ev
 R's tables in quantiles, and drawn ones); with ``PYRITE_DATA`` set, MNIST, Fashion-MNIST and embeddings of CIFAR-10 and
 CIFAR-100, with the labels that people gave them.
 
-Noises: none; symmetric; flips of each class to one other class; errors that depend on the sample ("sample"), drawn from
-the confusion of a weaker model; and human labels. A model "elsewhere" has learned right labels.
+Noises: none; symmetric; flips of each class to one other class; the two classes that are most alike taken for one
+another ("pair"); errors that depend on the sample ("sample"), drawn from the confusion of a weaker model; and human
+labels. A model "elsewhere" has learned right labels.
 """
 
 import os
@@ -20,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.spatial.distance import pdist, squareform
 from sklearn.datasets import load_digits, make_classification
 from sklearn.decomposition import PCA
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier, RandomForestRegressor
@@ -29,6 +31,8 @@ from sklearn.neural_network import MLPClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
+
+from pyrite.errors import PyriteError
 
 __all__ = ["IMAGES", "OVERLAPPING", "group_of", "make_cells", "seed_of"]
 
@@ -49,6 +53,7 @@ RARER = (
     "sample 0.02",
     "symmetric 0.02",
 )  # with one model per set; the others have two
+PAIRS = ("pair 0.03", "pair 0.1")  # of three classes and more, with one model per set
 Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
 
@@ -213,6 +218,8 @@ def corrupted(inputs: Any, true: Any, noise: str, seed: int) -> Any:
     kind, rate = noise.split()[0], float(noise.split()[1])
     if kind == "sample":
         return by_weaker_model(inputs, true, rate, random)
+    if kind == "pair":
+        return within_pair(inputs, true, rate, random)
     to = np.zeros(classes, np.int64)
     if kind == "flip":
         to[:] = [random.choice([other for other in range(classes) if other != one]) for one in range(classes)]
@@ -220,6 +227,17 @@ def corrupted(inputs: Any, true: Any, noise: str, seed: int) -> Any:
     other = (true[wrong] + random.integers(1, classes, wrong.sum())) % classes
     given[wrong] = to[true[wrong]] if kind == "flip" else other
     return given
+
+
+def within_pair(inputs: Any, true: Any, rate: float, random: Any) -> Any:
+    """Labels of the two classes with the nearest means are swapped, at most 45 % of these."""
+    scaled = StandardScaler().fit_transform(inputs)
+    distances = squareform(pdist([scaled[true == label].mean(0) for label in range(int(true.max()) + 1)]))
+    np.fill_diagonal(distances, np.inf)
+    one, two = np.unravel_index(distances.argmin(), distances.shape)
+    inside = np.isin(true, (one, two))
+    wrong = inside & (random.random(len(true)) < min(rate / inside.mean(), 0.45))
+    return np.where(wrong, one + two - true, true)
 
 
 def by_weaker_model(inputs: Any, true: Any, rate: float, random: Any) -> Any:
@@ -273,7 +291,9 @@ def make_cells(folder: Path) -> None:
         if len(true) < FEWEST or int(true.max()) < 1:
             continue
         overlap = name.startswith(OVERLAPPING)
-        kinds = ((NOISES, 1, ()),) if overlap else ((NOISES, 2, ()), (RARER, 1, ("more",)))
+        kinds: list[tuple[Sequence[str], int, tuple[str, ...]]] = [(NOISES, 1 if overlap else 2, ())]
+        kinds += [] if overlap else [(RARER, 1, ("more",))]
+        kinds += [(PAIRS, 1, ("pairs",))] if true.max() > 1 else []
         for noises, models, salt in kinds:
             chosen = np.random.default_rng(seed_of(name, *salt))
             for noise in noises:
@@ -322,12 +342,21 @@ def make_image_cells(folder: Path) -> None:
         return {noise: corrupted(inputs, true, noise, seed_of(name, noise)) for noise in noises}
 
     three = ("logistic", "mlp", "forest")
+
+    def loaded(name: str) -> Any:
+        try:
+            return load(name)
+        except PyriteError as error:
+            print(f"without its cells: {error}", flush=True)
+            return None
+
     for name in ("mnist", "fashion_mnist"):
-        data = load(name)
+        if (data := loaded(name)) is None:
+            continue
         pixels = data.numeric[:2000].reshape(2000, -1).astype(np.float64)
         inputs = PCA(48, random_state=0).fit_transform(pixels)
         cells(f"img_{name}", inputs, data.labels[:2000], made(f"img_{name}", inputs, data.labels[:2000]), three)
-    ten, hundred = load("cifar10n(column='worse_label')"), load("cifar100n")
+    ten, hundred = load("cifar10n(column='worse_label')"), loaded("cifar100n")
     count = len(embeddings())
     human = {f"human_{column}": labels[:count] for column, labels in ten.human.items()}
     ways = {"weak": (embeddings()[:, :12], 0), "emb": (embeddings(), 2000), "strong": (strong_features(), 4000)}
@@ -335,10 +364,11 @@ def make_image_cells(folder: Path) -> None:
         rows, name = slice(start, start + 2000), f"cifar10_{way}"
         labels = {column: given[rows] for column, given in human.items()}
         cells(name, inputs[rows], ten.true[rows], labels | made(name, inputs[rows], ten.true[rows]), three)
-    points, true = embeddings("cifar100"), hundred.true[:count]
-    labels = {"human": hundred.labels[:4000]} | made("cifar100_emb", points[:4000], true[:4000])
-    cells("cifar100_emb", points[:4000], true[:4000], labels, three[:1])
-    for part in range(40):
+    if hundred is not None:
+        points, true = embeddings("cifar100"), hundred.true[:count]
+        labels = {"human": hundred.labels[:4000]} | made("cifar100_emb", points[:4000], true[:4000])
+        cells("cifar100_emb", points[:4000], true[:4000], labels, three[:1])
+    for part in range(24 if hundred is None else 40):
         random = np.random.default_rng(100 + part if part < 24 else 176 + part)
         if part < 24:
             chosen = random.permutation(10)[: int(random.choice([2, 3, 4, 6, 10]))]
@@ -357,7 +387,8 @@ def make_image_cells(folder: Path) -> None:
             people, name = {"human": hundred.labels[:count][rows]}, f"cifarhundred{part - 24:02}"
         order = np.unique(own)
         numbers = np.searchsorted(order, own)
-        drawn = made(name, inputs, numbers, ["none", *random.permutation([*NOISES[1:], *RARER])[:5]])
+        noises = ["none", *random.permutation([*NOISES[1:], *RARER])[:5], *(PAIRS if len(order) > 2 else ())]
+        drawn = made(name, inputs, numbers, noises)
         cells(name, inputs, numbers, drawn, random.permutation(three)[:1])
         for column, given in people.items():
             inside = np.isin(given, order)  # labels of other classes are left out
