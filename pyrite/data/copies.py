@@ -99,7 +99,8 @@ def copy_groups(inputs: Inputs) -> Labels:
         pairs = _near(_points(inputs), tabular=inputs.ndim == 2)
     if isinstance(inputs, Records):
         rows = map(inputs.cells, range(count))
-        keys = [hash(tuple(re.findall(r"\w+", " ".join(row).casefold()) if inputs.is_text else row)) for row in rows]
+        # Of texts, the words count; emojis are none.
+        keys = [hash((inputs.is_text and (*re.findall(r"\w+", " ".join(row).casefold()),)) or row) for row in rows]
     elif isinstance(inputs, LazyImages):
         keys = [hash(_file(inputs, row)) for row in range(count)]
     else:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from pyrite.data.annotations import Targets, annotated_rows, to_targets
 from pyrite.data.column_reading import describe_columns, given_kinds, left_out_notes, nothing_in
-from pyrite.data.dataset import Dataset, Labels, Samples
+from pyrite.data.dataset import Dataset, Labels, Samples, is_missing
 from pyrite.data.hub import open_images
 from pyrite.data.records import Column, Records, Schema, kind_of, listed
 from pyrite.data.tables import Table, TextTable, parquet_table
@@ -193,12 +193,15 @@ def read_columns(table: Table, schema: Schema, name: str = "", labels: bool = Fa
 
 def as_groups(values: npt.ArrayLike, what: str) -> Labels:
     """A number for every group, by what it is called."""
-    names = np.asarray(values).astype(str)
+    given = np.asarray(values)
+    names = np.where(np.equal(given, None), "", given.astype(str))
     if names.ndim != 1 or len(np.unique(names)) < 2:
         raise PyriteError(f"{what} has the shape {names.shape} and fewer than two groups: there must be one per sample")
-    if (empty := np.flatnonzero(names == "")).size:
-        raise PyriteError(f"{what} has no group in row {empty[0] + 1}: fill it, or remove the row")
-    return np.asarray(np.unique(names, return_inverse=True)[1], np.int64)
+    distinct, numbers = np.unique(names, return_inverse=True)
+    if gaps := [place for place, name in enumerate(distinct) if is_missing(name)]:
+        row = int(np.isin(numbers, gaps).argmax()) + 1
+        raise PyriteError(f"{what} has no group in row {row}: fill it, or remove the row")
+    return np.asarray(numbers, np.int64)
 
 
 def as_array(columns: Sequence[Column]) -> npt.NDArray[np.float64]:

@@ -313,7 +313,8 @@ def _checked(name: str, value: object) -> object:
     try:
         return _adapter(name).validate_python(value)
     except ValidationError as error:
-        raise PyriteError(f"{name} is {value!r}: {error.errors()[0]['msg'].lower()}") from None
+        shown = " ".join(repr(value).split())  # an array has several lines
+        raise PyriteError(f"{name} is {shown[:100]}: {error.errors()[0]['msg'].lower()}") from None
 
 
 @cache

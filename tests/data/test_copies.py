@@ -84,6 +84,10 @@ def test_texts(change: Any) -> None:
     assert len(copy_groups(texts(["", "!", ""]))) == 3
 
 
+def test_texts_without_words_are_no_copies() -> None:
+    assert len(np.unique(copy_groups(texts(["\U0001f600", "\U0001f621", "!!!", "\U0001f600", "a film"])))) == 4
+
+
 def test_records_with_gaps_and_categories() -> None:
     random = np.random.default_rng(0)
     frame = pd.DataFrame(
@@ -179,6 +183,8 @@ def test_patients_are_held_out_as_a_whole(how: str, tmp_path: Path) -> None:
         ({"group": "label"}, "cannot have another role"),
         ({"group": ["a"] * 400, "ignore": "patient"}, "fewer than two groups"),
         ({"group": ["a", "b"], "ignore": "patient"}, "400 samples but 2 groups"),
+        ({"group": ["a", "b"] * 199 + [None] * 2, "ignore": "patient"}, "no group in row 399"),
+        ({"group": [1.0, 2.0] * 199 + [np.nan] * 2, "ignore": "patient"}, "no group in row 399"),
     ],
 )
 def test_what_is_no_group(options: dict[str, Any], words: str) -> None:
