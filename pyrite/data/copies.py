@@ -32,6 +32,7 @@ _RARE: Final = 50  # texts with a word that is rare
 _SIMILAR: Final = 0.8  # the cosine of the words of texts that are near copies
 _MOST: Final = 200_000  # samples; among more, only equal ones are found
 
+_TOGETHER: Final = 1000  # images that are reduced at once
 _PIECE: Final = 1 << 14  # bytes of each end of an image file, where all of them would take minutes to read
 
 
@@ -144,8 +145,12 @@ def _points(inputs: Inputs) -> npt.NDArray[np.float64]:
     if inputs.ndim == 2:
         return np.asarray(inputs, np.float64)
     height, width = (np.linspace(0, side, min(_SIDE, side) + 1).astype(int)[:-1] for side in inputs.shape[2:])
-    sums = np.add.reduceat(np.add.reduceat(inputs, height, axis=2, dtype=np.float32), width, axis=3, dtype=np.float32)
-    return sums.reshape(len(inputs), -1).astype(np.float64)
+    points = np.empty((len(inputs), inputs.shape[1] * len(height) * len(width)))
+    for start in range(0, len(inputs), _TOGETHER):  # reduceat converts all of its input at once
+        some = np.add.reduceat(inputs[start : start + _TOGETHER], height, axis=2, dtype=np.float32)
+        sums = np.add.reduceat(some, width, axis=3, dtype=np.float32)
+        points[start : start + _TOGETHER] = sums.reshape(len(sums), -1)
+    return points
 
 
 def _of_table(records: Records) -> npt.NDArray[np.float64]:

@@ -1,0 +1,64 @@
+"""Time and peak memory of an audit on a local Dask cluster of two workers: ``python -m benchmarks.dask_audit``.
+
+The memory of a worker is the most that its process had; that of the client includes labels and results.
+"""
+
+import argparse
+import resource
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from distributed import Client, LocalCluster
+
+import pyrite
+from pyrite.auditing import open_shards
+
+
+def peak(_: object = None) -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+
+
+def write_shards(folder: Path, rows: int, classes: int, shards: int) -> np.ndarray:
+    """Scores of four distinct blocks of rows each, because random numbers take longer than the audit."""
+    draws = np.random.default_rng(0)
+    true = draws.integers(classes, size=rows)
+    block = rows // (4 * shards)
+    noise = draws.normal(size=(block, classes)).astype(np.float32)
+    for shard in range(shards):
+        path = folder / f"scores-{shard:02d}.npy"
+        table = np.lib.format.open_memmap(path, mode="w+", dtype=np.float32, shape=(4 * block, classes))
+        for part in range(4):
+            own = true[(4 * shard + part) * block :][:block]
+            here = slice(part * block, (part + 1) * block)
+            table[here] = np.roll(noise, 4 * shard + part, axis=1)
+            table[here][np.arange(block), own] += 4
+    return np.where(draws.random(rows) < 0.1, draws.integers(classes, size=rows), true)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rows", type=int, default=10_000_000)
+    parser.add_argument("--classes", type=int, default=100)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        labels = write_shards(Path(folder), given.rows, given.classes, 4)
+        shards = open_shards(f"{folder}/scores-*.npy")
+        assert shards is not None
+        with (
+            LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, memory_limit="2GiB") as cluster,
+            Client(cluster) as client,
+        ):
+            begun, spent = time.perf_counter(), time.process_time()
+            audit = pyrite.audit(labels, scores=shards.to_dask(), kind="logits")
+            taken, spent = time.perf_counter() - begun, time.process_time() - spent
+            workers = ", ".join(f"{each:.2f}" for each in client.run(peak).values())
+            print(
+                f"{audit.sentence}\n{taken:.0f} s; client {spent:.0f} s of processor time and {peak():.2f} GiB at most"
+            )
+            print(f"workers at most {workers} GiB")
+
+
+if __name__ == "__main__":
+    main()
