@@ -9,8 +9,9 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 EXTRAS = (
-    "accelerate", "cleanlab", "lightning", "mlflow", "optuna", "polars", "pyarrow", "pytorch_lightning",
-    "skorch", "tensorboard", "timm", "torchmetrics", "torchvision", "transformers", "wandb", "wordllama",
+    "accelerate", "cleanlab", "dask", "distributed", "lightning", "mlflow", "optuna", "polars", "pyarrow",
+    "pytorch_lightning", "skorch", "tensorboard", "timm", "torchmetrics", "torchvision", "transformers", "wandb",
+    "webdataset", "wordllama",
 )  # fmt: skip
 PUBLIC = [
     alias.asname or alias.name

@@ -205,10 +205,17 @@ def _conclude(
         chances = _true_classes(fit, scaled, rows, labels, score)
         return *likely_classes(chances, labels), *sums_by_label(chances, labels)
 
+    def merge(parts: list[tuple[Any, ...]]) -> tuple[Any, ...]:
+        likely, chances, present, sums = zip(*parts, strict=True)
+        given, places = np.unique(np.concatenate(present), return_inverse=True)
+        total = np.zeros((len(given), sums[0].shape[1]))
+        np.add.at(total, places, np.concatenate(sums))
+        return np.concatenate(likely), np.concatenate(chances), given, total
+
     counts, start = np.zeros_like(fit.matrix), 0
     shape = len(labels), min(CHOICES, len(counts))
     choices, likelihoods = np.empty(shape, np.int32), np.empty(shape, np.float32)
-    for likely, chances, present, sums in over_rows(choose, table, labels, score):
+    for likely, chances, present, sums in over_rows(choose, table, labels, score, merge=merge):
         rows = slice(start, start := start + len(likely))
         choices[rows], likelihoods[rows] = likely, chances
         counts[:, present] += sums.T

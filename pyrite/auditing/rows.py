@@ -25,14 +25,20 @@ def blocks(shape: tuple[int, ...]) -> Iterator[slice]:
     return (slice(start, start + size) for start in range(0, max(shape[0], 1), size))
 
 
-def over_rows(work: Callable[..., Result], table: npt.NDArray[Any], *columns: Sequence[Any]) -> Iterator[Result]:
+def over_rows(
+    work: Callable[..., Result],
+    table: npt.NDArray[Any],
+    *columns: Sequence[Any],
+    merge: Callable[[list[Result]], Result] | None = None,
+) -> Iterator[Result]:
     """What ``work`` returns for blocks of rows of a table, and of columns beside it, in order; computed in parallel.
 
     The chunks of a Dask array stay where they are: ``work`` and rows of the columns are sent there, and its results
-    back. So they must be small beside the table, such as sums, or a few numbers per row.
+    back, those of a chunk as one if there is a function to ``merge`` them. So they must be small beside the table, such
+    as sums, or a few numbers per row.
     """
     if is_dask(table):
-        yield from _over_chunks(work, table, columns)
+        yield from _over_chunks(work, table, columns, merge)
         return
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         yield from pool.map(lambda rows: work(table[rows], *(each[rows] for each in columns)), blocks(table.shape))
@@ -50,14 +56,19 @@ def with_whole_rows(table: Any) -> Any:
     return table.rechunk({1: -1}) if table.ndim == 2 else table
 
 
-def _over_chunks(work: Callable[..., Result], table: Any, columns: Sequence[Sequence[Any]]) -> Iterator[Result]:
+def _over_chunks(
+    work: Callable[..., Result],
+    table: Any,
+    columns: Sequence[Sequence[Any]],
+    merge: Callable[[list[Result]], Result] | None,
+) -> Iterator[Result]:
     from dask.base import compute
     from dask.delayed import delayed
 
     ends = np.cumsum([0, *table.chunks[0]]).tolist()
     computed_there = delayed(_of_chunk, pure=False)
     tasks = [
-        computed_there(work, chunk, *(each[start:end] for each in columns))
+        computed_there(work, merge, chunk, *(each[start:end] for each in columns))
         for chunk, (start, end) in zip(table.to_delayed()[:, 0], pairwise(ends), strict=True)
     ]
     with warnings.catch_warnings():
@@ -67,6 +78,12 @@ def _over_chunks(work: Callable[..., Result], table: Any, columns: Sequence[Sequ
         yield from results
 
 
-def _of_chunk(work: Callable[..., Result], table: npt.NDArray[Any], *columns: Sequence[Any]) -> list[Result]:
+def _of_chunk(
+    work: Callable[..., Result],
+    merge: Callable[[list[Result]], Result] | None,
+    table: npt.NDArray[Any],
+    *columns: Sequence[Any],
+) -> list[Result]:
     """In one thread, because Dask has one for each chunk that it works on."""
-    return [work(table[rows], *(each[rows] for each in columns)) for rows in blocks(table.shape)]
+    results = [work(table[rows], *(each[rows] for each in columns)) for rows in blocks(table.shape)]
+    return results if merge is None else [merge(results)]

@@ -52,7 +52,8 @@ def test_rows_of_many_columns(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sizes == [60, 120]  # and not 1500, whose third power is hours for 16,000 columns
 
 
-def test_images(tmp_path: Path) -> None:
+def test_images(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pyrite.data.copies._TOGETHER", 150)
     images, random = load_digits().images[:400], np.random.default_rng(0)
     pixels = np.kron(images[:, None] * 15, np.ones((1, 3, 2, 2))).astype(np.uint8)
     assert len(np.unique(copy_groups(pixels))) == 400
