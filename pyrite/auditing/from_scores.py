@@ -90,7 +90,7 @@ def audit_scores(
 
     def look(rows: npt.NDArray[Any], labels: Ints) -> dict[str, npt.NDArray[Any]]:
         values = scaled(rows)
-        found = {"": log_odds(fit.log_joint(values, labels), labels)}
+        found: dict[str, npt.NDArray[Any]] = {"": log_odds(fit.log_joint(values, labels), labels)}
         if with_columns:
             found["preferred"], found["certainty"] = preferences(values)
         return found | compute_scores(Evidence(values, labels))

@@ -15,6 +15,7 @@ from pyrite.errors import PyriteError
 __all__ = ["blocks", "is_dask", "over_rows", "with_whole_rows"]
 
 Result = TypeVar("Result")
+Column = npt.NDArray[Any] | range
 
 _BLOCK: Final = 1 << 16  # scores worked on at once: half a MiB in float64
 
@@ -28,7 +29,7 @@ def blocks(shape: tuple[int, ...]) -> Iterator[slice]:
 def over_rows(
     work: Callable[..., Result],
     table: npt.NDArray[Any],
-    *columns: Sequence[Any],
+    *columns: Column,
     merge: Callable[[list[Result]], Result] | None = None,
 ) -> Iterator[Result]:
     """What ``work`` returns for blocks of rows of a table, and of columns beside it, in order; computed in parallel.
@@ -59,7 +60,7 @@ def with_whole_rows(table: Any) -> Any:
 def _over_chunks(
     work: Callable[..., Result],
     table: Any,
-    columns: Sequence[Sequence[Any]],
+    columns: Sequence[Column],
     merge: Callable[[list[Result]], Result] | None,
 ) -> Iterator[Result]:
     from dask.base import compute
@@ -82,7 +83,7 @@ def _of_chunk(
     work: Callable[..., Result],
     merge: Callable[[list[Result]], Result] | None,
     table: npt.NDArray[Any],
-    *columns: Sequence[Any],
+    *columns: Column,
 ) -> list[Result]:
     """In one thread, because Dask has one for each chunk that it works on."""
     results = [work(table[rows], *(each[rows] for each in columns)) for rows in blocks(table.shape)]

@@ -131,7 +131,8 @@ def _of_scores(
         if not hasattr(tables[0], "to_dask"):
             raise PyriteError(f"--dask reads shards, as 'scores-*.npy', but --scores is {scores[0]}")
         _connect(dask)
-        chosen, classes = named_scores(tables[0], classes)
+        chosen, named = named_scores(tables[0], classes)
+        classes = None if named is None else list(named)
         tables[0] = chosen.to_dask()  # type: ignore[attr-defined]
     return find_wrong_labels(
         _labels(own["labels"], column), scores=tables[0] if len(tables) == 1 else tables, kind=own["kind"],

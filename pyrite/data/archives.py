@@ -47,7 +47,9 @@ def from_tar(path: Path, schema: Schema, name: str) -> Samples:
 
 def _look_into(path: str, label: str) -> tuple[Members, dict[str, str], dict[str, str]]:
     """All images, the name of the image of every sample, and the text of its label."""
-    members, keys, texts = Members(), {}, {}
+    members = Members()
+    keys: dict[str, str] = {}
+    texts: dict[str, str] = {}
     several = shard_paths(path)
     for place in map(as_path, [path] if several is None else several):
         try:

@@ -190,7 +190,7 @@ def _near(points: npt.NDArray[np.float64], *, tabular: bool) -> npt.NDArray[np.i
     values = np.where(known, points, 0)
     peak = np.maximum(values.max(0), -values.min(0)) if tabular else max(values.max(), -values.min())
     values /= np.maximum(peak, np.finfo(float).tiny)  # squares of 1e300 would overflow
-    spread, kinds = values.std(0), np.zeros((len(points), 1))
+    spread, kinds = values.std(0), np.zeros((len(points), 1), np.int64)
     if tabular:
         repeats = np.array([len(np.unique(column)) < len(column) / 5 for column in values.T])
         exact = zip(values[:, repeats] + 0.0, known, strict=True)

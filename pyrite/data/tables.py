@@ -319,8 +319,9 @@ def is_frame(thing: object) -> TypeGuard[Frame]:
 
 def check_order(samples: Any, other: Any, what: str) -> None:
     """Raise PyriteError if two objects of pandas have one index in two orders: whether their rows match is unclear."""
-    one, two = getattr(samples, "index", None), getattr(other, "index", None)
-    if all(hasattr(index, "equals") for index in (one, two)) and not one.equals(two) and {*one} == {*two}:  # type: ignore[union-attr]
+    one: Any = getattr(samples, "index", None)
+    two: Any = getattr(other, "index", None)
+    if all(hasattr(index, "equals") for index in (one, two)) and not one.equals(two) and {*one} == {*two}:
         raise PyriteError(
             f"{what} has the same index as the samples, but in another order: sort both alike, or pass "
             f"{what}.to_numpy() if rows with the same position belong together"
