@@ -50,9 +50,14 @@ def pages() -> dict[str, str]:
     for name, (topic, cards) in REGISTRIES.items():
         entries = ", ".join(f"`{entry}`" for entry in getattr(pyrite, name))
         content[topic] += f"\nThe registry `pyrite.{name}` has these entries ([cards](../{cards})): {entries}.\n"
-    for name, topic in sorted(public_names().items(), key=lambda item: item[0].lower()):
+    for name, topic in sorted(public_names().items(), key=lambda item: in_order(item[0])):
         content[topic] += f"\n::: {name}\n"
     return content
+
+
+def in_order(name: str) -> tuple[bool, str]:
+    """Functions before classes, because most readers look for a function."""
+    return name.rpartition(".")[2][0].isupper(), name.lower()
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:

@@ -6,6 +6,7 @@
 # annotators of different reliability on scikit-learn's digits.
 
 # %%
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas
 from sklearn.datasets import load_digits
@@ -24,7 +25,8 @@ labels.head()
 # %% [markdown]
 # ## Audit
 #
-# Labels with one column per annotator are enough. Gaps are allowed.
+# `pyrite.audit` takes labels with one column per annotator. Values can be missing. The audit estimates
+# the error rate of every annotator:
 
 # %%
 audit = pyrite.audit(digits.data, labels, model="mlp", epochs=15, out="runs/annotators")
@@ -37,7 +39,8 @@ annotators = pandas.DataFrame(
         for name, found in audit.annotators.items()
     }
 ).T
-annotators.style.format("{:.1%}")
+annotators.plot.bar(rot=0, figsize=(5, 3), ylabel="error rate")
+plt.show()
 
 # %% [markdown]
 # ## Consensus

@@ -50,8 +50,20 @@ comparison = pyrite.compare(
 )
 print(comparison)
 
+# %% [markdown]
+# `facts` adds a number to the history of a run, here the fraction that is left out. Trimming memorises
+# fewer wrong labels than cross entropy:
+
 # %%
-run = pyrite.train(
-    "digits", method="trim(fraction=0.4)", noise="symmetric(0.4)", model="mlp", epochs=6, out="runs/trim"
-)
-[round(line["left_out"], 2) for line in run.history]
+import matplotlib.pyplot as plt
+
+figure, axes = plt.subplots(1, 2, figsize=(8, 3))
+for row in comparison.rows:
+    axes[0].plot([line["memorised"] for line in row.runs[0].history], label=row.name)
+axes[0].set_title("wrong labels memorised")
+axes[0].legend(fontsize=7)
+axes[1].plot([line["left_out"] for line in comparison.rows[1].runs[0].history])
+axes[1].set_title("fraction left out by trim")
+for axis in axes:
+    axis.set_xlabel("epoch")
+plt.show()

@@ -2,9 +2,9 @@
 # # Wrong labels in photographs
 #
 # A few thousand photographs are too few to train a network from scratch. A pretrained network turns
-# each photograph into an embedding, and a small head learns the classes. This notebook cuts three
-# photographs, which scikit-learn and matplotlib ship, into crops: the label of a crop is the photograph
-# it was cut from. We make 20 % of the labels wrong.
+# each photograph into an embedding, and a small head learns the classes. This notebook cuts crops from
+# three photographs that are part of scikit-learn and matplotlib. The label of a crop is its photograph.
+# We make 20 % of the labels wrong.
 
 # %%
 from pathlib import Path
@@ -47,6 +47,9 @@ for number, (crop, label) in enumerate(zip(crops, noisy.given, strict=True)):
 # %%
 audit = pyrite.audit("runs/photos", features="efficientnet_lite2(size=112)", out="runs/photographs")
 print(audit.sentence)
+
+# %% [markdown]
+# The ten most suspicious labels, with the given and the suggested class:
 
 # %%
 frame = audit.to_frame()

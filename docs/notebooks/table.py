@@ -19,7 +19,7 @@ table.iloc[:3, -4:]
 # %% [markdown]
 # ## Audit
 #
-# `pyrite.audit` takes the frame and the name of the label column. Each label is judged by a network
+# `pyrite.audit` takes the frame and the name of the label column. Each label is scored by a network
 # that was not trained on it.
 
 # %%
@@ -35,6 +35,9 @@ print(f"In truth, {noisy.is_wrong.mean():.1%} of the labels are wrong.")
 # %%
 audit.to_frame()[["index", "given", "suggested", "wrong_probability"]].head(8)
 
+# %% [markdown]
+# A reviewer who follows the ranking finds most of the wrong labels early:
+
 # %%
 import matplotlib.pyplot as plt
 
@@ -49,9 +52,9 @@ plt.legend()
 plt.show()
 
 # %% [markdown]
-# ## Train without the suspects, or with a robust classifier
+# ## Train on the noisy labels
 #
-# `RobustClassifier` is a scikit-learn estimator. It trains on the noisy labels directly.
+# `RobustClassifier` is a scikit-learn estimator that is robust to wrong labels.
 
 # %%
 from sklearn.linear_model import LogisticRegression

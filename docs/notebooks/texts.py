@@ -56,13 +56,28 @@ audit = pyrite.audit(samples, label=labels, out="runs/texts")
 print(audit.sentence)
 print(f"In truth, {noisy.is_wrong.mean():.1%} of the labels are wrong.")
 
+# %% [markdown]
+# The most suspicious labels, with the given and the suggested package:
+
 # %%
 for sample in audit.ranking[:6]:
     print(f"{labels[sample]:>10} -> {audit.classes[audit.suggested[sample]]:<10} {samples[sample][:80]!r}")
 
+# %% [markdown]
+# ## How good is the ranking?
+#
+# The true labels are known here, so the ranking can be evaluated.
+
 # %%
-from sklearn.metrics import average_precision_score, precision_score, recall_score
+import matplotlib.pyplot as plt
+from sklearn.metrics import PrecisionRecallDisplay, average_precision_score, precision_score, recall_score
 
 print(f"average precision {average_precision_score(noisy.is_wrong, audit.wrong_probability):.2f}")
 print(f"precision of the suspects {precision_score(noisy.is_wrong, audit.is_suspect):.2f}")
 print(f"recall of the suspects {recall_score(noisy.is_wrong, audit.is_suspect):.2f}")
+
+figure, axis = plt.subplots(figsize=(5, 3.5))
+PrecisionRecallDisplay.from_predictions(noisy.is_wrong, audit.wrong_probability, ax=axis, name="audit")
+axis.axhline(noisy.is_wrong.mean(), color="grey", linestyle="--", label="random order")
+axis.legend()
+plt.show()
