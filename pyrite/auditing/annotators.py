@@ -29,7 +29,7 @@ Progress = Callable[[float], None]
 @final
 @dataclass(frozen=True, eq=False)
 class AnnotatorFit:
-    """What several annotators, and a model, say about the classes of samples, and about each other."""
+    """Estimates of the true classes, and of the error rates of several annotators and of a model."""
 
     posterior: Floats  # the probability of every class, one row per sample
     rates: Floats  # the fraction of each annotator's labels that are wrong

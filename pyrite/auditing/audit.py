@@ -198,7 +198,7 @@ class Audit:
         return np.asarray(self.wrong_probability >= self.threshold)
 
     def expected_wrong(self, first: int = 100) -> float:
-        """How many of the first labels of the ranking are expected to be wrong; NaN if the audit cannot tell."""
+        """How many of the first labels of the ranking are expected to be wrong; NaN if ``can_tell`` is False."""
         return float(self.wrong_probability[self.ranking[:first]].sum())
 
     @property
@@ -229,7 +229,7 @@ class Audit:
 
     def _rates(self) -> str:
         if not self.can_tell:
-            return f"cannot tell which of {len(self):,} labels are wrong: the evidence does not separate them"
+            return f"wrong labels cannot be identified among {len(self):,} labels: the scores do not separate them"
         low, high = self.noise_interval
         within = "" if np.isnan(low) else f" ({100 * low:.0f} to {100 * high:.0f} %)"
         what = "consensus labels" if self.annotators else "labels"

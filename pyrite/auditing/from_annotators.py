@@ -1,4 +1,4 @@
-"""An audit of labels by several annotators: what they say about each other replaces what a model says alone."""
+"""An audit of labels by several annotators: their agreement identifies the noise rate, which a model alone cannot."""
 
 from collections.abc import Sequence
 from dataclasses import replace

@@ -168,7 +168,7 @@ def check_enough(labels: Ints, classes: Sequence[str], used: int | None = None) 
     """Raise ``PyriteError`` if noise cannot be estimated: fewer than ``FEWEST`` labels, or all the same."""
     count = len(labels) if used is None else min(used, len(labels))
     if count < FEWEST:
-        raise PyriteError(f"there are {count} samples: fewer than {FEWEST} say too little about label noise")
+        raise PyriteError(f"there are {count} samples: at least {FEWEST} are needed to estimate label noise")
     present = np.unique(labels)
     if len(present) < 2:
         raise PyriteError(f"all labels are {classes[present[0]]!r}: with one class no label can be wrong")

@@ -97,7 +97,8 @@ class DataIssues:
 def data_issues(data: Dataset, labels: Ints | None = None) -> DataIssues:
     """Find problems of a data set without training.
 
-    Two inputs are the same if all their bytes are, as a net would see them: two files with the same pixels are copies.
+    Two inputs are the same if all their bytes are, in the format that a net receives: two files with the same
+    pixels are copies.
     Near copies are much closer to each other than independent samples: rows with jitter, images that were saved again,
     texts with a changed word.
     Images that turn out to be damaged only when they are read are reported with those that were set aside before.

@@ -62,7 +62,7 @@ FEATURES: Final = (
     "largest class", "classes", "samples", "skill", "gain", "gain 3", "gain 8", "pattern",
     "second", "second expected", "spread of classes", "surest class", "squared error", "squared error expected",
 )  # fmt: skip
-"""What the regression sees. All are free of the scale of the scores; fractions are square roots."""
+"""The features of the regression. All are free of the scale of the scores; fractions are square roots."""
 
 
 class NoiseRate(NamedTuple):

@@ -1,4 +1,4 @@
-"""What a reviewer's decisions say about all labels: recalibrated probabilities, the noise rate and its interval.
+"""What a reviewer's decisions imply for all labels: recalibrated probabilities, the noise rate and its interval.
 
 The page of an audit computes the same numbers while somebody reviews (``report/templates/audit_estimate.js``).
 """

@@ -50,7 +50,7 @@ def queue_of(audit: Audit) -> Ints:
 @final
 @dataclass(frozen=True, eq=False)
 class Review:
-    """The decisions of a reviewer, and what they say about the audit.
+    """The decisions of a reviewer, and what they imply for the audit.
 
     Keep means that a label is right, relabel and drop that it is wrong; unsure is not counted.
 
@@ -252,7 +252,7 @@ def review_audit(audit: Audit, decisions: Decisions) -> Audit:
     if outside:
         raise PyriteError(f"sample {outside[0]} is not among the {len(before):,} samples that were audited")
     if not set(words) - {"unsure"}:
-        raise PyriteError(f"there is nothing to learn from {len(words)} decisions, of which all are unsure")
+        raise PyriteError(f"there is nothing to learn from {len(words)} decisions: none is keep, relabel or drop")
     return Review(before, np.array([place[number] for number in found]), tuple(words), new).after
 
 

@@ -258,7 +258,7 @@ def _check_scores(scores: object, labels: Ints, kind: Kind | None) -> tuple[npt.
     """A table of scores that fit the labels and the kind; an error names the first row that does not."""
     if kind not in get_args(Kind):
         known = ", ".join(get_args(Kind))
-        raise PyriteError(f"kind is {kind!r}, but must be one of {known}: what the scores are is not guessed")
+        raise PyriteError(f"kind is {kind!r}, but must be one of {known}: it is never inferred")
     assert kind is not None
     table = _to_table(scores)
     if table.ndim != 2 or table.dtype.kind not in "fiu":

@@ -116,7 +116,7 @@ def _open(path: str) -> npt.NDArray[Any]:
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
-        raise PyriteError(f"cannot read {path}: {error}") from None
+        raise PyriteError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _parquet(path: str, names: Sequence[str]) -> tuple[list[_Part], list[str]]:

@@ -171,7 +171,7 @@ def _array(path: Path) -> Any:
     try:
         return np.lib.format.open_memmap(path, mode="r")
     except (OSError, ValueError, EOFError) as error:
-        raise PyriteError(f"cannot read {path}: {error}") from None
+        raise PyriteError(f"cannot read {path}: {getattr(error, 'strerror', None) or error}") from None
 
 
 def _labels(path: Path, column: str) -> Any:

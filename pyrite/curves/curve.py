@@ -1,4 +1,4 @@
-"""A curve: a loss that is a function of the soft margin alone, and the sample weighting it stands for."""
+"""A curve: a loss that is a function of the soft margin alone, and the sample weighting that it defines."""
 
 import math
 from abc import abstractmethod

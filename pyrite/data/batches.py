@@ -25,7 +25,7 @@ __all__ = ["Batch", "Batches"]
 
 
 class Batch(NamedTuple):
-    """What a method sees of the data. It contains no true labels: observers join them on ``index``."""
+    """The data that a method receives. It contains no true labels: observers join them on ``index``."""
 
     inputs: Tensor
     labels: Tensor

@@ -110,8 +110,8 @@ def _as_frame(
     """The columns of texts, numbers and truth values as a pandas frame, with class names in place of numbers."""
     if not scalars:
         raise PyriteError(
-            f"data has the columns {listed(inputs)}, of which none holds images, texts, or as many numbers in every "
-            "row: add one with data.map"
+            f"data has the columns {listed(inputs)}, but none holds images, texts or vectors of equal "
+            "length: add one with data.map"
         )
     data, key, rest = plain.data, plain.key, [column for column in inputs if column not in scalars]
     notes = [f"the columns {listed(rest)} are left out: they hold neither numbers nor texts"] if rest else []

@@ -246,8 +246,8 @@ def _keys(item: Mapping[str, Any], label: str, labelled: bool) -> tuple[str, str
     usual = [key for key in _INPUT_KEYS if key in rest]
     if len(rest) != 1 and len(usual) != 1:
         raise PyriteError(
-            f"items are dicts with the keys {listed(item)}, of which one must be the label and one the input: name the "
-            "label with label, and leave out what is neither"
+            f"items are dicts with the keys {listed(item)}, but one must be the label and one the input: name the "
+            "label with label, and omit the other keys"
         )
     return rest[0] if len(rest) == 1 else usual[0], found[0] if found else None
 

@@ -236,7 +236,7 @@ def _load_parts(data: Mapping[str, Any], label: Any, roles: Roles) -> Dataset:
     if main not in data:
         first = next(iter(data))
         raise PyriteError(
-            f"data has the parts {', '.join(map(repr, data))}, none of which is 'train': pass one, as data[{first!r}]"
+            f"data has the parts {', '.join(map(repr, data))}, but not 'train': pass one, as data[{first!r}]"
         )
     train = load_object(data[main], **vars(roles) | {"label": label})
     keys = [key for key in _TESTS if key in data and key != main]

@@ -56,7 +56,7 @@ class NetEncoder(Encoder, ABC):
 
     def restore(self, state: State) -> Features:
         if state.facts.get("weights") != self.weights:
-            raise PyriteError(f"the weights of {self} have changed since the run was trained: put back what it had")
+            raise PyriteError(f"the weights of {self} have changed since the run was trained: restore them")
         return Embeddings(self)
 
 
@@ -107,10 +107,10 @@ class Embeddings(Features):
                 samples = np.zeros((1, *inputs.shape[1:]), np.uint8)  # for the width of a row
         found, count = self.encoder.embed(samples), len(samples)
         if found.ndim != 2 or len(found) != count or not found.shape[1]:
-            raise PyriteError(f"{self.encoder} makes {found.shape} of {count} samples, but must make one row of each")
+            raise PyriteError(f"{self.encoder} returns {found.shape} for {count} samples, but must return one row each")
         finite = np.isfinite(found).all(1)
         if not finite.all():
-            raise PyriteError(f"{self.encoder} makes numbers that are not finite of sample {int(finite.argmin())}")
+            raise PyriteError(f"{self.encoder} returns numbers that are not finite for sample {int(finite.argmin())}")
         rows = np.full((len(inputs), found.shape[1]), np.nan, np.float32)
         rows[good] = found[: good.sum()]
         return rows

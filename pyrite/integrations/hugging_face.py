@@ -28,7 +28,7 @@ def hf_loss(loss: str | Loss, *, shift: bool | None = None, **options: Unpack[Op
         loss: a spec or a loss, with the default reduction and ``ignore_index``.
         shift: whether each label is predicted by the position before it, as in causal language models. It is required
             for scores of single positions, unless the model returns a ``TokenClassifierOutput``: with the wrong value
-            a model would learn nonsense without an error.
+            a model would be trained on wrong targets without an error.
         options: ``weight`` and ``check``, as every loss takes them. Class weights multiply losses; the sum is still
             divided by the number of labels, because the Trainer counts labels, not weights.
 

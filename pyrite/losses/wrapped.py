@@ -23,7 +23,7 @@ _Matrix = Tensor | Sequence[Sequence[float]]
 class Forward(Loss):
     """Forward correction: the loss of the *given* label's probability, the sum over i of T[i, y] p_i.
 
-    Its margin is log sum T[i, y] p_i - log sum (1 - T[i, y]) p_i, so any curve can stand for ``curve``.
+    Its margin is log sum T[i, y] p_i - log sum (1 - T[i, y]) p_i, so ``curve`` can be any curve.
 
     Args:
         matrix: T[i, j] = P(given j | true i).

@@ -53,7 +53,7 @@ class BilevelTrainer(Trainer):
     def __init__(self, method: Bilevel, context: Context) -> None:
         super().__init__(context, method.loss)
         if self.learner.scaler is not None:
-            raise PyriteError("precision is float16, but bilevel compares gradients that are not scaled: take bfloat16")
+            raise PyriteError("precision is float16, but bilevel compares gradients that are not scaled: use bfloat16")
         self.method = method
 
     def step(self, batch: Batch) -> Step:

@@ -133,7 +133,7 @@ class Learner(Stateful):
                 raise
             raise PyriteError(
                 "the method trains on a single sample, but the net has batch norms, which need 2 or more at a time: "
-                "take larger batches, or a net without batch norms"
+                "use larger batches, or a net without batch norms"
             ) from None
         return scores.to(self.dtype)  # a sum of losses in bfloat16 would keep two digits
 

@@ -272,11 +272,11 @@ def check_optimiser(optimiser: torch.optim.Optimizer) -> None:
     if type(optimiser) not in _RULES or len(optimiser.param_groups) != 1:
         known = ", ".join(kind.__name__ for kind in _RULES)
         raise PyriteError(
-            f"virtual='optimizer' knows {known} with one group of weights, not this {type(optimiser).__name__}; "
+            f"virtual='optimizer' supports {known} with one parameter group, not this {type(optimiser).__name__}; "
             "use virtual='sgd'"
         )
     if optimiser.param_groups[0].get("amsgrad") or optimiser.param_groups[0].get("maximize"):
-        raise PyriteError("virtual='optimizer' does not know amsgrad or maximize; use virtual='sgd'")
+        raise PyriteError("virtual='optimizer' does not support amsgrad or maximize; use virtual='sgd'")
 
 
 def _sgd(w: Tensor, g: Tensor, lr: float, group: _Group, state: _Group) -> Tensor:

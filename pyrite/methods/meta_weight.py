@@ -92,7 +92,7 @@ def _check_meta_set(context: Context) -> None:
     """Warn of a meta set that is smaller than a batch, or in which classes are missing."""
     meta, count = context.meta, len(context.meta.index)
     if count < meta.batch_size:
-        few = f"the meta set has {count} samples, fewer than a batch of {meta.batch_size}: each step sees all"
+        few = f"the meta set has {count} samples, fewer than a batch of {meta.batch_size}: each step uses all of them"
         warnings.warn(few, stacklevel=5)
     given = context.labels[context.labels >= 0].cpu().numpy()
     missing = np.setdiff1d(given, meta.labels.numpy()[meta.index])

@@ -120,7 +120,7 @@ class Composed(Method):
         meta_sets = {part.meta_set for part in parts if part.meta_set}
         if len(meta_sets) > 1:
             names = " and ".join(methods) if len(methods) == 2 else "the methods"
-            raise PyriteError(f"{names} want different meta sets: give all of them the same size and labels")
+            raise PyriteError(f"{names} need different meta sets: set the same size and labels for all")
         self.meta_set = next(iter(meta_sets), None)
         self.largest_weight = max((part.largest_weight for part in parts), default=1.0)
         self.needs_clipping = any(part.needs_clipping for part in parts)

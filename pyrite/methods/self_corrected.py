@@ -93,8 +93,8 @@ class SelfCorrectedTrainer(Trainer):
         self.settled_after = context.epochs if method.at else -(-context.epochs // 2)
         if not method.at and not isinstance(self.learner.model, Network):
             raise PyriteError(
-                "at is 0, so labels are audited by the net's embeddings, but this net has none: give at a fraction of "
-                "the run, such as at=0.35, or name a net of 'pyrite list models'"
+                "at is 0, so labels are audited by the net's embeddings, but this net has none: set at to a fraction "
+                "of the run, such as at=0.35, or use a net of 'pyrite list models'"
             )
         self.matrix: Tensor | None = None  # until the labels are audited
         self.memory: Tensor | None = None  # until noise is found: a running mean of log-probabilities per sample

@@ -26,7 +26,7 @@ _FEW: Final = 256  # classes up to which the margins of all cost about as much a
 @final
 @dataclass(frozen=True, eq=False)
 class Step:
-    """One step on a batch, as observers see it. Margins and weights are computed when they are first used.
+    """One step on a batch, as observers receive it. Margins and weights are computed when they are first used.
 
     Attributes:
         index: the numbers of this process's samples; every tensor here has one row for each of them.
@@ -152,7 +152,7 @@ class Trainer(Stateful):
             if self.whole_batch and net.accumulate > 1:
                 what = str(loss) if couples else "the method"
                 raise PyriteError(
-                    f"accumulate is {net.accumulate}, but {what} needs the whole batch at once: leave it 1"
+                    f"accumulate is {net.accumulate}, but {what} needs the whole batch at once: set it to 1"
                 )
 
     # --- what a method overrides --------------------------------------------------------------------------------------

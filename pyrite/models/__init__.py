@@ -62,7 +62,7 @@ def build_model(
         shape: the shape of one input: (channels, height, width) or (features,).
         classes: the number of classes.
         seed: of the initial weights, those of a factory too. Global random state is not changed.
-        inputs: some training inputs as the net will see them; see ``Architecture.build``.
+        inputs: some training inputs in the format that the net receives; see ``Architecture.build``.
 
     Returns:
         The net, on the CPU.

@@ -68,7 +68,7 @@ class Architecture(HasSpec, ABC):
             shape: of one input: (channels, height, width) for images, (features,) for features.
             classes: the number of classes, 2 or more.
             seed: of the initial weights. Global random state is not changed.
-            inputs: some thousand training inputs as the net will see them, or a function that returns them. They are
+            inputs: some thousand training inputs as the net receives them, or a function that returns them. They are
                 used by nets whose first layer whitens the inputs or divides them into bins. Without them such a layer
                 uses general defaults.
         """

@@ -145,8 +145,8 @@ class NoisyLabels:
     """Given labels together with the true ones. The arrays are read-only.
 
     Args:
-        given: the labels that a method may see.
-        true: the true labels, which a method may not see.
+        given: the labels that a method receives.
+        true: the true labels, which no method receives.
         matrix: T[i, j] = P(given j | true i) of the noise model. If the noise depends on more than the class, it is the
             mean over the samples of each class; if the labels were read from a file, it is ``realised``.
         noise: the spec of the noise model.

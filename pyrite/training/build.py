@@ -198,7 +198,7 @@ class Training:
             parts = "" if pieces == 1 else f" in {pieces} pieces"
             raise PyriteError(
                 f"a batch of {source} has {size} sample{'s'[: size > 1]}{parts}, but "
-                f"{python_name(self.config.model)} has batch norms, which need 2 or more at a time: take larger "
+                f"{python_name(self.config.model)} has batch norms, which need 2 or more at a time: use larger "
                 "batches, or a net without batch norms"
             ) from None
 

@@ -88,7 +88,7 @@ class Config:
             raise PyriteError("data is missing: a name such as 'digits', a folder of images, or a file")
         if self.drop_suspects and not self.corrections:
             raise PyriteError(
-                f"drop_suspects is {self.drop_suspects}, but nothing names those labels: pass the suspects.csv of an "
+                f"drop_suspects is {self.drop_suspects}, but no file lists the suspects: pass the suspects.csv of an "
                 "audit as corrections, or train with pyrite.train_without_suspects, which audits first (on the command "
                 "line: pyrite train --drop-suspects)"
             )

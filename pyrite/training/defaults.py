@@ -198,7 +198,7 @@ def _resolve_images(config: Config, net: object, shape: tuple[int, ...]) -> dict
     are_images = len(shape) == 3
     convolves = isinstance(net, FastCNN) and min(shape[1:]) >= _LARGE_ENOUGH
     if config.mirror and not are_images:
-        raise PyriteError("mirror is True, but the net is given no images that could be mirrored: leave it out")
+        raise PyriteError("mirror is True, but the inputs of the net are not images: leave it out")
     augment, grow = config.augment, config.grow
     if "augment" not in config.given and are_images and (pad := min(shape[1:]) // 16):
         augment = CropFlip(pad=pad, flip="alternate" if shape[0] == 3 else "none", edge="reflect")
@@ -263,13 +263,13 @@ def measure_start(
     seed: int = 0,
     batch_size: int = 128,
 ) -> Start:
-    """The margins of a net on one batch before training, in training mode, as its first step sees them.
+    """The margins of a net on one batch before training, in training mode, as in its first step.
 
     The mean is over all classes as labels, so that it depends on no labels.
 
     Args:
         model: as for ``train``.
-        data: where the batch is from; without it, ``shape`` and ``classes`` say what the net is for, and the inputs
+        data: where the batch is from; without it, ``shape`` and ``classes`` describe the inputs, which
             are normal random numbers.
         shape: of an input.
         classes: the number of classes.

@@ -115,7 +115,7 @@ def train(
     given = [value for name, value in settings.items() if name != "device"]
     if out is not None or any(isinstance(value, str | os.PathLike | int | float) for value in given):
         raise PyriteError(
-            "resume continues a run with the settings in its recipe.toml: leave out all other options but device"
+            "resume continues a run with the settings in its recipe.toml: omit all other options except device"
         )
     return _run(_resumed(Path(resume), data, settings), Path(resume), watching, new=False)
 

@@ -30,7 +30,7 @@ def add_noise(job: Job, noise: Noise) -> tuple[npt.NDArray[Any], npt.NDArray[Any
     if data.true is not None and (wrong := int((data.labels != data.true).sum())):
         raise PyriteError(
             f"noise is {str(noise)!r}, but {data.name} has labels that are wrong already ({wrong} of {len(data)}): "
-            "leave out noise, or take the data without them"
+            "leave out noise, or use data with correct labels"
         )
     noisy = corrupt(data.labels, noise, len(data.classes), job.config.seed, as_numbers(data.inputs))
     return noisy.given, noisy.true, torch.tensor(noisy.matrix)
@@ -74,8 +74,8 @@ def apply_corrections(
     read = Corrections.parse(content, source, data)
     if not read.decided and not config.drop_suspects:
         raise PyriteError(
-            f"corrections is {source}, a ranking without decisions: set drop_suspects to the probability from which "
-            "on labels are dropped, such as 0.9"
+            f"corrections is {source}, a ranking without decisions: set drop_suspects to the lowest probability "
+            "at which labels are dropped, such as 0.9"
         )
     labels, kept = read.applied(data.labels), np.setdiff1d(chosen, read.dropped(config.drop_suspects))
     if not len(kept):
@@ -85,7 +85,7 @@ def apply_corrections(
         for number in np.setdiff1d(data.labels[chosen], labels[kept])
     ]
     if config.drop_suspects and np.isnan(read.wrong_probability).all():
-        warnings.insert(0, f"{source} does not say how likely labels are wrong: no suspects were dropped")
+        warnings.insert(0, f"{source} contains no probabilities of wrong labels: no suspects were dropped")
     return labels, kept, warnings
 
 

@@ -171,7 +171,7 @@ class Run:
             raise PyriteError(f"{path} is damaged: its columns differ in length")
         integers = all(labels[name].dtype.kind in "iu" for name in ("given", "part", "true") if name in labels)
         if not integers or (len(given) and not 0 <= given.min() <= given.max() < len(self.classes)):
-            raise PyriteError(f"{path} is damaged: it holds labels that are no class")
+            raise PyriteError(f"{path} is damaged: it contains labels that are not classes")
         self._check_own(path)
         return labels
 
@@ -223,7 +223,7 @@ class Run:
         if path.name in known and known[path.name] != digest([path.read_bytes()]):
             raise PyriteError(
                 f"{path} does not belong to {self.path / 'run.json'}: another file was put in its place, or it was "
-                "edited. Put back what it was, or train again, into another folder"
+                "edited. Restore it, or train again, into another folder"
             )
 
     def dataset(self) -> Dataset:
@@ -239,8 +239,8 @@ class Run:
         now = checksums(data) if began else {}
         if changed := [name for name in sorted({*began, *now}) if began.get(name) != now.get(name)]:
             raise DataChanged(
-                f"{data.name} has changed since {self.path} was begun: other {' and '.join(changed)}. Put back what it "
-                "was, use another folder, or remove this one"
+                f"{data.name} has changed since {self.path} was begun: other {' and '.join(changed)}. Restore the "
+                "data, use another folder, or remove this one"
             )
 
     def method_arrays(self) -> dict[str, npt.NDArray[Any]]:

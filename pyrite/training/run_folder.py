@@ -290,7 +290,7 @@ def unpack(path: Path) -> dict[str, Any]:
         plain = json.loads(tree)
     except (OSError, SafetensorError, KeyError, TypeError, ValueError) as error:
         raise PyriteError(
-            f"cannot read the state {path}: {error}. The run cannot be resumed: restore the file or train anew"
+            f"cannot read the state {path}: {error}. The run cannot be resumed: restore the file or train again"
         ) from None
 
     def restored(value: Any) -> Any:

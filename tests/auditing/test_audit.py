@@ -311,14 +311,14 @@ def test_when_nothing_can_be_told(unknown: Audit, tmp_path: Path) -> None:
     assert unknown.confusions == ()
     assert np.isfinite(unknown.score).all()
     assert sorted(unknown.ranking.tolist()) == list(range(600))
-    assert unknown.sentence == "cannot tell which of 600 labels are wrong: the evidence does not separate them"
+    assert unknown.sentence == "wrong labels cannot be identified among 600 labels: the scores do not separate them"
     told = strict(unknown.to_json(tmp_path / "audit.json").read_text())
     assert (told["noise_rate"], told["matrix"], told["threshold"], told["suspects"]) == (None, None, None, 0)
     with unknown.to_csv(tmp_path / "suspects.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 600
     assert {row["wrong_probability"] for row in rows} == {"nan"}
-    assert "annot tell which of 600 labels" in write_audit_page(unknown, tmp_path / "report.html").read_text()
+    assert "cannot be identified among 600 labels" in write_audit_page(unknown, tmp_path / "report.html").read_text()
 
 
 # --- beside cleanlab ------------------------------------------------------------------------------------------------
@@ -381,8 +381,8 @@ CHANCES = softmax(GOOD, axis=1)
         (LABELS, {"scores": [[1.0, 2.0], [3.0]]}, "scores cannot be read as an array"),
         (LABELS * 0, {"scores": GOOD[:, :1]}, "scores have one column: with one class no label can be wrong"),
         (LABELS * 0 + 2, {"scores": GOOD, "classes": "abcd"}, "all labels are 'c': with one class no label can"),
-        (LABELS[:49], {"scores": GOOD[:49]}, "there are 49 samples: fewer than 50 say too little about label noise"),
-        (LABELS[:0], {"scores": GOOD[:0]}, "there are 0 samples: fewer than 50"),
+        (LABELS[:49], {"scores": GOOD[:49]}, "there are 49 samples: at least 50 are needed to estimate label noise"),
+        (LABELS[:0], {"scores": GOOD[:0]}, "there are 0 samples: at least 50"),
         (LABELS, {"epochs": 2}, "labels or scores are missing: pass samples with labels, audit(X, y)"),
         ("digits", {"scores": GOOD}, "data and runs have their own scores and classes: leave out scores, kind,"),
         ("digits", {"kind": "logits"}, "data and runs have their own scores and classes"),

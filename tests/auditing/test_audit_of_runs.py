@@ -316,7 +316,7 @@ def test_a_folder_of_images(lazy: bool, photos: Path, tmp_path: Path) -> None:
 def test_too_few(tmp_path: Path) -> None:
     points, labels, _ = blobs(40)
     np.savez(tmp_path / "few.npz", x=points, y=labels)
-    with pytest.raises(ValueError, match="there are 40 samples: fewer than 50 say too little about label noise"):
+    with pytest.raises(ValueError, match="there are 40 samples: at least 50 are needed to estimate label noise"):
         pyrite.audit(tmp_path / "few.npz", out=tmp_path / "run", **TINY)
 
 

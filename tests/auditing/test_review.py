@@ -214,7 +214,7 @@ def test_bad_decisions(tmp_path: Path) -> None:
         audit.reviewed({3: "keep", 1500: "keep"})
     with pytest.raises(ValueError, match="the decision on sample 3 is 'kept'"):
         audit.reviewed({3: "kept"})
-    with pytest.raises(ValueError, match="2 decisions, of which all are unsure"):
+    with pytest.raises(ValueError, match="2 decisions: none is keep, relabel or drop"):
         audit.reviewed({3: "unsure", 4: "unsure"})
     with pytest.raises(ValueError, match="nothing to learn from 0 decisions"):
         audit.reviewed({})

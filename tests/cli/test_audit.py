@@ -169,7 +169,7 @@ def test_labels_that_say_nothing(scores: Path, tmp_path: Path) -> None:
     assert strict(said)["can_tell"] is False
     code, said = run("audit", *words, "--out", str(tmp_path / "out"), log=tmp_path / "log")
     assert code == 0, said
-    assert said.startswith("Cannot tell which of 300 labels are wrong: the evidence does not separate them.\n")
+    assert said.startswith("Wrong labels cannot be identified among 300 labels: the scores do not separate them.\n")
     assert (tmp_path / "out" / "report.html").exists()
 
 

@@ -116,9 +116,9 @@ def test_files_of_images_and_one_that_cannot_be_read(cache: Path, tmp_path: Path
 
 
 def test_what_a_net_may_not_return(cache: Path) -> None:
-    with pytest.raises(ValueError, match=r"makes \(40, 3, 32, 32\) of 40 samples"):
+    with pytest.raises(ValueError, match=r"returns \(40, 3, 32, 32\) for 40 samples"):
         embedded(OwnModule(nn.Identity()), pictures())
-    with pytest.raises(ValueError, match="not finite of sample 0"):
+    with pytest.raises(ValueError, match="not finite for sample 0"):
         embedded(OwnModule(nn.Sequential(nn.Flatten(), nn.Threshold(1.0, float("nan")))), pictures())
 
 

@@ -275,7 +275,7 @@ def test_a_run_holds_out_its_meta_set_and_draws_its_curve(tmp_path: Path) -> Non
 
 
 def test_a_meta_set_smaller_than_a_batch_is_used_whole(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="the meta set has 20 samples, fewer than a batch of 50: each step sees all"):
+    with pytest.warns(UserWarning, match="the meta set has 20 samples, fewer than a batch of 50: each step uses all"):
         run = pyrite.train(
             "digits", method="meta_weight(size=20)", samples=200, batch_size=50, epochs=1, model="mlp(hidden=[4])",
             out=tmp_path / "run", progress=False,

@@ -109,7 +109,7 @@ def test_truth_is_measured_and_named(tmp_path: Path) -> None:
 
 def test_a_ranking_only_where_nothing_can_be_told(tmp_path: Path) -> None:
     found = read(write_audit_page(cannot_tell(), tmp_path / "page.html"))
-    assert "Cannot tell which of 60 labels are wrong" in found.words
+    assert "Wrong labels cannot be identified among 60 labels" in found.words
     assert "This is a ranking only." in found.words
     assert "The first 60 of the ranking" in found.words
     assert "nan" not in found.words.lower()

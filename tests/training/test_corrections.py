@@ -166,12 +166,12 @@ def test_an_audit_that_could_not_tell(data: Dataset, tmp_path: Path) -> None:
     ranking = rank(tmp_path / "suspects.csv", data, np.full(len(data), np.nan))
     run = pyrite.train(data, corrections=ranking, drop_suspects=0.9, out=tmp_path / "run", **SMALL)
     assert run.facts["dropped"] == 0
-    assert run.facts["warnings"] == [f"{ranking} does not say how likely labels are wrong: no suspects were dropped"]
+    assert run.facts["warnings"] == [f"{ranking} contains no probabilities of wrong labels: no suspects were dropped"]
 
 
 def test_what_a_recipe_refuses(data: Dataset, tmp_path: Path) -> None:
     with pytest.raises(
-        ValueError, match=r"drop_suspects is 0.9, but nothing names those labels: .* suspects.csv of an audit"
+        ValueError, match=r"drop_suspects is 0.9, but no file lists the suspects: .* suspects.csv of an audit"
     ):
         pyrite.train("digits", drop_suspects=0.9)
     for value in (-0.1, 1.1, float("nan")):
