@@ -194,7 +194,8 @@ def read_columns(table: Table, schema: Schema, name: str = "", labels: bool = Fa
 def as_groups(values: npt.ArrayLike, what: str) -> Labels:
     """A number for every group, by what it is called."""
     given = np.asarray(values)
-    names = np.where(np.equal(given, None), "", given.astype(str))
+    missing = given == np.asarray(None, object)
+    names = np.where(missing, "", given.astype(str))
     if names.ndim != 1 or len(np.unique(names)) < 2:
         raise PyriteError(f"{what} has the shape {names.shape} and fewer than two groups: there must be one per sample")
     distinct, numbers = np.unique(names, return_inverse=True)
