@@ -13,7 +13,7 @@ labels. A model "elsewhere" has learned right labels.
 
 import os
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterator, Sequence
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -284,9 +284,12 @@ def write_elsewhere(folder: Path, name: str, inputs: Any, true: Any) -> None:
                 np.savez_compressed(path, P=p, given=given.astype(np.int16), true=true.astype(np.int16))
 
 
-def make_cells(folder: Path) -> None:
+def make_cells(folder: Path, known: Container[str], finish: Callable[[str], None]) -> None:
+    """Make the cells of data sets that are not ``known``; ``finish`` is called with the name of every set."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, (inputs, labels) in tables():
+        if name in known:
+            continue
         inputs, true = reduced(np.asarray(inputs, np.float32).astype(np.float64), labels)
         if len(true) < FEWEST or int(true.max()) < 1:
             continue
@@ -302,8 +305,12 @@ def make_cells(folder: Path) -> None:
                     write_cell(folder / f"{name}__{model}__{noise.replace(' ', '_')}.npz", model, inputs, given, true)
         if not overlap:
             write_elsewhere(folder, name, inputs, true)
+        finish(name)
     if os.environ.get("PYRITE_DATA"):
         make_image_cells(folder)
+        images = {path.stem.partition("__")[0] for path in folder.glob("*.npz")}
+        for name in sorted(name for name in images if name.startswith(("img", "cifar")) and name not in known):
+            finish(name)
 
 
 @cache

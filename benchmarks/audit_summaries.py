@@ -1,8 +1,8 @@
 """Cells of ``benchmarks/audit_cells.py`` in one small file: all that the fit of the noise rate needs of each.
 
 A cell has a matrix of scores, and two thousand of them take 100 MB. The fit needs the features, which labels are wrong
-in the order of the ranking, and quantiles of the log-odds: 1 kB per cell. So a new fit needs no new cells, unless the
-features or the ranking have changed.
+in the order of the ranking, and quantiles of the log-odds: half a kB per cell. So a new fit needs no new cells, unless
+the features or the ranking have changed, and sets can be added later.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ from pyrite.auditing.noise_rate import FEATURES, features
 from pyrite.auditing.posterior import log_odds
 from pyrite.auditing.scores import gap_of, to_log_p
 
-__all__ = ["SUMMARIES", "Cell", "read_summaries", "summarise", "write_summaries"]
+__all__ = ["SUMMARIES", "Cell", "add_summaries", "known_sets", "read_summaries"]
 
 SUMMARIES = Path(__file__).with_name("audit_summaries.npz")
 POINTS = (1 - np.cos(np.linspace(0, np.pi, 65))) / 2  # at which quantiles are kept: dense at both ends
@@ -72,18 +72,34 @@ def _by_cleanlab(p: Any, given: Any, wrong: Any) -> tuple[float, float, float]:
     return best, float(f1_score(wrong, find_label_issues(given, p, n_jobs=1))), found
 
 
-def write_summaries(folder: Path) -> None:
-    rows = [summarise(path) for path in sorted(folder.glob("*.npz"))]
-    joined = {"wrong": np.concatenate([row.pop("wrong") for row in rows])}
-    np.savez_compressed(SUMMARIES, **joined, **{key: np.array([row[key] for row in rows]) for key in rows[0]})
+def known_sets() -> set[str]:
+    """The data sets whose cells the file has."""
+    return {str(name).partition("__")[0] for name in _arrays()["name"]} if SUMMARIES.exists() else set()
+
+
+def add_summaries(folder: Path, name: str) -> None:
+    """Add the cells of a data set to the file."""
+    rows = [summarise(path) for path in sorted(folder.glob(f"{name}__*.npz"))]
+    if not rows:
+        return
+    added = {key: np.array([row[key] for row in rows]) for key in rows[0] if key != "wrong"}
+    added["wrong"] = np.concatenate([row["wrong"] for row in rows])
+    before = _arrays() if SUMMARIES.exists() else {}
+    np.savez_compressed(
+        SUMMARIES, **{key: np.concatenate([before[key], new]) if before else new for key, new in added.items()}
+    )
+
+
+def _arrays() -> dict[str, Any]:
+    with np.load(SUMMARIES) as file:
+        return {key: file[key] for key in file.files}
 
 
 def read_summaries() -> pd.DataFrame:
     """One row per cell: what it is, its true rate, the features, and what cleanlab finds."""
     if not SUMMARIES.exists():
         raise SystemExit("there are no summaries of cells: python -m benchmarks.audit_rate cells FOLDER writes them")
-    with np.load(SUMMARIES) as file:
-        table = {key: file[key] for key in file.files}
+    table = _arrays()
     ends = np.cumsum((table["samples"] + 7) // 8)
     rows = []
     for place, bits in enumerate(np.split(table["wrong"], ends[:-1])):

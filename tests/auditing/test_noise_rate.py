@@ -90,7 +90,8 @@ def test_summaries_have_what_the_fit_needs(tmp_path: Path, monkeypatch: pytest.M
     made = {f"table{seed}__logistic__symmetric_0.2": overlapping(300 + seed, 0.2, seed, 3) for seed in (0, 1)}
     for name, (p, given, wrong) in made.items():
         np.savez(tmp_path / f"{name}.npz", P=p, given=given, true=np.where(wrong, -1, given))
-    audit_summaries.write_summaries(tmp_path)
+        audit_summaries.add_summaries(tmp_path, name.partition("__")[0])
+    assert audit_summaries.known_sets() == {"table0", "table1"}
     read = audit_summaries.read_summaries()
     for (p, given, wrong), row in zip(made.values(), read.itertuples(), strict=True):
         audit, groups = pyrite.audit(given, scores=p, kind="probabilities"), groups_of(p, given)
