@@ -199,7 +199,7 @@ def test_losses_that_cannot_be_trained_with(loss: Any, said: str, tmp_path: Path
         (["--method", "glc(size=119)"], "a batch of the training samples has 1 sample, but"),
         (["--method", "fine_tune(size=1)"], "a batch of the meta set has 1 sample, but"),
         (["--method", "glc(size=0)"], "size is 0, but must be a whole number, 1 or more"),
-        (["--method", "glc(size=120)"], "too few samples: meta 120 of 120 leave none to train on"),
+        (["--method", "glc(size=120)"], "too few samples: 120, meta 120: none are left to train on"),
         (["--method", "joint", "--epochs", "1"], "epochs is 1, but joint(alpha=1.2, beta=0.8) needs 2 or more"),
         (["--method", "meta_weight(hidden=1000000000)"], "hidden is 1000000000, but must be a whole number from 1 to"),
         (["--lr", "1e300"], "lr is 1e+300, but must be a number from 0 to 1e+30"),

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import typer
 
 from pyrite.settings import HINTS, SETTINGS, SHORT, Setting
+from pyrite.spec import snake_case
 
 Command = Callable[..., None]
 
@@ -38,11 +39,20 @@ def names_of(kind: str) -> list[str]:
     if kind == "recipe":
         return sorted(path.stem for path in (_PACKAGE / "papers" / "recipes").glob("*.toml"))
     for call in ast.walk(ast.parse((_PACKAGE / _REGISTERED[kind]).read_text(encoding="utf-8"))):
-        if isinstance(call, ast.Call) and len(call.args) > 1 and isinstance(call.args[1], ast.Dict):
-            first = call.args[0]
+        if isinstance(call, ast.Call) and len(call.args) > 1:
+            first, entries = call.args[:2]
             if isinstance(first, ast.Constant) and first.value == kind:
-                return [str(key.value) for key in call.args[1].keys if isinstance(key, ast.Constant)]
+                return _keys(entries)
     raise LookupError(kind)
+
+
+def _keys(entries: ast.expr) -> list[str]:
+    """The keys of a dict, or of the classes and functions that ``named`` is called with."""
+    if isinstance(entries, ast.Call):
+        return [snake_case(ast.unparse(entry).rpartition(".")[2]) for entry in entries.args]
+    assert isinstance(entries, ast.Dict)
+    pairs = zip(entries.keys, entries.values, strict=True)
+    return [name for key, value in pairs for name in (_keys(value) if key is None else [ast.literal_eval(key)])]
 
 
 def completes(*kinds: str) -> Callable[[str], list[str]]:

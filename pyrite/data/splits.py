@@ -100,8 +100,8 @@ def split(
         else:
             sizes[name] = round(number(name, size, wanted, least=0, below=1) * len(given))
     if sum(sizes.values()) >= len(given):
-        requested = ", ".join(f"{name} {size}" for name, size in sizes.items() if size)
-        raise PyriteError(f"too few samples: {requested or 'nothing'} of {len(given)} leave none to train on")
+        requested = "".join(f", {name} {size}" for name, size in sizes.items() if size)
+        raise PyriteError(f"too few samples: {len(given)}{requested}: none are left to train on")
     member = first_members(np.arange(len(given)) if groups is None else to_ints(groups, "groups"))
     lead = np.unique(member)
     if len(lead) < len(given):  # one sample of each group stands for it

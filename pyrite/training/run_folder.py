@@ -1,6 +1,7 @@
 """The folder of a run: a new one, its lock, and what is written to it during training, and when."""
 
 import json
+import math
 import os
 import platform
 import subprocess
@@ -107,9 +108,9 @@ class RunFolder(Observer):
 
     def __init__(self, path: Path, training: Training) -> None:
         self.path, self.training, self.config = path, training, training.config
-        self._began = self._saved_at = time.perf_counter()
+        self._began = time.perf_counter()
         self._unwritten = False  # whether there are results of an epoch that are not in the folder yet
-        self._saving = 0.0  # seconds that the last save took
+        self._saved_at, self._saving = -math.inf, 0.0  # seconds: when and how long
 
     def begin(self) -> None:
         """Write what is known before the first step; the recipe first, because a resume needs it."""

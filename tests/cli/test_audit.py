@@ -189,7 +189,7 @@ GIVEN = ["--scores", "scores.npy", "--labels", "labels.npy", "--kind", "logits"]
         (["digits", "--labels", "labels.npy"], "labels is for --scores, and digits has its own"),
         (GIVEN[:4], "--scores needs --kind logits, probabilities or log-probabilities too"),
         ([*GIVEN[:2], *GIVEN[4:]], "--scores needs --labels too"),
-        ([*GIVEN[:5], "logit"], "kind is 'logit', but must be one of logits, probabilities, log-probabilities: what"),
+        ([*GIVEN[:5], "logit"], "kind is 'logit', but must be one of logits, probabilities, log-probabilities: it is"),
         ([*GIVEN[:5], "probabilities"], "row 0 of the scores does not hold probabilities: they add up to"),
         ([*GIVEN, "--epochs", "3"], "epochs is a training setting, but with given scores nothing is trained"),
         ([*GIVEN, "--scores", "nowhere.npy"], "cannot read nowhere.npy: "),

@@ -55,7 +55,7 @@ def test_corrections(tmp_path: Path) -> None:
         (["--drop-suspects", "0.9", "--validation", "1"], "validation is 1.0: input should be less than 1"),
         (["--drop-suspects", "1.5"], "drop_suspects is 1.5: input should be less than or equal to 1"),
         (["--drop-suspects", "-1"], "drop_suspects is -1.0: input should be greater than or equal to 0"),
-        (["--resume", "/nowhere", "--drop-suspects", "0.9"], "leave out all other options"),
+        (["--resume", "/nowhere", "--drop-suspects", "0.9"], "omit all other options"),
     ],
 )
 def test_bad_input_is_one_sentence_and_exit_code_2(words: list[str], said: str, tmp_path: Path) -> None:

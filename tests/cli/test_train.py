@@ -104,7 +104,7 @@ def test_every_option_arrives(tmp_path: Path) -> None:
         (["train", "digits", "--epochs", "0"], "epochs is 0"),
         (["train"], "data is missing"),
         (["train", "--resume", "/nowhere"], "/nowhere is not a run"),
-        (["train", "digits", "--resume", "/nowhere", "--model", "mlp"], "leave out all other options"),
+        (["train", "digits", "--resume", "/nowhere", "--model", "mlp"], "omit all other options"),
         (["train", "digits", "--config", "/nowhere.toml"], "cannot read /nowhere.toml"),
         (["compare", "digits", "gcee", "--out", "/nowhere/c"], "unknown method 'gcee': did you mean 'gce'"),
         (["compare", "digits", "--out", "/nowhere/c"], "methods"),

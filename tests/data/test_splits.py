@@ -94,7 +94,7 @@ def test_without_strata():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({}, "too few samples: 10, of which meta 1000"),
+        ({}, "too few samples: 10, meta 1000: none are left"),
         ({"meta": 5, "test": 5}, "meta 5, test 5"),
         ({"meta": -1}, "meta is -1"),
         ({"test": 1.0}, "test is 1.0"),

@@ -123,5 +123,5 @@ def test_the_default_is_that_of_training(options: dict[str, Any], mirror: bool) 
 def test_what_is_no_image_is_not_mirrored() -> None:
     assert resolve("digits").config.mirror is False  # they are grey
     assert resolve("blobs").config.mirror is False
-    with pytest.raises(ValueError, match="mirror is True, but the net is given no images"):
+    with pytest.raises(ValueError, match="mirror is True, but the inputs of the net are not images"):
         resolve("blobs", mirror=True)

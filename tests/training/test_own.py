@@ -89,7 +89,7 @@ def test_own_losses_train_resume_and_are_audited(loss: Any, named: str, tmp_path
         pyrite.train(resume=out)
     with pytest.raises(ValueError, match=r"was given in Python: .*, not erm\(ce\)$"):
         pyrite.train(resume=out, loss=pyrite.CE())
-    with pytest.raises(ValueError, match="leave out all other options"):
+    with pytest.raises(ValueError, match="omit all other options"):
         pyrite.train(resume=out, loss="ce")
     assert pyrite.train(resume=out, loss=loss).finished
     same_bytes(tmp_path / "whole", out)

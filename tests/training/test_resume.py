@@ -321,7 +321,7 @@ def test_broken_files_are_named(begun: Path, tmp_path: Path) -> None:
 def test_resume_takes_no_options(begun: Path, tmp_path: Path) -> None:
     options: list[dict[str, Any]] = [{"epochs": 3}, {"loss": "ce"}, {"lr": 0.1}, {"out": tmp_path}, {"model": "mlp"}]
     for option in [*options, {"config": begun / "recipe.toml"}]:
-        with pytest.raises(ValueError, match="leave out all other options"):
+        with pytest.raises(ValueError, match="omit all other options"):
             pyrite.train(resume=begun, **option)
     with pytest.raises(ValueError, match="data is 'mnist', but the run that is resumed has 'digits'"):
         pyrite.train("mnist", resume=begun)
