@@ -92,7 +92,8 @@ def is_identifier(column: Column) -> bool:
         counts_rows = distinct == count and values.min() in (0, 1) and values.max() - values.min() == count - 1
         return bool(counts_rows or _ID.search(column.name))
     texts = values.tolist()
-    return not any(len(re.findall(r"[^\W\d_]\S*", text)) > 1 or without_unit(text)[1] for text in texts) and (
+    phrases = any(len(text.split()) > 1 and re.search(r"[^\W\d_]", text) for text in texts)  # not +49 30 1234567
+    return not (phrases or any(without_unit(text)[1] for text in texts)) and (
         _ID.search(column.name) is not None or sum(any(map(str.isdigit, text)) for text in texts) >= _DISTINCT * count
     )
 

@@ -44,6 +44,7 @@ def test_the_decimal_mark_is_what_leaves_no_doubt(columns, mark):
         (["1.234,5", "1,234.5", "7"], "number", 1234.5),
         (["1.234,5", "1,234.5", "1,234"], "category", "1,234.5"),  # thousands or decimals?
         (["71.5 kg", "80,25 kg"], "number", 80.25),
+        (["71.5", "80 kg"], "number", 80.0),
         (["71.5 kg", "80 lb"], "category", "80 lb"),
         (["+49 137314696", "+49 30123456"], "category", "+49 30123456"),  # no thousands
         (["2020-02-03", "2021-12-31", "NA"], "date", np.datetime64("2021-12-31")),

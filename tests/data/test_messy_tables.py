@@ -147,7 +147,7 @@ def test_text_columns(tmp_path, refused):
         ("x,x,label\n1,2,a\n3,4,b\n", "two columns are called 'x'"),
         (",,label\n1,2,a\n3,4,b\n", "two columns are without a name"),
         ("x;label\n1,234;a\n5,678;b\n", "may have decimals or thousands: specify decimal"),
-        ("x,label\n" + "1,a\n" * 30 + "1 kg,b\n", "row 31 (line 32), column 'x': '1 kg' is not a number, but 30 of 31"),
+        ("x,label\n" + "1,a\n" * 30 + "1 pc,b\n", "row 31 (line 32), column 'x': '1 pc' is not a number, but 30 of 31"),
         ("x,label\n1,0.25\n2,0.5\n3,0.75\n4,1.5\n", "'label' holds 4 different numbers, but labels are classes"),
         ("x,label\n1,a\n2\n", "row 2 (line 3): 1 cells, but 2 columns"),
         ('x,label\n1,"a, b"\n2\n3,b\n', "row 2 (line 3): 1 cells, but 2 columns"),

@@ -17,7 +17,7 @@ def frame() -> pandas.DataFrame:
     kind = np.arange(200) % 2
     return pandas.DataFrame(
         {
-            "size": np.where(rng.random(200) < 0.1, np.nan, rng.normal(3 * kind)),
+            "size": np.where(rng.random(200) < 0.1, np.nan, rng.normal(3 * kind, 0.5)),
             "city": rng.choice(["Oslo", "Rome"], 200),
             "since": pandas.Timestamp("2020-01-01") + pandas.to_timedelta(rng.integers(0, 900, 200), "D"),
             "kind": np.where(kind, "new", "old"),

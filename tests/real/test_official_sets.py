@@ -32,7 +32,7 @@ def test_mnist():
     np.testing.assert_allclose([*found.mean, *found.std], [0.1307, 0.3081], atol=5e-5)
 
 
-@needs("fashion-mnist")
+@needs("fashion-mnist/train-images-idx3-ubyte.gz")  # a failed download leaves an empty folder
 def test_fashion_mnist():
     data = load("fashion_mnist")
     assert data.inputs.shape == (60_000, 1, 28, 28)
