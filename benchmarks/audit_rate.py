@@ -35,6 +35,7 @@ ROOT = Path(__file__).parents[1]
 SHIPPED = ROOT / "pyrite" / "auditing" / "noise_rate.npz"
 RESULTS = ROOT / "docs" / "results" / "audit_rate.json"
 PICTURE = ROOT / "docs" / "audit-rates.png"
+IMAGE_SETS = 30  # at least: MNIST, Fashion-MNIST, and embeddings of CIFAR-10, CIFAR-100 and parts of them
 FOLDS = 10  # groups of whole data sets that are left out
 COVERED = 0.9
 SLOPES = tuple(np.exp(np.arange(-1.2, 1.01, 0.3)).tolist())  # that log-odds are multiplied by
@@ -87,6 +88,8 @@ def packed(model: HistGradientBoostingRegressor, spread: Any) -> dict[str, Any]:
 
 def fit() -> None:
     cells = read_summaries()
+    if cells[cells.kind == "images"]["set"].nunique() < IMAGE_SETS:
+        raise SystemExit("the summaries lack sets of images, and a fit would be worse: run cells with PYRITE_DATA set")
     told = cells[cells.can_tell].reset_index(drop=True)
     inputs, rate, differ = told[list(FEATURES)].to_numpy(), told.rate.to_numpy(), told["differ"].to_numpy() ** 2
     count, weight = np.exp(told["samples"].to_numpy()), weights(told)
