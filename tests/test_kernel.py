@@ -245,3 +245,14 @@ def test_the_build_goes_on_without_a_compiler(tmp_path: Path, monkeypatch: pytes
         with pytest.raises((OSError, subprocess.CalledProcessError)):
             build["compile_kernel"](tmp_path)
         assert not list(tmp_path.iterdir())
+
+
+def test_bfloat16_products_work_where_amx_is_announced_without_tiles() -> None:
+    """torch's product in a process of its own: an illegal instruction would end this one."""
+    program = (
+        "import torch, pyrite.kernel; a = torch.arange(128.0).view(128, 1).expand(128, 64).bfloat16();"
+        "print(torch.nn.functional.linear(a, torch.ones(10, 64).bfloat16())[:3, 0].tolist())"
+    )
+    plain = {name: value for name, value in os.environ.items() if name != "ONEDNN_MAX_CPU_ISA"}
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, cwd=ROOT, env=plain)
+    assert (done.returncode, done.stdout) == (0, "[0.0, 64.0, 128.0]\n"), done.stderr

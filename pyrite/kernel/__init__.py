@@ -5,6 +5,7 @@ the same numbers.
 """
 
 import ctypes
+import os
 from functools import cache, lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -157,3 +158,9 @@ def backward(
 def _as_array(terms: tuple[Any, ...]) -> tuple[ctypes.Array[ctypes.Array[ctypes.c_double]] | None, bool]:
     """Terms as the kernel reads them, and whether any needs the total."""
     return (_Term * len(terms))(*terms) if terms else None, any(term.kind >= KINDS["nce"] for term in terms)
+
+
+# With such a processor oneDNN, and so every product of bfloat16 matrices in torch, ends the program with an illegal
+# instruction. oneDNN reads the variable when it is first used; a value that the user has set stays.
+if (_found := library()) is not None and _found.pyrite_amx_without_tiles():
+    os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")

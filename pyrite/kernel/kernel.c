@@ -16,6 +16,9 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
 
 enum { FLOAT, DOUBLE, BFLOAT16, HALF };
 /* Scores are converted, padded to full vectors and computed in blocks that stay in the first cache. Threads take
@@ -122,6 +125,17 @@ static int level(void) {
 int pyrite_limit(int new_limit) {
     limit = new_limit;
     return level();
+}
+
+/* Whether the processor announces AMX but describes no tiles, as some virtual machines do: tile instructions fail. */
+int pyrite_amx_without_tiles(void) {
+#if defined(__x86_64__)
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || !(d >> 24 & 1)) return 0;
+    return !__get_cpuid_count(0x1d, 0, &a, &b, &c, &d) || a == 0;
+#else
+    return 0;
+#endif
 }
 
 /* Margins and, if with_total, the cross entropy summed over all labels; or, with terms, their sum as a loss.
