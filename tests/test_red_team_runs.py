@@ -20,7 +20,6 @@ from pyrite.cli.app import app
 from pyrite.comparing import _slugs
 from pyrite.curves import initial_margins
 from pyrite.files import acquire
-from pyrite.methods.small_loss import read_lesson
 from tests.children import differing
 from tests.test_red_team_data import refused, typed
 
@@ -115,26 +114,6 @@ def test_configurations_of_the_wrong_types(command: tuple[str, ...], line: str, 
     (tmp_path / "c.toml").write_text(line + "\n")
     words = ("--config", str(tmp_path / "c.toml"), "--out", str(tmp_path / "out"))
     assert f"cannot read {tmp_path / 'c.toml'}: {line.split()[0]} is " in refused(*command, *words)
-
-
-def test_the_folder_of_a_mentor(tmp_path: Path) -> None:
-    for content in (b"", b"PK\x05\x06" + bytes(18), b"noise"):
-        for name in ("labels.npz", "method.npz"):
-            (tmp_path / name).write_bytes(content)
-        with pytest.raises(ValueError, match="is not the folder of a run of mentornet"):
-            read_lesson(str(tmp_path))
-    np.savez(tmp_path / "labels.npz", given=np.zeros(4, int), true=np.zeros(4, int))
-    arrays = {"mentor_index": np.arange(3), "mentor_losses": np.ones((2, 3)), "mentor_thresholds": np.ones(2)}
-    np.savez(tmp_path / "method.npz", **arrays)
-    assert len(read_lesson(str(tmp_path))[0]) == 6
-    for other in (
-        {"mentor_index": np.arange(3) + 2},
-        {"mentor_losses": np.ones((3, 3))},
-        {"mentor_thresholds": np.array(1)},
-    ):
-        np.savez(tmp_path / "method.npz", **arrays | other)
-        with pytest.raises(ValueError, match=r"labels.npz and method.npz are not of one run"):
-            read_lesson(str(tmp_path))
 
 
 # --- losses that remember -------------------------------------------------------------------------------------------

@@ -16,27 +16,21 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from copy import deepcopy
-from functools import partial
-from typing import Any, Literal, NamedTuple, final
+from typing import Literal, NamedTuple, final
 
 import torch
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 from torch.func import functional_call
 
-from pyrite.checks import one_of
 from pyrite.criterion import Loss
 from pyrite.curves import CE, MAE
-from pyrite.errors import PyriteError
 from pyrite.processes import all_reduce
 
 Normalise = Literal["mean", "sum"]
 Weights = dict[str, Tensor]
 _PerSample = Callable[[Tensor, Tensor], Tensor]
 _Samples = tuple[Tensor, Tensor]  # inputs and labels
-_Group = Mapping[str, Any]
-
-_STEP = 1e-2  # of a finite difference, relative to the norm of its direction; 1e-1 is too large to be accurate
 
 
 class MetaGradient(NamedTuple):
@@ -56,7 +50,6 @@ def meta_gradient(
     loss: Loss | None = None,
     meta_loss: Loss | None = None,
     normalise: Normalise = "sum",
-    gradient: Literal["exact", "lean", "fast", "reference"] = "exact",
 ) -> MetaGradient:
     """The derivative of the meta loss after a virtual step, by the parameters of the weight network.
 
@@ -71,20 +64,15 @@ def meta_gradient(
         loss: what trains the model; cross entropy if None.
         meta_loss: absolute error if None.
         normalise: ``"sum"`` divides weights by their sum, ``"mean"`` by the number of samples.
-        gradient: ``"exact"`` (and ``"lean"``, which is the same here); ``"fast"`` takes G at w in place of ŵ, and
-            finite differences, and is an approximation; ``"reference"`` differentiates twice, as public code does.
     """
-    one_of("gradient", gradient, ("exact", "lean", "fast", "reference"))
     passes = Passes(model, per_sample(loss or CE()), per_sample(meta_loss or MAE()))
     with same_draws(model) as again:
         losses = passes.losses(batch)
-        if gradient == "reference":
-            return passes.reference(weight_net, losses, meta, lr, normalise)
         with torch.no_grad():
             omega = normalised_weights(weight_net(losses.detach().unsqueeze(1)).reshape(-1), normalise)
-        direction = passes.direction(losses, omega, meta, lr, fast=gradient == "fast")
+        direction = passes.direction(losses, omega, meta, lr)
         with again():
-            slopes = passes.slopes(direction, batch, losses.detach(), fast=gradient == "fast")
+            slopes = passes.slopes(direction, batch, losses.detach())
     gradients = theta_gradient(weight_net, losses.detach(), slopes, normalise)
     return MetaGradient(gradients, -slopes / lr)
 
@@ -139,35 +127,29 @@ class Passes:
     def direction(
         self,
         losses: Tensor,
-        omega: Tensor,
+        omega: Tensor | None,
         meta: _Samples,
         lr: float,
         *,
-        fast: bool = False,
         keep: bool = False,
-        optimiser: torch.optim.Optimizer | None = None,
     ) -> Weights:
-        """The direction along which a sample's loss must fall for its ω to grow: −α G for plain SGD, with α = ``lr``.
+        """The direction along which a sample's loss must fall for its ω to grow: −α G, with α = ``lr``.
 
-        The graph of the losses is kept if ``keep``. If ``fast``, G is that at the weights as they are.
+        The graph of the losses is kept if ``keep``. Without ω, G is that at the weights as they are.
         """
-        names, weights = list(self.weights), list(self.weights.values())
-        if fast:
-            parts = tuple(torch.zeros_like(w) for w in weights)
-        else:
+        names, moved = list(self.weights), {name: w.detach() for name, w in self.weights.items()}
+        if omega is not None:
+            weights = list(self.weights.values())
             parts = torch.autograd.grad(losses @ omega, weights, retain_graph=keep, materialize_grads=True)
-            parts = tuple(all_reduce(part) for part in parts)
-        moved, pull_back = virtual_step(self.weights, dict(zip(names, parts, strict=True)), lr, optimiser)
+            moved = {name: moved[name] - lr * all_reduce(part) for name, part in zip(names, parts, strict=True)}
         leaves = {name: w.requires_grad_() for name, w in moved.items()}
         values = self.meta_loss(self.scores(meta[0], leaves), meta[1])
         mean = values.sum() / all_reduce(values.new_full((), len(values)))
         meta_parts = torch.autograd.grad(mean, list(leaves.values()), materialize_grads=True)
-        return pull_back({name: all_reduce(part) for name, part in zip(names, meta_parts, strict=True)})
+        return {name: -lr * all_reduce(part) for name, part in zip(names, meta_parts, strict=True)}
 
-    def slopes(self, direction: Weights, batch: _Samples, losses: Tensor, *, fast: bool = False) -> Tensor:
-        """The derivative of each sample's loss along ``direction``, in one forward-mode pass, or a difference."""
-        if fast:
-            return self._differences(direction, batch, losses)
+    def slopes(self, direction: Weights, batch: _Samples, losses: Tensor) -> Tensor:
+        """The derivative of each sample's loss along ``direction``, in one forward-mode pass."""
         if self._forward_mode:
             state = torch.get_rng_state()
             try:
@@ -200,27 +182,6 @@ class Passes:
         product = torch.stack([(part * direction[name]).sum() for name, part in zip(leaves, parts, strict=True)]).sum()
         return torch.autograd.grad(product, cotangent)[0]
 
-    @torch.no_grad()
-    def _differences(self, direction: Weights, batch: _Samples, losses: Tensor) -> Tensor:
-        length = torch.stack([part.norm() for part in direction.values()]).norm()
-        if not length > 0:
-            return torch.zeros_like(losses)
-        step = _STEP / length
-        moved = {name: w.detach() + step * direction[name] for name, w in self.weights.items()}
-        slopes: Tensor = (self.losses(batch, moved) - losses) / step
-        return slopes
-
-    def reference(
-        self, weight_net: nn.Module, losses: Tensor, meta: _Samples, lr: float, normalise: Normalise
-    ) -> MetaGradient:
-        """By differentiating through the virtual step, with a graph of the gradient, as public code does."""
-        omega = normalised_weights(weight_net(losses.detach().unsqueeze(1)).reshape(-1), normalise)
-        step = torch.autograd.grad(losses @ omega, list(self.weights.values()), create_graph=True)
-        moved = {name: w - lr * g for (name, w), g in zip(self.weights.items(), step, strict=True)}
-        value = self.meta_loss(self.scores(meta[0], moved), meta[1]).mean()
-        by_omega, *gradients = torch.autograd.grad(value, [omega, *weight_net.parameters()])
-        return MetaGradient(tuple(gradients), -by_omega.detach() / lr)
-
 
 @contextmanager
 def same_draws(model: nn.Module) -> Iterator[Callable[[], AbstractContextManager[None]]]:
@@ -239,69 +200,3 @@ def same_draws(model: nn.Module) -> Iterator[Callable[[], AbstractContextManager
 
     with torch.random.fork_rng(devices=gpus):
         yield again
-
-
-def virtual_step(
-    weights: Mapping[str, Tensor], gradient: Mapping[str, Tensor], lr: float, optimiser: torch.optim.Optimizer | None
-) -> tuple[Weights, Callable[[Mapping[str, Tensor]], Weights]]:
-    """The weights after a step of plain SGD or an optimiser, and the backward function of that step.
-
-    It takes a gradient by the new weights to one by ``gradient``.
-    """
-    if optimiser is None:
-        moved = {name: (w - lr * gradient[name]).detach() for name, w in weights.items()}
-        return moved, lambda by_moved: {name: -lr * g for name, g in by_moved.items()}
-    group = optimiser.param_groups[0]
-    rule = _RULES[type(optimiser)]
-    with torch.enable_grad():
-        leaves = {name: g.detach().requires_grad_() for name, g in gradient.items()}
-        moved = {
-            name: rule(w.detach(), leaves[name], lr, group, optimiser.state.get(w, {})) for name, w in weights.items()
-        }
-
-    def pull_back(by_moved: Mapping[str, Tensor]) -> Weights:
-        names = list(moved)
-        outputs, inputs, cotangents = ([tensors[n] for n in names] for tensors in (moved, leaves, by_moved))
-        return dict(zip(names, torch.autograd.grad(outputs, inputs, cotangents), strict=True))
-
-    return {name: w.detach() for name, w in moved.items()}, pull_back
-
-
-def check_optimiser(optimiser: torch.optim.Optimizer) -> None:
-    """Raise ``ValueError`` for an optimiser without a virtual step."""
-    if type(optimiser) not in _RULES or len(optimiser.param_groups) != 1:
-        known = ", ".join(kind.__name__ for kind in _RULES)
-        raise PyriteError(
-            f"virtual='optimizer' supports {known} with one parameter group, not this {type(optimiser).__name__}; "
-            "use virtual='sgd'"
-        )
-    if optimiser.param_groups[0].get("amsgrad") or optimiser.param_groups[0].get("maximize"):
-        raise PyriteError("virtual='optimizer' does not support amsgrad or maximize; use virtual='sgd'")
-
-
-def _sgd(w: Tensor, g: Tensor, lr: float, group: _Group, state: _Group) -> Tensor:
-    g = g + group["weight_decay"] * w
-    if group["momentum"]:
-        buffer = state.get("momentum_buffer")
-        velocity = g if buffer is None else group["momentum"] * buffer + (1 - group["dampening"]) * g
-        g = g + group["momentum"] * velocity if group["nesterov"] else velocity
-    return w - lr * g
-
-
-def _adam(w: Tensor, g: Tensor, lr: float, group: _Group, state: _Group, *, decoupled: bool) -> Tensor:
-    w, g = (w * (1 - lr * group["weight_decay"]), g) if decoupled else (w, g + group["weight_decay"] * w)
-    first, second = group["betas"]
-    steps = float(state["step"]) + 1 if state else 1.0
-    mean = first * state.get("exp_avg", 0.0) + (1 - first) * g
-    square = second * state.get("exp_avg_sq", 0.0) + (1 - second) * g * g
-    # Where no gradient ever came, the root of 0 would have no derivative.
-    scale = (square / (1 - second**steps) + torch.finfo(g.dtype).tiny).sqrt() + group["eps"]
-    moved: Tensor = w - lr * (mean / (1 - first**steps)) / scale
-    return moved
-
-
-_RULES: dict[type, Callable[..., Tensor]] = {
-    torch.optim.SGD: _sgd,
-    torch.optim.Adam: partial(_adam, decoupled=False),
-    torch.optim.AdamW: partial(_adam, decoupled=True),
-}

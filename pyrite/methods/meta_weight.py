@@ -23,7 +23,6 @@ from pyrite.methods.context import Cycle
 from pyrite.methods.learner import Learner
 from pyrite.methods.meta_gradient import (
     Passes,
-    check_optimiser,
     normalised_weights,
     per_sample,
     same_draws,
@@ -77,10 +76,10 @@ class MetaTrainer(Trainer):
             step = self.descend(self.learner, batch, [made], omega.new_full((), count), omega * count)
         return replace(step, trust=wide(trust[made.own]))
 
-    def slopes(self, direction: dict[str, Tensor], made: Pass, *, fast: bool = False) -> Tensor:
+    def slopes(self, direction: dict[str, Tensor], made: Pass) -> Tensor:
         """The derivative of the loss of each sample of the whole batch along a direction."""
         own = self.learner.ready(made.batch.inputs), made.batch.labels[made.own]
-        return self.gather(self.through.slopes(direction, own, made.losses.detach()[made.own], fast=fast))
+        return self.gather(self.through.slopes(direction, own, made.losses.detach()[made.own]))
 
     def meta_batch(self) -> tuple[Tensor, Tensor]:
         """The next batch of the meta set."""
@@ -142,8 +141,7 @@ class L2RWTrainer(MetaTrainer):
 
     def weigh(self, made: Pass, again: Again) -> tuple[Tensor, Tensor]:
         # The size of the virtual step cancels when weights are divided by their sum.
-        omega = torch.zeros_like(made.losses)
-        direction = self.through.direction(made.losses, omega, self.meta_batch(), 1.0, fast=True)
+        direction = self.through.direction(made.losses, None, self.meta_batch(), 1.0)
         with again():
             products = (-self.slopes(direction, made)).clamp(min=0)
         return normalised_weights(products, "sum"), products
@@ -167,10 +165,9 @@ class MetaWeight(Method):
         hidden: units of the weight network.
         normalise: ``"sum"`` divides weights by their sum over the batch, as the authors' code does; ``"mean"`` by the
             number of samples, as the paper's equation does.
-        gradient: ``"exact"``; ``"lean"``, exact too, slower, with less memory; ``"fast"``, an approximation.
+        gradient: ``"exact"``; ``"lean"``, exact too, slower, with less memory.
         every: the weight network is updated once in this many steps.
         augment: whether the images of the meta set are augmented as those that are trained on; the authors' code does.
-        virtual: the virtual step: plain ``"sgd"``, or that of the ``"optimizer"``, with momentum and decay.
         optimiser: of the weight network: ``"sgd"``; ``"nesterov"``, SGD with Nesterov momentum 0.9; or ``"adam"``.
         lr: the learning rate of the weight network.
         weight_decay: the weight decay of the weight network.
@@ -189,18 +186,15 @@ class MetaWeight(Method):
     size: Count = 1000
     hidden: Annotated[int, partial(whole_number, least=1, most=100_000)] = 100
     normalise: Literal["mean", "sum"] = "sum"
-    gradient: Literal["exact", "lean", "fast"] = "exact"
+    gradient: Literal["exact", "lean"] = "exact"
     every: Count = 1
     augment: bool = False
-    virtual: Literal["sgd", "optimizer"] = "sgd"
     optimiser: Literal["sgd", "nesterov", "adam"] = "sgd"
     lr: float = 1e-3
     weight_decay: float = 5e-4
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.gradient == "fast" and self.virtual == "optimizer":
-            raise PyriteError("gradient='fast' makes no virtual step: leave virtual='sgd'")
         self.meta_loss = MAE() if self.meta_loss is None else self.meta_loss
         self.meta_set = MetaSet(self.size, clean=self.meta == "clean", augmented=self.augment)
         if self.loss is not None:
@@ -236,10 +230,6 @@ class MetaWeightTrainer(MetaTrainer):
 
     def __init__(self, method: MetaWeight, context: Context) -> None:
         super().__init__(context, method.meta_loss or MAE(), method.loss, lean=method.gradient == "lean")
-        if method.virtual == "optimizer":
-            check_optimiser(self.learner.optimiser)
-            if self.learner.clip is not None:
-                raise PyriteError("clip is set, which virtual='optimizer' leaves out: use virtual='sgd'")
         self.method = method
         with seeded(context.meta.seed):
             self.net = WeightNet(method.hidden).to(self.learner.weights[0].device, self.learner.dtype)
@@ -274,15 +264,11 @@ class MetaWeightTrainer(MetaTrainer):
 
     def _slopes(self, made: Pass, again: Again) -> Tensor:
         """How the meta loss after the virtual step changes with each sample's weight."""
-        method, fast = self.method, self.method.gradient == "fast"
-        omega = normalised_weights(self._trust(made.losses.detach()), method.normalise)
-        optimiser = self.learner.optimiser if method.virtual == "optimizer" else None
-        direction = self.through.direction(
-            made.losses, omega, self.meta_batch(), self.learning_rate,
-            fast=fast, keep=not self.lean, optimiser=optimiser,
-        )  # fmt: skip
+        omega = normalised_weights(self._trust(made.losses.detach()), self.method.normalise)
+        meta = self.meta_batch()
+        direction = self.through.direction(made.losses, omega, meta, self.learning_rate, keep=not self.lean)
         with again():
-            return self.slopes(direction, made, fast=fast)
+            return self.slopes(direction, made)
 
     def _measured(self, scores: Tensor, labels: Tensor) -> Tensor:
         """The meta losses; what the net predicts on the meta set is added to the sums of the epoch."""

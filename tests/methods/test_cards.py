@@ -23,7 +23,7 @@ def test_every_method_has_a_card() -> None:
         ("peer", "peer(ce, alpha=1, warmup=0.06, ramp=0.94)"),
         ("forward", "forward(matrix='estimate', percentile=97, at=0.2)"),
         ("co_teaching(0.4)", "co_teaching(rate=0.4)"),
-        ("mentornet(percentile=0.6)", "mentornet(mentor='predefined', percentile=0.6)"),
+        ("mentornet(percentile=0.6)", "mentornet(percentile=0.6)"),
     ],
 )
 def test_what_a_recipe_has(short: str, written: str) -> None:

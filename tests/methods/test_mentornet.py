@@ -1,16 +1,12 @@
-"""MentorNet against its formula, and a mentor that was taught by a labelled run."""
-
-from pathlib import Path
+"""MentorNet against its formula."""
 
 import numpy as np
 import pytest
 import torch
 from torch import nn
 
-import pyrite
 from pyrite.data import Batches
 from pyrite.methods import Context, Learner, method
-from pyrite.methods.small_loss import features_of, read_lesson, train_mentor
 from pyrite.models import build_model
 
 ROWS = np.random.default_rng(0)
@@ -53,33 +49,8 @@ def test_weights_are_those_of_the_formula(width: float) -> None:
         torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
-def test_a_taught_mentor_tells_small_losses_from_large_ones() -> None:
-    losses = torch.from_numpy(ROWS.exponential(size=(3, 500)))
-    features = features_of(losses, 1.0, torch.tensor([[0.3], [0.6], [1.0]])).reshape(-1, 3)
-    mentor = train_mentor((features, (losses < 1).double().reshape(-1)))
-    told = mentor(features_of(torch.tensor([0.1, 0.8, 1.3, 4.0]), 1.0, 0.5)).sigmoid()
-    assert (told[:2] > 0.5).all()
-    assert (told[2:] < 0.5).all()
-
-
-def test_a_labelled_run_teaches_another(tmp_path: Path) -> None:
-    options = {"model": "mlp(hidden=[32])", "epochs": 6, "progress": False}
-    first = pyrite.train(
-        "digits", method="mentornet", noise="symmetric(0.3)", out=tmp_path / "labelled", seed=1, **options
-    )
-    features, is_right = read_lesson(str(first.path))
-    train = first.labels["part"] == 0
-    right = (first.labels["given"] == first.labels["true"])[train].mean()
-    assert len(features) == 6 * train.sum()
-    assert is_right.mean() == pytest.approx(right)
-    spec = f"mentornet(mentor={str(first.path)!r})"
-    second = pyrite.train("digits", method=spec, noise="symmetric(0.3)", out=tmp_path / "b", **options)
-    assert second.table["final_trust_auc"] > 0.9
-
-
-def test_what_is_refused(tmp_path: Path) -> None:
+def test_what_is_refused() -> None:
     for spec, words in {
-        "mentornet(mentor='')": "mentor is ''",
         "mentornet(percentile=2)": "percentile is 2",
         "mentornet(decay=1)": "decay is 1",
         "mentornet(width=-1)": "width is -1",
@@ -87,10 +58,3 @@ def test_what_is_refused(tmp_path: Path) -> None:
     }.items():
         with pytest.raises(ValueError, match=words):
             method(spec)
-    context = Context(Batches(INPUTS, LABELS, seed=0), learner, epochs=1, classes=3)
-    with pytest.raises(ValueError, match="not the folder of a run of mentornet"):
-        method(f"mentornet(mentor={str(tmp_path)!r})").start(context)
-    np.savez(tmp_path / "labels.npz", given=LABELS)
-    np.savez(tmp_path / "method.npz", mentor_index=[0.0], mentor_losses=[[1.0]], mentor_thresholds=[1.0])
-    with pytest.raises(ValueError, match="true labels of that run are not known"):
-        method(f"mentornet(mentor={str(tmp_path)!r})").start(context)

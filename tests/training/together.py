@@ -87,9 +87,9 @@ def cases() -> dict[str, tuple[Dataset, dict[str, Any]]]:
             "batch_size": 8,
             "method": "meta_weight(ce, size=9, normalise='sum')",
         },
-        "meta-lean": small | {"method": "meta_weight(size=13, gradient='lean', virtual='optimizer', meta='clean')"},
+        "meta-lean": small | {"method": "meta_weight(size=13, gradient='lean', meta='clean')"},
         "meta-nesterov": small | {"method": "meta_weight(size=13, loss=gce(q=0.7), optimiser='nesterov')"},
-        "meta-fast": small | {"method": "meta_weight(size=13, gradient='fast', every=2)"},
+        "meta-every": small | {"method": "meta_weight(size=13, every=2)"},
         "l2rw": {"model": "mlp(hidden=[6])", "batch_size": 8, "method": "l2rw(mae, size=9)"},
     }
     # Batch norms must see the batch of all processes. By held-out labels all choose the same epoch.
