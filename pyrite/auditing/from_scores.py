@@ -182,7 +182,7 @@ def _true_classes(fit: NoiseFit, scaled: _LogP, rows: npt.NDArray[Any], labels: 
 def _probabilities(
     fit: NoiseFit, scaled: _LogP, table: npt.NDArray[Any], labels: Ints, score: Floats
 ) -> npt.NDArray[np.float32]:
-    result, start = np.empty((len(labels), len(fit.matrix)), np.float32), 0
+    result, start = np.empty((len(labels), fit.classes), np.float32), 0
     for chances in over_rows(partial(_true_classes, fit, scaled), table, labels, score):
         result[start : start + len(chances)] = chances
         start += len(chances)
@@ -212,13 +212,13 @@ def _conclude(
         np.add.at(total, places, np.concatenate(sums))
         return np.concatenate(likely), np.concatenate(chances), given, total
 
-    counts, start = np.zeros_like(fit.matrix), 0
+    counts, start = np.zeros((fit.classes, fit.classes)), 0  # one row per given label
     shape = len(labels), min(CHOICES, len(counts))
     choices, likelihoods = np.empty(shape, np.int32), np.empty(shape, np.float32)
     for likely, chances, present, sums in over_rows(choose, table, labels, score, merge=merge):
         rows = slice(start, start := start + len(likely))
         choices[rows], likelihoods[rows] = likely, chances
-        counts[:, present] += sums.T
+        counts[present] += sums
     columns |= {
         "labels": labels,
         "score": score,
@@ -227,11 +227,11 @@ def _conclude(
         "probabilities": partial(_probabilities, fit, scaled, table, labels),
     }
     if rate is None or not fit.can_tell:
-        unknown = np.full_like(fit.matrix, np.nan)
+        unknown = np.full_like(counts, np.nan)
         columns |= dict.fromkeys(("threshold", "noise_rate", "noise_rate_error"), np.nan)
         return Audit(can_tell=False, matrix=unknown, matrix_error=unknown, **columns)
     wrong = expit(score)
-    matrix, matrix_error = noise_matrix(counts)
+    matrix, matrix_error = noise_matrix(counts.T)
     noise_rate = float(wrong.mean())
     return Audit(
         threshold=suspect_threshold(wrong),

@@ -11,14 +11,14 @@ the noise rate is not that of this fit, see ``noise_rate``.
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, final
+from typing import Final, NamedTuple, final
 
 import numpy as np
 from scipy.optimize import minimize_scalar
 
 from pyrite.arrays import Floats, Ints
 
-__all__ = ["POWERS", "LabelGroups", "NoiseFit", "fit_noise", "likeliest_fit", "log_sum_exp", "symmetric"]
+__all__ = ["POWERS", "LabelGroups", "LabelNoise", "NoiseFit", "fit_noise", "likeliest_fit", "log_sum_exp", "symmetric"]
 
 POWERS: Final = (1, 2, 3, 5, 8)
 """How much sharper than the given labels true classes may be."""
@@ -34,6 +34,33 @@ _SMALLEST: Final = 1e-9  # of the entries of a matrix, which have logarithms
 _SURE_GAIN: Final = 6.0  # nats over class frequencies, for all labels together; random scores gain up to 4
 
 
+class LabelNoise(NamedTuple):
+    """The columns of a noise matrix, P(given j | true k), that were fitted; all other labels share one column.
+
+    Of many classes most have no label among the samples of a fit, so this takes no more memory than their scores.
+    """
+
+    columns: Floats  # one row for each label that was fitted, and a last row for the others
+    place: Ints  # the row of each label
+    own: Floats  # the diagonal
+
+    @classmethod
+    def of(cls, matrix: Floats) -> "LabelNoise":
+        """All columns of a matrix."""
+        return cls(matrix.T, np.arange(len(matrix)), matrix.diagonal())
+
+    @property
+    def matrix(self) -> Floats:
+        """The whole matrix, which is large for many classes."""
+        return np.ascontiguousarray(self.of_labels(np.arange(len(self.own))).T)
+
+    def of_labels(self, labels: Ints) -> Floats:
+        """The columns of these labels, one row each."""
+        found = self.columns[self.place[labels]]
+        found[np.arange(len(labels)), labels] = self.own[labels]
+        return found
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class NoiseFit:
@@ -41,7 +68,7 @@ class NoiseFit:
 
     sharpness: float  # β, what log-probabilities are multiplied by
     bias: Floats  # b, one row for each class that a model may prefer, or one row for all
-    matrix: Floats  # T[i, j] = P(given j | true i)
+    noise: LabelNoise  # T[i, j] = P(given j | true i)
     rate: float = np.nan  # of the wrong labels by this fit
     can_tell: bool = True  # whether scores predict labels at all, so that they separate wrong ones from right ones
     pattern: float = 1.0  # the power to which matrix and biases count
@@ -49,7 +76,22 @@ class NoiseFit:
     @classmethod
     def initial(cls, classes: int) -> "NoiseFit":
         """For labels that there are too few of: symmetric noise, and no claim."""
-        return cls(_SHARPER, np.zeros((1, classes)), symmetric(classes, 0.1), can_tell=False)
+        return cls(_SHARPER, np.zeros((1, classes)), LabelNoise.of(symmetric(classes, 0.1)), can_tell=False)
+
+    @property
+    def classes(self) -> int:
+        """Their number."""
+        return len(self.noise.own)
+
+    @property
+    def matrix(self) -> Floats:
+        """The noise matrix, whose entries have logarithms."""
+        return np.maximum(self.noise.matrix, _SMALLEST)
+
+    @cached_property
+    def _log_noise(self) -> LabelNoise:
+        columns, place, own = self.noise
+        return LabelNoise(np.log(np.maximum(columns, _SMALLEST)), place, np.log(np.maximum(own, _SMALLEST)))
 
     def log_prior(self, log_p: Floats) -> Floats:
         """The log-probabilities of the true classes before the label is known."""
@@ -60,9 +102,7 @@ class NoiseFit:
     def log_joint(self, log_p: Floats, labels: Ints) -> Floats:
         """log P(true k, given label) of every sample and class, up to a constant per sample."""
         joint = self.log_prior(log_p)
-        # Of many classes, a block has few rows: the logarithm of the whole matrix would take most of the time.
-        few = len(labels) < len(self.matrix)
-        joint += self.pattern * (np.log(self.matrix[:, labels]).T if few else np.log(self.matrix).T[labels])
+        joint += self.pattern * self._log_noise.of_labels(labels)
         return joint
 
 
@@ -100,6 +140,9 @@ class LabelGroups:
         order = np.lexsort((preferred, labels))
         self.labels, self.preferred, self.rows = labels[order], preferred[order], np.arange(len(labels))
         self.counts = np.bincount(labels, minlength=self.classes)
+        self.present = np.flatnonzero(self.counts)
+        self.place = np.full(self.classes, len(self.present))
+        self.place[self.present] = np.arange(len(self.present))
         log_p = log_p[order]
         self.sharpness = self._calibrate(log_p)
         log_p *= self.sharpness
@@ -119,9 +162,7 @@ class LabelGroups:
     def groups(self) -> Iterator[tuple[int, slice]]:
         """The labels that occur, and their rows."""
         ends = self.counts.cumsum()
-        return (
-            (int(label), slice(ends[label] - self.counts[label], ends[label])) for label in np.flatnonzero(self.counts)
-        )
+        return ((int(label), slice(ends[label] - self.counts[label], ends[label])) for label in self.present)
 
     @cached_property
     def own(self) -> Floats:
@@ -139,23 +180,22 @@ class LabelGroups:
         logits = _normalised(sharper * self.log_p)
         return np.exp(logits, out=logits)
 
-    def fit_matrix(self, sharper: float) -> tuple[Floats, float, float]:
+    def fit_matrix(self, sharper: float) -> tuple[LabelNoise, float, float]:
         """By expectation maximisation, for classes so much sharper: matrix, mean log-likelihood, and noise rate."""
-        p, matrix = self.sharpened(sharper), symmetric(self.classes, 0.1)
-        likelihood = rate = 0.0
+        p, (noise, rate) = self.sharpened(sharper), self._smoothed(self._no_counts(), rate=0.1)
+        likelihood = 0.0
         for _ in range(_ROUNDS):
-            expected = np.zeros_like(matrix)
-            likelihood = 0.0
-            for label, rows in self.groups():
-                of_label = p[rows] @ matrix[:, label]
+            expected, likelihood = self._no_counts(), 0.0
+            for place, (_, rows) in enumerate(self.groups()):
+                of_label = p[rows] @ noise.columns[place]
                 likelihood += float(np.log(of_label).sum())
-                expected[:, label] = matrix[:, label] * (p[rows].T @ (1 / of_label))
-            matrix, rate = self._smoothed(expected)
-        return matrix, likelihood / len(self.labels), rate
+                expected[place] = noise.columns[place] * ((1 / of_label) @ p[rows])
+            noise, rate = self._smoothed(expected)
+        return noise, likelihood / len(self.labels), rate
 
     def fit_biases(
         self, sharper: float, rounds: int = _ROUNDS, uneven: bool = False
-    ) -> tuple[Floats, Floats, float, float]:
+    ) -> tuple[Floats, LabelNoise, float, float]:
         """The same with biases of the true classes: biases, matrix, mean log-likelihood, and noise rate.
 
         A model that was fitted to noisy labels predicts the noise as doubt. A bias for each preferred class removes the
@@ -163,40 +203,47 @@ class LabelGroups:
         standard deviation of 1, which counts as about one sample. If noise is ``uneven``, two classes may have
         different rates, and there is one row of biases for all samples.
         """
-        p, matrix = self.sharpened(sharper), symmetric(self.classes, 0.1)
+        p, (noise, rate) = self.sharpened(sharper), self._smoothed(self._no_counts(), rate=0.1)
         own_rows = len(self.labels) >= _PER_BIAS * self.classes**2 and not uneven
         preferred = self.preferred if own_rows else np.zeros_like(self.labels)
         bias = np.zeros((self.classes if own_rows else 1, self.classes))
         cells, starts = np.unique(self.labels * len(bias) + preferred, return_index=True)
         label, row = np.divmod(cells, len(bias))
-        likelihood = rate = 0.0
+        place, likelihood = self.place[label], 0.0
         for _ in range(rounds):
-            of_label = np.empty(len(self.labels))
-            for given, rows in self.groups():
-                of_label[rows] = p[rows] @ matrix[:, given]
+            of_label = np.concatenate([p[rows] @ noise.columns[each] for each, (_, rows) in enumerate(self.groups())])
             likelihood = float(np.log(of_label).mean())
-            counts = np.add.reduceat(p / of_label[:, None], starts, axis=0) * matrix.T[label]
-            expected, true, prior = np.zeros_like(matrix), np.zeros_like(bias), np.zeros_like(bias)
-            np.add.at(expected.T, label, counts)
+            counts = np.add.reduceat(p / of_label[:, None], starts, axis=0) * noise.columns[place]
+            expected, true, prior = self._no_counts(), np.zeros_like(bias), np.zeros_like(bias)
+            np.add.at(expected, place, counts)
             np.add.at(true, row, counts)
             np.add.at(prior, row, np.add.reduceat(p, starts, axis=0))
             step = np.clip((true - prior - bias) / (prior + 1), -1, 1)
             bias += step
             p *= np.exp(step)[preferred]
             p /= p.sum(1, keepdims=True)
-            matrix, rate = self._smoothed(expected, uneven)
-        return bias, matrix, likelihood, rate
+            noise, rate = self._smoothed(expected, uneven)
+        return bias, noise, likelihood, rate
 
-    def _smoothed(self, expected: Floats, uneven: bool = False) -> tuple[Floats, float]:
+    def _no_counts(self) -> Floats:
+        return np.zeros((len(self.present) + 1, self.classes))
+
+    def _smoothed(self, expected: Floats, uneven: bool = False, rate: float | None = None) -> tuple[LabelNoise, float]:
         """The matrix of these counts, pulled towards symmetric noise of the same rate, and that rate.
 
         With two classes it is symmetric, because two rates of error and a rare class look nearly the same.
         """
-        rate = 1 - float(np.trace(expected)) / len(self.labels)
-        even = symmetric(self.classes, rate)
+        diagonal = np.arange(len(self.present)), self.present
+        right = expected[diagonal]
+        if rate is None:
+            rate = 1 - float(right.sum()) / len(self.labels)
         if self.classes == 2 and not uneven:
-            return even, rate
-        return (expected + _PSEUDO * even) / (expected.sum(1, keepdims=True) + _PSEUDO), rate
+            expected, right = np.zeros_like(expected), np.zeros_like(right)
+        totals = expected.sum(0) + _PSEUDO
+        columns, own = expected + _PSEUDO * rate / (self.classes - 1), np.full(self.classes, _PSEUDO * (1 - rate))
+        own[self.present] += right
+        columns[diagonal] = own[self.present]
+        return LabelNoise(columns / totals, self.place, own / totals), rate
 
     def symmetric_rate(self, sharper: float) -> float:
         """The noise rate of symmetric noise, for classes so much sharper."""
@@ -214,9 +261,8 @@ def fit_noise(groups: LabelGroups) -> NoiseFit:
     The pattern of the noise, matrix and biases, counts by its square root. On left-out sets that ranks wrong labels
     better than the full pattern, and better than none: fitted patterns have errors of their own.
     """
-    bias, matrix, _, rate = groups.fit_biases(_SHARPER)
-    matrix = np.maximum(matrix, _SMALLEST)
-    return NoiseFit(_SHARPER * groups.sharpness, bias, matrix, rate, groups.can_tell, _PATTERN)
+    bias, noise, _, rate = groups.fit_biases(_SHARPER)
+    return NoiseFit(_SHARPER * groups.sharpness, bias, noise, rate, groups.can_tell, _PATTERN)
 
 
 def likeliest_fit(groups: LabelGroups) -> NoiseFit:
@@ -229,5 +275,5 @@ def likeliest_fit(groups: LabelGroups) -> NoiseFit:
     else:
         fits = {power: (np.zeros((1, groups.classes)), *groups.fit_matrix(power)) for power in map(float, POWERS)}
     best = max(fits, key=lambda power: fits[power][2])
-    bias, matrix, _, rate = fits[best]
-    return NoiseFit(best * groups.sharpness, bias, np.maximum(matrix, _SMALLEST), rate)
+    bias, noise, _, rate = fits[best]
+    return NoiseFit(best * groups.sharpness, bias, noise, rate)

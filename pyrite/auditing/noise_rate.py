@@ -187,14 +187,17 @@ def _pattern(p: Floats, preferred: npt.NDArray[Any], labels: npt.NDArray[Any]) -
     classes = p.shape[1]
     if classes == 2:
         return 0.0
-    doubts, errors = np.zeros((classes, classes)), np.zeros((classes, classes))
     order = np.argsort(preferred, kind="stable")
-    present, first = np.unique(preferred[order], return_index=True)
-    doubts[present] = np.add.reduceat(p[order], first, axis=0)
-    np.add.at(errors, (preferred, labels), 1.0)
-    pairs = ~np.eye(classes, dtype=bool)
-    one, two = np.sqrt(errors[pairs]), np.sqrt(doubts[pairs])
-    return float(np.corrcoef(one, two)[0, 1]) if one.std() > 0 and two.std() > 0 else 0.0
+    present, first, place = np.unique(preferred[order], return_index=True, return_inverse=True)
+    doubts, errors = np.add.reduceat(p[order], first, axis=0), np.zeros((len(present), classes))
+    np.add.at(errors, (place, labels[order]), 1.0)
+    doubts[np.arange(len(present)), present] = errors[np.arange(len(present)), present] = 0
+    # Pairs whose first class is not preferred are zeros in both, and count.
+    one, two, pairs = np.sqrt(errors), np.sqrt(doubts), classes * (classes - 1)
+    means = one.sum() / pairs, two.sum() / pairs
+    variances = errors.sum() / pairs - means[0] ** 2, doubts.sum() / pairs - means[1] ** 2
+    both = float((one * two).sum() / pairs - means[0] * means[1])
+    return both / float(np.sqrt(variances[0] * variances[1])) if min(variances) > 1e-12 else 0.0
 
 
 def between(lower: Any, upper: Any, part: Any, count: Any) -> Any:

@@ -104,7 +104,7 @@ def judge(
     calibrations = tuple(Calibration.of(table, labels) for table in tables)
     calibrated = np.stack([own.log_probabilities(table) for own, table in zip(calibrations, tables, strict=True)])
     # The probability of each true class together with the given label.
-    joint = np.exp(calibrated) * np.stack([own.fit.matrix.T[labels] for own in calibrations])
+    joint = np.exp(calibrated) * np.stack([own.fit.noise.of_labels(labels) for own in calibrations])
     weights = mixture_weights(np.log(np.maximum(joint.sum(2), _SMALLEST)), weight)
     weights = np.where(weights >= min(_SMALLEST_WEIGHT, weights.max()), weights, 0.0)
     weights /= weights.sum()
