@@ -47,26 +47,25 @@ def obtain(folder: Path, download: Download, dataset: str) -> Path:
     """Download a file into a folder and check it. The error names the file to put there by hand."""
     import pooch
     import requests
+    from rich.console import Console
 
     pooch.get_logger().setLevel("WARNING")
     reasons = []
     for url in download.urls:
-        bar = _Bar(download.name) if sys.stderr.isatty() else None  # no progress bar outside a terminal
+        console = Console(stderr=True, quiet=not sys.stderr.isatty())
         try:
             folder.mkdir(parents=True, exist_ok=True)
             # Downloaded under a temporary name, checked, then renamed.
-            http = pooch.HTTPDownloader(progressbar=bar or False, timeout=30)
+            http = pooch.HTTPDownloader(timeout=30)
             hashed = f"md5:{download.md5}"
-            return Path(pooch.retrieve(url, known_hash=hashed, fname=download.name, path=folder, downloader=http))
+            with console.status(f"downloading {url}"):
+                return Path(pooch.retrieve(url, known_hash=hashed, fname=download.name, path=folder, downloader=http))
         except ValueError:
             reasons.append("the downloaded file has the wrong checksum")
         except (requests.exceptions.ConnectionError, requests.exceptions.Timeout):
             reasons.append("no connection")
         except OSError as error:
             reasons.append(str(error) or type(error).__name__)
-        finally:
-            if bar is not None:
-                bar.close()
     raise PyriteError(
         f"{dataset} is not on this machine and {download.urls[0]} could not be downloaded "
         f"({'; '.join(dict.fromkeys(reasons))}): put {download.name} into {folder}"
@@ -106,27 +105,3 @@ def read_members(path: Path, wanted: Sequence[str], most: int = 512 * 2**20) -> 
     if absent:
         raise PyriteError(f"{path}: {absent[0]!r} is not in the archive")
     return contents
-
-
-class _Bar:
-    """The interface of progress bars in pooch, implemented with rich."""
-
-    def __init__(self, name: str) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, DownloadColumn, Progress, TransferSpeedColumn
-
-        self.progress = Progress(
-            "{task.description}", BarColumn(), DownloadColumn(), TransferSpeedColumn(), console=Console(stderr=True)
-        )
-        self.task = self.progress.add_task(name, total=None)
-        self.total = 0
-        self.progress.start()
-
-    def update(self, amount: int) -> None:
-        self.progress.update(self.task, advance=amount, total=self.total)
-
-    def reset(self) -> None:
-        self.progress.update(self.task, completed=0)
-
-    def close(self) -> None:
-        self.progress.stop()

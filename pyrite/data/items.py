@@ -2,8 +2,7 @@
 
 import os
 import random
-import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
@@ -19,7 +18,6 @@ from pyrite.errors import PyriteError
 
 LABEL_KEYS: Final = ("label", "labels", "target", "targets", "class", "y")
 _INPUT_KEYS: Final = ("image", "img", "pixel_values", "input", "inputs", "x", "features", "data", "text", "sentence")
-_SOON: Final = 2.0  # seconds without a progress bar
 _SIZED: Final = 100  # images that are looked at for a common size
 _PROBED: Final = 16  # items after which generators are compared, to detect random transforms
 _GREY: Final = ("1", "L", "I;16", "I", "F")
@@ -306,17 +304,11 @@ def _check_images(images: npt.NDArray[Any]) -> None:
         check_finite(images.reshape(len(images), -1), lambda row, column: f"data, image {row}, value {column}")
 
 
-def _shown(count: int) -> Iterator[int]:
-    """The numbers of items, with a progress bar on a terminal if they take long."""
+def _shown(count: int) -> Iterable[int]:
+    """The numbers of items, with a progress bar on a terminal."""
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import track
 
-    console, start = Console(stderr=True), time.monotonic()
+    console = Console(stderr=True)
     hidden = not console.is_terminal or os.environ.get("RANK", "0") != "0"
-    index = 0
-    while index < count and (hidden or time.monotonic() - start < _SOON):
-        yield index
-        index += 1
-    if index < count:
-        with Progress(console=console, transient=True) as bar:
-            yield from bar.track(range(index, count), total=count, completed=index, description="reading items")
+    return track(range(count), "reading items", console=console, transient=True, disable=hidden)

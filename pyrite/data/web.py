@@ -21,7 +21,7 @@ import numpy.typing as npt
 from pyrite.checks import one_of, whole_number
 from pyrite.data.dataset import Dataset, Labels, Tracklets, check_names, check_range
 from pyrite.data.files import folder_of
-from pyrite.data.images import LazyImages, Unreadable, inside, look_at
+from pyrite.data.images import LazyImages, inside
 from pyrite.errors import PyriteError
 from pyrite.files import read_bytes
 
@@ -38,12 +38,11 @@ _NUMBERS = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f
 _SOURCE = "its authors, see http://www.liangzheng.com.cn/Project/project_mars.html"
 
 
-def clothing1m(path: str | None = None, size: int = SIZE, check: bool = False) -> Dataset:
+def clothing1m(path: str | None = None, size: int = SIZE) -> Dataset:
     """A million pictures from shops, 14 kinds of clothes, labels from the text around them; read lazily.
 
     Images are warped to a square of ``size``, as papers do. ``.labels`` are the noisy ones of the noisy training list.
-    ``.clean``, ``.validation`` and ``.test`` have labels checked by hand. With ``check``, every file is opened once,
-    and files that are not images are left out.
+    ``.clean``, ``.validation`` and ``.test`` have labels checked by hand.
     """
     authors = "its authors, see https://github.com/Cysu/noisy_label"
     root = _root_of("clothing1m", path, ("clothing1m", "Clothing1M", "clothing1M"), "noisy_label_kv.txt", authors)
@@ -59,7 +58,7 @@ def clothing1m(path: str | None = None, size: int = SIZE, check: bool = False) -
             if file not in table:
                 raise PyriteError(f"{source}, line {number}: {file!r} has no label")
         labels = np.array([table[file] for file in names], np.int64)
-        return _dataset(name, root, names, labels, classes, check, size=size, warp=True)
+        return Dataset(name, LazyImages(root, names, size, warp=True), labels, classes)
 
     return replace(
         dataset("clothing1m", "noisy_train"),
@@ -69,9 +68,7 @@ def clothing1m(path: str | None = None, size: int = SIZE, check: bool = False) -
     )
 
 
-def webvision(
-    classes: int = 50, path: str | None = None, source: str = "google", size: int = SIZE, check: bool = False
-) -> Dataset:
+def webvision(classes: int = 50, path: str | None = None, source: str = "google", size: int = SIZE) -> Dataset:
     """WebVision 1.0: images from web searches for the classes of ImageNet; read lazily.
 
     Args:
@@ -79,7 +76,6 @@ def webvision(
         path: the folder that contains ``info``.
         source: ``google``, ``flickr`` or ``all``; papers use google.
         size: images are scaled to cover a square of this size, and cropped in the middle.
-        check: open every file once, and leave out files that are not images.
     """
     one_of("source", source, ("google", "flickr", "all"))
     url = "https://data.vision.ee.ethz.ch/cvl/webvision/"
@@ -98,7 +94,7 @@ def webvision(
         labels = np.array([label for _, label in pairs], np.int64)
         check_range(labels, len(words), str(root / "info" / file))
         chosen = [folder + image for image, label in pairs if label < classes]
-        return _dataset(name, root, chosen, labels[labels < classes], names, check, size=size)
+        return Dataset(name, LazyImages(root, chosen, size), labels[labels < classes], names)
 
     test = part("webvision test", "val_filelist.txt", "val_images_256/")
     return replace(part("webvision", f"train_filelist_{source}.txt"), test=test)
@@ -141,34 +137,21 @@ def _pairs(path: Path, dataset: str) -> list[tuple[str, int]]:
     return pairs
 
 
-def _dataset(
-    name: str, root: Path, files: list[str], labels: Labels, classes: tuple[str, ...], check: bool, **how: Any
-) -> Dataset:
-    bad: list[Unreadable] = []
-    if check:
-        good, _, bad = look_at(root, files)
-        files, labels = [files[index] for index in good], labels[good]
-    return Dataset(name, LazyImages(root, files, **how), labels, classes, unreadable=tuple(bad))
-
-
-def mars(path: str | None = None, size: int | tuple[int, int] = 256, check: bool = False) -> Dataset:
+def mars(path: str | None = None, size: int | tuple[int, int] = SIZE) -> Dataset:
     """Pedestrians, 625 people to train on and 636 others for retrieval, in tracklets; read lazily.
 
     Frames, which are 256 x 128, are warped to ``size``; papers use 256 x 256. ``.labels`` number the people of the
     training part; ``.tracklets`` lists the frames that belong together, with their person and camera. ``.test``
     shows other people and has other classes; its tracklets include the queries, the identity 0 for distractors and -1
-    for junk. With ``check``, every frame is opened once, and one that is not an image is an error, because tracklets
-    are runs of frames.
+    for junk.
     """
     root = _root_of("mars", path, ("mars", "MARS"), "info/tracks_train_info.mat", _SOURCE)
     query = _matrix(root / "info/query_IDX.mat", "query_IDX").ravel()
-    test = _part(root, "test", size, query, check, None)
-    return _part(root, "train", size, np.empty(0, np.int64), check, test)
+    test = _part(root, "test", size, query, None)
+    return _part(root, "train", size, np.empty(0, np.int64), test)
 
 
-def _part(
-    root: Path, part: str, size: int | tuple[int, int], query: Labels, check: bool, test: Dataset | None
-) -> Dataset:
+def _part(root: Path, part: str, size: int | tuple[int, int], query: Labels, test: Dataset | None) -> Dataset:
     source = root / f"info/{part}_name.txt"
     frames = _read_names(source, "mars")
     for number, frame in enumerate(frames, start=1):
@@ -178,10 +161,6 @@ def _part(
     # The first four characters of a frame's name are the number of the person, and the name of its folder.
     people, labels = np.unique([frame[:4] for frame in frames], return_inverse=True)
     names = [f"bbox_{part}/{frame[:4]}/{frame}" for frame in frames]
-    if check:
-        _, _, bad = look_at(root, names)
-        if bad:
-            raise PyriteError(f"{bad[0].reason} (and {len(bad) - 1} more of {len(names)} frames)")
     images, name = LazyImages(root, names, size, warp=True), "mars" if part == "train" else "mars test"
     return Dataset(name, images, labels.astype(np.int64), tuple(map(str, people)), test, tracklets=tracklets)
 

@@ -89,9 +89,3 @@ def test_names_that_leave_the_folder(mars, refused):
     for name in ("../../../etc/passwd", "/etc/passwd", "a/b.jpg", "x"):
         (mars / "info/train_name.txt").write_text("\n".join([name, *TRAIN[1:]]))
         assert "train_name.txt, line 1" in refused(load, "mars")
-
-
-def test_a_frame_that_is_no_image(mars, refused):
-    (mars / "bbox_train/0003/0003C1T0001F001.jpg").write_bytes(b"")
-    assert len(load("mars")) == 4
-    assert "0003C1T0001F001.jpg" in refused(load, "mars(check=True)")

@@ -66,16 +66,6 @@ def test_what_to_put_where(home, refused):
         assert str(home / name) in message
 
 
-def test_unreadable_images_are_set_aside_when_asked(clothing):
-    (clothing / "images/2/02/pic02,2.jpg").write_bytes(b"not an image")
-    (clothing / "images/4/04/pic04,4.jpg").unlink()
-    assert len(load("clothing1m")) == 6
-    data = load("clothing1m(check=True)")
-    assert data.labels.tolist() == [0, 1, 3, 5]
-    assert len(data.inputs) == 4
-    assert [entry.path.split("/")[-1] for entry in data.unreadable] == ["pic02,2.jpg", "pic04,4.jpg"]
-
-
 @pytest.fixture
 def webvision(home, write):
     root = home / "webvision"
