@@ -2,13 +2,13 @@
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Literal, final
+from typing import final
 
 import numpy as np
 import numpy.typing as npt
 
 from pyrite.arrays import to_ints
-from pyrite.checks import is_whole, number, one_of, whole_number
+from pyrite.checks import is_whole, number, whole_number
 from pyrite.data.dataset import Labels
 from pyrite.draws import Stream, uniforms
 from pyrite.errors import PyriteError
@@ -56,16 +56,13 @@ def split(
     validation: int | float = 0,
     test: int | float = 0,
     seed: int,
-    stratify: Literal["given", "true"] | None = "given",
-    true: npt.ArrayLike | None = None,
     groups: npt.ArrayLike | None = None,
 ) -> Splits:
     """Split the samples at random into disjoint parts, stratified by class.
 
     The size of a part is a number of samples or a fraction of all; the remaining samples are for training. Parts are
-    stratified by the *given*, noisy labels, because true labels are not known in practice. ``stratify="true"``
-    stratifies by the true labels, which must be passed too; its results are not comparable with a noisy meta set.
-    Samples with the same number in ``groups`` are in the same part; sizes are then approximate.
+    stratified by the *given*, noisy labels, because true labels are not known in practice. Samples with
+    the same number in ``groups`` are in the same part; sizes are then approximate.
 
     Args:
         labels: the given labels.
@@ -73,8 +70,6 @@ def split(
         validation: the size of the validation part.
         test: the size of the test part.
         seed: of the draws; the split is the same on any machine.
-        stratify: ``"given"``, ``"true"``, or None for no stratification.
-        true: the true labels, for ``stratify="true"``.
         groups: the group of each sample.
 
     Returns:
@@ -85,14 +80,6 @@ def split(
     (4, 2, 2)
     """
     given = to_ints(labels, "labels")
-    one_of("stratify", stratify, ("given", "true", None))
-    if true is not None and stratify == "given":
-        raise PyriteError("true labels are used only with stratify='true'")
-    if true is None and stratify == "true":
-        raise PyriteError("stratify='true' needs the true labels: pass them as true")
-    strata = np.zeros_like(given) if stratify is None else given if stratify == "given" else to_ints(true, "true")
-    if len(strata) != len(given):
-        raise PyriteError(f"true has {len(strata)} labels, labels has {len(given)}")
     sizes, wanted = {}, "a number of samples, or a fraction of them below 1"
     for name, size in (("meta", meta), ("validation", validation), ("test", test)):
         if is_whole(size):
@@ -111,7 +98,7 @@ def split(
     drawn = uniforms(whole_number("seed", seed, least=0), Stream.SPLIT, len(lead))
     part_of = np.zeros(len(lead), np.int64)
     # Sorted by class and at random within a class: each part takes the next samples of every class.
-    _, group, counts = np.unique(strata[lead], return_inverse=True, return_counts=True)
+    _, group, counts = np.unique(given[lead], return_inverse=True, return_counts=True)
     ordered = np.lexsort((drawn, group))
     first = np.cumsum(counts) - counts
     for part, size in enumerate(sizes.values(), start=1):

@@ -1,18 +1,16 @@
 """Targets from past predictions: early-learning regularisation, and joint optimisation of weights and labels."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from typing import Annotated, Any, cast, final
+from typing import Annotated, Literal, final
 
 import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid, one_hot
 
-from pyrite.checks import Count, NotNegative, number, require
-from pyrite.curves import CE
+from pyrite.checks import Count, NotNegative, number
 from pyrite.data import Batch
-from pyrite.losses import Confidence
 from pyrite.methods.method import Context, Method, RunPart, Step, Trainer
 from pyrite.methods.staged import Stages
 from pyrite.soft_margin import row_margins, wide, widened
@@ -85,15 +83,6 @@ class ELRTrainer(Trainer):
         return {"target_is_label": float(wide((self.complement.argmin(1) == given)[given >= 0]).mean())}
 
 
-def _check_prior(name: str, prior: Any) -> str | list[float]:
-    if isinstance(prior, str):
-        require(prior in ("given", "uniform"), name, prior, "given, uniform or one number per class")
-        return prior
-    checked = Confidence(CE(), prior=prior).prior  # which has the same prior
-    assert checked is not None
-    return cast(list[float], checked.tolist())
-
-
 @final
 @dataclass(repr=False, eq=False)
 class Joint(Method):
@@ -113,7 +102,7 @@ class Joint(Method):
     # The fraction of the first stage after which labels change.
     begin: Annotated[float, partial(number, wanted="a fraction of the stage, from 0 to 1", least=0, most=1)] = 0.35
     window: Count = 10  # the number of epochs over which predictions are averaged
-    prior: Annotated[str | Sequence[float], _check_prior] = "given"  # of the classes: or "uniform", or numbers
+    prior: Literal["given", "uniform"] = "given"  # the frequencies of the classes
 
     def start(self, context: Context) -> Stages:
         return Stages(
@@ -174,12 +163,9 @@ class JointTrainer(SoftLabels):
         super().__init__(context)
         # With a falling learning rate the net would memorise wrong labels before they change.
         self.learner.factor_at = lambda step: 1.0
-        self.method, self.prior, classes = method, context.class_frequencies, context.classes
+        self.method, self.prior = method, context.class_frequencies
         if method.prior == "uniform":
-            self.prior = torch.full_like(self.prior, 1 / classes)
-        elif method.prior != "given":
-            require(len(method.prior) == classes, "prior", method.prior, f"{classes} numbers, one per class")
-            self.prior = torch.tensor(method.prior, dtype=torch.float64).to(self.prior)
+            self.prior = torch.full_like(self.prior, 1 / context.classes)
         self.begin = min(max(1, round(method.begin * context.epochs)), context.epochs)
         # Samples that are not seen in an epoch, such as those of a last batch that is dropped, keep their labels.
         self.register_buffer("recent", self.labels.repeat(min(method.window, context.epochs), 1, 1))

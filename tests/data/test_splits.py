@@ -73,24 +73,6 @@ def test_equal_remainders_do_not_favour_low_classes():
     assert np.abs(gave - 500).max() < 4.5 * 19.4
 
 
-def test_true_labels_only_when_asked(refused):
-    given = np.zeros(100, np.int64)
-    true = np.arange(100) % 2
-    balanced = split(given, meta=50, seed=0, stratify="true", true=true)
-    assert np.bincount(true[balanced.meta]).tolist() == [25, 25]
-    counts = {np.bincount(true[split(given, meta=50, seed=seed).meta])[0] for seed in range(20)}
-    assert len(counts) > 1
-    assert "needs the true labels" in refused(split, given, meta=5, seed=0, stratify="true")
-    assert "only with stratify='true'" in refused(split, given, meta=5, seed=0, true=true)
-    assert "true has 99" in refused(split, given, meta=5, seed=0, stratify="true", true=true[:99])
-
-
-def test_without_strata():
-    labels = np.repeat([0, 1], [90, 10])
-    counts = {np.bincount(labels[split(labels, meta=50, seed=s, stratify=None).meta])[0] for s in range(20)}
-    assert len(counts) > 1
-
-
 @pytest.mark.parametrize(
     ("options", "said"),
     [
@@ -103,7 +85,6 @@ def test_without_strata():
         ({"meta": "all"}, "meta is 'all'"),
         ({"meta": 1, "seed": -1}, "seed is -1"),
         ({"meta": 1, "seed": 0.5}, "seed is 0.5"),
-        ({"meta": 1, "stratify": "clean"}, "stratify is 'clean'"),
     ],
 )
 def test_what_is_refused(refused, options, said):
