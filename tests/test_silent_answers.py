@@ -264,6 +264,37 @@ def test_the_decimal_mark_is_that_of_training(cell: str, number: float, other: s
     assert data.test.inputs.tolist() == [[number]]
 
 
+def _weights(path: Path, cells: list[str]) -> Path:
+    path.write_text("weight;label\n" + "".join(f"{cell};{'xy'[place % 2]}\n" for place, cell in enumerate(cells)))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("trained", "was"),
+    [(["70 kg", "80 kg"], "was 'kg'"), (["70,5 kg", "80,2 kg"], "was 'kg'"), (["70", "80"], "there was none")],
+)
+def test_another_unit_is_another_number(trained: list[str], was: str, tmp_path: Path) -> None:
+    """154 lb are 70 kg, not 154."""
+    data = pyrite.data.load(_weights(tmp_path / "a.csv", trained))
+    described = pyrite.data.describe(data)
+    other = _weights(tmp_path / "b.csv", ["154 lb", "160 lb"])
+    with pytest.raises(pyrite.PyriteError, match=f"column 'weight': the unit is 'lb', but {was} in training"):
+        pyrite.data.read_like(other, described)
+    with pytest.raises(pyrite.PyriteError, match="the unit is 'lb'"):
+        pyrite.data.load(tmp_path / "a.csv", test=str(other))
+    same = _weights(tmp_path / "c.csv", [trained[0], "81"])
+    assert pyrite.data.read_like(same, described).inputs[1].tolist() == [81]
+
+
+def test_units_of_some_cells_are_noted(tmp_path: Path) -> None:
+    data = pyrite.data.load(_weights(tmp_path / "a.csv", ["70", "80.5", "154 lb"]))
+    assert data.inputs.ravel().tolist() == [70, 80.5, 154]
+    assert any("has the unit 'lb' in 1 of 3 cells" in note for note in data.notes)
+    data = pyrite.data.load(_weights(tmp_path / "b.csv", ["70 kg", "80 kg", "154 lb"]))
+    assert dict(data.schema.columns) == {"weight": "category"}
+    assert any("several units, kg, lb, and is read as category" in note for note in data.notes)
+
+
 @pytest.mark.parametrize("late", ["1,5", "1.234,5", "-0,25"])
 def test_a_decimal_comma_may_come_late(late: str, tmp_path: Path) -> None:
     rows = [f"{number};{1 + number % 900}.000;{'xy'[number % 2]}" for number in range(1500)]

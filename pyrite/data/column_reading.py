@@ -7,7 +7,7 @@ from typing import Final, NamedTuple, cast
 
 import numpy as np
 
-from pyrite.data.columns import DATE_FORMATS, MISSING, date_formats, without_unit
+from pyrite.data.columns import DATE_FORMATS, MISSING, date_formats, unit_of, without_unit
 from pyrite.data.records import KINDS, Column, Kind, shown
 from pyrite.data.tables import Table, TextTable
 from pyrite.errors import PyriteError
@@ -123,12 +123,10 @@ def _detail(table: Table, column: Column, form: str) -> tuple[str, str]:
         return (form, change) if form else ("", change)
     if not isinstance(table, TextTable):
         return "", change
-    plain = column.kind == "number" and table.frame[column.name].dtype.kind in "iuf"  # which have no unit
-    written = [] if plain else dict.fromkeys(table.texts(column.name).tolist())
-    cells = [cell for cell in written if cell not in MISSING]
     if column.kind == "number":
-        unit = next((unit for cell in cells if (unit := without_unit(cell)[1])), "")
-        return ", ".join(filter(None, (unit, f"decimals after {' or '.join(map(repr, form))}" if form else ""))), change
+        marks = " or ".join(map(repr, form.removesuffix(unit_of(form))))
+        return ", ".join(filter(None, (unit_of(form), f"decimals after {marks}" if marks else ""))), change
+    cells = [cell for cell in dict.fromkeys(table.texts(column.name).tolist()) if cell not in MISSING]
     orders = date_formats(cells) if cells and column.kind in ("category", "text") else []
     if len(orders) > 1:
         return "dates in an unclear order", f"--types {column.name}={orders[-2]}"
@@ -170,6 +168,30 @@ def reading_table(reading: Sequence[ColumnReading], rows: int) -> Cells:
             for one in reading
         ),
     )
+
+
+def unit_notes(table: Table, columns: Sequence[Column]) -> list[str]:
+    """A sentence for every column of which some numbers have a unit and others have none, or another one."""
+    notes = []
+    for column in columns if isinstance(table, TextTable) else ():
+        unit = unit_of(table.formats.get(column.name, "")) if column.kind == "number" else ""
+        if column.kind in ("boolean", "date") or (column.kind == "number" and not unit):
+            continue
+        cells = [cell for cell in table.texts(column.name).tolist() if cell not in MISSING]
+        if not unit and not all(without_unit(cell)[1] for cell in cells[:100]):
+            continue
+        counts = Counter(without_unit(cell)[1] for cell in cells)
+        if unit and counts[""]:
+            notes.append(
+                f"the column {column.name!r} has the unit {unit!r} in {counts[unit]:,} of {len(cells):,} cells: the "
+                "others are read in the same unit"
+            )
+        elif len(counts) > 1 and "" not in counts:
+            notes.append(
+                f"the column {column.name!r} has several units, {', '.join(sorted(counts))}, and is read as "
+                f"{column.kind}: convert them to one unit"
+            )
+    return notes
 
 
 def reading_sentence(reading: Sequence[ColumnReading]) -> str:

@@ -132,7 +132,7 @@ def text_column(
     name: str, cells: npt.NDArray[Any], where: Where, decimal: str = ".", kind: Kind | None = None, form: str = ""
 ) -> tuple[Column, str]:
     """A column of texts, without spaces around them, typed by what it holds, and the format of its dates, or the
-    decimal mark of its numbers if it is not that of the table.
+    decimal mark of its numbers if it is not that of the table, and their unit.
 
     ``kind`` is what the column was in training: a cell of another kind is an error. ``form`` is the format that it had
     in training, which decides where the cells allow several.
@@ -140,12 +140,13 @@ def text_column(
     if kind in ("category", "text"):
         return Column(name, kind, cells), ""
     if kind in (None, "number"):
-        bare, mark = _bare(cells), form or decimal
+        bare, unit = _bare(cells)
+        mark = form.removesuffix(unit_of(form)) or decimal
         if kind is None:
             mark = _column_mark(dict.fromkeys(bare), mark)
         values = _numbers(name, bare, where, mark, kind)
         if values is not None:
-            return Column(name, "number", values), mark if mark != decimal else ""
+            return Column(name, "number", values), (mark if mark != decimal else "") + unit
     known = [cell for cell in dict.fromkeys(cells) if cell not in MISSING]
     if kind == "boolean" or (kind is None and known and all(cell.lower() in _BOOLEANS for cell in known)):
         _check_cells(cells, lambda cell: cell.lower() in _BOOLEANS, where, "is neither true nor false")
@@ -271,15 +272,25 @@ def _numbers(
     return values
 
 
-def _bare(cells: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    """Cells without their unit, if all numbers of a column have the same one, or none."""
+def unit_of(form: str) -> str:
+    """The unit in the format of a column of numbers.
+
+    >>> unit_of("kg"), unit_of(",€"), unit_of(".,")
+    ('kg', '€', '')
+    """
+    return form.lstrip(_BOTH)
+
+
+def _bare(cells: npt.NDArray[Any]) -> tuple[npt.NDArray[Any], str]:
+    """Cells without their unit, and that unit, if all numbers of a column have the same one, or none."""
     known = [cell for cell in dict.fromkeys(cells.tolist()) if cell not in MISSING]
     if any(_UNIT.fullmatch(cell.strip()) is None for cell in known[:100]):  # mostly, no cell is a number
-        return cells
+        return cells, ""
     texts = {cell: without_unit(cell) for cell in known}
-    if len({unit for _, unit in texts.values()} - {""}) > 1:
-        return cells
-    return np.array([texts[cell][0] if cell in texts else cell for cell in cells.tolist()], object)
+    units = {unit for _, unit in texts.values()} - {""}
+    if len(units) > 1:
+        return cells, ""
+    return np.array([texts[cell][0] if cell in texts else cell for cell in cells.tolist()], object), "".join(units)
 
 
 def _parsed(cells: list[str], decimal: str) -> list[float]:

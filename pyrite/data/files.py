@@ -7,6 +7,7 @@ import sys
 import tarfile
 import zlib
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -51,6 +52,7 @@ def obtain(folder: Path, download: Download, dataset: str) -> Path:
 
     pooch.get_logger().setLevel("WARNING")
     reasons = []
+    made = [parent for parent in (folder, *folder.parents) if not parent.exists()]
     for url in download.urls:
         console = Console(stderr=True, quiet=not sys.stderr.isatty())
         try:
@@ -66,6 +68,10 @@ def obtain(folder: Path, download: Download, dataset: str) -> Path:
             reasons.append("no connection")
         except OSError as error:
             reasons.append(str(error) or type(error).__name__)
+        finally:
+            for empty in made:  # which would look like a data set; one with a file in it is not removed
+                with suppress(OSError):
+                    empty.rmdir()
     raise PyriteError(
         f"{dataset} is not on this machine and {download.urls[0]} could not be downloaded "
         f"({'; '.join(dict.fromkeys(reasons))}): put {download.name} into {folder}"

@@ -117,7 +117,7 @@ class Schema:
     label: str = ""  # the label column, if there is one
     formats: Mapping[str, str] = field(
         default_factory=dict
-    )  # of dates that were texts, iso, dmy and the like, or of numbers: their own decimal mark
+    )  # of dates that were texts, iso, dmy and the like, or of numbers: their own decimal mark and unit
     decimal: str = ""  # the mark of numbers that were texts
     dtype: str = ""  # of images: uint8 from 0 to 255, or float32 of a scale of their own
 

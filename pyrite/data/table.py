@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.data.annotations import Targets, annotated_rows, to_targets
-from pyrite.data.column_reading import describe_columns, given_kinds, left_out_notes, nothing_in
+from pyrite.data.column_reading import describe_columns, given_kinds, left_out_notes, nothing_in, unit_notes
 from pyrite.data.dataset import Dataset, Labels, Samples, is_missing
 from pyrite.data.hub import open_images
 from pyrite.data.records import Column, Records, Schema, kind_of, listed
@@ -130,7 +130,7 @@ def read_table(
         rows, targets = _read_targets(table, given, roles, classes)
     columns = [table.column(one, *(("text",) if wanted else types.get(one, ()))).some(rows) for one in names]
     columns, left_out = _with_content(table, columns, {*wanted, *types})
-    notes += left_out_notes(left_out)
+    notes += [*left_out_notes(left_out), *unit_notes(table, columns)]
     kinds = {column.name: column.kind for column in columns}
     test_columns = columns
     if test is not None:

@@ -15,7 +15,16 @@ import numpy as np
 import numpy.typing as npt
 
 from pyrite.checks import check_memory, require
-from pyrite.data.columns import MISSING, as_text, category_or_text, decimal_mark, number, text_column, typed_values
+from pyrite.data.columns import (
+    MISSING,
+    as_text,
+    category_or_text,
+    decimal_mark,
+    number,
+    text_column,
+    typed_values,
+    unit_of,
+)
 from pyrite.data.records import DTYPES, Column, Kind, Records, listed
 from pyrite.data.statistics import beyond_whole, check_resolution, check_spread, to_float64
 from pyrite.errors import PyriteError
@@ -42,7 +51,7 @@ class Table:
         self.path, self.names = path, [str(name) for name in frame.columns]
         check_unique(self.names, path)
         self.frame = frame.set_axis(self.names, axis=1)
-        self.formats: dict[str, str] = {}  # of the dates that are texts, for the columns that were read
+        self.formats: dict[str, str] = {}  # of the dates and numbers that are texts, for the columns that were read
         if not len(frame):
             raise PyriteError(f"{path}: no rows")
 
@@ -80,7 +89,13 @@ class Table:
         """The columns that there were in training, of the same kinds and formats."""
         for name in kinds:
             self.check_column(name)
-        return [self.column(name, kind, formats.get(name, "")) for name, kind in kinds.items()]
+        columns = [self.column(name, kind, formats.get(name, "")) for name, kind in kinds.items()]
+        for name in (name for name, kind in kinds.items() if kind == "number"):
+            unit, trained = unit_of(self.formats.get(name, "")), unit_of(formats.get(name, ""))
+            if unit not in ("", trained):  # 154 lb are not 154 kg
+                was = f"was {trained!r}" if trained else "there was none"
+                raise PyriteError(f"{self.path}, column {name!r}: the unit is {unit!r}, but {was} in training")
+        return columns
 
     def column(self, name: str, kind: Kind | None = None, form: str = "") -> Column:
         """A column, typed by what it holds, or of the kind and with the format of dates that it had in training."""

@@ -52,7 +52,16 @@ def test_a_wrong_checksum_leaves_nothing_behind(server, home, refused):
     (folder / "a.bin").write_bytes(b"other")
     message = refused(obtain, home / "set", Download("a.bin", (address + "a.bin",), "0" * 32), "set")
     assert "wrong checksum" in message
-    assert list((home / "set").iterdir()) == []
+    assert not (home / "set").exists()
+
+
+def test_a_failed_download_leaves_folders_that_were_there(home, refused):
+    """An empty folder looks like a data set to other tools; those of the user stay."""
+    download = Download("a.bin", ("http://127.0.0.1:9/a.bin",), "0" * 32)
+    (home / "own").mkdir()
+    for folder in ("own", "new/inner"):
+        refused(obtain, home / folder, download, "set")
+    assert [path.name for path in home.rglob("*")] == ["own"]
 
 
 def test_offline_one_sentence_says_what_to_put_where(home, refused):
