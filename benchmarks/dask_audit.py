@@ -16,8 +16,9 @@ import pyrite
 from pyrite.auditing import open_shards
 
 
-def peak(_: object = None) -> float:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+def used(_: object = None) -> tuple[float, float]:
+    """Seconds of processor time, and the most memory in GiB."""
+    return time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
 
 
 def write_shards(folder: Path, rows: int, classes: int, shards: int) -> np.ndarray:
@@ -52,12 +53,13 @@ def main() -> None:
         ):
             begun, spent = time.perf_counter(), time.process_time()
             audit = pyrite.audit(labels, scores=shards.to_dask(), kind="logits")
-            taken, spent = time.perf_counter() - begun, time.process_time() - spent
-            workers = ", ".join(f"{each:.2f}" for each in client.run(peak).values())
-            print(
-                f"{audit.sentence}\n{taken:.0f} s; client {spent:.0f} s of processor time and {peak():.2f} GiB at most"
-            )
-            print(f"workers at most {workers} GiB")
+            taken, (ended, memory) = time.perf_counter() - begun, used()
+            print(f"{audit.sentence}\n{taken:.0f} s of elapsed time; processor time and most memory:")
+            for name, seconds, most in [
+                ("client", ended - spent, memory),
+                *(("worker", *u) for u in client.run(used).values()),
+            ]:
+                print(f"{name} {seconds:.0f} s, {most:.2f} GiB")
 
 
 if __name__ == "__main__":

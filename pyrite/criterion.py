@@ -364,7 +364,7 @@ class _Compiled(torch.autograd.Function):
         ctx.ignored, reduction = ctx.loss.ignore_index, ctx.loss.reduction
         values, mean, ctx.gradient = None, reduction == "mean", None
         if reduction == "none":
-            values = torch.empty(len(rows), dtype=torch.float64)
+            values = torch.empty(rows.shape[0], dtype=torch.float64)
         elif rows.numel() <= _FEW and ctx.needs_input_grad[0]:
             ctx.gradient = torch.empty_like(rows, memory_format=torch.contiguous_format)
         numbers, total, count = kernel.forward(

@@ -95,8 +95,10 @@ def audit_scores(
             found["preferred"], found["certainty"] = preferences(values)
         return found | compute_scores(Evidence(values, labels))
 
-    parts = list(over_rows(look, table, given))
-    evidence = {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
+    def merge(parts: list[dict[str, npt.NDArray[Any]]]) -> dict[str, npt.NDArray[Any]]:
+        return {name: np.concatenate([part.pop(name) for part in parts]) for name in list(parts[0])}
+
+    evidence = merge(list(over_rows(look, table, given, merge=merge)))
     odds = evidence.pop("")
     preferred, certainty = evidence.pop("preferred", None), evidence.pop("certainty", None)
     notes = (*_absent_classes(given, names), *doubts_of(table, kind), *rate.warnings)

@@ -33,9 +33,14 @@ class Batch(NamedTuple):
 
 
 class _Epoch(NamedTuple):
-    """The random draws of an epoch: the order of the samples, their crops and their flips. And its number, from 0."""
+    """The random draws of an epoch: the order of the samples, their crops and their flips. And its number, from 0.
+
+    Labels are in this order, and inputs if they are few, because one copy takes less time than one for each batch.
+    """
 
     samples: Labels
+    labels: Tensor
+    inputs: Tensor | None
     draws: Draws | None
     number: int
 
@@ -154,7 +159,9 @@ class Batches:
         if self.augment is not None:
             height, width = self.inputs.shape[2:]
             draws = self.augment.draw(height, width, index, len(self.inputs), self.seed, self.epoch)
-        epoch = _Epoch(index, draws, self.epoch)
+        rows = torch.from_numpy(index)
+        inputs = self._tensor[self._moved(rows)] if self._scaled and self._tensor is not None else None
+        epoch = _Epoch(index, self.labels[rows], inputs, draws, self.epoch)
         prepared = self._read_ahead if isinstance(self.inputs, LazyImages) and self.workers else map
         for position, (batch, bad) in enumerate(prepared(partial(self._batch, epoch), range(start, len(self))), start):
             if (self.epoch, self.position) != (epoch.number, position):
@@ -207,7 +214,9 @@ class Batches:
         place: Any = slice(begin, begin + size + (self.rank < rest))
         numbers, bad, colour = epoch.samples[place], list[Unreadable](), None
         rows: Any = slice(None)
-        if isinstance(self.inputs, LazyImages):
+        if epoch.inputs is not None:
+            source, rows = epoch.inputs, place
+        elif isinstance(self.inputs, LazyImages):
             pixels, good, bad = self.inputs.read(numbers)
             place, numbers = np.arange(place.start, place.stop)[good], numbers[good]
             source, rows = torch.from_numpy(pixels), torch.arange(len(pixels))
@@ -217,8 +226,7 @@ class Batches:
         else:
             source, rows = self._tensor, torch.from_numpy(numbers)
             rows = rows if source.is_cpu else self._moved(rows)
-        index = torch.from_numpy(numbers)
-        labels = self.labels[index]
+        index, labels = torch.from_numpy(numbers), epoch.labels[place]
         if epoch.draws is None or self._crop_size is None:
             inputs = source[rows]
         else:

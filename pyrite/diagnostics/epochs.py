@@ -158,7 +158,11 @@ def weight_statistics(weight: object) -> dict[str, float | None]:
     names = ("min", "q05", "q25", "median", "q75", "q95", "max")
     if not values.size:
         return dict.fromkeys(("mean", "std", *names, "effective_fraction"))
-    quantiles = np.quantile(values, (0, 0.05, 0.25, 0.5, 0.75, 0.95, 1))
+    # As np.quantile, which takes five times as long for some thousand values.
+    places = np.array((0, 0.05, 0.25, 0.5, 0.75, 0.95, 1)) * (len(values) - 1)
+    low, ordered = places.astype(int), np.sort(values)
+    below, above = ordered[low], ordered[np.minimum(low + 1, len(values) - 1)]
+    quantiles = below + (above - below) * (places - low)
     effective = effective_samples(values)
     return {
         "mean": float(values.mean()),

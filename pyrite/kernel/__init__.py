@@ -112,7 +112,7 @@ def forward(
     """
     array, needed = _as_array(terms)
     with_total = needed or with_total
-    numbers = torch.empty((3 + with_total + (array is not None), len(rows)), dtype=torch.float64)
+    numbers = torch.empty((3 + with_total + (array is not None), rows.shape[0]), dtype=torch.float64)
     sums = _Sums()
     parts = (class_weight, sample_weight, values, gradient)
     weights, own, out, grad = [None if part is None else part.data_ptr() for part in parts]
@@ -141,9 +141,9 @@ def backward(
 
     The derivatives are those among the ``numbers`` that ``forward`` left, if none are given.
     """
-    row, start = 8 * len(rows), numbers.data_ptr()
+    row, start = 8 * rows.shape[0], numbers.data_ptr()
     grad = torch.empty_like(rows, memory_format=torch.contiguous_format)
-    by_delta, by_total = start + 3 * row, start + 4 * row if len(numbers) > 4 else None
+    by_delta, by_total = start + 3 * row, start + 4 * row if numbers.shape[0] > 4 else None
     if d_delta is not None:
         by_delta, by_total = d_delta.data_ptr(), None if d_total is None else d_total.data_ptr()
     library().pyrite_backward(  # type: ignore[union-attr]

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any, ClassVar, Final, final, get_args
 
@@ -91,7 +92,10 @@ class Learner(Stateful):
         self.clip, self.accumulate = clip, accumulate
         self.dtype = torch.float64 if precision == "float64" else torch.float32
         self.autocast, device = AUTOCAST.get(precision), self.weights[0].device
-        self._casting = torch.autocast(device.type, self.autocast, enabled=self.autocast is not None)
+        casting = torch.autocast(device.type, self.autocast, enabled=self.autocast is not None)
+        # To enter one that changes nothing takes as long as a small layer.
+        plain = self.autocast is None and device.type == "cpu" and not torch.is_autocast_enabled("cpu")
+        self._casting: AbstractContextManager[None] = nullcontext() if plain else casting
         self.scaler = torch.amp.GradScaler(device.type) if precision == "float16" else None
         self.saved = type(self).saved if self.scaler is None else (*type(self).saved, "scaler")  # type: ignore[misc,assignment]
         self.deferred = device.type != "cpu" and all(group.get("fused") for group in optimiser.param_groups)

@@ -245,7 +245,7 @@ class Trainer(Stateful):
         for piece in [batch] if net.accumulate == 1 else net.pieces(batch):
             scores = (scorer or net.scores)(piece.inputs)
             if not self.whole_batch or self.processes == 1:
-                yield Pass(scores, piece, self.losses(scores, piece), slice(len(piece.labels)))
+                yield Pass(scores, piece, self.losses(scores, piece), slice(piece.labels.shape[0]))
                 continue
             start = sum(self.gather(torch.tensor([len(scores)]))[: rank()].tolist())
             own = slice(start, start + len(scores))
@@ -281,25 +281,31 @@ class Trainer(Stateful):
         sums: list[Tensor] = []
         for scores, samples, losses, own in passes:
             found = each = losses.detach()
-            by_loss = torch.ones_like(each).div_(divisor)
+            by_loss = torch.full_like(each, 1.0 if net.deferred else 1 / float(divisor))
+            if net.deferred:
+                by_loss.div_(divisor)
             if weights is not None:
                 factors = weights[done : done + len(samples.labels)].to(losses.dtype)
                 each, by_loss = each * factors, (by_loss * factors).sum_to_size(losses.shape)
                 trust = weights[own] if self.whole_batch else weights
-            done += len(samples.labels)
+            done += samples.labels.shape[0]
             sums.append(each.sum(dtype=self.wide))
             gradient = net.backward(losses, by_loss, scores)
             rows.append((scores.detach(), gradient, found[own] if found.dim() else found.new_zeros(0)))
         scores, gradient, losses = rows[0] if len(rows) == 1 else map(torch.cat, zip(*rows, strict=True))
         mean = self._checked_mean(net, sum(sums[1:], sums[0]), divisor, scores, batch.labels)
         learning_rate = net.update(empty)
-        known = losses if len(losses) == len(scores) else None
+        known = losses if losses.shape[0] == scores.shape[0] else None
         return Step(batch.index, batch.labels, scores, gradient, mean, divisor, learning_rate, trust, losses=known)
 
     def _checked_mean(
         self, net: Learner, value: Tensor, divisor: float | Tensor, scores: Tensor, labels: Tensor
     ) -> float | Tensor:
         """The mean loss over all processes, if it is finite. A bounded loss is finite even where scores are not."""
+        if self.processes == 1 and not net.deferred:  # one sum finds nearly always that all scores are finite
+            mean = float(value) / float(divisor)
+            if math.isfinite(mean) and math.isfinite(scores.sum()):
+                return mean
         numbers: Iterable[Tensor]
         if len(scores):  # a class may have a score of -inf, but not the label
             numbers = [value, scores.amax(), scores.gather(1, labels.clamp(min=0).unsqueeze(1)).amin()]

@@ -5,7 +5,7 @@ import os
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, final
@@ -127,7 +127,7 @@ class Config:
                 values[name] = text or {"python": python_name(value)}
         return values
 
-    @property
+    @cached_property
     def recipe(self) -> dict[str, Any]:
         """The plain values with the version at the end."""
         return {**self.to_dict(), "version": VERSION}

@@ -48,7 +48,7 @@ def fit(
 ) -> bool:
     """Train until ``epochs`` are done, from the position of ``batches``.
 
-    Random numbers inside a net, such as dropout, depend only on the seed of the batches and the number of the step, so
+    Random numbers inside a net, such as dropout, depend only on the seed of the batches, the epoch and the step, so
     a resumed run draws the same numbers. The global generator of PyTorch is restored afterwards; because threads share
     it, they train one after the other.
 
@@ -74,7 +74,7 @@ def fit(
     gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else ()
     # Without a GPU, ``torch.manual_seed`` takes a millisecond for devices that are not available.
     manual_seed = torch.manual_seed if gpus else torch.default_generator.manual_seed
-    seed, steps, process = batches.seed, len(batches), rank()
+    seed, process = batches.seed, rank()
     hooks = [
         each.after_step for each in observers if getattr(type(each), "after_step", None) is not Observer.after_step
     ]
@@ -84,10 +84,10 @@ def fit(
             if not batches.position:
                 manual_seed(torch_seed(seed, Stream.EPOCH, epoch))
                 trainer.begin_epoch(epoch + 1)
+            drawn = torch_seed(seed, Stream.DROPOUT, epoch, process)
             try:
                 for batch in batches:  # an observer may end the epoch by fewer batches
-                    number = epoch * steps + batches.position - 1
-                    manual_seed(torch_seed(seed, Stream.DROPOUT, number, process))
+                    manual_seed(drawn + batches.position)
                     step = trainer.step(batch)
                     if batches.position % CHECK_EVERY == 0:
                         trainer.check()

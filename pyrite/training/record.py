@@ -101,7 +101,7 @@ class Record:
         self.loss = self.loss + step.mean * step.divisor
         self.denominator = self.denominator + step.divisor
         self.learning_rate = step.learning_rate
-        if len(step.index):
+        if step.index.shape[0]:
             kind = step.trust is None, step.unseen is None
             if self._pending and kind != (self._pending[-1].trust is None, self._pending[-1].unseen is None):
                 self.flush()

@@ -165,8 +165,8 @@ class RunFolder(Observer):
 
     def after_epoch(self, epoch: int) -> None:
         self._unwritten = True
-        # At most a tenth of the time goes into writing, and once in a second is enough; a killed run repeats the rest.
-        due = self.config.checkpoint_every or time.perf_counter() - self._saved_at > max(1.0, 10 * self._saving)
+        # At most a tenth of the time goes into writing, and once in five seconds is enough; a killed run repeats them.
+        due = self.config.checkpoint_every or time.perf_counter() - self._saved_at > max(5.0, 10 * self._saving)
         if all_gather(bool(due))[0]:
             self.save()
 
