@@ -1,5 +1,6 @@
-"""The pictures of reproduced tables and figures."""
+"""A table or figure of a paper beside its own: the picture, and one self-contained page."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from itertools import groupby, product
 from pathlib import Path
@@ -15,8 +16,10 @@ from matplotlib.ticker import PercentFormatter
 from pyrite.curves import Curve, expected_margin, initial_margins
 from pyrite.data import load
 from pyrite.errors import PyriteError
+from pyrite.files import write
 from pyrite.losses import loss
 from pyrite.noise import corrupt, noise_model
+from pyrite.papers.cells import column_and_ending
 from pyrite.papers.claims import Results
 from pyrite.papers.recipe import Figure as Wanted
 from pyrite.papers.reproduction import Reproduction, heading
@@ -30,7 +33,7 @@ from pyrite.report.figures import (
     draw_matrix,
     style_epochs,
 )
-from pyrite.report.style import COLOURS, line_style, save
+from pyrite.report.style import COLOURS, line_style, picture, save, templates
 from pyrite.training import METRICS, measure_start
 
 _FROM: Final = 0.25  # the probability from which the area of a loss is drawn
@@ -39,9 +42,42 @@ _SHOWN: Final = 12  # images
 
 
 def write_reproduction(found: Reproduction, folder: str | Path) -> list[Path]:
-    """Write the picture, as PNG and SVG, where the recipe has one and cells are finished."""
+    """Write the picture, as PNG and SVG, where the recipe has one and cells are finished, and the page."""
     figure, base = reproduction_figure(found), Path(folder) / found.stem
-    return [] if figure is None else [save(figure, f"{base}.{kind}") for kind in ("png", "svg")]
+    drawn = None if figure is None else picture(lambda: reproduction_figure(found) or Figure())
+    template = templates().get_template("reproduction.html")
+    title = f"{found.recipe.article}: {found.recipe.title}"
+    page = template.render(title=title, found=found, table=found.table(), picture=drawn, plain=_plain)
+    pictures = [] if figure is None else [save(figure, f"{base}.{kind}") for kind in ("png", "svg")]
+    return [*pictures, write(f"{base}.html", page.encode())]
+
+
+_ENDINGS: Final = {
+    "_first": "in the first epoch",
+    "_most": "at its largest",
+    "_least": "at its smallest",
+    "_kept": "at the end over its largest",
+    "_gain": "gained in training",
+    "_lost": "below its largest at the end",
+}
+
+
+def _plain(sentence: str) -> str:
+    """A finding with the names of columns in words.
+
+    >>> _plain("final_memorised of CE minus GCE, above 0")
+    'wrong labels, by the final model, CE minus GCE, above 0'
+    >>> _plain("alpha_kept of CE above 0.5")
+    'mean weight in training, times 2, at the end over its largest, CE above 0.5'
+    """
+
+    def words(match: re.Match[str]) -> str:
+        name, of = match.groups()
+        column, ending = column_and_ending(name)
+        plain = METRICS[column].explanation if column in METRICS else column.replace("_", " ")
+        return ", ".join(filter(None, (plain, _ENDINGS.get(ending)))) + (", " if of else "")
+
+    return re.sub(r"\b([a-z]+(?:_[a-z]+)+)\b( of )?", words, sentence)
 
 
 def reproduction_figure(found: Reproduction) -> Figure | None:

@@ -84,8 +84,8 @@ def test_it_trains_compares_and_draws(path: Path) -> None:
     assert "(" not in table.rows[1][1]
     assert [(verdict.claim, verdict.status) for verdict in found.verdicts()] == [("mine", "holds")]
     names = sorted(file.name for file in write_reproduction(found, path))
-    assert names == ["mine-tiny.png", "mine-tiny.svg"]
-    assert "91.5" in (path / "mine-tiny.md").read_text()
+    assert names == ["mine-tiny.html", "mine-tiny.png", "mine-tiny.svg"]
+    assert "91.5" in (path / "mine-tiny.html").read_text()
     assert json.loads((path / "mine-tiny.json").read_text())["claims"][0]["status"] == "holds"
     assert not list((path / "runs").iterdir())
 
@@ -193,8 +193,8 @@ def test_a_claim_far_from_its_paper_is_not_decided(tmp_path: Path) -> None:
     assert "R12 undecided here; not tested in the paper's conditions: CE as meta loss" in text
     assert "over-confidence holds: " in text  # our own claim, about digits
     assert text.count("not as in the paper: data digits in place of cifar10; 1,437 of 50,000 samples") == 1
-    table = (tmp_path / "gold_decay-tiny.md").read_text()
-    assert "**R12 undecided here; not tested in the paper's conditions**" in table
+    page = (tmp_path / "gold_decay-tiny.html").read_text()
+    assert "R12: undecided here; not tested in the paper&#39;s conditions" in page
 
 
 def test_list_names_every_recipe() -> None:
