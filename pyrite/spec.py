@@ -18,6 +18,7 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any, Generic, NamedTuple, TypeVar, cast
 
 from pyrite.checks import check_fields, is_number
@@ -141,38 +142,17 @@ def _text(thing: object) -> str:
     return text or (str(thing) if type(thing).__str__ is not object.__str__ else write_spec(thing))
 
 
-def write_spec(thing: object, **options: object) -> str:
+def write_spec(thing: object, *, python: bool = False, **options: object) -> str:
     """The text from which ``build`` makes ``thing`` again, whether or not its class is registered.
 
     The arguments are those of the constructor, read from the attributes of the same names. One that is None is left
-    out, and so is one that can only be given by name and is at its default. ``options`` are written after them.
+    out, and so is one that can only be given by name and is at its default. ``options`` are written after them. With
+    ``python`` it is the call in Python: ``GCE(q=0.7)``.
     """
-    name = registered_name(type(thing)) or snake_case(type(thing).__name__)
-    return getattr(thing, "_spec", None) or name + _bracketed(thing, _text, options)
-
-
-def construct(thing: object, **options: object) -> str:
-    """The Python call that makes ``thing`` again: ``GCE(q=0.7)``."""
-    return type(thing).__name__ + (_bracketed(thing, repr, options) or "()")
-
-
-class HasSpec:
-    """What is written as the text that makes it again: ``str`` for people and files, ``repr`` for Python.
-
-    The fields of a dataclass are checked by their annotations.
-    """
-
-    __post_init__ = check_fields
-
-    def __str__(self) -> str:
-        return write_spec(self)
-
-    def __repr__(self) -> str:
-        return construct(self)
-
-
-def _bracketed(thing: object, write: Callable[[object], str], options: Mapping[str, object]) -> str:
-    parts: list[str] = []
+    if (text := getattr(thing, "_spec", None)) and not python:
+        return cast(str, text)
+    name = type(thing).__name__ if python else registered_name(type(thing)) or snake_case(type(thing).__name__)
+    write, parts = repr if python else _text, list[str]()
     named = False  # what is wrapped comes first and goes without its name
     for parameter in inspect.signature(type(thing)).parameters.values():
         value = getattr(thing, parameter.name, ...)
@@ -192,7 +172,25 @@ def _bracketed(thing: object, write: Callable[[object], str], options: Mapping[s
             named = named or isinstance(plain, _LITERAL) or parameter.kind is parameter.KEYWORD_ONLY
             parts.append(f"{parameter.name}={written}" if named else written)
     parts += [f"{name}={_plain(value)!r}" for name, value in options.items()]
-    return f"({', '.join(parts)})" if parts else ""
+    return f"{name}({', '.join(parts)})" if parts or python else name
+
+
+construct = partial(write_spec, python=True)
+
+
+class HasSpec:
+    """What is written as the text that makes it again: ``str`` for people and files, ``repr`` for Python.
+
+    The fields of a dataclass are checked by their annotations.
+    """
+
+    __post_init__ = check_fields
+
+    def __str__(self) -> str:
+        return write_spec(self)
+
+    def __repr__(self) -> str:
+        return construct(self)
 
 
 def _plain(value: object) -> object:
@@ -290,22 +288,20 @@ class _Reader(NamedTuple):
             case ast.Name(id="nan" | "inf"):
                 raise PyriteError(f"cannot read {node.id} in {self.about}: it is not a finite number")
             case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)):
-                return self.call(node, lookup(name, names, self.kind), name)
+                factory = lookup(name, names, self.kind)
+                args, words = (node.args, node.keywords) if isinstance(node, ast.Call) else ([], [])
+                positional = [self.read(arg, self.nested) for arg in args]
+                named = {word.arg: self.read(word.value, self.nested) for word in words if word.arg is not None}
+                if len(named) < len(words):
+                    raise PyriteError(f"cannot read {self.about}: ** is not allowed")
+                made = call(name, factory, *positional, **named)
+                if not isinstance(factory, type) and spec_string(made) is None:
+                    with contextlib.suppress(AttributeError, TypeError):  # what has no room for it has no spec string
+                        object.__setattr__(made, "_spec", ast.unparse(node))
+                return made
             case ast.BinOp(op=ast.Add() | ast.Mult()):
                 return self.combine(node, names)
         raise self.refused(node)
-
-    def call(self, node: ast.expr, factory: Callable[..., Any], name: str) -> Any:
-        args, words = (node.args, node.keywords) if isinstance(node, ast.Call) else ([], [])
-        positional = [self.read(arg, self.nested) for arg in args]
-        named = {word.arg: self.read(word.value, self.nested) for word in words if word.arg is not None}
-        if len(named) < len(words):
-            raise PyriteError(f"cannot read {self.about}: ** is not allowed")
-        made = call(name, factory, *positional, **named)
-        if not isinstance(factory, type) and spec_string(made) is None:
-            with contextlib.suppress(AttributeError, TypeError):  # what has no room for it has no spec string
-                object.__setattr__(made, "_spec", ast.unparse(node))
-        return made
 
     def combine(self, node: ast.BinOp, names: _Names) -> Any:
         left, right = self.read(node.left, names), self.read(node.right, names)

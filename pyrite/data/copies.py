@@ -204,7 +204,15 @@ def _near(points: npt.NDArray[np.float64], *, tabular: bool) -> npt.NDArray[np.i
     if tabular:
         scaled /= spread[varied]
     if scaled.shape[1] > _AXES:
-        scaled = scaled @ _main_axes(scaled)
+        # Along the axes that samples differ most along, one per column: noise has all others. Those of more than a
+        # thousand columns are fitted to a thousand rows, because time grows with the third power.
+        if scaled.shape[1] <= _WIDE:
+            main = np.linalg.eigh(np.cov(scaled, rowvar=False))[1][:, -_AXES:]
+        else:
+            some = scaled[:: -(-len(scaled) // _WIDE)]
+            some = some - some.mean(0)
+            main = some.T @ np.linalg.eigh(some @ some.T)[1][:, -_AXES:]
+        scaled = scaled @ main
         scaled /= np.maximum(scaled.std(0), 1e-6)
     axes = scaled.shape[1]
     radius = _NEAR * np.sqrt(2 * axes) * len(scaled) ** (-1 / axes)
@@ -212,15 +220,3 @@ def _near(points: npt.NDArray[np.float64], *, tabular: bool) -> npt.NDArray[np.i
     found = np.asarray(found, np.int64).reshape(-1, 2)
     read = np.asarray(known.any(1))  # images that cannot be read are not copies of each other
     return found[read[found].all(1)]
-
-
-def _main_axes(values: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """The axes that samples differ most along, one per column: noise has all others.
-
-    Those of more than a thousand columns are fitted to a thousand rows, because time grows with the third power.
-    """
-    if values.shape[1] <= _WIDE:
-        return np.linalg.eigh(np.cov(values, rowvar=False))[1][:, -_AXES:]
-    some = values[:: -(-len(values) // _WIDE)]
-    some = some - some.mean(0)
-    return np.asarray(some.T @ np.linalg.eigh(some @ some.T)[1][:, -_AXES:])

@@ -193,8 +193,3 @@ class Context:
         batches.seek(0)
         assert rows is not None, "there is always a batch"
         return rows
-
-    def resized(self, inputs: Tensor, epoch: int) -> Tensor:
-        """Images at the size at which they are trained on in an epoch, counted from 0."""
-        growth = self.batches.growth
-        return inputs if growth is None else growth.resized(inputs, epoch)

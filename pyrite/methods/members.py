@@ -121,9 +121,7 @@ class SelectTrainer(Members):
     def _hits(self, trainer: Trainer, held_out: Batches) -> Hits:
         """Which of the held-out labels a method predicts, for images of the size that it is trained on now."""
         epoch = max(0, self.context.batches.epoch - 1)
-        scores = self.context.predictions(
-            lambda inputs: trainer.predict(self.context.resized(inputs, epoch)), held_out
-        ).cpu()
+        scores = self.context.predictions(partial(trainer.predict, epoch=epoch), held_out).cpu()
         labels = held_out.labels[torch.from_numpy(held_out.index)]
         hits: Hits = ((scores.argmax(1) == labels) & ~scores.isnan().any(1)).numpy()
         return hits
@@ -153,8 +151,9 @@ class Auto(Method):
     def resolve_defaults(self, *, augmented: bool, held_out: bool, pretrained: bool = False) -> Method:
         if pretrained:
             return SelfCorrected(at=0)
-        chosen = SelfCorrected() if augmented and held_out else Select(ERM(CE()), Curriculum(), ELR())
-        return chosen.resolve_defaults(augmented=augmented, held_out=held_out)
+        if augmented and held_out:
+            return SelfCorrected()
+        return Select(ERM(CE()), Curriculum(), ELR()).resolve_defaults(augmented=augmented, held_out=held_out)
 
     def start(self, context: Context) -> Trainer:
         augmented, held_out = context.batches.augment is not None, context.held_out is not None

@@ -20,7 +20,7 @@ from pyrite.draws import Stream, uniforms
 from pyrite.errors import PyriteError
 from pyrite.methods.corrected import from_anchors, wrong_by_matrix
 from pyrite.methods.method import Context, Method, Step, Trainer
-from pyrite.models import Network, mirrored_scores, seeded
+from pyrite.models import Network, seeded
 from pyrite.soft_margin import wide, wide_dtype, widened
 
 _AVERAGED: Final = 0.02  # of the run: the steps that weights are averaged over
@@ -104,8 +104,12 @@ class SelfCorrectedTrainer(Trainer):
         if epoch <= self.audited_after or self.matrix is not None:
             return
         labels, sharpness = self.context.labels, 1.0
-        # Epochs of images are counted from 0, and this is that of the one before.
-        scores = self._scores(epoch - 2) if self.audited_after else self._scores_of_embeddings()
+        augment = self.context.batches.augment
+        if self.audited_after:  # at the size of the epoch before, counted from 0; mirrored as well if training mirrors
+            mirror = augment is not None and augment.flip != "none"
+            scores = self.context.evaluate(partial(self.predict, epoch=epoch - 2, mirror=mirror))
+        else:
+            scores = self._scores_of_embeddings()
         self.matrix, fit = find_noise(scores, labels)
         if fit is not None and not self.audited_after:
             self.matrix, sharpness = expected_matrix(fit, scores, labels).to(self.matrix), float(fit.sharpness)
@@ -122,17 +126,6 @@ class SelfCorrectedTrainer(Trainer):
         return cross_fitted(
             embeddings, context.labels, classes=context.classes, seed=context.seed, groups=context.groups()
         )
-
-    def _scores(self, epoch: int) -> Tensor:
-        """Of every training sample, at the size that images had in an epoch; mirrored as well if training mirrors."""
-        augment = self.context.batches.augment
-        mirrors = augment is not None and augment.flip != "none"
-
-        def predict(inputs: Tensor) -> Tensor:
-            shown = self.context.resized(inputs, epoch)
-            return mirrored_scores(self.predict, shown) if mirrors else self.predict(shown)
-
-        return self.context.evaluate(predict)
 
     def losses(self, scores: Tensor, batch: Batch) -> Tensor:
         if self.memory is None or self.matrix is None:

@@ -88,8 +88,8 @@ class Stages(Trainer):
     def arrays(self) -> Mapping[str, Tensor]:
         return {**self.known, **self.current.arrays()}
 
-    def predict(self, inputs: Tensor) -> Tensor:
-        return self.current.predict(inputs)
+    def predict(self, inputs: Tensor, epoch: int | None = None, mirror: bool = False) -> Tensor:
+        return self.current.predict(inputs, epoch, mirror)
 
     def set_extra_state(self, state: Mapping[str, Any]) -> None:
         super().set_extra_state(state)

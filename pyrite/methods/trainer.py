@@ -370,9 +370,16 @@ class Trainer(Stateful):
         """The learning rate of the next step."""
         return self.learner.learning_rate
 
-    def predict(self, inputs: Tensor) -> Tensor:
-        """Scores of inputs, as the trained model gives them."""
-        each = [self.learner.evaluate(inputs, net) for net in self.predictors]
+    def predict(self, inputs: Tensor, epoch: int | None = None, mirror: bool = False) -> Tensor:
+        """Scores of inputs, as the trained model gives them; with ``mirror``, of images and their mirror images.
+
+        With an ``epoch``, counted from 0, images have the size at which they are trained on in it.
+        """
+        growth = self.context.batches.growth
+        if growth is not None and epoch is not None:
+            inputs = growth.resized(inputs, epoch)
+        shown = (inputs, inputs.flip(-1)) if mirror else (inputs,)
+        each = [self.learner.evaluate(images, net) for images in shown for net in self.predictors]
         return each[0] if len(each) == 1 else mean_scores(torch.stack(each))
 
     @property

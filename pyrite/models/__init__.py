@@ -9,7 +9,7 @@ from pyrite.errors import PyriteError
 from pyrite.models.architecture import Architecture, Network, check_shape, embed, reinitialised, seeded
 from pyrite.models.efficientnet import EfficientnetLite, EfficientnetLite0, EfficientnetLite2
 from pyrite.models.ensemble import Ensemble, Mirrored, SideBySide, Stacked
-from pyrite.models.layers import Whitening, fold_batch_norms, mean_scores, mirrored_scores
+from pyrite.models.layers import Whitening, fold_batch_norms, mean_scores
 from pyrite.models.plain import CNN4, CNN8, MLP, BNInception, FastCNN, Linear
 from pyrite.models.resnet import WRN, Resnet20, Resnet32, Resnet34, Resnet44, Resnet50, Resnet56, Resnet110
 from pyrite.spec import Registry, named
@@ -18,8 +18,8 @@ __all__ = [
     "CNN4", "CNN8", "MLP", "MODELS", "WRN", "Architecture", "BNInception", "EfficientnetLite", "EfficientnetLite0",
     "EfficientnetLite2", "Ensemble", "Factory", "FastCNN", "Linear", "Mirrored", "Network", "Resnet20", "Resnet32",
     "Resnet34", "Resnet44", "Resnet50", "Resnet56", "Resnet110", "SideBySide", "Stacked", "Whitening", "architecture",
-    "build_model", "default_architecture", "embed", "fold_batch_norms", "mean_scores", "mirrored_scores",
-    "reinitialised", "seeded",
+    "build_model", "default_architecture", "embed", "fold_batch_norms", "mean_scores", "reinitialised",
+    "seeded",
 ]  # fmt: skip
 
 Factory = Callable[[tuple[int, ...], int], nn.Module]

@@ -9,7 +9,7 @@ from torch.nn.functional import batch_norm
 
 from pyrite.errors import PyriteError
 from pyrite.models.architecture import Network, embed
-from pyrite.models.layers import TableInputs, mean_scores, mirrored_scores
+from pyrite.models.layers import TableInputs, mean_scores
 
 
 class _Nets(nn.Module):
@@ -39,7 +39,7 @@ class Mirrored(nn.Module):
         self.net = net
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return mirrored_scores(self.net, inputs)
+        return mean_scores(torch.stack([self.net(inputs), self.net(inputs.flip(-1))]))
 
     def embed(self, inputs: Tensor) -> Tensor:
         """The embeddings of the images as they are."""

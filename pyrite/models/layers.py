@@ -1,7 +1,6 @@
 """Layers that several architectures have in common, first layers fitted to the inputs, and mean predictions."""
 
 import math
-from collections.abc import Callable
 from copy import deepcopy
 from itertools import pairwise
 from typing import Final, final
@@ -153,8 +152,3 @@ class TableInputs(nn.Module):
 def mean_scores(scores: Tensor) -> Tensor:
     """The logarithm of the mean probabilities of several nets, from scores of shape (nets, N, K)."""
     return torch.logsumexp(torch.log_softmax(scores, -1), 0) - math.log(len(scores))
-
-
-def mirrored_scores(predict: Callable[[Tensor], Tensor], images: Tensor) -> Tensor:
-    """The logarithm of the mean probabilities of images and their mirror images, as ``predict`` scores them."""
-    return mean_scores(torch.stack([predict(images), predict(images.flip(-1))]))

@@ -135,7 +135,7 @@ def resolve_defaults(config: Config, data: Dataset, fine_tune: bool = False) -> 
         net.check(shape, len(data.classes))
     method, validation = config.method, config.validation
     # Pretrained weights need few epochs, and small batches of a large net stay in the processor's cache.
-    pretrained = isinstance(net, Architecture) and net != net.without_weights()
+    pretrained = isinstance(net, Architecture) and bool(getattr(net, "pretrained", False))
     batch_size: int = config.batch_size or (32 if pretrained else 128)
     epochs: int = config.epochs or (4 if pretrained else 30)
     if unmeasured(method):

@@ -16,7 +16,7 @@ from pyrite.data import Batches, Dataset, Statistics
 from pyrite.diagnostics import Tally, clearly_better, embed_sets, retrieve, subset_accuracies
 from pyrite.errors import PyriteError
 from pyrite.methods import Trainer
-from pyrite.models import embed, mirrored_scores
+from pyrite.models import embed
 from pyrite.processes import all_gather, all_reduce
 from pyrite.soft_margin import row_margin, row_margins, wide_dtype
 from pyrite.training.metrics import METRICS, Line, accuracies_of, measure
@@ -90,9 +90,8 @@ class Evaluation:
         split_off: bool = True,
     ) -> None:
         self.trainer, self.test, self.validation = trainer, test, validation
-        self.split_off, self.growth, self._resized = split_off, trainer.context.batches.growth, trainer.context.resized
-        # Scores of inputs, as the model that is saved gives them.
-        self.predict = partial(mirrored_scores, trainer.predict) if mirror else trainer.predict
+        self.split_off, self.growth = split_off, trainer.context.batches.growth
+        self.predict = partial(trainer.predict, mirror=mirror)  # as the model that is saved
         self.best = BestEpoch() if keep_best and validation is not None else None
         self.tested = 0  # test samples that can be read
 
@@ -100,8 +99,7 @@ class Evaluation:
         """The test samples that are predicted, and what is measured on held-out ones; their margins are recorded."""
         test = None
         if self.test is not None:
-            shown = ((self._resized(inputs, epoch - 1), labels) for inputs, labels, _ in self.test)
-            hits = torch.cat([self.predict(inputs).argmax(1) == labels for inputs, labels in shown])
+            hits = torch.cat([self.predict(x, epoch - 1).argmax(1) == labels for x, labels, _ in self.test])
             self.test.seek(0)
             test = Tally(*all_reduce(torch.tensor([int(hits.sum()), len(hits)], device=self.test.device)).tolist())
             self.tested = test.total
@@ -111,7 +109,7 @@ class Evaluation:
             device = self.validation.device
             sums = torch.zeros(1 + len(names), dtype=wide_dtype(device), device=device)
             for inputs, labels, index in self.validation:
-                scores = self.predict(self._resized(inputs, epoch - 1))
+                scores = self.predict(inputs, epoch - 1)
                 if len(index) and self.split_off:
                     record.update_margins(index, row_margins(scores), unseen=True)
                 margin, hits = row_margin(scores, labels), scores.argmax(1) == labels

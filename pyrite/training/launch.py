@@ -222,7 +222,7 @@ def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
 
         with _interrupts() as interrupts:
             simple = stop is None and not every and world_size() == 1
-            with _connected(folder), ExitStack() as contexts:
+            with ExitStack() as contexts:
                 observers: list[Observer] = [record, run_folder]
                 if visible:
                     observers.append(bar := Progress(training))
@@ -233,28 +233,22 @@ def _run(job: Job, folder: Path, watching: Watching, *, new: bool) -> Run:
                     observers.append(observer)
                     if isinstance(observer, RunObserver):
                         contexts.enter_context(observer.watch(folder, record))
-                done = fit(
-                    training.trainer, training.batches, job.config.epochs, observers,
-                    interrupts.__len__ if simple else ended,
-                )  # fmt: skip
+                try:
+                    done = fit(
+                        training.trainer, training.batches, job.config.epochs, observers,
+                        interrupts.__len__ if simple else ended,
+                    )  # fmt: skip
+                except RuntimeError as error:
+                    if not is_lost(error):
+                        raise
+                    raise RunFailed(
+                        "another process of this training ended, and this one with it; the last saved state is "
+                        f"intact: continue with the same command and --resume {folder}"
+                    ) from None
             run_folder.finish() if done else run_folder.save()
             if interrupts:
                 raise Stopped(folder, done)
     return Run(folder, job.config, record.history)
-
-
-@contextmanager
-def _connected(folder: Path) -> Iterator[None]:
-    """What is raised where another process of this training is gone becomes one sentence."""
-    try:
-        yield
-    except RuntimeError as error:
-        if not is_lost(error):
-            raise
-        raise RunFailed(
-            f"another process of this training ended, and this one with it; the last saved state is intact: "
-            f"continue with the same command and --resume {folder}"
-        ) from None
 
 
 @contextmanager

@@ -178,9 +178,14 @@ class Record:
         self.end_epoch(test, **measured)
 
     def epoch_state(self) -> dict[str, Arrays]:
-        """The records of this process in the current epoch, to send to the other processes."""
+        """The first visits of this process in the current epoch, in the order of the samples, to send to others."""
         self.flush()
-        return {"first_visits": _first_of(self.visits), "first_margins": _first_of(self.visited_margins)}
+        state: dict[str, Arrays] = {"first_visits": {}, "first_margins": {}}
+        for table, parts in zip(state.values(), (self.visits, self.visited_margins), strict=True):
+            table |= {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+            first = np.unique(table["index"], return_index=True)[1]  # a later visit is padding by a sampler
+            table |= {name: column[first] for name, column in table.items()}
+        return state
 
     def merge(self, states: Iterable[Mapping[str, Mapping[str, Any]]] | None = None) -> None:
         """Merge the records of all processes in this epoch, so that all have the same.
@@ -295,10 +300,3 @@ class Record:
             first = int((rows >= len(self.given)).argmax())
             raise PyriteError(f"index is {rows[first]} at position {first}, but there are {len(self.given)} samples")
         return rows
-
-
-def _first_of(parts: list[Arrays]) -> Arrays:
-    """The first visit to each sample, in the order of the samples; a later one is padding by a sampler."""
-    columns = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    first = np.unique(columns["index"], return_index=True)[1]
-    return {name: column[first] for name, column in columns.items()}

@@ -139,7 +139,7 @@ class Run:
         """
         if not self.history:
             return {}
-        final_model = self.facts.get("final_model", {}) if self.finished else {}
+        final_model = self.facts.get("final_model", {})  # which an unfinished run does not have
         saved, names = self.history[self.epoch - 1], ("test_accuracy", "trust_auc")
         tests, aucs = ([line[name] for line in self.history if line.get(name) is not None] for name in names)
         best = {"best_test_accuracy": max(tests, default=None), "best_trust_auc": max(aucs, default=None)}
